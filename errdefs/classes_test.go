@@ -1,0 +1,232 @@
+package errdefs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+var pods = schema.GroupResource{Resource: "pods"}
+
+// says is a typed implementer of both interfaces.
+type says struct{ notFound, invalid bool }
+
+func (says) Error() string        { return "says" }
+func (s says) NotFound() bool     { return s.notFound }
+func (s says) InvalidInput() bool { return s.invalid }
+
+// caused wraps the way of github.com/pkg/errors before it knew Unwrap.
+type caused struct{ cause error }
+
+func (caused) Error() string  { return "caused" }
+func (c caused) Cause() error { return c.cause }
+
+// wrapper says no for itself, but wraps.
+type wrapper struct {
+	says
+	err error
+}
+
+func (w wrapper) Unwrap() error { return w.err }
+
+// circular is its own cause.
+type circular struct{}
+
+func (circular) Error() string  { return "circular" }
+func (c circular) Cause() error { return c }
+
+var boom = errors.New("boom")
+
+func TestClassOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want errdefs.Class
+	}{
+		"nil":      {nil, ""},
+		"plain":    {boom, errdefs.UnknownClass},
+		"canceled": {context.Canceled, errdefs.UnknownClass},
+
+		"NotFound":      {errdefs.NotFound("x"), errdefs.NotFoundClass},
+		"NotFoundf":     {errdefs.NotFoundf("x %d", 1), errdefs.NotFoundClass},
+		"AsNotFound":    {errdefs.AsNotFound(boom), errdefs.NotFoundClass},
+		"InvalidInput":  {errdefs.InvalidInput("x"), errdefs.InvalidInputClass},
+		"InvalidInputf": {errdefs.InvalidInputf("x %d", 1), errdefs.InvalidInputClass},
+		"AsInvalid":     {errdefs.AsInvalidInput(boom), errdefs.InvalidInputClass},
+		"AsUnavailable": {errdefs.AsUnavailable(boom), errdefs.UnavailableClass},
+		"AsConflict":    {errdefs.AsConflict(boom), errdefs.ConflictClass},
+		"AsPermanent":   {errdefs.AsPermanent(boom), errdefs.PermanentClass},
+		"AsRetryAfter":  {errdefs.AsRetryAfter(boom, time.Second), errdefs.RetryAfterClass},
+
+		"%w":                   {fmt.Errorf("a: %w", fmt.Errorf("b: %w", errdefs.NotFound("x"))), errdefs.NotFoundClass},
+		"two %w":               {fmt.Errorf("a: %w, %w", boom, errdefs.AsConflict(boom)), errdefs.ConflictClass},
+		"NotFoundf %w":         {errdefs.NotFoundf("x: %w", errdefs.AsUnavailable(boom)), errdefs.NotFoundClass},
+		"joined":               {errors.Join(boom, fmt.Errorf("a: %w", errdefs.InvalidInput("x"))), errdefs.InvalidInputClass},
+		"joined, not at first": {errors.Join(errdefs.AsUnavailable(boom), errdefs.AsPermanent(boom)), errdefs.PermanentClass},
+		"cause":                {caused{errdefs.NotFound("x")}, errdefs.NotFoundClass},
+		"cause in %w":          {fmt.Errorf("a: %w", caused{caused{errdefs.InvalidInput("x")}}), errdefs.InvalidInputClass},
+		"cause nil":            {caused{nil}, errdefs.UnknownClass},
+		"circular":             {circular{}, errdefs.UnknownClass},
+
+		"typed not found":     {says{notFound: true}, errdefs.NotFoundClass},
+		"typed invalid":       {says{invalid: true}, errdefs.InvalidInputClass},
+		"typed neither":       {says{}, errdefs.UnknownClass},
+		"typed no, wraps yes": {wrapper{err: says{notFound: true}}, errdefs.NotFoundClass},
+
+		"API not found":         {apierrors.NewNotFound(pods, "p"), errdefs.NotFoundClass},
+		"API invalid":           {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", nil), errdefs.InvalidInputClass},
+		"API bad request":       {apierrors.NewBadRequest("x"), errdefs.InvalidInputClass},
+		"API conflict":          {apierrors.NewConflict(pods, "p", boom), errdefs.ConflictClass},
+		"API exists":            {apierrors.NewAlreadyExists(pods, "p"), errdefs.ConflictClass},
+		"API unavailable":       {apierrors.NewServiceUnavailable("x"), errdefs.UnavailableClass},
+		"API timeout":           {apierrors.NewTimeoutError("x", 0), errdefs.UnavailableClass},
+		"API too many":          {apierrors.NewTooManyRequests("x", 3), errdefs.RetryAfterClass},
+		"API too many, no time": {apierrors.NewTooManyRequests("x", 0), errdefs.RetryAfterClass},
+		"API forbidden":         {apierrors.NewForbidden(pods, "p", boom), errdefs.UnknownClass},
+		"API %w":                {fmt.Errorf("a: %w", apierrors.NewNotFound(pods, "p")), errdefs.NotFoundClass},
+		"API joined":            {errors.Join(boom, apierrors.NewConflict(pods, "p", boom)), errdefs.ConflictClass},
+		"API two":               {errors.Join(apierrors.NewForbidden(pods, "p", boom), apierrors.NewNotFound(pods, "q")), errdefs.NotFoundClass},
+		"API in cause":          {caused{apierrors.NewNotFound(pods, "p")}, errdefs.NotFoundClass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := errdefs.ClassOf(tc.err); got != tc.want {
+				t.Errorf("ClassOf is %q, want %q", got, tc.want)
+			}
+			if got := errdefs.Describe(tc.err).Class; got != tc.want {
+				t.Errorf("Describe says %q, want %q", got, tc.want)
+			}
+			for class, is := range map[errdefs.Class]func(error) bool{
+				errdefs.NotFoundClass:     errdefs.IsNotFound,
+				errdefs.InvalidInputClass: errdefs.IsInvalidInput,
+				errdefs.ConflictClass:     errdefs.IsConflict,
+				errdefs.UnavailableClass:  errdefs.IsUnavailable,
+				errdefs.PermanentClass:    errdefs.IsPermanent,
+			} {
+				if class == tc.want && !is(tc.err) {
+					t.Errorf("the Is function of %s says no", class)
+				}
+				if tc.want == "" && is(tc.err) {
+					t.Errorf("the Is function of %s says yes to nil", class)
+				}
+			}
+		})
+	}
+}
+
+func TestNilStaysNil(t *testing.T) {
+	for name, err := range map[string]error{
+		"AsNotFound":     errdefs.AsNotFound(nil),
+		"AsInvalidInput": errdefs.AsInvalidInput(nil),
+		"AsUnavailable":  errdefs.AsUnavailable(nil),
+		"AsConflict":     errdefs.AsConflict(nil),
+		"AsPermanent":    errdefs.AsPermanent(nil),
+		"AsRetryAfter":   errdefs.AsRetryAfter(nil, time.Second),
+	} {
+		if err != nil {
+			t.Errorf("%s(nil) is %v", name, err)
+		}
+	}
+	if m := errdefs.Describe(nil); m != (errdefs.Meaning{}) {
+		t.Errorf("Describe(nil) is %+v", m)
+	}
+}
+
+func TestWrappersKeepTextAndChain(t *testing.T) {
+	for name, err := range map[string]error{
+		"AsNotFound":     errdefs.AsNotFound(boom),
+		"AsInvalidInput": errdefs.AsInvalidInput(boom),
+		"AsUnavailable":  errdefs.AsUnavailable(boom),
+		"AsConflict":     errdefs.AsConflict(boom),
+		"AsPermanent":    errdefs.AsPermanent(boom),
+		"AsRetryAfter":   errdefs.AsRetryAfter(boom, time.Second),
+	} {
+		if err.Error() != "boom" || !errors.Is(err, boom) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, err := range []error{errdefs.AsNotFound(boom), errdefs.AsInvalidInput(boom)} {
+		if c, ok := err.(interface{ Cause() error }); !ok || c.Cause() != boom {
+			t.Errorf("%T: no Cause", err)
+		}
+	}
+	if err := errdefs.NotFoundf("a: %w", boom); err.Error() != "a: boom" || !errors.Is(err, boom) {
+		t.Errorf("NotFoundf: %v", err)
+	}
+	if err := errdefs.InvalidInputf("a: %w", boom); err.Error() != "a: boom" || !errors.Is(err, boom) {
+		t.Errorf("InvalidInputf: %v", err)
+	}
+}
+
+func TestInterfaces(t *testing.T) {
+	var n errdefs.ErrNotFound
+	if !errors.As(errdefs.NotFound("x"), &n) || !n.NotFound() {
+		t.Error("NotFound is no ErrNotFound")
+	}
+	var i errdefs.ErrInvalidInput
+	if !errors.As(errdefs.InvalidInput("x"), &i) || !i.InvalidInput() {
+		t.Error("InvalidInput is no ErrInvalidInput")
+	}
+}
+
+func TestTable(t *testing.T) {
+	for _, tc := range []struct {
+		err   error
+		class errdefs.Class
+		retry errdefs.Retry
+		http  int
+		grpc  codes.Code
+	}{
+		{errdefs.AsPermanent(boom), "permanent", errdefs.RetrySlowly, http.StatusUnprocessableEntity, codes.FailedPrecondition},
+		{errdefs.InvalidInput("x"), "invalid_input", errdefs.RetryBackoff, http.StatusBadRequest, codes.InvalidArgument},
+		{errdefs.NotFound("x"), "not_found", errdefs.RetryBackoff, http.StatusNotFound, codes.NotFound},
+		{errdefs.AsConflict(boom), "conflict", errdefs.RetryBackoff, http.StatusConflict, codes.Aborted},
+		{errdefs.AsRetryAfter(boom, 1), "retry_after", errdefs.RetryAfterDelay, http.StatusTooManyRequests, codes.ResourceExhausted},
+		{errdefs.AsUnavailable(boom), "unavailable", errdefs.RetryBackoff, http.StatusServiceUnavailable, codes.Unavailable},
+		{boom, "unknown", errdefs.RetryBackoff, http.StatusInternalServerError, codes.Unknown},
+	} {
+		want := errdefs.Meaning{
+			Class: tc.class, Retry: tc.retry, PodReason: errdefs.ReasonProviderFailed,
+			HTTPStatus: tc.http, GRPCCode: tc.grpc,
+		}
+		if got := errdefs.Describe(fmt.Errorf("a: %w", tc.err)); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	tooMany := apierrors.NewTooManyRequests("x", 3)
+	serverTimeout := apierrors.NewServerTimeout(pods, "get", 2)
+	noDelay := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonTooManyRequests}}
+	for name, tc := range map[string]struct {
+		err   error
+		delay time.Duration
+		ok    bool
+	}{
+		"nil":                {nil, 0, false},
+		"plain":              {boom, 0, false},
+		"ours":               {errdefs.AsRetryAfter(boom, time.Minute), time.Minute, true},
+		"negative":           {errdefs.AsRetryAfter(boom, -time.Minute), 0, true},
+		"wrapped":            {fmt.Errorf("a: %w", errdefs.AsUnavailable(errdefs.AsRetryAfter(boom, time.Minute))), time.Minute, true},
+		"joined":             {errors.Join(boom, errdefs.AsRetryAfter(boom, time.Minute)), time.Minute, true},
+		"API too many":       {tooMany, 3 * time.Second, true},
+		"API wrapped":        {fmt.Errorf("a: %w", tooMany), 3 * time.Second, true},
+		"API server timeout": {serverTimeout, 2 * time.Second, true},
+		"API without a time": {noDelay, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if delay, ok := errdefs.RetryAfter(tc.err); delay != tc.delay || ok != tc.ok {
+				t.Errorf("got %v, %v, want %v, %v", delay, ok, tc.delay, tc.ok)
+			}
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package podenv
+
+import corev1 "k8s.io/api/core/v1"
+
+// Source is where the objects come from (listers in production). An object that
+// does not exist is an error of class NotFound (package errdefs). What it
+// returns is read only.
+type Source interface {
+	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
+	Secret(namespace, name string) (*corev1.Secret, error)
+	// Services returns all services of a namespace.
+	Services(namespace string) ([]*corev1.Service, error)
+}
+
+// Options are what a pod's environment depends on beside the pod itself. The
+// zero value works.
+type Options struct {
+	// HostIPs are the values of status.hostIP and status.hostIPs for a pod
+	// whose status has none yet, and of the pod's IPs for one in the host's
+	// network.
+	HostIPs []string
+
+	// NodeAllocatable are the values of resourceFieldRef for limits that
+	// neither the container nor the pod sets.
+	NodeAllocatable corev1.ResourceList
+
+	// MasterServiceNamespace is where the service "kubernetes" lives, whose
+	// variables every pod gets. Defaults to "default".
+	MasterServiceNamespace string
+}

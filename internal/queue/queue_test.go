@@ -1,0 +1,150 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs a queue in the bubble of a synctest test until the test ends.
+func start(t *testing.T, q *Queue, workers int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); q.Run(ctx, workers) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func TestKeyIsNeverHandledTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inside, most, runs atomic.Int32
+		q := New("test", nil, nil, func(context.Context, string) error {
+			if n := inside.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second)
+			inside.Add(-1)
+			runs.Add(1)
+			return nil
+		})
+		start(t, q, 5)
+		q.Add("a")
+		synctest.Wait()
+		for range 10 {
+			q.Add("a")
+		}
+		time.Sleep(10 * time.Second)
+		if most.Load() != 1 || runs.Load() != 2 {
+			t.Errorf("handled %d times, %d at once; want 2, 1", runs.Load(), most.Load())
+		}
+	})
+}
+
+func TestFailuresAreRetriedForEverWithCappedDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var at []time.Time
+		q := New("test", nil, nil, func(context.Context, string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Now())
+			return errors.New("no")
+		})
+		begin := time.Now()
+		start(t, q, 1)
+		q.Add("a")
+		time.Sleep(2 * time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		if at[0].After(begin) {
+			t.Errorf("the first try was delayed by %v", at[0].Sub(begin))
+		}
+		if len(at) < 100 {
+			t.Errorf("tried %d times in two hours, want at least once a minute", len(at))
+		}
+		for i := 1; i < len(at); i++ {
+			if gap := at[i].Sub(at[i-1]); gap > MaxDelay {
+				t.Fatalf("gap %d is %v, want at most %v", i, gap, MaxDelay)
+			}
+		}
+	})
+}
+
+func TestShouldRetryDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		delay := 7 * time.Second
+		var tries atomic.Int32
+		var tried atomic.Int32
+		q := New("test", nil,
+			func(_ context.Context, key string, timesTried int, since time.Time, err error) (*time.Duration, error) {
+				tried.Store(int32(timesTried))
+				if timesTried == 3 {
+					return nil, errors.New("enough")
+				}
+				return &delay, nil
+			},
+			func(context.Context, string) error { tries.Add(1); return errors.New("no") })
+		start(t, q, 1)
+		q.Add("a")
+		time.Sleep(13 * time.Second)
+		if tries.Load() != 2 {
+			t.Errorf("tried %d times after 13 s, want 2", tries.Load())
+		}
+		time.Sleep(time.Hour)
+		if tries.Load() != 3 || tried.Load() != 3 || q.Len() != 0 {
+			t.Errorf("tried %d times (said %d), %d left; want 3, 3, 0", tries.Load(), tried.Load(), q.Len())
+		}
+	})
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		q := New("test", nil, nil, func(context.Context, string) error {
+			if tries.Add(1) == 1 {
+				panic("boom")
+			}
+			return nil
+		})
+		start(t, q, 1)
+		q.Add("a")
+		time.Sleep(time.Second)
+		if tries.Load() != 2 {
+			t.Errorf("tried %d times, want a retry after the panic", tries.Load())
+		}
+	})
+}
+
+func TestLengths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		q := New("test", nil, nil, func(context.Context, string) error { <-release; return nil })
+		start(t, q, 1)
+		check := func(total, waiting, processing int) {
+			t.Helper()
+			synctest.Wait()
+			if q.Len() != total || q.UnprocessedLen() != waiting || q.ItemsBeingProcessedLen() != processing {
+				t.Errorf("lengths %d %d %d, want %d %d %d", q.Len(), q.UnprocessedLen(), q.ItemsBeingProcessedLen(), total, waiting, processing)
+			}
+		}
+		check(0, 0, 0)
+		q.Add("a")
+		check(1, 0, 1)
+		q.Add("b")
+		q.AddAfter("c", time.Hour)
+		check(3, 2, 1)
+		q.Add("a") // once more after this one
+		check(3, 3, 1)
+		close(release)
+		check(1, 1, 0)
+		time.Sleep(2 * time.Hour)
+		check(0, 0, 0)
+	})
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// ContainerExecHandlerFunc runs cmd in a container, with the given streams, and
+// returns when it has ended. The context ends when the client has gone.
+//
+// An error that has, or wraps one that has, the methods ExitStatus() int and
+// Exited() bool (ExitError of k8s.io/utils/exec) becomes the exit code that the
+// client sees; with any other error the client is told its message.
+type ContainerExecHandlerFunc func(ctx context.Context, namespace, podName, containerName string, cmd []string, attach AttachIO) error
+
+// ContainerExecHandlerConfig is what the options of HandleContainerExec and
+// HandleContainerAttach set.
+type ContainerExecHandlerConfig struct {
+	// StreamIdleTimeout ends a session over which nothing was sent for so long.
+	// Zero (or less) means four hours.
+	StreamIdleTimeout time.Duration
+	// StreamCreationTimeout is how long a client may take to open the streams
+	// that it announced. Zero (or less) means 30 seconds.
+	StreamCreationTimeout time.Duration
+}
+
+// ContainerExecHandlerOption sets something of a ContainerExecHandlerConfig.
+type ContainerExecHandlerOption func(*ContainerExecHandlerConfig)
+
+// WithExecStreamIdleTimeout sets StreamIdleTimeout.
+func WithExecStreamIdleTimeout(dur time.Duration) ContainerExecHandlerOption {
+	return func(cfg *ContainerExecHandlerConfig) { cfg.StreamIdleTimeout = dur }
+}
+
+// WithExecStreamCreationTimeout sets StreamCreationTimeout.
+func WithExecStreamCreationTimeout(dur time.Duration) ContainerExecHandlerOption {
+	return func(cfg *ContainerExecHandlerConfig) { cfg.StreamCreationTimeout = dur }
+}
+
+// HandleContainerExec runs the command of the query (command, once for each
+// word) in a container. The query's input, output, error and tty, each "1" or
+// absent, say which streams the client has; at least one of the first three is
+// needed.
+func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandlerOption) http.HandlerFunc {
+	timeouts := execTimeouts(opts)
+	return answer(func(w http.ResponseWriter, r *http.Request) error {
+		if h == nil {
+			return notImplemented("RunInContainer", "ContainerExecHandlerFunc")
+		}
+		namespace, pod, _, container, err := containerVars(r)
+		if err != nil {
+			return err
+		}
+		cmd := r.URL.Query()["command"]
+		return serveSession(w, r, timeouts, func(ctx context.Context, attach AttachIO) error {
+			return h(ctx, namespace, pod, container, cmd, attach)
+		})
+	})
+}
+
+func execTimeouts(opts []ContainerExecHandlerOption) timeouts {
+	var cfg ContainerExecHandlerConfig
+	for _, o := range opts {
+		o(&cfg)
+	}
+	return newTimeouts(cfg.StreamIdleTimeout, cfg.StreamCreationTimeout)
+}

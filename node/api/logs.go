@@ -1,0 +1,119 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// ContainerLogsHandlerFunc opens the log of a container. The context ends when
+// the client has gone; the reader is closed then too, also while it is being
+// read, and always exactly once. A nil reader is an empty log.
+type ContainerLogsHandlerFunc func(ctx context.Context, namespace, podName, containerName string, opts ContainerLogOpts) (io.ReadCloser, error)
+
+// ContainerLogOpts says which part of a log is wanted. The zero value of each
+// field means that the client did not ask for it.
+//
+// Providers convert this struct to their own of the same fields: their names,
+// types and order are fixed.
+type ContainerLogOpts struct {
+	// Tail is the number of lines from the end of the log to begin with. A
+	// client's wish for no line at all does not come here: see
+	// HandleContainerLogs.
+	Tail int
+	// LimitBytes is the number of bytes after which to stop. The handler stops
+	// there in any case.
+	LimitBytes int
+	// Timestamps puts an RFC 3339 timestamp before each line.
+	Timestamps bool
+	// Follow goes on with new lines until the container ends.
+	Follow bool
+	// Previous asks for the log of the container's previous instance.
+	Previous bool
+	// SinceSeconds asks for lines that are no older than so many seconds. It
+	// is never set together with SinceTime.
+	SinceSeconds int
+	// SinceTime asks for lines that are no older than this.
+	SinceTime time.Time
+}
+
+// HandleContainerLogs answers with a container's log, each piece as soon as the
+// provider's reader has it, bytes untouched. The query is that of the kubelet:
+// follow, previous, timestamps, tailLines (or tail, with "all" for all lines),
+// limitBytes, sinceSeconds, sinceTime.
+//
+// ContainerLogOpts cannot tell tailLines=0 from its absence. With follow it
+// becomes a SinceTime of now; without, the answer is empty and the provider is
+// not asked.
+func HandleContainerLogs(h ContainerLogsHandlerFunc) http.HandlerFunc {
+	return answer(func(w http.ResponseWriter, r *http.Request) error {
+		if h == nil {
+			return notImplemented("GetContainerLogs", "ContainerLogsHandlerFunc")
+		}
+		namespace, pod, _, container, err := containerVars(r)
+		if err != nil {
+			return err
+		}
+		query, err := parseLogQuery(r.URL.Query(), time.Now())
+		if err != nil {
+			return err
+		}
+		var logs io.ReadCloser
+		if !query.nothing {
+			if logs, err = h(r.Context(), namespace, pod, container, query.opts); err != nil {
+				return err
+			}
+		}
+		return streamLogs(w, r, logs, query.opts.LimitBytes)
+	})
+}
+
+// streamLogs copies logs to w and closes it. A log that breaks off makes an
+// error, so that the client does not take it for a whole one.
+func streamLogs(w http.ResponseWriter, r *http.Request, logs io.ReadCloser, limit int) error {
+	var src io.Reader = http.NoBody
+	if logs != nil {
+		closeOnce := sync.OnceFunc(func() { _ = call(r, logs.Close) })
+		defer closeOnce()
+		stop := context.AfterFunc(r.Context(), closeOnce)
+		defer stop()
+		src = logs
+	}
+	if limit > 0 {
+		src = io.LimitReader(src, int64(limit))
+	}
+
+	response := http.NewResponseController(w)
+	// A server's timeouts are not for an answer that may go on for days.
+	_ = response.SetReadDeadline(time.Time{})
+	_ = response.SetWriteDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(http.StatusOK)
+	_ = response.Flush()
+
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return nil // the client has gone
+			}
+			_ = response.Flush()
+		}
+		switch {
+		case errors.Is(err, io.EOF), r.Context().Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// The kubelet's own words.
+var (
+	errLogQuery   = statusError{http.StatusBadRequest, `{"message": "Unable to decode query."}`}
+	errLogRequest = statusError{http.StatusUnprocessableEntity, `{"message": "Invalid request."}`}
+)

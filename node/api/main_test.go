@@ -1,0 +1,105 @@
+package api_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard()) // what the libraries say of broken connections
+	goleak.VerifyTestMain(m)
+}
+
+// deadline is how long an event may take before a test fails.
+const deadline = 20 * time.Second
+
+// within returns what comes from events, or fails the test.
+func within[T any](t *testing.T, events <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-events:
+		return v
+	case <-time.After(deadline):
+		t.Fatalf("timed out: %s", what)
+		panic("unreachable")
+	}
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func serve(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func servePods(t testing.TB, p api.PodHandlerConfig) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	api.AttachPodRoutes(p, mux, true)
+	return serve(t, mux)
+}
+
+func restConfig(server *httptest.Server) *restclient.Config {
+	return &restclient.Config{Host: server.URL}
+}
+
+func urlOf(t testing.TB, server *httptest.Server, path string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(server.URL + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+type reply struct {
+	*http.Response
+	body string
+}
+
+func do(t *testing.T, server *httptest.Server, method, path string) reply {
+	t.Helper()
+	req, err := http.NewRequestWithContext(testContext(t), method, server.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := *server.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v after %q", method, path, err, body)
+	}
+	return reply{resp, string(body)}
+}
+
+func (r reply) want(t *testing.T, status int, part string) {
+	t.Helper()
+	if r.StatusCode != status || !strings.Contains(r.body, part) {
+		t.Errorf("%s %s: got %d %q, want %d with %q", r.Request.Method, r.Request.URL, r.StatusCode, r.body, status, part)
+	}
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// backend calls the provider: with copies, in spans, with panics as errors, and
+// with the many ways in which providers say "I have no such pod" made one.
+type backend struct {
+	handler PodLifecycleHandler
+	byUID   PodUIDLifecycleHandler // nil where the provider has none
+	lists   singleflight.Group
+}
+
+func newBackend(handler PodLifecycleHandler) *backend {
+	byUID, _ := handler.(PodUIDLifecycleHandler)
+	return &backend{handler: handler, byUID: byUID}
+}
+
+// call runs one provider method.
+func call(ctx context.Context, method, namespace, name string, f func(context.Context) error) (err error) {
+	ctx, span := trace.StartSpan(ctx, method)
+	defer span.End()
+	if name != "" {
+		ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
+	}
+	defer func() { span.SetStatus(err) }()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("provider panicked in %s: %v", method, r)
+			log.G(ctx).WithField("stack", string(debug.Stack())).Error(err)
+		}
+	}()
+	return f(ctx)
+}
+
+// create and update get pods that are copies already: their environment was
+// resolved for this call.
+func (b *backend) create(ctx context.Context, pod *corev1.Pod) error {
+	return call(ctx, "CreatePod", pod.Namespace, pod.Name, func(ctx context.Context) error {
+		return b.handler.CreatePod(ctx, pod)
+	})
+}
+
+func (b *backend) update(ctx context.Context, pod *corev1.Pod) error {
+	return call(ctx, "UpdatePod", pod.Namespace, pod.Name, func(ctx context.Context) error {
+		return b.handler.UpdatePod(ctx, pod)
+	})
+}
+
+// delete asks for the end of pod, at once if so told. A pod that the provider
+// does not know is no error: found tells.
+func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now time.Time) (found bool, err error) {
+	pod = pod.DeepCopy()
+	if pod.DeletionTimestamp == nil {
+		pod.DeletionTimestamp = &metav1.Time{Time: now}
+	}
+	switch {
+	case atOnce:
+		pod.DeletionGracePeriodSeconds = ptr.To[int64](0)
+	case pod.DeletionGracePeriodSeconds == nil:
+		pod.DeletionGracePeriodSeconds = ptr.To(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+	}
+	err = call(ctx, "DeletePod", pod.Namespace, pod.Name, func(ctx context.Context) error {
+		return b.handler.DeletePod(ctx, pod)
+	})
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return true, err
+}
+
+// find returns the pod that the provider holds under a name, with its status,
+// or nil if it holds none. An error means that it is not known which.
+func (b *backend) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	var pod *corev1.Pod
+	err := call(ctx, "GetPod", namespace, name, func(ctx context.Context) (err error) {
+		if b.byUID != nil {
+			pod, err = b.byUID.GetPodByUID(ctx, namespace, name, uid)
+		} else {
+			pod, err = b.handler.GetPod(ctx, namespace, name)
+		}
+		return err
+	})
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return b.findInList(ctx, namespace, name, err)
+	case pod == nil || isBlank(pod):
+		return nil, nil
+	}
+	pod = pod.DeepCopy() // the provider may go on changing its own
+	if pod.Status.Phase == "" {
+		status, err := b.status(ctx, namespace, name, uid)
+		if err != nil {
+			return nil, err
+		}
+		if status != nil {
+			pod.Status = *status
+		}
+	}
+	return pod, nil
+}
+
+// findInList answers for a GetPod that failed with an error of no class: many
+// providers have no other for a pod that they do not hold. Their list tells.
+func (b *backend) findInList(ctx context.Context, namespace, name string, cause error) (*corev1.Pod, error) {
+	if errdefs.ClassOf(cause) != errdefs.UnknownClass || ctx.Err() != nil {
+		return nil, cause
+	}
+	pods, err := b.list(ctx)
+	if err != nil {
+		return nil, cause
+	}
+	for _, pod := range pods {
+		if pod.Namespace == namespace && pod.Name == name {
+			return nil, cause // it holds the pod, and could not read it
+		}
+	}
+	return nil, nil
+}
+
+// status returns the status of a pod that the provider holds, or nil if it
+// does not know the pod. It is a copy.
+func (b *backend) status(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	var status *corev1.PodStatus
+	err := call(ctx, "GetPodStatus", namespace, name, func(ctx context.Context) (err error) {
+		if b.byUID != nil {
+			status, err = b.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
+		} else {
+			status, err = b.handler.GetPodStatus(ctx, namespace, name)
+		}
+		return err
+	})
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return status.DeepCopy(), nil
+}
+
+// list returns what the provider holds, without the entries that name no pod.
+// The pods belong to the provider: copy what is kept.
+func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
+	// Callers that ask at the same time share one answer: a GetPods can be dear.
+	pods, err, _ := b.lists.Do("", func() (any, error) {
+		var pods []*corev1.Pod
+		err := call(ctx, "GetPods", "", "", func(ctx context.Context) (err error) {
+			pods, err = b.handler.GetPods(ctx)
+			return err
+		})
+		named := make([]*corev1.Pod, 0, len(pods))
+		for _, pod := range pods {
+			if pod != nil && pod.Name != "" && pod.Namespace != "" {
+				named = append(named, pod)
+			}
+		}
+		return named, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pods.([]*corev1.Pod), nil
+}
+
+// isBlank tells whether a pod says nothing at all.
+func isBlank(pod *corev1.Pod) bool {
+	return pod.Name == "" && pod.UID == "" && pod.Status.Phase == "" && len(pod.Spec.Containers) == 0
+}

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// wish is what the API wants of a pod name on this node.
+type wish string
+
+const (
+	wishGone wish = "gone" // there is no such pod
+	wishRun  wish = "run"
+	wishStop wish = "stop" // its deletion was asked for
+	wishDone wish = "done" // its phase is terminal: it stays as it is, stopped
+)
+
+// knowledge is what the controller knows of what the provider holds.
+type knowledge string
+
+const (
+	unknown knowledge = "unknown" // ask first
+	absent  knowledge = "absent"
+	held    knowledge = "held"
+)
+
+// request is what the provider was last asked to do about a pod's end.
+type request string
+
+const (
+	requestNone request = ""
+	requestStop request = "stop"
+	requestKill request = "kill"
+)
+
+// view is all that the next action about one pod name depends on.
+type view struct {
+	now time.Time
+
+	// What the API says.
+	wish     wish
+	uid      types.UID // empty when gone
+	deadline time.Time // end of the grace period, for wishStop
+	removed  bool      // the API was told to remove this UID
+
+	// What the provider holds under the name.
+	provider  knowledge
+	heldUID   types.UID
+	stopped   bool // reported by the provider
+	ran       bool // it was taken on before: it must not be created again
+	changed   bool // the API's pod differs from what the provider was given
+	asked     request
+	askedAt   time.Time
+	inspected time.Time // when the provider was last asked what it holds
+	missing   int       // how often in a row a pod that ran was not found
+}
+
+// verb names an action.
+type verb string
+
+const (
+	doNothing verb = "nothing"
+	doWait    verb = "wait"    // look again after the action's delay
+	doInspect verb = "inspect" // ask the provider what it holds
+	doCreate  verb = "create"
+	doUpdate  verb = "update"
+	doStop    verb = "stop"    // DeletePod, gracefully
+	doKill    verb = "kill"    // DeletePod, at once
+	doRelease verb = "release" // what was held has stopped: hold nothing
+	doRemove  verb = "remove"  // from the API
+	doLose    verb = "lose"    // say that the provider has lost it
+)
+
+type action struct {
+	verb  verb
+	after time.Duration // for doWait
+}
+
+const (
+	// recheckInterval is how often the provider is asked for a pod whose end,
+	// or whose loss, is waited for.
+	recheckInterval = 5 * time.Second
+	// killAgainInterval is how often a kill that had no effect is repeated.
+	killAgainInterval = time.Minute
+	// lostAfter is how often in a row a pod that ran has to be missed before it
+	// counts as lost: backends may be eventually consistent.
+	lostAfter = 3
+)
+
+// decide names the one next action for a pod name. It is called again after
+// each action, until it says doNothing or doWait.
+func decide(v view) action {
+	switch {
+	case v.provider == unknown:
+		return action{verb: doInspect}
+	case v.provider == held && (v.wish == wishGone || v.heldUID != v.uid):
+		// Gone from the API, or another pod took the name: this one goes first.
+		if v.asked != requestNone && v.stopped {
+			return action{verb: doRelease}
+		}
+		return kill(v)
+	}
+	switch v.wish {
+	case wishRun:
+		return run(v)
+	case wishStop:
+		return stop(v)
+	case wishDone:
+		if v.provider == held && !v.stopped && v.asked == requestNone {
+			return action{verb: doStop}
+		}
+	}
+	return action{verb: doNothing}
+}
+
+func run(v view) action {
+	switch {
+	case v.provider == held && v.changed:
+		return action{verb: doUpdate}
+	case v.provider == held:
+		return action{verb: doNothing}
+	case !v.ran:
+		return action{verb: doCreate}
+	case v.missing < lostAfter:
+		return recheck(v)
+	}
+	return action{verb: doLose}
+}
+
+func stop(v view) action {
+	switch {
+	case v.removed:
+		return action{verb: doNothing} // finalizers hold it; its end is seen by watch
+	case v.provider == absent:
+		return action{verb: doRemove}
+	case v.asked != requestNone && v.stopped:
+		return action{verb: doRemove}
+	case !v.now.Before(v.deadline):
+		return kill(v)
+	case v.asked == requestNone:
+		return action{verb: doStop}
+	}
+	a := recheck(v)
+	a.after = min(a.after, v.deadline.Sub(v.now))
+	return a
+}
+
+// kill asks for the end at once, and sees that it comes.
+func kill(v view) action {
+	if v.asked != requestKill || v.now.Sub(v.askedAt) >= killAgainInterval {
+		return action{verb: doKill}
+	}
+	return recheck(v)
+}
+
+func recheck(v view) action {
+	if wait := recheckInterval - v.now.Sub(v.inspected); wait > 0 {
+		return action{verb: doWait, after: wait}
+	}
+	return action{verb: doInspect}
+}

@@ -1,0 +1,53 @@
+package node
+
+import "github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+
+// The reasons of the events that the PodController records on pods.
+const (
+	// ReasonProviderCreateSuccess: the provider took the pod on.
+	ReasonProviderCreateSuccess = "ProviderCreateSuccess"
+	// ReasonProviderCreateFailed: CreatePod failed; it will be tried again.
+	ReasonProviderCreateFailed = "ProviderCreateFailed"
+	// ReasonProviderUpdateSuccess: the provider took over a change of the pod.
+	ReasonProviderUpdateSuccess = "ProviderUpdateSuccess"
+	// ReasonProviderUpdateFailed: UpdatePod failed; it will be tried again.
+	ReasonProviderUpdateFailed = "ProviderUpdateFailed"
+	// ReasonProviderDeleteSuccess: the provider accepted the end of the pod.
+	ReasonProviderDeleteSuccess = "ProviderDeleteSuccess"
+	// ReasonProviderDeleteFailed: DeletePod failed; it will be tried again.
+	ReasonProviderDeleteFailed = "ProviderDeleteFailed"
+	// ReasonProviderLost: the provider no longer knows a pod that it ran.
+	ReasonProviderLost = "ProviderLost"
+	// ReasonProviderInspectFailed: the provider cannot say whether it holds the
+	// pod; until it can, nothing is done about the pod.
+	ReasonProviderInspectFailed = "ProviderInspectFailed"
+	// ReasonStatusRejected: the API does not accept the status that the
+	// provider reports.
+	ReasonStatusRejected = "StatusRejected"
+)
+
+// The reasons of the events about a pod's environment. Those of mandatory
+// references hold the pod back until they are mended.
+const (
+	ReasonOptionalConfigMapNotFound       = podenv.ReasonOptionalConfigMapNotFound
+	ReasonOptionalConfigMapKeyNotFound    = podenv.ReasonOptionalConfigMapKeyNotFound
+	ReasonFailedToReadOptionalConfigMap   = podenv.ReasonFailedToReadOptionalConfigMap
+	ReasonOptionalSecretNotFound          = podenv.ReasonOptionalSecretNotFound
+	ReasonOptionalSecretKeyNotFound       = podenv.ReasonOptionalSecretKeyNotFound
+	ReasonFailedToReadOptionalSecret      = podenv.ReasonFailedToReadOptionalSecret
+	ReasonMandatoryConfigMapNotFound      = podenv.ReasonMandatoryConfigMapNotFound
+	ReasonMandatoryConfigMapKeyNotFound   = podenv.ReasonMandatoryConfigMapKeyNotFound
+	ReasonFailedToReadMandatoryConfigMap  = podenv.ReasonFailedToReadMandatoryConfigMap
+	ReasonMandatorySecretNotFound         = podenv.ReasonMandatorySecretNotFound
+	ReasonMandatorySecretKeyNotFound      = podenv.ReasonMandatorySecretKeyNotFound
+	ReasonFailedToReadMandatorySecret     = podenv.ReasonFailedToReadMandatorySecret
+	ReasonInvalidEnvironmentVariableNames = podenv.ReasonInvalidEnvironmentVariableNames
+)
+
+// The values of status.reason that the PodController writes.
+const (
+	// StatusReasonProviderFailed: the provider could not create the pod.
+	StatusReasonProviderFailed = "ProviderFailed"
+	// StatusReasonNotFound: the provider no longer knows a pod that it ran.
+	StatusReasonNotFound = "NotFound"
+)

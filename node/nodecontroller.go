@@ -1,0 +1,352 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+const (
+	// reportInterval is how long a status that does not change goes unwritten
+	// where there is a lease (the kubelet's nodeStatusReportFrequency).
+	reportInterval = 5 * time.Minute
+	// repairDelay keeps two writers that want different things of the node from
+	// driving each other.
+	repairDelay = time.Second
+	// farewellTimeout bounds the last word at shutdown.
+	farewellTimeout = 5 * time.Second
+)
+
+// NodeController registers a Node, and keeps it alive and true to what the
+// provider says of it. Make one with NewNodeController.
+type NodeController struct {
+	provider       NodeProvider
+	nodes          corev1client.NodeInterface
+	lease          *leaseConfig // nil: the status is the heartbeat
+	pingInterval   time.Duration
+	pingTimeout    time.Duration
+	statusInterval time.Duration
+	onStatusError  ErrorHandler // nil: a deleted node is registered again
+
+	name     string
+	uid      atomic.Value // types.UID, for the lease's owner reference
+	wanted   *corev1.Node // by the provider
+	current  *corev1.Node // the API's, as last seen; nil when deleted
+	health   error        // why the node cannot be ready
+	hanging  <-chan error // of a ping that was not answered in time
+	written  time.Time    // when the status was
+	notified chan *corev1.Node
+	seen     chan sighting
+	pings    chan error
+
+	started atomic.Bool
+	ready   chan struct{}
+	done    chan struct{}
+	mu      sync.Mutex
+	err     error
+}
+
+// NewNodeController makes a controller for the given node. A nil provider is
+// the naive one. The node is copied; its name is required. Options apply in
+// order.
+func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.NodeInterface, opts ...NodeControllerOpt) (*NodeController, error) {
+	if node == nil || node.Name == "" {
+		return nil, errdefs.InvalidInput("the node to register has no name: set metadata.name")
+	}
+	if nodes == nil {
+		return nil, errdefs.InvalidInput("the node controller was given no client: pass a NodeInterface")
+	}
+	if p == nil {
+		p = NaiveNodeProvider{}
+	}
+	n := &NodeController{
+		provider:       p,
+		nodes:          nodes,
+		pingInterval:   DefaultPingInterval,
+		statusInterval: DefaultStatusUpdateInterval,
+		name:           node.Name,
+		wanted:         node.DeepCopy(),
+		notified:       make(chan *corev1.Node, 1),
+		seen:           make(chan sighting, 1),
+		pings:          make(chan error, 1),
+		ready:          make(chan struct{}),
+		done:           make(chan struct{}),
+	}
+	for _, opt := range opts {
+		if err := opt(n); err != nil {
+			return nil, fmt.Errorf("cannot configure the node controller: %w", err)
+		}
+	}
+	if n.pingTimeout == 0 {
+		n.pingTimeout = n.pingInterval
+	}
+	return n, nil
+}
+
+// Run registers the node, waiting for an API server that is away, and keeps it
+// until ctx ends; then it writes that the node is not ready, and returns nil.
+// An error means that the node could not be registered: the API server refused
+// it, or ctx ended before. It can be called once.
+func (n *NodeController) Run(ctx context.Context) (err error) {
+	if !n.started.CompareAndSwap(false, true) {
+		return errors.New("the node controller was started before: make a new one to run it again")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ctx = log.WithLogger(ctx, log.G(ctx).WithField("node", n.name))
+	var background wait.Group
+	defer func() {
+		cancel()
+		background.Wait()
+		n.mu.Lock()
+		n.err = err
+		n.mu.Unlock()
+		close(n.done)
+	}()
+
+	n.provider.NotifyNodeStatus(ctx, n.notify)
+	select { // what it says at once belongs into the registration
+	case said := <-n.notified:
+		overlayWanted(n.wanted, said, n.name)
+	default:
+	}
+	n.health, n.hanging = n.ping(ctx)
+	if err := n.register(ctx); err != nil {
+		return err
+	}
+	log.G(ctx).Info("Registered node")
+	close(n.ready)
+
+	background.StartWithContext(ctx, n.pingLoop)
+	background.StartWithContext(ctx, n.watchNode)
+	if n.lease != nil {
+		background.StartWithContext(ctx, n.renewLease)
+	}
+	n.loop(ctx)
+	n.farewell(ctx)
+	return nil
+}
+
+// Ready is closed once the node is registered.
+func (n *NodeController) Ready() <-chan struct{} { return n.ready }
+
+// Done is closed when Run has returned.
+func (n *NodeController) Done() <-chan struct{} { return n.done }
+
+// Err returns what Run returned, once Done is closed.
+func (n *NodeController) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// notify takes the provider's word on the node. The newest wins over those that
+// were not looked at yet, but keeps what it does not mention.
+func (n *NodeController) notify(node *corev1.Node) {
+	if node == nil {
+		return
+	}
+	node = node.DeepCopy()
+	for {
+		select {
+		case n.notified <- node:
+			return
+		case waiting := <-n.notified:
+			overlayWanted(waiting, node, n.name)
+			node = waiting
+		}
+	}
+}
+
+// loop is the only one that touches the node's state once it is registered.
+func (n *NodeController) loop(ctx context.Context) {
+	interval := n.statusInterval
+	if n.lease == nil {
+		interval = n.pingInterval
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	repair := time.NewTimer(0)
+	repair.Stop()
+	defer repair.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case node := <-n.notified:
+			overlayWanted(n.wanted, node, n.name)
+			n.sync(ctx)
+		case err := <-n.pings:
+			changed := (err == nil) != (n.health == nil)
+			n.health = err
+			if changed {
+				log.G(ctx).WithField("healthy", err == nil).Info("The provider's health has changed")
+				n.sync(ctx)
+			}
+		case s := <-n.seen:
+			if n.note(s) {
+				repair.Reset(repairDelay)
+			}
+		case <-repair.C:
+			n.sync(ctx)
+		case <-ticker.C:
+			n.sync(ctx)
+		}
+	}
+}
+
+// sync brings the API's node in line. What fails is tried again at the next
+// interval at the latest.
+func (n *NodeController) sync(ctx context.Context) {
+	err := n.update(ctx)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	if n.onStatusError != nil {
+		err = n.onStatusError(ctx, err)
+	} else if apierrors.IsNotFound(err) {
+		log.G(ctx).Warn("The node was deleted; registering it again")
+		err = nil
+	}
+	if err == nil {
+		if err = n.getOrCreate(ctx); err == nil {
+			err = n.update(ctx)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		log.G(ctx).WithError(err).Warn("Cannot update the node; it is tried again")
+	}
+}
+
+// maxConflicts bounds how often an update starts over because somebody else
+// changed the node meanwhile.
+const maxConflicts = 5
+
+// update writes what differs from the API's node: labels, annotations and
+// taints, then the status.
+func (n *NodeController) update(ctx context.Context) (err error) {
+	if n.current == nil {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), n.name)
+	}
+	ctx, span := trace.StartSpan(ctx, "updateNode")
+	defer span.End()
+	defer func() { span.SetStatus(err) }()
+
+	now := metav1.Now()
+	var next *corev1.Node
+	for try := 1; ; try++ {
+		if next, err = mergeNode(n.current, n.wanted, n.health, now); err != nil {
+			return err
+		}
+		err = n.updateMetadata(ctx, next)
+		if !apierrors.IsConflict(err) || try == maxConflicts {
+			break
+		}
+		if n.current, err = n.nodes.Get(ctx, n.name, metav1.GetOptions{}); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot update node %s: %w", n.name, err)
+	}
+
+	due := n.lease == nil || now.Sub(n.written) >= reportInterval
+	if !due && sameNodeStatus(&n.current.Status, &next.Status) {
+		return nil
+	}
+	result, err := patchNodeStatus(ctx, n.nodes, n.current, &next.Status)
+	if err != nil {
+		return fmt.Errorf("cannot update the status of node %s: %w", n.name, err)
+	}
+	n.current = result
+	n.written = now.Time
+	return nil
+}
+
+// updateMetadata writes labels, annotations and spec, if they differ.
+func (n *NodeController) updateMetadata(ctx context.Context, next *corev1.Node) error {
+	patch, err := nodeMetadataPatch(n.current, next)
+	if err != nil || patch == nil {
+		return err
+	}
+	result, err := n.nodes.Patch(ctx, n.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	n.current = result
+	return nil
+}
+
+// register makes the node exist in the API as it should be.
+func (n *NodeController) register(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 10 * time.Second}
+	for {
+		err := n.getOrCreate(ctx)
+		if err == nil {
+			err = n.update(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		if refused(err) {
+			return fmt.Errorf("cannot register node %s: %w", n.name, err)
+		}
+		delay := backoff.Step()
+		log.G(ctx).WithError(err).WithField("delay", delay.String()).Warn("Cannot register the node yet; will try again")
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("stopped before node %s could be registered: %w", n.name, err)
+		case <-timer.C:
+		}
+	}
+}
+
+// refused tells whether the API server will not change its mind by itself.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+func (n *NodeController) getOrCreate(ctx context.Context) error {
+	node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		now := metav1.Now()
+		var fresh *corev1.Node
+		if fresh, err = newNode(n.wanted, n.health, now); err != nil {
+			return err
+		}
+		if node, err = n.nodes.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
+			n.written = now.Time
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot get or create node %s: %w", n.name, err)
+	}
+	n.current = node
+	n.uid.Store(node.UID)
+	return nil
+}
+
+// farewell says that the node is not ready any more.
+func (n *NodeController) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+	defer cancel()
+	n.health = errStopped
+	if err := n.update(ctx); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot write that the node has stopped; its lease will tell")
+	}
+}

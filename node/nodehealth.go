@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// errStopped is the health of a node whose controller has ended.
+var errStopped = errors.New("the virtual kubelet has stopped")
+
+// pingLoop asks the provider at intervals how it is. A ping that hangs is waited
+// for before the next: they do not pile up.
+func (n *NodeController) pingLoop(ctx context.Context) {
+	ticker := time.NewTicker(n.pingInterval)
+	defer ticker.Stop()
+	hanging := n.hanging
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if hanging != nil {
+			select {
+			case <-hanging:
+			default:
+				continue
+			}
+		}
+		var err error
+		err, hanging = n.ping(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case n.pings <- err:
+		}
+	}
+}
+
+// ping asks the provider how it is, and does not wait longer than the timeout:
+// then the answer is still to come, on the channel that is returned.
+func (n *NodeController) ping(ctx context.Context) (err error, hanging <-chan error) {
+	ctx, span := trace.StartSpan(ctx, "Ping")
+	defer span.End()
+	defer func() { span.SetStatus(err) }()
+	timed, cancel := context.WithTimeout(ctx, n.pingTimeout)
+	answer := make(chan error, 1)
+	go func() { // ends with the provider's method, which is given a deadline
+		defer cancel()
+		defer func() {
+			if r := recover(); r != nil {
+				log.G(ctx).WithField("stack", string(debug.Stack())).Errorf("provider panicked in Ping: %v", r)
+				answer <- fmt.Errorf("the provider panicked in Ping: %v", r)
+			}
+		}()
+		answer <- n.provider.Ping(timed)
+	}()
+	select {
+	case err := <-answer:
+		return err, nil
+	case <-timed.Done():
+		return fmt.Errorf("the provider did not answer a ping within %v", n.pingTimeout), answer
+	}
+}

@@ -1,0 +1,163 @@
+package nodeutil
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// NodeConfig configures a Node. Its zero value, with a name, is usable: each
+// field says what zero means.
+type NodeConfig struct {
+	// Client talks to the API server. Nil means one from KubeconfigPath, by the
+	// rules of ClientsetFromEnv.
+	Client kubernetes.Interface
+
+	// NodeSpec is the node to register. NewNode fills in what is empty of its
+	// name, the usual labels, the conditions, the node info and the port.
+	NodeSpec corev1.Node
+
+	// KubeconfigPath is used only where Client is nil.
+	KubeconfigPath string
+
+	// HTTPListenAddr is where the kubelet API is served; empty means ":10250".
+	// With port 0 a free port is taken. Either way the node tells the port.
+	HTTPListenAddr string
+
+	// Handler serves the kubelet API. Nil means that none is served.
+	Handler http.Handler
+
+	// TLSConfig is the server's. Nil means a self-signed certificate in memory:
+	// the API server does not check a kubelet's unless it is told to.
+	TLSConfig *tls.Config
+
+	// DebugHTTP adds /debug/pprof/ to the routes of AttachProviderRoutes.
+	DebugHTTP bool
+
+	// NumWorkers is the number of workers for each of the pod controller's
+	// queues; zero means one for each CPU, but at least ten, since they mostly
+	// wait for the provider or the API server.
+	NumWorkers int
+
+	// InformerResyncPeriod is how often all pods are looked at although nothing
+	// has changed; zero means a minute.
+	InformerResyncPeriod time.Duration
+
+	// SkipDownwardAPIResolution hands pods to the provider with valueFrom and
+	// envFrom as they are.
+	SkipDownwardAPIResolution bool
+
+	// StreamIdleTimeout ends an exec, attach or port-forward on which nothing
+	// moves; StreamCreationTimeout one whose streams do not come. Zero means
+	// the defaults of package api.
+	StreamIdleTimeout     time.Duration
+	StreamCreationTimeout time.Duration
+
+	// NodeStatusUpdateErrorHandler: see node.WithNodeStatusUpdateErrorHandler.
+	NodeStatusUpdateErrorHandler node.ErrorHandler
+
+	// EventRecorder records events on pods; nil means the API server.
+	EventRecorder record.EventRecorder
+
+	// DisableOrphanCleanup: see node.PodControllerConfig.
+	DisableOrphanCleanup bool
+
+	// Namespace is the one namespace whose pods the node takes; empty means all.
+	Namespace string
+
+	// DisableLease keeps the node alive by writing its status every ten
+	// seconds rather than by a lease.
+	DisableLease bool
+
+	attachRoutes func(Provider, *NodeConfig, corev1listers.PodLister)
+}
+
+// NodeOpt changes the configuration of a node. Options run in order, and each
+// sees what the earlier ones have done.
+type NodeOpt func(*NodeConfig) error
+
+// WithClient sets the client.
+func WithClient(client kubernetes.Interface) NodeOpt {
+	return func(cfg *NodeConfig) error {
+		cfg.Client = client
+		return nil
+	}
+}
+
+// WithNodeConfig replaces the whole configuration: give it first.
+func WithNodeConfig(c NodeConfig) NodeOpt {
+	return func(cfg *NodeConfig) error {
+		attach := cfg.attachRoutes
+		*cfg = c
+		if cfg.attachRoutes == nil {
+			cfg.attachRoutes = attach
+		}
+		return nil
+	}
+}
+
+// AttachProviderRoutes serves the kubelet API of the provider on mux, which the
+// caller has, or will have, in NodeConfig.Handler. Authentication is the
+// caller's: see WithAuth.
+func AttachProviderRoutes(mux api.ServeMux) NodeOpt {
+	return func(cfg *NodeConfig) error {
+		cfg.attachRoutes = func(p Provider, cfg *NodeConfig, pods corev1listers.PodLister) {
+			mux.Handle("/", api.PodHandler(podHandlerConfig(p, cfg, pods), true))
+			if cfg.DebugHTTP {
+				mux.Handle("/debug/pprof/", http.HandlerFunc(pprof.Index))
+				mux.Handle("/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
+				mux.Handle("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
+				mux.Handle("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
+				mux.Handle("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
+			}
+		}
+		return nil
+	}
+}
+
+func defaultNodeConfig(name string) NodeConfig {
+	return NodeConfig{
+		NodeSpec: corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{},
+			Labels: map[string]string{
+				"type":               "virtual-kubelet",
+				"kubernetes.io/role": "agent",
+				corev1.LabelHostname: name,
+			},
+		}},
+	}
+}
+
+// setDefaults fills in what the options have left empty.
+func (cfg *NodeConfig) setDefaults(name string) {
+	if cfg.NodeSpec.Name == "" {
+		cfg.NodeSpec.Name = name
+	}
+	if cfg.NodeSpec.Labels == nil {
+		cfg.NodeSpec.Labels = map[string]string{}
+	}
+	if cfg.NodeSpec.Annotations == nil {
+		cfg.NodeSpec.Annotations = map[string]string{}
+	}
+	if cfg.HTTPListenAddr == "" {
+		cfg.HTTPListenAddr = ":10250"
+	}
+	if cfg.NumWorkers <= 0 {
+		cfg.NumWorkers = max(runtime.NumCPU(), 10)
+	}
+	if cfg.InformerResyncPeriod <= 0 {
+		cfg.InformerResyncPeriod = time.Minute
+	}
+}

@@ -1,0 +1,62 @@
+package nodeutil
+
+import (
+	"context"
+	"io"
+
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// Provider is a node.PodLifecycleHandler that also answers the kubelet's API.
+// What a backend cannot do returns an error; one of class NotFound becomes a
+// 404, any other that has no class a 500 with its text.
+type Provider interface {
+	node.PodLifecycleHandler
+
+	// GetContainerLogs returns the logs of a container. The reader is closed
+	// when the client has gone, also during a Read.
+	GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error)
+
+	// RunInContainer runs a command in a container, with its streams connected
+	// to attach, and returns when it has ended. An error that has an exit code
+	// (k8s.io/utils/exec.ExitError) hands it to the client. ctx ends when the
+	// client has gone.
+	RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach api.AttachIO) error
+
+	// AttachToContainer connects attach to the container's main process.
+	AttachToContainer(ctx context.Context, namespace, podName, containerName string, attach api.AttachIO) error
+
+	// GetStatsSummary returns the figures of the node and its pods.
+	GetStatsSummary(context.Context) (*statsv1alpha1.Summary, error)
+
+	// GetMetricsResource returns the metrics that metrics-server reads.
+	GetMetricsResource(context.Context) ([]*dto.MetricFamily, error)
+
+	// PortForward connects stream to a port of the pod, until either side ends.
+	PortForward(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error
+}
+
+// ProviderConfig is what a provider is made with. The listers are filled by the
+// time at which the first pod is created.
+type ProviderConfig struct {
+	// Pods are the pods of this node.
+	Pods corev1listers.PodLister
+	// ConfigMaps, Secrets and Services are those that pods may refer to.
+	ConfigMaps corev1listers.ConfigMapLister
+	Secrets    corev1listers.SecretLister
+	Services   corev1listers.ServiceLister
+
+	// Node is the node to be registered. The provider changes it as it sees
+	// fit while it is made; its maps of labels and annotations are not nil.
+	Node *corev1.Node
+}
+
+// NewProviderFunc makes the provider of a node. A nil NodeProvider means that
+// the node is always well.
+type NewProviderFunc func(ProviderConfig) (Provider, node.NodeProvider, error)

@@ -1,0 +1,90 @@
+package nodeutil
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// WithTLSConfig has the kubelet API served with a TLS configuration that allows
+// TLS 1.2 and newer with modern cipher suites, changed by the given functions.
+// It asks for client certificates but leaves it to the handler to check them
+// (see WithAuth), unless WithCACert or WithCAFromPath is among the functions.
+func WithTLSConfig(opts ...func(*tls.Config) error) NodeOpt {
+	return func(cfg *NodeConfig) error {
+		config := defaultTLSConfig()
+		for _, opt := range opts {
+			if err := opt(config); err != nil {
+				return err
+			}
+		}
+		cfg.TLSConfig = config
+		return nil
+	}
+}
+
+func defaultTLSConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		CipherSuites: DefaultServerCiphers(),
+		ClientAuth:   tls.RequestClientCert,
+	}
+}
+
+// WithKeyPairFromPath serves with the certificate and key of two PEM files.
+func WithKeyPairFromPath(cert, key string) func(*tls.Config) error {
+	return func(cfg *tls.Config) error {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return errdefs.AsInvalidInput(fmt.Errorf("cannot serve with certificate %q and key %q: %w", cert, key, err))
+		}
+		cfg.Certificates = append(cfg.Certificates, pair)
+		return nil
+	}
+}
+
+// WithCAFromPath is WithCACert with the contents of a file.
+func WithCAFromPath(path string) func(*tls.Config) error {
+	return func(cfg *tls.Config) error {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return errdefs.AsInvalidInput(fmt.Errorf("cannot read the client CA: %w", err))
+		}
+		if err := WithCACert(pem)(cfg); err != nil {
+			return fmt.Errorf("client CA %q: %w", path, err)
+		}
+		return nil
+	}
+}
+
+// WithCACert demands of every client a certificate that one of the CAs in pem
+// has signed. To accept bearer tokens beside certificates leave it out, and
+// give WebhookAuth the CA.
+func WithCACert(pem []byte) func(*tls.Config) error {
+	return func(cfg *tls.Config) error {
+		if cfg.ClientCAs == nil {
+			cfg.ClientCAs = x509.NewCertPool()
+		}
+		if !cfg.ClientCAs.AppendCertsFromPEM(pem) {
+			return errdefs.InvalidInput("no certificate found in what should be PEM of a client CA")
+		}
+		cfg.ClientAuth = tls.RequireAndVerifyClientCert
+		return nil
+	}
+}
+
+// DefaultServerCiphers are the cipher suites for TLS 1.2 that have forward
+// secrecy and authenticated encryption; those of TLS 1.3 are not configurable.
+func DefaultServerCiphers() []uint16 {
+	return []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	}
+}

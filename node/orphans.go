@@ -1,0 +1,77 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// orphanAfter is how many times in a row a pod of the provider has to be seen
+// without its counterpart in the API before it is deleted.
+const orphanAfter = 3
+
+// orphans counts how often pods of the provider were seen that the API does not
+// know: they went while nobody watched. Only the patrol uses it.
+type orphans struct {
+	seen map[orphan]int
+}
+
+type orphan struct {
+	key string
+	uid types.UID
+}
+
+// cleanUp deletes orphans in the provider. It runs once the caches have synced.
+func (pc *PodController) cleanUp(ctx context.Context, found []*corev1.Pod) {
+	seen := map[orphan]int{}
+	for _, pod := range found {
+		if ctx.Err() != nil {
+			return
+		}
+		if !pc.isOrphan(ctx, pod) {
+			continue
+		}
+		o := orphan{keyOf(pod), pod.UID}
+		seen[o] = pc.orphans.seen[o] + 1
+		if seen[o] >= orphanAfter {
+			pc.deleteOrphan(ctx, pod)
+		}
+	}
+	pc.orphans.seen = seen
+}
+
+// isOrphan tells whether neither the cache nor a record has a pod of this name.
+// A name that they have is the sync's business, whatever the UID.
+func (pc *PodController) isOrphan(ctx context.Context, pod *corev1.Pod) bool {
+	if pc.records.get(keyOf(pod)) != nil || !pc.mayBeOurs(ctx, pod) {
+		return false
+	}
+	_, err := pc.pods.Pods(pod.Namespace).Get(pod.Name)
+	return apierrors.IsNotFound(err)
+}
+
+// deleteOrphan makes sure with the API server itself, then deletes. What fails
+// is tried again in the next round.
+func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) {
+	logger := log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)})
+	named, err := pc.client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && (pod.Spec.NodeName == "" || pc.identity.same(named, pod)):
+		return // on another node, or not in the cache yet
+	case err == nil: // another pod of that name, elsewhere
+	case !apierrors.IsNotFound(err):
+		logger.WithError(err).Warn("Cannot make sure that a pod of the provider is an orphan; it is left alone")
+		return
+	}
+	if _, err := pc.backend.delete(ctx, pod, true, time.Now()); err != nil {
+		logger.WithError(err).Warn("Cannot delete an orphan in the provider; it is tried again")
+		return
+	}
+	logger.Info("Deleted an orphan in the provider: the API has no such pod")
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// sameNodeStatus compares two statuses but for the heartbeats.
+func sameNodeStatus(a, b *corev1.NodeStatus) bool {
+	return equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
+}
+
+func withoutHeartbeats(status *corev1.NodeStatus) *corev1.NodeStatus {
+	quiet := *status
+	quiet.Conditions = slices.Clone(status.Conditions)
+	for i := range quiet.Conditions {
+		quiet.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		quiet.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return &quiet
+}
+
+// nodeMetadataPatch is the patch for labels, annotations and spec, or nil. The
+// list of taints is one value to the API: where it changes the patch holds the
+// resource version, so that it does not undo what others did meanwhile.
+func nodeMetadataPatch(current, next *corev1.Node) ([]byte, error) {
+	before := corev1.Node{Spec: current.Spec}
+	before.Labels, before.Annotations = current.Labels, current.Annotations
+	after := corev1.Node{Spec: next.Spec}
+	after.Labels, after.Annotations = next.Labels, next.Annotations
+	if !equality.Semantic.DeepEqual(current.Spec.Taints, next.Spec.Taints) {
+		after.ResourceVersion = current.ResourceVersion
+	}
+	return nodePatch(&before, &after)
+}
+
+// nodePatch is the strategic merge patch from one form to another, or nil.
+func nodePatch(before, after *corev1.Node) ([]byte, error) {
+	was, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the present node: %w", err)
+	}
+	is, err := json.Marshal(after)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the new node: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(was, is, corev1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot compute the difference of two nodes: %w", err)
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	return patch, nil
+}
+
+// patchNodeStatus writes what differs between the node's status and next, and
+// returns the API's node after that.
+func patchNodeStatus(ctx context.Context, nodes corev1client.NodeInterface, current *corev1.Node, next *corev1.NodeStatus) (*corev1.Node, error) {
+	patch, err := nodeStatusPatch(&current.Status, next)
+	if err != nil || patch == nil {
+		return current, err
+	}
+	return nodes.Patch(ctx, current.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+}
+
+// nodeStatusPatch is the patch for the status, or nil. Addresses are replaced
+// as a whole: the API merges them by type, of which there can be two.
+func nodeStatusPatch(current, next *corev1.NodeStatus) ([]byte, error) {
+	before, after := *current, *next
+	before.Addresses, after.Addresses = nil, nil
+	patch, err := nodePatch(&corev1.Node{Status: before}, &corev1.Node{Status: after})
+	if err != nil || equality.Semantic.DeepEqual(current.Addresses, next.Addresses) {
+		return patch, err
+	}
+	var whole struct {
+		Status map[string]any `json:"status"`
+	}
+	if patch != nil {
+		if err := json.Unmarshal(patch, &whole); err != nil {
+			return nil, fmt.Errorf("cannot read a patch: %w", err)
+		}
+	}
+	if whole.Status == nil {
+		whole.Status = map[string]any{}
+	}
+	addresses := []any{map[string]string{"$patch": "replace"}}
+	for _, address := range next.Addresses {
+		addresses = append(addresses, address)
+	}
+	whole.Status["addresses"] = addresses
+	return json.Marshal(whole)
+}

@@ -1,0 +1,110 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// orphanSearchInterval is how often a provider that notifies is asked for its
+// pods, only to find those that nobody wants any more.
+const orphanSearchInterval = time.Minute
+
+// patrol asks the provider for its pods at intervals: for their statuses where
+// it does not notify, and to find orphans.
+func (pc *PodController) patrol(ctx context.Context, workers int) {
+	if pc.notifier != nil && pc.orphans == nil {
+		return
+	}
+	for round := 1; ; round++ {
+		interval := pc.pollEvery
+		if pc.notifier != nil && round > orphanAfter {
+			interval = orphanSearchInterval
+		}
+		timer := time.NewTimer(interval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		asked := pc.heard.Load()
+		found, err := pc.backend.list(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				log.G(ctx).WithError(err).Warn("The provider cannot list its pods; statuses may be late until it can")
+			}
+			continue
+		}
+		if pc.notifier == nil {
+			pc.poll(ctx, found, asked, workers)
+		}
+		if pc.orphans != nil {
+			pc.cleanUp(ctx, found)
+		}
+	}
+}
+
+// poll takes the statuses of a list, and asks one by one for the pods that it
+// does not tell about.
+func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked uint64, workers int) {
+	listed := make(map[string]*corev1.Pod, len(found))
+	for _, pod := range found {
+		listed[keyOf(pod)] = pod
+	}
+	var group errgroup.Group
+	group.SetLimit(workers)
+	pc.records.each(func(key string, r *podRecord) {
+		r.mu.Lock()
+		wanted := r.pod
+		follow := wanted != nil && r.provider == held && (r.report == nil || !isTerminal(r.report.Phase)) && r.heard <= asked
+		r.mu.Unlock()
+		if !follow || ctx.Err() != nil {
+			return
+		}
+		if pod := listed[key]; pod != nil && pod.Status.Phase != "" && pc.identity.same(wanted, pod) {
+			pc.hear(key, r, wanted, pod.Status.DeepCopy(), asked)
+			return
+		}
+		group.Go(func() error {
+			status, err := pc.backend.status(ctx, wanted.Namespace, wanted.Name, wanted.UID)
+			if err != nil {
+				log.G(ctx).WithError(err).WithField("key", key).Warn("The provider cannot tell the status of a pod")
+				return nil
+			}
+			pc.hear(key, r, wanted, status, asked)
+			return nil
+		})
+	})
+	_ = group.Wait() // nothing returns an error
+}
+
+// hear takes the answer to a question about a pod; nil means that the provider
+// does not know it.
+func (pc *PodController) hear(key string, r *podRecord, pod *corev1.Pod, status *corev1.PodStatus, asked uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.uid() != pod.UID || r.heard > asked {
+		return // it was about another pod, or before what we know
+	}
+	ended := r.stopped()
+	if status == nil {
+		r.missing++
+		if r.missing >= lostAfter || r.asked != requestNone {
+			r.provider = absent
+			pc.syncs.Add(key)
+		}
+		return
+	}
+	r.missing = 0
+	if pc.accept(r, status, asked) {
+		pc.statuses.Add(key)
+	}
+	if r.stopped() != ended {
+		pc.syncs.Add(key)
+	}
+}

@@ -1,0 +1,273 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// PodEventFilterFunc tells whether a pod is this node's. A filter is needed
+// where the pod informer sees pods of other nodes (see
+// nodeutil.FilterPodsForNodeName). It must not change the pod, and must give
+// the same answer for a pod's whole life.
+type PodEventFilterFunc func(context.Context, *corev1.Pod) bool
+
+// PodControllerConfig configures a PodController.
+type PodControllerConfig struct {
+	// PodClient patches the status of pods and removes them. Required.
+	PodClient corev1client.PodsGetter
+
+	// PodInformer sees the pods of this node, those of others only if
+	// PodEventFilterFunc keeps them out. Required; the caller starts it.
+	PodInformer corev1informers.PodInformer
+
+	// EventRecorder records events on pods. Required.
+	EventRecorder record.EventRecorder
+
+	// Provider runs the pods. Required.
+	Provider PodLifecycleHandler
+
+	// The informers from which the environment of pods is resolved, which the
+	// caller starts. Required, unless SkipDownwardAPIResolution is set.
+	ConfigMapInformer corev1informers.ConfigMapInformer
+	SecretInformer    corev1informers.SecretInformer
+	ServiceInformer   corev1informers.ServiceInformer
+
+	// SyncPodsFromKubernetesRateLimiter delays the retries of provider calls;
+	// nil means 100 ms, doubling up to a minute, with jitter. First attempts
+	// are never delayed.
+	SyncPodsFromKubernetesRateLimiter workqueue.TypedRateLimiter[any]
+	// SyncPodsFromKubernetesShouldRetryFunc decides on the retries of provider
+	// calls; nil means DefaultRetryFunc.
+	SyncPodsFromKubernetesShouldRetryFunc ShouldRetryFunc
+
+	// DeletePodsFromKubernetesRateLimiter and its retry function are the same
+	// for removals of pods from the API.
+	DeletePodsFromKubernetesRateLimiter     workqueue.TypedRateLimiter[any]
+	DeletePodsFromKubernetesShouldRetryFunc ShouldRetryFunc
+
+	// SyncPodStatusFromProviderRateLimiter and its retry function are the same
+	// for status patches.
+	SyncPodStatusFromProviderRateLimiter     workqueue.TypedRateLimiter[any]
+	SyncPodStatusFromProviderShouldRetryFunc ShouldRetryFunc
+
+	// PodEventFilterFunc, if set, keeps out pods that are not this node's.
+	PodEventFilterFunc PodEventFilterFunc
+
+	// SkipDownwardAPIResolution hands pods to the provider as they are, with
+	// valueFrom and envFrom, for providers that resolve them themselves.
+	SkipDownwardAPIResolution bool
+
+	// HostIPs returns the node's addresses for status.hostIP(s) of pods whose
+	// provider does not report any; nil means none. Safe for concurrent use.
+	HostIPs func() []string
+
+	// ProviderPollInterval is how often a provider that is no PodNotifier is
+	// asked for its pods, and how soon the first searches for orphans follow
+	// each other. Zero means 5 s.
+	ProviderPollInterval time.Duration
+
+	// DisableOrphanCleanup keeps the controller from deleting pods in the
+	// provider that the API does not know. By default those that were seen
+	// three times in a row, and that the API server confirms to be gone, are
+	// deleted.
+	DisableOrphanCleanup bool
+}
+
+// PodController takes the pods of a node to the provider, and the provider's
+// word on them back to the API. Make one with NewPodController.
+type PodController struct {
+	client    corev1client.PodsGetter
+	events    record.EventRecorder
+	informer  cache.SharedIndexInformer
+	pods      corev1listers.PodLister
+	owns      func(context.Context, *corev1.Pod) bool
+	backend   *backend
+	notifier  PodNotifier // nil: the provider is polled
+	env       *environment
+	hostIPs   func() []string
+	pollEvery time.Duration
+	orphans   *orphans // nil: not cleaned up
+
+	records  records
+	identity identity
+	heard    atomic.Uint64 // count of observations
+
+	syncs    *queue.Queue
+	statuses *queue.Queue
+	removals *queue.Queue
+
+	started atomic.Bool
+	ready   chan struct{}
+	done    chan struct{}
+	mu      sync.Mutex
+	err     error
+}
+
+// NewPodController makes a PodController. It returns an error of class
+// InvalidInput if something that is required is missing.
+func NewPodController(cfg PodControllerConfig) (*PodController, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	pc := &PodController{
+		client:    cfg.PodClient,
+		events:    cfg.EventRecorder,
+		informer:  cfg.PodInformer.Informer(),
+		pods:      cfg.PodInformer.Lister(),
+		owns:      func(context.Context, *corev1.Pod) bool { return true },
+		backend:   newBackend(cfg.Provider),
+		hostIPs:   cfg.HostIPs,
+		pollEvery: cfg.ProviderPollInterval,
+		ready:     make(chan struct{}),
+		done:      make(chan struct{}),
+	}
+	if cfg.PodEventFilterFunc != nil {
+		pc.owns = cfg.PodEventFilterFunc
+	}
+	if pc.hostIPs == nil {
+		pc.hostIPs = func() []string { return nil }
+	}
+	if pc.pollEvery <= 0 {
+		pc.pollEvery = 5 * time.Second
+	}
+	pc.notifier, _ = cfg.Provider.(PodNotifier)
+	if !cfg.SkipDownwardAPIResolution {
+		pc.env = newEnvironment(cfg, pc.hostIPs)
+	}
+	if !cfg.DisableOrphanCleanup {
+		pc.orphans = &orphans{}
+	}
+	pc.syncs = queue.New("sync_pods_from_kubernetes", cfg.SyncPodsFromKubernetesRateLimiter,
+		orDefault(cfg.SyncPodsFromKubernetesShouldRetryFunc), pc.syncPod)
+	pc.removals = queue.New("delete_pods_from_kubernetes", cfg.DeletePodsFromKubernetesRateLimiter,
+		orDefault(cfg.DeletePodsFromKubernetesShouldRetryFunc), pc.removePod)
+	pc.statuses = queue.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
+		orDefault(cfg.SyncPodStatusFromProviderShouldRetryFunc), pc.writeStatus)
+	return pc, nil
+}
+
+func orDefault(f ShouldRetryFunc) ShouldRetryFunc {
+	if f == nil {
+		return DefaultRetryFunc
+	}
+	return f
+}
+
+func (cfg *PodControllerConfig) validate() error {
+	var missing []string
+	check := func(ok bool, field string) {
+		if !ok {
+			missing = append(missing, field)
+		}
+	}
+	check(cfg.PodClient != nil, "PodClient")
+	check(cfg.PodInformer != nil, "PodInformer")
+	check(cfg.EventRecorder != nil, "EventRecorder")
+	check(cfg.Provider != nil, "Provider")
+	if !cfg.SkipDownwardAPIResolution {
+		check(cfg.ConfigMapInformer != nil, "ConfigMapInformer")
+		check(cfg.SecretInformer != nil, "SecretInformer")
+		check(cfg.ServiceInformer != nil, "ServiceInformer")
+	}
+	if len(missing) > 0 {
+		return errdefs.InvalidInputf("the PodControllerConfig lacks %v: set them before NewPodController", missing)
+	}
+	return nil
+}
+
+// Run works with podSyncWorkers workers for each of the three queues (at least
+// one) until ctx ends, and returns when all of them have stopped. It waits for
+// the informers' caches before the first pod. It can be called once.
+func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error) {
+	if !pc.started.CompareAndSwap(false, true) {
+		return errors.New("the pod controller was started before: make a new one to run it again")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer func() {
+		pc.mu.Lock()
+		pc.err = err
+		pc.mu.Unlock()
+		close(pc.done)
+	}()
+
+	// Before anything else, so that a provider that notifies from within
+	// CreatePod has the function by then.
+	if pc.notifier != nil {
+		pc.notifier.NotifyPods(ctx, pc.observe)
+	}
+	registrations, err := pc.watch(ctx)
+	defer func() {
+		for _, unregister := range registrations {
+			unregister()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	pc.seed(ctx)
+
+	workers := max(podSyncWorkers, 1)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, q := range []*queue.Queue{pc.syncs, pc.statuses, pc.removals} {
+		group.Go(func() error { q.Run(ctx, workers); return nil })
+	}
+	group.Go(func() error { pc.patrol(ctx, workers); return nil })
+	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
+	close(pc.ready)
+	return group.Wait()
+}
+
+// watch awaits the caches and has every change of a pod, or of an object that a
+// pod waits for, lead to a look at the pod.
+func (pc *PodController) watch(ctx context.Context) (undo []func(), err error) {
+	register := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return fmt.Errorf("cannot watch through an informer that has been stopped: %w", err)
+		}
+		undo = append(undo, func() { _ = informer.RemoveEventHandler(registration) })
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced, registration.HasSynced) {
+			return fmt.Errorf("stopped while waiting for the caches: %w", context.Cause(ctx))
+		}
+		return nil
+	}
+	if pc.env != nil {
+		for _, source := range pc.env.informers() {
+			if err := register(source.informer, pc.wakeWaiting(source.kind)); err != nil {
+				return undo, err
+			}
+		}
+	}
+	return undo, register(pc.informer, pc.podEvents(ctx))
+}
+
+// Ready is closed once the caches have synced and the workers run.
+func (pc *PodController) Ready() <-chan struct{} { return pc.ready }
+
+// Done is closed when Run has returned.
+func (pc *PodController) Done() <-chan struct{} { return pc.done }
+
+// Err returns what Run returned, once Done is closed.
+func (pc *PodController) Err() error {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.err
+}

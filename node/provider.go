@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// PodLifecycleHandler is what a provider has to implement.
+//
+// The pods that it is given are its own copies, to keep and to change. Methods
+// are called concurrently for different pods, and one at a time for each pod
+// (the methods that only read excepted). An error is retried, for ever, with
+// growing delays; its class (package errdefs) can name another delay or say
+// that a retry is of no use. A panic counts as an error.
+type PodLifecycleHandler interface {
+	// CreatePod takes a pod on. It is called at most once for each UID that the
+	// provider holds; after an error the provider is asked with GetPod before
+	// it is called again.
+	CreatePod(ctx context.Context, pod *corev1.Pod) error
+
+	// UpdatePod takes over a change of a pod that the provider holds: of its
+	// metadata, or of the fields of a spec that can change (images,
+	// tolerations, activeDeadlineSeconds, ephemeral containers, resources).
+	UpdatePod(ctx context.Context, pod *corev1.Pod) error
+
+	// DeletePod asks for the end of a pod: with DeletionGracePeriodSeconds 0 at
+	// once, else gracefully within that time. It may return before the pod has
+	// stopped; the pod leaves the API when the provider reports it stopped, or
+	// no longer knows it. It may be called again for the same pod, in
+	// particular to kill it when its grace period has run out. For a pod that
+	// the provider does not know it returns an error of class NotFound.
+	DeletePod(ctx context.Context, pod *corev1.Pod) error
+
+	// GetPod returns a pod that the provider holds. For one that it does not
+	// hold it returns an error of class NotFound, or nil and no error.
+	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+
+	// GetPodStatus returns the status of a pod that the provider holds, under
+	// the same rules as GetPod.
+	GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error)
+
+	// GetPods returns all the pods that the provider holds for this node.
+	// Those among them that the API no longer knows are deleted with DeletePod
+	// (see PodControllerConfig.DisableOrphanCleanup), so it must not return
+	// pods of others. A provider that cannot tell returns nothing.
+	GetPods(ctx context.Context) ([]*corev1.Pod, error)
+}
+
+// PodNotifier is implemented by a provider that reports the changes of its pods
+// itself. One that does not is asked at intervals, with GetPods.
+type PodNotifier interface {
+	// NotifyPods hands over the function to be called with a pod whenever its
+	// status has changed. It is called once, before any other method, and must
+	// not block. The function may be called at any time until ctx ends, from
+	// any goroutine; it does not block either, and copies what it needs. The
+	// pod needs name, namespace and status; a UID, where it has one, is
+	// compared.
+	NotifyPods(ctx context.Context, notify func(*corev1.Pod))
+}
+
+// PodUIDLifecycleHandler is implemented by a provider that finds its pods by
+// UID. Where it is, its two methods are called in place of GetPod and
+// GetPodStatus, under the same rules.
+type PodUIDLifecycleHandler interface {
+	PodLifecycleHandler
+
+	// GetPodByUID returns a pod that the provider holds.
+	GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
+
+	// GetPodStatusByUID returns the status of a pod that the provider holds.
+	GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error)
+}

@@ -1,0 +1,149 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+)
+
+// podRecord is what the controller remembers of one pod name: what the provider
+// holds under it, and the newest word on its status. Only the sync worker that
+// has the key calls the provider about it; notifications come in meanwhile.
+type podRecord struct {
+	mu sync.Mutex
+
+	// pod is the latest known form of the pod that this record is about, the
+	// API's where the API has it.
+	pod *corev1.Pod
+	state
+}
+
+// state is the part of a record that is about one UID.
+type state struct {
+	provider  knowledge
+	ran       bool        // the provider held it at some time
+	handed    *corev1.Pod // API object that the provider was last given
+	stale     bool        // found after a restart, with an older form of the pod
+	asked     request
+	askedAt   time.Time
+	inspected time.Time
+	missing   int
+	removed   bool
+
+	// report is the newest word on the status; it is replaced, never changed.
+	report *corev1.PodStatus
+	// heard is when (on the controller's count of observations) the provider
+	// last said something about the pod: older answers do not count.
+	heard uint64
+
+	// early is what the provider notified before the record knew its pod.
+	early *corev1.Pod
+
+	// What the status worker last sent, and what the API made of it.
+	sent   *corev1.PodStatus
+	stored *corev1.Pod
+
+	// waitsFor are the objects without which the pod cannot be created.
+	waitsFor map[podenv.Object]struct{}
+	// told are the warnings since the last success, so that a retry that fails
+	// the same way says nothing new.
+	told map[string]struct{}
+}
+
+func (r *podRecord) uid() types.UID {
+	if r.pod == nil {
+		return ""
+	}
+	return r.pod.UID
+}
+
+// adopt makes the record one about another pod, of which nothing is known.
+// r.mu is held, or the record not shared yet.
+func (r *podRecord) adopt(pod *corev1.Pod) {
+	r.pod = pod
+	r.state = state{provider: unknown, early: r.early}
+}
+
+// stopped tells whether the provider has reported that the pod runs no more.
+// Before its end was asked for only the phase tells, since containers that have
+// ended may be started again.
+func (r *podRecord) stopped() bool {
+	if r.report == nil {
+		return false
+	}
+	return isTerminal(r.report.Phase) || r.asked != requestNone && allTerminated(r.report)
+}
+
+func isTerminal(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+func allTerminated(status *corev1.PodStatus) bool {
+	if len(status.ContainerStatuses) == 0 {
+		return false
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].State.Terminated == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// records is the table of all records by key (namespace/name).
+type records struct {
+	mu    sync.RWMutex
+	byKey map[string]*podRecord
+}
+
+func (t *records) get(key string) *podRecord {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byKey[key]
+}
+
+// getOrAdd returns the record of key, with one that knows nothing where there
+// was none.
+func (t *records) getOrAdd(key string) *podRecord {
+	if r := t.get(key); r != nil {
+		return r
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.byKey[key]; r != nil {
+		return r
+	}
+	if t.byKey == nil {
+		t.byKey = map[string]*podRecord{}
+	}
+	r := &podRecord{state: state{provider: unknown}}
+	t.byKey[key] = r
+	return r
+}
+
+func (t *records) drop(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byKey, key)
+}
+
+// each calls f for every record of the moment, without holding the table.
+func (t *records) each(f func(key string, r *podRecord)) {
+	t.mu.RLock()
+	keys := make([]string, 0, len(t.byKey))
+	all := make([]*podRecord, 0, len(t.byKey))
+	for key, r := range t.byKey {
+		keys = append(keys, key)
+		all = append(all, r)
+	}
+	t.mu.RUnlock()
+	for i, r := range all {
+		f(keys[i], r)
+	}
+}

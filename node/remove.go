@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// removePod removes a pod from the API whose end was asked for and has come.
+func (pc *PodController) removePod(ctx context.Context, key string) (err error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil // made by keyOf: cannot happen, and a retry would not help
+	}
+	r := pc.records.get(key)
+	if r == nil {
+		return nil
+	}
+	pod, err := pc.podInAPI(ctx, namespace, name)
+	if err != nil || pod == nil {
+		return err
+	}
+	// Things may have moved on since the key was added. Only the sync makes a
+	// record follow to another UID.
+	r.mu.Lock()
+	current := r.uid() == pod.UID
+	r.mu.Unlock()
+	if !current || decide(pc.view(r, pod)).verb != doRemove {
+		pc.syncs.Add(key)
+		return nil
+	}
+	ctx, span := trace.StartSpan(ctx, "removePod")
+	defer span.End()
+	ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
+	defer func() { span.SetStatus(err) }()
+
+	if len(pod.Finalizers) > 0 {
+		// It stays for those who hold it, a Job's controller say, and they go
+		// by how it ended.
+		r.mu.Lock()
+		report, handed := r.report, r.handed
+		r.mu.Unlock()
+		if err := pc.patchStatus(ctx, r, pod, killed(pod, report, time.Now()), handed); err != nil {
+			return err
+		}
+	}
+	options := metav1.NewDeleteOptions(0)
+	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+	err = pc.client.Pods(namespace).Delete(ctx, name, *options)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: another UID by now
+		return fmt.Errorf("cannot remove pod %s from the API: %w", key, err)
+	}
+	r.mu.Lock()
+	if r.uid() == pod.UID {
+		r.removed = true
+	}
+	r.mu.Unlock()
+	log.G(ctx).Info("Removed pod from the API")
+	return nil
+}

@@ -1,0 +1,199 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// mergeStatus returns the status that the API should have, from the one that it
+// has and the provider's word. It is pure: reported and the pod stay as they
+// are. The rules:
+//
+//   - a terminal phase is final, and a phase does not move backwards;
+//   - the start time is set once;
+//   - conditions that the provider does not report are left to their owners;
+//   - what only the control plane sets (QoS class, nominated node, resource
+//     claims) stays;
+//   - addresses appear in the singular and the plural field alike.
+func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration int64, hostIPs []string, now time.Time) corev1.PodStatus {
+	current := &pod.Status
+	if isTerminal(current.Phase) && reported.Phase != current.Phase {
+		return *current
+	}
+	next := *reported.DeepCopy()
+	if next.Phase == "" || next.Phase == corev1.PodPending && current.Phase == corev1.PodRunning {
+		next.Phase = current.Phase
+	}
+	if current.StartTime != nil {
+		next.StartTime = current.StartTime
+	} else if next.StartTime == nil {
+		next.StartTime = &metav1.Time{Time: now}
+	}
+	next.ObservedGeneration = max(current.ObservedGeneration, observedGeneration)
+	next.Conditions = mergeConditions(current.Conditions, next.Conditions, observedGeneration, now)
+	mergeAddresses(&next, current, hostIPs)
+
+	next.QOSClass = current.QOSClass
+	next.NominatedNodeName = current.NominatedNodeName
+	next.ResourceClaimStatuses = current.ResourceClaimStatuses
+	next.ExtendedResourceClaimStatus = current.ExtendedResourceClaimStatus
+	if next.Resize == "" {
+		next.Resize = current.Resize
+	}
+	return next
+}
+
+// mergeConditions lays the reported conditions over the current ones.
+func mergeConditions(current, reported []corev1.PodCondition, observedGeneration int64, now time.Time) []corev1.PodCondition {
+	merged := slices.Clone(current)
+	for _, c := range reported {
+		c.ObservedGeneration = max(c.ObservedGeneration, observedGeneration)
+		i := slices.IndexFunc(merged, func(m corev1.PodCondition) bool { return m.Type == c.Type })
+		switch {
+		case i < 0:
+			if c.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = metav1.Time{Time: now}
+			}
+			merged = append(merged, c)
+		case c.Type == corev1.PodScheduled && merged[i].Status == c.Status:
+			// The scheduler's word, repeated.
+		default:
+			if merged[i].Status == c.Status {
+				c.LastTransitionTime = merged[i].LastTransitionTime
+			} else if c.LastTransitionTime.IsZero() || c.LastTransitionTime.Before(&merged[i].LastTransitionTime) {
+				c.LastTransitionTime = metav1.Time{Time: now}
+			}
+			c.ObservedGeneration = max(c.ObservedGeneration, merged[i].ObservedGeneration)
+			merged[i] = c
+		}
+	}
+	return merged
+}
+
+func mergeAddresses(next, current *corev1.PodStatus, hostIPs []string) {
+	if next.HostIP == "" && len(next.HostIPs) > 0 {
+		next.HostIP = next.HostIPs[0].IP
+	}
+	if next.HostIP == "" {
+		next.HostIP, next.HostIPs = current.HostIP, current.HostIPs
+	}
+	if next.HostIP == "" && len(hostIPs) > 0 {
+		next.HostIP = hostIPs[0]
+		for _, ip := range hostIPs {
+			next.HostIPs = append(next.HostIPs, corev1.HostIP{IP: ip})
+		}
+	}
+	if next.HostIP != "" && len(next.HostIPs) == 0 {
+		next.HostIPs = []corev1.HostIP{{IP: next.HostIP}}
+	}
+	if next.PodIP == "" && len(next.PodIPs) > 0 {
+		next.PodIP = next.PodIPs[0].IP
+	}
+	if next.PodIP != "" && (len(next.PodIPs) == 0 || next.PodIPs[0].IP != next.PodIP) {
+		next.PodIPs = []corev1.PodIP{{IP: next.PodIP}}
+	}
+}
+
+// failedCreate is the status of a pod that the provider could not create.
+func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
+	status := pod.Status.DeepCopy()
+	meaning := errdefs.Describe(err)
+	status.Phase = corev1.PodPending
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && meaning.Class == errdefs.PermanentClass {
+		status.Phase = corev1.PodFailed
+	}
+	status.Reason = meaning.PodReason
+	status.Message = err.Error()
+	return status
+}
+
+// waitingForConfig is the status of a pod that waits for an object that its
+// environment refers to; the reason is the kubelet's.
+func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
+	status := pod.Status.DeepCopy()
+	status.Phase = corev1.PodPending
+	status.ContainerStatuses = nil
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name:  container.Name,
+			Image: container.Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason:  "CreateContainerConfigError",
+				Message: err.Error(),
+			}},
+		})
+	}
+	return status
+}
+
+const (
+	lostMessage = "The provider no longer knows this pod, although it ran it"
+	// killedExitCode is that of a process that SIGKILL ended.
+	killedExitCode = 137
+)
+
+// lost is the status of a pod that the provider no longer knows: whatever had
+// not ended by then was killed. latest is the provider's last word, if any.
+func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
+	if latest == nil {
+		latest = &pod.Status
+	}
+	status := latest.DeepCopy()
+	status.Phase = corev1.PodFailed
+	status.Reason = StatusReasonNotFound
+	status.Message = lostMessage
+	end(status, StatusReasonNotFound, now)
+	return status
+}
+
+// killed is the final status of a pod whose provider stopped it without saying
+// how it ended: it does not count as a success.
+func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
+	if latest == nil {
+		latest = &pod.Status
+	}
+	status := latest.DeepCopy()
+	if isTerminal(status.Phase) {
+		return status
+	}
+	status.Phase = corev1.PodFailed
+	end(status, "ContainerStatusUnknown", now)
+	return status
+}
+
+// end marks all containers as ended, and the pod as not ready.
+func end(status *corev1.PodStatus, reason string, now time.Time) {
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			c.Ready = false
+			if c.State.Terminated != nil {
+				continue
+			}
+			ended := corev1.ContainerStateTerminated{
+				ExitCode:    killedExitCode,
+				Reason:      reason,
+				Message:     "The container could not be found when its end was noticed",
+				FinishedAt:  metav1.Time{Time: now},
+				ContainerID: c.ContainerID,
+			}
+			if c.State.Running != nil {
+				ended.StartedAt = c.State.Running.StartedAt
+			}
+			c.State = corev1.ContainerState{Terminated: &ended}
+		}
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status != corev1.ConditionFalse {
+			c.Status = corev1.ConditionFalse
+			c.Reason = "PodFailed"
+			c.LastTransitionTime = metav1.Time{Time: now}
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// maxSteps bounds the actions that one visit of a pod takes; the rest follows
+// at the next, after other pods had their turn.
+const maxSteps = 8
+
+// syncPod brings one pod name to where the API wants it, step by step.
+func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil // made by keyOf: cannot happen, and a retry would not help
+	}
+	ctx, span := trace.StartSpan(ctx, "syncPod")
+	defer span.End()
+	ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
+	defer func() { span.SetStatus(err) }()
+
+	pod, err := pc.podInAPI(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	if pod == nil && pc.records.get(key) == nil {
+		return nil
+	}
+	r := pc.records.getOrAdd(key)
+	for range maxSteps {
+		v := pc.view(r, pod)
+		a := decide(v)
+		switch a.verb {
+		case doNothing:
+			pc.dropIfOver(key, r, v)
+			return nil
+		case doWait:
+			pc.syncs.AddAfter(key, a.after)
+			return nil
+		case doRemove:
+			pc.removals.Add(key)
+			return nil
+		}
+		if err := pc.perform(ctx, a.verb, key, r, pod); err != nil {
+			return err
+		}
+	}
+	pc.syncs.Add(key)
+	return nil
+}
+
+// podInAPI returns the pod of this node that the API has under a name, or nil.
+func (pc *PodController) podInAPI(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, err := pc.pods.Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read pod %s/%s from the cache: %w", namespace, name, err)
+	}
+	if !pc.owns(ctx, pod) {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// view gathers what the decision about a pod depends on. It also makes the
+// record follow the API: to the newest form of its pod, or to a new pod once
+// nothing is held of the old one.
+func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case pod == nil:
+	case r.pod != nil && r.uid() == pod.UID:
+		r.pod = pod
+	case r.pod == nil || r.provider != held:
+		r.adopt(pod)
+		if r.early != nil && pc.identity.same(pod, r.early) {
+			r.report = &r.early.Status
+		}
+		r.early = nil
+	}
+	if r.pod == nil {
+		r.provider = absent // notified of, but never ours
+	}
+
+	v := view{
+		now:       time.Now(),
+		wish:      wishGone,
+		provider:  r.provider,
+		heldUID:   r.uid(),
+		stopped:   r.stopped(),
+		ran:       r.ran,
+		asked:     r.asked,
+		askedAt:   r.askedAt,
+		inspected: r.inspected,
+		missing:   r.missing,
+		removed:   r.removed,
+	}
+	if pod == nil {
+		return v
+	}
+	v.uid = pod.UID
+	v.ran = v.ran || pod.Status.Phase == corev1.PodRunning
+	reportedDone := r.uid() == pod.UID && r.report != nil && isTerminal(r.report.Phase)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		v.wish = wishStop
+		v.deadline = deadlineOf(pod)
+	case isTerminal(pod.Status.Phase) || reportedDone:
+		v.wish = wishDone
+	default:
+		v.wish = wishRun
+		v.changed = r.stale || r.handed != nil && specChanged(r.handed, pod)
+	}
+	return v
+}
+
+// deadlineOf is the time at which a pod that is being deleted has to be killed.
+func deadlineOf(pod *corev1.Pod) time.Time {
+	if ptr.Deref(pod.DeletionGracePeriodSeconds, 0) == 0 {
+		return pod.DeletionTimestamp.Time
+	}
+	// The API has already added the grace period to the timestamp, and then cut
+	// it to whole seconds; nobody gets less than was asked for.
+	return pod.DeletionTimestamp.Add(time.Second)
+}
+
+// dropIfOver forgets a name that neither the API nor the provider has.
+func (pc *PodController) dropIfOver(key string, r *podRecord, v view) {
+	if v.wish != wishGone || v.provider != absent {
+		return
+	}
+	pc.records.drop(key)
+	// A pod that was added between our look at the cache and the drop has its
+	// own key in the queue, and starts with a new record.
+}
+
+// perform takes one action. An error means that it has to be tried again.
+func (pc *PodController) perform(ctx context.Context, do verb, key string, r *podRecord, pod *corev1.Pod) error {
+	log.G(ctx).WithField("action", string(do)).Debug("Acting on pod")
+	switch do {
+	case doInspect:
+		return pc.inspect(ctx, key, r, pod)
+	case doCreate:
+		return pc.create(ctx, key, r, pod)
+	case doUpdate:
+		return pc.update(ctx, key, r, pod)
+	case doStop:
+		return pc.end(ctx, r, pod, requestStop)
+	case doKill:
+		return pc.end(ctx, r, pod, requestKill)
+	case doRelease:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.provider = absent
+		return nil
+	case doLose:
+		pc.lose(ctx, key, r, pod)
+		return nil
+	}
+	return errors.New("no such action: " + string(do))
+}
+
+// inspect asks the provider what it holds under the name.
+func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
+	asked := pc.heard.Load()
+	r.mu.Lock()
+	target := r.pod
+	r.inspected = time.Now()
+	r.mu.Unlock()
+
+	found, err := pc.backend.find(ctx, target.Namespace, target.Name, target.UID)
+	if err != nil {
+		err = fmt.Errorf("cannot tell whether the provider holds the pod: %w", err)
+		pc.warn(r, target, ReasonProviderInspectFailed, err.Error())
+		return err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case found == nil || !pc.mayBeOurs(ctx, found):
+		r.provider = absent
+		r.missing++
+	case pc.identity.same(target, found):
+		pc.take(r, found, asked)
+		pc.statuses.Add(key)
+	case pod != nil && target == pod:
+		// An older pod of the same name: it was replaced while we were down.
+		r.adopt(found)
+		pc.take(r, found, asked)
+	default:
+		r.provider = absent // somebody else's by now
+	}
+	return nil
+}
+
+// mayBeOurs tells whether nothing says that the provider's pod is of another node.
+func (pc *PodController) mayBeOurs(ctx context.Context, found *corev1.Pod) bool {
+	return found.Spec.NodeName == "" || pc.owns(ctx, found)
+}
+
+// take notes that the provider holds the record's pod. found is a copy of what
+// the provider answered when it was asked, as the count of observations tells.
+// r.mu is held.
+func (pc *PodController) take(r *podRecord, found *corev1.Pod, asked uint64) {
+	r.provider = held
+	r.ran = true
+	r.missing = 0
+	if r.handed == nil {
+		r.handed = r.pod
+		r.stale = outdated(found, r.pod)
+	}
+	pc.accept(r, &found.Status, asked)
+}
+
+// outdated tells whether a pod that was found after a restart surely has an
+// older form than the API's. What the provider does not show, or has of its
+// own, tells nothing: pods that ran are left alone.
+func outdated(found, pod *corev1.Pod) bool {
+	if observed := pod.Status.ObservedGeneration; observed != 0 && observed < pod.Generation {
+		return true
+	}
+	if found.UID != pod.UID {
+		return false
+	}
+	return len(found.Labels) > 0 && !maps.Equal(found.Labels, pod.Labels) ||
+		len(found.Annotations) > 0 && !maps.Equal(found.Annotations, pod.Annotations)
+}
+
+func (pc *PodController) create(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
+	mine, err := pc.prepare(ctx, key, r, pod)
+	if err != nil {
+		return err
+	}
+	err = pc.backend.create(ctx, mine)
+	r.mu.Lock()
+	r.provider = unknown
+	if err == nil {
+		r.ran = true
+		r.missing = 0
+		r.handed = pod
+		r.told = nil
+		if pc.notifier != nil {
+			r.provider = held
+		} // else ask right away, rather than at the next round
+	}
+	r.mu.Unlock()
+
+	if err != nil {
+		pc.warn(r, pod, ReasonProviderCreateFailed, err.Error())
+		status := failedCreate(pod, err)
+		pc.say(key, r, status)
+		if isTerminal(status.Phase) {
+			return nil
+		}
+		return err
+	}
+	log.G(ctx).Info("Created pod in provider")
+	pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderCreateSuccess, "Create pod in provider successfully")
+	return nil
+}
+
+func (pc *PodController) update(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
+	mine, err := pc.prepare(ctx, key, r, pod)
+	if err != nil {
+		return err
+	}
+	if err := pc.backend.update(ctx, mine); err != nil {
+		pc.warn(r, pod, ReasonProviderUpdateFailed, err.Error())
+		return err
+	}
+	r.mu.Lock()
+	r.handed = pod
+	r.stale = false
+	r.told = nil
+	r.mu.Unlock()
+	log.G(ctx).Info("Updated pod in provider")
+	pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderUpdateSuccess, "Update pod in provider successfully")
+	pc.statuses.Add(key) // the observed generation
+	return nil
+}
+
+// prepare makes the copy that the provider is given, with its environment. If
+// that lacks something, the pod waits for it.
+func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) (*corev1.Pod, error) {
+	mine := pod.DeepCopy()
+	if pc.env == nil {
+		return mine, nil
+	}
+	problems, err := pc.env.resolve(mine)
+	r.mu.Lock()
+	r.waitsFor = missingObjects(problems)
+	created := r.ran
+	r.mu.Unlock()
+	for _, problem := range problems {
+		pc.warn(r, pod, problem.Reason, problem.Message)
+	}
+	if err != nil && !created {
+		pc.say(key, r, waitingForConfig(pod, err))
+	}
+	return mine, err
+}
+
+// end asks the provider for the end of the record's pod.
+func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod, how request) error {
+	r.mu.Lock()
+	target := r.pod
+	r.mu.Unlock()
+	found, err := pc.backend.delete(ctx, target, how == requestKill, time.Now())
+	if err != nil {
+		pc.warn(r, target, ReasonProviderDeleteFailed, err.Error())
+		return err
+	}
+	r.mu.Lock()
+	first := r.asked == requestNone
+	r.asked = how
+	r.askedAt = time.Now()
+	r.inspected = time.Time{}
+	if pc.notifier != nil {
+		r.inspected = r.askedAt // it will tell
+	}
+	if !found {
+		r.provider = absent
+	}
+	r.mu.Unlock()
+	log.G(ctx).WithField("request", string(how)).Info("Deleted pod in provider")
+	if first && pod != nil && pod.UID == target.UID {
+		pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderDeleteSuccess, "Delete pod in provider successfully")
+	}
+	return nil
+}
+
+// lose says that a pod that ran is no longer there.
+func (pc *PodController) lose(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) {
+	log.G(ctx).Warn("The provider no longer knows a pod that it ran")
+	pc.warn(r, pod, ReasonProviderLost, lostMessage)
+	r.mu.Lock()
+	latest := r.report
+	r.mu.Unlock()
+	pc.say(key, r, lost(pod, latest, time.Now()))
+}
+
+// maxTold bounds what is remembered of the events about one pod.
+const maxTold = 32
+
+// warn records a warning event on a pod, unless the same was said since the
+// last success.
+func (pc *PodController) warn(r *podRecord, pod *corev1.Pod, reason, message string) {
+	said := reason + ": " + message
+	r.mu.Lock()
+	_, known := r.told[said]
+	if r.told == nil || len(r.told) >= maxTold {
+		r.told = map[string]struct{}{}
+	}
+	r.told[said] = struct{}{}
+	r.mu.Unlock()
+	if !known {
+		pc.events.Event(pod, corev1.EventTypeWarning, reason, message)
+	}
+}

@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+)
+
+// podEvents has each change of a pod in the API looked at, by the queue that it
+// concerns. A change of the status alone, which is nearly always the echo of
+// our own patch, does not disturb the delays between provider calls.
+func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if pod, ok := obj.(*corev1.Pod); ok && pc.concerns(ctx, pod) {
+				pc.syncs.Add(keyOf(pod))
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			was, ok1 := before.(*corev1.Pod)
+			pod, ok2 := after.(*corev1.Pod)
+			if !ok1 || !ok2 || !pc.concerns(ctx, pod) {
+				return
+			}
+			resync := was.ResourceVersion == pod.ResourceVersion
+			if resync || was.UID != pod.UID || specChanged(was, pod) || deletionChanged(was, pod) || was.Status.Phase != pod.Status.Phase {
+				pc.syncs.Add(keyOf(pod))
+			}
+			pc.statuses.Add(keyOf(pod))
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if pod, ok := obj.(*corev1.Pod); ok && pc.records.get(keyOf(pod)) != nil {
+				pc.syncs.Add(keyOf(pod))
+			}
+		},
+	}
+}
+
+// concerns tells whether a pod is this node's, or was.
+func (pc *PodController) concerns(ctx context.Context, pod *corev1.Pod) bool {
+	return pc.owns(ctx, pod) || pc.records.get(keyOf(pod)) != nil
+}
+
+// specChanged tells whether a pod changed in what a provider is given.
+func specChanged(was, pod *corev1.Pod) bool {
+	if was == pod {
+		return false
+	}
+	if !maps.Equal(was.Labels, pod.Labels) || !maps.Equal(was.Annotations, pod.Annotations) {
+		return true
+	}
+	if was.Generation != 0 && pod.Generation != 0 {
+		return was.Generation != pod.Generation
+	}
+	return !equality.Semantic.DeepEqual(&was.Spec, &pod.Spec) // API servers before 1.33
+}
+
+func deletionChanged(was, pod *corev1.Pod) bool {
+	return !was.DeletionTimestamp.Equal(pod.DeletionTimestamp)
+}
+
+func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// sighting is the API's node as a watch showed it.
+type sighting struct {
+	node    *corev1.Node
+	deleted bool
+}
+
+// watchNode follows the node in the API, so that its deletion is noticed, and
+// what others overwrite is repaired, without asking. Without the right to watch
+// it does nothing; then the next status update notices.
+func (n *NodeController) watchNode(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	only := func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
+	}
+	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			only(&options)
+			return n.nodes.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			only(&options)
+			return n.nodes.Watch(ctx, options)
+		},
+	}, plainWatch{}), &corev1.Node{}, 0)
+	tell := func(s sighting) {
+		for {
+			select {
+			case n.seen <- s:
+				return
+			case <-n.seen: // the newest counts
+			}
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell(sighting{node: obj.(*corev1.Node)}) },
+		UpdateFunc: func(_, obj any) { tell(sighting{node: obj.(*corev1.Node)}) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if node, ok := obj.(*corev1.Node); ok {
+				tell(sighting{node: node, deleted: true})
+			}
+		},
+	})
+	if err == nil {
+		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			if apierrors.IsForbidden(err) {
+				log.G(ctx).WithError(err).Warn("May not watch the node; its deletion will be noticed late")
+				cancel()
+				return
+			}
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		})
+	}
+	if err != nil { // only of an informer that runs already
+		log.G(ctx).WithError(err).Error("Cannot watch the node")
+		return
+	}
+	informer.RunWithContext(ctx)
+}
+
+// plainWatch keeps the informer to list and watch: for one object the streaming
+// list has no advantage, and not every NodeInterface can do it.
+type plainWatch struct{}
+
+func (plainWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+// note takes a sighting, and tells whether the node has to be looked at.
+func (n *NodeController) note(s sighting) bool {
+	if s.deleted {
+		if n.current != nil && n.current.UID != s.node.UID {
+			return false // another one has been registered since
+		}
+		n.current = nil
+		return true
+	}
+	if n.current != nil {
+		if order, err := resourceversion.CompareResourceVersion(s.node.ResourceVersion, n.current.ResourceVersion); err == nil && order <= 0 {
+			return false
+		}
+	}
+	n.current = s.node
+	n.uid.Store(s.node.UID)
+	return true
+}

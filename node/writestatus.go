@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// writeStatus brings the status of a pod in the API in line with the newest
+// word on it, if it is not. It runs after each observation, and after each
+// change in the API, so that what others overwrote is repaired.
+func (pc *PodController) writeStatus(ctx context.Context, key string) (err error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil // made by keyOf: cannot happen, and a retry would not help
+	}
+	r := pc.records.get(key)
+	if r == nil {
+		return nil
+	}
+	pod, err := pc.podInAPI(ctx, namespace, name)
+	if err != nil || pod == nil {
+		return err
+	}
+
+	r.mu.Lock()
+	if r.uid() != pod.UID || r.report == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	settled := r.sent == r.report && r.stored == pod
+	if r.stored != nil && !older(pod, r.stored) {
+		// The cache has caught up with our last patch. What the API made of it
+		// stands, even where it differs: repeating it would not help.
+		if r.sent == r.report && (r.stored.ResourceVersion == pod.ResourceVersion ||
+			equality.Semantic.DeepEqual(&r.stored.Status, &pod.Status)) {
+			settled = true
+			r.stored = pod
+		}
+	} else if r.stored != nil {
+		pod = r.stored
+		settled = r.sent == r.report
+	}
+	// Nobody reads the last words of a pod that its removal is about to follow.
+	leaving := pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 && r.stopped()
+	report := r.report
+	handed := r.handed
+	r.mu.Unlock()
+	if settled && (handed == nil || pod.Status.ObservedGeneration >= handed.Generation) || leaving {
+		return nil
+	}
+	return pc.patchStatus(ctx, r, pod, report, handed)
+}
+
+// patchStatus sends what differs between the pod's status and the report.
+func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, handed *corev1.Pod) (err error) {
+	ctx, span := trace.StartSpan(ctx, "writeStatus")
+	defer span.End()
+	ctx = span.WithFields(ctx, log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "phase": string(report.Phase)})
+	defer func() { span.SetStatus(err) }()
+
+	var observedGeneration int64
+	if handed != nil && handed.UID == pod.UID {
+		observedGeneration = handed.Generation
+	}
+	next := mergeStatus(pod, report, observedGeneration, pc.hostIPs(), time.Now())
+	patch, err := statusPatch(pod, &next)
+	if err != nil {
+		return err
+	}
+	result := pod
+	if patch != nil {
+		result, err = pc.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return nil // the pod of this UID is gone
+	case err != nil:
+		if apierrors.IsInvalid(err) {
+			pc.warn(r, pod, ReasonStatusRejected, err.Error())
+		}
+		return fmt.Errorf("cannot write the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	r.mu.Lock()
+	if r.uid() == pod.UID {
+		r.sent, r.stored = report, result
+	}
+	r.mu.Unlock()
+	if patch != nil {
+		log.G(ctx).Debug("Wrote pod status")
+	}
+	return nil
+}
+
+// older tells whether pod is an older version than other. Where versions cannot
+// be compared it is not.
+func older(pod, other *corev1.Pod) bool {
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, other.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// statusPatch is the strategic merge patch that turns the pod's status into
+// next, guarded by the UID, or nil if there is nothing to change.
+func statusPatch(pod *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
+	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the present status: %w", err)
+	}
+	after, err := json.Marshal(corev1.Pod{Status: *next})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the new status: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot compute the difference of two statuses: %w", err)
+	}
+	if string(patch) == "{}" {
+		return nil, nil
+	}
+	var guarded map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &guarded); err != nil {
+		return nil, fmt.Errorf("cannot read a patch: %w", err)
+	}
+	guarded["metadata"], err = json.Marshal(map[string]types.UID{"uid": pod.UID})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode a UID: %w", err)
+	}
+	return json.Marshal(guarded)
+}

@@ -1,0 +1,69 @@
+package opencensus
+
+import (
+	"context"
+
+	octrace "go.opencensus.io/trace"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+	"github.com/virtual-kubelet/virtual-kubelet/trace/internal/spanlogger"
+)
+
+var _ trace.Tracer = Adapter{}
+
+// Adapter starts spans with OpenCensus. Its zero value is ready for use.
+type Adapter struct{}
+
+// StartSpan implements trace.Tracer. The logger of the returned context is the
+// span's.
+func (Adapter) StartSpan(ctx context.Context, name string) (context.Context, trace.Span) {
+	ctx, ocSpan := octrace.StartSpan(ctx, name)
+	r := &recorder{ocSpan}
+	s := span{r, spanlogger.New(log.G(ctx), r)}
+	return log.WithLogger(ctx, s.logger), s
+}
+
+type span struct {
+	recorder *recorder
+	logger   log.Logger
+}
+
+func (s span) End() { s.recorder.span.End() }
+
+// SetStatus sets OK for nil, and else the code that errdefs names for the
+// error's class (OpenCensus' codes are gRPC's), with the error's text.
+func (s span) SetStatus(err error) {
+	if !s.recorder.Recording() {
+		return
+	}
+	status := octrace.Status{Code: octrace.StatusCodeOK}
+	if err != nil {
+		status = octrace.Status{Code: int32(errdefs.Describe(err).GRPCCode), Message: err.Error()}
+	}
+	s.recorder.span.SetStatus(status)
+}
+
+func (s span) WithField(ctx context.Context, key string, value any) context.Context {
+	return s.WithFields(ctx, log.Fields{key: value})
+}
+
+func (s span) WithFields(ctx context.Context, fields log.Fields) context.Context {
+	if s.recorder.Recording() {
+		s.recorder.span.AddAttributes(attributesOf(fields)...)
+	}
+	return log.WithLogger(ctx, spanlogger.New(log.G(ctx), s.recorder).WithFields(fields))
+}
+
+func (s span) Logger() log.Logger { return s.logger }
+
+// recorder records log lines as the annotations of a span.
+type recorder struct{ span *octrace.Span }
+
+func (r *recorder) Recording() bool { return r.span.IsRecordingEvents() }
+
+func (r *recorder) Record(level, msg string, fields log.Fields) {
+	attrs := append(attributesOf(fields), octrace.StringAttribute("level", level))
+	r.span.Annotate(attrs, msg)
+}

@@ -1,0 +1,59 @@
+// Package trace carries a tracer in the context, and so into the provider.
+//
+// The package itself records nothing: an application assigns an adapter (see
+// the packages opentelemetry and opencensus beside this one) to T at start-up,
+// or puts one into a context with WithTracer.
+package trace
+
+import (
+	"context"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// Tracer starts spans.
+type Tracer interface {
+	// StartSpan starts a span named name below the one that ctx carries, and
+	// returns a context that carries the new one.
+	StartSpan(ctx context.Context, name string) (context.Context, Span)
+}
+
+// Span is one traced operation. End must be called once.
+type Span interface {
+	End()
+
+	// SetStatus records how the operation ended; nil means well. The class of
+	// the error (package errdefs) decides which status that is.
+	SetStatus(err error)
+
+	// WithField and WithFields add attributes to the span, and to the logger
+	// of the context that they return.
+	WithField(ctx context.Context, key string, value any) context.Context
+	WithFields(ctx context.Context, fields log.Fields) context.Context
+
+	// Logger returns a logger whose lines are also recorded in the span.
+	Logger() log.Logger
+}
+
+// T is the tracer of contexts that carry none. Assign it once at start-up,
+// before anything starts a span; it is not synchronized. Its default records
+// nothing.
+var T Tracer = nopTracer{}
+
+type tracerKey struct{}
+
+// WithTracer returns a context that carries tracer.
+func WithTracer(ctx context.Context, tracer Tracer) context.Context {
+	return context.WithValue(ctx, tracerKey{}, tracer)
+}
+
+// StartSpan starts a span with the tracer that ctx carries, or else with T.
+// The logger that it puts into the returned context is the span's.
+func StartSpan(ctx context.Context, name string) (context.Context, Span) {
+	tracer, ok := ctx.Value(tracerKey{}).(Tracer)
+	if !ok {
+		tracer = T
+	}
+	ctx, span := tracer.StartSpan(ctx, name)
+	return log.WithLogger(ctx, span.Logger()), span
+}
