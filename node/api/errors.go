@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
-	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -129,6 +128,3 @@ func allow(h http.Handler, methods ...string) http.Handler {
 		http.Error(w, "405: Method Not Allowed", http.StatusMethodNotAllowed)
 	})
 }
-
-// past is a deadline that has passed.
-var past = time.Unix(1, 0)

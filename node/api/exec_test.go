@@ -166,16 +166,16 @@ func TestExecExitCodes(t *testing.T) {
 			code int // or else the message
 			msg  string
 		}{
-			"plain":        {utilexec.CodeExitError{Err: errors.New("command failed"), Code: 3}, 3, "command failed"},
-			"client's":     {clientexec.CodeExitError{Err: errors.New("command failed"), Code: 137}, 137, "command failed"},
-			"wrapped":      {fmt.Errorf("in the pod: %w", exitError{42, true}), 42, "in the pod: exit status 42"},
-			"joined":       {errors.Join(errors.New("copy failed"), exitError{7, true}), 7, "copy failed"},
-			"not exited":   {exitError{9, false}, 0, "exit status 9"},
-			"other":        {errors.New("no such container"), 0, "no such container"},
-			"no message":   {utilexec.CodeExitError{Code: 1}, 0, "panicked"},
-			"exit code 0":  {fmt.Errorf("fine: %w", exitError{0, true}), 0, ""},
-			"no error":     {nil, 0, ""},
-			"context's":    {context.Canceled, 0, "context canceled"},
+			"plain":       {utilexec.CodeExitError{Err: errors.New("command failed"), Code: 3}, 3, "command failed"},
+			"client's":    {clientexec.CodeExitError{Err: errors.New("command failed"), Code: 137}, 137, "command failed"},
+			"wrapped":     {fmt.Errorf("in the pod: %w", exitError{42, true}), 42, "in the pod: exit status 42"},
+			"joined":      {errors.Join(errors.New("copy failed"), exitError{7, true}), 7, "copy failed"},
+			"not exited":  {exitError{9, false}, 0, "exit status 9"},
+			"other":       {errors.New("no such container"), 0, "no such container"},
+			"no message":  {utilexec.CodeExitError{Code: 1}, 0, "panicked"},
+			"exit code 0": {fmt.Errorf("fine: %w", exitError{0, true}), 0, ""},
+			"no error":    {nil, 0, ""},
+			"context's":   {context.Canceled, 0, "context canceled"},
 		} {
 			server := serveRun(t, func(context.Context, []string, api.AttachIO) error { return c.err })
 			err := stream(testContext(t), server, protocol, path, []string{"x"}, remotecommand.StreamOptions{Stdout: io.Discard})

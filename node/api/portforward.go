@@ -111,6 +111,26 @@ func (f *forwarder) PortForward(_ context.Context, _, _ string, port int32, stre
 	if err == nil {
 		_ = stream.Close() // what was written still arrives
 		release(stream)
+	} else {
+		awaitReply(ctx, stream)
 	}
 	return err
+}
+
+// awaitReply waits until the client has been told that its stream is open. The
+// library resets the stream of a failed forward; before the reply, that would
+// be all that the client learns.
+func awaitReply(ctx context.Context, stream io.ReadWriteCloser) {
+	if _, ok := stream.(httpstream.Stream); !ok {
+		return
+	}
+	replied := make(chan struct{})
+	go func() {
+		defer close(replied)
+		_, _ = stream.Write(nil) // waits for the reply
+	}()
+	select {
+	case <-replied:
+	case <-ctx.Done():
+	}
 }

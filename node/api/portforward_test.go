@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -52,10 +52,10 @@ var dialers = map[string]func(testing.TB, *httptest.Server, *url.URL) (httpstrea
 		if err != nil {
 			return nil, err
 		}
-		return spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, "POST", u), nil
+		return spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: roundTripper}, "POST", u), nil
 	},
 	"websocket": func(t testing.TB, s *httptest.Server, u *url.URL) (httpstream.Dialer, error) {
-		return portforward.NewSPDYOverWebsocketDialer(u, restConfig(s))
+		return portforward.NewSPDYOverWebsocketDialerForStreaming(u, restConfig(s))
 	},
 }
 
@@ -105,7 +105,7 @@ func forward(t testing.TB, server *httptest.Server, how, path string, ports ...s
 	}
 	stop, ready := make(chan struct{}), make(chan struct{})
 	errs := &syncBuffer{}
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, stop, ready, io.Discard, errs)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, stop, ready, io.Discard, errs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 )
 
 // responseWriter remembers what has happened to a response, so that an error
@@ -39,7 +40,7 @@ func (w *responseWriter) abort() {
 		return
 	}
 	// What was written has been flushed; the end of the body cannot be any more.
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(past)
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 }
 
 func (w *responseWriter) WriteHeader(status int) {

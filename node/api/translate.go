@@ -28,7 +28,11 @@ func (s *session) translate(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = server.Close() }()
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, conn := net.Pipe()
-		_ = server.Serve(&oneConn{conn: conn}) // returns as soon as the connection has its goroutine
+		listener := &oneConn{conn: conn}
+		err := server.Serve(listener) // returns as soon as the connection has its goroutine
+		if listener.conn != nil {
+			return nil, err
+		}
 		return client, nil
 	}}
 	proxy.NewStreamTranslatorHandler(&url.URL{Scheme: "http", Host: "pod"}, transport, 0, proxy.Options{

@@ -1,0 +1,56 @@
+# "make quickstart" and "make test" are the two commands of the README; the
+# other targets are their parts.
+
+GO ?= go
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+TESTFLAGS ?= -race -shuffle=on
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: quickstart
+quickstart: build controlplane ## Start a control plane and a virtual node, and show what to try
+	@scripts/quickstart.sh bin
+
+.PHONY: build
+build: ## Build bin/virtual-kubelet
+	$(GO) build -trimpath -o bin/virtual-kubelet ./cmd/virtual-kubelet
+
+.PHONY: controlplane
+controlplane: ## Build bin/controlplane (minutes the first time, cached then)
+	@echo "Building the control plane (minutes the first time, cached then)"
+	@controlplane/build.sh bin/controlplane
+
+.PHONY: test
+test: toolchain lint compat unit integration ## Everything that CI runs
+
+.PHONY: toolchain
+toolchain: # what the race detector needs
+	@command -v gcc >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev)
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck on all modules
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./... && $(GO) vet -tags integration ./test/...
+	$(GO) run $(STATICCHECK) -tags integration ./...
+	cd controlplane && $(GO) vet ./...
+
+.PHONY: compat
+compat: ## Compare the public Go API with its contract
+	cd test/compat && $(GO) run . check -dir ../.. -contract api.txt
+
+.PHONY: unit
+unit: ## The tests that need no control plane
+	$(GO) test $(TESTFLAGS) ./...
+
+.PHONY: integration
+integration: build controlplane ## The tests on a real control plane
+	cd controlplane && $(GO) test ./...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./test/...
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

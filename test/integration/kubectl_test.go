@@ -1,0 +1,138 @@
+//go:build integration
+
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/test/e2e"
+)
+
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestKubectl(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	createPod(t, ns, "hello", podSpec(n), nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"get", "node", n.name}, " Ready "},
+		{[]string{"-n", ns, "get", "pod", "hello"}, "1/1     Running"},
+		{[]string{"-n", ns, "logs", "hello"}, "hello"},
+		{[]string{"-n", ns, "exec", "hello", "--", "echo", "a", "b"}, "a b\n"},
+		{[]string{"-n", ns, "describe", "pod", "hello"}, "ProviderCreateSuccess"},
+		{[]string{"get", "--raw", "/api/v1/nodes/" + n.name + "/proxy/healthz"}, "ok"},
+		{[]string{"get", "--raw", "/api/v1/nodes/" + n.name + "/proxy/pods"}, `"name":"hello"`},
+		{[]string{"-n", ns, "delete", "pod", "hello"}, "deleted"},
+	} {
+		if out := kubectl(t, c.args...); !strings.Contains(out, c.want) {
+			t.Errorf("kubectl %v printed %q, want it to contain %q", c.args, out, c.want)
+		}
+	}
+}
+
+func TestExitCodeOfExec(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	createPod(t, ns, "hello", podSpec(n), nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	err := cluster.Kubectl(t.Context(), "-n", ns, "exec", "hello", "--", "sh", "-c", "exit 3").Run()
+	exit, ok := err.(*exec.ExitError)
+	if !ok || exit.ExitCode() != 3 {
+		t.Errorf("kubectl exec ended with %v, want exit code 3", err)
+	}
+}
+
+// The kubelet API is for those whom the API server knows and allows.
+func TestStrangersAreRefused(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	createPod(t, ns, "hello", podSpec(n), nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	port := kubectl(t, "get", "node", n.name, "-o", "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}")
+	address := kubectl(t, "get", "node", n.name, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+	url := "https://" + address + ":" + port + "/pods"
+	if status := get(t, url, ""); status != 401 {
+		t.Errorf("without credentials: %d, want 401", status)
+	}
+	if status := get(t, url, "nonsense"); status != 401 {
+		t.Errorf("with a bad token: %d, want 401", status)
+	}
+	token := strings.TrimSpace(kubectl(t, "-n", ns, "create", "token", "default"))
+	if status := get(t, url, token); status != 403 {
+		t.Errorf("with the token of a service account without rights: %d, want 403", status)
+	}
+}
+
+func TestEndToEndSuite(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	e2e.NewEndToEndTestSuite(e2e.EndToEndTestSuiteConfig{
+		Kubeconfig:   cluster.Kubeconfig(),
+		Namespace:    ns,
+		NodeName:     n.name,
+		WatchTimeout: patience,
+	}).Run(t)
+}
+
+// The quickstart does what it prints, and leaves nothing behind.
+func TestQuickstart(t *testing.T) {
+	out := &lockedBuffer{}
+	tmp := t.TempDir()
+	quickstart := exec.Command("../../scripts/quickstart.sh", bin)
+	quickstart.Stdout, quickstart.Stderr = out, out
+	quickstart.Env = append(os.Environ(), "TMPDIR="+tmp)
+	quickstart.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
+	if err := quickstart.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- quickstart.Wait() }()
+	for deadline := time.After(patience); !strings.Contains(out.String(), "Ctrl-C stops"); {
+		select {
+		case err := <-ended:
+			t.Fatalf("the quickstart ended: %v\n%s", err, out)
+		case <-deadline:
+			t.Fatalf("the quickstart does not get ready:\n%s", out)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	commands := regexp.MustCompile(`(?m)^  (alias )?kubectl.*$`).FindAllString(out.String(), -1)
+	if len(commands) < 6 {
+		t.Errorf("the quickstart prints %d commands to try:\n%s", len(commands), out)
+	}
+	script := "set -e\nshopt -s expand_aliases\n"
+	for _, command := range commands {
+		script += strings.TrimSpace(command) + "\n"
+		if strings.Contains(command, "kubectl run") {
+			script += "kubectl wait --for=condition=Ready --timeout=60s pod/hello\n"
+		}
+	}
+	if printed, err := exec.CommandContext(t.Context(), "bash", "-c", script).CombinedOutput(); err != nil {
+		t.Errorf("a command that the quickstart prints fails: %v\n%s", err, printed)
+	}
+	if err := quickstart.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Ctrl-C: %v\n%s", err, out)
+	}
+	if left, err := filepath.Glob(filepath.Join(tmp, "*")); err != nil || len(left) > 0 {
+		t.Errorf("the quickstart leaves %v behind (%v)", left, err)
+	}
+}

@@ -1,0 +1,243 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// patience is how long a test waits for what should take a moment.
+const patience = 60 * time.Second
+
+// virtualNode is a virtual-kubelet process with the mock provider, whose pods
+// are in a journal that outlives the process.
+type virtualNode struct {
+	name    string
+	journal string
+	config  string
+	args    []string
+	process *exec.Cmd
+	log     *lockedBuffer
+}
+
+// startNode starts a node for the test, and waits until it is Ready.
+func startNode(t *testing.T, args ...string) *virtualNode {
+	t.Helper()
+	dir := t.TempDir()
+	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+	n := &virtualNode{
+		name:    name,
+		journal: filepath.Join(dir, "journal"),
+		config:  filepath.Join(dir, "mock.json"),
+		args:    args,
+		log:     &lockedBuffer{},
+	}
+	config := fmt.Sprintf(`{%q: {"cpu": "100", "memory": "100Gi", "pods": "1000", "journal": %q}}`, name, n.journal)
+	if err := os.WriteFile(n.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.start(t)
+	t.Cleanup(func() {
+		n.stop(t, syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, n.log.String())
+		}
+		err := client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func (n *virtualNode) start(t *testing.T) {
+	t.Helper()
+	args := append([]string{"--kubeconfig", cluster.Kubeconfig(), "--nodename", n.name, "--port", "0",
+		"--provider-config", n.config, "--log-level", "debug"}, n.args...)
+	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
+	n.process.Stdout, n.process.Stderr = n.log, n.log
+	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	since := time.Now()
+	if err := n.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node is Ready", func(ctx context.Context) (bool, string) {
+		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				// A restarted node is Ready only once the new process says so.
+				fresh := c.LastHeartbeatTime.Time.After(since.Add(-time.Second))
+				return fresh && c.Status == corev1.ConditionTrue, fmt.Sprintf("%+v\n%s", c, n.log.String())
+			}
+		}
+		return false, "no Ready condition"
+	})
+}
+
+func (n *virtualNode) stop(t *testing.T, signal os.Signal) {
+	t.Helper()
+	if err := n.process.Process.Signal(signal); err != nil {
+		t.Logf("signal %v: %v", signal, err)
+	}
+	err := n.process.Wait()
+	if signal != syscall.SIGKILL && err != nil {
+		t.Errorf("virtual-kubelet did not end well: %v", err)
+	}
+}
+
+// entry is a line of the mock provider's journal.
+type entry struct {
+	Op        string `json:"op"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// journalOf returns what the provider did about the pods of a namespace.
+func (n *virtualNode) journalOf(t *testing.T, namespace string) []entry {
+	t.Helper()
+	content, err := os.ReadFile(n.journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []entry
+	for line := range bytes.Lines(content) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // being written
+		}
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("journal line %q: %v", line, err)
+		}
+		if e.Namespace == namespace {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// createsByUID counts how often each pod was created in the provider.
+func createsByUID(entries []entry) map[string]int {
+	creates := map[string]int{}
+	for _, e := range entries {
+		if e.Op == "create" {
+			creates[e.UID]++
+		}
+	}
+	return creates
+}
+
+// newNamespace makes a namespace for the test, and waits for its default
+// service account.
+func newNamespace(t *testing.T) string {
+	t.Helper()
+	ns, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the default service account exists", func(ctx context.Context) (bool, string) {
+		_, err := client.CoreV1().ServiceAccounts(ns.Name).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	return ns.Name
+}
+
+// podSpec is a pod that only the given node takes.
+func podSpec(n *virtualNode) corev1.PodSpec {
+	return corev1.PodSpec{
+		NodeSelector: map[string]string{corev1.LabelHostname: n.name},
+		Tolerations:  []corev1.Toleration{{Key: "virtual-kubelet.io/provider", Operator: corev1.TolerationOpExists}},
+		Containers:   []corev1.Container{{Name: "c", Image: "test"}},
+	}
+}
+
+func createPod(t *testing.T, namespace, name string, spec corev1.PodSpec, annotations map[string]string) *corev1.Pod {
+	t.Helper()
+	pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		Spec:       spec,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func waitForPhase(t *testing.T, namespace, name string, phase corev1.PodPhase) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	eventually(t, fmt.Sprintf("pod %s is %s", name, phase), func(ctx context.Context) (ok bool, state string) {
+		var err error
+		if pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return false, err.Error()
+		}
+		return pod.Status.Phase == phase, fmt.Sprintf("%+v", pod.Status)
+	})
+	return pod
+}
+
+func waitForGone(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("pod %s is gone", pod.Name), func(ctx context.Context) (bool, string) {
+		now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID, fmt.Sprintf("%v %+v", err, now)
+	})
+}
+
+// eventually polls until a condition holds; a test that would wait longer than
+// patience fails with the last state.
+func eventually(t *testing.T, what string, condition func(context.Context) (bool, string)) {
+	t.Helper()
+	var state string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (ok bool, _ error) {
+		ok, state = condition(ctx)
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatalf("waited for: %s: %v; last seen: %s", what, err, state)
+	}
+}
+
+// lockedBuffer collects a process's output.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
