@@ -7,6 +7,7 @@ set -eu
 [ $# -eq 1 ] || { echo "usage: $0 OUTPUT" >&2; exit 2; }
 case $1 in /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 cd "$(dirname "$0")"
+export CGO_ENABLED=0 GOWORK=off
 
 # The one place that says which Kubernetes this is: go.mod.
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -29,6 +30,8 @@ mkdir -p "$(dirname "$out")"
 rm -f "$out.stamp"
 # Another name first: a running binary is not overwritten, and an interrupted
 # build leaves the old one.
-CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$out.tmp" .
-mv "$out.tmp" "$out"
+tmp=$out.tmp.$$
+trap 'rm -f "$tmp"' EXIT
+go build -trimpath -ldflags "$flags" -o "$tmp" .
+mv "$tmp" "$out"
 echo "$stamp" >"$out.stamp"

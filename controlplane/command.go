@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/version"
 )
 
@@ -28,11 +29,13 @@ kube-scheduler, each in a process of its own.
 "controlplane kubectl ..." is kubectl. "controlplane kube-apiserver ...",
 "kube-controller-manager ...", "kube-scheduler ..." and "etcd ..." are the
 components themselves.`,
-		Version:       version.Get().GitVersion,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newDownCommand(),
+	if f := pflag.Lookup("version"); f != nil {
+		f.Hidden = true
+	}
+	root.AddCommand(newUpCommand(), newDownCommand(), newVersionCommand(),
 		newControlCommand(actionStart, "Start a component that was stopped and wait until it is ready"),
 		newControlCommand(actionStop, "Kill a component (SIGKILL), as an outage would"),
 		newControlCommand(actionRestart, "Kill a component (SIGKILL), start it again and wait until it is ready"))
@@ -135,6 +138,17 @@ func newControlCommand(action, short string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "data directory")
 	return cmd
+}
+
+// newVersionCommand is no --version flag: Kubernetes' libraries have a global
+// one, which our commands hide because it means nothing to them.
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of Kubernetes",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version.Get().GitVersion) },
+	}
 }
 
 func layoutOf(dir string) (layout, error) {

@@ -84,14 +84,14 @@ func (e *diedError) Error() string {
 }
 
 // stop sends the signal, and SIGKILL when the process is not gone in time, and
-// returns when it is.
-func (c *component) stop(signal syscall.Signal, timeout time.Duration) {
+// returns when it is. It returns false if none ran.
+func (c *component) stop(signal syscall.Signal, timeout time.Duration) bool {
 	c.mu.Lock()
 	p := c.proc
 	c.proc = nil
 	c.mu.Unlock()
 	if p == nil {
-		return
+		return false
 	}
 	_ = p.cmd.Process.Signal(signal) // fails only when it is gone already
 	timer := time.NewTimer(timeout)
@@ -102,6 +102,7 @@ func (c *component) stop(signal syscall.Signal, timeout time.Duration) {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
+	return true
 }
 
 // tail returns the last lines of a file, as far as it can be read.

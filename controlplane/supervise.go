@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -110,8 +109,9 @@ func (s *supervisor) control(ctx context.Context, action, name string) error {
 	s.ops.Lock()
 	defer s.ops.Unlock()
 	if action == actionStop || action == actionRestart {
-		c.stop(syscall.SIGKILL, stopTimeout)
-		s.progress("%s was killed on request", name)
+		if c.stop(syscall.SIGKILL, stopTimeout) {
+			s.progress("%s was killed on request", name)
+		}
 	}
 	if action == actionStart || action == actionRestart {
 		return s.startReady(ctx, c)
@@ -126,14 +126,4 @@ func (s *supervisor) component(name string) *component {
 		}
 	}
 	return nil
-}
-
-// executablePath is the binary that this process runs, also after the file
-// was replaced by a newer build.
-func executablePath() (string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find our own binary to start the components: %w", err)
-	}
-	return path, nil
 }

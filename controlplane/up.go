@@ -76,9 +76,9 @@ func up(ctx context.Context, o upOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	executable, err := executablePath()
+	executable, err := os.Executable()
 	if err != nil {
-		return err
+		return fmt.Errorf("find our own binary to start the components: %w", err)
 	}
 	s := &supervisor{
 		executable: executable,

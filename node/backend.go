@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,12 +22,22 @@ import (
 type backend struct {
 	handler PodLifecycleHandler
 	byUID   PodUIDLifecycleHandler // nil where the provider has none
-	lists   singleflight.Group
+
+	listing chan struct{} // holds a token while GetPods runs
+	mu      sync.Mutex
+	next    *listCall // that callers can still join
+}
+
+// listCall is one call of GetPods, for all who asked before it began.
+type listCall struct {
+	done chan struct{}
+	pods []*corev1.Pod
+	err  error
 }
 
 func newBackend(handler PodLifecycleHandler) *backend {
 	byUID, _ := handler.(PodUIDLifecycleHandler)
-	return &backend{handler: handler, byUID: byUID}
+	return &backend{handler: handler, byUID: byUID, listing: make(chan struct{}, 1)}
 }
 
 // call runs one provider method.
@@ -157,26 +167,49 @@ func (b *backend) status(ctx context.Context, namespace, name string, uid types.
 
 // list returns what the provider holds, without the entries that name no pod.
 // The pods belong to the provider: copy what is kept.
+//
+// A GetPods can be dear. Callers that ask while one runs share the next; they
+// cannot share that one, since it may not tell what happened since it began.
 func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
-	// Callers that ask at the same time share one answer: a GetPods can be dear.
-	pods, err, _ := b.lists.Do("", func() (any, error) {
-		var pods []*corev1.Pod
-		err := call(ctx, "GetPods", "", "", func(ctx context.Context) (err error) {
-			pods, err = b.handler.GetPods(ctx)
-			return err
-		})
-		named := make([]*corev1.Pod, 0, len(pods))
-		for _, pod := range pods {
-			if pod != nil && pod.Name != "" && pod.Namespace != "" {
-				named = append(named, pod)
-			}
-		}
-		return named, err
+	b.mu.Lock()
+	c := b.next
+	first := c == nil
+	if first {
+		c = &listCall{done: make(chan struct{})}
+		b.next = c
+	}
+	b.mu.Unlock()
+	if !first {
+		<-c.done
+		return c.pods, c.err
+	}
+
+	b.listing <- struct{}{}
+	b.mu.Lock()
+	b.next = nil
+	b.mu.Unlock()
+	c.pods, c.err = b.getPods(ctx)
+	<-b.listing
+	close(c.done)
+	return c.pods, c.err
+}
+
+func (b *backend) getPods(ctx context.Context) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	err := call(ctx, "GetPods", "", "", func(ctx context.Context) (err error) {
+		pods, err = b.handler.GetPods(ctx)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pods.([]*corev1.Pod), nil
+	named := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		if pod != nil && pod.Name != "" && pod.Namespace != "" {
+			named = append(named, pod)
+		}
+	}
+	return named, nil
 }
 
 // isBlank tells whether a pod says nothing at all.

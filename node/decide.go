@@ -94,12 +94,9 @@ func decide(v view) action {
 	switch {
 	case v.provider == unknown:
 		return action{verb: doInspect}
-	case v.provider == held && (v.wish == wishGone || v.heldUID != v.uid):
+	case v.wish == wishGone || v.heldUID != v.uid:
 		// Gone from the API, or another pod took the name: this one goes first.
-		if v.asked != requestNone && v.stopped {
-			return action{verb: doRelease}
-		}
-		return kill(v)
+		return bury(v)
 	}
 	switch v.wish {
 	case wishRun:
@@ -112,6 +109,23 @@ func decide(v view) action {
 		}
 	}
 	return action{verb: doNothing}
+}
+
+// bury sees to it that nothing is held of a pod that the API has no more.
+func bury(v view) action {
+	switch {
+	case v.provider == held && v.asked != requestNone && v.stopped:
+		return action{verb: doRelease}
+	case v.provider == held || mayLinger(v):
+		return kill(v)
+	}
+	return action{verb: doNothing}
+}
+
+// mayLinger tells whether a pod that the provider was not found to hold should
+// be deleted there all the same: it ran, and may only have been overlooked.
+func mayLinger(v view) bool {
+	return v.provider == absent && v.ran && v.asked == requestNone
 }
 
 func run(v view) action {
@@ -132,7 +146,7 @@ func stop(v view) action {
 	switch {
 	case v.removed:
 		return action{verb: doNothing} // finalizers hold it; its end is seen by watch
-	case v.provider == absent:
+	case v.provider == absent && !mayLinger(v):
 		return action{verb: doRemove}
 	case v.asked != requestNone && v.stopped:
 		return action{verb: doRemove}

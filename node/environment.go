@@ -1,6 +1,8 @@
 package node
 
 import (
+	"sync/atomic"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,6 +19,7 @@ type environment struct {
 	services   corev1listers.ServiceLister
 	sources    []kindInformer
 	hostIPs    func() []string
+	changes    atomic.Uint64 // of any object
 }
 
 type kindInformer struct {
@@ -83,6 +86,7 @@ func (pc *PodController) wakeWaiting(kind string) cache.ResourceEventHandler {
 		if err != nil {
 			return
 		}
+		pc.env.changes.Add(1)
 		changed := podenv.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 		pc.records.each(func(key string, r *podRecord) {
 			r.mu.Lock()

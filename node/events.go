@@ -42,6 +42,9 @@ const (
 	ReasonMandatorySecretKeyNotFound      = podenv.ReasonMandatorySecretKeyNotFound
 	ReasonFailedToReadMandatorySecret     = podenv.ReasonFailedToReadMandatorySecret
 	ReasonInvalidEnvironmentVariableNames = podenv.ReasonInvalidEnvironmentVariableNames
+
+	ReasonInvalidEnvironmentVariableSource = podenv.ReasonInvalidEnvironmentVariableSource
+	ReasonFailedToReadServices             = podenv.ReasonFailedToReadServices
 )
 
 // The values of status.reason that the PodController writes.

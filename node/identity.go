@@ -16,8 +16,8 @@ const clockSkew = time.Minute
 //
 // Some providers keep the UIDs that they are given, some have their own, some
 // none. One that was seen to know a UID of ours keeps them, and from then on a
-// different one means a different pod. Before that only a creation time that is
-// clearly older tells.
+// different one means a different pod. (One that finds its pods by UID does so
+// from the start.) Before that only a creation time that is clearly older tells.
 type identity struct {
 	keepsUIDs atomic.Bool
 }
@@ -25,8 +25,16 @@ type identity struct {
 // same tells whether found, which comes from the provider, is pod, which comes
 // from the API and has the same name.
 func (i *identity) same(pod, found *corev1.Pod) bool {
-	if found.UID == pod.UID {
+	if found.UID != "" && found.UID == pod.UID {
 		i.keepsUIDs.Store(true)
+	}
+	return i.alike(pod, found)
+}
+
+// alike is same for a pod that may come from the provider too, from which
+// nothing can be learned.
+func (i *identity) alike(pod, found *corev1.Pod) bool {
+	if found.UID == pod.UID {
 		return true
 	}
 	if found.UID != "" && i.keepsUIDs.Load() {

@@ -87,7 +87,7 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 	next.Capacity = mergeMap(next.Capacity, wanted.Capacity, before.Capacity)
 	next.Allocatable = mergeMap(next.Allocatable, wanted.Allocatable, before.Allocatable)
 	next.Phase = cmp.Or(wanted.Phase, next.Phase)
-	next.NodeInfo = cmp.Or(wanted.NodeInfo, next.NodeInfo)
+	mergeNodeInfo(&next.NodeInfo, &wanted.NodeInfo)
 	next.DaemonEndpoints = cmp.Or(wanted.DaemonEndpoints, next.DaemonEndpoints)
 	overlaySlice(&next.Addresses, wanted.Addresses)
 	overlaySlice(&next.Images, wanted.Images)
@@ -95,6 +95,22 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 	overlaySlice(&next.DeclaredFeatures, wanted.DeclaredFeatures)
 	if wanted.Features != nil {
 		next.Features = wanted.Features
+	}
+}
+
+func mergeNodeInfo(next, wanted *corev1.NodeSystemInfo) {
+	next.MachineID = cmp.Or(wanted.MachineID, next.MachineID)
+	next.SystemUUID = cmp.Or(wanted.SystemUUID, next.SystemUUID)
+	next.BootID = cmp.Or(wanted.BootID, next.BootID)
+	next.KernelVersion = cmp.Or(wanted.KernelVersion, next.KernelVersion)
+	next.OSImage = cmp.Or(wanted.OSImage, next.OSImage)
+	next.ContainerRuntimeVersion = cmp.Or(wanted.ContainerRuntimeVersion, next.ContainerRuntimeVersion)
+	next.KubeletVersion = cmp.Or(wanted.KubeletVersion, next.KubeletVersion)
+	next.KubeProxyVersion = cmp.Or(wanted.KubeProxyVersion, next.KubeProxyVersion) //nolint:staticcheck // deprecated, but a provider's to fill in
+	next.OperatingSystem = cmp.Or(wanted.OperatingSystem, next.OperatingSystem)
+	next.Architecture = cmp.Or(wanted.Architecture, next.Architecture)
+	if wanted.Swap != nil {
+		next.Swap = wanted.Swap.DeepCopy()
 	}
 }
 

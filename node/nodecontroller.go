@@ -24,8 +24,8 @@ const (
 	// reportInterval is how long a status that does not change goes unwritten
 	// where there is a lease (the kubelet's nodeStatusReportFrequency).
 	reportInterval = 5 * time.Minute
-	// repairDelay keeps two writers that want different things of the node from
-	// driving each other.
+	// repairDelay keeps two writers that want different things of a node, or of
+	// a pod's status, from driving each other.
 	repairDelay = time.Second
 	// farewellTimeout bounds the last word at shutdown.
 	farewellTimeout = 5 * time.Second
@@ -44,20 +44,22 @@ type NodeController struct {
 
 	name     string
 	uid      atomic.Value // types.UID, for the lease's owner reference
-	wanted   *corev1.Node // by the provider
 	current  *corev1.Node // the API's, as last seen; nil when deleted
 	health   error        // why the node cannot be ready
 	hanging  <-chan error // of a ping that was not answered in time
 	written  time.Time    // when the status was
-	notified chan *corev1.Node
+	refusal  string       // of a change of labels, annotations or taints
+	notified chan struct{}
 	seen     chan sighting
 	pings    chan error
 
 	started atomic.Bool
 	ready   chan struct{}
 	done    chan struct{}
-	mu      sync.Mutex
-	err     error
+
+	mu     sync.Mutex
+	wanted *corev1.Node // by the provider
+	err    error
 }
 
 // NewNodeController makes a controller for the given node. A nil provider is
@@ -80,13 +82,16 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		statusInterval: DefaultStatusUpdateInterval,
 		name:           node.Name,
 		wanted:         node.DeepCopy(),
-		notified:       make(chan *corev1.Node, 1),
+		notified:       make(chan struct{}, 1),
 		seen:           make(chan sighting, 1),
 		pings:          make(chan error, 1),
 		ready:          make(chan struct{}),
 		done:           make(chan struct{}),
 	}
 	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
 		if err := opt(n); err != nil {
 			return nil, fmt.Errorf("cannot configure the node controller: %w", err)
 		}
@@ -117,10 +122,16 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		close(n.done)
 	}()
 
-	n.provider.NotifyNodeStatus(ctx, n.notify)
-	select { // what it says at once belongs into the registration
-	case said := <-n.notified:
-		overlayWanted(n.wanted, said, n.name)
+	err = call(ctx, "NotifyNodeStatus", "", "", func(context.Context) error {
+		// Not the context of the call, which is over before the first notification.
+		n.provider.NotifyNodeStatus(ctx, n.notify)
+		return nil
+	})
+	if err != nil {
+		log.G(ctx).WithError(err).Error("The provider will have no say in the node")
+	}
+	select {
+	case <-n.notified: // what it said at once is part of the registration
 	default:
 	}
 	n.health, n.hanging = n.ping(ctx)
@@ -153,25 +164,30 @@ func (n *NodeController) Err() error {
 	return n.err
 }
 
-// notify takes the provider's word on the node. The newest wins over those that
-// were not looked at yet, but keeps what it does not mention.
+// notify takes the provider's word on the node.
 func (n *NodeController) notify(node *corev1.Node) {
 	if node == nil {
 		return
 	}
 	node = node.DeepCopy()
-	for {
-		select {
-		case n.notified <- node:
-			return
-		case waiting := <-n.notified:
-			overlayWanted(waiting, node, n.name)
-			node = waiting
-		}
+	n.mu.Lock()
+	overlayWanted(n.wanted, node, n.name)
+	n.mu.Unlock()
+	select {
+	case n.notified <- struct{}{}:
+	default: // the loop is about to look anyway
 	}
 }
 
-// loop is the only one that touches the node's state once it is registered.
+// want returns a copy of what the provider wants of the node.
+func (n *NodeController) want() *corev1.Node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.wanted.DeepCopy()
+}
+
+// loop is the only one that touches what is known of the API's node, and of the
+// provider's health, once the node is registered.
 func (n *NodeController) loop(ctx context.Context) {
 	interval := n.statusInterval
 	if n.lease == nil {
@@ -182,38 +198,41 @@ func (n *NodeController) loop(ctx context.Context) {
 	repair := time.NewTimer(0)
 	repair.Stop()
 	defer repair.Stop()
+	sync := func() {
+		if !n.sync(ctx) {
+			repair.Reset(n.pingInterval)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case node := <-n.notified:
-			overlayWanted(n.wanted, node, n.name)
-			n.sync(ctx)
+		case <-n.notified:
+			sync()
 		case err := <-n.pings:
 			changed := (err == nil) != (n.health == nil)
 			n.health = err
 			if changed {
 				log.G(ctx).WithField("healthy", err == nil).Info("The provider's health has changed")
-				n.sync(ctx)
+				sync()
 			}
 		case s := <-n.seen:
 			if n.note(s) {
 				repair.Reset(repairDelay)
 			}
 		case <-repair.C:
-			n.sync(ctx)
+			sync()
 		case <-ticker.C:
-			n.sync(ctx)
+			sync()
 		}
 	}
 }
 
-// sync brings the API's node in line. What fails is tried again at the next
-// interval at the latest.
-func (n *NodeController) sync(ctx context.Context) {
+// sync brings the API's node in line, and tells whether it is.
+func (n *NodeController) sync(ctx context.Context) bool {
 	err := n.update(ctx)
 	if err == nil || ctx.Err() != nil {
-		return
+		return true
 	}
 	if n.onStatusError != nil {
 		err = n.onStatusError(ctx, err)
@@ -229,6 +248,7 @@ func (n *NodeController) sync(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).Warn("Cannot update the node; it is tried again")
 	}
+	return err == nil
 }
 
 // maxConflicts bounds how often an update starts over because somebody else
@@ -246,20 +266,23 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	defer func() { span.SetStatus(err) }()
 
 	now := metav1.Now()
+	wanted := n.want()
 	var next *corev1.Node
 	for try := 1; ; try++ {
-		if next, err = mergeNode(n.current, n.wanted, n.health, now); err != nil {
+		if next, err = mergeNode(n.current, wanted, n.health, now); err != nil {
 			return err
 		}
 		err = n.updateMetadata(ctx, next)
 		if !apierrors.IsConflict(err) || try == maxConflicts {
 			break
 		}
-		if n.current, err = n.nodes.Get(ctx, n.name, metav1.GetOptions{}); err != nil {
-			break
+		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("cannot read node %s: %w", n.name, err)
 		}
+		n.take(node)
 	}
-	if err != nil {
+	if err = n.tolerate(ctx, err); err != nil {
 		return fmt.Errorf("cannot update node %s: %w", n.name, err)
 	}
 
@@ -271,8 +294,32 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("cannot update the status of node %s: %w", n.name, err)
 	}
-	n.current = result
+	n.take(result)
 	n.written = now.Time
+	return nil
+}
+
+// take takes the API's answer for what the API has.
+func (n *NodeController) take(node *corev1.Node) {
+	n.current = node
+	n.uid.Store(node.UID)
+}
+
+// tolerate lets the status be written although labels, annotations or taints
+// may not be: with a node's own identity some can be set at its creation only
+// (the NodeRestriction admission). The refusal is logged, once.
+func (n *NodeController) tolerate(ctx context.Context, err error) error {
+	if err == nil {
+		n.refusal = ""
+		return nil
+	}
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return err
+	}
+	if n.refusal != err.Error() {
+		n.refusal = err.Error()
+		log.G(ctx).WithError(err).Warn("The API server does not accept the node's labels, annotations or taints; they stay as they are")
+	}
 	return nil
 }
 
@@ -286,7 +333,7 @@ func (n *NodeController) updateMetadata(ctx context.Context, next *corev1.Node) 
 	if err != nil {
 		return err
 	}
-	n.current = result
+	n.take(result)
 	return nil
 }
 
@@ -326,7 +373,7 @@ func (n *NodeController) getOrCreate(ctx context.Context) error {
 	if apierrors.IsNotFound(err) {
 		now := metav1.Now()
 		var fresh *corev1.Node
-		if fresh, err = newNode(n.wanted, n.health, now); err != nil {
+		if fresh, err = newNode(n.want(), n.health, now); err != nil {
 			return err
 		}
 		if node, err = n.nodes.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
@@ -336,8 +383,7 @@ func (n *NodeController) getOrCreate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot get or create node %s: %w", n.name, err)
 	}
-	n.current = node
-	n.uid.Store(node.UID)
+	n.take(node)
 	return nil
 }
 

@@ -5,21 +5,22 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // observe takes a notification of the provider. It may come at any time, from
 // any goroutine, for any pod, and the pod may change as soon as it returns.
-func (pc *PodController) observe(pod *corev1.Pod) {
-	if pod == nil || pod.Name == "" || pod.Namespace == "" || pod.Status.Phase == "" {
+func (pc *PodController) observe(ctx context.Context, pod *corev1.Pod) {
+	if ctx.Err() != nil || pod == nil || pod.Name == "" || pod.Namespace == "" || pod.Status.Phase == "" {
 		return
 	}
 	key := keyOf(pod)
 	r := pc.records.get(key)
 	if r == nil {
 		if pc.informer.HasSynced() {
-			if _, err := pc.pods.Pods(pod.Namespace).Get(pod.Name); err != nil {
+			if ours, err := pc.podInAPI(ctx, pod.Namespace, pod.Name); err != nil || ours == nil {
 				return // deleted already, or never ours
 			}
 		}
@@ -31,41 +32,77 @@ func (pc *PodController) observe(pod *corev1.Pod) {
 	defer r.mu.Unlock()
 	if r.pod == nil {
 		r.early = &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: *status}
+		pc.syncs.Add(key) // which forgets the name, should it not be ours
 		return
 	}
-	if !pc.identity.same(r.pod, pod) {
+	if !pc.isOf(r, pod) || !r.mayBeKnown(pod) {
 		return
 	}
+	pc.listen(key, r, status, pc.heard.Load())
+}
+
+// isOf tells whether found, which the provider shows under the record's name, is
+// the record's pod. r.mu is held.
+func (pc *PodController) isOf(r *podRecord, found *corev1.Pod) bool {
+	if r.theirs {
+		return pc.identity.alike(r.pod, found)
+	}
+	return pc.identity.same(r.pod, found)
+}
+
+// mayBeKnown tells whether the provider can be talking about the record's pod.
+// Without a UID, what it says before it was given the pod is the last echo of
+// another one that had the name. r.mu is held.
+func (r *podRecord) mayBeKnown(said *corev1.Pod) bool {
+	return said.UID == r.pod.UID || r.provider == held || r.creating || r.ran || r.pod.Status.Phase == corev1.PodRunning
+}
+
+// listen takes status as the provider's word on the record's pod, and has done
+// what follows from it. r.mu is held.
+func (pc *PodController) listen(key string, r *podRecord, status *corev1.PodStatus, asked uint64) {
 	ended := r.stopped()
-	if !pc.accept(r, status, pc.heard.Load()) {
-		return
+	if pc.accept(r, status, asked) {
+		pc.statuses.Add(key)
 	}
-	pc.statuses.Add(key)
 	if r.stopped() != ended {
 		pc.syncs.Add(key)
 	}
 }
 
-// accept takes status as the newest word on the record's pod, unless something
-// newer was heard since the provider was asked (on the count of observations),
-// or it would take back an end. r.mu is held.
+// accept takes status as the provider's newest word on the record's pod, unless
+// something newer was heard since the provider was asked (on the count of
+// observations), or it would take back an end. It tells whether the API is to
+// hear something new. r.mu is held.
 func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked uint64) bool {
-	if status.Phase == "" || r.heard > asked {
+	if r.heard > asked {
 		return false
 	}
-	if r.report != nil && isTerminal(r.report.Phase) && !isTerminal(status.Phase) {
+	r.heard = pc.heard.Add(1)
+	if status.Phase == "" || r.said != nil && isTerminal(r.said.Phase) && !isTerminal(status.Phase) {
+		return false
+	}
+	if equality.Semantic.DeepEqual(r.said, status) {
+		status = r.said
+	}
+	r.said = status
+	if r.report == status || r.report != nil && isTerminal(r.report.Phase) && !isTerminal(status.Phase) {
 		return false
 	}
 	r.report = status
-	r.heard = pc.heard.Add(1)
 	return true
 }
 
-// say takes the controller's own word as the newest on the record's pod.
+// say takes the controller's own word as the newest on the record's pod. What
+// the provider said, and whether the pod has stopped, is another matter.
 func (pc *PodController) say(key string, r *podRecord, status *corev1.PodStatus) {
 	r.mu.Lock()
-	pc.accept(r, status, pc.heard.Load())
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	if r.report != nil && isTerminal(r.report.Phase) && !isTerminal(status.Phase) {
+		return
+	}
+	if !equality.Semantic.DeepEqual(r.report, status) {
+		r.report = status
+	}
 	pc.statuses.Add(key)
 }
 
@@ -86,20 +123,32 @@ func (pc *PodController) seed(ctx context.Context) {
 	}
 	for _, pod := range found {
 		ours, err := pc.podInAPI(ctx, pod.Namespace, pod.Name)
-		if err != nil || ours == nil || !pc.identity.same(ours, pod) {
-			continue // orphans and replaced pods are dealt with in their own time
+		if err != nil || ours == nil || pod.Status.Phase == "" {
+			continue // an orphan, dealt with in its own time, or to be asked for
 		}
-		if pod.Status.Phase == "" {
-			continue
-		}
-		r := pc.records.getOrAdd(keyOf(pod))
-		r.mu.Lock()
-		if r.early == nil { // what it notified meanwhile is newer
-			r.adopt(ours)
-			r.inspected = time.Now()
-			pc.take(r, pod.DeepCopy(), asked)
-		}
-		r.mu.Unlock()
-		pc.statuses.Add(keyOf(pod))
+		pc.plant(ctx, ours, pod, asked)
 	}
+}
+
+// plant makes the record of a pod that the provider has listed at start-up.
+func (pc *PodController) plant(ctx context.Context, ours, found *corev1.Pod, asked uint64) {
+	r := pc.records.getOrAdd(keyOf(ours))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	same := pc.identity.same(ours, found)
+	switch {
+	case same && (r.theirs || r.early != nil):
+		return // an older pod of the name goes first; what was notified is newer
+	case same:
+		r.adopt(ours)
+		pc.statuses.Add(keyOf(ours))
+	case pc.mayBeOurs(ctx, found):
+		r.early = nil
+		r.adopt(found.DeepCopy()) // ours took its name while we were down
+		r.theirs = true
+	default:
+		return
+	}
+	r.inspected = time.Now()
+	pc.take(r, found.DeepCopy(), asked)
 }

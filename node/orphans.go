@@ -16,6 +16,10 @@ import (
 // without its counterpart in the API before it is deleted.
 const orphanAfter = 3
 
+// spareRounds is for how many rounds a pod is left alone that was no orphan by
+// the word of the API server: another node's, say, in a backend that is shared.
+const spareRounds = 60
+
 // orphans counts how often pods of the provider were seen that the API does not
 // know: they went while nobody watched. Only the patrol uses it.
 type orphans struct {
@@ -39,39 +43,50 @@ func (pc *PodController) cleanUp(ctx context.Context, found []*corev1.Pod) {
 		}
 		o := orphan{keyOf(pod), pod.UID}
 		seen[o] = pc.orphans.seen[o] + 1
-		if seen[o] >= orphanAfter {
-			pc.deleteOrphan(ctx, pod)
+		if seen[o] >= orphanAfter && !pc.deleteOrphan(ctx, pod) {
+			seen[o] = -spareRounds
 		}
 	}
 	pc.orphans.seen = seen
 }
 
 // isOrphan tells whether neither the cache nor a record has a pod of this name.
-// A name that they have is the sync's business, whatever the UID.
+// A name that they have is the sync's business, whatever the UID: unless the
+// provider goes by UIDs, and can hold two pods of one name.
 func (pc *PodController) isOrphan(ctx context.Context, pod *corev1.Pod) bool {
-	if pc.records.get(keyOf(pod)) != nil || !pc.mayBeOurs(ctx, pod) {
+	if !pc.mayBeOurs(ctx, pod) {
 		return false
 	}
-	_, err := pc.pods.Pods(pod.Namespace).Get(pod.Name)
-	return apierrors.IsNotFound(err)
+	byUID := pc.backend.byUID != nil && pod.UID != ""
+	if r := pc.records.get(keyOf(pod)); r != nil {
+		r.mu.Lock()
+		other := byUID && r.pod != nil && r.uid() != pod.UID
+		r.mu.Unlock()
+		if !other {
+			return false
+		}
+	}
+	ours, err := pc.pods.Pods(pod.Namespace).Get(pod.Name)
+	return apierrors.IsNotFound(err) || err == nil && byUID && ours.UID != pod.UID
 }
 
 // deleteOrphan makes sure with the API server itself, then deletes. What fails
-// is tried again in the next round.
-func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) {
+// is tried again in the next round. It returns false if the pod is no orphan.
+func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) bool {
 	logger := log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)})
 	named, err := pc.client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
-	case err == nil && (pod.Spec.NodeName == "" || pc.identity.same(named, pod)):
-		return // on another node, or not in the cache yet
+	case err == nil && (pc.identity.same(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):
+		return false // on another node, or not in the cache yet
 	case err == nil: // another pod of that name, elsewhere
 	case !apierrors.IsNotFound(err):
 		logger.WithError(err).Warn("Cannot make sure that a pod of the provider is an orphan; it is left alone")
-		return
+		return true
 	}
 	if _, err := pc.backend.delete(ctx, pod, true, time.Now()); err != nil {
 		logger.WithError(err).Warn("Cannot delete an orphan in the provider; it is tried again")
-		return
+		return true
 	}
 	logger.Info("Deleted an orphan in the provider: the API has no such pod")
+	return true
 }

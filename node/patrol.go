@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -36,7 +37,10 @@ func (pc *PodController) patrol(ctx context.Context, workers int) {
 		found, err := pc.backend.list(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				log.G(ctx).WithError(err).Warn("The provider cannot list its pods; statuses may be late until it can")
+				log.G(ctx).WithError(err).Warn("The provider cannot list its pods")
+			}
+			if pc.notifier == nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
+				pc.poll(ctx, nil, asked, workers) // it may be one that has no list at all
 			}
 			continue
 		}
@@ -61,7 +65,7 @@ func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked ui
 	pc.records.each(func(key string, r *podRecord) {
 		r.mu.Lock()
 		wanted := r.pod
-		follow := wanted != nil && r.provider == held && (r.report == nil || !isTerminal(r.report.Phase)) && r.heard <= asked
+		follow := wanted != nil && !r.theirs && r.provider == held && !r.stopped() && r.heard <= asked
 		r.mu.Unlock()
 		if !follow || ctx.Err() != nil {
 			return
@@ -91,7 +95,6 @@ func (pc *PodController) hear(key string, r *podRecord, pod *corev1.Pod, status 
 	if r.uid() != pod.UID || r.heard > asked {
 		return // it was about another pod, or before what we know
 	}
-	ended := r.stopped()
 	if status == nil {
 		r.missing++
 		if r.missing >= lostAfter || r.asked != requestNone {
@@ -101,10 +104,5 @@ func (pc *PodController) hear(key string, r *podRecord, pod *corev1.Pod, status 
 		return
 	}
 	r.missing = 0
-	if pc.accept(r, status, asked) {
-		pc.statuses.Add(key)
-	}
-	if r.stopped() != ended {
-		pc.syncs.Add(key)
-	}
+	pc.listen(key, r, status, asked)
 }

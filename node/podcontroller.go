@@ -148,6 +148,7 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		pc.pollEvery = 5 * time.Second
 	}
 	pc.notifier, _ = cfg.Provider.(PodNotifier)
+	pc.identity.keepsUIDs.Store(pc.backend.byUID != nil)
 	if !cfg.SkipDownwardAPIResolution {
 		pc.env = newEnvironment(cfg, pc.hostIPs)
 	}
@@ -210,9 +211,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 
 	// Before anything else, so that a provider that notifies from within
 	// CreatePod has the function by then.
-	if pc.notifier != nil {
-		pc.notifier.NotifyPods(ctx, pc.observe)
-	}
+	pc.askToNotify(ctx)
 	registrations, err := pc.watch(ctx)
 	defer func() {
 		for _, unregister := range registrations {
@@ -233,6 +232,23 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
 	close(pc.ready)
 	return group.Wait()
+}
+
+// askToNotify hands over the function to notify with. A provider that cannot
+// take it is polled.
+func (pc *PodController) askToNotify(ctx context.Context) {
+	if pc.notifier == nil {
+		return
+	}
+	err := call(ctx, "NotifyPods", "", "", func(context.Context) error {
+		// Not the context of the call, which is over before the first notification.
+		pc.notifier.NotifyPods(ctx, func(pod *corev1.Pod) { pc.observe(ctx, pod) })
+		return nil
+	})
+	if err != nil {
+		log.G(ctx).WithError(err).Error("The provider will be polled")
+		pc.notifier = nil
+	}
 }
 
 // watch awaits the caches and has every change of a pod, or of an object that a

@@ -25,6 +25,8 @@ type podRecord struct {
 // state is the part of a record that is about one UID.
 type state struct {
 	provider  knowledge
+	theirs    bool        // pod is the provider's: the API has it no more
+	creating  bool        // CreatePod is running
 	ran       bool        // the provider held it at some time
 	handed    *corev1.Pod // API object that the provider was last given
 	stale     bool        // found after a restart, with an older form of the pod
@@ -34,7 +36,10 @@ type state struct {
 	missing   int
 	removed   bool
 
-	// report is the newest word on the status; it is replaced, never changed.
+	// said is the provider's newest word on the status, report that or the
+	// controller's own: what the API should say. They are replaced, never
+	// changed.
+	said   *corev1.PodStatus
 	report *corev1.PodStatus
 	// heard is when (on the controller's count of observations) the provider
 	// last said something about the pod: older answers do not count.
@@ -43,9 +48,10 @@ type state struct {
 	// early is what the provider notified before the record knew its pod.
 	early *corev1.Pod
 
-	// What the status worker last sent, and what the API made of it.
+	// What the status worker last sent, what the API made of it, and when.
 	sent   *corev1.PodStatus
 	stored *corev1.Pod
+	sentAt time.Time
 
 	// waitsFor are the objects without which the pod cannot be created.
 	waitsFor map[podenv.Object]struct{}
@@ -72,10 +78,10 @@ func (r *podRecord) adopt(pod *corev1.Pod) {
 // Before its end was asked for only the phase tells, since containers that have
 // ended may be started again.
 func (r *podRecord) stopped() bool {
-	if r.report == nil {
+	if r.said == nil {
 		return false
 	}
-	return isTerminal(r.report.Phase) || r.asked != requestNone && allTerminated(r.report)
+	return isTerminal(r.said.Phase) || r.asked != requestNone && allTerminated(r.said)
 }
 
 func isTerminal(phase corev1.PodPhase) bool {

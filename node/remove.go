@@ -27,12 +27,8 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 	if err != nil || pod == nil {
 		return err
 	}
-	// Things may have moved on since the key was added. Only the sync makes a
-	// record follow to another UID.
-	r.mu.Lock()
-	current := r.uid() == pod.UID
-	r.mu.Unlock()
-	if !current || decide(pc.view(r, pod)).verb != doRemove {
+	// Things may have moved on since the key was added.
+	if v := pc.view(r, pod); v.heldUID != v.uid || decide(v).verb != doRemove {
 		pc.syncs.Add(key)
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 // it returns the delay after which to try again, nil for the delay of the
 // queue's rate limiter, or an error to give the key up until something about
 // the pod changes. timesTried counts from 1, originallyAdded is when the first
-// of those tries began.
+// of those tries was asked for.
 type ShouldRetryFunc = queue.ShouldRetryFunc
 
 // MaxRetries is the number of tries after which DefaultRetryFunc takes a
@@ -22,16 +22,16 @@ var MaxRetries = 20
 
 // DefaultRetryFunc is the ShouldRetryFunc of a PodControllerConfig that names
 // none. It never gives a pod up: it takes the delay that the error asks for
-// (errdefs.RetryAfter), a minute for errors that retries are not expected to
+// (errdefs.RetryAfter, if it is positive), a minute for errors that retries are not expected to
 // cure (errdefs.RetrySlowly) and after MaxRetries tries, and else leaves the
 // delay to the rate limiter.
 var DefaultRetryFunc = func(_ context.Context, _ string, timesTried int, _ time.Time, err error) (*time.Duration, error) {
-	longest := queue.MaxDelay
-	if errdefs.Describe(err).Retry == errdefs.RetrySlowly || timesTried > MaxRetries {
-		return &longest, nil
-	}
-	if delay, ok := errdefs.RetryAfter(err); ok {
+	if delay, ok := errdefs.RetryAfter(err); ok && delay > 0 {
 		return &delay, nil
+	}
+	if errdefs.Describe(err).Retry == errdefs.RetrySlowly || timesTried > MaxRetries {
+		longest := queue.MaxDelay
+		return &longest, nil
 	}
 	return nil, nil
 }

@@ -63,6 +63,9 @@ func mergeConditions(current, reported []corev1.PodCondition, observedGeneration
 		case c.Type == corev1.PodScheduled && merged[i].Status == c.Status:
 			// The scheduler's word, repeated.
 		default:
+			if same := merged[i]; same.Status == c.Status && same.Reason == c.Reason && same.Message == c.Message {
+				c.LastProbeTime = same.LastProbeTime // a look that found nothing new is no news
+			}
 			if merged[i].Status == c.Status {
 				c.LastTransitionTime = merged[i].LastTransitionTime
 			} else if c.LastTransitionTime.IsZero() || c.LastTransitionTime.Before(&merged[i].LastTransitionTime) {
@@ -109,6 +112,7 @@ func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 	}
 	status.Reason = meaning.PodReason
 	status.Message = err.Error()
+	status.ContainerStatuses = nil // they said that the pod waits for its configuration
 	return status
 }
 
@@ -117,6 +121,7 @@ func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
 	status := pod.Status.DeepCopy()
 	status.Phase = corev1.PodPending
+	status.Reason, status.Message = "", ""
 	status.ContainerStatuses = nil
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
@@ -153,7 +158,8 @@ func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodS
 }
 
 // killed is the final status of a pod whose provider stopped it without saying
-// how it ended: it does not count as a success.
+// how it ended: that is a success only if each container is known to have ended
+// with success before.
 func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
 	if latest == nil {
 		latest = &pod.Status
@@ -163,6 +169,9 @@ func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.Po
 		return status
 	}
 	status.Phase = corev1.PodFailed
+	if allTerminated(status) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated.ExitCode != 0 }) {
+		status.Phase = corev1.PodSucceeded
+	}
 	end(status, "ContainerStatusUnknown", now)
 	return status
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
-// maxSteps bounds the actions that one visit of a pod takes; the rest follows
-// at the next, after other pods had their turn.
+// maxSteps bounds the actions that one visit of a pod takes.
 const maxSteps = 8
 
 // syncPod brings one pod name to where the API wants it, step by step.
@@ -40,6 +38,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	}
 	r := pc.records.getOrAdd(key)
 	for range maxSteps {
+		pc.follow(r, pod)
 		v := pc.view(r, pod)
 		a := decide(v)
 		switch a.verb {
@@ -57,7 +56,8 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 			return err
 		}
 	}
-	pc.syncs.Add(key)
+	// No pod needs as many: something answers now this, now that.
+	pc.syncs.AddAfter(key, time.Second)
 	return nil
 }
 
@@ -76,27 +76,45 @@ func (pc *PodController) podInAPI(ctx context.Context, namespace, name string) (
 	return pod, nil
 }
 
-// view gathers what the decision about a pod depends on. It also makes the
-// record follow the API: to the newest form of its pod, or to a new pod once
-// nothing is held of the old one.
-func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
+// follow makes the record follow the API: to the newest form of its pod, or to
+// a new pod once nothing is held of the old one. Only the sync does that.
+func (pc *PodController) follow(r *podRecord, pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case pod == nil && r.pod == nil:
+		r.provider = absent // notified of, but never ours
+		r.early = nil
 	case pod == nil:
-	case r.pod != nil && r.uid() == pod.UID:
-		r.pod = pod
-	case r.pod == nil || r.provider != held:
+	case r.pod == nil:
 		r.adopt(pod)
-		if r.early != nil && pc.identity.same(pod, r.early) {
-			r.report = &r.early.Status
+		if r.early != nil && pc.identity.same(pod, r.early) && r.mayBeKnown(r.early) {
+			r.said = &r.early.Status
+			r.report = r.said
 		}
 		r.early = nil
+	case r.uid() == pod.UID:
+		r.pod = pod
+	case r.over():
+		r.adopt(pod)
+		if pc.backend.byUID == nil {
+			// Whatever a provider that goes by names still shows under this one
+			// is the old pod: it cannot hold what it was not given yet.
+			r.provider = absent
+		}
 	}
-	if r.pod == nil {
-		r.provider = absent // notified of, but never ours
-	}
+}
 
+// over tells whether the record's pod is not held, and need not be deleted to
+// make sure of that. r.mu is held.
+func (r *podRecord) over() bool {
+	return r.provider == absent && (!r.ran || r.asked != requestNone)
+}
+
+// view gathers what the decision about a pod depends on.
+func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	v := view{
 		now:       time.Now(),
 		wish:      wishGone,
@@ -114,8 +132,8 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 		return v
 	}
 	v.uid = pod.UID
-	v.ran = v.ran || pod.Status.Phase == corev1.PodRunning
-	reportedDone := r.uid() == pod.UID && r.report != nil && isTerminal(r.report.Phase)
+	v.ran = v.ran || v.heldUID == v.uid && pod.Status.Phase == corev1.PodRunning
+	reportedDone := v.heldUID == v.uid && r.report != nil && isTerminal(r.report.Phase)
 	switch {
 	case pod.DeletionTimestamp != nil:
 		v.wish = wishStop
@@ -141,8 +159,8 @@ func deadlineOf(pod *corev1.Pod) time.Time {
 
 // dropIfOver forgets a name that neither the API nor the provider has.
 func (pc *PodController) dropIfOver(key string, r *podRecord, v view) {
-	if v.wish != wishGone || v.provider != absent {
-		return
+	if v.wish != wishGone {
+		return // decide has seen to it that nothing is held
 	}
 	pc.records.drop(key)
 	// A pod that was added between our look at the cache and the drop has its
@@ -186,7 +204,7 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 	found, err := pc.backend.find(ctx, target.Namespace, target.Name, target.UID)
 	if err != nil {
 		err = fmt.Errorf("cannot tell whether the provider holds the pod: %w", err)
-		pc.warn(r, target, ReasonProviderInspectFailed, err.Error())
+		pc.warn(ctx, r, target, ReasonProviderInspectFailed, err.Error())
 		return err
 	}
 
@@ -196,15 +214,18 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 	case found == nil || !pc.mayBeOurs(ctx, found):
 		r.provider = absent
 		r.missing++
-	case pc.identity.same(target, found):
+	case pc.isOf(r, found):
 		pc.take(r, found, asked)
 		pc.statuses.Add(key)
-	case pod != nil && target == pod:
+	case pod != nil && r.uid() == pod.UID && !r.ran:
 		// An older pod of the same name: it was replaced while we were down.
 		r.adopt(found)
+		r.theirs = true
+		r.inspected = time.Now()
 		pc.take(r, found, asked)
-	default:
-		r.provider = absent // somebody else's by now
+	default: // what went before it, or what came after
+		r.provider = absent
+		r.missing++
 	}
 	return nil
 }
@@ -238,8 +259,17 @@ func outdated(found, pod *corev1.Pod) bool {
 	if found.UID != pod.UID {
 		return false
 	}
-	return len(found.Labels) > 0 && !maps.Equal(found.Labels, pod.Labels) ||
-		len(found.Annotations) > 0 && !maps.Equal(found.Annotations, pod.Annotations)
+	return len(found.Labels) > 0 && lacks(found.Labels, pod.Labels) ||
+		len(found.Annotations) > 0 && lacks(found.Annotations, pod.Annotations)
+}
+
+func lacks(m, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if has, ok := m[key]; !ok || has != value {
+			return true
+		}
+	}
+	return false
 }
 
 func (pc *PodController) create(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
@@ -247,10 +277,15 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	if err != nil {
 		return err
 	}
+	r.mu.Lock()
+	r.creating = true
+	r.mu.Unlock()
 	err = pc.backend.create(ctx, mine)
 	r.mu.Lock()
+	r.creating = false
 	r.provider = unknown
 	if err == nil {
+		r.heard = pc.heard.Add(1) // answers to earlier questions know nothing of it
 		r.ran = true
 		r.missing = 0
 		r.handed = pod
@@ -262,7 +297,10 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	r.mu.Unlock()
 
 	if err != nil {
-		pc.warn(r, pod, ReasonProviderCreateFailed, err.Error())
+		if ctx.Err() != nil {
+			return err // we are stopping: that is no failure of the pod
+		}
+		pc.warn(ctx, r, pod, ReasonProviderCreateFailed, err.Error())
 		status := failedCreate(pod, err)
 		pc.say(key, r, status)
 		if isTerminal(status.Phase) {
@@ -281,7 +319,7 @@ func (pc *PodController) update(ctx context.Context, key string, r *podRecord, p
 		return err
 	}
 	if err := pc.backend.update(ctx, mine); err != nil {
-		pc.warn(r, pod, ReasonProviderUpdateFailed, err.Error())
+		pc.warn(ctx, r, pod, ReasonProviderUpdateFailed, err.Error())
 		return err
 	}
 	r.mu.Lock()
@@ -302,13 +340,17 @@ func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, 
 	if pc.env == nil {
 		return mine, nil
 	}
+	seen := pc.env.changes.Load()
 	problems, err := pc.env.resolve(mine)
 	r.mu.Lock()
 	r.waitsFor = missingObjects(problems)
 	created := r.ran
 	r.mu.Unlock()
+	if err != nil && pc.env.changes.Load() != seen {
+		pc.syncs.Add(key) // it may have appeared before it was known to be missed
+	}
 	for _, problem := range problems {
-		pc.warn(r, pod, problem.Reason, problem.Message)
+		pc.warn(ctx, r, pod, problem.Reason, problem.Message)
 	}
 	if err != nil && !created {
 		pc.say(key, r, waitingForConfig(pod, err))
@@ -323,7 +365,7 @@ func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod,
 	r.mu.Unlock()
 	found, err := pc.backend.delete(ctx, target, how == requestKill, time.Now())
 	if err != nil {
-		pc.warn(r, target, ReasonProviderDeleteFailed, err.Error())
+		pc.warn(ctx, r, target, ReasonProviderDeleteFailed, err.Error())
 		return err
 	}
 	r.mu.Lock()
@@ -334,8 +376,11 @@ func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod,
 	if pc.notifier != nil {
 		r.inspected = r.askedAt // it will tell
 	}
-	if !found {
+	switch {
+	case !found:
 		r.provider = absent
+	case r.provider == absent:
+		r.provider = unknown // it knew the pod after all
 	}
 	r.mu.Unlock()
 	log.G(ctx).WithField("request", string(how)).Info("Deleted pod in provider")
@@ -348,7 +393,7 @@ func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod,
 // lose says that a pod that ran is no longer there.
 func (pc *PodController) lose(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) {
 	log.G(ctx).Warn("The provider no longer knows a pod that it ran")
-	pc.warn(r, pod, ReasonProviderLost, lostMessage)
+	pc.warn(ctx, r, pod, ReasonProviderLost, lostMessage)
 	r.mu.Lock()
 	latest := r.report
 	r.mu.Unlock()
@@ -359,8 +404,11 @@ func (pc *PodController) lose(ctx context.Context, key string, r *podRecord, pod
 const maxTold = 32
 
 // warn records a warning event on a pod, unless the same was said since the
-// last success.
-func (pc *PodController) warn(r *podRecord, pod *corev1.Pod, reason, message string) {
+// last success. Failures that come of our own end are nobody's business.
+func (pc *PodController) warn(ctx context.Context, r *podRecord, pod *corev1.Pod, reason, message string) {
+	if ctx.Err() != nil {
+		return
+	}
 	said := reason + ": " + message
 	r.mu.Lock()
 	_, known := r.told[said]

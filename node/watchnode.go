@@ -98,7 +98,6 @@ func (n *NodeController) note(s sighting) bool {
 			return false
 		}
 	}
-	n.current = s.node
-	n.uid.Store(s.node.UID)
+	n.take(s.node)
 	return true
 }

@@ -41,24 +41,33 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		r.mu.Unlock()
 		return nil
 	}
-	settled := r.sent == r.report && r.stored == pod
+	told := r.sent == r.report
+	settled := told && r.stored == pod
 	if r.stored != nil && !older(pod, r.stored) {
 		// The cache has caught up with our last patch. What the API made of it
 		// stands, even where it differs: repeating it would not help.
-		if r.sent == r.report && (r.stored.ResourceVersion == pod.ResourceVersion ||
+		if told && (r.stored.ResourceVersion == pod.ResourceVersion ||
 			equality.Semantic.DeepEqual(&r.stored.Status, &pod.Status)) {
 			settled = true
 			r.stored = pod
 		}
 	} else if r.stored != nil {
 		pod = r.stored
-		settled = r.sent == r.report
+		settled = told
 	}
 	// Nobody reads the last words of a pod that its removal is about to follow.
 	leaving := pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 && r.stopped()
 	report := r.report
 	handed := r.handed
+	if r.stale {
+		handed = nil // the provider has not seen this generation yet
+	}
+	rest := repairDelay - time.Since(r.sentAt)
 	r.mu.Unlock()
+	if told && !settled && rest > 0 {
+		pc.statuses.AddAfter(key, rest) // somebody else's word: answer, but do not quarrel
+		return nil
+	}
 	if settled && (handed == nil || pod.Status.ObservedGeneration >= handed.Generation) || leaving {
 		return nil
 	}
@@ -90,13 +99,16 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		return nil // the pod of this UID is gone
 	case err != nil:
 		if apierrors.IsInvalid(err) {
-			pc.warn(r, pod, ReasonStatusRejected, err.Error())
+			pc.warn(ctx, r, pod, ReasonStatusRejected, err.Error())
 		}
 		return fmt.Errorf("cannot write the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	r.mu.Lock()
 	if r.uid() == pod.UID {
 		r.sent, r.stored = report, result
+		if patch != nil {
+			r.sentAt = time.Now()
+		}
 	}
 	r.mu.Unlock()
 	if patch != nil {

@@ -35,10 +35,11 @@ type Queue struct {
 	handler     Handler
 	shouldRetry ShouldRetryFunc
 	limiter     workqueue.TypedRateLimiter[any]
-	keys        workqueue.TypedDelayingInterface[string]
 
 	mu         sync.Mutex
-	waiting    map[string]struct{}
+	keys       workqueue.TypedDelayingInterface[string] // nil until Run
+	ended      bool
+	waiting    map[string]time.Time // since when
 	processing map[string]struct{}
 	failing    map[string]failure
 }
@@ -50,7 +51,8 @@ type failure struct {
 }
 
 // New makes a queue. A nil limiter is DefaultRateLimiter, a nil shouldRetry
-// retries for ever with the limiter's delays.
+// retries for ever with the limiter's delays. A queue holds no goroutine until
+// it runs.
 func New(name string, limiter workqueue.TypedRateLimiter[any], shouldRetry ShouldRetryFunc, handler Handler) *Queue {
 	if limiter == nil {
 		limiter = DefaultRateLimiter()
@@ -60,8 +62,7 @@ func New(name string, limiter workqueue.TypedRateLimiter[any], shouldRetry Shoul
 		handler:     handler,
 		shouldRetry: shouldRetry,
 		limiter:     limiter,
-		keys:        workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: name}),
-		waiting:     map[string]struct{}{},
+		waiting:     map[string]time.Time{},
 		processing:  map[string]struct{}{},
 		failing:     map[string]failure{},
 	}
@@ -69,65 +70,82 @@ func New(name string, limiter workqueue.TypedRateLimiter[any], shouldRetry Shoul
 
 // Add has key handled as soon as a worker is free. A key that is waiting is not
 // added twice; one that is being handled is handled once more afterwards.
-func (q *Queue) Add(key string) {
-	q.mu.Lock()
-	q.waiting[key] = struct{}{}
-	q.mu.Unlock()
-	q.keys.Add(key)
-}
+func (q *Queue) Add(key string) { q.AddAfter(key, 0) }
 
 // AddAfter has key handled once delay has passed. It does not delay a key that
 // is waiting already.
 func (q *Queue) AddAfter(key string, delay time.Duration) {
 	q.mu.Lock()
-	q.waiting[key] = struct{}{}
-	q.mu.Unlock()
-	q.keys.AddAfter(key, delay)
+	defer q.mu.Unlock()
+	if q.ended {
+		return
+	}
+	if _, waits := q.waiting[key]; !waits {
+		q.waiting[key] = time.Now()
+	}
+	if q.keys != nil { // else Run adds it
+		q.keys.AddAfter(key, delay)
+	}
 }
 
 // Run handles keys with the given number of workers until ctx ends and those
-// that are being handled are done.
+// that are being handled are done. Keys that were added before are handled at
+// once. It can be called once.
 func (q *Queue) Run(ctx context.Context, workers int) {
-	stop := context.AfterFunc(ctx, q.keys.ShutDown)
+	keys := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: q.name})
+	q.mu.Lock()
+	q.keys = keys
+	for key := range q.waiting {
+		keys.Add(key)
+	}
+	q.mu.Unlock()
+
+	stop := context.AfterFunc(ctx, keys.ShutDown)
 	defer stop()
 	var group errgroup.Group
 	for range workers {
 		group.Go(func() error {
-			for q.next(ctx) {
+			for q.next(ctx, keys) {
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // the workers return no errors
-	q.keys.ShutDown()
+	keys.ShutDown()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	clear(q.waiting)
+	clear(q.failing)
 }
 
-func (q *Queue) next(ctx context.Context) bool {
-	key, shutdown := q.keys.Get()
+func (q *Queue) next(ctx context.Context, keys workqueue.TypedDelayingInterface[string]) bool {
+	key, shutdown := keys.Get()
 	if shutdown {
 		return false
 	}
-	defer q.keys.Done(key)
+	defer keys.Done(key)
 	if ctx.Err() != nil {
 		return false
 	}
 
 	q.mu.Lock()
+	added, ok := q.waiting[key]
+	if !ok { // the rest of a delay that was overtaken
+		added = time.Now()
+	}
 	delete(q.waiting, key)
 	q.processing[key] = struct{}{}
 	q.mu.Unlock()
-	started := time.Now()
 	err := q.handle(ctx, key)
+	if err != nil && ctx.Err() == nil {
+		q.retry(ctx, key, added, err)
+	}
 	q.mu.Lock()
 	delete(q.processing, key)
 	q.mu.Unlock()
-
 	if err == nil {
 		q.forget(key)
-		return true
-	}
-	if ctx.Err() == nil {
-		q.retry(ctx, key, started, err)
 	}
 	return true
 }
@@ -143,32 +161,46 @@ func (q *Queue) handle(ctx context.Context, key string) (err error) {
 	return q.handler(ctx, key)
 }
 
-func (q *Queue) retry(ctx context.Context, key string, started time.Time, err error) {
+func (q *Queue) retry(ctx context.Context, key string, added time.Time, err error) {
 	q.mu.Lock()
 	f, ok := q.failing[key]
 	if !ok {
-		f.since = started
+		f.since = added
 	}
 	f.tries++
 	q.failing[key] = f
 	q.mu.Unlock()
 
 	logger := log.G(ctx).WithField("queue", q.name).WithField("key", key).WithField("tries", f.tries).WithError(err)
-	var delay *time.Duration
-	if q.shouldRetry != nil {
-		var giveUp error
-		if delay, giveUp = q.shouldRetry(ctx, key, f.tries, f.since, err); giveUp != nil {
-			logger.WithField("cause", giveUp.Error()).Error("Giving up")
-			q.forget(key)
-			return
-		}
-	}
-	if delay == nil {
-		d := q.limiter.When(key)
-		delay = &d
+	delay, giveUp := q.delay(ctx, key, f, err)
+	if giveUp != nil {
+		logger.WithField("cause", giveUp.Error()).Error("Giving up")
+		q.forget(key)
+		return
 	}
 	logger.WithField("delay", delay.String()).Warn("Will try again")
-	q.AddAfter(key, *delay)
+	q.AddAfter(key, delay)
+}
+
+// delay asks shouldRetry, and the limiter if that leaves it to it. Both may be
+// somebody else's code: one that panics gets the longest delay.
+func (q *Queue) delay(ctx context.Context, key string, f failure, err error) (delay time.Duration, giveUp error) {
+	defer func() {
+		if r := recover(); r != nil {
+			log.G(ctx).WithField("stack", string(debug.Stack())).Errorf("panic while deciding on the retry of %s in queue %s: %v", key, q.name, r)
+			delay, giveUp = MaxDelay, nil
+		}
+	}()
+	if q.shouldRetry != nil {
+		named, giveUp := q.shouldRetry(ctx, key, f.tries, f.since, err)
+		if giveUp != nil {
+			return 0, giveUp
+		}
+		if named != nil {
+			return *named, nil
+		}
+	}
+	return q.limiter.When(key), nil
 }
 
 func (q *Queue) forget(key string) {

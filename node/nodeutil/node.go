@@ -18,6 +18,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -104,7 +105,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 cfg.Client.CoreV1(),
 		EventRecorder:             cfg.EventRecorder,
-		Provider:                  provider,
+		Provider:                  lifecycleHandler(provider),
 		PodInformer:               podInformer,
 		ConfigMapInformer:         objects.ConfigMaps(),
 		SecretInformer:            objects.Secrets(),
@@ -137,18 +138,11 @@ func nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 
 // podHandlerConfig connects the provider to the handlers of package api.
 func podHandlerConfig(p Provider, cfg *NodeConfig, pods corev1listers.PodLister) api.PodHandlerConfig {
-	return api.PodHandlerConfig{
-		RunInContainer:        p.RunInContainer,
-		AttachToContainer:     p.AttachToContainer,
-		PortForward:           p.PortForward,
-		GetContainerLogs:      p.GetContainerLogs,
-		GetPods:               p.GetPods,
-		GetPodsFromKubernetes: listPods(pods),
-		GetStatsSummary:       p.GetStatsSummary,
-		GetMetricsResource:    p.GetMetricsResource,
-		StreamIdleTimeout:     cfg.StreamIdleTimeout,
-		StreamCreationTimeout: cfg.StreamCreationTimeout,
-	}
+	config := providerRoutes(p)
+	config.GetPodsFromKubernetes = listPods(pods)
+	config.StreamIdleTimeout = cfg.StreamIdleTimeout
+	config.StreamCreationTimeout = cfg.StreamCreationTimeout
+	return config
 }
 
 // trim drops from cached objects what nobody reads.
@@ -174,6 +168,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	ctx = log.WithLogger(ctx, log.G(ctx).WithField("node", n.cfg.NodeSpec.Name))
 
 	if n.broadcaster != nil {
 		n.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: n.cfg.Client.CoreV1().Events("")})

@@ -105,12 +105,7 @@ func (n *virtualNode) stop(t *testing.T, signal os.Signal) {
 }
 
 // entry is a line of the mock provider's journal.
-type entry struct {
-	Op        string `json:"op"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-}
+type entry struct{ Op, UID string }
 
 // journalOf returns what the provider did about the pods of a namespace.
 func (n *virtualNode) journalOf(t *testing.T, namespace string) []entry {
@@ -124,12 +119,15 @@ func (n *virtualNode) journalOf(t *testing.T, namespace string) []entry {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // being written
 		}
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatalf("journal line %q: %v", line, err)
+		var record struct {
+			Event string     `json:"event"`
+			Pod   corev1.Pod `json:"pod"`
 		}
-		if e.Namespace == namespace {
-			entries = append(entries, e)
+		if err := json.Unmarshal(line, &record); err != nil {
+			continue // half a line, of a process that was killed
+		}
+		if record.Pod.Namespace == namespace {
+			entries = append(entries, entry{record.Event, string(record.Pod.UID)})
 		}
 	}
 	return entries

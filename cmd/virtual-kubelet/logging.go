@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
+)
+
+// setUpLogging has everything, the Kubernetes libraries included, logged in one
+// format to w.
+func setUpLogging(o *options, w io.Writer) log.Logger {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	handlerOptions := &slog.HandlerOptions{Level: levels[o.logLevel]}
+	var handler slog.Handler = slog.NewTextHandler(w, handlerOptions)
+	if o.logFormat == "json" {
+		handler = slog.NewJSONHandler(w, handlerOptions)
+	}
+	klog.SetLoggerWithOptions(logr.FromSlogHandler(handler), klog.ContextualLogger(true))
+	log.L = vkslog.FromSlog(slog.New(handler))
+	return log.L
+}

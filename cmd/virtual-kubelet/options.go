@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// options are the values of the flags, and of the environment variables that
+// stand in for flags.
+type options struct {
+	kubeconfig     string
+	nodeName       string
+	os             string
+	provider       string
+	providerConfig string
+	clusterDomain  string
+	namespace      string
+
+	listenAddress string
+	port          int
+	metricsAddr   string
+	nodeIP        string
+	certFile      string
+	keyFile       string
+	clientCAFile  string
+
+	podSyncWorkers   int
+	disableTaint     bool
+	taintKey         string
+	taintValue       string
+	taintEffect      string
+	fullResyncPeriod time.Duration
+	startupTimeout   time.Duration
+	enableNodeLease  bool
+	kubeAPIQPS       float32
+	kubeAPIBurst     int
+
+	streamIdleTimeout     time.Duration
+	streamCreationTimeout time.Duration
+
+	traceExporter    string
+	traceServiceName string
+	traceTags        map[string]string
+	traceSampleRate  string
+	logLevel         string
+	logFormat        string
+
+	portText string // KUBELET_PORT, until it is parsed
+}
+
+const defaultKubeletPort = 10250
+
+// addFlags declares the flags. An environment variable is the default of the
+// flag that it stands in for.
+func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
+	env := func(name, otherwise string) string {
+		if value := getenv(name); value != "" {
+			return value
+		}
+		return otherwise
+	}
+	o.portText = getenv("KUBELET_PORT")
+	o.nodeIP = getenv("VKUBELET_POD_IP")
+	o.certFile = getenv("APISERVER_CERT_LOCATION")
+	o.keyFile = getenv("APISERVER_KEY_LOCATION")
+	o.clientCAFile = getenv("APISERVER_CA_CERT_LOCATION")
+	o.taintKey = env("VKUBELET_TAINT_KEY", "virtual-kubelet.io/provider")
+	o.taintValue = getenv("VKUBELET_TAINT_VALUE")
+	o.taintEffect = env("VKUBELET_TAINT_EFFECT", string(corev1.TaintEffectNoSchedule))
+
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, or ~/.kube/config)")
+	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", "virtual-kubelet"), "name of the node ($DEFAULT_NODE_NAME)")
+	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
+	flags.StringVar(&o.provider, "provider", "mock", "provider that runs the pods (see virtual-kubelet providers)")
+	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
+	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster, for the provider")
+	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "take only pods of this namespace (default: of all)")
+	flags.StringVar(&o.listenAddress, "listen-address", "", "address on which the kubelet API is served (default: all)")
+	flags.IntVar(&o.port, "port", defaultKubeletPort, "port of the kubelet API, 0 for any free one ($KUBELET_PORT)")
+	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address on which metrics are also served over plain HTTP, to everybody (default: not served)")
+	flags.IntVar(&o.podSyncWorkers, "pod-sync-workers", 10, "number of pods that are worked on at the same time")
+	flags.BoolVar(&o.disableTaint, "disable-taint", false, "register the node without its taint")
+	flags.DurationVar(&o.fullResyncPeriod, "full-resync-period", time.Minute, "how often all pods are looked at although nothing has changed")
+	flags.DurationVar(&o.startupTimeout, "startup-timeout", 0, "end if the node is not ready after this time (default: keep trying)")
+	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "keep the node alive by a lease rather than by its status")
+	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "limit of requests a second to the API server (default: none, the API server has its own)")
+	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "burst above --kube-api-qps")
+	flags.DurationVar(&o.streamIdleTimeout, "stream-idle-timeout", 4*time.Hour, "end exec, attach and port-forward on which nothing moves for this time")
+	flags.DurationVar(&o.streamCreationTimeout, "stream-creation-timeout", 30*time.Second, "end exec, attach and port-forward whose streams do not come in this time")
+	flags.StringVar(&o.traceExporter, "trace-exporter", "none", "where traces go: otlp (set up by the OTEL_EXPORTER_OTLP_* variables), stdout, or none")
+	flags.StringVar(&o.traceServiceName, "trace-service-name", "virtual-kubelet", "service name in traces")
+	flags.StringToStringVar(&o.traceTags, "trace-tag", nil, "tags of traces, as key=value")
+	flags.StringVar(&o.traceSampleRate, "trace-sample-rate", "100", "percentage of requests that are traced, or always, or never")
+	flags.StringVar(&o.logLevel, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", "text", "format of the log: text or json")
+	if o.portText != "" {
+		// So that the help shows what is in force; what is wrong with it is
+		// said when it is used.
+		if port, err := strconv.Atoi(o.portText); err == nil {
+			o.port = port
+			flags.Lookup("port").DefValue = o.portText
+			o.portText = ""
+		}
+	}
+}
+
+// complete checks the values. An error says what is wrong and what to do.
+func (o *options) complete() error {
+	if o.portText != "" {
+		return fmt.Errorf("KUBELET_PORT is %q, which is no number: set a port from 0 to 65535", o.portText)
+	}
+	if o.port < 0 || o.port > 65535 {
+		return fmt.Errorf("port %d does not exist: use one from 0 (any free one) to 65535", o.port)
+	}
+	if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
+		return fmt.Errorf("%q cannot be the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
+	}
+	if err := oneOf("--os", o.os, "linux", "windows"); err != nil {
+		return err
+	}
+	if err := oneOf("--log-format", o.logFormat, "text", "json"); err != nil {
+		return err
+	}
+	if err := oneOf("--log-level", o.logLevel, "debug", "info", "warn", "error"); err != nil {
+		return err
+	}
+	if err := oneOf("--trace-exporter", o.traceExporter, "otlp", "stdout", "none"); err != nil {
+		return err
+	}
+	if _, err := o.sampler(); err != nil {
+		return err
+	}
+	if err := oneOf("VKUBELET_TAINT_EFFECT", o.taintEffect, string(corev1.TaintEffectNoSchedule),
+		string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)); err != nil {
+		return err
+	}
+	if _, ok := providers[o.provider]; !ok {
+		return fmt.Errorf("there is no provider %q: use one of %s", o.provider, strings.Join(providerNames(), ", "))
+	}
+	if o.podSyncWorkers < 1 {
+		return fmt.Errorf("--pod-sync-workers is %d: at least 1 is needed", o.podSyncWorkers)
+	}
+	if o.kubeAPIQPS == 0 {
+		return fmt.Errorf("--kube-api-qps is 0, which would allow no request: use a positive number, or -1 for no limit")
+	}
+	for flag, value := range map[string]time.Duration{
+		"--full-resync-period": o.fullResyncPeriod, "--startup-timeout": o.startupTimeout,
+		"--stream-idle-timeout": o.streamIdleTimeout, "--stream-creation-timeout": o.streamCreationTimeout,
+	} {
+		if value < 0 {
+			return fmt.Errorf("%s is %v: it must not be negative", flag, value)
+		}
+	}
+	if (o.certFile == "") != (o.keyFile == "") {
+		return fmt.Errorf("only one of APISERVER_CERT_LOCATION and APISERVER_KEY_LOCATION is set: set both, or none for a self-signed certificate")
+	}
+	if o.kubeconfig != "" {
+		if _, err := os.Stat(o.kubeconfig); err != nil {
+			return fmt.Errorf("--kubeconfig cannot be used: %w", err)
+		}
+	}
+	if o.taintValue == "" {
+		o.taintValue = o.provider
+	}
+	return nil
+}
+
+func oneOf(name, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is %q: use one of %s", name, value, strings.Join(allowed, ", "))
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// providerInit is what the command line has for a provider.
+type providerInit struct {
+	nodeutil.ProviderConfig
+
+	NodeName      string
+	OS            string
+	InternalIP    string
+	ClusterDomain string
+	// Config is the content of the provider's configuration file; nil without
+	// one.
+	Config []byte
+}
+
+// providerEntry is a provider that this binary can run.
+type providerEntry struct {
+	summary string
+	config  string // what its configuration file holds
+	// sample is a nil pointer of the provider's type, to see what it can do.
+	sample any
+	new    func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
+}
+
+// providers are those that this binary can run.
+var providers = map[string]providerEntry{
+	"mock": mockEntry,
+}
+
+func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }
+
+// readProviderConfig reads the configuration file, if there is one.
+func readProviderConfig(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usagef("--provider-config cannot be read: %w", err)
+	}
+	return content, nil
+}
+
+func newProvidersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "providers [NAME]",
+		Short: "List the providers of this binary, or describe one",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("providers takes one name at most, not %d", len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return providerNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			if len(args) == 0 {
+				for _, name := range providerNames() {
+					fmt.Fprintf(out, "%-12s %s\n", name, providers[name].summary)
+				}
+				return nil
+			}
+			entry, ok := providers[args[0]]
+			if !ok {
+				return usagef("there is no provider %q: use one of %s", args[0], strings.Join(providerNames(), ", "))
+			}
+			fmt.Fprintf(out, "%s: %s\n\nCapabilities: %s\n\nConfiguration (--provider-config):\n%s", args[0], entry.summary,
+				strings.Join(nodeutil.Capabilities(entry.sample), ", "), entry.config)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	goflag "flag"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+// newRootCommand makes the command line. getenv is where environment variables
+// come from.
+func newRootCommand(getenv func(string) string) *cobra.Command {
+	var o options
+	command := &cobra.Command{
+		Use:   "virtual-kubelet",
+		Short: "Run a virtual Kubernetes node whose pods a provider runs",
+		Long: `Registers a node with the Kubernetes cluster, and runs the pods that are bound
+to it with a provider. Without any flags it takes the cluster that kubectl
+takes, the mock provider, and a self-signed certificate.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command or argument %q: see virtual-kubelet --help", args[0])
+			}
+			return nil
+		},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return usageError{err}
+			}
+			return runNode(cmd.Context(), &o, cmd.ErrOrStderr())
+		},
+	}
+	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usagef("%w: see virtual-kubelet --help", err)
+	})
+	o.addFlags(command.Flags(), getenv)
+	klogFlags := goflag.NewFlagSet("klog", goflag.ContinueOnError)
+	klog.InitFlags(klogFlags)
+	command.Flags().AddGoFlagSet(klogFlags)
+	command.AddCommand(newVersionCommand(), newProvidersCommand())
+	return command
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// runNode runs the node until ctx ends.
+func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
+	began := time.Now()
+	logger := setUpLogging(o, stderr)
+	ctx = log.WithLogger(ctx, logger)
+	stopTracing, err := setUpTracing(ctx, o, stderr)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+
+	config, source, err := kubeConfig(o)
+	if err != nil {
+		return err
+	}
+	logger.WithFields(log.Fields{"server": config.Host, "source": source}).Info("Using cluster")
+	client, err := kubernetes.NewForConfig(nodeutil.Protobuf(config))
+	if err != nil {
+		return fmt.Errorf("cannot make a client for %s: %w", config.Host, err)
+	}
+	address, err := nodeAddress(o, config)
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	defer func() { // also where something fails on the way to the end
+		cancel()
+		err = errors.Join(err, group.Wait())
+	}()
+
+	auth, runAuth, err := newAuth(client, o)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { runAuth(ctx); return nil })
+
+	v := virtualNode{options: o, client: client, address: address, auth: auth}
+	n, err := v.build()
+	if err != nil {
+		return err
+	}
+	if v.closer != nil {
+		defer v.closer.Close()
+	}
+	logger.WithFields(log.Fields{
+		"name":         o.nodeName,
+		"provider":     o.provider,
+		"capabilities": strings.Join(nodeutil.Capabilities(v.provider), ","),
+		"address":      address,
+	}).Info("Starting node")
+
+	if o.metricsAddr != "" {
+		serve, err := v.metricsServer(ctx)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return serve(ctx) })
+	}
+	group.Go(func() error { return n.Run(ctx) })
+	if err := n.WaitReady(ctx, o.startupTimeout); err != nil {
+		if ctx.Err() != nil && n.Err() == nil {
+			return nil // asked to end before it was ready
+		}
+		return err
+	}
+	logger.WithField("took", time.Since(began).Round(time.Millisecond).String()).Info("Node is ready")
+	return group.Wait()
+}
+
+// virtualNode puts a node together.
+type virtualNode struct {
+	*options
+	client  kubernetes.Interface
+	address string
+	auth    nodeutil.Auth
+
+	provider nodeutil.Provider // set by build
+	closer   io.Closer         // closes the provider; may be nil
+}
+
+func (v *virtualNode) build() (*nodeutil.Node, error) {
+	providerConfig, err := readProviderConfig(v.providerConfig)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	opts := []nodeutil.NodeOpt{
+		nodeutil.WithNodeConfig(nodeutil.NodeConfig{
+			Client:                v.client,
+			NodeSpec:              v.nodeSpec(),
+			HTTPListenAddr:        net.JoinHostPort(v.listenAddress, strconv.Itoa(v.port)),
+			Handler:               v.handler(mux),
+			NumWorkers:            v.podSyncWorkers,
+			InformerResyncPeriod:  v.fullResyncPeriod,
+			StreamIdleTimeout:     v.streamIdleTimeout,
+			StreamCreationTimeout: v.streamCreationTimeout,
+			Namespace:             v.namespace,
+			DisableLease:          !v.enableNodeLease,
+		}),
+		nodeutil.AttachProviderRoutes(mux),
+	}
+	if v.certFile != "" {
+		opts = append(opts, nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(v.certFile, v.keyFile)))
+	}
+	return nodeutil.NewNode(v.nodeName, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		provider, nodeProvider, closer, err := providers[v.options.provider].new(providerInit{
+			ProviderConfig: cfg,
+			NodeName:       v.nodeName,
+			OS:             v.os,
+			InternalIP:     v.address,
+			ClusterDomain:  v.clusterDomain,
+			Config:         providerConfig,
+		})
+		v.provider, v.closer = provider, closer
+		return provider, nodeProvider, err
+	}, opts...)
+}
+
+// nodeSpec is the node as far as it does not depend on the provider.
+func (v *virtualNode) nodeSpec() corev1.Node {
+	var spec corev1.Node
+	spec.Name = v.nodeName
+	spec.Labels = map[string]string{
+		"type":                           "virtual-kubelet",
+		"kubernetes.io/role":             "agent",
+		corev1.LabelHostname:             v.nodeName,
+		corev1.LabelOSStable:             v.os,
+		corev1.LabelNodeExcludeBalancers: "",
+		"virtual-kubelet.io/provider":    v.options.provider,
+	}
+	if !v.disableTaint {
+		spec.Spec.Taints = []corev1.Taint{{Key: v.taintKey, Value: v.taintValue, Effect: corev1.TaintEffect(v.taintEffect)}}
+	}
+	spec.Status.NodeInfo.OperatingSystem = v.os
+	spec.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: v.address},
+		{Type: corev1.NodeHostName, Address: v.nodeName},
+	}
+	return spec
+}

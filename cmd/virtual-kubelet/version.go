@@ -1,0 +1,38 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
+)
+
+func newVersionCommand() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Say what this binary was built from",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			info := buildinfo.Get()
+			switch output {
+			case "":
+				revision := ""
+				if info.Revision != "" {
+					revision = " (" + info.Revision + ")"
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "virtual-kubelet %s%s, Kubernetes %s, %s\n", info.Version, revision, info.Kubernetes, info.Go)
+				return err
+			case "json":
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(info)
+			}
+			return usagef("--output is %q: use json, or leave it out", output)
+		},
+	}
+	command.Flags().StringVarP(&output, "output", "o", "", "json for a machine to read")
+	return command
+}

@@ -1,0 +1,87 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func born(uid types.UID, ago time.Duration) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+	if ago >= 0 {
+		pod.CreationTimestamp = metav1.Time{Time: epoch.Add(-ago)}
+	}
+	return pod
+}
+
+func TestIdentity(t *testing.T) {
+	ours := born("a", time.Hour)
+	const unborn = -1
+	for name, tc := range map[string]struct {
+		keeps bool
+		found *corev1.Pod
+		want  bool
+	}{
+		"our UID":                    {false, born("a", unborn), true},
+		"our UID, whatever the time": {true, born("a", 9*time.Hour), true},
+		"no UID, no time":            {false, born("", unborn), true},
+		"no UID, no time, from one that keeps UIDs":  {true, born("", unborn), true},
+		"no UID, its own time":                       {false, born("", time.Minute), true},
+		"no UID, a clock that is slow":               {false, born("", time.Hour+time.Minute), true},
+		"no UID, older":                              {false, born("", time.Hour+2*time.Minute), false},
+		"a UID of its own":                           {false, born("x", time.Minute), true},
+		"a UID of its own, older":                    {false, born("x", 2*time.Hour), false},
+		"another UID, from one that keeps UIDs":      {true, born("x", time.Minute), false},
+		"no UID, older, from one that keeps UIDs":    {true, born("", 2*time.Hour), false},
+		"no UID, our time, from one that keeps UIDs": {true, born("", time.Hour), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var i identity
+			i.keepsUIDs.Store(tc.keeps)
+			want(t, "same", i.same(ours, tc.found), tc.want)
+		})
+	}
+}
+
+func TestIdentityLearns(t *testing.T) {
+	var i identity
+	want(t, "a foreign UID at first", i.same(born("a", 0), born("x", 0)), true)
+	i.same(born("", 0), born("", 0))
+	want(t, "after two empty ones", i.same(born("a", 0), born("x", 0)), true)
+	i.alike(born("x", 0), born("x", 0))
+	want(t, "after two of the provider's own", i.same(born("a", 0), born("x", 0)), true)
+	i.same(born("b", 0), born("b", 0))
+	want(t, "after one of ours", i.same(born("a", 0), born("x", 0)), false)
+}
+
+func TestOutdated(t *testing.T) {
+	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
+		return aPod("web", append([]func(*corev1.Pod){func(p *corev1.Pod) {
+			p.UID, p.Generation = "a", 3
+			p.Labels = map[string]string{"l": "1"}
+			p.Annotations = map[string]string{"n": "1"}
+		}}, change...)...)
+	}
+	for name, tc := range map[string]struct {
+		found, pod *corev1.Pod
+		want       bool
+	}{
+		"as it was":                 {pod(), pod(), false},
+		"nothing shown":             {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}, pod(), false},
+		"a label has changed":       {pod(), pod(func(p *corev1.Pod) { p.Labels["l"] = "2" }), true},
+		"a label has come":          {pod(), pod(func(p *corev1.Pod) { p.Labels["m"] = "" }), true},
+		"an annotation has changed": {pod(), pod(func(p *corev1.Pod) { p.Annotations["n"] = "2" }), true},
+		"the provider adds labels":  {pod(func(p *corev1.Pod) { p.Labels["theirs"] = "1" }), pod(), false},
+		"another UID tells nothing": {pod(func(p *corev1.Pod) { p.UID = "x"; p.Labels["l"] = "0" }), pod(), false},
+		"generation not observed":   {pod(), pod(func(p *corev1.Pod) { p.Status.ObservedGeneration = 2 }), true},
+		"generation observed":       {pod(), pod(func(p *corev1.Pod) { p.Status.ObservedGeneration = 3 }), false},
+		"generations not tracked":   {pod(), pod(func(p *corev1.Pod) { p.Generation = 9 }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want(t, "outdated", outdated(tc.found, tc.pod), tc.want)
+		})
+	}
+}

@@ -1,0 +1,267 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Invariant 4: a pod leaves the API as soon as the provider reports it stopped,
+// not before, whatever its containers look like; then at once.
+func TestPodLeavesWhenItHasStopped(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.addPod(aPod("web"))
+		pass(time.Second)
+		r.api.deletePod("web")
+		pass(10 * time.Second)
+		want(t, "deletes", len(r.provider.took("delete")), 1)
+		r.provider.change("web", func(p *corev1.Pod) { // restarts are still possible
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		})
+		pass(10 * time.Second)
+		if r.api.pod("web") == nil {
+			t.Fatal("the pod left the API before it had stopped")
+		}
+		wantList(t, "calls", r.provider.took("delete"))
+		r.provider.set("web", corev1.PodSucceeded)
+		synctest.Wait()
+		want(t, "pod", r.api.pod("web"), nil)
+	})
+}
+
+// Invariant 4: all containers terminated is stopped too, once the end was asked
+// for: some providers never report a terminal phase. Before, it is not.
+func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		terminate := func(p *corev1.Pod) {
+			p.Status = statusOf(p, corev1.PodSucceeded)
+			p.Status.Phase = corev1.PodRunning
+		}
+		r.provider.change("web", terminate)
+		pass(time.Hour)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		r.api.deletePod("web")
+		synctest.Wait()
+		want(t, "deletes", len(r.provider.took("delete")), 1)
+		want(t, "pod", r.api.pod("web"), nil)
+	})
+}
+
+// Invariant 4: a provider that does not notify the end, or answers NotFound, is
+// asked; its pods leave soon.
+func TestPodLeavesWhenItIsNotKnown(t *testing.T) {
+	for name, prepare := range map[string]func(*rig){
+		"polled":                 func(r *rig) { r.handler = polled{r.provider} },
+		"notifies, but not this": func(r *rig) { r.provider.script(func(s *script) { s.lingers = true }) },
+		"delete says not found": func(r *rig) {
+			r.provider.script(func(s *script) {
+				s.onDelete = func(context.Context, *corev1.Pod) error { return errdefs.NotFound("what pod?") }
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				prepare(r)
+				r.start()
+				r.api.addPod(aPod("web"))
+				synctest.Wait()
+				r.api.deletePod("web")
+				r.provider.forget("web")
+				pass(5 * time.Second)
+				want(t, "pod", r.api.pod("web"), nil)
+			})
+		})
+	}
+}
+
+// Invariant 4: when the grace period has run out the provider is told to kill,
+// and again, until the pod is gone.
+func TestKillAtTheEndOfGrace(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) PodLifecycleHandler{
+		"polled":   func(f *fakeProvider) PodLifecycleHandler { return polled{f} },
+		"notified": func(f *fakeProvider) PodLifecycleHandler { return notifying{polled{f}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				r.start()
+				r.provider.script(func(s *script) { s.lingers = true })
+				uid := string(r.api.addPod(aPod("web")).UID)
+				synctest.Wait()
+				r.provider.took()
+				r.api.deletePod("web", 12)
+				pass(11 * time.Second)
+				wantList(t, "calls in time", r.provider.took("delete"), "delete web "+uid+" grace 12")
+				pass(3 * time.Second)
+				wantList(t, "calls when it is late", r.provider.took("delete"), "delete web "+uid+" grace 0")
+				pass(time.Minute)
+				wantList(t, "calls a minute later", r.provider.took("delete"), "delete web "+uid+" grace 0")
+				if r.api.pod("web") == nil {
+					t.Fatal("the pod left the API though it runs")
+				}
+				r.provider.set("web", corev1.PodFailed)
+				pass(5 * time.Second)
+				want(t, "pod", r.api.pod("web"), nil)
+			})
+		})
+	}
+}
+
+// Invariant 4: a grace period that is shortened meanwhile counts.
+func TestShortenedGrace(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.deletePod("web", 600)
+		pass(time.Second)
+		r.api.deletePod("web", 2)
+		pass(4 * time.Second)
+		calls := r.provider.took("delete")
+		if len(calls) != 2 || !strings.HasSuffix(calls[1], "grace 0") {
+			t.Errorf("calls: %q, want a kill after the shorter grace", calls)
+		}
+	})
+}
+
+// Invariant 4: a pod that never was is removed at once; the provider hears
+// nothing of its end.
+func TestDeletedBeforeItWasCreated(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
+		})
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.deletePod("web")
+		pass(time.Second)
+		want(t, "pod", r.api.pod("web"), nil)
+		wantList(t, "deletes", r.provider.took("delete"))
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create"))
+	})
+}
+
+// Invariant 4: DeletePod is tried until it works, and the pod stays meanwhile.
+func TestDeleteThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.script(func(s *script) {
+			s.onDelete = func(context.Context, *corev1.Pod) error { return errdefs.AsUnavailable(errors.New("away")) }
+		})
+		r.events.recorded()
+		r.api.deletePod("web")
+		pass(time.Hour)
+		if r.api.pod("web") == nil {
+			t.Fatal("the pod left the API though it runs")
+		}
+		wantList(t, "events", r.events.recorded(), "Warning ProviderDeleteFailed: away")
+		r.provider.script(func(s *script) { s.onDelete = nil })
+		pass(time.Minute)
+		want(t, "pod", r.api.pod("web"), nil)
+	})
+}
+
+// Invariant 4: a pod that finalizers hold gets a terminal status before the API
+// is told to remove it, since a Job's controller goes by it; a deleted pod whose
+// provider does not say how it ended has not succeeded.
+func TestFinalStatusComesBeforeTheRemoval(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(*rig)
+		want corev1.PodPhase
+	}{
+		"not known any more": {func(r *rig) { r.provider.forget("job") }, corev1.PodFailed},
+		"succeeded":          {func(r *rig) { r.provider.set("job", corev1.PodSucceeded) }, corev1.PodSucceeded},
+		"failed":             {func(r *rig) { r.provider.set("job", corev1.PodFailed) }, corev1.PodFailed},
+		"killed": {func(r *rig) {
+			r.provider.change("job", func(p *corev1.Pod) {
+				p.Status = statusOf(p, corev1.PodFailed)
+				p.Status.Phase = corev1.PodRunning
+			})
+		}, corev1.PodFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.provider.script(func(s *script) { s.lingers = true })
+				r.api.addPod(aPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }))
+				synctest.Wait()
+				r.api.deletePod("job")
+				synctest.Wait()
+				r.api.written()
+				tc.end(r)
+				pass(10 * time.Second)
+				want(t, "phase", r.phase("job"), tc.want)
+				writes := r.api.written()
+				if len(writes) < 2 || writes[0] != "patch pods/status job" || writes[len(writes)-1] != "delete pods job" || len(writes) > 3 {
+					t.Errorf("writes: %q, want the status, then the delete", writes)
+				}
+				for _, c := range r.api.pod("job").Status.ContainerStatuses {
+					if c.State.Terminated == nil {
+						t.Errorf("container %s: %+v, want it terminated", c.Name, c.State)
+					}
+				}
+				r.provider.took()
+				pass(time.Hour)
+				wantList(t, "writes later", r.api.written())
+				r.api.changePod("job", func(p *corev1.Pod) { p.Finalizers = nil })
+				r.api.deletePod("job", 0)
+				pass(time.Minute)
+				want(t, "records", len(r.pc.records.byKey), 0)
+			})
+		})
+	}
+}
+
+// A pod without finalizers goes without a last word that nobody could read.
+func TestNoStatusForAPodThatIsAboutToGo(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.written()
+		r.api.deletePod("web")
+		synctest.Wait()
+		wantList(t, "writes", r.api.written(), "delete pods web")
+	})
+}
+
+// Invariant 5: a removal that the API refuses is tried again.
+func TestRemovalThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.fail("delete pods", apierrors.NewInternalError(errors.New("etcd")))
+		r.api.deletePod("web")
+		pass(time.Hour)
+		tries := len(r.api.written())
+		if tries < 60 || tries > 100 {
+			t.Errorf("tried %d times in an hour, want about one a minute", tries)
+		}
+		want(t, "delayed removals", r.pc.DeletePodsFromKubernetesQueueLen(), 1)
+		want(t, "deletes in the provider", len(r.provider.took("delete")), 1)
+		r.api.fail("delete pods", nil)
+		pass(time.Minute)
+		want(t, "pod", r.api.pod("web"), nil)
+		want(t, "delayed removals", r.pc.DeletePodsFromKubernetesQueueLen(), 0)
+	})
+}

@@ -1,0 +1,357 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// A pod's life, with the calls and writes that it takes and no more.
+func TestLifeOfAPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.took()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		uid := string(r.api.pod("web").UID)
+		wantList(t, "calls", r.provider.took(), "get web", "create web "+uid)
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		wantList(t, "events", r.events.recorded(), "Normal ProviderCreateSuccess: Create pod in provider successfully")
+
+		r.api.deletePod("web")
+		synctest.Wait()
+		wantList(t, "calls", r.provider.took(), "delete web "+uid+" grace 30")
+		wantList(t, "writes", r.api.written(), "delete pods web")
+		want(t, "pod", r.api.pod("web"), nil)
+		wantList(t, "events", r.events.recorded(), "Normal ProviderDeleteSuccess: Delete pod in provider successfully")
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create", "delete"))
+		want(t, "records", len(r.pc.records.byKey), 0)
+	})
+}
+
+// replace deletes a pod at once and adds another of its name.
+func (r *rig) replace(name string) (old, replacement types.UID) {
+	r.t.Helper()
+	old = r.api.pod(name).UID
+	r.api.deletePod(name, 0)
+	return old, r.api.addPod(aPod(name)).UID
+}
+
+// Invariant 1: the old pod is deleted in the provider before the new one of its
+// name is created.
+func TestRecreatedPod(t *testing.T) {
+	for name, prepare := range map[string]func(*rig){
+		"notified":     func(*rig) {},
+		"polled":       func(r *rig) { r.handler = polled{r.provider} },
+		"keyed by UID": func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
+		"UIDs not kept": func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				prepare(r)
+				r.start()
+				r.api.addPod(aPod("web"))
+				synctest.Wait()
+				r.provider.took()
+				old, replacement := r.replace("web")
+				pass(time.Second)
+				wantList(t, "calls", r.provider.took("create", "delete"),
+					"delete web "+string(old)+" grace 0", "create web "+string(replacement))
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+				want(t, "held", len(r.provider.holds("web")), 1)
+			})
+		})
+	}
+}
+
+// Invariant 1: the new pod waits until the old one has stopped.
+func TestRecreatedPodWaitsForTheOldOne(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.took()
+		_, replacement := r.replace("web")
+		pass(5 * time.Minute)
+		kills := r.provider.took("create", "delete")
+		if len(kills) < 5 || len(kills) > 6 {
+			t.Errorf("deleted %d times in 5 minutes, want one a minute", len(kills))
+		}
+		want(t, "created", slices.ContainsFunc(kills, func(c string) bool { return c[:6] == "create" }), false)
+		r.provider.set("web", corev1.PodFailed) // the old one, which the provider goes on to show
+		synctest.Wait()
+		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(replacement))
+		want(t, "the old one is not the new one's end", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 1: providers may go on showing a pod that they have stopped, until
+// the next of its name takes its place. That neither spins nor stops the next.
+func TestRecreatedPodThoughTheOldOneIsStillShown(t *testing.T) {
+	for _, keepsUIDs := range []bool{true, false} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.handler = polled{r.provider}
+			r.start()
+			r.api.addPod(aPod("web"))
+			synctest.Wait()
+			r.provider.script(func(s *script) { s.lingers = true })
+			if !keepsUIDs {
+				r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+			}
+			r.provider.script(func(s *script) {
+				s.onDelete = func(context.Context, *corev1.Pod) error {
+					r.provider.set("web", corev1.PodFailed)
+					return nil
+				}
+			})
+			r.provider.took()
+			old, replacement := r.replace("web")
+			pass(10 * time.Second)
+			wantList(t, "calls", r.provider.took("create", "delete"),
+				"delete web "+string(old)+" grace 0", "create web "+string(replacement))
+			want(t, "phase", r.phase("web"), corev1.PodRunning)
+		})
+	}
+}
+
+// Invariant 1: what is said of the old pod, late and without a UID, is not taken
+// for a word on the new one.
+func TestLateEchoOfTheOldPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		block := make(chan struct{})
+		r.provider.script(func(s *script) { s.onGet = func(string) error { <-block; return nil } })
+		r.provider.script(func(s *script) { s.onDelete = func(context.Context, *corev1.Pod) error { <-block; return nil } })
+		_, replacement := r.replace("web")
+		synctest.Wait()
+		echo := aPod("web")
+		echo.Status = statusOf(echo, corev1.PodFailed)
+		r.provider.notify(echo)
+		close(block)
+		pass(time.Second)
+		want(t, "held", r.provider.holds("web"), []types.UID{replacement})
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		echo.UID = "uid-0"
+		r.provider.notify(echo)
+		synctest.Wait()
+		want(t, "phase after an echo with its UID", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 1: a pod that was replaced while nobody watched is the old one, by
+// its UID where the provider keeps UIDs, else by its age.
+func TestReplacedWhileDown(t *testing.T) {
+	for name, prepare := range map[string]func(r *rig){
+		"UIDs kept":    func(*rig) {},
+		"polled":       func(r *rig) { r.handler = polled{r.provider} },
+		"keyed by UID": func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
+		"UIDs not kept": func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+		},
+		"UIDs of its own": func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p } })
+		},
+		"no list": func(r *rig) {
+			r.provider.script(func(s *script) { s.onList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				prepare(r)
+				r.start()
+				r.api.addPod(aPod("other"))
+				r.api.addPod(aPod("web"))
+				synctest.Wait()
+				r.end()
+				pass(time.Hour)
+				_, replacement := r.replace("web")
+				r.provider.took()
+				r.start()
+				pass(time.Minute)
+				calls := r.provider.took("create", "delete")
+				if len(calls) != 2 || calls[0][:10] != "delete web" || calls[1] != "create web "+string(replacement) {
+					t.Errorf("calls: %q, want one delete, then one create", calls)
+				}
+				want(t, "held", r.provider.holds("web"), []types.UID{replacement})
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+				// A provider's own UIDs are not mistaken for ours ever after.
+				pass(time.Hour)
+				wantList(t, "calls later", r.provider.took("create", "delete"))
+				want(t, "the other pod", r.phase("other"), corev1.PodRunning)
+			})
+		})
+	}
+}
+
+// Invariant 2: after a failed CreatePod the provider is asked, and not told
+// again to create what it holds.
+func TestCreateThatFailedHalfway(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.hold(pod, corev1.PodRunning)
+				return errors.New("timeout")
+			}
+		})
+		r.start()
+		r.api.addPod(aPod("web"))
+		pass(time.Hour)
+		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 2: a GetPod that fails is not a GetPod that found nothing.
+func TestGetPodThatFails(t *testing.T) {
+	for name, failing := range map[string]func(*rig){
+		"unavailable": func(r *rig) {
+			r.provider.script(func(s *script) { s.onGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) } })
+		},
+		"panic": func(r *rig) {
+			r.provider.script(func(s *script) { s.onGet = func(string) error { panic("boom") } })
+			r.provider.script(func(s *script) { s.onList = func() error { return errors.New("away") } })
+		},
+		"unclassified, and no list": func(r *rig) {
+			r.provider.script(func(s *script) { s.onGet = func(string) error { return errors.New("away") } })
+			r.provider.script(func(s *script) { s.onList = func() error { return errors.New("away") } })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				failing(r)
+				r.api.addPod(aPod("web"))
+				pass(time.Hour)
+				wantList(t, "creates", r.provider.took("create"))
+				r.provider.script(func(s *script) { s.onGet, s.onList = nil, nil })
+				pass(time.Minute)
+				want(t, "creates when it can tell", len(r.provider.took("create")), 1)
+			})
+		})
+	}
+}
+
+// Invariant 2: an error without a class, and a list without the pod, is how many
+// providers say that they do not hold it.
+func TestGetPodThatSaysNoInItsOwnWords(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.onGet = func(name string) error {
+				if len(r.provider.holds(name)) == 0 {
+					return errors.New("no such thing here")
+				}
+				return nil
+			}
+		})
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 2: with the pod in the list, such an error means nothing.
+func TestGetPodThatFailsForAPodInTheList(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		pod := r.api.addPod(aPod("web", func(p *corev1.Pod) { p.UID = "u1" }))
+		r.end()
+		r.provider.took()
+		r.provider.hold(pod, "") // without a status, so that it has to be asked for
+		r.provider.script(func(s *script) { s.onGet = func(string) error { return errors.New("cannot read it") } })
+		r.start()
+		pass(time.Hour)
+		wantList(t, "creates", r.provider.took("create"))
+	})
+}
+
+// Invariant 2: a list that began before a question was asked cannot answer it.
+func TestListThatBeganTooEarly(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		slow := true
+		r.provider.script(func(s *script) {
+			s.list = func() []*corev1.Pod {
+				r.provider.mu.Lock()
+				var now []*corev1.Pod
+				for _, p := range r.provider.pods {
+					now = append(now, p)
+				}
+				r.provider.mu.Unlock()
+				if slow {
+					slow = false
+					pass(10 * time.Second)
+				}
+				return now
+			}
+		})
+		r.provider.script(func(s *script) {
+			s.onGet = func(name string) error { return errors.New("cannot read it, or there is none") }
+		})
+		r.provider.script(func(s *script) {
+			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.hold(pod, corev1.PodRunning)
+				return errors.New("timeout")
+			}
+		})
+		pass(6 * time.Second) // the first round has begun
+		r.api.addPod(aPod("web"))
+		pass(time.Hour)
+		want(t, "creates", len(r.provider.took("create")), 1)
+	})
+}
+
+// The provider's methods are called one at a time for each pod, with different
+// pods at the same time.
+func TestCallsOfOnePodFollowEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		inside := map[string]int{}
+		var most, total int
+		slow := func(_ context.Context, pod *corev1.Pod) error {
+			r.provider.mu.Lock()
+			inside[pod.Name]++
+			if inside[pod.Name] > 1 {
+				t.Errorf("two calls at once for %s", pod.Name)
+			}
+			total++
+			most = max(most, total)
+			r.provider.mu.Unlock()
+			time.Sleep(time.Second)
+			r.provider.mu.Lock()
+			inside[pod.Name]--
+			total--
+			r.provider.mu.Unlock()
+			return nil
+		}
+		r.provider.script(func(s *script) { s.onCreate, s.onUpdate, s.onDelete = slow, slow, slow })
+		r.start()
+		r.api.addPod(aPod("a"))
+		r.api.addPod(aPod("b"))
+		for range 10 {
+			pass(300 * time.Millisecond)
+			r.api.changePod("a", func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, "n", time.Now().String()) })
+		}
+		r.api.deletePod("a")
+		pass(time.Minute)
+		want(t, "calls at once", most, 2)
+		want(t, "pod", r.api.pod("a"), nil)
+	})
+}

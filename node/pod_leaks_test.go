@@ -1,0 +1,229 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Invariant 3: a pod that went from the API in a gap of the watch is deleted in
+// the provider.
+func TestGoneInAWatchGap(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		r.api.addPod(aPod("stays"))
+		synctest.Wait()
+		uid := string(r.api.pod("web").UID)
+		r.provider.took()
+		r.api.gap(func() { r.api.deletePod("web", 0) })
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+uid+" grace 0")
+		want(t, "the other pod", r.phase("stays"), corev1.PodRunning)
+	})
+}
+
+// Invariant 3, and 1: in the gap another pod took the name.
+func TestReplacedInAWatchGap(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		var old, replacement types.UID
+		r.api.gap(func() { old, replacement = r.replace("web") })
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"),
+			"delete web "+string(old)+" grace 0", "create web "+string(replacement))
+	})
+}
+
+// Invariant 3: a pod that went while we were down is deleted once it was seen
+// three times without its counterpart.
+func TestGoneWhileDown(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) PodLifecycleHandler{
+		"polled":   func(f *fakeProvider) PodLifecycleHandler { return polled{f} },
+		"notified": func(f *fakeProvider) PodLifecycleHandler { return notifying{polled{f}} },
+		"keyed by UID": func(f *fakeProvider) PodLifecycleHandler {
+			f.byUID = true
+			return uidKeyed{polled{f}}
+		},
+		"told of at once": func(f *fakeProvider) PodLifecycleHandler { return eager{notifying{polled{f}}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
+				r.start()
+				pass(14 * time.Second)
+				wantList(t, "deletes after two sightings", r.provider.took("delete"))
+				pass(2 * time.Second)
+				wantList(t, "deletes after three sightings", r.provider.took("delete"), "delete gone u1 grace 0")
+				pass(time.Hour)
+				wantList(t, "deletes later", r.provider.took("delete"))
+				want(t, "records", len(r.pc.records.byKey), 0)
+			})
+		})
+	}
+}
+
+// eager notifies of all its pods within NotifyPods.
+type eager struct{ notifying }
+
+func (e eager) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
+	e.notifying.NotifyPods(ctx, notify)
+	for _, pod := range e.f.pods {
+		notify(pod)
+	}
+}
+
+// Invariant 3: a provider that goes by UIDs can hold an old pod beside the new
+// one of its name. It does not leak, and the new one is not touched.
+func TestOldPodBesideTheNewOne(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		r.start()
+		uid := r.api.addPod(aPod("web")).UID
+		synctest.Wait()
+		r.provider.took()
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0")
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 3: orphan clean-up can be turned off.
+func TestOrphanCleanUpOff(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
+		r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })
+		pass(time.Hour)
+		wantList(t, "deletes", r.provider.took("delete"))
+	})
+}
+
+// Invariant 3: nothing is an orphan by mistake.
+func TestNoOrphans(t *testing.T) {
+	theirs := func(p *corev1.Pod) { p.UID, p.Spec.NodeName = "u1", "another" }
+	notOthers := func(cfg *PodControllerConfig) {
+		cfg.PodEventFilterFunc = func(_ context.Context, p *corev1.Pod) bool { return p.Spec.NodeName == "vk" }
+	}
+	for name, prepare := range map[string]func(r *rig) []func(*PodControllerConfig){
+		"another node's, by the filter": func(r *rig) []func(*PodControllerConfig) {
+			r.provider.hold(aPod("theirs", theirs), corev1.PodRunning)
+			return []func(*PodControllerConfig){notOthers}
+		},
+		"another node's, in the same cache": func(r *rig) []func(*PodControllerConfig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p } })
+			r.provider.hold(r.api.addPod(aPod("theirs", theirs)), corev1.PodRunning)
+			return []func(*PodControllerConfig){notOthers}
+		},
+		"entries that name no pod": func(r *rig) []func(*PodControllerConfig) {
+			r.provider.script(func(s *script) {
+				s.list = func() []*corev1.Pod { return []*corev1.Pod{nil, {}, {Spec: corev1.PodSpec{NodeName: "vk"}}} }
+			})
+			return nil
+		},
+		"the API cannot be asked": func(r *rig) []func(*PodControllerConfig) {
+			r.api.fail("get pods", apierrors.NewForbidden(podsResource.GroupResource(), "gone", errors.New("no")))
+			r.provider.hold(aPod("gone"), corev1.PodRunning)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start(prepare(r)...)
+				pass(time.Hour)
+				wantList(t, "deletes", r.provider.took("delete"))
+			})
+		})
+	}
+}
+
+// Invariant 3: the API server has the last word on what an orphan is; it is not
+// asked all the time.
+func TestOrphanIsInTheAPI(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.api.gap(func() {
+			// The cache does not know it: the watches that would tell are cut, and
+			// a new list is refused.
+			r.api.fail("list pods", apierrors.NewServiceUnavailable("away"))
+			r.provider.hold(r.api.addPod(aPod("new")), corev1.PodRunning)
+		})
+		pass(4 * time.Minute)
+		wantList(t, "deletes", r.provider.took("delete"))
+		gets := 0
+		for _, action := range r.api.Actions() {
+			if action.Matches("get", "pods") {
+				gets++
+			}
+		}
+		want(t, "questions", gets, 1)
+	})
+}
+
+// Invariant 3: no delete, and nothing else, before the caches have synced.
+func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
+	for _, resource := range []string{"pods", "configmaps", "secrets", "services"} {
+		t.Run(resource, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				uid := r.api.addPod(aPod("web")).UID
+				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
+				r.provider.hold(aPod("gone"), corev1.PodRunning)
+				r.api.fail("list "+resource, apierrors.NewServiceUnavailable("away"))
+				r.launch()
+				pass(time.Hour)
+				wantList(t, "calls", r.provider.took(), "notify")
+				select {
+				case <-r.pc.Ready():
+					t.Error("ready without the caches")
+				default:
+				}
+				r.api.fail("list "+resource, nil)
+				<-r.pc.Ready()
+				pass(10 * time.Second)
+				wantList(t, "calls", r.provider.took("create", "delete", "update"))
+				pass(2 * time.Minute)
+				wantList(t, "calls", r.provider.took("create", "delete"), "delete gone  grace 0")
+			})
+		})
+	}
+}
+
+// Invariant 3: a pod that was overlooked once when its deletion came is deleted
+// in the provider all the same.
+func TestOverlookedPodIsDeleted(t *testing.T) {
+	for name, remove := range map[string]func(*rig){
+		"gracefully": func(r *rig) { r.api.deletePod("web") },
+		"at once":    func(r *rig) { r.api.deletePod("web", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })
+				// GetPod is behind by a moment: it does not know what was created.
+				r.provider.script(func(s *script) { s.show = func(*corev1.Pod) *corev1.Pod { return nil } })
+				r.api.addPod(aPod("web"))
+				pass(time.Second)
+				remove(r)
+				pass(time.Second)
+				want(t, "deletes", len(r.provider.took("delete")), 1)
+				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "pod", r.api.pod("web"), nil)
+			})
+		})
+	}
+}

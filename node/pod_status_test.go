@@ -1,0 +1,326 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Invariant 6: a terminal phase is final, in the API and towards the provider.
+func TestTerminalIsFinal(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("job"))
+		synctest.Wait()
+		r.provider.took()
+		r.provider.set("job", corev1.PodSucceeded)
+		synctest.Wait()
+		want(t, "phase", r.phase("job"), corev1.PodSucceeded)
+		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed, corev1.PodPending} {
+			r.provider.set("job", phase)
+			pass(time.Minute)
+			want(t, "phase", r.phase("job"), corev1.PodSucceeded)
+		}
+		r.provider.forget("job")
+		r.api.changePod("job", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create", "update", "delete"))
+	})
+}
+
+// Invariant 6: a pod that others made terminal (an eviction, say) stays so, and
+// is stopped in the provider.
+func TestMadeTerminalByOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		r.api.changePod("web", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
+		pass(time.Minute)
+		want(t, "reason", r.api.pod("web").Status.Reason, "Evicted")
+		calls := r.provider.took("create", "delete")
+		if len(calls) != 1 || !strings.HasSuffix(calls[0], "grace 30") {
+			t.Errorf("calls: %q, want one graceful delete", calls)
+		}
+	})
+}
+
+// Invariant 6: an update that fails leaves the phase alone.
+func TestFailedUpdate(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		before := r.api.pod("web").Status
+		r.api.written()
+		r.events.recorded()
+		r.provider.script(func(s *script) {
+			s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("cannot") }
+		})
+		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		pass(time.Hour)
+		want(t, "status", r.api.pod("web").Status, before)
+		wantList(t, "writes", r.api.written())
+		wantList(t, "events", r.events.recorded(), "Warning ProviderUpdateFailed: cannot")
+		r.provider.script(func(s *script) { s.onUpdate = nil })
+		pass(time.Minute)
+		wantList(t, "events", r.events.recorded(), "Normal ProviderUpdateSuccess: Update pod in provider successfully")
+		want(t, "observed generation", r.api.pod("web").Status.ObservedGeneration, 2)
+		r.provider.took()
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("update"))
+	})
+}
+
+// Invariant 6: Running does not go back to Pending, but the rest of a report
+// counts.
+func TestPhaseDoesNotMoveBackwards(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.change("web", func(p *corev1.Pod) { p.Status = statusOf(p, corev1.PodPending); p.Status.PodIP = "10.0.0.9" })
+		synctest.Wait()
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "pod IP", r.api.pod("web").Status.PodIP, "10.0.0.9")
+	})
+}
+
+// Invariant 7: the status is written only when it has changed.
+func TestUnchangedStatusIsNotWritten(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) PodLifecycleHandler{
+		"polled":   func(f *fakeProvider) PodLifecycleHandler { return polled{f} },
+		"notified": func(f *fakeProvider) PodLifecycleHandler { return notifying{polled{f}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				r.start()
+				r.api.addPod(aPod("web"))
+				synctest.Wait()
+				wantList(t, "writes", r.api.written(), "patch pods/status web")
+				for range 20 {
+					pass(10 * time.Second)
+					r.provider.change("web", func(*corev1.Pod) {})
+				}
+				wantList(t, "writes", r.api.written())
+				r.provider.change("web", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })
+				pass(10 * time.Second)
+				wantList(t, "writes", r.api.written(), "patch pods/status web")
+			})
+		})
+	}
+}
+
+// Invariant 7: the patch is guarded by the UID, and carries no spec.
+func TestStatusPatchesOnTheWire(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		uid := r.api.addPod(aPod("web", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "s3cret"}}
+		})).UID
+		synctest.Wait()
+		want(t, "patches", len(r.api.patches), 1)
+		for _, patch := range r.api.patches {
+			if !strings.Contains(patch, `"metadata":{"uid":"`+string(uid)+`"}`) || strings.Contains(patch, "s3cret") || strings.Contains(patch, `"spec"`) {
+				t.Errorf("patch: %s", patch)
+			}
+		}
+	})
+}
+
+// Invariant 7: a word on an old pod does not get onto the new one of its name.
+func TestStatusOfAnotherUID(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.gap(func() {
+			r.api.deletePod("web", 0)
+			r.api.addPod(aPod("web"))
+			r.provider.set("web", corev1.PodFailed)
+			synctest.Wait() // the cache still has the old one, so this is sent
+		})
+		want(t, "phase", r.phase("web"), corev1.PodPending)
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 7: the newest word wins; what was overtaken is not written.
+func TestStatusIsCoalesced(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.written()
+		r.api.fail("patch pods/status", apierrors.NewServiceUnavailable("away"))
+		for i := range 200 {
+			r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = strings.Repeat("x", i) })
+		}
+		synctest.Wait()
+		r.api.written()
+		want(t, "waiting statuses", r.pc.SyncPodStatusFromProviderQueueUnprocessedLen(), 1)
+		r.api.fail("patch pods/status", nil)
+		pass(time.Minute)
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+		want(t, "message", r.api.pod("web").Status.Message, strings.Repeat("x", 199))
+	})
+}
+
+// Invariant 7: notifications from everywhere at once lose nothing.
+func TestManyNotifications(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		var group sync.WaitGroup
+		for i := range 50 {
+			group.Go(func() {
+				r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = strings.Repeat("x", i) })
+			})
+		}
+		group.Wait()
+		r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = "last" })
+		pass(2 * time.Second)
+		want(t, "message", r.api.pod("web").Status.Message, "last")
+	})
+}
+
+// Invariant 7: conditions of others stay, and what others overwrite is repaired,
+// but not as fast as they can write.
+func TestForeignWrites(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.written()
+		r.api.changePod("web", func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue})
+		})
+		pass(time.Minute)
+		wantList(t, "writes", r.api.written())
+		r.provider.change("web", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		})
+		pass(time.Minute)
+		want(t, "conditions", len(r.api.pod("web").Status.Conditions), 2)
+
+		r.api.written()
+		for range 100 {
+			r.api.changePod("web", func(p *corev1.Pod) { p.Status.Message = "drift" + time.Now().String() })
+			pass(100 * time.Millisecond)
+		}
+		pass(time.Minute)
+		want(t, "message", r.api.pod("web").Status.Message, "")
+		if repairs := len(r.api.written()); repairs < 2 || repairs > 12 {
+			t.Errorf("%d repairs in 10 seconds of drift, want about one a second", repairs)
+		}
+	})
+}
+
+// Invariants 5 and 9: a status that the API does not accept is said, once, and
+// tried again.
+func TestRejectedStatus(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.events.recorded()
+		r.api.fail("patch pods/status", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil))
+		r.provider.change("web", func(p *corev1.Pod) { p.Status.PodIP = "nonsense" })
+		pass(time.Hour)
+		events := r.events.recorded()
+		if len(events) != 1 || !strings.HasPrefix(events[0], "Warning StatusRejected: ") {
+			t.Errorf("events: %q, want one", events)
+		}
+		r.api.fail("patch pods/status", nil)
+		pass(time.Minute)
+		want(t, "pod IP", r.api.pod("web").Status.PodIP, "nonsense")
+	})
+}
+
+// Invariant 9, and what a failed create looks like: the provider's words in the
+// status, gone when it works.
+func TestFailedCreateInTheStatus(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
+		})
+		r.start()
+		r.api.addPod(aPod("web"))
+		pass(10 * time.Minute)
+		status := r.api.pod("web").Status
+		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Pending", "ProviderFailed", "no quota"})
+		wantList(t, "events", r.events.recorded(), "Warning ProviderCreateFailed: no quota")
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+		r.provider.script(func(s *script) { s.onCreate = nil })
+		pass(time.Minute)
+		status = r.api.pod("web").Status
+		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Running", "", ""})
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+	})
+}
+
+// A permanent error with restartPolicy Never is the end; the pod is not tried
+// again, and what the provider may hold of it is deleted.
+func TestPermanentError(t *testing.T) {
+	for _, halfway := range []bool{false, true} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.provider.script(func(s *script) {
+				s.onCreate = func(_ context.Context, p *corev1.Pod) error {
+					if halfway {
+						r.provider.hold(p, corev1.PodRunning)
+					}
+					return errdefs.AsPermanent(errors.New("no such region"))
+				}
+			})
+			r.start()
+			r.api.addPod(aPod("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }))
+			pass(time.Hour)
+			want(t, "creates", len(r.provider.took("create")), 1)
+			status := r.api.pod("job").Status
+			want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "ProviderFailed", "no such region"})
+			want(t, "held", len(r.provider.holds("job")), 0)
+			r.api.deletePod("job")
+			pass(time.Minute)
+			want(t, "pod", r.api.pod("job"), nil)
+		})
+	}
+}
+
+// A permanent error of a pod that is to be restarted is retried, slowly.
+func TestPermanentErrorOfAPodThatIsRestarted(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsPermanent(errors.New("no such region")) }
+		})
+		r.start()
+		r.api.addPod(aPod("web"))
+		pass(10*time.Minute + time.Second)
+		want(t, "creates", len(r.provider.took("create")), 11)
+		want(t, "phase", r.phase("web"), corev1.PodPending)
+	})
+}
+
+// The host's addresses are the node's where the provider reports none.
+func TestHostIPs(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(func(cfg *PodControllerConfig) { cfg.HostIPs = func() []string { return []string{"192.0.2.1", "2001:db8::1"} } })
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		want(t, "host IPs", r.api.pod("web").Status.HostIPs, []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}})
+	})
+}

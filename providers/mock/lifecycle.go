@@ -1,0 +1,258 @@
+package mock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// defaultGracePeriod is how long a pod has to stop where nothing else is said.
+const defaultGracePeriod = 30 * time.Second
+
+// CreatePod implements node.PodLifecycleHandler. To create a pod that is held
+// already, or one of the same name, is an error of class Conflict.
+func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	if pod.Namespace == "" || pod.Name == "" {
+		return errdefs.InvalidInput("a pod needs a namespace and a name")
+	}
+	s, err := scriptOf(p.cfg, pod)
+	if err != nil {
+		return err
+	}
+	pod = pod.DeepCopy()
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	now := time.Now()
+	if other := p.pods[key(pod.Namespace, pod.Name)]; other != nil {
+		err := errdefs.AsConflict(fmt.Errorf("pod %s/%s with UID %q is held already, and cannot be created with UID %q",
+			pod.Namespace, pod.Name, other.pod.UID, pod.UID))
+		p.journal.note(record{Time: now, Event: eventRefused, Pod: bare(pod), Message: err.Error()})
+		return err
+	}
+	if err := p.fail(pod, s); err != nil {
+		p.journal.note(record{Time: now, Event: eventRefused, Pod: bare(pod), Message: err.Error()})
+		return err
+	}
+	ip := p.cfg.HostIP
+	if !pod.Spec.HostNetwork {
+		if ip, err = p.addresses.take(); err != nil {
+			return err
+		}
+	}
+	if err := p.journal.append(record{Time: now, Event: eventCreate, Pod: withoutEnv(pod), IP: ip}); err != nil {
+		p.addresses.release(ip)
+		return err
+	}
+	delete(p.failed, pod.UID)
+	p.hold(pod, s, ip, now)
+	p.advance(p.pods[key(pod.Namespace, pod.Name)], now, true)
+	return nil
+}
+
+// hold begins to hold a pod. p.mu is held.
+func (p *Provider) hold(pod *corev1.Pod, s script, ip string, now time.Time) {
+	p.pods[key(pod.Namespace, pod.Name)] = &held{
+		pod: pod, script: s, ip: ip,
+		created: now, stage: stagePending,
+		ephemeral: map[string]time.Time{},
+		changed:   make(chan struct{}),
+	}
+}
+
+// fail returns the error that the pod's annotations ask for. p.mu is held.
+func (p *Provider) fail(pod *corev1.Pod, s script) error {
+	if s.failCreate == nil {
+		return nil
+	}
+	if s.failTimes > 0 {
+		if p.failed[pod.UID] >= s.failTimes {
+			return nil
+		}
+		p.failed[pod.UID]++
+	}
+	return s.failCreate
+}
+
+// UpdatePod implements node.PodLifecycleHandler.
+func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
+	s, err := scriptOf(p.cfg, pod)
+	if err != nil {
+		return err
+	}
+	pod = pod.DeepCopy()
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	h, err := p.find(pod)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if err := p.journal.append(record{Time: now, Event: eventUpdate, Pod: withoutEnv(pod)}); err != nil {
+		return err
+	}
+	h.update(pod, s)
+	p.advance(h, now, true)
+	return nil
+}
+
+// update takes over all of pod but its status. h.pod.UID stays, pod may lack it.
+func (h *held) update(pod *corev1.Pod, s script) {
+	pod.UID = h.pod.UID
+	pod.Status = h.pod.Status
+	h.pod, h.script = pod, s
+}
+
+// DeletePod implements node.PodLifecycleHandler. A pod takes its stop delay to
+// stop, and exits with 0, unless its grace period is over before: then it is
+// killed, and exits with 137. Either way a terminal status is notified, and the
+// pod forgotten. Further calls can only bring the end forward.
+func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	h, err := p.find(pod)
+	if err != nil {
+		delete(p.failed, pod.UID)
+		return err
+	}
+	now := time.Now()
+	stopAt, killed := now.Add(h.script.stopDelay), false
+	if end := now.Add(gracePeriod(pod)); end.Before(stopAt) || !end.After(now) {
+		stopAt, killed = end, true
+	}
+	if !h.stopAt.IsZero() && !stopAt.Before(h.stopAt) {
+		return nil
+	}
+	if err := p.journal.append(record{Time: now, Event: eventDelete, Pod: bare(h.pod), StopAt: stopAt, Killed: killed}); err != nil {
+		return err
+	}
+	h.stopAt, h.killed = stopAt, killed
+	p.advance(h, now, true)
+	return nil
+}
+
+func gracePeriod(pod *corev1.Pod) time.Duration {
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
+	}
+	return defaultGracePeriod
+}
+
+// find returns the held pod that pod is. p.mu is held.
+func (p *Provider) find(pod *corev1.Pod) (*held, error) {
+	h, err := p.get(pod.Namespace, pod.Name)
+	if err == nil && pod.UID != "" && h.pod.UID != pod.UID {
+		return nil, errdefs.NotFoundf("pod %s/%s with UID %q does not exist, but one with UID %q", pod.Namespace, pod.Name, pod.UID, h.pod.UID)
+	}
+	return h, err
+}
+
+// get returns a held pod by its name. p.mu is held.
+func (p *Provider) get(namespace, name string) (*held, error) {
+	if h := p.pods[key(namespace, name)]; h != nil {
+		return h, nil
+	}
+	return nil, errdefs.NotFoundf("pod %q does not exist", namespace+"/"+name)
+}
+
+// advance lets happen to h what is due by now, tells of it, and sets the timer
+// for what is to come. p.mu is held.
+func (p *Provider) advance(h *held, now time.Time, changed bool) {
+	if h.gone {
+		return
+	}
+	ended := h.stage == stageEnded
+	changed = p.catchUp(h, now) || changed
+	_, at, ok := h.next()
+	p.schedule(h, at.Sub(now), ok)
+	for i := range h.pod.Spec.EphemeralContainers {
+		name := h.pod.Spec.EphemeralContainers[i].Name
+		if h.current.running() && h.ephemeral[name].IsZero() {
+			h.ephemeral[name] = now
+			changed = true
+		}
+	}
+	if !changed {
+		return
+	}
+	pod := *h.pod // its status is replaced, the rest shared
+	pod.Status = h.status(p.cfg.HostIP, now)
+	h.pod = &pod
+	for _, s := range p.subscribers {
+		s.add(h.pod)
+	}
+	if h.stage == stageEnded {
+		if !ended {
+			p.journal.note(record{
+				Time: now, Event: eventTerminal, Pod: bare(h.pod),
+				Phase: pod.Status.Phase, Started: h.current.started, Ready: h.current.ready, Ended: h.current.ended, ExitCode: h.current.code,
+			})
+		}
+		if !h.stopAt.IsZero() {
+			p.forget(h)
+			p.journal.note(record{Time: now, Event: eventForget, Pod: bare(h.pod)})
+		}
+	}
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// catchUp lets happen to h what is due by now, and tells whether anything was.
+// p.mu is held.
+func (p *Provider) catchUp(h *held, now time.Time) (changed bool) {
+	for {
+		what, at, ok := h.next()
+		if !ok || at.After(now) {
+			return changed
+		}
+		before := h.current
+		h.apply(what, at)
+		changed = true
+		if before.running() && !h.current.running() {
+			p.pastCPU += h.cpu(h.current.ended.Sub(before.started))
+		}
+	}
+}
+
+// schedule sets the pod's timer, or stops it. p.mu is held.
+func (p *Provider) schedule(h *held, after time.Duration, ok bool) {
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
+	if !ok || p.closed {
+		return
+	}
+	h.timer = time.AfterFunc(after, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.closed {
+			p.advance(h, time.Now(), false)
+		}
+	})
+}
+
+// forget stops holding the pod. p.mu is held.
+func (p *Provider) forget(h *held) {
+	p.schedule(h, 0, false)
+	delete(p.pods, key(h.pod.Namespace, h.pod.Name))
+	p.addresses.release(h.ip)
+	h.gone = true
+}
