@@ -45,7 +45,7 @@ type circular struct{}
 func (circular) Error() string  { return "circular" }
 func (c circular) Cause() error { return c }
 
-var boom = errors.New("boom")
+var errBoom = errors.New("boom")
 
 func TestClassOf(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -53,25 +53,25 @@ func TestClassOf(t *testing.T) {
 		want errdefs.Class
 	}{
 		"nil":      {nil, ""},
-		"plain":    {boom, errdefs.UnknownClass},
+		"plain":    {errBoom, errdefs.UnknownClass},
 		"canceled": {context.Canceled, errdefs.UnknownClass},
 
 		"NotFound":      {errdefs.NotFound("x"), errdefs.NotFoundClass},
 		"NotFoundf":     {errdefs.NotFoundf("x %d", 1), errdefs.NotFoundClass},
-		"AsNotFound":    {errdefs.AsNotFound(boom), errdefs.NotFoundClass},
+		"AsNotFound":    {errdefs.AsNotFound(errBoom), errdefs.NotFoundClass},
 		"InvalidInput":  {errdefs.InvalidInput("x"), errdefs.InvalidInputClass},
 		"InvalidInputf": {errdefs.InvalidInputf("x %d", 1), errdefs.InvalidInputClass},
-		"AsInvalid":     {errdefs.AsInvalidInput(boom), errdefs.InvalidInputClass},
-		"AsUnavailable": {errdefs.AsUnavailable(boom), errdefs.UnavailableClass},
-		"AsConflict":    {errdefs.AsConflict(boom), errdefs.ConflictClass},
-		"AsPermanent":   {errdefs.AsPermanent(boom), errdefs.PermanentClass},
-		"AsRetryAfter":  {errdefs.AsRetryAfter(boom, time.Second), errdefs.RetryAfterClass},
+		"AsInvalid":     {errdefs.AsInvalidInput(errBoom), errdefs.InvalidInputClass},
+		"AsUnavailable": {errdefs.AsUnavailable(errBoom), errdefs.UnavailableClass},
+		"AsConflict":    {errdefs.AsConflict(errBoom), errdefs.ConflictClass},
+		"AsPermanent":   {errdefs.AsPermanent(errBoom), errdefs.PermanentClass},
+		"AsRetryAfter":  {errdefs.AsRetryAfter(errBoom, time.Second), errdefs.RetryAfterClass},
 
 		"%w":                   {fmt.Errorf("a: %w", fmt.Errorf("b: %w", errdefs.NotFound("x"))), errdefs.NotFoundClass},
-		"two %w":               {fmt.Errorf("a: %w, %w", boom, errdefs.AsConflict(boom)), errdefs.ConflictClass},
-		"NotFoundf %w":         {errdefs.NotFoundf("x: %w", errdefs.AsUnavailable(boom)), errdefs.NotFoundClass},
-		"joined":               {errors.Join(boom, fmt.Errorf("a: %w", errdefs.InvalidInput("x"))), errdefs.InvalidInputClass},
-		"joined, not at first": {errors.Join(errdefs.AsUnavailable(boom), errdefs.AsPermanent(boom)), errdefs.PermanentClass},
+		"two %w":               {fmt.Errorf("a: %w, %w", errBoom, errdefs.AsConflict(errBoom)), errdefs.ConflictClass},
+		"NotFoundf %w":         {errdefs.NotFoundf("x: %w", errdefs.AsUnavailable(errBoom)), errdefs.NotFoundClass},
+		"joined":               {errors.Join(errBoom, fmt.Errorf("a: %w", errdefs.InvalidInput("x"))), errdefs.InvalidInputClass},
+		"joined, not at first": {errors.Join(errdefs.AsUnavailable(errBoom), errdefs.AsPermanent(errBoom)), errdefs.PermanentClass},
 		"cause":                {caused{errdefs.NotFound("x")}, errdefs.NotFoundClass},
 		"cause in %w":          {fmt.Errorf("a: %w", caused{caused{errdefs.InvalidInput("x")}}), errdefs.InvalidInputClass},
 		"cause nil":            {caused{nil}, errdefs.UnknownClass},
@@ -85,16 +85,16 @@ func TestClassOf(t *testing.T) {
 		"API not found":         {apierrors.NewNotFound(pods, "p"), errdefs.NotFoundClass},
 		"API invalid":           {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", nil), errdefs.InvalidInputClass},
 		"API bad request":       {apierrors.NewBadRequest("x"), errdefs.InvalidInputClass},
-		"API conflict":          {apierrors.NewConflict(pods, "p", boom), errdefs.ConflictClass},
+		"API conflict":          {apierrors.NewConflict(pods, "p", errBoom), errdefs.ConflictClass},
 		"API exists":            {apierrors.NewAlreadyExists(pods, "p"), errdefs.ConflictClass},
 		"API unavailable":       {apierrors.NewServiceUnavailable("x"), errdefs.UnavailableClass},
 		"API timeout":           {apierrors.NewTimeoutError("x", 0), errdefs.UnavailableClass},
 		"API too many":          {apierrors.NewTooManyRequests("x", 3), errdefs.RetryAfterClass},
 		"API too many, no time": {apierrors.NewTooManyRequests("x", 0), errdefs.RetryAfterClass},
-		"API forbidden":         {apierrors.NewForbidden(pods, "p", boom), errdefs.UnknownClass},
+		"API forbidden":         {apierrors.NewForbidden(pods, "p", errBoom), errdefs.UnknownClass},
 		"API %w":                {fmt.Errorf("a: %w", apierrors.NewNotFound(pods, "p")), errdefs.NotFoundClass},
-		"API joined":            {errors.Join(boom, apierrors.NewConflict(pods, "p", boom)), errdefs.ConflictClass},
-		"API two":               {errors.Join(apierrors.NewForbidden(pods, "p", boom), apierrors.NewNotFound(pods, "q")), errdefs.NotFoundClass},
+		"API joined":            {errors.Join(errBoom, apierrors.NewConflict(pods, "p", errBoom)), errdefs.ConflictClass},
+		"API two":               {errors.Join(apierrors.NewForbidden(pods, "p", errBoom), apierrors.NewNotFound(pods, "q")), errdefs.NotFoundClass},
 		"API in cause":          {caused{apierrors.NewNotFound(pods, "p")}, errdefs.NotFoundClass},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,26 +142,26 @@ func TestNilStaysNil(t *testing.T) {
 
 func TestWrappersKeepTextAndChain(t *testing.T) {
 	for name, err := range map[string]error{
-		"AsNotFound":     errdefs.AsNotFound(boom),
-		"AsInvalidInput": errdefs.AsInvalidInput(boom),
-		"AsUnavailable":  errdefs.AsUnavailable(boom),
-		"AsConflict":     errdefs.AsConflict(boom),
-		"AsPermanent":    errdefs.AsPermanent(boom),
-		"AsRetryAfter":   errdefs.AsRetryAfter(boom, time.Second),
+		"AsNotFound":     errdefs.AsNotFound(errBoom),
+		"AsInvalidInput": errdefs.AsInvalidInput(errBoom),
+		"AsUnavailable":  errdefs.AsUnavailable(errBoom),
+		"AsConflict":     errdefs.AsConflict(errBoom),
+		"AsPermanent":    errdefs.AsPermanent(errBoom),
+		"AsRetryAfter":   errdefs.AsRetryAfter(errBoom, time.Second),
 	} {
-		if err.Error() != "boom" || !errors.Is(err, boom) {
+		if err.Error() != "boom" || !errors.Is(err, errBoom) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, err := range []error{errdefs.AsNotFound(boom), errdefs.AsInvalidInput(boom)} {
-		if c, ok := err.(interface{ Cause() error }); !ok || c.Cause() != boom {
+	for _, err := range []error{errdefs.AsNotFound(errBoom), errdefs.AsInvalidInput(errBoom)} {
+		if c, ok := err.(interface{ Cause() error }); !ok || c.Cause() != errBoom {
 			t.Errorf("%T: no Cause", err)
 		}
 	}
-	if err := errdefs.NotFoundf("a: %w", boom); err.Error() != "a: boom" || !errors.Is(err, boom) {
+	if err := errdefs.NotFoundf("a: %w", errBoom); err.Error() != "a: boom" || !errors.Is(err, errBoom) {
 		t.Errorf("NotFoundf: %v", err)
 	}
-	if err := errdefs.InvalidInputf("a: %w", boom); err.Error() != "a: boom" || !errors.Is(err, boom) {
+	if err := errdefs.InvalidInputf("a: %w", errBoom); err.Error() != "a: boom" || !errors.Is(err, errBoom) {
 		t.Errorf("InvalidInputf: %v", err)
 	}
 }
@@ -185,13 +185,13 @@ func TestTable(t *testing.T) {
 		http  int
 		grpc  codes.Code
 	}{
-		{errdefs.AsPermanent(boom), "permanent", errdefs.RetrySlowly, http.StatusUnprocessableEntity, codes.FailedPrecondition},
+		{errdefs.AsPermanent(errBoom), "permanent", errdefs.RetrySlowly, http.StatusUnprocessableEntity, codes.FailedPrecondition},
 		{errdefs.InvalidInput("x"), "invalid_input", errdefs.RetryBackoff, http.StatusBadRequest, codes.InvalidArgument},
 		{errdefs.NotFound("x"), "not_found", errdefs.RetryBackoff, http.StatusNotFound, codes.NotFound},
-		{errdefs.AsConflict(boom), "conflict", errdefs.RetryBackoff, http.StatusConflict, codes.Aborted},
-		{errdefs.AsRetryAfter(boom, 1), "retry_after", errdefs.RetryAfterDelay, http.StatusTooManyRequests, codes.ResourceExhausted},
-		{errdefs.AsUnavailable(boom), "unavailable", errdefs.RetryBackoff, http.StatusServiceUnavailable, codes.Unavailable},
-		{boom, "unknown", errdefs.RetryBackoff, http.StatusInternalServerError, codes.Unknown},
+		{errdefs.AsConflict(errBoom), "conflict", errdefs.RetryBackoff, http.StatusConflict, codes.Aborted},
+		{errdefs.AsRetryAfter(errBoom, 1), "retry_after", errdefs.RetryAfterDelay, http.StatusTooManyRequests, codes.ResourceExhausted},
+		{errdefs.AsUnavailable(errBoom), "unavailable", errdefs.RetryBackoff, http.StatusServiceUnavailable, codes.Unavailable},
+		{errBoom, "unknown", errdefs.RetryBackoff, http.StatusInternalServerError, codes.Unknown},
 	} {
 		want := errdefs.Meaning{
 			Class: tc.class, Retry: tc.retry, PodReason: errdefs.ReasonProviderFailed,
@@ -213,11 +213,11 @@ func TestRetryAfter(t *testing.T) {
 		ok    bool
 	}{
 		"nil":                {nil, 0, false},
-		"plain":              {boom, 0, false},
-		"ours":               {errdefs.AsRetryAfter(boom, time.Minute), time.Minute, true},
-		"negative":           {errdefs.AsRetryAfter(boom, -time.Minute), 0, true},
-		"wrapped":            {fmt.Errorf("a: %w", errdefs.AsUnavailable(errdefs.AsRetryAfter(boom, time.Minute))), time.Minute, true},
-		"joined":             {errors.Join(boom, errdefs.AsRetryAfter(boom, time.Minute)), time.Minute, true},
+		"plain":              {errBoom, 0, false},
+		"ours":               {errdefs.AsRetryAfter(errBoom, time.Minute), time.Minute, true},
+		"negative":           {errdefs.AsRetryAfter(errBoom, -time.Minute), 0, true},
+		"wrapped":            {fmt.Errorf("a: %w", errdefs.AsUnavailable(errdefs.AsRetryAfter(errBoom, time.Minute))), time.Minute, true},
+		"joined":             {errors.Join(errBoom, errdefs.AsRetryAfter(errBoom, time.Minute)), time.Minute, true},
 		"API too many":       {tooMany, 3 * time.Second, true},
 		"API wrapped":        {fmt.Errorf("a: %w", tooMany), 3 * time.Second, true},
 		"API server timeout": {serverTimeout, 2 * time.Second, true},

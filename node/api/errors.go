@@ -82,7 +82,7 @@ func recoverPanic(w *responseWriter, r *http.Request) {
 		return
 	}
 	if v == http.ErrAbortHandler {
-		panic(v)
+		panic(http.ErrAbortHandler)
 	}
 	logPanic(r, v)
 	if w.committed() {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func execute(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = run(args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+// noCluster has the binary find no cluster.
+func noCluster(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "DEFAULT_NODE_NAME",
+		"KUBELET_PORT", "VKUBELET_POD_IP", "VKUBELET_TAINT_EFFECT", "APISERVER_CERT_LOCATION", "APISERVER_KEY_LOCATION", "APISERVER_CA_CERT_LOCATION"} {
+		t.Setenv(name, "")
+		os.Unsetenv(name)
+	}
+	t.Setenv("HOME", t.TempDir())
+}
+
+func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		env    map[string]string
+		status int
+		says   []string
+	}{
+		{"unknown flag", []string{"--nope"}, nil, exitUsage, []string{"--nope", "--help"}},
+		{"argument", []string{"start"}, nil, exitUsage, []string{`"start"`, "--help"}},
+		{"port", []string{"--port", "70000"}, nil, exitUsage, []string{"70000", "65535"}},
+		{"port in environment", nil, map[string]string{"KUBELET_PORT": "x"}, exitUsage, []string{"KUBELET_PORT", `"x"`}},
+		{"provider", []string{"--provider", "nope"}, nil, exitUsage, []string{`"nope"`, "mock"}},
+		{"node name", []string{"--nodename", "Not_A_Name"}, nil, exitUsage, []string{"Not_A_Name"}},
+		{"os", []string{"--os", "beos"}, nil, exitUsage, []string{"beos", "windows"}},
+		{"log level", []string{"--log-level", "loud"}, nil, exitUsage, []string{"loud", "debug"}},
+		{"log format", []string{"--log-format", "xml"}, nil, exitUsage, []string{"xml", "json"}},
+		{"trace exporter", []string{"--trace-exporter", "zipkin"}, nil, exitUsage, []string{"zipkin", "otlp"}},
+		{"sample rate", []string{"--trace-sample-rate", "101"}, nil, exitUsage, []string{"101", "100"}},
+		{"taint effect", nil, map[string]string{"VKUBELET_TAINT_EFFECT": "Nope"}, exitUsage, []string{"Nope", "NoSchedule"}},
+		{"workers", []string{"--pod-sync-workers", "0"}, nil, exitUsage, []string{"--pod-sync-workers"}},
+		{"qps", []string{"--kube-api-qps", "0"}, nil, exitUsage, []string{"--kube-api-qps", "-1"}},
+		{"negative duration", []string{"--startup-timeout", "-1s"}, nil, exitUsage, []string{"--startup-timeout", "negative"}},
+		{"half a key pair", nil, map[string]string{"APISERVER_CERT_LOCATION": "x"}, exitUsage, []string{"APISERVER_KEY_LOCATION"}},
+		{"kubeconfig", []string{"--kubeconfig", "/nonexistent"}, nil, exitUsage, []string{"/nonexistent"}},
+		{"no cluster", nil, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
+		{"broken kubeconfig", []string{"--kubeconfig", file}, nil, exitFailed, []string{file}},
+		{"unknown provider", []string{"providers", "nope"}, nil, exitUsage, []string{`"nope"`, "mock"}},
+		{"version output", []string{"version", "-o", "xml"}, nil, exitUsage, []string{"xml", "json"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noCluster(t)
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			status, _, stderr := execute(t, c.args...)
+			if status != c.status {
+				t.Errorf("exit status %d, want %d", status, c.status)
+			}
+			if lines := strings.Count(stderr, "\n"); lines != 1 {
+				t.Errorf("%d lines, want one:\n%s", lines, stderr)
+			}
+			for _, say := range c.says {
+				if !strings.Contains(stderr, say) {
+					t.Errorf("%q does not say %q", stderr, say)
+				}
+			}
+		})
+	}
+}
+
+func TestEnvironmentIsTheDefaultOfFlags(t *testing.T) {
+	env := map[string]string{"DEFAULT_NODE_NAME": "from-env", "KUBELET_PORT": "1234", "VKUBELET_TAINT_KEY": "k", "VKUBELET_TAINT_VALUE": "v", "VKUBELET_TAINT_EFFECT": "NoExecute"}
+	var o options
+	command := newRootCommand(func(name string) string { return env[name] })
+	o.addFlags(command.PersistentFlags(), func(name string) string { return env[name] })
+	if err := command.PersistentFlags().Parse([]string{"--nodename", "from-flag"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if o.nodeName != "from-flag" || o.port != 1234 {
+		t.Errorf("node %q, port %d; want the flag's name and the environment's port", o.nodeName, o.port)
+	}
+	spec := (&virtualNode{options: &o, address: "192.0.2.1"}).nodeSpec()
+	if taint := spec.Spec.Taints[0]; taint.Key != "k" || taint.Value != "v" || taint.Effect != "NoExecute" {
+		t.Errorf("taint %v, want that of the environment", taint)
+	}
+}
+
+// Scripts use these flags: they stay.
+func TestFlags(t *testing.T) {
+	command := newRootCommand(func(string) string { return "" })
+	for _, name := range strings.Fields(`kubeconfig nodename os provider provider-config cluster-domain listen-address port
+		metrics-addr pod-sync-workers disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
+		trace-exporter trace-service-name trace-tag trace-sample-rate log-level log-format namespace enable-node-lease
+		kube-api-qps kube-api-burst v vmodule`) {
+		if command.Flags().Lookup(name) == nil {
+			t.Errorf("there is no flag --%s", name)
+		}
+	}
+}
+
+func TestSubcommands(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"version"}, "Kubernetes v1."},
+		{[]string{"version", "-o", "json"}, `"kubernetes": "v1.`},
+		{[]string{"providers"}, "mock"},
+		{[]string{"providers", "mock"}, "Capabilities: notify, node-status, logs, exec, attach, port-forward, stats, metrics"},
+		{[]string{"completion", "bash"}, "virtual-kubelet"},
+		{[]string{"--help"}, "--provider-config"},
+	} {
+		status, stdout, stderr := execute(t, c.args...)
+		if status != 0 || !strings.Contains(stdout, c.says) {
+			t.Errorf("%v: status %d, stdout %q, stderr %q; want %q", c.args, status, stdout, stderr, c.says)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package virtualkubelet_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/virtual-kubelet/virtual-kubelet/"
+
+// allowed says which packages of this module a package may import, by prefix of
+// its path; the longest prefix counts. Imports point one way.
+var allowed = map[string][]string{
+	".":                  {},
+	"errdefs":            {},
+	"log":                {"log"},
+	"trace":              {"log", "trace", "errdefs"},
+	"internal/buildinfo": {},
+	"internal/queue":     {"log"},
+	"internal/podenv":    {"errdefs"},
+	"node":               {"errdefs", "log", "trace", "internal/queue", "internal/podenv"},
+	"node/api":           {"errdefs", "log", "trace", "node/api"},
+	"node/nodeutil":      {"errdefs", "log", "trace", "node", "internal/buildinfo"},
+	"vkubelet":           {"errdefs", "log", "trace", "node"},
+	"providers":          {"errdefs", "log", "trace", "node"},
+	"test":               {"test", "errdefs", "log", "node"},
+	"examples":           {"errdefs", "log", "trace", "node"},
+	"cmd":                {"errdefs", "log", "trace", "node", "internal/buildinfo", "providers"},
+}
+
+// files calls f for each Go file of this module that is no test.
+func files(t *testing.T, f func(path string, file *ast.File, set *token.FileSet)) {
+	t.Helper()
+	count := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			_, nested := os.Stat(filepath.Join(path, "go.mod"))
+			if path != "." && (nested == nil || strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		count++
+		f(filepath.ToSlash(path), file, set)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count < 50 {
+		t.Fatalf("found %d files only", count)
+	}
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	files(t, func(path string, file *ast.File, set *token.FileSet) {
+		pkg := filepath.ToSlash(filepath.Dir(path))
+		rule := ""
+		for prefix := range allowed {
+			if within(pkg, prefix) && len(prefix) > len(rule) {
+				rule = prefix
+			}
+		}
+		if rule == "" {
+			t.Errorf("%s: no rule says what package %s may import: add one", path, pkg)
+			return
+		}
+		for _, spec := range file.Imports {
+			imported := strings.Trim(spec.Path.Value, `"`)
+			if imported == "k8s.io/kubernetes" || strings.HasPrefix(imported, "k8s.io/kubernetes/") {
+				t.Errorf("%s imports %s, which only the module controlplane may", path, imported)
+			}
+			ours, is := strings.CutPrefix(imported, module)
+			if !is || within(ours, pkg) || within(pkg, rule) && within(ours, rule) && rule != "node" {
+				continue
+			}
+			ok := false
+			for _, prefix := range allowed[rule] {
+				ok = ok || within(ours, prefix)
+			}
+			if !ok {
+				t.Errorf("%s imports %s, which packages below %s may not", path, ours, rule)
+			}
+		}
+	})
+}
+
+func within(pkg, prefix string) bool { return pkg == prefix || strings.HasPrefix(pkg, prefix+"/") }
+
+// Libraries take what they need as arguments, and return errors: they read no
+// environment, flags or files, and do not panic.
+func TestLibrariesReadNoEnvironmentAndDoNotPanic(t *testing.T) {
+	// What the contract's names promise, and what starts processes for tests.
+	readers := map[string]bool{
+		"node/nodeutil/client.go": true, // ClientsetFromEnv
+		"node/nodeutil/tls.go":    true, // WithCAFromPath, WithKeyPairFromPath
+	}
+	forbidden := map[string]bool{
+		"os.Getenv": true, "os.LookupEnv": true, "os.Environ": true, "os.ExpandEnv": true, "os.Args": true,
+		"os.ReadFile": true, "os.Open": true, "os.OpenFile": true, "os.Create": true, "os.WriteFile": true, "os.Stat": true,
+		"flag.Parse": true, "flag.String": true, "flag.Bool": true, "flag.Int": true,
+	}
+	files(t, func(path string, file *ast.File, set *token.FileSet) {
+		if strings.HasPrefix(path, "cmd/") || strings.HasPrefix(path, "examples/") || strings.HasPrefix(path, "test/controlplane/") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "panic" && !isAbort(n.Args[0]) {
+					t.Errorf("%s panics: return an error", set.Position(n.Pos()))
+				}
+			case *ast.SelectorExpr:
+				if pkg, ok := n.X.(*ast.Ident); ok && forbidden[pkg.Name+"."+n.Sel.Name] && !readers[path] {
+					t.Errorf("%s uses %s.%s: leave that to cmd", set.Position(n.Pos()), pkg.Name, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// isAbort tells whether a panic is http.ErrAbortHandler, net/http's own way to
+// end a request.
+func isAbort(arg ast.Expr) bool {
+	selector, ok := arg.(*ast.SelectorExpr)
+	return ok && selector.Sel.Name == "ErrAbortHandler"
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	documented := map[string]bool{}
+	files(t, func(path string, file *ast.File, _ *token.FileSet) {
+		pkg := filepath.Dir(path)
+		documented[pkg] = documented[pkg] || file.Doc != nil
+	})
+	for pkg, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no doc comment", pkg)
+		}
+	}
+}
+
+// What the README shows as a provider is a program that compiles.
+func TestReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("examples/minimal/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, ok := bytes.Cut(program, []byte("// provider holds"))
+	if !ok || !bytes.Contains(readme, bytes.TrimSpace(body)) {
+		t.Error("README.md does not show examples/minimal/main.go as it is: copy it from \"// provider holds\" on")
+	}
+}
