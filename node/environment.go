@@ -18,7 +18,7 @@ type environment struct {
 	secrets    corev1listers.SecretLister
 	services   corev1listers.ServiceLister
 	sources    []kindInformer
-	hostIPs    func() []string
+	options    func() podenv.Options
 	changes    atomic.Uint64 // of any object
 }
 
@@ -32,7 +32,13 @@ func newEnvironment(cfg PodControllerConfig, hostIPs func() []string) *environme
 		configMaps: cfg.ConfigMapInformer.Lister(),
 		secrets:    cfg.SecretInformer.Lister(),
 		services:   cfg.ServiceInformer.Lister(),
-		hostIPs:    hostIPs,
+		options: func() podenv.Options {
+			options := podenv.Options{HostIPs: hostIPs()}
+			if cfg.NodeAllocatable != nil {
+				options.NodeAllocatable = cfg.NodeAllocatable()
+			}
+			return options
+		},
 		sources: []kindInformer{
 			{"ConfigMap", cfg.ConfigMapInformer.Informer()},
 			{"Secret", cfg.SecretInformer.Informer()},
@@ -45,7 +51,7 @@ func (e *environment) informers() []kindInformer { return e.sources }
 
 // resolve fills in the environment of pod, in place.
 func (e *environment) resolve(pod *corev1.Pod) ([]podenv.Problem, error) {
-	return podenv.Resolve(pod, e, podenv.Options{HostIPs: e.hostIPs()})
+	return podenv.Resolve(pod, e, e.options())
 }
 
 // ConfigMap implements podenv.Source.

@@ -78,6 +78,11 @@ type PodControllerConfig struct {
 	// provider does not report any; nil means none. Safe for concurrent use.
 	HostIPs func() []string
 
+	// NodeAllocatable returns what the node can allocate, for resourceFieldRefs
+	// to limits that a container does not set; nil means nothing. Safe for
+	// concurrent use.
+	NodeAllocatable func() corev1.ResourceList
+
 	// ProviderPollInterval is how often a provider that is no PodNotifier is
 	// asked for its pods, and how soon the first searches for orphans follow
 	// each other. Zero means 5 s.

@@ -102,6 +102,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		cfg.EventRecorder = n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet", Host: cfg.NodeSpec.Name})
 	}
 	ips := hostIPs(&cfg.NodeSpec)
+	allocatable := cfg.NodeSpec.Status.Allocatable.DeepCopy()
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 cfg.Client.CoreV1(),
 		EventRecorder:             cfg.EventRecorder,
@@ -114,6 +115,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		SkipDownwardAPIResolution: cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      cfg.DisableOrphanCleanup,
 		HostIPs:                   func() []string { return ips },
+		NodeAllocatable:           func() corev1.ResourceList { return allocatable },
 	})
 	if err != nil {
 		return nil, err
