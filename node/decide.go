@@ -119,6 +119,11 @@ func bury(v view) action {
 	case v.provider == held || mayLinger(v):
 		return kill(v)
 	}
+	if rest := clockSkew - v.now.Sub(v.askedAt); v.wish == wishGone && v.asked != requestNone && rest > 0 {
+		// The provider may go on showing it, without its UID. A successor of its
+		// name is not to be mistaken for it; later their ages tell.
+		return action{verb: doWait, after: rest}
+	}
 	return action{verb: doNothing}
 }
 

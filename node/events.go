@@ -29,19 +29,19 @@ const (
 // The reasons of the events about a pod's environment. Those of mandatory
 // references hold the pod back until they are mended.
 const (
-	ReasonOptionalConfigMapNotFound        = podenv.ReasonOptionalConfigMapNotFound
-	ReasonOptionalConfigMapKeyNotFound     = podenv.ReasonOptionalConfigMapKeyNotFound
-	ReasonFailedToReadOptionalConfigMap    = podenv.ReasonFailedToReadOptionalConfigMap
-	ReasonOptionalSecretNotFound           = podenv.ReasonOptionalSecretNotFound
-	ReasonOptionalSecretKeyNotFound        = podenv.ReasonOptionalSecretKeyNotFound
-	ReasonFailedToReadOptionalSecret       = podenv.ReasonFailedToReadOptionalSecret
-	ReasonMandatoryConfigMapNotFound       = podenv.ReasonMandatoryConfigMapNotFound
-	ReasonMandatoryConfigMapKeyNotFound    = podenv.ReasonMandatoryConfigMapKeyNotFound
-	ReasonFailedToReadMandatoryConfigMap   = podenv.ReasonFailedToReadMandatoryConfigMap
-	ReasonMandatorySecretNotFound          = podenv.ReasonMandatorySecretNotFound
-	ReasonMandatorySecretKeyNotFound       = podenv.ReasonMandatorySecretKeyNotFound
-	ReasonFailedToReadMandatorySecret      = podenv.ReasonFailedToReadMandatorySecret
-	ReasonInvalidEnvironmentVariableNames  = podenv.ReasonInvalidEnvironmentVariableNames
+	ReasonOptionalConfigMapNotFound       = podenv.ReasonOptionalConfigMapNotFound
+	ReasonOptionalConfigMapKeyNotFound    = podenv.ReasonOptionalConfigMapKeyNotFound
+	ReasonFailedToReadOptionalConfigMap   = podenv.ReasonFailedToReadOptionalConfigMap
+	ReasonOptionalSecretNotFound          = podenv.ReasonOptionalSecretNotFound
+	ReasonOptionalSecretKeyNotFound       = podenv.ReasonOptionalSecretKeyNotFound
+	ReasonFailedToReadOptionalSecret      = podenv.ReasonFailedToReadOptionalSecret
+	ReasonMandatoryConfigMapNotFound      = podenv.ReasonMandatoryConfigMapNotFound
+	ReasonMandatoryConfigMapKeyNotFound   = podenv.ReasonMandatoryConfigMapKeyNotFound
+	ReasonFailedToReadMandatoryConfigMap  = podenv.ReasonFailedToReadMandatoryConfigMap
+	ReasonMandatorySecretNotFound         = podenv.ReasonMandatorySecretNotFound
+	ReasonMandatorySecretKeyNotFound      = podenv.ReasonMandatorySecretKeyNotFound
+	ReasonFailedToReadMandatorySecret     = podenv.ReasonFailedToReadMandatorySecret
+	ReasonInvalidEnvironmentVariableNames = podenv.ReasonInvalidEnvironmentVariableNames
 
 	ReasonInvalidEnvironmentVariableSource = podenv.ReasonInvalidEnvironmentVariableSource
 	ReasonFailedToReadServices             = podenv.ReasonFailedToReadServices

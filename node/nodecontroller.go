@@ -49,7 +49,9 @@ type NodeController struct {
 	hanging  <-chan error // of a ping that was not answered in time
 	written  time.Time    // when the status was
 	refusal  string       // of a change of labels, annotations or taints
+	unsure   bool         // current may be outdated: the API was away
 	notified chan struct{}
+	returned chan struct{} // the API, after it was away
 	seen     chan sighting
 	pings    chan error
 
@@ -83,6 +85,7 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		name:           node.Name,
 		wanted:         node.DeepCopy(),
 		notified:       make(chan struct{}, 1),
+		returned:       make(chan struct{}, 1),
 		seen:           make(chan sighting, 1),
 		pings:          make(chan error, 1),
 		ready:          make(chan struct{}),
@@ -209,6 +212,9 @@ func (n *NodeController) loop(ctx context.Context) {
 			return
 		case <-n.notified:
 			sync()
+		case <-n.returned:
+			n.unsure = true
+			sync()
 		case err := <-n.pings:
 			changed := (err == nil) != (n.health == nil)
 			n.health = err
@@ -261,10 +267,20 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	if n.current == nil {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), n.name)
 	}
+	defer func() { n.unsure = n.unsure || err != nil }()
 	ctx, span := trace.StartSpan(ctx, "updateNode")
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 
+	if n.unsure {
+		// The watch tells as well, but may take a minute to come back.
+		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("cannot read node %s: %w", n.name, err)
+		}
+		n.take(node)
+		n.unsure = false
+	}
 	now := metav1.Now()
 	wanted := n.want()
 	var next *corev1.Node

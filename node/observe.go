@@ -85,8 +85,8 @@ func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked ui
 		status = r.said
 	}
 	r.said = status
-	if r.report == status || r.report != nil && isTerminal(r.report.Phase) && !isTerminal(status.Phase) {
-		return false
+	if r.report == status || r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
+		return false // the first end is the end, sent already or not
 	}
 	r.report = status
 	return true
@@ -97,7 +97,7 @@ func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked ui
 func (pc *PodController) say(key string, r *podRecord, status *corev1.PodStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.report != nil && isTerminal(r.report.Phase) && !isTerminal(status.Phase) {
+	if r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
 		return
 	}
 	if !equality.Semantic.DeepEqual(r.report, status) {

@@ -318,7 +318,9 @@ func TestPermanentErrorOfAPodThatIsRestarted(t *testing.T) {
 // The host's addresses are the node's where the provider reports none.
 func TestHostIPs(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start(func(cfg *PodControllerConfig) { cfg.HostIPs = func() []string { return []string{"192.0.2.1", "2001:db8::1"} } })
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.HostIPs = func() []string { return []string{"192.0.2.1", "2001:db8::1"} }
+		})
 		r.api.addPod(aPod("web"))
 		synctest.Wait()
 		want(t, "host IPs", r.api.pod("web").Status.HostIPs, []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}})

@@ -1,7 +1,8 @@
 package node
 
 // SyncPodsFromKubernetesQueueLen is the number of pods for which a decision or
-// a provider call waits, is delayed until a retry, or is in progress.
+// a provider call waits, is delayed until a retry, or is in progress. Pods that
+// are only looked at again after a while, to see how they are, do not count.
 func (pc *PodController) SyncPodsFromKubernetesQueueLen() int { return pc.syncs.Len() }
 
 // SyncPodsFromKubernetesQueueUnprocessedLen is the number of those that wait or

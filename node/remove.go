@@ -32,21 +32,20 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 		pc.syncs.Add(key)
 		return nil
 	}
+	if len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) {
+		// It stays for those who hold it, a Job's controller say, and they go by
+		// how it ended. When the API has that, the change leads back here.
+		r.mu.Lock()
+		report := r.report
+		r.mu.Unlock()
+		pc.say(key, r, killed(pod, report, time.Now()))
+		return nil
+	}
 	ctx, span := trace.StartSpan(ctx, "removePod")
 	defer span.End()
 	ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
 	defer func() { span.SetStatus(err) }()
 
-	if len(pod.Finalizers) > 0 {
-		// It stays for those who hold it, a Job's controller say, and they go
-		// by how it ended.
-		r.mu.Lock()
-		report, handed := r.report, r.handed
-		r.mu.Unlock()
-		if err := pc.patchStatus(ctx, r, pod, killed(pod, report, time.Now()), handed); err != nil {
-			return err
-		}
-	}
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	err = pc.client.Pods(namespace).Delete(ctx, name, *options)

@@ -38,7 +38,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	}
 	r := pc.records.getOrAdd(key)
 	for range maxSteps {
-		pc.follow(r, pod)
+		pc.follow(key, r, pod)
 		v := pc.view(r, pod)
 		a := decide(v)
 		switch a.verb {
@@ -46,7 +46,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 			pc.dropIfOver(key, r, v)
 			return nil
 		case doWait:
-			pc.syncs.AddAfter(key, a.after)
+			pc.syncs.Revisit(key, a.after)
 			return nil
 		case doRemove:
 			pc.removals.Add(key)
@@ -78,7 +78,7 @@ func (pc *PodController) podInAPI(ctx context.Context, namespace, name string) (
 
 // follow makes the record follow the API: to the newest form of its pod, or to
 // a new pod once nothing is held of the old one. Only the sync does that.
-func (pc *PodController) follow(r *podRecord, pod *corev1.Pod) {
+func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -91,6 +91,7 @@ func (pc *PodController) follow(r *podRecord, pod *corev1.Pod) {
 		if r.early != nil && pc.identity.same(pod, r.early) && r.mayBeKnown(r.early) {
 			r.said = &r.early.Status
 			r.report = r.said
+			pc.statuses.Add(key)
 		}
 		r.early = nil
 	case r.uid() == pod.UID:

@@ -88,6 +88,16 @@ func (q *Queue) AddAfter(key string, delay time.Duration) {
 	}
 }
 
+// Revisit has key handled once delay has passed, like AddAfter, but does not
+// count it meanwhile: nothing is waiting to be done for it.
+func (q *Queue) Revisit(key string, delay time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.keys != nil {
+		q.keys.AddAfter(key, delay)
+	}
+}
+
 // Run handles keys with the given number of workers until ctx ends and those
 // that are being handled are done. Keys that were added before are handled at
 // once. It can be called once.

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
@@ -69,18 +69,22 @@ type WebhookAuthOption func(*WebhookAuthConfig) error
 // --authorization-mode=Webhook. The client needs the right to create
 // tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator).
 func WebhookAuth(client kubernetes.Interface, nodeName string, opts ...WebhookAuthOption) (Auth, error) {
-	backoff := func() *wait.Backoff { return options.DefaultAuthWebhookRetryBackoff() }
+	if client == nil {
+		return nil, errdefs.InvalidInput("webhook authentication was given no client: pass the one that the node uses")
+	}
+	// As k8s.io/apiserver's options have it, which pull in a whole API server.
+	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
 	cfg := WebhookAuthConfig{
 		AuthnConfig: authenticatorfactory.DelegatingAuthenticatorConfig{
 			Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: false},
 			TokenAccessReviewClient:  client.AuthenticationV1(),
 			TokenAccessReviewTimeout: 10 * time.Second,
-			WebhookRetryBackoff:      backoff(),
+			WebhookRetryBackoff:      &backoff,
 			CacheTTL:                 2 * time.Minute,
 		},
 		AuthzConfig: authorizerfactory.DelegatingAuthorizerConfig{
 			SubjectAccessReviewClient: client.AuthorizationV1(),
-			WebhookRetryBackoff:       backoff(),
+			WebhookRetryBackoff:       &backoff,
 			AllowCacheTTL:             5 * time.Minute,
 			DenyCacheTTL:              30 * time.Second,
 		},
@@ -181,8 +185,12 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 				http.Error(w, "Authorization error: the API server could not be asked", http.StatusInternalServerError)
 				return
 			}
-			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource=%s)",
-				caller.User.GetName(), attributes.GetVerb(), attributes.GetResource(), attributes.GetSubresource())
+			asked := []string{attributes.GetSubresource()}
+			if fineGrained[asked[0]] {
+				asked = append(asked, "proxy")
+			}
+			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)",
+				caller.User.GetName(), attributes.GetVerb(), attributes.GetResource(), asked)
 			log.G(ctx).WithField("reason", reason).Info(message)
 			http.Error(w, message, http.StatusForbidden)
 			return

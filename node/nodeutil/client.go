@@ -19,27 +19,51 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// ClientsetFromEnv makes a client from the kubeconfig at the given path, if
-// there is such a file; else by kubectl's rules (the KUBECONFIG variable, the
-// home directory), and else from the service account of the pod it runs in.
+// ClientsetFromEnv makes a client from the kubeconfig at the given path; without
+// a path by kubectl's rules (the KUBECONFIG variable, the home directory). Where
+// there is no such file, it uses the service account of the pod it runs in; a
+// path that was given never leads to the cluster of another kubeconfig.
 //
 // The client does not limit its own rate, since the API server does, and speaks
 // protobuf.
 func ClientsetFromEnv(kubeConfigPath string) (*kubernetes.Clientset, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	if kubeConfigPath != "" {
-		if _, err := os.Stat(kubeConfigPath); err == nil {
-			rules.ExplicitPath = kubeConfigPath
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cannot use kubeconfig %q: %w", kubeConfigPath, err)
-		}
-	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	config, err := configFromEnv(kubeConfigPath)
 	if err != nil {
-		return nil, errdefs.AsInvalidInput(fmt.Errorf("no usable kubeconfig at %q, in KUBECONFIG, in the home directory or in the pod: %w", kubeConfigPath, err))
+		return nil, errdefs.AsInvalidInput(err)
 	}
 	config.QPS = -1
-	return kubernetes.NewForConfig(Protobuf(config))
+	client, err := kubernetes.NewForConfig(Protobuf(config))
+	if err != nil {
+		return nil, errdefs.AsInvalidInput(fmt.Errorf("cannot make a client for %s: %w", config.Host, err))
+	}
+	return client, nil
+}
+
+func configFromEnv(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if path != "" {
+		_, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			config, err := rest.InClusterConfig()
+			if err != nil {
+				return nil, fmt.Errorf("there is no kubeconfig at %q, nor a service account to use instead: %w", path, err)
+			}
+			return config, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot use kubeconfig %q: %w", path, err)
+		}
+		rules.ExplicitPath = path
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	switch {
+	case err == nil:
+		return config, nil
+	case path != "":
+		return nil, fmt.Errorf("cannot use kubeconfig %q: %w", path, err)
+	default:
+		return nil, fmt.Errorf("found no usable kubeconfig by the KUBECONFIG variable or in the home directory, nor a service account: %w", err)
+	}
 }
 
 // Protobuf returns a copy of config for a client that asks for protobuf, which
@@ -53,9 +77,11 @@ func Protobuf(config *rest.Config) *rest.Config {
 
 // PodInformerFilter has an informer factory see the pods of one node only.
 func PodInformerFilter(node string) informers.SharedInformerOption {
-	return informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-	})
+	return informers.WithTweakListOptions(func(options *metav1.ListOptions) { selectPodsOf(node, options) })
+}
+
+func selectPodsOf(node string, options *metav1.ListOptions) {
+	options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
 }
 
 // NodeLeaseV1Client returns the client for node leases.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -24,8 +23,10 @@ type NodeConfig struct {
 	// rules of ClientsetFromEnv.
 	Client kubernetes.Interface
 
-	// NodeSpec is the node to register. NewNode fills in what is empty of its
-	// name, the usual labels, the conditions, the node info and the port.
+	// NodeSpec is the node to register; NewNode copies it. What is empty of its
+	// name, the conditions, the node info and the port is filled in, and so are
+	// the labels for the host name, the operating system and the architecture.
+	// Labels that are nil also get those for type and role.
 	NodeSpec corev1.Node
 
 	// KubeconfigPath is used only where Client is nil.
@@ -38,8 +39,9 @@ type NodeConfig struct {
 	// Handler serves the kubelet API. Nil means that none is served.
 	Handler http.Handler
 
-	// TLSConfig is the server's. Nil means a self-signed certificate in memory:
-	// the API server does not check a kubelet's unless it is told to.
+	// TLSConfig is the server's. Nil, or one without any certificate, means a
+	// self-signed one in memory: the API server does not check a kubelet's
+	// unless it is told to.
 	TLSConfig *tls.Config
 
 	// DebugHTTP adds /debug/pprof/ to the routes of AttachProviderRoutes.
@@ -126,27 +128,24 @@ func AttachProviderRoutes(mux api.ServeMux) NodeOpt {
 	}
 }
 
+// defaultNodeConfig is what the options find.
 func defaultNodeConfig(name string) NodeConfig {
-	return NodeConfig{
-		NodeSpec: corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Annotations: map[string]string{},
-			Labels: map[string]string{
-				"type":               "virtual-kubelet",
-				"kubernetes.io/role": "agent",
-				corev1.LabelHostname: name,
-			},
-		}},
-	}
+	var cfg NodeConfig
+	cfg.setDefaults(name)
+	return cfg
 }
 
-// setDefaults fills in what the options have left empty.
+// setDefaults fills in what is empty.
 func (cfg *NodeConfig) setDefaults(name string) {
 	if cfg.NodeSpec.Name == "" {
 		cfg.NodeSpec.Name = name
 	}
 	if cfg.NodeSpec.Labels == nil {
-		cfg.NodeSpec.Labels = map[string]string{}
+		cfg.NodeSpec.Labels = map[string]string{
+			"type":               "virtual-kubelet",
+			"kubernetes.io/role": "agent",
+			corev1.LabelHostname: cfg.NodeSpec.Name,
+		}
 	}
 	if cfg.NodeSpec.Annotations == nil {
 		cfg.NodeSpec.Annotations = map[string]string{}

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/record"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -32,7 +31,7 @@ type Node struct {
 
 	podFactory    informers.SharedInformerFactory
 	objectFactory informers.SharedInformerFactory
-	broadcaster   record.EventBroadcaster // nil where the caller has a recorder
+	events        *lateRecorder // nil where the caller has a recorder
 	endpoint      *endpointTeller
 
 	started atomic.Bool
@@ -45,15 +44,21 @@ type Node struct {
 // NewNode makes a virtual node of the given name with the provider that
 // newProvider makes. Options run before newProvider.
 func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, error) {
+	if newProvider == nil {
+		return nil, errdefs.InvalidInputf("no function was given that makes the provider of node %s", name)
+	}
 	cfg := defaultNodeConfig(name)
 	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
 		if err := opt(&cfg); err != nil {
 			return nil, fmt.Errorf("cannot configure node %s: %w", name, err)
 		}
 	}
 	cfg.setDefaults(name)
-	if _, _, err := net.SplitHostPort(cfg.HTTPListenAddr); err != nil {
-		return nil, fmt.Errorf("cannot listen on %q, which should look like :10250 or 10.0.0.1:10250: %w", cfg.HTTPListenAddr, err)
+	if err := checkListenAddr(cfg.HTTPListenAddr); err != nil {
+		return nil, err
 	}
 	if cfg.Client == nil {
 		client, err := ClientsetFromEnv(cfg.KubeconfigPath)
@@ -64,28 +69,33 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	}
 
 	n := &Node{
-		podFactory: informers.NewSharedInformerFactoryWithOptions(cfg.Client, cfg.InformerResyncPeriod,
-			informers.WithNamespace(cfg.Namespace), PodInformerFilter(cfg.NodeSpec.Name), informers.WithTransform(trim)),
-		objectFactory: informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTransform(trim)),
-		ready:         make(chan struct{}),
-		done:          make(chan struct{}),
+		ready: make(chan struct{}),
+		done:  make(chan struct{}),
 	}
+	ours := informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		selectPodsOf(n.cfg.NodeSpec.Name, options) // the name that the provider leaves
+	})
+	n.podFactory = informers.NewSharedInformerFactoryWithOptions(cfg.Client, cfg.InformerResyncPeriod,
+		informers.WithNamespace(cfg.Namespace), ours, informers.WithTransform(trim))
+	n.objectFactory = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTransform(trim))
 	podInformer := n.podFactory.Core().V1().Pods()
 	objects := n.objectFactory.Core().V1()
 
+	spec := cfg.NodeSpec.DeepCopy() // which the provider may change and keep
 	provider, nodeProvider, err := newProvider(ProviderConfig{
 		Pods:       podInformer.Lister(),
 		ConfigMaps: objects.ConfigMaps().Lister(),
 		Secrets:    objects.Secrets().Lister(),
 		Services:   objects.Services().Lister(),
-		Node:       &cfg.NodeSpec,
+		Node:       spec,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the provider of node %s: %w", cfg.NodeSpec.Name, err)
 	}
 	if provider == nil {
-		return nil, fmt.Errorf("no provider was made for node %s", cfg.NodeSpec.Name)
+		return nil, errdefs.InvalidInputf("no provider was made for node %s: the function returned nil, and no error", cfg.NodeSpec.Name)
 	}
+	cfg.NodeSpec = *spec.DeepCopy()
 	cfg.setDefaults(name) // the provider may have replaced the maps
 	completeNode(&cfg.NodeSpec)
 	if nodeProvider == nil {
@@ -98,10 +108,10 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	}
 
 	if cfg.EventRecorder == nil {
-		n.broadcaster = record.NewBroadcaster()
-		cfg.EventRecorder = n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet", Host: cfg.NodeSpec.Name})
+		n.events = &lateRecorder{}
+		cfg.EventRecorder = n.events
 	}
-	ips := hostIPs(&cfg.NodeSpec)
+	n.endpoint.keepHostIPs(&cfg.NodeSpec)
 	allocatable := cfg.NodeSpec.Status.Allocatable.DeepCopy()
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 cfg.Client.CoreV1(),
@@ -114,7 +124,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		PodEventFilterFunc:        FilterPodsForNodeName(cfg.NodeSpec.Name),
 		SkipDownwardAPIResolution: cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      cfg.DisableOrphanCleanup,
-		HostIPs:                   func() []string { return ips },
+		HostIPs:                   n.endpoint.hostIPs,
 		NodeAllocatable:           func() corev1.ResourceList { return allocatable },
 	})
 	if err != nil {
@@ -172,27 +182,28 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	defer cancel()
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("node", n.cfg.NodeSpec.Name))
 
-	if n.broadcaster != nil {
-		n.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: n.cfg.Client.CoreV1().Events("")})
-		defer n.broadcaster.Shutdown()
+	if n.events != nil {
+		defer n.events.start(n.cfg.Client, n.cfg.NodeSpec.Name)()
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if n.cfg.Handler != nil {
 		listener, err := n.listen(ctx)
 		if err != nil {
-			return err
+			return unlessEnded(ctx, err)
 		}
 		if tcp, ok := listener.Addr().(*net.TCPAddr); ok && n.cfg.NodeSpec.Status.DaemonEndpoints.KubeletEndpoint.Port == 0 {
 			n.endpoint.port = int32(tcp.Port)
 		}
 		group.Go(func() error { return n.serve(ctx, listener) })
+	} else if n.cfg.attachRoutes != nil {
+		log.G(ctx).Warn("The kubelet API is not served: AttachProviderRoutes was given a mux, but NodeConfig.Handler is nil")
 	}
 	for _, factory := range []informers.SharedInformerFactory{n.podFactory, n.objectFactory} {
 		factory.Start(ctx.Done())
 		defer factory.Shutdown() // after cancel, which runs first
 	}
 	defer cancel()
-	group.Go(func() error { return n.pods.Run(ctx, n.cfg.NumWorkers) })
+	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
 	group.Go(func() error {
 		// The node takes pods only when somebody is there to see them.
 		select {
@@ -200,7 +211,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			return nil
 		case <-n.pods.Ready():
 		}
-		return n.nodes.Run(ctx)
+		return unlessEnded(ctx, n.nodes.Run(ctx))
 	})
 	group.Go(func() error {
 		select {
@@ -211,6 +222,15 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	return group.Wait()
+}
+
+// unlessEnded drops what a part has to say about having been stopped.
+func unlessEnded(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		log.G(ctx).WithError(err).Info("Stopped before the node was ready")
+		return nil
+	}
+	return err
 }
 
 // Ready is closed once the node is registered and takes pods.
@@ -232,18 +252,28 @@ func (n *Node) Err() error {
 func (n *Node) WaitReady(ctx context.Context, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("node %s is not ready after %v", n.cfg.NodeSpec.Name, timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
+			fmt.Errorf("node %s is not ready after %v: %w", n.cfg.NodeSpec.Name, timeout, context.DeadlineExceeded))
 		defer cancel()
 	}
 	select {
 	case <-n.ready:
-		return nil
+	case <-n.done:
+	case <-ctx.Done():
+	}
+	// More than one of them may have come true.
+	select {
 	case <-n.done:
 		if err := n.Err(); err != nil {
 			return err
 		}
-		return fmt.Errorf("node %s ended before it was ready", n.cfg.NodeSpec.Name)
-	case <-ctx.Done():
+		return fmt.Errorf("node %s has ended", n.cfg.NodeSpec.Name)
+	default:
+	}
+	select {
+	case <-n.ready:
+		return nil
+	default:
 		return context.Cause(ctx)
 	}
 }

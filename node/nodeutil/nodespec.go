@@ -36,7 +36,11 @@ func completeNode(n *corev1.Node) {
 	if info.OperatingSystem == "" {
 		info.OperatingSystem = "linux"
 	}
-	for label, value := range map[string]string{corev1.LabelOSStable: info.OperatingSystem, corev1.LabelArchStable: info.Architecture} {
+	for label, value := range map[string]string{
+		corev1.LabelHostname:   n.Name,
+		corev1.LabelOSStable:   info.OperatingSystem,
+		corev1.LabelArchStable: info.Architecture,
+	} {
 		if n.Labels[label] == "" {
 			n.Labels[label] = value
 		}

@@ -43,7 +43,8 @@ type Provider interface {
 }
 
 // ProviderConfig is what a provider is made with. The listers are filled by the
-// time at which the first pod is created.
+// time at which the first pod is created; with SkipDownwardAPIResolution only
+// that of the pods is, and the others follow.
 type ProviderConfig struct {
 	// Pods are the pods of this node.
 	Pods corev1listers.PodLister

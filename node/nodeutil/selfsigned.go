@@ -10,8 +10,8 @@ import (
 )
 
 // WithSelfSignedCertificate serves with a certificate made on the spot, for the
-// given host and the other names and addresses of the node. It lives as long as
-// the process. The API server accepts it unless it was started with
+// given host and the other names and addresses of the node. It is kept in memory
+// only, and is valid for a year. The API server accepts it unless it was started with
 // --kubelet-certificate-authority.
 func WithSelfSignedCertificate(host string, addresses []corev1.NodeAddress) func(*tls.Config) error {
 	return func(cfg *tls.Config) error {

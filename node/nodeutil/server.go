@@ -9,32 +9,47 @@ import (
 	"net/http"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
 const (
 	// readHeaderTimeout keeps clients that send nothing from staying.
 	readHeaderTimeout = 30 * time.Second
+	// idleTimeout is the kubelet's for connections without a request.
+	idleTimeout = 90 * time.Second
 	// drainTimeout is what requests are given to end at shutdown.
 	drainTimeout = 2 * time.Second
 )
 
 var everything = labels.Everything()
 
+// checkListenAddr tells early what net.Listen would tell late.
+func checkListenAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return errdefs.AsInvalidInput(fmt.Errorf("cannot listen on %q, which should look like :10250 or 10.0.0.1:10250: %w", addr, err))
+	}
+	return nil
+}
+
 // listen opens the port of the kubelet API, with TLS.
 func (n *Node) listen(ctx context.Context) (net.Listener, error) {
 	config := n.cfg.TLSConfig
 	if config == nil {
 		config = defaultTLSConfig()
+	}
+	config = config.Clone()
+	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		if err := WithSelfSignedCertificate(n.cfg.NodeSpec.Name, n.cfg.NodeSpec.Status.Addresses)(config); err != nil {
 			return nil, err
 		}
 	}
-	config = config.Clone()
 	// Streams are upgraded from HTTP/1.1; nothing here gains from HTTP/2.
 	config.NextProtos = []string{"http/1.1"}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", n.cfg.HTTPListenAddr)
@@ -54,9 +69,11 @@ func (l *tlsListener) Addr() net.Addr { return l.plain.Addr() }
 
 // serve serves the kubelet API until ctx ends.
 func (n *Node) serve(ctx context.Context, listener net.Listener) error {
+	var running inFlight
 	server := &http.Server{
-		Handler:           n.cfg.Handler,
+		Handler:           running.counting(n.cfg.Handler),
 		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	stopped := make(chan struct{})
@@ -67,6 +84,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 		if server.Shutdown(drain) != nil {
 			_ = server.Close()
 		}
+		running.wait(drain) // also for streams, which the server no longer knows
 	})
 	log.G(ctx).WithField("address", listener.Addr().String()).Info("Serving the kubelet API")
 	err := server.Serve(listener)
@@ -76,21 +94,6 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
+	_ = server.Close()
 	return fmt.Errorf("cannot go on serving the kubelet API: %w", err)
-}
-
-// endpointTeller adds to what a provider says of its node the port on which it
-// can be reached, where the provider does not say.
-type endpointTeller struct {
-	node.NodeProvider
-	port int32 // set before the node controller runs; 0 if nothing is served
-}
-
-func (e *endpointTeller) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Node)) {
-	if e.port != 0 {
-		notify(&corev1.Node{Status: corev1.NodeStatus{DaemonEndpoints: corev1.NodeDaemonEndpoints{
-			KubeletEndpoint: corev1.DaemonEndpoint{Port: e.port},
-		}}})
-	}
-	e.NodeProvider.NotifyNodeStatus(ctx, notify)
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long a test waits for what should take a moment.
-const patience = 60 * time.Second
+const patience = 120 * time.Second
 
 // virtualNode is a virtual-kubelet process with the mock provider, whose pods
 // are in a journal that outlives the process.
@@ -77,6 +77,12 @@ func (n *virtualNode) start(t *testing.T) {
 	if err := n.process.Start(); err != nil {
 		t.Fatal(err)
 	}
+	n.waitReady(t, since)
+}
+
+// waitReady waits until the node says, after the given time, that it is Ready.
+func (n *virtualNode) waitReady(t *testing.T, since time.Time) {
+	t.Helper()
 	eventually(t, "the node is Ready", func(ctx context.Context) (bool, string) {
 		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
@@ -84,7 +90,6 @@ func (n *virtualNode) start(t *testing.T) {
 		}
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {
-				// A restarted node is Ready only once the new process says so.
 				fresh := c.LastHeartbeatTime.Time.After(since.Add(-time.Second))
 				return fresh && c.Status == corev1.ConditionTrue, fmt.Sprintf("%+v\n%s", c, n.log.String())
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,4 +132,32 @@ func running(t *testing.T, ns string) map[string]types.UID {
 		}
 	}
 	return uids
+}
+
+// An API server that is away for longer than a lease lives: the control plane
+// gives the node up, and takes it back when the API server is there again.
+func TestAPIServerIsAwayForLong(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	before := createRunning(t, n, ns, "before", 10)
+	if err := cluster.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(70 * time.Second) // the outage: nothing to wait for
+	if err := cluster.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	returned := time.Now()
+	n.waitReady(t, returned)
+	now := running(t, ns)
+	for name, uid := range before {
+		if now[name] != uid {
+			t.Errorf("pod %s is not the one that ran before", name)
+		}
+	}
+	createRunning(t, n, ns, "after", 10)
+	for uid, times := range createsByUID(n.journalOf(t, ns)) {
+		if times != 1 {
+			t.Errorf("pod %s was created %d times", uid, times)
+		}
+	}
 }

@@ -1,0 +1,261 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Invariant 8: after a restart pods that ran go on running, untouched: nothing
+// is created, updated, deleted or written.
+func TestRestartTouchesNothing(t *testing.T) {
+	for name, prepare := range map[string]func(*rig){
+		"notified":        func(*rig) {},
+		"polled":          func(r *rig) { r.handler = polled{r.provider} },
+		"told of at once": func(r *rig) { r.handler = eager{notifying{polled{r.provider}}} },
+		"keyed by UID":    func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
+		"no list": func(r *rig) {
+			r.provider.script(func(s *script) { s.onList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+		},
+		"an empty list":   func(r *rig) { r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return nil } }) },
+		"a list of names": func(r *rig) { r.provider.script(func(s *script) { s.list = namesOnly }) },
+		"UIDs not kept": func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+		},
+		"UIDs of its own": func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p } })
+		},
+		"labels of its own": func(r *rig) {
+			r.provider.script(func(s *script) {
+				s.show = func(p *corev1.Pod) *corev1.Pod { metav1.SetMetaDataLabel(&p.ObjectMeta, "backend", "id-7"); return p }
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				prepare(r)
+				r.start()
+				for i := range 20 {
+					r.api.addPod(aPod(fmt.Sprint("web-", i), func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }))
+				}
+				r.api.addPod(aPod("done"))
+				pass(time.Second)
+				r.provider.set("done", corev1.PodSucceeded)
+				pass(time.Minute)
+				r.end()
+				want(t, "phase", r.phase("done"), corev1.PodSucceeded)
+				r.provider.took()
+				r.api.written()
+				r.events.recorded()
+				pass(time.Minute)
+				r.start()
+				pass(10 * time.Minute)
+				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				wantList(t, "writes", r.api.written())
+				wantList(t, "events", r.events.recorded())
+			})
+		})
+	}
+}
+
+func namesOnly() []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, 20)
+	for i := range 20 {
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("web-", i)}})
+	}
+	return pods
+}
+
+// Invariant 8: what happened while we were down is caught up with.
+func TestRestartCatchesUp(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) PodLifecycleHandler{
+		"polled":   func(f *fakeProvider) PodLifecycleHandler { return polled{f} },
+		"notified": func(f *fakeProvider) PodLifecycleHandler { return notifying{polled{f}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				r.start()
+				for _, name := range []string{"ends", "changes", "deleted", "runs"} {
+					r.api.addPod(aPod(name))
+				}
+				pass(time.Second)
+				r.end()
+				r.provider.took()
+				r.provider.script(func(s *script) { s.lingers = true })
+				r.provider.set("ends", corev1.PodFailed)
+				r.api.changePod("changes", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+				r.api.deletePod("deleted")
+				r.api.addPod(aPod("new"))
+				r.start()
+				pass(time.Second)
+				want(t, "ends", r.phase("ends"), corev1.PodFailed)
+				want(t, "new", r.phase("new"), corev1.PodRunning)
+				want(t, "observed generation", r.api.pod("changes").Status.ObservedGeneration, 2)
+				want(t, "deleted", r.api.pod("deleted") != nil, true)
+				want(t, "calls", len(r.provider.took("update changes", "delete deleted", "create new")), 3)
+				r.provider.set("deleted", corev1.PodSucceeded)
+				pass(6 * time.Second)
+				want(t, "deleted", r.api.pod("deleted"), nil)
+			})
+		})
+	}
+}
+
+// Invariant 8: a pod that ran and that the provider no longer knows is lost, and
+// not executed again. It is said once.
+func TestLostPod(t *testing.T) {
+	for name, prepare := range map[string]func(*rig){
+		"after a restart, notified": func(r *rig) {
+			r.end()
+			r.provider.forget("web")
+			r.start()
+		},
+		"after a restart, polled": func(r *rig) {
+			r.end()
+			r.handler = polled{r.provider}
+			r.provider.forget("web")
+			r.start()
+		},
+		"meanwhile, polled": func(r *rig) {
+			r.end()
+			r.handler = polled{r.provider}
+			r.start()
+			r.provider.forget("web")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.api.addPod(aPod("web"))
+				synctest.Wait()
+				r.provider.took()
+				r.events.recorded()
+				prepare(r)
+				pass(9 * time.Second)
+				want(t, "phase, as it may be a moment's error", r.phase("web"), corev1.PodRunning)
+				pass(7 * time.Second)
+				status := r.api.pod("web").Status
+				want(t, "phase, reason", []string{string(status.Phase), status.Reason}, []string{"Failed", "NotFound"})
+				want(t, "container", status.ContainerStatuses[0].State.Terminated.ExitCode, 137)
+				wantList(t, "events", r.events.recorded(), "Warning ProviderLost: The provider no longer knows this pod, although it ran it")
+				pass(time.Hour)
+				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				r.api.deletePod("web")
+				pass(time.Second)
+				want(t, "pod", r.api.pod("web"), nil)
+			})
+		})
+	}
+}
+
+// Invariant 8: a pod that is missed for a moment is not lost.
+func TestMissedForAMoment(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		for range 10 {
+			r.provider.script(func(s *script) { s.show = func(*corev1.Pod) *corev1.Pod { return nil } })
+			pass(10 * time.Second) // two rounds
+			r.provider.script(func(s *script) { s.show = nil })
+			pass(5 * time.Second)
+		}
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		wantList(t, "calls", r.provider.took("create", "delete"))
+	})
+}
+
+// Invariant 8: what a provider notifies before the caches have synced counts,
+// and an end that it notifies and then forgets is how the pod ended.
+func TestNotifiedBeforeTheCachesHaveSynced(t *testing.T) {
+	for _, uid := range []bool{true, false} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.start()
+			r.api.addPod(aPod("job"))
+			synctest.Wait()
+			r.end()
+			ended := r.api.pod("job")
+			ended.Status = statusOf(ended, corev1.PodSucceeded)
+			if !uid {
+				ended.UID = ""
+			}
+			r.provider.forget("job")
+			r.handler = earlyWord{notifying{polled{r.provider}}, []*corev1.Pod{ended, aPod("nobody"), {}, nil}}
+			r.start()
+			pass(time.Second)
+			want(t, "phase", r.phase("job"), corev1.PodSucceeded)
+			want(t, "records", len(r.pc.records.byKey), 1)
+		})
+	}
+}
+
+// earlyWord notifies of pods within NotifyPods.
+type earlyWord struct {
+	notifying
+	pods []*corev1.Pod
+}
+
+func (e earlyWord) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
+	e.notifying.NotifyPods(ctx, notify)
+	for _, pod := range e.pods {
+		if pod != nil {
+			pod = pod.DeepCopy()
+			if pod.Status.Phase == "" {
+				pod.Status.Phase = corev1.PodFailed
+			}
+		}
+		notify(pod)
+	}
+}
+
+// Invariant 1, 8: an early word without a UID is not taken for one on a pod that
+// was not given to the provider yet.
+func TestEarlyWordOnAnotherPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = earlyWord{notifying{polled{r.provider}}, []*corev1.Pod{aPod("web")}}
+		r.api.addPod(aPod("web"))
+		r.start()
+		pass(time.Second)
+		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// A provider may notify of a pod that has gone, or of one that never was ours.
+func TestNotifiedOfUnknownPods(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.PodEventFilterFunc = func(_ context.Context, p *corev1.Pod) bool { return p.Spec.NodeName == "vk" }
+		})
+		r.api.addPod(aPod("theirs", func(p *corev1.Pod) { p.Spec.NodeName = "another" }))
+		synctest.Wait()
+		r.provider.took()
+		for _, name := range []string{"gone", "theirs", ""} {
+			pod := aPod(name)
+			pod.Status.Phase = corev1.PodRunning
+			r.provider.notify(pod)
+		}
+		r.provider.notify(nil)
+		pass(time.Minute)
+		want(t, "records", len(r.pc.records.byKey), 0)
+		wantList(t, "writes", r.api.written())
+		wantList(t, "calls", r.provider.took("create", "delete"))
+		notify := r.provider.notifier
+		r.end()
+		late := aPod("late")
+		late.Status.Phase = corev1.PodRunning
+		notify(late)
+		want(t, "records after the end", len(r.pc.records.byKey), 0)
+	})
+}

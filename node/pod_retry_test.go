@@ -1,0 +1,204 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Invariant 5: no pod is given up. Errors are retried for ever, at least once a
+// minute, and the first try is never delayed.
+func TestRetriesForEver(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.took()
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		})
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		want(t, "creates at once", len(r.provider.took("create")), 1)
+		pass(10 * time.Second)
+		if n := len(r.provider.took("create")); n < 5 || n > 9 {
+			t.Errorf("tried %d times in ten seconds, want growing delays from 100 ms", n)
+		}
+		pass(24 * time.Hour)
+		if n := len(r.provider.took("create")); n < 24*60 || n > 24*60*4/3 {
+			t.Errorf("tried %d times in a day, want at least once a minute, and not much more", n)
+		}
+		pass(time.Hour)
+		r.provider.script(func(s *script) { s.onCreate = nil })
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "queue", r.pc.SyncPodsFromKubernetesQueueLen(), 0)
+	})
+}
+
+// Invariant 5: an error can say when to try again.
+func TestRetryAfter(t *testing.T) {
+	for _, delay := range []time.Duration{7 * time.Second, 10 * time.Minute} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.start()
+			r.provider.script(func(s *script) {
+				s.onCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsRetryAfter(errors.New("throttled"), delay) }
+			})
+			r.api.addPod(aPod("web"))
+			pass(30*delay + delay/2) // also after MaxRetries
+			want(t, "creates", len(r.provider.took("create")), 31)
+		})
+	}
+}
+
+// Invariant 5, 10: "after no time" is no busy loop.
+func TestRetryAfterNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsRetryAfter(errors.New("throttled"), 0) }
+		})
+		r.api.addPod(aPod("web"))
+		pass(time.Minute)
+		if n := len(r.provider.took("create")); n < 5 || n > 12 {
+			t.Errorf("tried %d times in a minute, want the usual delays", n)
+		}
+	})
+}
+
+func TestDefaultRetryFunc(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		tries int
+		want  time.Duration // 0: the limiter's
+	}{
+		"first":                  {errors.New("x"), 1, 0},
+		"last of the usual":      {errors.New("x"), MaxRetries, 0},
+		"many":                   {errors.New("x"), MaxRetries + 1, time.Minute},
+		"permanent":              {errdefs.AsPermanent(errors.New("x")), 1, time.Minute},
+		"retry after":            {errdefs.AsRetryAfter(errors.New("x"), time.Second), 1, time.Second},
+		"retry after, many":      {errdefs.AsRetryAfter(errors.New("x"), 5*time.Minute), MaxRetries + 1, 5 * time.Minute},
+		"retry after no time":    {errdefs.AsRetryAfter(errors.New("x"), 0), 1, 0},
+		"retry after, permanent": {errdefs.AsPermanent(errdefs.AsRetryAfter(errors.New("x"), time.Second)), 1, time.Second},
+	} {
+		delay, err := DefaultRetryFunc(t.Context(), "default/web", tc.tries, epoch, tc.err)
+		if err != nil {
+			t.Errorf("%s: gives up: %v", name, err)
+		}
+		var got time.Duration
+		if delay != nil {
+			got = *delay
+		}
+		want(t, name, got, tc.want)
+	}
+}
+
+// countingLimiter delays by a fixed time, and counts.
+type countingLimiter struct {
+	delay         time.Duration
+	when, forgets atomic.Int32
+}
+
+func (l *countingLimiter) When(any) time.Duration { l.when.Add(1); return l.delay }
+func (l *countingLimiter) Forget(any)             { l.forgets.Add(1) }
+func (l *countingLimiter) NumRequeues(any) int    { return int(l.when.Load()) }
+
+// Invariant 5: the config's limiters and retry functions are for retries only.
+func TestCustomRetries(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		limiter := &countingLimiter{delay: 13 * time.Second}
+		var keys []string
+		var tries []int
+		var since []time.Time
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.SyncPodsFromKubernetesRateLimiter = limiter
+			cfg.SyncPodsFromKubernetesShouldRetryFunc = func(_ context.Context, key string, timesTried int, originallyAdded time.Time, err error) (*time.Duration, error) {
+				keys, tries, since = append(keys, key), append(tries, timesTried), append(since, originallyAdded)
+				if timesTried == 4 {
+					return nil, err
+				}
+				return nil, nil
+			}
+		})
+		r.api.addPod(aPod("fine"))
+		pass(time.Minute)
+		r.api.deletePod("fine")
+		pass(time.Minute)
+		want(t, "delays without a failure", limiter.when.Load(), 0)
+
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		})
+		begin := time.Now()
+		r.api.addPod(aPod("web"))
+		pass(40 * time.Second)
+		want(t, "creates", len(r.provider.took("create web")), 4)
+		want(t, "delays", limiter.when.Load(), 3)
+		wantList(t, "keys", keys, "default/web", "default/web", "default/web", "default/web")
+		want(t, "tries", tries, []int{1, 2, 3, 4})
+		want(t, "since", since, []time.Time{begin, begin, begin, begin})
+		pass(time.Hour)
+		wantList(t, "creates after it was given up", r.provider.took("create web"))
+		r.api.changePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
+		synctest.Wait()
+		want(t, "creates when something changes", len(r.provider.took("create web")), 1)
+	})
+}
+
+// Invariant 9, 10: a retry function that panics is survived.
+func TestRetryFuncThatPanics(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.SyncPodsFromKubernetesShouldRetryFunc = func(context.Context, string, int, time.Time, error) (*time.Duration, error) {
+				panic("boom")
+			}
+		})
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		})
+		r.api.addPod(aPod("web"))
+		pass(10*time.Minute + time.Second)
+		want(t, "creates", len(r.provider.took("create")), 11)
+	})
+}
+
+// The queue length getters tell the truth.
+func TestQueueLengths(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		check := func(what string, wanted ...int) {
+			t.Helper()
+			synctest.Wait()
+			pc := r.pc
+			want(t, what, []int{
+				pc.SyncPodsFromKubernetesQueueLen(), pc.SyncPodsFromKubernetesQueueUnprocessedLen(), pc.SyncPodsFromKubernetesQueueItemsBeingProcessedLen(),
+				pc.DeletePodsFromKubernetesQueueLen(), pc.DeletePodsFromKubernetesQueueUnprocessedLen(), pc.DeletePodsFromKubernetesQueueItemsBeingProcessedLen(),
+				pc.SyncPodStatusFromProviderQueueLen(), pc.SyncPodStatusFromProviderQueueUnprocessedLen(), pc.SyncPodStatusFromProviderQueueItemsBeingProcessedLen(),
+			}, wanted)
+		}
+		check("at first", 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		release := make(chan struct{})
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
+		})
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			r.api.addPod(aPod(name))
+		}
+		check("three workers, five pods", 5, 2, 3, 0, 0, 0, 0, 0, 0)
+		close(release)
+		check("all created", 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		})
+		r.api.addPod(aPod("f"))
+		check("one waits for its retry", 1, 1, 0, 0, 0, 0, 0, 0, 0)
+		r.api.deletePod("f")
+		check("and is gone", 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	})
+}
