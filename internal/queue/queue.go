@@ -188,7 +188,12 @@ func (q *Queue) retry(ctx context.Context, key string, added time.Time, err erro
 		q.forget(key)
 		return
 	}
-	logger.WithField("delay", delay.String()).Warn("Will try again")
+	logger = logger.WithField("delay", delay.String())
+	if f.tries%10 == 1 { // often enough to be seen, not so often as to drown the rest
+		logger.Warn("Will try again")
+	} else {
+		logger.Debug("Will try again")
+	}
 	q.AddAfter(key, delay)
 }
 
