@@ -106,7 +106,8 @@ func mergeNodeInfo(next, wanted *corev1.NodeSystemInfo) {
 	next.OSImage = cmp.Or(wanted.OSImage, next.OSImage)
 	next.ContainerRuntimeVersion = cmp.Or(wanted.ContainerRuntimeVersion, next.ContainerRuntimeVersion)
 	next.KubeletVersion = cmp.Or(wanted.KubeletVersion, next.KubeletVersion)
-	next.KubeProxyVersion = cmp.Or(wanted.KubeProxyVersion, next.KubeProxyVersion) //nolint:staticcheck // deprecated, but a provider's to fill in
+	//lint:ignore SA1019 deprecated, but a provider's to fill in
+	next.KubeProxyVersion = cmp.Or(wanted.KubeProxyVersion, next.KubeProxyVersion)
 	next.OperatingSystem = cmp.Or(wanted.OperatingSystem, next.OperatingSystem)
 	next.Architecture = cmp.Or(wanted.Architecture, next.Architecture)
 	if wanted.Swap != nil {

@@ -137,7 +137,7 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	case <-n.notified: // what it said at once is part of the registration
 	default:
 	}
-	n.health, n.hanging = n.ping(ctx)
+	n.hanging, n.health = n.ping(ctx)
 	if err := n.register(ctx); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (n *NodeController) pingLoop(ctx context.Context) {
 			}
 		}
 		var err error
-		err, hanging = n.ping(ctx)
+		hanging, err = n.ping(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -45,7 +45,7 @@ func (n *NodeController) pingLoop(ctx context.Context) {
 
 // ping asks the provider how it is, and does not wait longer than the timeout:
 // then the answer is still to come, on the channel that is returned.
-func (n *NodeController) ping(ctx context.Context) (err error, hanging <-chan error) {
+func (n *NodeController) ping(ctx context.Context) (hanging <-chan error, err error) {
 	ctx, span := trace.StartSpan(ctx, "Ping")
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
@@ -63,8 +63,8 @@ func (n *NodeController) ping(ctx context.Context) (err error, hanging <-chan er
 	}()
 	select {
 	case err := <-answer:
-		return err, nil
+		return nil, err
 	case <-timed.Done():
-		return fmt.Errorf("the provider did not answer a ping within %v", n.pingTimeout), answer
+		return answer, fmt.Errorf("the provider did not answer a ping within %v", n.pingTimeout)
 	}
 }

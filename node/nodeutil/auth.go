@@ -90,6 +90,9 @@ func WebhookAuth(client kubernetes.Interface, nodeName string, opts ...WebhookAu
 		},
 	}
 	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
 		if err := opt(&cfg); err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +44,10 @@ func ready(n *corev1.Node) corev1.ConditionStatus {
 
 func TestRunRegistersTheNode(t *testing.T) {
 	client := fake.NewSimpleClientset()
+	client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		action.(clienttesting.CreateAction).GetObject().(*corev1.Node).UID = "n-1" // which leases are tied to
+		return false, nil, nil
+	})
 	n, stop := start(t, client, making(&tiny{}), handledBy(saying("hello")))
 	got := getNode(t, client, "vk")
 	for _, label := range []string{"type", "kubernetes.io/role", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"} {
@@ -176,9 +179,7 @@ func TestHostIPsFollowTheProvider(t *testing.T) {
 
 func TestEventsReachTheAPI(t *testing.T) {
 	client := fake.NewSimpleClientset()
-	var failures atomic.Int32
-	handler := &failing{failures: &failures}
-	start(t, client, making(handler))
+	start(t, client, making(&failing{}))
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod("p", "vk"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,19 +189,14 @@ func TestEventsReachTheAPI(t *testing.T) {
 	})
 }
 
-type failing struct {
-	tiny
-	failures *atomic.Int32
-}
+// failing is tiny without room.
+type failing struct{ tiny }
 
-func (f *failing) CreatePod(context.Context, *corev1.Pod) error {
-	f.failures.Add(1)
-	return errors.New("no room")
-}
+func (*failing) CreatePod(context.Context, *corev1.Pod) error { return errors.New("no room") }
 
 func TestOwnEventRecorder(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	start(t, fake.NewSimpleClientset(pod("p", "vk")), making(&failing{failures: &atomic.Int32{}}), func(cfg *nodeutil.NodeConfig) error {
+	start(t, fake.NewSimpleClientset(pod("p", "vk")), making(&failing{}), func(cfg *nodeutil.NodeConfig) error {
 		cfg.EventRecorder = recorder
 		return nil
 	})

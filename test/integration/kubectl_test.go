@@ -3,6 +3,9 @@
 package integration
 
 import (
+	"context"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,5 +137,57 @@ func TestQuickstart(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(tmp, "*")); err != nil || len(left) > 0 {
 		t.Errorf("the quickstart leaves %v behind (%v)", left, err)
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	createPod(t, ns, "hello", podSpec(n), nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	out := &lockedBuffer{}
+	forward := cluster.Kubectl(t.Context(), "-n", ns, "port-forward", "pod/hello", ":80")
+	forward.Stdout, forward.Stderr = out, out
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = forward.Process.Kill()
+		_ = forward.Wait()
+	}()
+	var port string
+	eventually(t, "kubectl says which port it forwards", func(context.Context) (bool, string) {
+		found := regexp.MustCompile(`Forwarding from 127\.0\.0\.1:(\d+)`).FindStringSubmatch(out.String())
+		if found == nil {
+			return false, out.String()
+		}
+		port = found[1]
+		return true, ""
+	})
+	for range 3 { // a connection each
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Close = true
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || !strings.Contains(string(body), "hello") {
+			t.Errorf("through the port: %q, %v; want a page that names the pod", body, err)
+		}
+	}
+}
+
+func TestExecWithInput(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	createPod(t, ns, "hello", podSpec(n), nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	cat := cluster.Kubectl(t.Context(), "-n", ns, "exec", "-i", "hello", "--", "cat")
+	cat.Stdin = strings.NewReader("one\ntwo\r\n")
+	if out, err := cat.Output(); err != nil || string(out) != "one\ntwo\r\n" {
+		t.Errorf("cat printed %q, %v", out, err)
 	}
 }

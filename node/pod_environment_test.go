@@ -1,0 +1,158 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// needs has a pod take a variable from a ConfigMap and one from a Secret.
+func needs(optional bool) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{
+			{Name: "COLOR", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "colors"}, Key: "main", Optional: &optional,
+			}}},
+			{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "tokens"}, Key: "main", Optional: &optional,
+			}}},
+			{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		}
+	}
+}
+
+func object(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "default", Name: name}
+}
+
+// Invariant 9: a pod that waits for its configuration says so, once, in the
+// kubelet's words; and it waits no longer than it has to: within a second of the
+// appearance of what it needs it is created, whatever the delays by then.
+func TestMandatoryObjectsThatAppearLater(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var env []corev1.EnvVar
+		r.provider.script(func(s *script) {
+			s.onCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+		})
+		r.start()
+		r.api.addPod(aPod("web", needs(false)))
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create"))
+		waiting := r.api.pod("web").Status.ContainerStatuses[0].State.Waiting
+		if waiting == nil || waiting.Reason != "CreateContainerConfigError" || waiting.Message == "" {
+			t.Errorf("waiting: %+v, want the kubelet's reason, and a message", waiting)
+		}
+		want(t, "phase", r.phase("web"), corev1.PodPending)
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+		events := r.events.recorded()
+		if len(events) != 2 || !strings.HasPrefix(events[0], "Warning MandatoryConfigMapNotFound: ") || !strings.HasPrefix(events[1], "Warning MandatorySecretNotFound: ") {
+			t.Errorf("events: %q, want one for each object", events)
+		}
+
+		mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"other": "red"}})
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create"))
+		events = r.events.recorded()
+		if len(events) != 1 || !strings.HasPrefix(events[0], "Warning MandatoryConfigMapKeyNotFound: ") {
+			t.Errorf("events: %q, want one for the key", events)
+		}
+		mustCreate(t, r, &corev1.Secret{ObjectMeta: object("tokens"), Data: map[string][]byte{"main": []byte("s3cret")}})
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create"))
+		if _, err := r.api.CoreV1().ConfigMaps("default").Update(t.Context(), &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}}, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "env", env, []corev1.EnvVar{{Name: "COLOR", Value: "blue"}, {Name: "TOKEN", Value: "s3cret"}, {Name: "NODE", Value: "vk"}})
+		for _, said := range append(r.events.recorded(), r.api.patches...) {
+			if strings.Contains(said, "s3cret") {
+				t.Errorf("a secret got out: %s", said)
+			}
+		}
+	})
+}
+
+func mustCreate(t *testing.T, r *rig, obj any) {
+	t.Helper()
+	var err error
+	switch obj := obj.(type) {
+	case *corev1.ConfigMap:
+		_, err = r.api.CoreV1().ConfigMaps("default").Create(t.Context(), obj, metav1.CreateOptions{})
+	case *corev1.Secret:
+		_, err = r.api.CoreV1().Secrets("default").Create(t.Context(), obj, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.api.written()
+}
+
+// Invariant 9: what is optional holds nothing up, but is said, once.
+func TestOptionalObjects(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web", needs(true)))
+		pass(time.Hour)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		events := r.events.recorded()
+		slices.Sort(events)
+		want(t, "events", len(events), 3)
+		for i, prefix := range []string{"Normal ProviderCreateSuccess: ", "Warning OptionalConfigMapNotFound: ", "Warning OptionalSecretNotFound: "} {
+			if i < len(events) && !strings.HasPrefix(events[i], prefix) {
+				t.Errorf("event %q, want %s", events[i], prefix)
+			}
+		}
+	})
+}
+
+// With SkipDownwardAPIResolution pods arrive as they are, and no ConfigMap,
+// Secret or Service is read.
+func TestSkipDownwardAPIResolution(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var given corev1.PodSpec
+		r.provider.script(func(s *script) {
+			s.onCreate = func(_ context.Context, p *corev1.Pod) error { given = p.Spec; return nil }
+		})
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.SkipDownwardAPIResolution = true
+			cfg.ConfigMapInformer, cfg.SecretInformer, cfg.ServiceInformer = nil, nil, nil
+		})
+		r.api.addPod(aPod("web", needs(false), func(p *corev1.Pod) {
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{Prefix: "P_"}}
+			p.Spec.EnableServiceLinks = ptr.To(true)
+		}))
+		synctest.Wait()
+		want(t, "spec", given, r.api.pod("web").Spec)
+		for _, action := range r.api.Actions() {
+			if action.GetResource().Resource != "pods" {
+				t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
+			}
+		}
+	})
+}
+
+// UpdatePod gets a resolved environment as well.
+func TestEnvironmentOfUpdates(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var env []corev1.EnvVar
+		r.provider.script(func(s *script) {
+			s.onUpdate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+		})
+		r.start()
+		r.api.addPod(aPod("web", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)2"}}
+		}))
+		synctest.Wait()
+		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		synctest.Wait()
+		want(t, "env", env, []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "12"}})
+	})
+}

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// A round of polling is one GetPods, and GetPodStatus for what is missing in it.
+func TestPollingRound(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		for i := range 10 {
+			r.api.addPod(aPod(fmt.Sprint("web-", i)))
+		}
+		pass(time.Second)
+		r.provider.took()
+		pass(5 * time.Second)
+		wantList(t, "calls", r.provider.took(), "list")
+		r.provider.script(func(s *script) {
+			s.show = func(p *corev1.Pod) *corev1.Pod {
+				switch p.Name {
+				case "web-3":
+					p.Status = corev1.PodStatus{}
+				case "web-7":
+					p.Namespace = ""
+				}
+				return p
+			}
+		})
+		pass(5 * time.Second)
+		calls := r.provider.took()
+		slices.Sort(calls)
+		wantList(t, "calls", calls, "list", "status web-3", "status web-7")
+		r.provider.script(func(s *script) { s.show = nil })
+		r.provider.set("web-5", corev1.PodSucceeded)
+		pass(5 * time.Second)
+		want(t, "phase", r.phase("web-5"), corev1.PodSucceeded)
+		r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return nil } })
+		r.provider.took()
+		pass(5 * time.Second)
+		want(t, "questions when nothing is listed, the ended pod aside", len(r.provider.took("status")), 9)
+	})
+}
+
+// The questions of a round are asked at the same time.
+func TestPollingIsConcurrent(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		for i := range 9 {
+			r.api.addPod(aPod(fmt.Sprint("web-", i)))
+		}
+		pass(time.Second)
+		r.provider.script(func(s *script) {
+			s.list = func() []*corev1.Pod { return nil }
+			s.onStatus = func(string) error { time.Sleep(time.Second); return nil }
+		})
+		pass(9 * time.Second) // the first round is over: 3 s with three workers
+		r.provider.took()
+		pass(5500 * time.Millisecond) // the next is not, but all is asked
+		want(t, "questions", len(r.provider.took("status")), 9)
+	})
+}
+
+// The interval is the config's.
+func TestPollInterval(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start(func(cfg *PodControllerConfig) { cfg.ProviderPollInterval = time.Minute })
+		r.provider.took()
+		pass(10*time.Minute + time.Second)
+		want(t, "lists", len(r.provider.took("list")), 10)
+	})
+}
+
+// A provider that notifies is not polled, only searched for orphans now and then.
+func TestNotifierIsNotPolled(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		pass(time.Minute)
+		r.provider.took()
+		pass(time.Hour)
+		calls := r.provider.took()
+		want(t, "calls", len(calls), 60)
+		want(t, "kinds of calls", slices.Compact(calls), []string{"list"})
+	})
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })
+		r.provider.took()
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took())
+	})
+}
+
+// A list that fails, or that a provider does not have, takes no pod for lost.
+func TestListThatFails(t *testing.T) {
+	for name, err := range map[string]error{
+		"unclassified": errors.New("no list here"),
+		"unavailable":  errdefs.AsUnavailable(errors.New("away")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.provider.script(func(s *script) { s.onList = func() error { return err } })
+				r.start()
+				r.api.addPod(aPod("web"))
+				pass(time.Hour)
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+				r.provider.took()
+				r.provider.set("web", corev1.PodFailed)
+				pass(5 * time.Second)
+				if name == "unclassified" { // it may never have a list: its pods are asked for one by one
+					want(t, "phase", r.phase("web"), corev1.PodFailed)
+				} else {
+					wantList(t, "questions", r.provider.took("status"))
+				}
+			})
+		})
+	}
+}
+
+// A GetPodStatus that fails, or that has nothing to say, is not an end.
+func TestStatusThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return nil } })
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.script(func(s *script) { s.onStatus = func(string) error { return errors.New("cannot tell") } })
+		pass(time.Hour)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+	})
+}
+
+// An answer that was given before the newest word does not count.
+func TestStaleAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		pod := r.api.addPod(aPod("web"))
+		synctest.Wait()
+		pc, record := r.pc, r.pc.records.get("default/web")
+		asked := pc.heard.Load()
+		failed := statusOf(pod, corev1.PodFailed)
+		pc.hear("default/web", record, pod, &failed, asked)
+		old := statusOf(pod, corev1.PodRunning)
+		old.Message = "old"
+		pc.hear("default/web", record, pod, &old, asked)
+		for range 5 {
+			pc.hear("default/web", record, pod, nil, asked)
+		}
+		synctest.Wait()
+		status := r.api.pod("web").Status
+		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "", ""})
+	})
+}
+
+// In a round, what was listed before a pod was created says nothing of it.
+func TestPollThatBeganBeforeThePod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		old := aPod("web")
+		old.Status = statusOf(old, corev1.PodFailed)
+		r.provider.script(func(s *script) {
+			s.list = func() []*corev1.Pod { time.Sleep(10 * time.Second); return []*corev1.Pod{old} }
+		})
+		pass(6 * time.Second)
+		r.api.addPod(aPod("web"))
+		pass(10 * time.Second)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
