@@ -86,10 +86,12 @@ func (a *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, erro
 	if action.GetSubresource() != "" {
 		what += "/" + action.GetSubresource()
 	}
-	if n, ok := action.(interface{ GetName() string }); ok && slices.Contains([]string{"update", "patch", "delete"}, action.GetVerb()) {
-		a.writes = append(a.writes, what+" "+n.GetName())
-	} else if action.GetVerb() == "create" {
-		a.writes = append(a.writes, what)
+	if slices.Contains([]string{"create", "update", "patch", "delete"}, action.GetVerb()) {
+		write := what
+		if n, ok := action.(interface{ GetName() string }); ok && action.GetVerb() != "create" {
+			write += " " + n.GetName()
+		}
+		a.writes = append(a.writes, write)
 	}
 	if err := a.failures[what]; err != nil {
 		return true, nil, err

@@ -118,7 +118,11 @@ func mergeNodeInfo(next, wanted *corev1.NodeSystemInfo) {
 // mergeNodeConditions lays the provider's conditions over the API's, with the
 // Ready condition according to the provider's health.
 func mergeNodeConditions(current, wanted []corev1.NodeCondition, health error, now metav1.Time) []corev1.NodeCondition {
-	ours := slices.Clone(wanted)
+	// Some providers give back the node that they have read: what was our own
+	// word on it is not theirs.
+	ours := slices.DeleteFunc(slices.Clone(wanted), func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && (c.Reason == nodeNotReadyReason || c.Reason == nodeStoppedReason)
+	})
 	ready := slices.IndexFunc(ours, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if ready < 0 {
 		ours = append(ours, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: nodeReadyReason, Message: "virtual kubelet is posting ready status"})

@@ -173,6 +173,7 @@ func (n *NodeController) notify(node *corev1.Node) {
 		return
 	}
 	node = node.DeepCopy()
+	delete(node.Annotations, annotationOwned) // of a node that was read from the API
 	n.mu.Lock()
 	overlayWanted(n.wanted, node, n.name)
 	n.mu.Unlock()
