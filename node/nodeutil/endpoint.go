@@ -10,13 +10,14 @@ import (
 )
 
 // endpointTeller adds to what a provider says of its node the port on which it
-// can be reached, where the provider does not say. It also keeps the node's
-// addresses, which pods get as host IPs.
+// can be reached, where the provider does not say. It also keeps what pods get
+// to know of the node: its addresses, and what it can allocate.
 type endpointTeller struct {
 	node.NodeProvider
 	port int32 // set before the node controller runs; 0 if nothing is served
 
-	ips atomic.Pointer[[]string]
+	ips         atomic.Pointer[[]string]
+	allocatable atomic.Pointer[corev1.ResourceList]
 }
 
 func (e *endpointTeller) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Node)) {
@@ -26,22 +27,36 @@ func (e *endpointTeller) NotifyNodeStatus(ctx context.Context, notify func(*core
 		}}})
 	}
 	e.NodeProvider.NotifyNodeStatus(ctx, func(n *corev1.Node) {
-		e.keepHostIPs(n)
+		e.keep(n)
 		notify(n)
 	})
 }
 
-func (e *endpointTeller) keepHostIPs(n *corev1.Node) {
-	if n == nil || len(n.Status.Addresses) == 0 {
-		return // nothing said is nothing changed
+// keep notes what the node says; what it does not mention stays.
+func (e *endpointTeller) keep(n *corev1.Node) {
+	if n == nil {
+		return
 	}
-	ips := hostIPs(n)
-	e.ips.Store(&ips)
+	if len(n.Status.Addresses) > 0 {
+		ips := hostIPs(n)
+		e.ips.Store(&ips)
+	}
+	if len(n.Status.Allocatable) > 0 {
+		allocatable := n.Status.Allocatable.DeepCopy()
+		e.allocatable.Store(&allocatable)
+	}
 }
 
 func (e *endpointTeller) hostIPs() []string {
 	if ips := e.ips.Load(); ips != nil {
 		return *ips
+	}
+	return nil
+}
+
+func (e *endpointTeller) nodeAllocatable() corev1.ResourceList {
+	if allocatable := e.allocatable.Load(); allocatable != nil {
+		return *allocatable
 	}
 	return nil
 }

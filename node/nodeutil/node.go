@@ -111,8 +111,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		n.events = &lateRecorder{}
 		cfg.EventRecorder = n.events
 	}
-	n.endpoint.keepHostIPs(&cfg.NodeSpec)
-	allocatable := cfg.NodeSpec.Status.Allocatable.DeepCopy()
+	n.endpoint.keep(&cfg.NodeSpec)
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 cfg.Client.CoreV1(),
 		EventRecorder:             cfg.EventRecorder,
@@ -125,7 +124,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		SkipDownwardAPIResolution: cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      cfg.DisableOrphanCleanup,
 		HostIPs:                   n.endpoint.hostIPs,
-		NodeAllocatable:           func() corev1.ResourceList { return allocatable },
+		NodeAllocatable:           n.endpoint.nodeAllocatable,
 	})
 	if err != nil {
 		return nil, err
