@@ -65,6 +65,11 @@ func (n *NodeController) ping(ctx context.Context) (hanging <-chan error, err er
 	case err := <-answer:
 		return nil, err
 	case <-timed.Done():
+		select {
+		case err := <-answer: // the answer ends the context as well
+			return nil, err
+		default:
+		}
 		return answer, fmt.Errorf("the provider did not answer a ping within %v", n.pingTimeout)
 	}
 }
