@@ -359,6 +359,30 @@ func TestHealthWhileTheAPIIsAway(t *testing.T) {
 	})
 }
 
+// What the control plane made of the node while the API server was away is
+// repaired when the lease shows that it is back, though the watch (here: none)
+// takes longer.
+func TestReturnOfTheAPI(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		forbidden := apierrors.NewForbidden(nodesResource.GroupResource(), "", errors.New("no"))
+		r.api.fail("list nodes", forbidden)
+		r.api.fail("watch nodes", forbidden)
+		r.start(r.withLease())
+		pass(15 * time.Second)
+		away := apierrors.NewServiceUnavailable("away")
+		r.api.fail("update leases", away)
+		r.api.fail("get leases", away)
+		pass(time.Minute)
+		r.api.changeNode("vk", func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		})
+		r.api.fail("update leases", nil)
+		r.api.fail("get leases", nil)
+		pass(20 * time.Second)
+		r.wantReady("True")
+	})
+}
+
 // A node that was deleted is registered again, as it was.
 func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
 	for name, watches := range map[string]bool{"watching": true, "without the right to watch": false} {

@@ -25,7 +25,6 @@ type rig struct {
 	provider *fakeProvider
 	handler  PodLifecycleHandler
 	events   *recorder
-	config   []func(*PodControllerConfig)
 
 	pc   *PodController
 	stop func() error
