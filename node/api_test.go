@@ -40,6 +40,8 @@ type fakeAPI struct {
 	t       *testing.T
 	tracker clienttesting.ObjectTracker
 
+	noGenerations bool // as before 1.33
+
 	mu       sync.Mutex
 	version  int
 	watches  []*cuttable
@@ -125,7 +127,9 @@ func (a *fakeAPI) create(resource schema.GroupVersionResource, obj runtime.Objec
 	m.SetResourceVersion(strconv.Itoa(a.version))
 	m.SetCreationTimestamp(metav1.Time{Time: time.Now().Truncate(time.Second)})
 	if pod, ok := obj.(*corev1.Pod); ok {
-		pod.Generation = 1
+		if !a.noGenerations {
+			pod.Generation = 1
+		}
 		if pod.Status.Phase == "" {
 			pod.Status.Phase = corev1.PodPending
 		}
@@ -187,7 +191,9 @@ func (a *fakeAPI) replace(resource schema.GroupVersionResource, before, after ru
 		}
 		after.Status = before.Status
 		if !equality.Semantic.DeepEqual(before.Spec, after.Spec) {
-			after.Generation++
+			if !a.noGenerations {
+				after.Generation++
+			}
 		}
 	case *corev1.Node:
 		before := before.(*corev1.Node)
@@ -233,7 +239,9 @@ func (a *fakeAPI) delete(resource schema.GroupVersionResource, namespace, name s
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second)}
 	pod.DeletionGracePeriodSeconds = &grace
 	a.version++
-	pod.Generation++
+	if !a.noGenerations {
+		pod.Generation++
+	}
 	pod.ResourceVersion = strconv.Itoa(a.version)
 	return a.tracker.Update(resource, pod, namespace)
 }

@@ -61,6 +61,24 @@ func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
 	})
 }
 
+// Containers that have all ended may be started again, which is followed.
+func TestTerminatedContainersThatRestart(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.change("web", func(p *corev1.Pod) {
+			p.Status = statusOf(p, corev1.PodSucceeded)
+			p.Status.Phase = corev1.PodRunning
+		})
+		pass(10 * time.Second)
+		r.provider.set("web", corev1.PodRunning)
+		pass(10 * time.Second)
+		want(t, "container runs", r.api.pod("web").Status.ContainerStatuses[0].State.Running != nil, true)
+	})
+}
+
 // Invariant 4: a provider that does not notify the end, or answers NotFound, is
 // asked; its pods leave soon.
 func TestPodLeavesWhenItIsNotKnown(t *testing.T) {

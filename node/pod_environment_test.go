@@ -4,12 +4,15 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -78,6 +81,64 @@ func TestMandatoryObjectsThatAppearLater(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Invariant 9: an object that appears while the pod's environment is being
+// resolved, too late for that and too early to wake a pod that waits, is noticed
+// as soon.
+func TestObjectThatAppearsWhileItIsLookedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var now atomic.Bool
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.ConfigMapInformer = slowConfigMaps{cfg.ConfigMapInformer, func() {
+				if now.CompareAndSwap(true, false) {
+					mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}})
+					time.Sleep(time.Millisecond) // the event comes, and finds nobody waiting
+				}
+			}}
+		})
+		mustCreate(t, r, &corev1.Secret{ObjectMeta: object("tokens"), Data: map[string][]byte{"main": []byte("s3cret")}})
+		r.api.addPod(aPod("web", needs(false)))
+		pass(time.Hour)
+		record := r.pc.records.get("default/web")
+		record.mu.Lock()
+		record.waitsFor = nil // as at the first time, but without its short delay
+		record.mu.Unlock()
+		now.Store(true)
+		r.api.changePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
+		pass(time.Second)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// slowConfigMaps calls a function after each look for a ConfigMap.
+type slowConfigMaps struct {
+	corev1informers.ConfigMapInformer
+	looked func()
+}
+
+func (s slowConfigMaps) Lister() corev1listers.ConfigMapLister {
+	return slowConfigMapLister{s.ConfigMapInformer.Lister(), s.looked}
+}
+
+type slowConfigMapLister struct {
+	corev1listers.ConfigMapLister
+	looked func()
+}
+
+func (s slowConfigMapLister) ConfigMaps(namespace string) corev1listers.ConfigMapNamespaceLister {
+	return slowConfigMapNamespaceLister{s.ConfigMapLister.ConfigMaps(namespace), s.looked}
+}
+
+type slowConfigMapNamespaceLister struct {
+	corev1listers.ConfigMapNamespaceLister
+	looked func()
+}
+
+func (s slowConfigMapNamespaceLister) Get(name string) (*corev1.ConfigMap, error) {
+	found, err := s.ConfigMapNamespaceLister.Get(name)
+	s.looked()
+	return found, err
 }
 
 func mustCreate(t *testing.T, r *rig, obj any) {

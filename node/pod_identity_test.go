@@ -199,6 +199,30 @@ func TestReplacedWhileDown(t *testing.T) {
 	}
 }
 
+// Invariant 1: from the UIDs of an old pod, which are the provider's own, it does
+// not follow that it keeps ours.
+func TestForeignUIDsOfAnOldPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.script(func(s *script) {
+			s.lingers = true
+			s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p }
+		})
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.end()
+		pass(time.Hour)
+		r.replace("web")
+		r.start()
+		pass(12 * time.Second) // it is looked at while it dies
+		r.provider.forget("web")
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "creates", len(r.provider.took("create")), 2)
+	})
+}
+
 // Invariant 2: after a failed CreatePod the provider is asked, and not told
 // again to create what it holds.
 func TestCreateThatFailedHalfway(t *testing.T) {
@@ -304,7 +328,12 @@ func TestListThatBeganTooEarly(t *testing.T) {
 			}
 		})
 		r.provider.script(func(s *script) {
-			s.onGet = func(name string) error { return errors.New("cannot read it, or there is none") }
+			s.onGet = func(name string) error {
+				if len(r.provider.holds(name)) == 0 {
+					return errdefs.NotFound("none")
+				}
+				return errors.New("cannot read it")
+			}
 		})
 		r.provider.script(func(s *script) {
 			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {

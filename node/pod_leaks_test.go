@@ -204,7 +204,30 @@ func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
 }
 
 // Invariant 3: a pod that was overlooked once when its deletion came is deleted
-// in the provider all the same.
+// in the provider all the same, and waited for.
+func TestOverlookedPodIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.provider.script(func(s *script) {
+			s.lingers = true
+			s.show = func(*corev1.Pod) *corev1.Pod { return nil }
+		})
+		r.api.addPod(aPod("web"))
+		pass(time.Second)
+		r.provider.script(func(s *script) { s.show = nil })
+		r.api.deletePod("web")
+		pass(20 * time.Second)
+		if r.api.pod("web") == nil {
+			t.Fatal("the pod left the API though it runs")
+		}
+		r.provider.set("web", corev1.PodFailed)
+		pass(5 * time.Second)
+		want(t, "pod", r.api.pod("web"), nil)
+	})
+}
+
+// The same, where it is gone at once.
 func TestOverlookedPodIsDeleted(t *testing.T) {
 	for name, remove := range map[string]func(*rig){
 		"gracefully": func(r *rig) { r.api.deletePod("web") },

@@ -153,17 +153,16 @@ func TestStaleAnswer(t *testing.T) {
 		synctest.Wait()
 		pc, record := r.pc, r.pc.records.get("default/web")
 		asked := pc.heard.Load()
-		failed := statusOf(pod, corev1.PodFailed)
-		pc.hear("default/web", record, pod, &failed, asked)
-		old := statusOf(pod, corev1.PodRunning)
-		old.Message = "old"
+		newer, old := statusOf(pod, corev1.PodRunning), statusOf(pod, corev1.PodRunning)
+		newer.Message, old.Message = "newer", "old"
+		pc.hear("default/web", record, pod, &newer, asked)
 		pc.hear("default/web", record, pod, &old, asked)
 		for range 5 {
 			pc.hear("default/web", record, pod, nil, asked)
 		}
 		synctest.Wait()
 		status := r.api.pod("web").Status
-		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "", ""})
+		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Running", "", "newer"})
 	})
 }
 

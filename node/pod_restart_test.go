@@ -110,6 +110,30 @@ func TestRestartCatchesUp(t *testing.T) {
 	}
 }
 
+// Invariant 6: the observed generation is the one that the provider has taken
+// over, also after a restart.
+func TestObservedGenerationWaitsForTheUpdate(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.end()
+		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		r.provider.script(func(s *script) {
+			s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("cannot") }
+		})
+		r.start()
+		pass(time.Minute)
+		r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = "news" })
+		pass(time.Minute)
+		want(t, "message", r.api.pod("web").Status.Message, "news")
+		want(t, "observed generation", r.api.pod("web").Status.ObservedGeneration, 1)
+		r.provider.script(func(s *script) { s.onUpdate = nil })
+		pass(time.Minute)
+		want(t, "observed generation", r.api.pod("web").Status.ObservedGeneration, 2)
+	})
+}
+
 // Invariant 8: a pod that ran and that the provider no longer knows is lost, and
 // not executed again. It is said once.
 func TestLostPod(t *testing.T) {
@@ -198,6 +222,25 @@ func TestNotifiedBeforeTheCachesHaveSynced(t *testing.T) {
 			want(t, "records", len(r.pc.records.byKey), 1)
 		})
 	}
+}
+
+// Invariant 8: what a provider lists at the start does not undo what it notified
+// meanwhile.
+func TestNotifiedWhileItLists(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("job"))
+		synctest.Wait()
+		r.end()
+		ended := r.api.pod("job")
+		ended.Status = statusOf(ended, corev1.PodSucceeded)
+		r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return []*corev1.Pod{r.api.pod("job")} } })
+		r.provider.forget("job")
+		r.handler = earlyWord{notifying{polled{r.provider}}, []*corev1.Pod{ended}}
+		r.start()
+		pass(time.Second)
+		want(t, "phase", r.phase("job"), corev1.PodSucceeded)
+	})
 }
 
 // earlyWord notifies of pods within NotifyPods.

@@ -154,12 +154,18 @@ func TestProviderChangesItsPods(t *testing.T) {
 		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		synctest.Wait()
 		spoil(kept[1])
+		cached, err := r.pc.pods.Pods("default").Get("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "label in the cache", cached.Labels["app"], "web")
 		notified := r.provider.hold(r.api.pod("web"), corev1.PodRunning).DeepCopy()
+		notified.Status.Message = "fine"
 		r.provider.notify(notified)
 		notified.Status.Message = "spoilt"
 		pass(time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
-		want(t, "message", r.api.pod("web").Status.Message, "")
+		want(t, "message", r.api.pod("web").Status.Message, "fine")
 		r.api.deletePod("web")
 		synctest.Wait()
 		spoil(kept[2])

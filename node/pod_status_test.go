@@ -180,6 +180,49 @@ func TestStatusIsCoalesced(t *testing.T) {
 	})
 }
 
+// Invariant 7: what is written is told from what was written before, not from a
+// cache that is behind.
+func TestStatusWhileTheCacheIsBehind(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.api.gap(func() {
+			for _, message := range []string{"a", "", "b", ""} {
+				r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = message })
+				synctest.Wait()
+				want(t, "message", r.api.pod("web").Status.Message, message)
+			}
+		})
+		r.api.written()
+		pass(time.Minute)
+		wantList(t, "writes when it has caught up", r.api.written())
+	})
+}
+
+// API servers before 1.33 count no generations of pods.
+func TestAPIWithoutGenerations(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.api.noGenerations = true
+		r.start()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+		r.provider.took()
+		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		synctest.Wait()
+		want(t, "updates", len(r.provider.took()), 1)
+		r.api.deletePod("web", 600)
+		synctest.Wait()
+		want(t, "deletes", len(r.provider.took("delete")), 1)
+		r.api.deletePod("web", 1)
+		pass(3 * time.Second)
+		want(t, "deletes after a shorter grace", len(r.provider.took("delete")), 1)
+		wantList(t, "writes", r.api.written())
+	})
+}
+
 // Invariant 7: notifications from everywhere at once lose nothing.
 func TestManyNotifications(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

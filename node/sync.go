@@ -286,7 +286,6 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	r.creating = false
 	r.provider = unknown
 	if err == nil {
-		r.heard = pc.heard.Add(1) // answers to earlier questions know nothing of it
 		r.ran = true
 		r.missing = 0
 		r.handed = pod
@@ -298,9 +297,6 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	r.mu.Unlock()
 
 	if err != nil {
-		if ctx.Err() != nil {
-			return err // we are stopping: that is no failure of the pod
-		}
 		pc.warn(ctx, r, pod, ReasonProviderCreateFailed, err.Error())
 		status := failedCreate(pod, err)
 		pc.say(key, r, status)

@@ -148,3 +148,64 @@ func TestLengths(t *testing.T) {
 		check(0, 0, 0)
 	})
 }
+
+func TestKeysThatWereAddedBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		q := New("test", nil, nil, func(context.Context, string) error { runs.Add(1); return nil })
+		q.Add("a")
+		q.AddAfter("b", time.Hour)
+		start(t, q, 1)
+		synctest.Wait()
+		if runs.Load() != 2 || q.Len() != 0 {
+			t.Errorf("handled %d, %d left; want 2, 0", runs.Load(), q.Len())
+		}
+	})
+}
+
+func TestNothingIsKeptAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		q := New("test", nil, nil, func(context.Context, string) error { return nil })
+		q.Run(ctx, 1)
+		q.Add("a")
+		if q.Len() != 0 {
+			t.Errorf("%d keys wait for a queue that has ended", q.Len())
+		}
+	})
+}
+
+func TestRevisitDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		q := New("test", nil, nil, func(context.Context, string) error { runs.Add(1); return nil })
+		start(t, q, 1)
+		synctest.Wait()
+		q.Revisit("a", time.Minute)
+		if q.Len() != 0 {
+			t.Errorf("length %d, want 0", q.Len())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if runs.Load() != 1 {
+			t.Errorf("handled %d times, want 1", runs.Load())
+		}
+	})
+}
+
+// A retry function that panics is survived: the key comes back, slowly.
+func TestRetryFuncThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		q := New("test", nil,
+			func(context.Context, string, int, time.Time, error) (*time.Duration, error) { panic("boom") },
+			func(context.Context, string) error { tries.Add(1); return errors.New("no") })
+		start(t, q, 1)
+		q.Add("a")
+		time.Sleep(10*time.Minute + time.Second)
+		if tries.Load() != 11 {
+			t.Errorf("tried %d times in ten minutes, want one a minute", tries.Load())
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The heartbeat is the lease, renewed every ten seconds for forty; the status is
+// written every five minutes.
+func TestHeartbeatByLease(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease())
+		lease := r.lease()
+		want(t, "duration", *lease.Spec.LeaseDurationSeconds, 40)
+		want(t, "holder", *lease.Spec.HolderIdentity, "vk")
+		want(t, "owner", lease.OwnerReferences[0].UID, r.api.node("vk").UID)
+		last := lease.Spec.RenewTime.Time
+		for range 20 {
+			pass(11 * time.Second)
+			renewed := r.lease().Spec.RenewTime.Time
+			if gap := renewed.Sub(last); gap < 9*time.Second || gap > 22*time.Second {
+				t.Errorf("renewed after %v, want every 10 s", gap)
+			}
+			last = renewed
+		}
+		r.api.written()
+		pass(time.Hour)
+		statuses, leases := 0, 0
+		for _, w := range r.api.written() {
+			switch w {
+			case "patch nodes/status vk":
+				statuses++
+			case "update leases":
+				leases++
+			default:
+				t.Errorf("write: %s", w)
+			}
+		}
+		if statuses < 11 || statuses > 13 {
+			t.Errorf("status written %d times in an hour, want every five minutes", statuses)
+		}
+		if leases < 340 || leases > 365 {
+			t.Errorf("lease renewed %d times in an hour, want every ten seconds", leases)
+		}
+	})
+}
+
+// Without a lease the status is the heartbeat, every ping interval.
+func TestHeartbeatByStatus(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(WithNodePingInterval(20*time.Second), WithNodeStatusUpdateInterval(time.Hour))
+		r.api.written()
+		beat := func() time.Time { return r.api.node("vk").Status.Conditions[0].LastHeartbeatTime.Time }
+		first := beat()
+		pass(10*time.Minute + time.Second)
+		want(t, "writes", len(r.api.written()), 30)
+		if !beat().After(first) {
+			t.Error("the heartbeat stands still")
+		}
+		want(t, "transition", r.api.node("vk").Status.Conditions[0].LastTransitionTime.Time.Equal(first), true)
+	})
+}
+
+// The node is NotReady, with the reason, while the provider is not well.
+func TestPing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ping func(context.Context) error
+		want string
+	}{
+		"error": {func(context.Context) error { return errors.New("backend away") }, "False ProviderNotReady backend away"},
+		"panic": {func(context.Context) error { panic("boom") }, "False ProviderNotReady the provider panicked in Ping: boom"},
+		"slow":  {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "False ProviderNotReady "},
+		"hangs": {func(context.Context) error { time.Sleep(5 * time.Minute); return nil }, "False ProviderNotReady the provider did not answer a ping within 3s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodeBubble(t, func(t *testing.T, r *nodeRig) {
+				r.start(r.withLease(), WithNodePingTimeout(3*time.Second))
+				r.wantReady("True")
+				r.pinged(tc.ping)
+				pass(14 * time.Second)
+				r.wantReady(tc.want)
+				before := r.lease().Spec.RenewTime.Time
+				pass(time.Minute)
+				if !r.lease().Spec.RenewTime.After(before) {
+					t.Error("the lease stands still: it says that the process lives, not that the provider is well")
+				}
+				r.wantReady(tc.want)
+				r.pinged(nil)
+				pass(5 * time.Minute)
+				r.wantReady("True KubeletReady")
+			})
+		})
+	}
+}
+
+// An answer in time is one, though it ends the context of the ping as well.
+func TestPingsInTime(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease())
+		for range 50000 {
+			if _, err := r.nc.ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Pings that hang do not pile up.
+func TestHangingPingsDoNotPileUp(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease())
+		r.pinged(func(context.Context) error { time.Sleep(time.Hour); return nil })
+		before := r.countPings()
+		pass(50 * time.Minute)
+		want(t, "pings", r.countPings()-before, 1)
+		r.end()
+		pass(time.Hour) // until it is answered
+	})
+}
+
+// A provider that is not well at the start gets a node that is not ready.
+func TestUnhealthyAtTheStart(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.pinged(func(context.Context) error { return errors.New("backend away") })
+		r.start(r.withLease())
+		r.wantReady("False ProviderNotReady backend away")
+	})
+}
+
+// A change of health that could not be written is written soon.
+func TestHealthWhileTheAPIIsAway(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease())
+		r.api.fail("patch nodes/status", apierrors.NewServiceUnavailable("away"))
+		r.pinged(func(context.Context) error { return errors.New("backend away") })
+		pass(15 * time.Second)
+		r.api.fail("patch nodes/status", nil)
+		pass(10 * time.Second)
+		r.wantReady("False ProviderNotReady")
+	})
+}
+
+// What the control plane made of the node while the API server was away is
+// repaired when the lease shows that it is back, though the watch (here: none)
+// takes longer.
+func TestReturnOfTheAPI(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		forbidden := apierrors.NewForbidden(nodesResource.GroupResource(), "", errors.New("no"))
+		r.api.fail("list nodes", forbidden)
+		r.api.fail("watch nodes", forbidden)
+		r.start(r.withLease())
+		pass(15 * time.Second)
+		away := apierrors.NewServiceUnavailable("away")
+		r.api.fail("update leases", away)
+		r.api.fail("get leases", away)
+		pass(time.Minute)
+		r.api.changeNode("vk", func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		})
+		r.api.fail("update leases", nil)
+		r.api.fail("get leases", nil)
+		pass(20 * time.Second)
+		r.wantReady("True")
+	})
+}
+
+// At shutdown the node says that it is not ready.
+func TestFarewell(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease())
+		pass(time.Minute)
+		r.end()
+		r.wantReady("False KubeletStopped")
+		<-r.nc.Done()
+		want(t, "Err", r.nc.Err(), nil)
+		r.api.written()
+		r.notify(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"late": "1"}}})
+		pass(time.Hour)
+		wantList(t, "writes afterwards", r.api.written())
+		if err := r.nc.Run(t.Context()); err == nil {
+			t.Error("it ran twice")
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package node
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodeRig is a node controller between an API and a provider, in a bubble.
+type nodeRig struct {
+	t    *testing.T
+	api  *fakeAPI
+	node *corev1.Node
+
+	mu     sync.Mutex
+	ping   func(context.Context) error
+	pings  int
+	notify func(*corev1.Node)
+
+	nc   *NodeController
+	stop func() error
+}
+
+func (r *nodeRig) Ping(ctx context.Context) error {
+	r.mu.Lock()
+	r.pings++
+	ping := r.ping
+	r.mu.Unlock()
+	if ping == nil {
+		return nil
+	}
+	return ping(ctx)
+}
+
+func (r *nodeRig) NotifyNodeStatus(_ context.Context, notify func(*corev1.Node)) { r.notify = notify }
+
+// pinged has pings answered so from now on.
+func (r *nodeRig) pinged(ping func(context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ping = ping
+}
+
+func (r *nodeRig) countPings() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pings
+}
+
+func nodeBubble(t *testing.T, test func(t *testing.T, r *nodeRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &nodeRig{t: t, api: newFakeAPI(t), node: &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "vk", Labels: map[string]string{"type": "virtual-kubelet"}},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "virtual", Effect: corev1.TaintEffectNoSchedule}}},
+			Status: corev1.NodeStatus{
+				Capacity:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+				NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux"},
+			},
+		}}
+		t.Cleanup(func() {
+			if r.stop != nil {
+				r.end()
+			}
+		})
+		test(t, r)
+	})
+}
+
+func (r *nodeRig) withLease() NodeControllerOpt {
+	return WithNodeEnableLeaseV1(r.api.CoordinationV1().Leases(corev1.NamespaceNodeLease), 0)
+}
+
+func (r *nodeRig) launch(opts ...NodeControllerOpt) {
+	r.t.Helper()
+	nc, err := NewNodeController(r, r.node, r.api.CoreV1().Nodes(), opts...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.nc = nc
+	ctx, cancel := context.WithCancel(r.t.Context())
+	result := make(chan error, 1)
+	go func() { result <- nc.Run(ctx) }()
+	r.stop = func() error { cancel(); return <-result }
+	synctest.Wait()
+}
+
+func (r *nodeRig) start(opts ...NodeControllerOpt) {
+	r.t.Helper()
+	r.launch(opts...)
+	select {
+	case <-r.nc.Ready():
+	default:
+		r.t.Fatal("the controller is not ready")
+	}
+}
+
+func (r *nodeRig) end() {
+	r.t.Helper()
+	err := r.stop()
+	r.stop = nil
+	if err != nil {
+		r.t.Errorf("the controller ended with %v", err)
+	}
+}
+
+// ready returns the status, reason and message of the Ready condition.
+func (r *nodeRig) ready() string {
+	r.t.Helper()
+	node := r.api.node("vk")
+	if node == nil {
+		return "no node"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return string(c.Status) + " " + c.Reason + " " + c.Message
+		}
+	}
+	return "no condition"
+}
+
+func (r *nodeRig) wantReady(prefix string) {
+	r.t.Helper()
+	if got := r.ready(); !strings.HasPrefix(got, prefix) {
+		r.t.Errorf("Ready is %q, want %q", got, prefix)
+	}
+}
+
+func (r *nodeRig) lease() *coordinationv1.Lease {
+	r.t.Helper()
+	obj, err := r.api.tracker.Get(leasesResource, corev1.NamespaceNodeLease, "vk")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return obj.(*coordinationv1.Lease)
+}
