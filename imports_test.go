@@ -17,21 +17,23 @@ const module = "github.com/virtual-kubelet/virtual-kubelet/"
 // allowed says which packages of this module a package may import, by prefix of
 // its path; the longest prefix counts. Imports point one way.
 var allowed = map[string][]string{
-	".":                  {},
-	"errdefs":            {},
-	"log":                {"log"},
-	"trace":              {"log", "trace", "errdefs"},
-	"internal/buildinfo": {},
-	"internal/queue":     {"log"},
-	"internal/podenv":    {"errdefs"},
-	"node":               {"errdefs", "log", "trace", "internal/queue", "internal/podenv"},
-	"node/api":           {"errdefs", "log", "trace", "node/api"},
-	"node/nodeutil":      {"errdefs", "log", "trace", "node", "internal/buildinfo"},
-	"vkubelet":           {"errdefs", "log", "trace", "node"},
-	"providers":          {"errdefs", "log", "trace", "node"},
-	"test":               {"test", "errdefs", "log", "node"},
-	"examples":           {"errdefs", "log", "trace", "node"},
-	"cmd":                {"errdefs", "log", "trace", "node", "internal/buildinfo", "providers"},
+	".":                   {},
+	"errdefs":             {},
+	"log":                 {"log"},
+	"trace":               {"log", "trace", "errdefs"},
+	"internal/buildinfo":  {},
+	"internal/queue":      {"log"},
+	"internal/podenv":     {"errdefs"},
+	"internal/listwatch":  {"log"},
+	"internal/podobjects": {"internal/listwatch", "internal/podenv"},
+	"node":                {"errdefs", "log", "trace", "internal/queue", "internal/podenv", "internal/listwatch"},
+	"node/api":            {"errdefs", "log", "trace", "node/api"},
+	"node/nodeutil":       {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/podobjects"},
+	"vkubelet":            {"errdefs", "log", "trace", "node", "internal/listwatch", "internal/podobjects"},
+	"providers":           {"errdefs", "log", "trace", "node"},
+	"test":                {"test", "errdefs", "log", "node"},
+	"examples":            {"errdefs", "log", "trace", "node"},
+	"cmd":                 {"errdefs", "log", "trace", "node", "internal/buildinfo", "providers"},
 }
 
 // files calls f for each Go file of this module that is no test.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +13,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 )
 
-// environment resolves the environment of pods from the informers' caches.
+// environment resolves the environment of pods.
 type environment struct {
-	configMaps corev1listers.ConfigMapLister
-	secrets    corev1listers.SecretLister
-	services   corev1listers.ServiceLister
-	sources    []kindInformer
-	options    func() podenv.Options
-	changes    atomic.Uint64 // of any object
+	objects   ObjectSource
+	services  corev1listers.ServiceLister
+	informers []kindInformer
+	options   func() podenv.Options
+	changes   atomic.Uint64 // of any object
 }
 
 type kindInformer struct {
@@ -27,11 +27,11 @@ type kindInformer struct {
 	informer cache.SharedIndexInformer
 }
 
-func newEnvironment(cfg PodControllerConfig, hostIPs func() []string) *environment {
-	return &environment{
-		configMaps: cfg.ConfigMapInformer.Lister(),
-		secrets:    cfg.SecretInformer.Lister(),
-		services:   cfg.ServiceInformer.Lister(),
+func newEnvironment(cfg PodControllerConfig, objects ObjectSource, hostIPs func() []string) *environment {
+	e := &environment{
+		objects:   objects,
+		services:  cfg.ServiceInformer.Lister(),
+		informers: []kindInformer{{"Service", cfg.ServiceInformer.Informer()}},
 		options: func() podenv.Options {
 			options := podenv.Options{HostIPs: hostIPs()}
 			if cfg.NodeAllocatable != nil {
@@ -39,34 +39,39 @@ func newEnvironment(cfg PodControllerConfig, hostIPs func() []string) *environme
 			}
 			return options
 		},
-		sources: []kindInformer{
-			{"ConfigMap", cfg.ConfigMapInformer.Informer()},
-			{"Secret", cfg.SecretInformer.Informer()},
-			{"Service", cfg.ServiceInformer.Informer()},
-		},
 	}
+	if cfg.Objects == nil {
+		e.informers = append(e.informers,
+			kindInformer{"ConfigMap", cfg.ConfigMapInformer.Informer()},
+			kindInformer{"Secret", cfg.SecretInformer.Informer()})
+	}
+	return e
 }
 
-func (e *environment) informers() []kindInformer { return e.sources }
-
 // resolve fills in the environment of pod, in place.
-func (e *environment) resolve(pod *corev1.Pod) ([]podenv.Problem, error) {
-	return podenv.Resolve(pod, e, e.options())
+func (e *environment) resolve(ctx context.Context, pod *corev1.Pod) ([]podenv.Problem, error) {
+	return podenv.Resolve(pod, podSource{ctx, e}, e.options())
+}
+
+// podSource reads for one pod.
+type podSource struct {
+	ctx context.Context
+	*environment
 }
 
 // ConfigMap implements podenv.Source.
-func (e *environment) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
-	return e.configMaps.ConfigMaps(namespace).Get(name)
+func (s podSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
+	return s.objects.ConfigMap(s.ctx, namespace, name)
 }
 
 // Secret implements podenv.Source.
-func (e *environment) Secret(namespace, name string) (*corev1.Secret, error) {
-	return e.secrets.Secrets(namespace).Get(name)
+func (s podSource) Secret(namespace, name string) (*corev1.Secret, error) {
+	return s.objects.Secret(s.ctx, namespace, name)
 }
 
 // Services implements podenv.Source.
-func (e *environment) Services(namespace string) ([]*corev1.Service, error) {
-	return e.services.Services(namespace).List(labels.Everything())
+func (s podSource) Services(namespace string) ([]*corev1.Service, error) {
+	return s.services.Services(namespace).List(labels.Everything())
 }
 
 // missingObjects are the objects for which a pod has to wait.
@@ -86,22 +91,25 @@ func missingObjects(problems []podenv.Problem) map[podenv.Object]struct{} {
 
 // wakeWaiting has the pods looked at that wait for an object which appears or
 // changes.
-func (pc *PodController) wakeWaiting(kind string) cache.ResourceEventHandler {
-	wake := func(obj any) {
-		object, err := meta.Accessor(obj)
-		if err != nil {
-			return
+func (pc *PodController) wakeWaiting(kind, namespace, name string) {
+	pc.env.changes.Add(1)
+	changed := podenv.Object{Kind: kind, Namespace: namespace, Name: name}
+	pc.records.each(func(key string, r *podRecord) {
+		r.mu.Lock()
+		_, waits := r.waitsFor[changed]
+		r.mu.Unlock()
+		if waits {
+			pc.syncs.Add(key)
 		}
-		pc.env.changes.Add(1)
-		changed := podenv.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-		pc.records.each(func(key string, r *podRecord) {
-			r.mu.Lock()
-			_, waits := r.waitsFor[changed]
-			r.mu.Unlock()
-			if waits {
-				pc.syncs.Add(key)
-			}
-		})
+	})
+}
+
+// wakeBy is wakeWaiting as an informer calls it.
+func (pc *PodController) wakeBy(kind string) cache.ResourceEventHandler {
+	wake := func(obj any) {
+		if object, err := meta.Accessor(obj); err == nil {
+			pc.wakeWaiting(kind, object.GetNamespace(), object.GetName())
+		}
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    wake,
@@ -109,4 +117,4 @@ func (pc *PodController) wakeWaiting(kind string) cache.ResourceEventHandler {
 	}
 }
 
-var _ podenv.Source = (*environment)(nil)
+var _ podenv.Source = podSource{}

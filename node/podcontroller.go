@@ -44,10 +44,15 @@ type PodControllerConfig struct {
 	Provider PodLifecycleHandler
 
 	// The informers from which the environment of pods is resolved, which the
-	// caller starts. Required, unless SkipDownwardAPIResolution is set.
+	// caller starts. Required, unless SkipDownwardAPIResolution is set; those
+	// for ConfigMaps and Secrets are not used if Objects is set.
 	ConfigMapInformer corev1informers.ConfigMapInformer
 	SecretInformer    corev1informers.SecretInformer
 	ServiceInformer   corev1informers.ServiceInformer
+
+	// Objects reads only the ConfigMaps and Secrets that pods name. Nodes made
+	// by package nodeutil have one.
+	Objects ObjectSource
 
 	// SyncPodsFromKubernetesRateLimiter delays the retries of provider calls;
 	// nil means 100 ms, doubling up to a minute, with jitter. First attempts
@@ -105,7 +110,8 @@ type PodController struct {
 	owns      func(context.Context, *corev1.Pod) bool
 	backend   *backend
 	notifier  PodNotifier // nil: the provider is polled
-	env       *environment
+	objects   ObjectSource
+	env       *environment // nil: left to the provider
 	hostIPs   func() []string
 	pollEvery time.Duration
 	orphans   *orphans // nil: not cleaned up
@@ -154,8 +160,12 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	}
 	pc.notifier, _ = cfg.Provider.(PodNotifier)
 	pc.identity.keepsUIDs.Store(pc.backend.byUID != nil)
+	pc.objects = cfg.Objects
+	if pc.objects == nil {
+		pc.objects = listedObjects{cfg}
+	}
 	if !cfg.SkipDownwardAPIResolution {
-		pc.env = newEnvironment(cfg, pc.hostIPs)
+		pc.env = newEnvironment(cfg, pc.objects, pc.hostIPs)
 	}
 	if !cfg.DisableOrphanCleanup {
 		pc.orphans = &orphans{}
@@ -188,8 +198,8 @@ func (cfg *PodControllerConfig) validate() error {
 	check(cfg.EventRecorder != nil, "EventRecorder")
 	check(cfg.Provider != nil, "Provider")
 	if !cfg.SkipDownwardAPIResolution {
-		check(cfg.ConfigMapInformer != nil, "ConfigMapInformer")
-		check(cfg.SecretInformer != nil, "SecretInformer")
+		check(cfg.ConfigMapInformer != nil || cfg.Objects != nil, "ConfigMapInformer (or Objects)")
+		check(cfg.SecretInformer != nil || cfg.Objects != nil, "SecretInformer (or Objects)")
 		check(cfg.ServiceInformer != nil, "ServiceInformer")
 	}
 	if len(missing) > 0 {
@@ -271,8 +281,9 @@ func (pc *PodController) watch(ctx context.Context) (undo []func(), err error) {
 		return nil
 	}
 	if pc.env != nil {
-		for _, source := range pc.env.informers() {
-			if err := register(source.informer, pc.wakeWaiting(source.kind)); err != nil {
+		undo = append(undo, pc.env.objects.Subscribe(pc.wakeWaiting))
+		for _, source := range pc.env.informers {
+			if err := register(source.informer, pc.wakeBy(source.kind)); err != nil {
 				return undo, err
 			}
 		}

@@ -97,6 +97,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 	case r.uid() == pod.UID:
 		r.pod = pod
 	case r.over():
+		pc.objects.Forget(r.uid())
 		r.adopt(pod)
 		if pc.backend.byUID == nil {
 			// Whatever a provider that goes by names still shows under this one
@@ -164,6 +165,7 @@ func (pc *PodController) dropIfOver(key string, r *podRecord, v view) {
 		return // decide has seen to it that nothing is held
 	}
 	pc.records.drop(key)
+	pc.objects.Forget(v.heldUID)
 	// A pod that was added between our look at the cache and the drop has its
 	// own key in the queue, and starts with a new record.
 }
@@ -220,6 +222,7 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 		pc.statuses.Add(key)
 	case pod != nil && r.uid() == pod.UID && !r.ran:
 		// An older pod of the same name: it was replaced while we were down.
+		pc.objects.Forget(pod.UID) // until it is its turn
 		r.adopt(found)
 		r.theirs = true
 		r.inspected = time.Now()
@@ -334,11 +337,12 @@ func (pc *PodController) update(ctx context.Context, key string, r *podRecord, p
 // that lacks something, the pod waits for it.
 func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) (*corev1.Pod, error) {
 	mine := pod.DeepCopy()
+	pc.objects.Follow(pod)
 	if pc.env == nil {
 		return mine, nil
 	}
 	seen := pc.env.changes.Load()
-	problems, err := pc.env.resolve(mine)
+	problems, err := pc.env.resolve(ctx, mine)
 	r.mu.Lock()
 	r.waitsFor = missingObjects(problems)
 	created := r.ran

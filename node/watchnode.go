@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -30,7 +31,7 @@ func (n *NodeController) watchNode(ctx context.Context) {
 	only := func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
 	}
-	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(listwatch.Patient("the node", &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			only(&options)
 			return n.nodes.List(ctx, options)
@@ -39,7 +40,7 @@ func (n *NodeController) watchNode(ctx context.Context) {
 			only(&options)
 			return n.nodes.Watch(ctx, options)
 		},
-	}, plainWatch{}), &corev1.Node{}, 0)
+	}), plainWatch{}), &corev1.Node{}, 0)
 	tell := func(s sighting) {
 		for {
 			select {

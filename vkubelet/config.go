@@ -33,10 +33,11 @@ type Config struct {
 	// Provider runs the pods. Required.
 	Provider Provider
 
-	// ResourceManager, if made with NewResourceManagerFromInformers, saves the
-	// server from having ConfigMap, Secret and Service informers of its own.
-	// One that was made from listers, or nil, does not: a lister cannot tell
-	// when something appears that a pod waits for.
+	// ResourceManager, if made with NewResourceManagerFromInformers, is where
+	// the server has ConfigMaps, Secrets and Services from. Otherwise it reads
+	// and watches those ConfigMaps and Secrets that the node's pods name, and
+	// the services of the cluster: a lister alone cannot tell when something
+	// appears that a pod waits for.
 	ResourceManager *ResourceManager
 
 	// PodSyncWorkers is how many pods are worked on at a time; zero or less

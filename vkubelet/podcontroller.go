@@ -7,14 +7,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -49,7 +49,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) error {
 
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()
-	controllerConfig, factories := cfg.assemble(broadcaster)
+	controllerConfig, sources := cfg.assemble(broadcaster)
 	controller, err := node.NewPodController(controllerConfig)
 	if err != nil {
 		return err
@@ -57,12 +57,11 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) error {
 
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: cfg.Client.CoreV1().Events("")})
 	running, cancel := context.WithCancel(ctx)
-	for _, factory := range factories {
-		factory.StartWithContext(running)
-		defer factory.Shutdown() // after cancel, which is deferred later
-	}
 	defer cancel()
 	var group errgroup.Group
+	for _, run := range sources {
+		group.Go(func() error { run(running); return nil })
+	}
 	group.Go(func() error {
 		defer cancel()
 		return controller.Run(running, podSyncWorkers)
@@ -86,39 +85,36 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) error {
 // are worked on.
 func (pc *PodController) Ready() <-chan struct{} { return pc.ready }
 
-// assemble makes the configuration of a node.PodController. The factories are
-// to be started once it has been taken over.
-func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (node.PodControllerConfig, []informers.SharedInformerFactory) {
-	namespaced := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace))
-	everywhere := informers.NewSharedInformerFactory(cfg.Client, 0)
-	ofNode := informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace),
-		informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName).String()
-		}))
-
-	c := node.PodControllerConfig{
+// assemble makes the configuration of a node.PodController, and what it reads
+// from: to be run once the controller has been made.
+func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (c node.PodControllerConfig, sources []func(context.Context)) {
+	c = node.PodControllerConfig{
 		PodClient: cfg.Client.CoreV1(),
 		EventRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{
 			Component: "virtual-kubelet",
 			Host:      cfg.NodeName,
 		}),
-		Provider:          cfg.Provider,
-		PodInformer:       cfg.PodInformer,
-		ConfigMapInformer: namespaced.Core().V1().ConfigMaps(),
-		SecretInformer:    namespaced.Core().V1().Secrets(),
-		ServiceInformer:   everywhere.Core().V1().Services(),
-		HostIPs:           cfg.HostIPs,
-	}
-	if c.PodInformer == nil {
-		c.PodInformer = ofNode.Core().V1().Pods()
+		Provider:    cfg.Provider,
+		PodInformer: cfg.PodInformer,
+		HostIPs:     cfg.HostIPs,
 	}
 	if cfg.NodeName != "" {
 		c.PodEventFilterFunc = func(_ context.Context, pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.NodeName }
+	}
+	if c.PodInformer == nil {
+		pods := listwatch.Pods(cfg.Client, cfg.Namespace, 0, func() string { return cfg.NodeName })
+		c.PodInformer = pods
+		sources = append(sources, pods.Informer().RunWithContext)
 	}
 	if rm := cfg.ResourceManager; rm != nil && rm.informers != nil {
 		c.ConfigMapInformer = rm.informers.configMaps
 		c.SecretInformer = rm.informers.secrets
 		c.ServiceInformer = rm.informers.services
+		return c, sources
 	}
-	return c, []informers.SharedInformerFactory{namespaced, everywhere, ofNode}
+	objects := podobjects.New(cfg.Client)
+	c.Objects = objects
+	services := informers.NewSharedInformerFactory(cfg.Client, 0)
+	c.ServiceInformer = services.Core().V1().Services()
+	return c, append(sources, objects.Run, services.Core().V1().Services().Informer().RunWithContext)
 }

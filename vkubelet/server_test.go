@@ -2,6 +2,7 @@ package vkubelet
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -100,10 +101,8 @@ func TestServerWatchesOnlyWhatItNeeds(t *testing.T) {
 				t.Errorf("pods are listed with the field selector %q", fields)
 			}
 		}
-		for _, resource := range []string{"pods", "configmaps", "secrets", "services"} {
-			if !lists[resource] {
-				t.Errorf("%s are not listed; lists: %v", resource, lists)
-			}
+		if want := map[string]bool{"pods": true, "services": true}; !maps.Equal(lists, want) {
+			t.Errorf("lists: %v, want %v: ConfigMaps and Secrets only once a pod names them", lists, want)
 		}
 	})
 }

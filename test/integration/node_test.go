@@ -83,7 +83,12 @@ func (n *virtualNode) start(t *testing.T) {
 // waitReady waits until the node says, after the given time, that it is Ready.
 func (n *virtualNode) waitReady(t *testing.T, since time.Time) {
 	t.Helper()
-	eventually(t, "the node is Ready", func(ctx context.Context) (bool, string) {
+	n.waitReadyWithin(t, patience, since)
+}
+
+func (n *virtualNode) waitReadyWithin(t *testing.T, timeout time.Duration, since time.Time) {
+	t.Helper()
+	eventuallyWithin(t, timeout, "the node is Ready", func(ctx context.Context) (bool, string) {
 		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -91,7 +96,7 @@ func (n *virtualNode) waitReady(t *testing.T, since time.Time) {
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {
 				fresh := c.LastHeartbeatTime.Time.After(since.Add(-time.Second))
-				return fresh && c.Status == corev1.ConditionTrue, fmt.Sprintf("%+v\n%s", c, n.log.String())
+				return fresh && c.Status == corev1.ConditionTrue, fmt.Sprintf("%+v", c)
 			}
 		}
 		return false, "no Ready condition"
@@ -217,8 +222,13 @@ func waitForGone(t *testing.T, pod *corev1.Pod) {
 // patience fails with the last state.
 func eventually(t *testing.T, what string, condition func(context.Context) (bool, string)) {
 	t.Helper()
+	eventuallyWithin(t, patience, what, condition)
+}
+
+func eventuallyWithin(t *testing.T, timeout time.Duration, what string, condition func(context.Context) (bool, string)) {
+	t.Helper()
 	var state string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (ok bool, _ error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, func(ctx context.Context) (ok bool, _ error) {
 		ok, state = condition(ctx)
 		return ok, nil
 	})

@@ -101,12 +101,17 @@ func TestKilledAndRestartedWith50Pods(t *testing.T) {
 // UIDs once they run.
 func createRunning(t *testing.T, n *virtualNode, ns, prefix string, count int) map[string]types.UID {
 	t.Helper()
+	return createRunningWithin(t, patience, n, ns, prefix, count)
+}
+
+func createRunningWithin(t *testing.T, timeout time.Duration, n *virtualNode, ns, prefix string, count int) map[string]types.UID {
+	t.Helper()
 	uids := map[string]types.UID{}
 	for i := range count {
 		pod := createPod(t, ns, fmt.Sprintf("%s-%d", prefix, i), podSpec(n), nil)
 		uids[pod.Name] = pod.UID
 	}
-	eventually(t, "all pods run", func(ctx context.Context) (bool, string) {
+	eventuallyWithin(t, timeout, "all pods run", func(ctx context.Context) (bool, string) {
 		now := running(t, ns)
 		for name := range uids {
 			if _, ok := now[name]; !ok {
@@ -146,15 +151,17 @@ func TestAPIServerIsAwayForLong(t *testing.T) {
 	if err := cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	returned := time.Now()
-	n.waitReady(t, returned)
+	// The scheduler and the node lifecycle controller go on up to a minute
+	// after the API server, each, and one waits for the other.
+	const recovery = 5 * time.Minute
+	n.waitReadyWithin(t, recovery, time.Now())
 	now := running(t, ns)
 	for name, uid := range before {
 		if now[name] != uid {
 			t.Errorf("pod %s is not the one that ran before", name)
 		}
 	}
-	createRunning(t, n, ns, "after", 10)
+	createRunningWithin(t, recovery, n, ns, "after", 10)
 	for uid, times := range createsByUID(n.journalOf(t, ns)) {
 		if times != 1 {
 			t.Errorf("pod %s was created %d times", uid, times)

@@ -1,0 +1,179 @@
+package podobjects
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+)
+
+// watch is what a reflector knows of one object: it is the reflector's store.
+// The cache's lock guards its fields.
+type watch struct {
+	cache  *Cache
+	of     podenv.Object
+	cancel context.CancelFunc
+	ended  <-chan struct{}
+
+	answered chan struct{} // closed with the first answer, be it an error
+	heard    bool
+	synced   bool          // object is what the API server has
+	object   metav1.Object // nil: it does not exist
+	err      error         // why it is not synced
+	read     time.Time     // last
+}
+
+// begin begins to watch an object. c.mu is held.
+func (c *Cache) begin(object podenv.Object) *watch {
+	ctx, cancel := context.WithCancel(c.running)
+	w := &watch{cache: c, of: object, cancel: cancel, ended: ctx.Done(), answered: make(chan struct{})}
+	kind := kinds[object.Kind]
+	reflector := cache.NewReflectorWithOptions(kind.listWatch(c.client, w), kind.example, w,
+		cache.ReflectorOptions{
+			Name: object.Kind + " " + object.Namespace + "/" + object.Name,
+			// The Node authorizer learns of a pod's references a moment after
+			// the node learns of the pod.
+			Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 7 * time.Second},
+		})
+	c.watches.Go(func() { reflector.RunWithContext(ctx) })
+	return w
+}
+
+// fail notes that the object cannot be read, unless err is nil.
+func (w *watch) fail(err error) {
+	if err == nil {
+		return
+	}
+	w.cache.mu.Lock()
+	defer w.cache.mu.Unlock()
+	w.err = err
+	w.answer()
+}
+
+// set notes what the API server has; nil stands for nothing.
+func (w *watch) set(object metav1.Object) {
+	w.cache.mu.Lock()
+	if object != nil {
+		object.SetManagedFields(nil) // which nobody reads
+	}
+	w.object, w.synced, w.err = object, true, nil
+	w.answer()
+	w.cache.mu.Unlock()
+	if object != nil {
+		w.cache.tell(w.of)
+	}
+}
+
+func (w *watch) answer() {
+	if !w.heard {
+		w.heard = true
+		close(w.answered)
+	}
+}
+
+// is tells whether obj is the object, which the selector has seen to where the
+// server knows selectors; the fake clientset does not.
+func (w *watch) is(obj any) (metav1.Object, bool) {
+	object, ok := obj.(metav1.Object)
+	return object, ok && object.GetName() == w.of.Name
+}
+
+// Add implements cache.ReflectorStore.
+func (w *watch) Add(obj any) error {
+	if object, ok := w.is(obj); ok {
+		w.set(object)
+	}
+	return nil
+}
+
+// Update implements cache.ReflectorStore.
+func (w *watch) Update(obj any) error { return w.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (w *watch) Delete(obj any) error {
+	if _, ok := w.is(obj); ok {
+		w.set(nil)
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (w *watch) Replace(all []any, _ string) error {
+	for _, obj := range all {
+		if object, ok := w.is(obj); ok {
+			w.set(object)
+			return nil
+		}
+	}
+	w.set(nil)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (w *watch) Resync() error { return nil }
+
+// kind is how objects of a kind are read.
+type kind struct {
+	resource  string
+	example   runtime.Object
+	get       func(ctx context.Context, client kubernetes.Interface, namespace, name string) (metav1.Object, error)
+	listWatch func(client kubernetes.Interface, w *watch) cache.ListerWatcher
+}
+
+var kinds = map[string]kind{
+	kindConfigMap: {
+		resource: "configmaps",
+		example:  &corev1.ConfigMap{},
+		get: func(ctx context.Context, client kubernetes.Interface, namespace, name string) (metav1.Object, error) {
+			return client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		listWatch: func(client kubernetes.Interface, w *watch) cache.ListerWatcher {
+			objects := client.CoreV1().ConfigMaps(w.of.Namespace)
+			return listWatch(client, w, objects.List, objects.Watch)
+		},
+	},
+	kindSecret: {
+		resource: "secrets",
+		example:  &corev1.Secret{},
+		get: func(ctx context.Context, client kubernetes.Interface, namespace, name string) (metav1.Object, error) {
+			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		listWatch: func(client kubernetes.Interface, w *watch) cache.ListerWatcher {
+			objects := client.CoreV1().Secrets(w.of.Namespace)
+			return listWatch(client, w, objects.List, objects.Watch)
+		},
+	},
+}
+
+func listWatch[L runtime.Object](client kubernetes.Interface, w *watch,
+	list func(context.Context, metav1.ListOptions) (L, error),
+	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error),
+) cache.ListerWatcher {
+	only := func(options metav1.ListOptions) metav1.ListOptions {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.of.Name).String()
+		return options
+	}
+	what := w.of.Kind + " " + w.of.Namespace + "/" + w.of.Name
+	return cache.ToListWatcherWithWatchListSemantics(listwatch.Patient(what, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			found, err := list(ctx, only(options))
+			w.fail(err)
+			return found, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+			events, err := watch(ctx, only(options))
+			w.fail(err)
+			return events, err
+		},
+	}), client)
+}
