@@ -107,6 +107,26 @@ func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
 	}
 }
 
+// An API server that starts refuses everything for some seconds: that is not
+// taken for its last word.
+func TestWatchesAgainOnceItMay(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		forbidden := apierrors.NewForbidden(nodesResource.GroupResource(), "", errors.New("no roles yet"))
+		r.api.fail("list nodes", forbidden)
+		r.api.fail("watch nodes", forbidden)
+		r.start(r.withLease())
+		pass(time.Minute)
+		r.api.fail("list nodes", nil)
+		r.api.fail("watch nodes", nil)
+		pass(11 * time.Second)
+		if err := r.api.tracker.Delete(nodesResource, "", "vk"); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		r.wantReady("True")
+	})
+}
+
 // A custom error handler hears of NotFound; nil means one retry, and the node is
 // there again; else nothing is done until the next interval.
 func TestStatusUpdateErrorHandler(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,11 +22,9 @@ type sighting struct {
 }
 
 // watchNode follows the node in the API, so that its deletion is noticed, and
-// what others overwrite is repaired, without asking. Without the right to watch
-// it does nothing; then the next status update notices.
+// what others overwrite is repaired, without asking. As long as it has not the
+// right to watch, the next status update notices.
 func (n *NodeController) watchNode(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	only := func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
 	}
@@ -62,16 +59,6 @@ func (n *NodeController) watchNode(ctx context.Context) {
 			}
 		},
 	})
-	if err == nil {
-		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-			if apierrors.IsForbidden(err) {
-				log.G(ctx).WithError(err).Warn("May not watch the node; its deletion will be noticed late")
-				cancel()
-				return
-			}
-			cache.DefaultWatchErrorHandler(ctx, r, err)
-		})
-	}
 	if err != nil { // only of an informer that runs already
 		log.G(ctx).WithError(err).Error("Cannot watch the node")
 		return

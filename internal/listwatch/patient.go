@@ -19,10 +19,10 @@ import (
 )
 
 // Patient returns a ListWatch whose requests do not fail while the API server
-// cannot be reached: they are repeated until it answers, or ctx ends. The delay
-// grows to that between the renewals of a node's lease, so a large fleet asks
-// no more often than it does anyway. Answers of the API server, errors too, are
-// the caller's. what names the objects in the log.
+// cannot be reached, or does not let us in: they are repeated until it does, or
+// ctx ends. The delay grows to that between the renewals of a node's lease, so a
+// large fleet asks no more often than it does anyway. Other answers, errors too,
+// are the caller's. what names the objects in the log.
 func Patient(what string, lw *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -37,13 +37,15 @@ func Patient(what string, lw *cache.ListWatch) *cache.ListWatch {
 
 func retry[T any](ctx context.Context, what string, request func() (T, error)) (T, error) {
 	backoff := wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 7 * time.Second}
-	for attempt := 1; ; attempt++ {
+	said := ""
+	for {
 		answer, err := request()
-		if err == nil || ctx.Err() != nil || !unreachable(err) {
+		if err == nil || ctx.Err() != nil || !mayPass(err) {
 			return answer, err
 		}
-		if attempt == 1 {
-			log.G(ctx).WithError(err).Warnf("Cannot watch %s; trying until the API server is back", what)
+		if err.Error() != said {
+			said = err.Error()
+			log.G(ctx).WithError(err).Warnf("Cannot watch %s; trying again until it works", what)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,11 +55,13 @@ func retry[T any](ctx context.Context, what string, request func() (T, error)) (
 	}
 }
 
-// unreachable tells whether an error comes from the way to the API server, or
-// from one that asks to come back later.
-func unreachable(err error) bool {
+// mayPass tells whether an error comes from the way to the API server, from one
+// that asks to come back later, or from one that does not know yet what we may:
+// for some seconds after its start it has no roles.
+func mayPass(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+		return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) ||
+			apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 	}
 	return true
 }

@@ -50,13 +50,23 @@ func (s *server) listWatch() *cache.ListWatch {
 	})
 }
 
-var errRefused = errors.New("connection refused")
+var pods = schema.GroupResource{Resource: "pods"}
 
 // An informer is up to date within seconds of the end of an outage, however
 // long it took, and asked no more often than a lease is renewed meanwhile.
 func TestOutageIsOverSoon(t *testing.T) {
+	for name, failure := range map[string]error{
+		"refused":      errors.New("connection refused"),
+		"unavailable":  apierrors.NewServiceUnavailable("starting"),
+		"no roles yet": apierrors.NewForbidden(pods, "", nil),
+	} {
+		t.Run(name, func(t *testing.T) { outageIsOverSoon(t, failure) })
+	}
+}
+
+func outageIsOverSoon(t *testing.T, failure error) {
 	synctest.Test(t, func(t *testing.T) {
-		api := &server{err: errRefused}
+		api := &server{err: failure}
 		done := make(chan error, 1)
 		go func() {
 			_, err := api.listWatch().WatchWithContext(t.Context(), metav1.ListOptions{})
@@ -79,12 +89,10 @@ func TestOutageIsOverSoon(t *testing.T) {
 }
 
 func TestAnswersAreTheCallers(t *testing.T) {
-	pods := schema.GroupResource{Resource: "pods"}
 	for name, answer := range map[string]error{
-		"none":      nil,
-		"forbidden": apierrors.NewForbidden(pods, "", nil),
-		"expired":   apierrors.NewResourceExpired("too old"),
-		"timeout":   apierrors.NewTimeoutError("Too large resource version", 1),
+		"none":    nil,
+		"expired": apierrors.NewResourceExpired("too old"),
+		"timeout": apierrors.NewTimeoutError("Too large resource version", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &server{err: answer}
