@@ -24,6 +24,10 @@ controlplane: ## Build bin/controlplane (minutes the first time, cached then)
 	@echo "Building the control plane (minutes the first time, cached then)"
 	@controlplane/build.sh bin/controlplane
 
+.PHONY: metrics-server
+metrics-server: ## Build bin/metrics-server, for the tests (minutes the first time, cached then)
+	cd test/metricsserver && CGO_ENABLED=0 $(GO) build -trimpath -o ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server
+
 .PHONY: test
 test: toolchain lint compat unit integration ## Everything that CI runs
 
@@ -47,7 +51,7 @@ unit: ## The tests that need no control plane
 	$(GO) test $(TESTFLAGS) ./...
 
 .PHONY: integration
-integration: build controlplane ## The tests on a real control plane
+integration: build controlplane metrics-server ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./test/...
 

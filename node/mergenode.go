@@ -26,6 +26,15 @@ type owned struct {
 	Allocatable []string `json:"allocatable,omitempty"`
 }
 
+// ownedOf reads the annotation. What cannot be read was not ours: then nothing
+// is taken back.
+func ownedOf(n *corev1.Node) (before owned) {
+	if text := n.Annotations[annotationOwned]; text != "" {
+		_ = json.Unmarshal([]byte(text), &before)
+	}
+	return before
+}
+
 // The reasons of the Ready condition.
 const (
 	nodeReadyReason    = "KubeletReady"
@@ -49,11 +58,7 @@ func newNode(wanted *corev1.Node, health error, now metav1.Time) (*corev1.Node, 
 // provider wants laid over it, without what the provider wanted formerly and no
 // longer does. Everything else is left to those who wrote it. It is pure.
 func mergeNode(current, wanted *corev1.Node, health error, now metav1.Time) (*corev1.Node, error) {
-	var before owned
-	if text := current.Annotations[annotationOwned]; text != "" {
-		// What cannot be read was not ours: then nothing is taken back.
-		_ = json.Unmarshal([]byte(text), &before)
-	}
+	before := ownedOf(current)
 	next := current.DeepCopy()
 	next.Labels = mergeMap(current.Labels, wanted.Labels, before.Labels)
 	next.Annotations = mergeMap(current.Annotations, wanted.Annotations, before.Annotations)

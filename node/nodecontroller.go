@@ -49,6 +49,8 @@ type NodeController struct {
 	hanging  <-chan error // of a ping that was not answered in time
 	written  time.Time    // when the status was
 	refusal  string       // of a change of labels, annotations or taints
+	itself   bool         // to the API server this process is the node
+	leftOut  string       // what the node cannot have for that
 	unsure   bool         // current may be outdated: the API was away
 	notified chan struct{}
 	returned chan struct{} // the API, after it was away
@@ -286,10 +288,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	wanted := n.want()
 	var next *corev1.Node
 	for try := 1; ; try++ {
-		if next, err = mergeNode(n.current, wanted, n.health, now); err != nil {
-			return err
-		}
-		err = n.updateMetadata(ctx, next)
+		next, err = n.writeMetadata(ctx, wanted, now)
 		if !apierrors.IsConflict(err) || try == maxConflicts {
 			break
 		}
@@ -323,8 +322,7 @@ func (n *NodeController) take(node *corev1.Node) {
 }
 
 // tolerate lets the status be written although labels, annotations or taints
-// may not be: with a node's own identity some can be set at its creation only
-// (the NodeRestriction admission). The refusal is logged, once.
+// may not be. The refusal is logged, once.
 func (n *NodeController) tolerate(ctx context.Context, err error) error {
 	if err == nil {
 		n.refusal = ""
@@ -389,11 +387,7 @@ func (n *NodeController) getOrCreate(ctx context.Context) error {
 	node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		now := metav1.Now()
-		var fresh *corev1.Node
-		if fresh, err = newNode(n.want(), n.health, now); err != nil {
-			return err
-		}
-		if node, err = n.nodes.Create(ctx, fresh, metav1.CreateOptions{}); err == nil {
+		if node, err = n.create(ctx, now); err == nil {
 			n.written = now.Time
 		}
 	}

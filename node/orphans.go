@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -70,11 +72,32 @@ func (pc *PodController) isOrphan(ctx context.Context, pod *corev1.Pod) bool {
 	return apierrors.IsNotFound(err) || err == nil && byUID && ours.UID != pod.UID
 }
 
+// namesake returns the API server's pod of that name. To a node's own identity
+// the API server does not say that a pod is gone, but that it may not read it;
+// then the node's pods are asked for, which it may list.
+func (pc *PodController) namesake(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	named, err := pc.client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if !apierrors.IsForbidden(err) || pod.Spec.NodeName == "" {
+		return named, err
+	}
+	is := fields.Set{"metadata.name": pod.Name, "spec.nodeName": pod.Spec.NodeName}
+	list, listErr := pc.client.Pods(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: is.String()})
+	if listErr != nil {
+		return nil, errors.Join(err, listErr)
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == pod.Name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+}
+
 // deleteOrphan makes sure with the API server itself, then deletes. What fails
 // is tried again in the next round. It returns false if the pod is no orphan.
 func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) bool {
 	logger := log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)})
-	named, err := pc.client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	named, err := pc.namesake(ctx, pod)
 	switch {
 	case err == nil && (pc.identity.same(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):
 		return false // on another node, or not in the cache yet

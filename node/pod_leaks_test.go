@@ -135,8 +135,13 @@ func TestNoOrphans(t *testing.T) {
 			return nil
 		},
 		"the API cannot be asked": func(r *rig) []func(*PodControllerConfig) {
-			r.api.fail("get pods", apierrors.NewForbidden(podsResource.GroupResource(), "gone", errors.New("no")))
+			r.api.fail("get pods", apierrors.NewServiceUnavailable("away"))
 			r.provider.hold(aPod("gone"), corev1.PodRunning)
+			return nil
+		},
+		"may not be read, and may be another node's": func(r *rig) []func(*PodControllerConfig) {
+			r.api.fail("get pods", apierrors.NewForbidden(podsResource.GroupResource(), "gone", errors.New("no")))
+			r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.Spec.NodeName = "" }), corev1.PodRunning)
 			return nil
 		},
 	} {
@@ -149,6 +154,19 @@ func TestNoOrphans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Invariant 3: to a node with its own identity the API server says of a pod that
+// is gone that it may not be read.
+func TestOrphanThatMayNotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.api.fail("get pods", apierrors.NewForbidden(podsResource.GroupResource(), "gone", errors.New("no relationship found between node and this object")))
+		r.provider.hold(aPod("gone"), corev1.PodRunning)
+		r.start()
+		pass(10 * time.Minute)
+		wantList(t, "deletes", r.provider.took("delete"), "delete gone  grace 0")
+	})
 }
 
 // Invariant 3: the API server has the last word on what an orphan is; it is not

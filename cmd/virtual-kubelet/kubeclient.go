@@ -1,13 +1,51 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
+
+// clusterConfig finds the API server and who this process is to it: what
+// --kubeconfig or its defaults say or, with --bootstrap-kubeconfig, the node
+// itself. That has to wait for a certificate until ctx ends at the latest, and
+// starts what renews it.
+func clusterConfig(ctx context.Context, o *options, start func(run func(context.Context) error)) (config *rest.Config, source string, err error) {
+	if o.bootstrap == "" {
+		return kubeConfig(o)
+	}
+	if o.kubeconfig != "" {
+		_, err := os.Stat(o.kubeconfig)
+		if err == nil {
+			if config, source, err = kubeConfig(o); err != nil || hasCredentials(config) {
+				return config, source, err
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", fmt.Errorf("cannot use --kubeconfig: %w", err)
+		}
+	}
+	identity, err := nodeutil.NewNodeIdentity(ctx, nodeutil.NodeIdentityConfig{NodeName: o.nodeName, BootstrapKubeconfig: o.bootstrap, CertDir: o.certDir})
+	if err != nil {
+		return nil, "", err
+	}
+	start(identity.Run)
+	if err := identity.WaitReady(ctx); err != nil {
+		return nil, "", err
+	}
+	return limit(identity.Config(), o), "system:node:" + o.nodeName + " by --bootstrap-kubeconfig " + o.bootstrap, nil
+}
+
+func hasCredentials(c *rest.Config) bool {
+	return c.BearerToken != "" || c.BearerTokenFile != "" || c.Username != "" || c.ExecProvider != nil || c.AuthProvider != nil ||
+		len(c.CertData) > 0 || c.CertFile != ""
+}
 
 // kubeConfig finds the API server, and says where it found it.
 func kubeConfig(o *options) (config *rest.Config, source string, err error) {

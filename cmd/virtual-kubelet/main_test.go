@@ -53,6 +53,13 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"workers", []string{"--pod-sync-workers", "0"}, nil, exitUsage, []string{"--pod-sync-workers"}},
 		{"qps", []string{"--kube-api-qps", "0"}, nil, exitUsage, []string{"--kube-api-qps", "-1"}},
 		{"negative duration", []string{"--startup-timeout", "-1s"}, nil, exitUsage, []string{"--startup-timeout", "negative"}},
+		{"half a key pair by flag", []string{"--tls-private-key-file", "x"}, nil, exitUsage, []string{"--tls-cert-file"}},
+		{"unknown source of the certificate", []string{"--serving-certificate", "heaven"}, nil, exitUsage, []string{"heaven", "self-signed"}},
+		{"no files", []string{"--serving-certificate", "files"}, nil, exitUsage, []string{"--tls-cert-file"}},
+		{"two sources of the certificate", []string{"--serving-certificate", "self-signed"}, map[string]string{"APISERVER_CERT_LOCATION": "x", "APISERVER_KEY_LOCATION": "y"}, exitUsage, []string{"self-signed", "APISERVER_CERT_LOCATION"}},
+		{"no directory for the serving certificate", []string{"--serving-certificate", "cluster"}, nil, exitUsage, []string{"--cert-dir"}},
+		{"no directory for the client certificate", []string{"--bootstrap-kubeconfig", file}, nil, exitUsage, []string{"--cert-dir"}},
+		{"broken bootstrap kubeconfig", []string{"--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitFailed, []string{file}},
 		{"half a key pair", nil, map[string]string{"APISERVER_CERT_LOCATION": "x"}, exitUsage, []string{"APISERVER_KEY_LOCATION"}},
 		{"kubeconfig", []string{"--kubeconfig", "/nonexistent"}, nil, exitUsage, []string{"/nonexistent"}},
 		{"no cluster", nil, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
@@ -107,7 +114,8 @@ func TestFlags(t *testing.T) {
 	for _, name := range strings.Fields(`kubeconfig nodename os provider provider-config cluster-domain listen-address port
 		metrics-addr pod-sync-workers disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
 		trace-exporter trace-service-name trace-tag trace-sample-rate log-level log-format namespace enable-node-lease
-		kube-api-qps kube-api-burst v vmodule`) {
+		kube-api-qps kube-api-burst debug-http v vmodule bootstrap-kubeconfig cert-dir serving-certificate tls-cert-file tls-private-key-file
+		client-ca-file anonymous-auth`) {
 		if command.Flags().Lookup(name) == nil {
 			t.Errorf("there is no flag --%s", name)
 		}

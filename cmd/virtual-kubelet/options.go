@@ -16,6 +16,8 @@ import (
 // stand in for flags.
 type options struct {
 	kubeconfig     string
+	bootstrap      string
+	certDir        string
 	nodeName       string
 	os             string
 	provider       string
@@ -27,9 +29,11 @@ type options struct {
 	port          int
 	metricsAddr   string
 	nodeIP        string
+	serving       string
 	certFile      string
 	keyFile       string
 	clientCAFile  string
+	anonymous     bool
 
 	podSyncWorkers   int
 	disableTaint     bool
@@ -52,10 +56,16 @@ type options struct {
 	logLevel         string
 	logFormat        string
 
-	portText string // KUBELET_PORT, until it is parsed
+	debugHTTP bool
+
+	portText string         // KUBELET_PORT, until it is parsed
+	flags    *pflag.FlagSet // all of them
 }
 
-const defaultKubeletPort = 10250
+const (
+	defaultKubeletPort = 10250
+	defaultNodeName    = "virtual-kubelet"
+)
 
 // addFlags declares the flags. An environment variable is the default of the
 // flag that it stands in for.
@@ -66,17 +76,17 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 		}
 		return otherwise
 	}
+	o.flags = flags
 	o.portText = getenv("KUBELET_PORT")
 	o.nodeIP = getenv("VKUBELET_POD_IP")
-	o.certFile = getenv("APISERVER_CERT_LOCATION")
-	o.keyFile = getenv("APISERVER_KEY_LOCATION")
-	o.clientCAFile = getenv("APISERVER_CA_CERT_LOCATION")
 	o.taintKey = env("VKUBELET_TAINT_KEY", "virtual-kubelet.io/provider")
 	o.taintValue = getenv("VKUBELET_TAINT_VALUE")
 	o.taintEffect = env("VKUBELET_TAINT_EFFECT", string(corev1.TaintEffectNoSchedule))
 
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, or ~/.kube/config)")
-	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", "virtual-kubelet"), "name of the node ($DEFAULT_NODE_NAME)")
+	flags.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig file with which the node gets a client certificate of its own, as system:node:NAME, unless --kubeconfig has credentials; needs --cert-dir, and has to stay")
+	flags.StringVar(&o.certDir, "cert-dir", "", "directory for the certificates that the cluster signs for this node; each node needs its own")
+	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
 	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
 	flags.StringVar(&o.provider, "provider", "mock", "provider that runs the pods (see virtual-kubelet providers)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
@@ -84,6 +94,11 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "take only pods of this namespace (default: of all)")
 	flags.StringVar(&o.listenAddress, "listen-address", "", "address on which the kubelet API is served (default: all)")
 	flags.IntVar(&o.port, "port", defaultKubeletPort, "port of the kubelet API, 0 for any free one ($KUBELET_PORT)")
+	flags.StringVar(&o.serving, "serving-certificate", "", "where the certificate of the kubelet API comes from: files, cluster (signed after somebody has approved it; needs --cert-dir), or self-signed (default: files if they are given, else self-signed)")
+	flags.StringVar(&o.certFile, "tls-cert-file", getenv("APISERVER_CERT_LOCATION"), "certificate of the kubelet API, a PEM file that is followed ($APISERVER_CERT_LOCATION)")
+	flags.StringVar(&o.keyFile, "tls-private-key-file", getenv("APISERVER_KEY_LOCATION"), "key of --tls-cert-file ($APISERVER_KEY_LOCATION)")
+	flags.StringVar(&o.clientCAFile, "client-ca-file", getenv("APISERVER_CA_CERT_LOCATION"), "CA of the client certificates that the kubelet API accepts, a PEM file that is followed ($APISERVER_CA_CERT_LOCATION) (default: the cluster's own)")
+	flags.BoolVar(&o.anonymous, "anonymous-auth", false, "take requests to the kubelet API without credentials for those of system:anonymous, who still needs the rights")
 	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address on which metrics are also served over plain HTTP, to everybody (default: not served)")
 	flags.IntVar(&o.podSyncWorkers, "pod-sync-workers", 10, "number of pods that are worked on at the same time")
 	flags.BoolVar(&o.disableTaint, "disable-taint", false, "register the node without its taint")
@@ -94,6 +109,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "burst above --kube-api-qps")
 	flags.DurationVar(&o.streamIdleTimeout, "stream-idle-timeout", 4*time.Hour, "end exec, attach and port-forward on which nothing moves for this time")
 	flags.DurationVar(&o.streamCreationTimeout, "stream-creation-timeout", 30*time.Second, "end exec, attach and port-forward whose streams do not come in this time")
+	flags.BoolVar(&o.debugHTTP, "debug-http", false, "serve profiles at /debug/pprof/ of the kubelet API, to those who may get nodes/proxy")
 	flags.StringVar(&o.traceExporter, "trace-exporter", "none", "where traces go: otlp (set up by the OTEL_EXPORTER_OTLP_* variables), stdout, or none")
 	flags.StringVar(&o.traceServiceName, "trace-service-name", "virtual-kubelet", "service name in traces")
 	flags.StringToStringVar(&o.traceTags, "trace-tag", nil, "tags of traces, as key=value")
@@ -158,10 +174,10 @@ func (o *options) complete() error {
 			return fmt.Errorf("%s is %v: it must not be negative", flag, value)
 		}
 	}
-	if (o.certFile == "") != (o.keyFile == "") {
-		return fmt.Errorf("only one of APISERVER_CERT_LOCATION and APISERVER_KEY_LOCATION is set: set both, or none for a self-signed certificate")
+	if err := o.completeCertificates(); err != nil {
+		return err
 	}
-	if o.kubeconfig != "" {
+	if o.kubeconfig != "" && o.bootstrap == "" {
 		if _, err := os.Stat(o.kubeconfig); err != nil {
 			return fmt.Errorf("--kubeconfig cannot be used: %w", err)
 		}
@@ -170,6 +186,47 @@ func (o *options) complete() error {
 		o.taintValue = o.provider
 	}
 	return nil
+}
+
+// The sources of the serving certificate.
+const (
+	servingFiles      = "files"
+	servingCluster    = "cluster"
+	servingSelfSigned = "self-signed"
+)
+
+func (o *options) completeCertificates() error {
+	if (o.certFile == "") != (o.keyFile == "") {
+		return fmt.Errorf("only one of --tls-cert-file (APISERVER_CERT_LOCATION) and --tls-private-key-file (APISERVER_KEY_LOCATION) is set: set both, or none for a self-signed certificate")
+	}
+	files := o.certFile != ""
+	if o.serving == "" {
+		o.serving = servingSelfSigned
+		if files {
+			o.serving = servingFiles
+		}
+	}
+	if err := oneOf("--serving-certificate", o.serving, servingFiles, servingCluster, servingSelfSigned); err != nil {
+		return err
+	}
+	switch {
+	case o.serving == servingFiles && !files:
+		return fmt.Errorf("--serving-certificate is files, but there are none: give --tls-cert-file and --tls-private-key-file")
+	case o.serving != servingFiles && files:
+		return fmt.Errorf("--serving-certificate is %s, but --tls-cert-file is given (or APISERVER_CERT_LOCATION set): leave out one of the two", o.serving)
+	case o.serving == servingCluster && o.certDir == "":
+		return fmt.Errorf("--serving-certificate is cluster: give the directory in which it is kept, --cert-dir")
+	case o.bootstrap != "" && o.certDir == "":
+		return fmt.Errorf("--bootstrap-kubeconfig is given: give the directory in which the client certificate is kept, too, --cert-dir")
+	}
+	return nil
+}
+
+// flagValues are the values in force of all flags, by name.
+func (o *options) flagValues() map[string]string {
+	values := map[string]string{}
+	o.flags.VisitAll(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+	return values
 }
 
 func oneOf(name, value string, allowed ...string) error {

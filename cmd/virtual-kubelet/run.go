@@ -31,9 +31,21 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	}
 	defer stopTracing()
 
-	config, source, err := kubeConfig(o)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	defer func() { // also where something fails on the way to the end
+		cancel()
+		err = errors.Join(err, group.Wait())
+	}()
+	starting, started := o.starting(ctx)
+	defer started()
+
+	config, source, err := clusterConfig(starting, o, func(run func(context.Context) error) {
+		group.Go(func() error { return run(ctx) })
+	})
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	logger.WithFields(log.Fields{"server": config.Host, "source": source}).Info("Using cluster")
 	client, err := kubernetes.NewForConfig(nodeutil.Protobuf(config))
@@ -45,19 +57,11 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		return err
 	}
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	defer func() { // also where something fails on the way to the end
-		cancel()
-		err = errors.Join(err, group.Wait())
-	}()
-
 	auth, runAuth, err := newAuth(client, o)
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { runAuth(ctx); return nil })
+	group.Go(func() error { return runAuth(ctx) })
 
 	v := virtualNode{options: o, client: client, address: address, auth: auth}
 	n, err := v.build()
@@ -82,14 +86,32 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		group.Go(func() error { return serve(ctx) })
 	}
 	group.Go(func() error { return n.Run(ctx) })
-	if err := n.WaitReady(ctx, o.startupTimeout); err != nil {
-		if ctx.Err() != nil && n.Err() == nil {
-			return nil // asked to end before it was ready
+	if err := n.WaitReady(starting, 0); err != nil {
+		if n.Err() != nil {
+			return err
 		}
-		return err
+		return unlessStopped(ctx, err)
 	}
+	started()
 	logger.WithField("took", time.Since(began).Round(time.Millisecond).String()).Info("Node is ready")
 	return group.Wait()
+}
+
+// starting is ctx until the node has to be ready.
+func (o *options) starting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.startupTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, o.startupTimeout,
+		fmt.Errorf("node %s is not ready after %v: %w", o.nodeName, o.startupTimeout, context.DeadlineExceeded))
+}
+
+// unlessStopped drops what was asked to end before it was ready has to say.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // virtualNode puts a node together.
@@ -99,6 +121,7 @@ type virtualNode struct {
 	address string
 	auth    nodeutil.Auth
 
+	mux      *http.ServeMux    // with the kubelet API, set by build
 	provider nodeutil.Provider // set by build
 	closer   io.Closer         // closes the provider; may be nil
 }
@@ -121,11 +144,16 @@ func (v *virtualNode) build() (*nodeutil.Node, error) {
 			StreamCreationTimeout: v.streamCreationTimeout,
 			Namespace:             v.namespace,
 			DisableLease:          !v.enableNodeLease,
+			DebugHTTP:             v.debugHTTP,
+			Flags:                 v.flagValues(),
 		}),
 		nodeutil.AttachProviderRoutes(mux),
 	}
-	if v.certFile != "" {
+	switch v.serving {
+	case servingFiles:
 		opts = append(opts, nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(v.certFile, v.keyFile)))
+	case servingCluster:
+		opts = append(opts, nodeutil.WithServingCertificateFromCluster(v.certDir))
 	}
 	return nodeutil.NewNode(v.nodeName, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		provider, nodeProvider, closer, err := providers[v.options.provider].new(providerInit{

@@ -1,6 +1,11 @@
 package podenv
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // expand replaces the references $(NAME) in s by what lookup knows. References
 // that it does not know stay as they are, and $$ becomes $, so that $$(NAME) is
@@ -33,4 +38,24 @@ func expand(s string, lookup func(name string) (string, bool)) string {
 	}
 	b.WriteString(s)
 	return b.String()
+}
+
+// ExpandStrict replaces the references $(NAME) in s, as in a subPathExpr, by the
+// values of an environment that has been resolved. A name that it has not, or
+// whose value is not known, is an error.
+func ExpandStrict(s string, env []corev1.EnvVar) (string, error) {
+	var unknown []string
+	expanded := expand(s, func(name string) (string, bool) {
+		for i := range env {
+			if env[i].Name == name && env[i].ValueFrom == nil {
+				return env[i].Value, true
+			}
+		}
+		unknown = append(unknown, name)
+		return "", false
+	})
+	if len(unknown) > 0 {
+		return "", fmt.Errorf("missing value for %q", unknown)
+	}
+	return expanded, nil
 }

@@ -23,7 +23,11 @@ func HandleContainerAttach(h ContainerAttachHandlerFunc, opts ...ContainerExecHa
 		if err != nil {
 			return err
 		}
-		return serveSession(w, r, timeouts, func(ctx context.Context, attach AttachIO) error {
+		query, err := parseQuery(r)
+		if err != nil {
+			return err
+		}
+		return serveSession(w, r, timeouts, query, func(ctx context.Context, attach AttachIO) error {
 			return h(ctx, namespace, pod, container, attach)
 		})
 	})

@@ -2,15 +2,16 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"io"
-
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
 // AttachIO is what connects a process in a container with a client. The streams
 // are valid until the provider's function returns.
 type AttachIO interface {
-	// Stdin is nil unless the client has input.
+	// Stdin is nil unless the client has input. Its Read ends with io.EOF when
+	// the client has sent it all, and with another error when the client has
+	// gone.
 	Stdin() io.Reader
 	// Stdout is nil unless the client wants it. Closing it is optional.
 	Stdout() io.WriteCloser
@@ -46,26 +47,56 @@ func (a *attachIO) Stderr() io.WriteCloser  { return a.stderr }
 func (a *attachIO) TTY() bool               { return a.tty }
 func (a *attachIO) Resize() <-chan TermSize { return a.resize }
 
-// newAttachIO leaves out the streams that opts does not ask for: some of the
-// library's protocols have them all the same.
-func newAttachIO(opts *remotecommand.Options, in io.Reader, out, errOut io.WriteCloser) *attachIO {
-	a := &attachIO{tty: opts.TTY, resize: make(chan TermSize)}
-	if opts.Stdin {
-		a.stdin = in
+// newAttachIO shows a provider the streams that client has. They end with ctx.
+func newAttachIO(ctx context.Context, client *execClient, tty bool) *attachIO {
+	a := &attachIO{tty: tty, resize: make(chan TermSize)}
+	if client.stdin != nil {
+		a.stdin = &clientStream{ctx, client.stdin}
 	}
-	if opts.Stdout {
-		a.stdout = out
+	if client.stdout != nil {
+		a.stdout = &clientStream{ctx, client.stdout}
 	}
-	if opts.Stderr {
-		a.stderr = errOut
+	if client.stderr != nil {
+		a.stderr = &clientStream{ctx, client.stderr}
 	}
 	return a
 }
 
-// forwardSizes passes on the newest size from in to out until ctx ends, and
-// then closes out. It always takes what in has: a stream that nobody reads
+// maxSizeText is more than the JSON of a size needs.
+const maxSizeText = 4 << 10
+
+// readSizes decodes the sizes that come from r, which may be nil. It always
+// reads on, also after something that is no size: a stream that nobody reads
 // would hold up the others of its connection.
-func forwardSizes(ctx context.Context, in <-chan remotecommand.TerminalSize, out chan TermSize) {
+func readSizes(ctx context.Context, r io.Reader) <-chan TermSize {
+	if r == nil {
+		return nil
+	}
+	sizes := make(chan TermSize)
+	go func() {
+		defer func() { _, _ = io.Copy(io.Discard, r) }()
+		defer close(sizes)
+		limited := &io.LimitedReader{R: r}
+		decoder := json.NewDecoder(limited)
+		for {
+			limited.N = maxSizeText
+			var size TermSize
+			if decoder.Decode(&size) != nil {
+				return
+			}
+			select {
+			case sizes <- size:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return sizes
+}
+
+// forwardSizes passes on the newest size from in to out until ctx ends, and
+// then closes out.
+func forwardSizes(ctx context.Context, in <-chan TermSize, out chan TermSize) {
 	defer close(out)
 	var newest TermSize
 	var to chan TermSize // nil, and so never ready, while there is nothing new
@@ -76,7 +107,7 @@ func forwardSizes(ctx context.Context, in <-chan remotecommand.TerminalSize, out
 				in = nil
 				continue
 			}
-			newest, to = TermSize{Width: size.Width, Height: size.Height}, out
+			newest, to = size, out
 		case to <- newest:
 			to = nil
 		case <-ctx.Done():

@@ -2,7 +2,10 @@ package api_test
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"k8s.io/client-go/tools/remotecommand"
@@ -19,8 +22,10 @@ type zeroReader struct{}
 
 func (zeroReader) Read(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkExec sends 32 MiB to a container, which sends them back.
+// BenchmarkExec sends 32 MiB to a container, which sends them back. "bare" is
+// the same over a TLS connection without anything else.
 func BenchmarkExec(b *testing.B) {
+	benchmarkBare(b)
 	for protocol := range protocols {
 		b.Run(protocol, func(b *testing.B) {
 			server := serveRun(b, func(_ context.Context, _ []string, attach api.AttachIO) error {
@@ -41,6 +46,58 @@ func BenchmarkExec(b *testing.B) {
 	}
 }
 
+// benchmarkBare is what the others are to be compared with.
+func benchmarkBare(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		server := httptest.NewUnstartedServer(http.NotFoundHandler())
+		server.StartTLS() // for its certificate
+		defer server.Close()
+		listener, err := tls.Listen("tcp", "127.0.0.1:0", server.TLS)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer listener.Close()
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					_, _ = io.Copy(conn, conn)
+				}()
+			}
+		}()
+		b.ReportAllocs()
+		b.SetBytes(benchmarkBytes)
+		for b.Loop() {
+			conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			sendAndReceive(b, conn)
+			conn.Close()
+		}
+	})
+}
+
+type halfCloser interface {
+	io.ReadWriter
+	CloseWrite() error
+}
+
+// sendAndReceive sends zeros to somebody who sends them back.
+func sendAndReceive(b *testing.B, conn halfCloser) {
+	go func() {
+		_, _ = io.Copy(conn, zeros(benchmarkBytes))
+		_ = conn.CloseWrite()
+	}()
+	if n, err := io.Copy(io.Discard, conn); err != nil || n != benchmarkBytes {
+		b.Fatal(n, err)
+	}
+}
+
 // BenchmarkExecTrue is a whole exec with next to no data.
 func BenchmarkExecTrue(b *testing.B) {
 	for protocol := range protocols {
@@ -56,8 +113,10 @@ func BenchmarkExecTrue(b *testing.B) {
 	}
 }
 
-// BenchmarkPortForward sends 32 MiB over one connection, and gets them back.
+// BenchmarkPortForward sends 32 MiB over one connection, and gets them back. As
+// with kubectl, they also pass a local TCP connection.
 func BenchmarkPortForward(b *testing.B) {
+	benchmarkBare(b)
 	for how := range dialers {
 		b.Run(how, func(b *testing.B) {
 			server := serveForward(b, func(_ context.Context, _ int32, stream io.ReadWriteCloser) error {
@@ -68,14 +127,7 @@ func BenchmarkPortForward(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(benchmarkBytes)
 			for b.Loop() {
-				conn := f.dial(b, 0)
-				go func() {
-					_, _ = io.Copy(conn, zeros(benchmarkBytes))
-					_ = conn.CloseWrite()
-				}()
-				if n, err := io.Copy(io.Discard, conn); err != nil || n != benchmarkBytes {
-					b.Fatal(n, err)
-				}
+				sendAndReceive(b, f.dial(b, 0))
 			}
 		})
 	}

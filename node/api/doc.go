@@ -10,6 +10,9 @@
 //
 //	mux.Handle("/containerLogs/{namespace}/{pod}/{container}", api.HandleContainerLogs(p.GetContainerLogs))
 //
+// PodRoutes has the routes as a list, for a router that has more of them:
+// docs/kubelet-api.md describes each.
+//
 // # What handlers have in common
 //
 // A function that is nil answers 501 and names what the provider lacks. An

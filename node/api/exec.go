@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 // ContainerExecHandlerFunc runs cmd in a container, with the given streams, and
@@ -17,8 +19,9 @@ type ContainerExecHandlerFunc func(ctx context.Context, namespace, podName, cont
 // ContainerExecHandlerConfig is what the options of HandleContainerExec and
 // HandleContainerAttach set.
 type ContainerExecHandlerConfig struct {
-	// StreamIdleTimeout ends a session over which nothing was sent for so long.
-	// Zero (or less) means four hours.
+	// StreamIdleTimeout ends a session over which nothing was sent for so long,
+	// in neither direction. (kubectl sends something every few seconds as long
+	// as it runs.) Zero (or less) means four hours.
 	StreamIdleTimeout time.Duration
 	// StreamCreationTimeout is how long a client may take to open the streams
 	// that it announced. Zero (or less) means 30 seconds.
@@ -52,8 +55,15 @@ func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandle
 		if err != nil {
 			return err
 		}
-		cmd := r.URL.Query()["command"]
-		return serveSession(w, r, timeouts, func(ctx context.Context, attach AttachIO) error {
+		query, err := parseQuery(r)
+		if err != nil {
+			return err
+		}
+		cmd := query["command"]
+		if len(cmd) == 0 {
+			return errdefs.InvalidInput("you must specify a command")
+		}
+		return serveSession(w, r, timeouts, query, func(ctx context.Context, attach AttachIO) error {
 			return h(ctx, namespace, pod, container, cmd, attach)
 		})
 	})

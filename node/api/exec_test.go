@@ -56,7 +56,7 @@ func serveRun(t testing.TB, run runFunc, options ...func(*api.PodHandlerConfig))
 	for _, o := range options {
 		o(&config)
 	}
-	return servePods(t, config)
+	return serveTLS(t, config)
 }
 
 func execQuery(cmd []string, o remotecommand.StreamOptions) string {
@@ -172,7 +172,7 @@ func TestExecExitCodes(t *testing.T) {
 			"joined":      {errors.Join(errors.New("copy failed"), exitError{7, true}), 7, "copy failed"},
 			"not exited":  {exitError{9, false}, 0, "exit status 9"},
 			"other":       {errors.New("no such container"), 0, "no such container"},
-			"no message":  {utilexec.CodeExitError{Code: 1}, 0, "panicked"},
+			"no message":  {utilexec.CodeExitError{Code: 1}, 1, "CodeExitError"},
 			"exit code 0": {fmt.Errorf("fine: %w", exitError{0, true}), 0, ""},
 			"no error":    {nil, 0, ""},
 			"context's":   {context.Canceled, 0, "context canceled"},
@@ -379,13 +379,10 @@ func TestOlderWebSocketProtocols(t *testing.T) {
 				return ctx.Err()
 			})
 			dial := func(command string) *websocket.Conn {
-				dialer := websocket.Dialer{Subprotocols: []string{protocol}}
-				u := strings.Replace(server.URL, "http", "ws", 1) + "/exec/ns/p/c?output=1&command=" + command
-				conn, resp, err := dialer.DialContext(testContext(t), u, nil)
+				conn, resp, err := dialWebSocket(t, server, "/exec/ns/p/c?output=1&command="+command, protocol)
 				if err != nil {
 					t.Fatal(err, resp)
 				}
-				t.Cleanup(func() { conn.Close() })
 				return conn
 			}
 			next := func(conn *websocket.Conn) (channel byte, data string) {

@@ -8,18 +8,28 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
+
+// lingerTime is how long a connection may stay when its session has ended, for
+// the client to take what it was sent last.
+const lingerTime = time.Second
 
 // streamConn is the connection of one exec, attach or port-forward. It is the
 // http.ResponseWriter that the streaming libraries take the connection from,
-// and so it can do what they do not: end a context when the client has gone.
+// and so it can do what they do not: end a context when the client has gone,
+// and let the client have the last bytes when the session is over.
 //
 // It deliberately has no Unwrap: the libraries look for the innermost writer.
 type streamConn struct {
 	http.ResponseWriter
-	idleTimeout time.Duration
+	ctx         context.Context
 	gone        context.CancelFunc
+	idleTimeout time.Duration
+	webSocket   bool
 
 	mu   sync.Mutex
 	conn *watchedConn
@@ -31,7 +41,9 @@ var _ http.Hijacker = (*streamConn)(nil)
 // the client's connection. The caller must close the writer in the end.
 func watch(w http.ResponseWriter, r *http.Request, idleTimeout time.Duration) (*streamConn, *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
-	return &streamConn{ResponseWriter: w, idleTimeout: idleTimeout, gone: cancel}, r.WithContext(ctx)
+	return &streamConn{
+		ResponseWriter: w, ctx: ctx, gone: cancel, idleTimeout: idleTimeout, webSocket: wsstream.IsWebSocketRequest(r),
+	}, r.WithContext(ctx)
 }
 
 // Hijack implements http.Hijacker.
@@ -41,28 +53,42 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	_ = raw.SetDeadline(time.Time{}) // a server's timeouts do not count any more
-	conn := newWatchedConn(raw, rw.Reader, s.idleTimeout, s.gone)
+	watched := newWatchedConn(raw, rw.Reader, s.idleTimeout, s.gone)
+	// Whatever ended the context, also the server's shutdown, nothing hangs on.
+	context.AfterFunc(s.ctx, watched.expire)
 	s.mu.Lock()
-	s.conn = conn
+	s.conn = watched
 	s.mu.Unlock()
+	var conn net.Conn = watched
+	if !s.webSocket {
+		conn = &frameConn{Conn: conn}
+	}
 	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
 }
 
-// Close ends the context and the connection, which the libraries leave open in
-// some cases (a client that does not open the streams that it announced).
+// Close ends the context and the connection. It waits, a little, until the
+// client has closed its side: a connection that is closed with unread input is
+// reset, and what the client has not yet received would be lost, the exit code
+// for one.
 func (s *streamConn) Close() {
 	s.gone()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil {
-		_ = s.conn.Close()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close()
+		conn.drain()
+		conn.abort()
 	}
 }
 
-// How long nobody may read before the connection itself does, and how much.
 const (
+	// readAheadDelay is how long nobody may read before the connection does.
 	readAheadDelay = 100 * time.Millisecond
+	// readAheadLimit is how much it reads then.
 	readAheadLimit = 256 << 10
+	// hangUpDelay is how often the operating system is asked after that.
+	hangUpDelay = time.Second
 )
 
 // watchedConn is a connection that calls gone when the other end has closed it,
@@ -70,14 +96,20 @@ const (
 // does not take its input, or after a SPDY "go away".
 type watchedConn struct {
 	net.Conn
-	src         *bufio.Reader // reads from Conn
+	src       *bufio.Reader // reads from Conn
+	gone      context.CancelFunc
+	closeOnce sync.Once
+	abortOnce sync.Once
+	unread    *time.Timer // starts readAhead
+
+	start       time.Time
 	idleTimeout time.Duration
-	gone        context.CancelFunc
-	closeOnce   sync.Once
-	idle        *time.Timer // starts readAhead
+	idle        *time.Timer  // starts checkIdle
+	lastUse     atomic.Int64 // since start
 
 	mu      sync.Mutex
 	changed sync.Cond
+	closing bool
 	reading bool // somebody is in src.Read
 	waiting int  // calls of Read that wait for readAhead
 	ahead   []byte
@@ -85,23 +117,27 @@ type watchedConn struct {
 }
 
 func newWatchedConn(raw net.Conn, src *bufio.Reader, idleTimeout time.Duration, gone context.CancelFunc) *watchedConn {
-	c := &watchedConn{Conn: raw, src: src, idleTimeout: idleTimeout, gone: gone}
+	c := &watchedConn{Conn: raw, src: src, gone: gone, start: time.Now(), idleTimeout: idleTimeout}
 	c.changed.L = &c.mu
-	c.idle = time.AfterFunc(readAheadDelay, c.readAhead)
+	c.unread = time.AfterFunc(readAheadDelay, c.readAhead)
+	c.idle = time.AfterFunc(idleTimeout, c.checkIdle)
 	return c
 }
 
 func (c *watchedConn) Read(p []byte) (int, error) {
-	c.idle.Stop()
-	defer c.idle.Reset(readAheadDelay)
+	c.unread.Stop()
+	defer c.unread.Reset(readAheadDelay)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting++
-	for c.reading && len(c.ahead) == 0 && c.err == nil {
+	for c.reading && len(c.ahead) == 0 && c.err == nil && !c.closing {
 		c.changed.Wait()
 	}
 	c.waiting--
+	if c.closing {
+		return 0, io.EOF // what still comes is drain's
+	}
 	if len(c.ahead) > 0 {
 		n := copy(p, c.ahead)
 		if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
@@ -122,43 +158,122 @@ func (c *watchedConn) read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
 	c.mu.Lock()
 	c.reading = false
+	if n > 0 {
+		c.used()
+	}
 	if errors.Is(err, net.ErrClosed) {
 		err = io.EOF // our own Close is no failure: one library would log it as such
 	}
 	if err != nil {
 		c.err = err
-		_ = c.Close()
+		c.abort()
 	}
 	c.changed.Broadcast()
 	return n, err
 }
 
-// readAhead reads while nobody else does, up to a limit.
+// readAhead reads while nobody else does, up to a limit. Beyond that only the
+// operating system can tell, where it does, that the client has gone.
 func (c *watchedConn) readAhead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	unused := func() bool { return !c.reading && c.waiting == 0 && c.err == nil && !c.closing }
 	buf := make([]byte, 4<<10)
-	for !c.reading && c.waiting == 0 && c.err == nil && len(c.ahead) < readAheadLimit {
+	for unused() && len(c.ahead) < readAheadLimit {
 		n, _ := c.read(buf)
 		c.ahead = append(c.ahead, buf[:n]...)
 	}
+	if !unused() {
+		return
+	}
+	if hungUp(c.Conn) {
+		c.abort()
+		return
+	}
+	c.unread.Reset(hangUpDelay)
 }
 
-// Close tells that the connection has gone, and closes it once. It never fails:
-// the SPDY library would wait for somebody to take the error.
+func (c *watchedConn) Write(p []byte) (int, error) {
+	if c.isClosing() {
+		return 0, net.ErrClosed
+	}
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.used()
+	}
+	if err != nil && !c.isClosing() {
+		c.abort()
+	}
+	return n, err
+}
+
+func (c *watchedConn) isClosing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closing
+}
+
+// used notes that something was sent or received.
+func (c *watchedConn) used() { c.lastUse.Store(int64(time.Since(c.start))) }
+
+// checkIdle ends the connection if it was not used for too long.
+func (c *watchedConn) checkIdle() {
+	left := c.idleTimeout - (time.Since(c.start) - time.Duration(c.lastUse.Load()))
+	if left <= 0 {
+		c.abort()
+		return
+	}
+	c.idle.Reset(left)
+}
+
+// Close tells that the connection has gone, and ends what is sent on it. It
+// never fails: the SPDY library would wait for somebody to take the error.
 func (c *watchedConn) Close() error {
 	c.closeOnce.Do(func() {
 		c.gone()
-		c.idle.Stop()
-		_ = c.Conn.Close()
+		c.mu.Lock()
+		c.closing = true
+		failed := c.err != nil
+		c.changed.Broadcast()
+		c.mu.Unlock()
+		if w, ok := c.Conn.(interface{ CloseWrite() error }); ok && !failed {
+			_ = w.CloseWrite()
+		} else {
+			c.abort()
+		}
 	})
 	return nil
 }
 
-// SetDeadline caps deadlines at the idle timeout: one library has its own.
-func (c *watchedConn) SetDeadline(t time.Time) error {
-	if limit := time.Now().Add(c.idleTimeout); t.After(limit) {
-		t = limit
+// drain reads until the client has closed its side, or the connection expires.
+func (c *watchedConn) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	buf := make([]byte, 4<<10)
+	for c.err == nil {
+		if c.reading {
+			c.changed.Wait()
+		} else {
+			_, _ = c.read(buf)
+		}
 	}
-	return c.Conn.SetDeadline(t)
 }
+
+// abort closes the connection at once.
+func (c *watchedConn) abort() {
+	c.abortOnce.Do(func() {
+		c.gone()
+		c.unread.Stop()
+		c.idle.Stop()
+		_ = c.Conn.Close()
+	})
+}
+
+// expire gives the connection lingerTime to end.
+func (c *watchedConn) expire() { _ = c.Conn.SetDeadline(time.Now().Add(lingerTime)) }
+
+// The libraries' deadlines are for being idle, which is checkIdle's to notice.
+
+func (c *watchedConn) SetDeadline(time.Time) error      { return nil }
+func (c *watchedConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *watchedConn) SetWriteDeadline(time.Time) error { return nil }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
 func watchedPipe(t *testing.T) (client net.Conn, server *watchedConn, gone context.Context) {
@@ -120,13 +118,36 @@ func TestWatchedConnReadsAheadToALimit(t *testing.T) {
 	})
 }
 
-func TestWatchedConnCapsDeadlines(t *testing.T) {
+// TestWatchedConnIdleTimeout: bytes in either direction keep a connection, and
+// the libraries' own deadlines do not count.
+func TestWatchedConnIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server, gone := watchedPipe(t)
+		go io.Copy(io.Discard, client)
+		go io.Copy(io.Discard, server)
+		server.SetDeadline(time.Now().Add(time.Minute))
+		for range 3 {
+			time.Sleep(59 * time.Minute)
+			client.Write([]byte("in"))
+			time.Sleep(59 * time.Minute)
+			server.Write([]byte("out"))
+		}
+		last := time.Now()
+		<-gone.Done()
+		if idle := time.Since(last); idle != time.Hour {
+			t.Errorf("ended after %s", idle)
+		}
+	})
+}
+
+// TestWatchedConnIdleTimeoutWithoutReader: a client that has stopped to read is
+// idle, although somebody writes.
+func TestWatchedConnIdleTimeoutWithoutReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server, gone := watchedPipe(t)
-		server.SetDeadline(time.Now().Add(4 * time.Hour))
 		start := time.Now()
-		if _, err := server.Read(make([]byte, 1)); err == nil || time.Since(start) != time.Hour {
-			t.Errorf("read ended with %v after %s", err, time.Since(start))
+		if _, err := server.Write([]byte("unread")); err == nil || time.Since(start) != time.Hour {
+			t.Errorf("write ended with %v after %s", err, time.Since(start))
 		}
 		if gone.Err() == nil {
 			t.Error("the context goes on")
@@ -137,10 +158,10 @@ func TestWatchedConnCapsDeadlines(t *testing.T) {
 func TestForwardSizesKeepsTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		in, out := make(chan remotecommand.TerminalSize), make(chan TermSize)
+		in, out := make(chan TermSize), make(chan TermSize)
 		go forwardSizes(ctx, in, out)
 		for i := range uint16(5) {
-			in <- remotecommand.TerminalSize{Width: i, Height: i}
+			in <- TermSize{Width: i, Height: i}
 		}
 		close(in)
 		if got := <-out; got != (TermSize{4, 4}) {
@@ -157,4 +178,26 @@ func TestForwardSizesKeepsTheNewest(t *testing.T) {
 			t.Error("not closed")
 		}
 	})
+}
+
+// deafConn is a connection that can only tell by Write that it has gone.
+type deafConn struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c deafConn) Read([]byte) (int, error)  { <-c.closed; return 0, net.ErrClosed }
+func (c deafConn) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+func (c deafConn) Close() error              { close(c.closed); return nil }
+
+func TestWatchedConnNoticesByWriting(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	raw := deafConn{closed: make(chan struct{})}
+	conn := newWatchedConn(raw, bufio.NewReader(raw), time.Hour, cancel)
+	if _, err := conn.Write([]byte("x")); err == nil || ctx.Err() == nil {
+		t.Errorf("%v, and the context: %v", err, ctx.Err())
+	}
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Error(n, err)
+	}
 }

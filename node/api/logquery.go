@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -12,13 +13,19 @@ import (
 // logQuery is what the query of a request for logs asks for.
 type logQuery struct {
 	opts ContainerLogOpts
+	// stream is "Stdout", "Stderr", or empty for both.
+	stream string
 	// nothing: not a single line, of now or later.
 	nothing bool
 }
 
 // parseLogQuery reads a query with the conversions of the Kubernetes API (v1's
 // PodLogOptions) and checks it by the rules of its validation.
-func parseLogQuery(query url.Values, now time.Time) (logQuery, error) {
+func parseLogQuery(raw string, now time.Time) (logQuery, error) {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return logQuery{}, errLogQuery
+	}
 	// The query parameter of older API servers.
 	if tail := query.Get("tail"); tail != "" {
 		query["tailLines"] = []string{tail}
@@ -26,10 +33,6 @@ func parseLogQuery(query url.Values, now time.Time) (logQuery, error) {
 			delete(query, "tailLines")
 		}
 	}
-	if query.Get("stream") != "" {
-		return logQuery{}, errLogQuery // needs a feature that is off by default
-	}
-
 	var opts ContainerLogOpts
 	opts.Follow = boolParam(query, "follow")
 	opts.Previous = boolParam(query, "previous")
@@ -51,7 +54,11 @@ func parseLogQuery(query url.Values, now time.Time) (logQuery, error) {
 	if err != nil {
 		return logQuery{}, err
 	}
-	if tail.invalid || limit.invalid || seconds.invalid || seconds.given && since != nil {
+	stream, err := streamParam(query)
+	if err != nil {
+		return logQuery{}, err
+	}
+	if tail.invalid || limit.invalid || seconds.invalid || seconds.given && since != nil || tail.given && stream != "" {
 		return logQuery{}, errLogRequest
 	}
 
@@ -61,11 +68,11 @@ func parseLogQuery(query url.Values, now time.Time) (logQuery, error) {
 	}
 	if tail.given && tail.value == 0 {
 		if !opts.Follow {
-			return logQuery{opts: opts, nothing: true}, nil
+			return logQuery{opts: opts, stream: stream, nothing: true}, nil
 		}
 		opts.SinceSeconds, opts.SinceTime = 0, now
 	}
-	return logQuery{opts: opts}, nil
+	return logQuery{opts: opts, stream: stream}, nil
 }
 
 type intValue struct {
@@ -91,6 +98,22 @@ func boolParam(query url.Values, name string) bool {
 	var b bool
 	_ = runtime.Convert_Slice_string_To_bool(&values, &b, nil) // any value is a boolean
 	return b
+}
+
+// streamParam returns an empty string for both streams.
+func streamParam(query url.Values) (string, error) {
+	values, ok := query["stream"]
+	if !ok {
+		return "", nil
+	}
+	switch values[0] {
+	case v1.LogStreamAll:
+		return "", nil
+	case v1.LogStreamStdout, v1.LogStreamStderr:
+		return values[0], nil
+	default:
+		return "", errLogRequest
+	}
 }
 
 // timeParam returns nil for a parameter that is absent or empty.

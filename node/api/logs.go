@@ -14,6 +14,10 @@ import (
 // read, and always exactly once. A nil reader is an empty log.
 type ContainerLogsHandlerFunc func(ctx context.Context, namespace, podName, containerName string, opts ContainerLogOpts) (io.ReadCloser, error)
 
+// ContainerLogStreamHandlerFunc is ContainerLogsHandlerFunc for one of a
+// container's two output streams, "Stdout" or "Stderr".
+type ContainerLogStreamHandlerFunc func(ctx context.Context, namespace, podName, containerName, stream string, opts ContainerLogOpts) (io.ReadCloser, error)
+
 // ContainerLogOpts says which part of a log is wanted. The zero value of each
 // field means that the client did not ask for it.
 //
@@ -43,12 +47,21 @@ type ContainerLogOpts struct {
 // HandleContainerLogs answers with a container's log, each piece as soon as the
 // provider's reader has it, bytes untouched. The query is that of the kubelet:
 // follow, previous, timestamps, tailLines (or tail, with "all" for all lines),
-// limitBytes, sinceSeconds, sinceTime.
+// limitBytes, sinceSeconds, sinceTime, stream.
 //
 // ContainerLogOpts cannot tell tailLines=0 from its absence. With follow it
 // becomes a SinceTime of now; without, the answer is empty and the provider is
-// not asked.
+// not asked. A stream other than All is answered with 501: see
+// HandleContainerLogStreams.
 func HandleContainerLogs(h ContainerLogsHandlerFunc) http.HandlerFunc {
+	return HandleContainerLogStreams(h, nil)
+}
+
+// HandleContainerLogStreams is HandleContainerLogs for a provider that can tell
+// standard output from standard error: single is asked where the query's stream
+// is Stdout or Stderr. (Clients can ask for that where the cluster has the
+// feature PodLogsQuerySplitStreams.)
+func HandleContainerLogStreams(h ContainerLogsHandlerFunc, single ContainerLogStreamHandlerFunc) http.HandlerFunc {
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("GetContainerLogs", "ContainerLogsHandlerFunc")
@@ -57,15 +70,26 @@ func HandleContainerLogs(h ContainerLogsHandlerFunc) http.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		query, err := parseLogQuery(r.URL.Query(), time.Now())
+		if err := checkNoBody(w, r); err != nil {
+			return err
+		}
+		query, err := parseLogQuery(r.URL.RawQuery, time.Now())
 		if err != nil {
 			return err
 		}
+		if query.stream != "" && single == nil {
+			return notImplemented("logs of a single stream", "ContainerLogStreamHandlerFunc")
+		}
 		var logs io.ReadCloser
-		if !query.nothing {
-			if logs, err = h(r.Context(), namespace, pod, container, query.opts); err != nil {
-				return err
-			}
+		switch {
+		case query.nothing:
+		case query.stream != "":
+			logs, err = single(r.Context(), namespace, pod, container, query.stream, query.opts)
+		default:
+			logs, err = h(r.Context(), namespace, pod, container, query.opts)
+		}
+		if err != nil {
+			return err
 		}
 		return streamLogs(w, r, logs, query.opts.LimitBytes)
 	})

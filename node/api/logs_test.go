@@ -213,7 +213,15 @@ func TestLogQuery(t *testing.T) {
 		{query: "?limitBytes=1k", status: 400, text: decode},
 		{query: "?sinceSeconds=1.5", status: 400, text: decode},
 		{query: "?sinceTime=yesterday", status: 400, text: decode},
-		{query: "?stream=Stdout", status: 400, text: decode},
+		{query: "?tailLines=%zz", status: 400, text: decode},
+		{query: "?follow=true;tailLines=1", status: 400, text: decode},
+		{query: "?stream=All&tailLines=3", want: api.ContainerLogOpts{Tail: 3}},
+		{query: "?stream=Stdout", status: 501, text: "ContainerLogStreamHandlerFunc"},
+		{query: "?stream=", status: 422, text: invalid},
+		{query: "?stream=stdout", status: 422, text: invalid},
+		{query: "?stream=Both", status: 422, text: invalid},
+		{query: "?stream=Stdout&tailLines=3", status: 422, text: invalid},
+		{query: "?stream=Stderr&tailLines=0", status: 422, text: invalid},
 		{query: "?tailLines=-1", status: 422, text: invalid},
 		{query: "?tail=-1", status: 422, text: invalid},
 		{query: "?limitBytes=0", status: 422, text: invalid},
@@ -257,6 +265,51 @@ func TestNoLinesAtAll(t *testing.T) {
 	if opts.Tail != 0 || opts.SinceSeconds != 0 || !opts.Follow || opts.SinceTime.Before(before) || opts.SinceTime.After(time.Now()) {
 		t.Errorf("asked for %+v", opts)
 	}
+}
+
+func TestLogsOfASingleStream(t *testing.T) {
+	server := servePods(t, api.PodHandlerConfig{
+		GetContainerLogs: func(context.Context, string, string, string, api.ContainerLogOpts) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader("both")), nil
+		},
+		GetContainerLogStream: func(_ context.Context, namespace, pod, container, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(fmt.Sprint(namespace, pod, container, stream, opts.LimitBytes))), nil
+		},
+	})
+	do(t, server, "GET", "/containerLogs/ns/p/c?stream=Stdout&limitBytes=99").want(t, 200, "nspcStdout99")
+	do(t, server, "GET", "/containerLogs/ns/p/c?stream=Stderr&sinceSeconds=1").want(t, 200, "nspcStderr0")
+	do(t, server, "GET", "/containerLogs/ns/p/c?stream=All").want(t, 200, "both")
+	do(t, server, "GET", "/containerLogs/ns/p/c").want(t, 200, "both")
+}
+
+// TestLogsWithABody: a body that nobody reads would hide that the client has
+// gone.
+func TestLogsWithABody(t *testing.T) {
+	server := servePods(t, api.PodHandlerConfig{GetContainerLogs: noLogs})
+	for _, header := range []string{"Content-Length: 10", "Transfer-Encoding: chunked"} {
+		conn := dialRaw(t, server)
+		fmt.Fprintf(conn, "GET /containerLogs/ns/p/c?follow=true HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", header)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 400 {
+			t.Errorf("%s: got %s", header, resp.Status)
+		}
+	}
+}
+
+// TestSlowReaderOfLogs: a client that does not read holds up nobody else, and
+// releases the log when it goes.
+func TestSlowReaderOfLogs(t *testing.T) {
+	log := newLogFile(zeros(1 << 40))
+	_, _, open := serveLog(t, log)
+	slow := open("?follow=true")
+	if got := open("?tailLines=0"); got.StatusCode != 200 {
+		t.Errorf("got %s", got.Status)
+	}
+	slow.Body.Close()
+	within(t, log.closed, "close of the log")
 }
 
 // lookalike is what a provider converts ContainerLogOpts to.

@@ -2,17 +2,22 @@ package api_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	stdlog "log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -32,14 +37,14 @@ func TestMain(m *testing.M) {
 
 // leaks is goleak.Find with more patience: the SPDY library holds on to a
 // failed Close for a second.
-func leaks() (err error) {
+func leaks(more ...goleak.Option) (err error) {
 	for range 10 {
-		err = goleak.Find(
+		err = goleak.Find(append(more,
 			// client-go's own WebSocket client leaves these behind when it is cancelled.
 			goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start"),
 			goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*stream).Read"),
 			goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*wsStreamExecutor).StreamWithContext.func1"),
-		)
+		)...)
 		if err == nil {
 			return nil
 		}
@@ -83,8 +88,51 @@ func servePods(t testing.TB, p api.PodHandlerConfig) *httptest.Server {
 	return serve(t, mux)
 }
 
+// serveTLS is servePods as kube-apiserver has it.
+func serveTLS(t testing.TB, p api.PodHandlerConfig) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	api.AttachPodRoutes(p, mux, true)
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0) // handshakes that tests break off
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
 func restConfig(server *httptest.Server) *restclient.Config {
-	return &restclient.Config{Host: server.URL}
+	// Insecure, so that connections by way of another address work too.
+	return &restclient.Config{Host: server.URL, TLSClientConfig: restclient.TLSClientConfig{Insecure: server.TLS != nil}}
+}
+
+// dialRaw connects to server, and lets the connection end with the test.
+func dialRaw(t testing.TB, server *httptest.Server) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server.TLS != nil {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(deadline))
+	return conn
+}
+
+// dialWebSocket upgrades to a WebSocket protocol; none if it is empty.
+func dialWebSocket(t testing.TB, server *httptest.Server, path, protocol string) (*websocket.Conn, *http.Response, error) {
+	t.Helper()
+	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	if protocol != "" {
+		dialer.Subprotocols = []string{protocol}
+	}
+	conn, resp, err := dialer.Dial(strings.Replace(server.URL, "http", "ws", 1)+path, nil)
+	if err == nil {
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetReadDeadline(time.Now().Add(deadline))
+	}
+	return conn, resp, err
 }
 
 func urlOf(t testing.TB, server *httptest.Server, path string) *url.URL {
@@ -127,3 +175,6 @@ func (r reply) want(t *testing.T, status int, part string) {
 		t.Errorf("%s %s: got %d %q, want %d with %q", r.Request.Method, r.Request.URL, r.StatusCode, r.body, status, part)
 	}
 }
+
+// canTellHangUps: see the package's hungUp.
+const canTellHangUps = runtime.GOOS == "linux"

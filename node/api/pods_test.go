@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"testing"
@@ -75,4 +76,50 @@ func TestRunningPodsLikeTheKubelet(t *testing.T) {
 	full.Status.Phase = v1.PodRunning
 	server := servePods(t, api.PodHandlerConfig{GetPods: func(context.Context) ([]*v1.Pod, error) { return pods, nil }})
 	sameJSON(t, []byte(do(t, server, "GET", "/runningpods/").body), golden(t, "runningpods.json"))
+}
+
+func TestRunningPodsRun(t *testing.T) {
+	running := v1.ContainerState{Running: &v1.ContainerStateRunning{}}
+	pod := func(name string, status v1.PodStatus) *v1.Pod {
+		p := &v1.Pod{Status: status}
+		p.Name = name
+		p.Spec.InitContainers = []v1.Container{{Name: "init", Image: "init-image"}}
+		p.Spec.Containers = []v1.Container{{Name: "a", Image: "a-image"}, {Name: "b", Image: "b-image"}}
+		return p
+	}
+	for name, c := range map[string]struct {
+		status v1.PodStatus
+		want   string // containers and images; none means that the pod is left out
+	}{
+		"nothing known":  {v1.PodStatus{}, "[a=a-image b=b-image]"},
+		"no statuses":    {v1.PodStatus{Phase: v1.PodRunning}, "[a=a-image b=b-image]"},
+		"succeeded":      {v1.PodStatus{Phase: v1.PodSucceeded}, ""},
+		"failed":         {v1.PodStatus{Phase: v1.PodFailed}, ""},
+		"image ID":       {v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a", State: running, Image: "x", ImageID: "sha256:1"}}}, "[a=sha256:1]"},
+		"image":          {v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a", State: running, Image: "x"}}}, "[a=x]"},
+		"image of spec":  {v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "b", State: running}}}, "[b=b-image]"},
+		"one has ended":  {v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}, {Name: "b", State: running}}}, "[b=b-image]"},
+		"one waits":      {v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{}}}}}, "[]"},
+		"initializing":   {v1.PodStatus{InitContainerStatuses: []v1.ContainerStatus{{Name: "init", State: running}}, ContainerStatuses: []v1.ContainerStatus{{Name: "a"}}}, "[init=init-image]"},
+		"being debugged": {v1.PodStatus{EphemeralContainerStatuses: []v1.ContainerStatus{{Name: "debug", State: running, Image: "d"}}}, "[debug=d]"},
+	} {
+		server := servePods(t, api.PodHandlerConfig{GetPods: func(context.Context) ([]*v1.Pod, error) {
+			return []*v1.Pod{pod("p", c.status)}, nil
+		}})
+		var list v1.PodList
+		if err := json.Unmarshal([]byte(do(t, server, "GET", "/runningpods/").body), &list); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, p := range list.Items {
+			containers := []string{}
+			for _, c := range p.Spec.Containers {
+				containers = append(containers, c.Name+"="+c.Image)
+			}
+			got += fmt.Sprint(containers)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
 }

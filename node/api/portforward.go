@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -9,9 +10,9 @@ import (
 
 	"github.com/gorilla/websocket"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
-	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // PortForwardHandlerFunc copies data between stream and a port of a pod until
@@ -22,8 +23,9 @@ type PortForwardHandlerFunc func(ctx context.Context, namespace, pod string, por
 
 // PortForwardHandlerConfig is what the options of HandlePortForward set.
 type PortForwardHandlerConfig struct {
-	// StreamIdleTimeout ends a session over which nothing was sent for so long.
-	// Zero (or less) means four hours.
+	// StreamIdleTimeout ends a session over which nothing was sent for so long,
+	// in neither direction. (kubectl sends something every few seconds as long
+	// as it runs.) Zero (or less) means four hours.
 	StreamIdleTimeout time.Duration
 	// StreamCreationTimeout is how long a client may take to open both streams
 	// of a connection. Zero (or less) means 30 seconds.
@@ -43,9 +45,6 @@ func WithPortForwardCreationTimeout(dur time.Duration) PortForwardHandlerOption 
 	return func(cfg *PortForwardHandlerConfig) { cfg.StreamCreationTimeout = dur }
 }
 
-// maxForwardPorts is how many pairs of channels a WebSocket can number.
-const maxForwardPorts = 127
-
 // HandlePortForward forwards connections to ports of a pod. Clients name the
 // ports in their streams; those of the older WebSocket protocols in the query's
 // port, repeated or with commas.
@@ -63,74 +62,64 @@ func HandlePortForward(h PortForwardHandlerFunc, opts ...PortForwardHandlerOptio
 		if err != nil {
 			return err
 		}
-		if !httpstream.IsUpgradeRequest(r) {
-			return errUpgradeRequired
+		if err := checkUpgrade(w, r); err != nil {
+			return err
 		}
-		serve, options := portforward.ServePortForward, &portforward.V4Options{}
-		if slices.Contains(websocket.Subprotocols(r), portforward.WebsocketsSPDYTunnelingPortForwardV1) {
-			serve = serveTunnel
-		} else if options, err = portforward.NewV4Options(r); err != nil {
-			return errdefs.AsInvalidInput(err)
-		} else if len(options.Ports) > maxForwardPorts {
-			return errdefs.InvalidInputf("%d ports at once, at most %d are possible", len(options.Ports), maxForwardPorts)
+		f := &forwarder{
+			target: fmt.Sprintf("pod %s, uid %s", pod, uid),
+			forward: func(ctx context.Context, port int32, stream io.ReadWriteCloser) error {
+				return h(ctx, namespace, pod, port, stream)
+			},
 		}
-
-		conn, r := watch(w, r, timeouts.idle)
-		f := &forwarder{request: r, forward: func(ctx context.Context, port int32, stream io.ReadWriteCloser) error {
-			return h(ctx, namespace, pod, port, stream)
-		}}
-		defer f.calls.finish()
-		defer conn.Close()
-		serve(conn, r, f, pod, uid, options, timeouts.idle, timeouts.creation, portforward.SupportedProtocols)
-		return nil
+		return f.serve(w, r, timeouts)
 	})
 }
 
 // forwarder is one port-forward session.
 type forwarder struct {
-	request *http.Request
+	request *http.Request // its context ends with the session
+	target  string
 	forward func(context.Context, int32, io.ReadWriteCloser) error
 	calls   calls
 }
 
-var _ portforward.PortForwarder = (*forwarder)(nil)
+// serve returns when the client has gone and all provider calls have ended.
+func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, timeouts timeouts) error {
+	serve := func(conn *streamConn) { f.serveSPDY(conn, timeouts.creation) }
+	switch {
+	case slices.Contains(websocket.Subprotocols(r), portforward.WebsocketsSPDYTunnelingPortForwardV1):
+		serve = func(conn *streamConn) { f.serveTunnel(conn, timeouts.creation) }
+	case wsstream.IsWebSocketRequest(r):
+		ports, err := parsePorts(r)
+		if err != nil {
+			return err
+		}
+		serve = func(conn *streamConn) { f.serveWebSocket(conn, ports) }
+	}
+	conn, r := watch(w, r, timeouts.idle)
+	f.request = r
+	defer f.calls.finish()
+	defer conn.Close()
+	serve(conn)
+	return nil
+}
 
-// PortForward implements portforward.PortForwarder. The library's context never
-// ends; that of the request ends with the connection.
-func (f *forwarder) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+// run calls the provider for one connection of the client, and tells it of a
+// failure. The streams are still to be closed.
+func (f *forwarder) run(port int32, data io.ReadWriteCloser, errs io.Writer) error {
 	if !f.calls.start() {
 		return context.Canceled
 	}
 	defer f.calls.end()
 	ctx, cancel := context.WithCancel(f.request.Context())
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { release(stream) })
+	stop := context.AfterFunc(ctx, func() { release(data) })
 	defer stop()
-
-	err := call(f.request, func() error { return f.forward(ctx, port, stream) })
-	if err == nil {
-		_ = stream.Close() // what was written still arrives
-		release(stream)
-	} else {
-		awaitReply(ctx, stream)
+	err := call(f.request, func() error { return f.forward(ctx, port, &clientStream{ctx, data}) })
+	if err != nil {
+		err = fmt.Errorf("error forwarding port %d to %s: %s", port, f.target, errorText(err))
+		log.G(ctx).WithError(err).Debug("port-forward ended with an error")
+		_, _ = io.WriteString(errs, err.Error())
 	}
 	return err
-}
-
-// awaitReply waits until the client has been told that its stream is open. The
-// library resets the stream of a failed forward; before the reply, that would
-// be all that the client learns.
-func awaitReply(ctx context.Context, stream io.ReadWriteCloser) {
-	if _, ok := stream.(httpstream.Stream); !ok {
-		return
-	}
-	replied := make(chan struct{})
-	go func() {
-		defer close(replied)
-		_, _ = stream.Write(nil) // waits for the reply
-	}()
-	select {
-	case <-replied:
-	case <-ctx.Done():
-	}
 }

@@ -26,14 +26,9 @@ import (
 )
 
 // upgradeToSPDY returns a connection that has been upgraded, and nothing more.
-func upgradeToSPDY(t *testing.T, server *httptest.Server, path, protocol string) net.Conn {
+func upgradeToSPDY(t testing.TB, server *httptest.Server, path, protocol string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(deadline))
+	conn := dialRaw(t, server)
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: %s\r\nContent-Length: 0\r\n\r\n", path, protocol)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -61,16 +56,20 @@ var dialers = map[string]func(testing.TB, *httptest.Server, *url.URL) (httpstrea
 
 type forwardFunc = func(ctx context.Context, port int32, stream io.ReadWriteCloser) error
 
-func serveForward(t testing.TB, forward forwardFunc) *httptest.Server {
+func serveForward(t testing.TB, forward forwardFunc, options ...func(*api.PodHandlerConfig)) *httptest.Server {
 	t.Helper()
-	return servePods(t, api.PodHandlerConfig{
+	config := api.PodHandlerConfig{
 		PortForward: func(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error {
 			if namespace != "ns" || pod != "p" {
 				return fmt.Errorf("asked for %s/%s", namespace, pod)
 			}
 			return forward(ctx, port, stream)
 		},
-	})
+	}
+	for _, o := range options {
+		o(&config)
+	}
+	return serveTLS(t, config)
 }
 
 // forwarding is a client's port-forward.
@@ -274,13 +273,9 @@ func TestPortForwardRequests(t *testing.T) {
 	do(t, server, "GET", "/portForward/ns/p").want(t, 500, "Upgrade request required")
 	do(t, server, "GET", "/portForward/ns/P").want(t, 400, "invalid pod")
 
-	ws := func(query string) (*websocket.Conn, *http.Response, error) {
-		dialer := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}}
-		return dialer.DialContext(testContext(t), strings.Replace(server.URL, "http", "ws", 1)+"/portForward/ns/p"+query, nil)
-	}
 	many := strings.TrimSuffix(strings.Repeat("1,", 128), ",")
 	for _, query := range []string{"", "?port=", "?port=x", "?port=0", "?port=-1", "?port=65536", "?port=80,x", "?port=" + many} {
-		conn, resp, err := ws(query)
+		conn, resp, err := dialWebSocket(t, server, "/portForward/ns/p"+query, "v4.channel.k8s.io")
 		if err == nil {
 			conn.Close()
 			t.Errorf("%q was accepted", query)
@@ -305,8 +300,7 @@ func TestPortForwardOverOldWebSocket(t *testing.T) {
 		ended <- port
 		return nil
 	})
-	dialer := websocket.Dialer{Subprotocols: []string{"v4.channel.k8s.io"}}
-	conn, _, err := dialer.DialContext(testContext(t), strings.Replace(server.URL, "http", "ws", 1)+"/portForward/ns/p?port=80&port=82,81", nil)
+	conn, _, err := dialWebSocket(t, server, "/portForward/ns/p?port=80&port=82,81", "v4.channel.k8s.io")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,26 +1,60 @@
 package api
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // ResourceMetricsFromSummary makes the kubelet's resource metrics from a
 // Summary, for a provider that has no metrics of its own: names, types, help
-// texts and label order are the kubelet's, sorted by name. What the Summary
-// lacks is left out. A nil Summary makes resource_scrape_error 1.
+// texts and label order are the kubelet's, sorted by name and labels. Usage of
+// a pod that the Summary lacks is the sum of its containers', that of the node
+// the sum of its pods'; a container without a start time has its pod's. What
+// there is no figure for is left out. A nil Summary makes resource_scrape_error 1.
 //
 //	func (p *provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily, error) {
 //		summary, err := p.GetStatsSummary(ctx)
 //		return api.ResourceMetricsFromSummary(summary), err
 //	}
+//
+// A sum falls when a pod goes, which metrics-server takes for an error once.
+// PodHandler, given a PodHandlerConfig without GetMetricsResource, remembers
+// what has gone and so does better.
 func ResourceMetricsFromSummary(summary *stats.Summary) []*dto.MetricFamily {
+	return new(cpuMeter).metrics(summary)
+}
+
+// resourceMetrics is own, or where that is nil made from the summary. If that
+// fails, the metrics say so, as the kubelet's do.
+func resourceMetrics(own PodMetricsResourceHandlerFunc, summary PodStatsSummaryHandlerFunc) PodMetricsResourceHandlerFunc {
+	if own != nil || summary == nil {
+		return own
+	}
+	meter := new(cpuMeter)
+	return func(ctx context.Context) ([]*dto.MetricFamily, error) {
+		s, err := summary(ctx)
+		if err != nil {
+			log.G(ctx).WithError(err).Error("No resource metrics: the provider has no summary of them")
+			s = nil
+		}
+		return meter.metrics(s), nil
+	}
+}
+
+// metrics are those of the summary, with what is missing summed up.
+func (m *cpuMeter) metrics(summary *stats.Summary) []*dto.MetricFamily {
 	containerCPU := family("container_cpu_usage_seconds_total", dto.MetricType_COUNTER, "[STABLE] Cumulative cpu time consumed by the container in core-seconds")
 	containerMemory := family("container_memory_working_set_bytes", dto.MetricType_GAUGE, "[STABLE] Current working set of the container in bytes")
 	containerStart := family("container_start_time_seconds", dto.MetricType_GAUGE, "[STABLE] Start time of the container since unix epoch in seconds")
+	containerSwapLimit := family("container_swap_limit_bytes", dto.MetricType_GAUGE, "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems")
 	containerSwap := family("container_swap_usage_bytes", dto.MetricType_GAUGE, "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems")
 	nodeCPU := family("node_cpu_usage_seconds_total", dto.MetricType_COUNTER, "[STABLE] Cumulative cpu time consumed by the node in core-seconds")
 	nodeMemory := family("node_memory_working_set_bytes", dto.MetricType_GAUGE, "[STABLE] Current working set of the node in bytes")
@@ -33,6 +67,7 @@ func ResourceMetricsFromSummary(summary *stats.Summary) []*dto.MetricFamily {
 	failed := 1.0
 	if summary != nil {
 		failed = 0
+		summary = m.complete(summary)
 		addUsage(nodeCPU, nodeMemory, nodeSwap, summary.Node.CPU, summary.Node.Memory, summary.Node.Swap)
 		for _, pod := range summary.Pods {
 			name, namespace := pod.PodRef.Name, pod.PodRef.Namespace
@@ -40,8 +75,13 @@ func ResourceMetricsFromSummary(summary *stats.Summary) []*dto.MetricFamily {
 			for _, c := range pod.Containers {
 				labels := []string{"container", c.Name, "namespace", namespace, "pod", name}
 				addUsage(containerCPU, containerMemory, containerSwap, c.CPU, c.Memory, c.Swap, labels...)
-				if !c.StartTime.IsZero() {
-					add(containerStart, seconds(c.StartTime.UnixNano()), metav1.Time{}, labels...)
+				addSwapLimit(containerSwapLimit, c.Swap, labels...)
+				start := c.StartTime
+				if start.IsZero() {
+					start = pod.StartTime
+				}
+				if !start.IsZero() {
+					add(containerStart, seconds(start.UnixNano()), metav1.Time{}, labels...)
 				}
 			}
 		}
@@ -50,14 +90,22 @@ func ResourceMetricsFromSummary(summary *stats.Summary) []*dto.MetricFamily {
 
 	var families []*dto.MetricFamily
 	for _, f := range []*dto.MetricFamily{
-		containerCPU, containerMemory, containerStart, containerSwap,
+		containerCPU, containerMemory, containerStart, containerSwapLimit, containerSwap,
 		nodeCPU, nodeMemory, nodeSwap, podCPU, podMemory, podSwap, scrapeError,
 	} {
 		if len(f.Metric) > 0 {
+			slices.SortStableFunc(f.Metric, byLabels)
 			families = append(families, f)
 		}
 	}
 	return families
+}
+
+// byLabels compares metrics of one family.
+func byLabels(a, b *dto.Metric) int {
+	return slices.CompareFunc(a.Label, b.Label, func(a, b *dto.LabelPair) int {
+		return strings.Compare(a.GetValue(), b.GetValue())
+	})
 }
 
 func addUsage(cpuFamily, memoryFamily, swapFamily *dto.MetricFamily, cpu *stats.CPUStats, memory *stats.MemoryStats, swap *stats.SwapStats, labels ...string) {
@@ -69,6 +117,13 @@ func addUsage(cpuFamily, memoryFamily, swapFamily *dto.MetricFamily, cpu *stats.
 	}
 	if swap != nil && swap.SwapUsageBytes != nil {
 		add(swapFamily, float64(*swap.SwapUsageBytes), swap.Time, labels...)
+	}
+}
+
+// addSwapLimit adds the limit, which is what is used and what is left.
+func addSwapLimit(f *dto.MetricFamily, swap *stats.SwapStats, labels ...string) {
+	if swap != nil && swap.SwapUsageBytes != nil && swap.SwapAvailableBytes != nil {
+		add(f, float64(*swap.SwapUsageBytes+*swap.SwapAvailableBytes), swap.Time, labels...)
 	}
 }
 

@@ -27,6 +27,9 @@ type PodHandlerConfig struct {
 	PortForward PortForwardHandlerFunc
 	// GetContainerLogs opens a container's log.
 	GetContainerLogs ContainerLogsHandlerFunc
+	// GetContainerLogStream opens the log of one of a container's output
+	// streams.
+	GetContainerLogStream ContainerLogStreamHandlerFunc
 	// GetPods lists the pods that the provider runs.
 	GetPods PodListerFunc
 	// GetPodsFromKubernetes lists the pods that are bound to the node, with the
@@ -34,7 +37,8 @@ type PodHandlerConfig struct {
 	GetPodsFromKubernetes PodListerFunc
 	// GetStatsSummary returns what the node and its pods use.
 	GetStatsSummary PodStatsSummaryHandlerFunc
-	// GetMetricsResource returns the same as Prometheus metrics.
+	// GetMetricsResource returns the same as Prometheus metrics. Where it is
+	// nil, they are made from GetStatsSummary.
 	GetMetricsResource PodMetricsResourceHandlerFunc
 	// StreamIdleTimeout ends an exec, attach or port-forward over which nothing
 	// was sent for so long. Zero means four hours.
@@ -44,10 +48,99 @@ type PodHandlerConfig struct {
 	StreamCreationTimeout time.Duration
 }
 
-// PodMetricsConfig holds the statistics of a provider.
+// PodMetricsConfig holds the statistics of a provider. Where GetMetricsResource
+// is nil, the resource metrics are made from GetStatsSummary.
 type PodMetricsConfig struct {
 	GetStatsSummary    PodStatsSummaryHandlerFunc
 	GetMetricsResource PodMetricsResourceHandlerFunc
+}
+
+// Route is one endpoint of an HTTP API.
+type Route struct {
+	// Pattern is a pattern of http.ServeMux without a method, such as
+	// /pods or /containerLogs/{namespace}/{pod}/{container}.
+	Pattern string
+	// Methods are those that Handler answers. None means all.
+	Methods []string
+	// Handler answers.
+	Handler http.Handler
+}
+
+// RoutesHandler serves the given routes: other paths answer 404, and other
+// methods 405 with the header Allow (HEAD too where it is not named, like the
+// kubelet). It panics on patterns that are wrong or in conflict, as
+// http.ServeMux does.
+func RoutesHandler(routes []Route) http.Handler {
+	mux := http.NewServeMux()
+	for _, route := range routes {
+		h := route.Handler
+		if len(route.Methods) > 0 {
+			h = allow(h, route.Methods...)
+		}
+		mux.Handle(route.Pattern, h)
+	}
+	mux.HandleFunc("/", NotFound)
+	return mux
+}
+
+// PodRoutes returns the routes of PodHandler. The slice is the caller's, so
+// that one can add routes, or wrap handlers, before RoutesHandler.
+func PodRoutes(p PodHandlerConfig, debug bool) []Route {
+	reading := []string{http.MethodGet}
+	streaming := []string{http.MethodGet, http.MethodPost}
+
+	pods := p.GetPodsFromKubernetes
+	if pods == nil {
+		pods = p.GetPods
+	}
+	podList := HandlePods(pods)
+	routes := []Route{
+		{"/pods", reading, podList},
+		{"/pods/{$}", reading, podList},
+	}
+	if debug {
+		routes = append(routes, Route{"/runningpods/{$}", reading, HandleRunningPods(p.GetPods)})
+	}
+	options := []ContainerExecHandlerOption{
+		WithExecStreamIdleTimeout(p.StreamIdleTimeout),
+		WithExecStreamCreationTimeout(p.StreamCreationTimeout),
+	}
+	exec := HandleContainerExec(p.RunInContainer, options...)
+	attach := HandleContainerAttach(p.AttachToContainer, options...)
+	forward := HandlePortForward(p.PortForward,
+		WithPortForwardStreamIdleTimeout(p.StreamIdleTimeout),
+		WithPortForwardCreationTimeout(p.StreamCreationTimeout))
+	routes = append(routes,
+		Route{"/containerLogs/{namespace}/{pod}/{container}", reading, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream)},
+		Route{"/exec/{namespace}/{pod}/{container}", streaming, exec},
+		Route{"/exec/{namespace}/{pod}/{uid}/{container}", streaming, exec},
+		Route{"/attach/{namespace}/{pod}/{container}", streaming, attach},
+		Route{"/attach/{namespace}/{pod}/{uid}/{container}", streaming, attach},
+		Route{"/portForward/{namespace}/{pod}", streaming, forward},
+		Route{"/portForward/{namespace}/{pod}/{uid}", streaming, forward},
+	)
+	routes = append(routes, Route{cadvisorRoute, reading, handleCadvisor(p.GetStatsSummary, pods)})
+	routes = append(routes, summaryRoutes(p.GetStatsSummary)...)
+	return append(routes, resourceRoutes(resourceMetrics(p.GetMetricsResource, p.GetStatsSummary))...)
+}
+
+func summaryRoutes(f PodStatsSummaryHandlerFunc) []Route {
+	methods := []string{http.MethodGet, http.MethodPost}
+	summary := HandlePodStatsSummary(f)
+	return []Route{
+		{statsSummaryRoute, methods, summary},
+		{statsSummaryRoute + "/{$}", methods, summary},
+		{"/stats/", nil, http.HandlerFunc(NotFound)}, // and so /stats is redirected, as the kubelet does
+	}
+}
+
+func resourceRoutes(f PodMetricsResourceHandlerFunc) []Route {
+	methods := []string{http.MethodGet}
+	metrics := HandlePodMetricsResource(f)
+	return []Route{
+		{MetricsResourceRouteSuffix, methods, metrics},
+		{MetricsResourceRouteSuffix + "/{$}", methods, metrics},
+	}
 }
 
 // PodHandler returns a handler with all routes of this package:
@@ -60,48 +153,12 @@ type PodMetricsConfig struct {
 //	/portForward/{namespace}/{pod}[/{uid}]
 //	/stats/summary
 //	/metrics/resource
+//	/metrics/cadvisor                               made from the summary
 //
 // Other paths answer 404 and other methods 405. debug switches on the routes
 // that show the provider's own view; leave it off where that must stay private.
 func PodHandler(p PodHandlerConfig, debug bool) http.Handler {
-	mux := http.NewServeMux()
-	get := func(h http.Handler, patterns ...string) {
-		for _, pattern := range patterns {
-			mux.Handle(pattern, allow(h, http.MethodGet))
-		}
-	}
-	stream := func(h http.Handler, patterns ...string) {
-		for _, pattern := range patterns {
-			mux.Handle(pattern, allow(h, http.MethodGet, http.MethodPost))
-		}
-	}
-
-	pods := p.GetPodsFromKubernetes
-	if pods == nil {
-		pods = p.GetPods
-	}
-	get(HandlePods(pods), "/pods", "/pods/{$}")
-	if debug {
-		get(HandleRunningPods(p.GetPods), "/runningpods/{$}")
-	}
-	get(HandleContainerLogs(p.GetContainerLogs), "/containerLogs/{namespace}/{pod}/{container}")
-
-	execOptions := []ContainerExecHandlerOption{
-		WithExecStreamIdleTimeout(p.StreamIdleTimeout),
-		WithExecStreamCreationTimeout(p.StreamCreationTimeout),
-	}
-	stream(HandleContainerExec(p.RunInContainer, execOptions...),
-		"/exec/{namespace}/{pod}/{container}", "/exec/{namespace}/{pod}/{uid}/{container}")
-	stream(HandleContainerAttach(p.AttachToContainer, execOptions...),
-		"/attach/{namespace}/{pod}/{container}", "/attach/{namespace}/{pod}/{uid}/{container}")
-	stream(HandlePortForward(p.PortForward,
-		WithPortForwardStreamIdleTimeout(p.StreamIdleTimeout),
-		WithPortForwardCreationTimeout(p.StreamCreationTimeout)),
-		"/portForward/{namespace}/{pod}", "/portForward/{namespace}/{pod}/{uid}")
-
-	attachStats(PodMetricsConfig{p.GetStatsSummary, p.GetMetricsResource}, mux)
-	mux.HandleFunc("/", NotFound)
-	return mux
+	return RoutesHandler(PodRoutes(p, debug))
 }
 
 // AttachPodRoutes adds PodHandler, instrumented, to mux as its root: what mux
@@ -116,7 +173,7 @@ func AttachPodMetricsRoutes(p PodMetricsConfig, mux ServeMux) {
 	summary := InstrumentHandler(PodStatsSummaryHandler(p.GetStatsSummary))
 	mux.Handle(statsSummaryRoute, summary)
 	mux.Handle(statsSummaryRoute+"/", summary)
-	metrics := InstrumentHandler(PodMetricsResourceHandler(p.GetMetricsResource))
+	metrics := InstrumentHandler(PodMetricsResourceHandler(resourceMetrics(p.GetMetricsResource, p.GetStatsSummary)))
 	mux.Handle(MetricsResourceRouteSuffix, metrics)
 	mux.Handle(MetricsResourceRouteSuffix+"/", metrics)
 }
@@ -124,35 +181,11 @@ func AttachPodMetricsRoutes(p PodMetricsConfig, mux ServeMux) {
 // PodStatsSummaryHandler returns a handler that serves f at /stats/summary and
 // answers 404 to any other path. A nil f answers 501.
 func PodStatsSummaryHandler(f PodStatsSummaryHandlerFunc) http.Handler {
-	mux := http.NewServeMux()
-	attachSummary(f, mux)
-	mux.HandleFunc("/", NotFound)
-	return mux
+	return RoutesHandler(summaryRoutes(f))
 }
 
 // PodMetricsResourceHandler returns a handler that serves f at
 // /metrics/resource and answers 404 to any other path. A nil f answers 501.
 func PodMetricsResourceHandler(f PodMetricsResourceHandlerFunc) http.Handler {
-	mux := http.NewServeMux()
-	attachMetrics(f, mux)
-	mux.HandleFunc("/", NotFound)
-	return mux
-}
-
-func attachStats(p PodMetricsConfig, mux *http.ServeMux) {
-	attachSummary(p.GetStatsSummary, mux)
-	attachMetrics(p.GetMetricsResource, mux)
-}
-
-func attachSummary(f PodStatsSummaryHandlerFunc, mux *http.ServeMux) {
-	h := allow(HandlePodStatsSummary(f), http.MethodGet, http.MethodPost)
-	mux.Handle(statsSummaryRoute, h)
-	mux.Handle(statsSummaryRoute+"/{$}", h)
-	mux.HandleFunc("/stats/", NotFound) // and so /stats is redirected, as the kubelet does
-}
-
-func attachMetrics(f PodMetricsResourceHandlerFunc, mux *http.ServeMux) {
-	h := allow(HandlePodMetricsResource(f), http.MethodGet)
-	mux.Handle(MetricsResourceRouteSuffix, h)
-	mux.Handle(MetricsResourceRouteSuffix+"/{$}", h)
+	return RoutesHandler(resourceRoutes(f))
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // timeouts of a stream, both set.
@@ -34,93 +37,127 @@ func newTimeouts(idle, creation time.Duration) timeouts {
 // errUpgradeRequired is what the kubelet answers, status included.
 var errUpgradeRequired = statusError{http.StatusInternalServerError, "Upgrade request required"}
 
-// session is one exec or attach.
-type session struct {
-	request  *http.Request
-	opts     *remotecommand.Options
-	timeouts timeouts
-	run      func(context.Context, AttachIO) error
-	calls    calls
-}
-
-var _ remotecommand.Executor = (*session)(nil)
-
-// serveSession connects run with the client, and returns when both have ended.
-func serveSession(w http.ResponseWriter, r *http.Request, timeouts timeouts, run func(context.Context, AttachIO) error) error {
-	opts, err := remotecommand.NewOptions(r)
-	if err != nil {
-		return errdefs.AsInvalidInput(err)
-	}
+// checkUpgrade refuses what the streaming libraries cannot upgrade, or would
+// upgrade to something else than was meant.
+func checkUpgrade(w http.ResponseWriter, r *http.Request) error {
 	if !httpstream.IsUpgradeRequest(r) {
 		return errUpgradeRequired
 	}
-	conn, r := watch(w, r, timeouts.idle)
-	s := &session{request: r, opts: opts, timeouts: timeouts, run: run}
-	defer s.calls.finish()
-	defer conn.Close()
-	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
-		s.translate(conn, r)
-	} else {
-		s.serve(conn, r)
+	protocol := r.Header.Get(httpstream.HeaderUpgrade)
+	if !wsstream.IsWebSocketRequest(r) && !strings.EqualFold(protocol, spdy.HeaderSpdy31) {
+		return errdefs.InvalidInputf("cannot upgrade to %q, only to %s or websocket", protocol, spdy.HeaderSpdy31)
+	}
+	return checkNoBody(w, r)
+}
+
+// checkNoBody refuses a request with a body. Nothing reads it, so that it would
+// be taken for the first bytes of a stream, or hide that the client has gone.
+func checkNoBody(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // or the server would wait for the body
+		return errdefs.InvalidInput("the request must not have a body")
 	}
 	return nil
 }
 
-// serve speaks SPDY and the older WebSocket protocols. Attach is served like
-// exec, since only there the library passes on exit codes.
-func (s *session) serve(w http.ResponseWriter, r *http.Request) {
-	remotecommand.ServeExec(w, r, s, "", "", "", nil, s.opts,
-		s.timeouts.idle, s.timeouts.creation, remotecommand.SupportedStreamingProtocols)
+// parseQuery is r.URL.Query for those who do not want to guess.
+func parseQuery(r *http.Request) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, errdefs.AsInvalidInput(err)
+	}
+	return query, nil
 }
 
-// ExecInContainer implements remotecommand.Executor: the client's streams are
-// there, ctx is that of its connection.
-func (s *session) ExecInContainer(ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
-	if !s.calls.start() {
-		return context.Canceled
-	}
-	defer s.calls.end()
-	stop := context.AfterFunc(ctx, func() { release(in) })
-	defer stop()
+// execStreams says which streams a client has.
+type execStreams struct{ stdin, stdout, stderr, tty bool }
 
-	ctx, cancel := context.WithCancel(ctx)
-	attach := newAttachIO(s.opts, in, out, errOut)
+func parseExecStreams(query url.Values) (execStreams, error) {
+	has := func(name string) bool { return query.Get(name) == "1" }
+	want := execStreams{
+		stdin:  has(remotecommand.ExecStdinParam),
+		stdout: has(remotecommand.ExecStdoutParam),
+		stderr: has(remotecommand.ExecStderrParam),
+		tty:    has(remotecommand.ExecTTYParam),
+	}
+	want.stderr = want.stderr && !want.tty // a terminal has one output
+	if !want.stdin && !want.stdout && !want.stderr {
+		return execStreams{}, errdefs.InvalidInput("you must specify at least 1 of stdin, stdout, stderr")
+	}
+	return want, nil
+}
+
+// execClient is the client's side of an exec or attach.
+type execClient struct {
+	stdin, stdout, stderr io.ReadWriteCloser // nil where the client has none
+	resize                io.Reader          // may be nil
+	// finish tells the client how it ended.
+	finish func(error)
+	// close releases everything, the connection excepted.
+	close func()
+}
+
+// serveSession connects run with the client, and returns when both have ended.
+func serveSession(w http.ResponseWriter, r *http.Request, timeouts timeouts, query url.Values, run func(context.Context, AttachIO) error) error {
+	want, err := parseExecStreams(query)
+	if err != nil {
+		return err
+	}
+	if err := checkUpgrade(w, r); err != nil {
+		return err
+	}
+	conn, r := watch(w, r, timeouts.idle)
+	defer conn.Close()
+
+	var client *execClient
+	if conn.webSocket {
+		client = openWebSocket(conn, r, want)
+	} else {
+		client = openSPDY(conn, r, want, timeouts.creation)
+	}
+	if client == nil {
+		return nil // and the client has been told why
+	}
+	defer func() {
+		conn.gone() // from here on, nothing takes longer than lingerTime
+		client.close()
+	}()
+	err = runSession(r, client, want.tty, run)
+	if err != nil {
+		log.G(r.Context()).WithField("error", errorText(err)).Debug("exec or attach ended with an error")
+	}
+	client.finish(err)
+	return nil
+}
+
+func runSession(r *http.Request, client *execClient, tty bool, run func(context.Context, AttachIO) error) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if client.stdin != nil {
+		stop := context.AfterFunc(ctx, func() { release(client.stdin) })
+		defer stop()
+	}
+	attach := newAttachIO(ctx, client, tty)
 	forwarded := make(chan struct{})
 	go func() {
 		defer close(forwarded)
-		forwardSizes(ctx, resize, attach.resize)
+		forwardSizes(ctx, readSizes(ctx, client.resize), attach.resize)
 	}()
-	defer func() {
-		cancel()
-		<-forwarded
-	}()
-	return call(s.request, func() error { return exitError(s.run(ctx, attach)) })
+	err := call(r, func() error { return run(ctx, attach) })
+	cancel()
+	<-forwarded
+	return err
 }
 
-// exitError returns an error that the library knows as an exit code, if err is
-// or wraps one.
-func exitError(err error) error {
+// exitCode is the code of a process whose end err is or wraps.
+func exitCode(err error) (code int, ok bool) {
 	exit, ok := errors.AsType[interface {
 		error
 		Exited() bool
 		ExitStatus() int
 	}](err)
 	if !ok || !exit.Exited() {
-		return err
+		return 0, false
 	}
-	if exit.ExitStatus() == 0 {
-		return nil
-	}
-	return utilexec.CodeExitError{Err: errors.New(err.Error()), Code: exit.ExitStatus()}
-}
-
-// release unblocks whoever reads from stream. A SPDY stream that is merely
-// closed would go on to take input, and block its connection with it.
-func release(stream any) {
-	switch s := stream.(type) {
-	case interface{ Reset() error }:
-		_ = s.Reset()
-	case io.Closer:
-		_ = s.Close()
-	}
+	return exit.ExitStatus(), true
 }

@@ -53,8 +53,9 @@ func (noAuth) Authorize(context.Context, authorizer.Attributes) (authorizer.Deci
 type WebhookAuthConfig struct {
 	// AuthnConfig says how callers are known: by default by bearer token, which
 	// the API server reviews (cached for two minutes). With a
-	// ClientCertificateCAContentProvider also by client certificate. Anonymous
-	// callers are refused unless Anonymous is set.
+	// ClientCertificateCAContentProvider also by client certificate: see
+	// WithClientCAFile and WithClientCA. Anonymous callers are refused unless
+	// Anonymous is set: see WithAnonymousAuth.
 	AuthnConfig authenticatorfactory.DelegatingAuthenticatorConfig
 	// AuthzConfig says how callers are authorized: by default by a
 	// SubjectAccessReview (cached for five minutes if allowed, else 30 s).
@@ -125,6 +126,8 @@ var subresources = []struct{ prefix, name string }{
 	{"/pods", "pods"},
 	{"/runningpods", "pods"},
 	{"/healthz", "healthz"},
+	{"/livez", "healthz"},
+	{"/readyz", "healthz"},
 	{"/configz", "configz"},
 	{"/statusz", "statusz"},
 	{"/flagz", "flagz"},

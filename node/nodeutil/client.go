@@ -77,11 +77,9 @@ func Protobuf(config *rest.Config) *rest.Config {
 
 // PodInformerFilter has an informer factory see the pods of one node only.
 func PodInformerFilter(node string) informers.SharedInformerOption {
-	return informers.WithTweakListOptions(func(options *metav1.ListOptions) { selectPodsOf(node, options) })
-}
-
-func selectPodsOf(node string, options *metav1.ListOptions) {
-	options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	return informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	})
 }
 
 // NodeLeaseV1Client returns the client for node leases.

@@ -3,13 +3,11 @@ package nodeutil
 import (
 	"crypto/tls"
 	"net/http"
-	"net/http/pprof"
 	"runtime"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -26,7 +24,9 @@ type NodeConfig struct {
 	// NodeSpec is the node to register; NewNode copies it. What is empty of its
 	// name, the conditions, the node info and the port is filled in, and so are
 	// the labels for the host name, the operating system and the architecture.
-	// Labels that are nil also get those for type and role.
+	// Labels that are nil also get those for type and role. A process that is the
+	// node itself to the API server registers it without the labels that a node
+	// may not have, such as that for the role.
 	NodeSpec corev1.Node
 
 	// KubeconfigPath is used only where Client is nil.
@@ -44,8 +44,18 @@ type NodeConfig struct {
 	// unless it is told to.
 	TLSConfig *tls.Config
 
+	// ServingCertDir, unless it is empty, has the cluster sign the serving
+	// certificate: see WithServingCertificateFromCluster. TLSConfig must not have
+	// one then.
+	ServingCertDir string
+
 	// DebugHTTP adds /debug/pprof/ to the routes of AttachProviderRoutes.
 	DebugHTTP bool
+
+	// Flags are the settings, by name, that the program was started with, for
+	// /flagz among the routes of AttachProviderRoutes. Leave secrets out:
+	// whoever may get nodes/flagz can read them.
+	Flags map[string]string
 
 	// NumWorkers is the number of workers for each of the pod controller's
 	// queues; zero means one for each CPU, but at least ten, since they mostly
@@ -82,7 +92,7 @@ type NodeConfig struct {
 	// seconds rather than by a lease.
 	DisableLease bool
 
-	attachRoutes func(Provider, *NodeConfig, corev1listers.PodLister)
+	attachRoutes func(*Node, Provider)
 }
 
 // NodeOpt changes the configuration of a node. Options run in order, and each
@@ -109,21 +119,17 @@ func WithNodeConfig(c NodeConfig) NodeOpt {
 	}
 }
 
-// AttachProviderRoutes serves the kubelet API of the provider on mux, which the
-// caller has, or will have, in NodeConfig.Handler. Authentication is the
-// caller's: see WithAuth.
+// AttachProviderRoutes serves the kubelet API of the node and its provider on
+// mux, which the caller has, or will have, in NodeConfig.Handler: pods, logs,
+// exec, attach and port-forward, statistics and metrics, health, configuration,
+// and with DebugHTTP profiles. docs/kubelet-api.md lists them. They are one
+// handler for "/": patterns that the caller has on mux go first.
+//
+// Authentication is the caller's: see WithAuth, and WithAuthExceptHealth for a
+// virtual kubelet whose own health somebody has to probe.
 func AttachProviderRoutes(mux api.ServeMux) NodeOpt {
 	return func(cfg *NodeConfig) error {
-		cfg.attachRoutes = func(p Provider, cfg *NodeConfig, pods corev1listers.PodLister) {
-			mux.Handle("/", api.PodHandler(podHandlerConfig(p, cfg, pods), true))
-			if cfg.DebugHTTP {
-				mux.Handle("/debug/pprof/", http.HandlerFunc(pprof.Index))
-				mux.Handle("/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
-				mux.Handle("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
-				mux.Handle("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
-				mux.Handle("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
-			}
-		}
+		cfg.attachRoutes = func(n *Node, p Provider) { mux.Handle("/", n.kubeletAPI(p)) }
 		return nil
 	}
 }

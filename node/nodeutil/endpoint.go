@@ -2,6 +2,7 @@ package nodeutil
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,9 @@ type endpointTeller struct {
 	node.NodeProvider
 	port int32 // set before the node controller runs; 0 if nothing is served
 
+	moved func() // called when it has other addresses; set before, too; may be nil
+
+	all         atomic.Pointer[[]corev1.NodeAddress]
 	ips         atomic.Pointer[[]string]
 	allocatable atomic.Pointer[corev1.ResourceList]
 }
@@ -38,13 +42,24 @@ func (e *endpointTeller) keep(n *corev1.Node) {
 		return
 	}
 	if len(n.Status.Addresses) > 0 {
-		ips := hostIPs(n)
+		ips, all := hostIPs(n), slices.Clone(n.Status.Addresses)
 		e.ips.Store(&ips)
+		e.all.Store(&all)
+		if e.moved != nil {
+			e.moved()
+		}
 	}
 	if len(n.Status.Allocatable) > 0 {
 		allocatable := n.Status.Allocatable.DeepCopy()
 		e.allocatable.Store(&allocatable)
 	}
+}
+
+func (e *endpointTeller) addresses() []corev1.NodeAddress {
+	if all := e.all.Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
 func (e *endpointTeller) hostIPs() []string {

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -29,10 +31,13 @@ type Node struct {
 	pods  *node.PodController
 	nodes *node.NodeController
 
-	podFactory    informers.SharedInformerFactory
-	objectFactory informers.SharedInformerFactory
-	events        *lateRecorder // nil where the caller has a recorder
-	endpoint      *endpointTeller
+	podInformer    cache.SharedIndexInformer
+	objects        *podobjects.Cache
+	serviceFactory informers.SharedInformerFactory
+	events         *lateRecorder // nil where the caller has a recorder
+	endpoint       *endpointTeller
+	vitals         vitals
+	serving        *signedCert // nil unless the cluster signs it
 
 	started atomic.Bool
 	ready   chan struct{}
@@ -60,6 +65,9 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	if err := checkListenAddr(cfg.HTTPListenAddr); err != nil {
 		return nil, err
 	}
+	if err := cfg.checkServing(); err != nil {
+		return nil, err
+	}
 	if cfg.Client == nil {
 		client, err := ClientsetFromEnv(cfg.KubeconfigPath)
 		if err != nil {
@@ -72,21 +80,23 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		ready: make(chan struct{}),
 		done:  make(chan struct{}),
 	}
-	ours := informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-		selectPodsOf(n.cfg.NodeSpec.Name, options) // the name that the provider leaves
+	pods := listwatch.Pods(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod, func() string {
+		return n.cfg.NodeSpec.Name // which the provider may change
 	})
-	n.podFactory = informers.NewSharedInformerFactoryWithOptions(cfg.Client, cfg.InformerResyncPeriod,
-		informers.WithNamespace(cfg.Namespace), ours, informers.WithTransform(trim))
-	n.objectFactory = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTransform(trim))
-	podInformer := n.podFactory.Core().V1().Pods()
-	objects := n.objectFactory.Core().V1()
+	n.podInformer = pods.Informer()
+	if err := n.podInformer.SetTransform(trim); err != nil {
+		return nil, err
+	}
+	n.objects = podobjects.New(cfg.Client)
+	n.serviceFactory = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTransform(trim))
+	services := n.serviceFactory.Core().V1().Services()
 
 	spec := cfg.NodeSpec.DeepCopy() // which the provider may change and keep
 	provider, nodeProvider, err := newProvider(ProviderConfig{
-		Pods:       podInformer.Lister(),
-		ConfigMaps: objects.ConfigMaps().Lister(),
-		Secrets:    objects.Secrets().Lister(),
-		Services:   objects.Services().Lister(),
+		Pods:       pods.Lister(),
+		ConfigMaps: n.objects.ConfigMaps(),
+		Secrets:    n.objects.Secrets(),
+		Services:   services.Lister(),
 		Node:       spec,
 	})
 	if err != nil {
@@ -101,8 +111,8 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	if nodeProvider == nil {
 		nodeProvider = node.NewNaiveNodeProvider()
 	}
-	n.endpoint = &endpointTeller{NodeProvider: nodeProvider}
-	n.nodes, err = node.NewNodeController(n.endpoint, &cfg.NodeSpec, cfg.Client.CoreV1().Nodes(), nodeOptions(&cfg)...)
+	n.endpoint = &endpointTeller{NodeProvider: n.vitals.ofPings(nodeProvider)}
+	n.nodes, err = node.NewNodeController(n.endpoint, &cfg.NodeSpec, cfg.Client.CoreV1().Nodes(), n.nodeOptions(&cfg)...)
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +126,9 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		PodClient:                 cfg.Client.CoreV1(),
 		EventRecorder:             cfg.EventRecorder,
 		Provider:                  lifecycleHandler(provider),
-		PodInformer:               podInformer,
-		ConfigMapInformer:         objects.ConfigMaps(),
-		SecretInformer:            objects.Secrets(),
-		ServiceInformer:           objects.Services(),
+		PodInformer:               pods,
+		Objects:                   n.objects,
+		ServiceInformer:           services,
 		PodEventFilterFunc:        FilterPodsForNodeName(cfg.NodeSpec.Name),
 		SkipDownwardAPIResolution: cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      cfg.DisableOrphanCleanup,
@@ -129,17 +138,17 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	if err != nil {
 		return nil, err
 	}
-	if cfg.attachRoutes != nil {
-		cfg.attachRoutes(provider, &cfg, podInformer.Lister())
-	}
 	n.cfg = cfg
+	if cfg.attachRoutes != nil {
+		cfg.attachRoutes(n, provider)
+	}
 	return n, nil
 }
 
-func nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
+func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 	var opts []node.NodeControllerOpt
 	if !cfg.DisableLease {
-		opts = append(opts, node.WithNodeEnableLeaseV1(NodeLeaseV1Client(cfg.Client), node.DefaultLeaseDuration))
+		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
 	}
 	if cfg.NodeStatusUpdateErrorHandler != nil {
 		opts = append(opts, node.WithNodeStatusUpdateErrorHandler(cfg.NodeStatusUpdateErrorHandler))
@@ -194,13 +203,16 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			n.endpoint.port = int32(tcp.Port)
 		}
 		group.Go(func() error { return n.serve(ctx, listener) })
+		if n.serving != nil {
+			group.Go(func() error { return n.keepServingCert(ctx) })
+		}
 	} else if n.cfg.attachRoutes != nil {
 		log.G(ctx).Warn("The kubelet API is not served: AttachProviderRoutes was given a mux, but NodeConfig.Handler is nil")
 	}
-	for _, factory := range []informers.SharedInformerFactory{n.podFactory, n.objectFactory} {
-		factory.Start(ctx.Done())
-		defer factory.Shutdown() // after cancel, which runs first
-	}
+	group.Go(func() error { n.podInformer.RunWithContext(ctx); return nil })
+	group.Go(func() error { n.objects.Run(ctx); return nil })
+	n.serviceFactory.StartWithContext(ctx)
+	defer n.serviceFactory.Shutdown() // after cancel, which runs first
 	defer cancel()
 	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
 	group.Go(func() error {

@@ -42,16 +42,22 @@ type Provider interface {
 	PortForward(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error
 }
 
-// ProviderConfig is what a provider is made with. The listers are filled by the
-// time at which the first pod is created; with SkipDownwardAPIResolution only
-// that of the pods is, and the others follow.
+// ProviderConfig is what a provider is made with. The listers of pods and
+// services are filled by the time at which the first pod is created; with
+// SkipDownwardAPIResolution only that of the pods is, and the other follows.
 type ProviderConfig struct {
 	// Pods are the pods of this node.
 	Pods corev1listers.PodLister
-	// ConfigMaps, Secrets and Services are those that pods may refer to.
+	// ConfigMaps and Secrets read an object when Get asks for it: one that a
+	// pod of this node names is watched from then on, until the pod has gone or
+	// nobody has asked for five minutes; any other is read from the API server
+	// each time, which refuses that to a node's own identity. Get may so take
+	// as long as a request, ten seconds at most. List returns the objects that
+	// are watched at the moment, and not all that the cluster has.
 	ConfigMaps corev1listers.ConfigMapLister
 	Secrets    corev1listers.SecretLister
-	Services   corev1listers.ServiceLister
+	// Services are those of the whole cluster.
+	Services corev1listers.ServiceLister
 
 	// Node is the node to be registered. The provider changes it as it sees
 	// fit while it is made; its maps of labels and annotations are not nil.

@@ -45,6 +45,11 @@ func (n *Node) listen(ctx context.Context) (net.Listener, error) {
 		config = defaultTLSConfig()
 	}
 	config = config.Clone()
+	if n.cfg.ServingCertDir != "" {
+		if err := n.useServingCert(ctx, config); err != nil {
+			return nil, err
+		}
+	}
 	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		if err := WithSelfSignedCertificate(n.cfg.NodeSpec.Name, n.cfg.NodeSpec.Status.Addresses)(config); err != nil {
 			return nil, err
@@ -75,6 +80,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          serverLog(ctx),
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -34,19 +34,24 @@ func defaultTLSConfig() *tls.Config {
 	}
 }
 
-// WithKeyPairFromPath serves with the certificate and key of two PEM files.
+// WithKeyPairFromPath serves with the certificate and key of two PEM files, and
+// with new ones within a second of their being replaced. If the new ones cannot
+// be used, the old ones stay and the reason is logged; the first ones must be
+// right, else the error (of class InvalidInput) says which files and why. Given
+// more than once, the client's host name decides.
 func WithKeyPairFromPath(cert, key string) func(*tls.Config) error {
 	return func(cfg *tls.Config) error {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		pair, err := followKeyPair(cert, key)
 		if err != nil {
-			return errdefs.AsInvalidInput(fmt.Errorf("cannot serve with certificate %q and key %q: %w", cert, key, err))
+			return err
 		}
-		cfg.Certificates = append(cfg.Certificates, pair)
+		addKeyPair(cfg, pair)
 		return nil
 	}
 }
 
-// WithCAFromPath is WithCACert with the contents of a file.
+// WithCAFromPath is WithCACert with the contents of a file, which is read once.
+// For a CA that follows its file see ClientCAFromFile.
 func WithCAFromPath(path string) func(*tls.Config) error {
 	return func(cfg *tls.Config) error {
 		pem, err := os.ReadFile(path)

@@ -21,6 +21,19 @@ import (
 // bin is where the Makefile puts the binaries.
 const bin = "../../bin"
 
+// auditLog is where the API server writes what nodes ask of it.
+var auditLog string
+
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  userGroups: ["system:nodes", "system:serviceaccounts:` + accountNamespace + `"]
+- level: None
+`
+
 // The control plane of all tests; they run one after the other, and each has a
 // namespace and a node of its own.
 var (
@@ -43,7 +56,20 @@ func run(m *testing.M) (status int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cluster, err = controlplane.Start(ctx, controlplane.Options{Binary: filepath.Join(bin, "controlplane")})
+	dir, err := os.MkdirTemp("", "integration-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	auditLog = filepath.Join(dir, "audit.log")
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return 0, err
+	}
+	cluster, err = controlplane.Start(ctx, controlplane.Options{
+		Binary: filepath.Join(bin, "controlplane"),
+		Args:   map[string][]string{"kube-apiserver": {"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog}},
+	})
 	if err != nil {
 		return 0, err
 	}

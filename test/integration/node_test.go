@@ -28,15 +28,20 @@ const patience = 120 * time.Second
 // virtualNode is a virtual-kubelet process with the mock provider, whose pods
 // are in a journal that outlives the process.
 type virtualNode struct {
-	name    string
-	journal string
-	config  string
-	args    []string
-	process *exec.Cmd
-	log     *lockedBuffer
+	name       string
+	user       string
+	kubeconfig string
+	journal    string
+	config     string
+	args       []string
+	env        []string
+	process    *exec.Cmd
+	log        *lockedBuffer
 }
 
-// startNode starts a node for the test, and waits until it is Ready.
+// startNode starts a node for the test, with a service account that has the
+// rights that "virtual-kubelet config print-rbac" prints, and waits until it is
+// Ready. A request that is forbidden fails the test.
 func startNode(t *testing.T, args ...string) *virtualNode {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,6 +53,7 @@ func startNode(t *testing.T, args ...string) *virtualNode {
 		args:    args,
 		log:     &lockedBuffer{},
 	}
+	n.user, n.kubeconfig = newAccount(t, dir, name)
 	config := fmt.Sprintf(`{%q: {"cpu": "100", "memory": "100Gi", "pods": "1000", "journal": %q}}`, name, n.journal)
 	if err := os.WriteFile(n.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,6 +64,7 @@ func startNode(t *testing.T, args ...string) *virtualNode {
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", name, n.log.String())
 		}
+		assertNothingForbidden(t, n.user)
 		err := client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
@@ -68,9 +75,10 @@ func startNode(t *testing.T, args ...string) *virtualNode {
 
 func (n *virtualNode) start(t *testing.T) {
 	t.Helper()
-	args := append([]string{"--kubeconfig", cluster.Kubeconfig(), "--nodename", n.name, "--port", "0",
+	args := append([]string{"--kubeconfig", n.kubeconfig, "--nodename", n.name, "--port", "0",
 		"--provider-config", n.config, "--log-level", "debug"}, n.args...)
 	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
+	n.process.Env = append(os.Environ(), n.env...)
 	n.process.Stdout, n.process.Stderr = n.log, n.log
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	since := time.Now()

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+func newConfigCommand(getenv func(string) string) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "config",
+		Short: "Print what a cluster needs to know of a virtual node",
+		Args:  cobra.NoArgs,
+	}
+	command.AddCommand(newPrintRBACCommand(getenv))
+	return command
+}
+
+func newPrintRBACCommand(getenv func(string) string) *cobra.Command {
+	var o rbacOptions
+	command := &cobra.Command{
+		Use:   "print-rbac",
+		Short: "Print a service account with the rights that a virtual node needs, and no others",
+		Long: `Prints manifests for kubectl apply: a service account, and roles with the rights
+that a virtual node needs, and no others. A node that runs with an identity of
+its own (see --bootstrap-kubeconfig) needs none of this.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return usageError{err}
+			}
+			text, err := toYAML(o.objects())
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	nodeName := getenv("DEFAULT_NODE_NAME")
+	if nodeName == "" {
+		nodeName = defaultNodeName
+	}
+	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the only node for which the rights are; empty for any node ($DEFAULT_NODE_NAME)")
+	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "the only namespace for whose pods the rights are, as in virtual-kubelet --namespace (default: all)")
+	command.Flags().StringVar(&o.account, "service-account", "kube-system/virtual-kubelet", "namespace and name of the service account")
+	return command
+}
+
+type rbacOptions struct {
+	nodeName  string
+	namespace string
+	account   string // namespace/name
+
+	accountNamespace, accountName string
+}
+
+func (o *rbacOptions) complete() error {
+	namespace, name, ok := strings.Cut(o.account, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("--service-account is %q: give a namespace and a name, as in kube-system/virtual-kubelet", o.account)
+	}
+	if o.nodeName != "" {
+		if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
+			return fmt.Errorf("%q cannot be the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
+		}
+	}
+	if o.namespace != "" {
+		if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+			return fmt.Errorf("%q cannot be the name of a namespace: %s", o.namespace, strings.Join(problems, "; "))
+		}
+	}
+	o.accountNamespace, o.accountName = namespace, name
+	return nil
+}
+
+// objects are the service account, its roles, and what binds them.
+func (o *rbacOptions) objects() []runtime.Object {
+	name := o.accountName
+	if o.nodeName != "" && o.nodeName != name {
+		name += "-" + o.nodeName // one account may be that of several nodes
+	}
+	objects := []runtime.Object{&corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.accountNamespace, Name: o.accountName},
+	}}
+	cluster := append(o.nodeRules(), clusterRules...)
+	if o.namespace == corev1.NamespaceAll {
+		cluster = append(cluster, podRules...)
+	} else {
+		objects = append(objects, o.role(o.namespace, name, podRules)...)
+	}
+	objects = append(objects, o.role(corev1.NamespaceNodeLease, name, o.leaseRules())...)
+	// Where the API server says who signs its clients' certificates.
+	objects = append(objects, o.binding(metav1.NamespaceSystem, name, "extension-apiserver-authentication-reader"))
+	return append(objects, o.clusterRole(name, cluster)...)
+}
+
+// nodeRules are the rights on the Node object.
+func (o *rbacOptions) nodeRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}, ResourceNames: o.onlyNode()},
+		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}, ResourceNames: o.onlyNode()},
+	}
+}
+
+// leaseRules are the rights on the node's heartbeat.
+func (o *rbacOptions) leaseRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update"}, ResourceNames: o.onlyNode()},
+	}
+}
+
+func (o *rbacOptions) onlyNode() []string {
+	if o.nodeName == "" {
+		return nil
+	}
+	return []string{o.nodeName}
+}
+
+// podRules are the rights on pods and what goes with them.
+var podRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "delete"}},
+	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"list", "watch"}},
+	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+}
+
+// clusterRules are the rights that no namespace has: the services that pods find
+// in their environment, and the questions who a caller of the kubelet API is,
+// and what it may.
+var clusterRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},
+	{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+	{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+}
+
+func (o *rbacOptions) role(namespace, name string, rules []rbacv1.PolicyRule) []runtime.Object {
+	return []runtime.Object{
+		&rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Rules:      rules,
+		},
+		o.binding(namespace, name, name),
+	}
+}
+
+func (o *rbacOptions) binding(namespace, name, role string) runtime.Object {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects:   o.subjects(),
+	}
+}
+
+func (o *rbacOptions) clusterRole(name string, rules []rbacv1.PolicyRule) []runtime.Object {
+	return []runtime.Object{
+		&rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules:      rules,
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   o.subjects(),
+		},
+	}
+}
+
+func (o *rbacOptions) subjects() []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.accountNamespace, Name: o.accountName}}
+}
+
+// toYAML writes objects as one YAML stream.
+func toYAML(objects []runtime.Object) ([]byte, error) {
+	var all bytes.Buffer
+	for i, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("cannot print %T: %w", object, err)
+		}
+		if i > 0 {
+			all.WriteString("---\n")
+		}
+		all.Write(text)
+	}
+	return all.Bytes(), nil
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"io"
+)
+
+// clientStream is a stream of a client as a provider gets it.
+type clientStream struct {
+	ctx context.Context // ends when the client has gone
+	io.ReadWriteCloser
+}
+
+// Read fails with the context's error when the client has gone: io.EOF would
+// mean that it has sent all that it wanted to.
+func (s *clientStream) Read(p []byte) (int, error) {
+	n, err := s.ReadWriteCloser.Read(p)
+	return n, s.reason(err)
+}
+
+// Write sends p in pieces that no protocol finds too large, and that let others
+// on the same connection have their turn.
+func (s *clientStream) Write(p []byte) (int, error) {
+	written := 0
+	for {
+		if s.finished() {
+			return written, io.ErrClosedPipe
+		}
+		n, err := s.ReadWriteCloser.Write(p[written:min(len(p), written+maxChunk)])
+		written += n
+		if err != nil || written >= len(p) {
+			return written, s.reason(err)
+		}
+	}
+}
+
+// finished tells of a SPDY stream that we have closed or that the client has
+// reset. The library's Write would go on.
+func (s *clientStream) finished() bool {
+	stream, ok := s.ReadWriteCloser.(interface{ IsFinished() bool })
+	return ok && stream.IsFinished()
+}
+
+func (s *clientStream) reason(err error) error {
+	if err != nil && s.ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	return err
+}
+
+// release unblocks whoever reads from stream. A SPDY stream that is merely
+// closed would go on to take input, and block its connection with it.
+func release(stream io.Closer) {
+	if s, ok := stream.(interface{ Reset() error }); ok {
+		_ = s.Reset()
+		return
+	}
+	_ = stream.Close()
+}

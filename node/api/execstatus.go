@@ -1,0 +1,56 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+)
+
+// execStatus is what the protocols since version 4 tell of how it ended.
+func execStatus(err error) metav1.Status {
+	code, exited := exitCode(err)
+	switch {
+	case err == nil || exited && code == 0:
+		return metav1.Status{Status: metav1.StatusSuccess}
+	case exited:
+		return metav1.Status{
+			Status: metav1.StatusFailure,
+			Reason: remotecommand.NonZeroExitCodeReason,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+				{Type: remotecommand.ExitCodeCauseType, Message: strconv.Itoa(code)},
+			}},
+			Message: "command terminated with non-zero exit code: " + errorText(err),
+		}
+	default:
+		return apierrors.NewInternalError(fmt.Errorf("error executing command in container: %s", errorText(err))).Status()
+	}
+}
+
+// writeStatus tells the client how it ended: as JSON, or, where the protocol
+// has not got that yet, with the message of a failure.
+func writeStatus(w io.Writer, asJSON bool, err error) {
+	status := execStatus(err)
+	text := []byte(status.Message)
+	if asJSON {
+		text, _ = json.Marshal(status)
+	}
+	if len(text) > 0 {
+		_, _ = w.Write(text)
+	}
+}
+
+// errorText is err.Error for errors whose method may panic, as that of
+// k8s.io/utils/exec's CodeExitError without an Err does.
+func errorText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%T", err)
+		}
+	}()
+	return err.Error()
+}

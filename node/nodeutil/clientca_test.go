@@ -1,0 +1,188 @@
+package nodeutil_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// guarded serves /metrics to whom the option lets in; it returns a function that
+// asks for it.
+func guarded(t *testing.T, opts ...nodeutil.WebhookAuthOption) (ask func(config *tls.Config) int) {
+	t.Helper()
+	v := &reviewer{allowed: map[string]string{"crew-member": "metrics", user.Anonymous: "metrics"}}
+	auth, err := nodeutil.WebhookAuth(v.client(t), "vk", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serving(t, handledBy(nodeutil.WithAuth(auth, saying("hello"))))
+	return func(config *tls.Config) int {
+		t.Helper()
+		status, _, err := get(t, "https://"+address+"/metrics", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+}
+
+func TestClientCAFollowsItsFile(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	path := write(t, "ca.crt", first.pem)
+	ask := guarded(t, nodeutil.WithClientCAFile(path))
+	if a, b := ask(first.client(t, "crew-member")), ask(second.client(t, "crew-member")); a != 200 || b != 401 {
+		t.Fatalf("at first: %d and %d, want 200 and 401", a, b)
+	}
+	overwrite(t, path, []byte("rubbish"))
+	for range 3 {
+		if got := ask(first.client(t, "crew-member")); got != 200 {
+			t.Errorf("with rubbish in the file: %d, want the CA before", got)
+		}
+	}
+	overwrite(t, path, append(first.pem, second.pem...))
+	eventually(t, "both CAs are accepted", func() bool { return ask(second.client(t, "crew-member")) == 200 })
+	if got := ask(first.client(t, "crew-member")); got != 200 {
+		t.Errorf("the first of two CAs: %d", got)
+	}
+	// The way in which mounted secrets change.
+	next := filepath.Join(filepath.Dir(path), "next")
+	if err := os.Symlink(write(t, "ca.crt", second.pem), next); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first CA is no longer accepted", func() bool { return ask(first.client(t, "crew-member")) == 401 })
+}
+
+func TestClientCAFileMustBeRightAtFirst(t *testing.T) {
+	for name, path := range map[string]string{"rubbish": write(t, "ca.crt", []byte("rubbish")), "nothing": "/nowhere/ca.crt"} {
+		_, err := nodeutil.WebhookAuth((&reviewer{}).client(t), "vk", nodeutil.WithClientCAFile(path))
+		wantError(t, err, path)
+		if !errdefs.IsInvalidInput(err) {
+			t.Errorf("%s: %v is not of class InvalidInput", name, err)
+		}
+	}
+}
+
+func TestClientCAFollowsTheCluster(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	client := fake.NewSimpleClientset()
+	ca, err := nodeutil.NewClusterClientCA(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- ca.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	ask := guarded(t, nodeutil.WithClientCA(ca))
+	if got := ask(first.client(t, "crew-member")); got != 401 {
+		t.Errorf("without a ConfigMap: %d, want 401", got)
+	}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		Data:       map[string]string{"client-ca-file": string(first.pem)},
+	}
+	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first CA is accepted", func() bool { return ask(first.client(t, "crew-member")) == 200 })
+	config.Data["client-ca-file"] = string(second.pem)
+	if _, err := client.CoreV1().ConfigMaps("kube-system").Update(ctx, config, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second CA is accepted", func() bool { return ask(second.client(t, "crew-member")) == 200 })
+	if got := ask(first.client(t, "crew-member")); got != 401 {
+		t.Errorf("the CA before: %d, want 401", got)
+	}
+}
+
+// Who may not read the cluster's CA asks for it now and then, and says so once.
+func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+			Data:       map[string]string{"client-ca-file": string(newAuthority(t).pem)},
+		}
+		client := fake.NewSimpleClientset(config)
+		var allowed atomic.Bool
+		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !allowed.Load(), nil, apierrors.NewForbidden(corev1.Resource("configmaps"), config.Name, errors.New("no"))
+		})
+		ca, err := nodeutil.NewClusterClientCA(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logged := &warnings{Logger: log.L}
+		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), logged))
+		ended := make(chan error)
+		go func() { ended <- ca.Run(ctx) }()
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		if n := len(client.Actions()); n != 11 || logged.count("May not read") != 1 {
+			t.Errorf("%d requests and %d warnings in ten minutes, want one a minute, and one", n, logged.count("May not read"))
+		}
+		if _, ok := ca.VerifyOptions(); ok || ca.CurrentCABundleContent() != nil {
+			t.Error("certificates are accepted without a CA")
+		}
+		allowed.Store(true)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if _, ok := ca.VerifyOptions(); !ok {
+			t.Error("the CA is not known although it may be read now")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnonymousAuthIsByName(t *testing.T) {
+	if got := guarded(t)(insecure()); got != 401 {
+		t.Errorf("by default: %d, want 401", got)
+	}
+	ca := newAuthority(t)
+	path := write(t, "ca.crt", ca.pem)
+	if got := guarded(t, nodeutil.WithClientCAFile(path))(insecure()); got != 401 {
+		t.Errorf("with a client CA: %d, want 401", got)
+	}
+	anonymous := guarded(t, nodeutil.WithAnonymousAuth(), nodeutil.WithClientCAFile(path))
+	for name, test := range map[string]struct {
+		config *tls.Config
+		want   int
+	}{
+		"nothing":                               {insecure(), 200},
+		"a certificate":                         {ca.client(t, "crew-member"), 200},
+		"the certificate of one without rights": {ca.client(t, "other"), 403},
+		"a stranger's certificate":              {newAuthority(t).client(t, "crew-member"), 401},
+	} {
+		if got := anonymous(test.config); got != test.want {
+			t.Errorf("where anonymous callers are let in, %s: %d, want %d", name, got, test.want)
+		}
+	}
+}
