@@ -33,11 +33,14 @@ type providerEntry struct {
 	config  string // what its configuration file holds
 	// sample is a nil pointer of the provider's type, to see what it can do.
 	sample any
-	new    func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
+	// resolves says that the provider resolves the environment of pods itself.
+	resolves bool
+	new      func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }
 
 // providers are those that this binary can run.
 var providers = map[string]providerEntry{
+	"cri":  criEntry,
 	"mock": mockEntry,
 }
 

@@ -91,13 +91,25 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	n.serviceFactory = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithTransform(trim))
 	services := n.serviceFactory.Core().V1().Services()
 
+	if cfg.EventRecorder == nil {
+		n.events = &lateRecorder{}
+		cfg.EventRecorder = n.events
+	}
 	spec := cfg.NodeSpec.DeepCopy() // which the provider may change and keep
+	n.endpoint = &endpointTeller{}
+	n.endpoint.keep(spec)
 	provider, nodeProvider, err := newProvider(ProviderConfig{
 		Pods:       pods.Lister(),
 		ConfigMaps: n.objects.ConfigMaps(),
 		Secrets:    n.objects.Secrets(),
 		Services:   services.Lister(),
 		Node:       spec,
+
+		Objects:         n.objects,
+		Client:          cfg.Client,
+		Events:          cfg.EventRecorder,
+		HostIPs:         n.endpoint.hostIPs,
+		NodeAllocatable: n.endpoint.nodeAllocatable,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the provider of node %s: %w", cfg.NodeSpec.Name, err)
@@ -111,16 +123,12 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	if nodeProvider == nil {
 		nodeProvider = node.NewNaiveNodeProvider()
 	}
-	n.endpoint = &endpointTeller{NodeProvider: n.vitals.ofPings(nodeProvider)}
+	n.endpoint.NodeProvider = n.vitals.ofPings(nodeProvider)
 	n.nodes, err = node.NewNodeController(n.endpoint, &cfg.NodeSpec, cfg.Client.CoreV1().Nodes(), n.nodeOptions(&cfg)...)
 	if err != nil {
 		return nil, err
 	}
 
-	if cfg.EventRecorder == nil {
-		n.events = &lateRecorder{}
-		cfg.EventRecorder = n.events
-	}
 	n.endpoint.keep(&cfg.NodeSpec)
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 cfg.Client.CoreV1(),

@@ -6,7 +6,9 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -58,6 +60,16 @@ type ProviderConfig struct {
 	Secrets    corev1listers.SecretLister
 	// Services are those of the whole cluster.
 	Services corev1listers.ServiceLister
+
+	// What providers need that do a kubelet's work themselves: Objects reads
+	// ConfigMaps and Secrets like the listers, and tells of changes; Client is
+	// the node's; Events records events on pods; HostIPs and NodeAllocatable
+	// return what the node says of itself at the moment.
+	Objects         node.ObjectSource
+	Client          kubernetes.Interface
+	Events          record.EventRecorder
+	HostIPs         func() []string
+	NodeAllocatable func() corev1.ResourceList
 
 	// Node is the node to be registered. The provider changes it as it sees
 	// fit while it is made; its maps of labels and annotations are not nil.

@@ -20,6 +20,9 @@ const (
 	readHeaderTimeout = 30 * time.Second
 	// idleTimeout is the kubelet's for connections without a request.
 	idleTimeout = 90 * time.Second
+	// maxHeaderBytes has room for the longest command line: the command of an
+	// exec is part of the URL. kube-apiserver has the same limit.
+	maxHeaderBytes = 1 << 20
 	// drainTimeout is what requests are given to end at shutdown.
 	drainTimeout = 2 * time.Second
 )
@@ -79,6 +82,7 @@ func (n *Node) serve(ctx context.Context, listener net.Listener) error {
 		Handler:           running.counting(n.cfg.Handler),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          serverLog(ctx),
 	}

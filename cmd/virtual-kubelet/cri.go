@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/cri"
+)
+
+var criEntry = providerEntry{
+	summary: "pods in containers, by a runtime on this machine that speaks the CRI, such as containerd",
+	config: `A JSON object; all fields are optional:
+
+  {"endpoint": "unix:///run/containerd/containerd.sock",
+   "root": "DIRECTORY", "logRoot": "DIRECTORY",
+   "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv/data"],
+   "cgroupParent": "/pods", "cpu": "4", "memory": "16Gi", "pods": "110"}
+`,
+	sample:   (*cri.Provider)(nil),
+	resolves: true,
+	new:      newCRI,
+}
+
+func newCRI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+	cfg, err := cri.ParseConfig(init.Config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p, err := cri.New(context.Background(), cri.Init{
+		ProviderConfig: init.ProviderConfig,
+		Config:         cfg,
+		NodeName:       init.NodeName,
+		ClusterDomain:  init.ClusterDomain,
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return nodeutil.AsProvider(p), p, p, nil
+}

@@ -1,0 +1,227 @@
+package podengine
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// decide names the next thing to do about a pod. It follows the kubelet's rules
+// (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/), and
+// depends on nothing but its argument.
+func decide(v *view) action {
+	d := decision{view: v}
+	switch {
+	case v.stopping:
+		return d.stop()
+	case d.done():
+		return d.stop()
+	case d.expired():
+		return action{verb: doExpire}
+	case v.sandbox == nil || !v.sandbox.ready:
+		return d.place()
+	}
+	d.initialized = d.isInitialized()
+	if a, ok := d.startEphemeral(); ok {
+		return a
+	}
+	if a, ok := d.runInit(); ok {
+		return a
+	}
+	if a, ok := d.runContainers(); ok {
+		return a
+	}
+	return action{verb: doNothing, at: d.next}
+}
+
+// decision is one run of decide.
+type decision struct {
+	*view
+	initialized bool      // in the sandbox of now
+	next        time.Time // when to look again
+}
+
+// lookAt has the pod looked at again at a time.
+func (d *decision) lookAt(at time.Time) {
+	if d.next.IsZero() || at.Before(d.next) {
+		d.next = at
+	}
+}
+
+// expired tells whether the pod has been active for longer than it may.
+func (d *decision) expired() bool {
+	seconds := d.pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || d.started.IsZero() {
+		return false
+	}
+	deadline := d.started.Add(time.Duration(*seconds) * time.Second)
+	if d.now.Before(deadline) {
+		d.lookAt(deadline)
+		return false
+	}
+	return true
+}
+
+// stop ends what still runs.
+func (d *decision) stop() action {
+	for _, c := range d.containers {
+		if c.phase == running {
+			return action{verb: doStop}
+		}
+	}
+	if d.sandbox != nil && d.sandbox.ready {
+		return action{verb: doStop}
+	}
+	return action{verb: doEnd}
+}
+
+// done tells whether no container is to be started again, and none of those that
+// the pod is for runs.
+func (d *decision) done() bool {
+	for i := range d.pod.Spec.InitContainers {
+		c := &d.pod.Spec.InitContainers[i]
+		inc := d.containers[c.Name]
+		if inc != nil && inc.phase == exited && inc.exitCode != 0 && !podspec.IsSidecar(c) && !podspec.ShouldRestart(d.pod, c, inc.exitCode) {
+			return true
+		}
+	}
+	for i := range d.pod.Spec.Containers {
+		c := &d.pod.Spec.Containers[i]
+		inc := d.containers[c.Name]
+		if inc == nil || inc.phase != exited || podspec.ShouldRestart(d.pod, c, inc.exitCode) {
+			return false
+		}
+	}
+	return true
+}
+
+// place makes a new sandbox, once nothing of the pod runs in an old one.
+func (d *decision) place() action {
+	for _, c := range d.containers {
+		if c.phase == running {
+			return action{verb: doStop, why: "Pod sandbox changed, it will be killed and re-created."}
+		}
+	}
+	if until := d.failed[""]; d.now.Before(until) {
+		d.lookAt(until)
+		return action{verb: doNothing, at: d.next}
+	}
+	return action{verb: doSandbox}
+}
+
+// isInitialized tells whether the init containers are past: once a container of
+// the pod proper was made in a sandbox they do not run again in it.
+func (d *decision) isInitialized() bool {
+	for i := range d.pod.Spec.Containers {
+		if d.here(d.pod.Spec.Containers[i].Name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// here returns the incarnation of a container in the sandbox of now.
+func (d *decision) here(name string) *container {
+	if c := d.containers[name]; c != nil && c.sandbox == d.sandbox.id {
+		return c
+	}
+	return nil
+}
+
+func (d *decision) startEphemeral() (action, bool) {
+	for i := range d.pod.Spec.EphemeralContainers {
+		name := d.pod.Spec.EphemeralContainers[i].Name
+		if inc := d.containers[name]; inc == nil {
+			if a, ok := d.start(name, nil); ok {
+				return a, true
+			}
+		}
+	}
+	return action{}, false
+}
+
+// runInit has init containers run, one after the other, and sidecars all the
+// time. There is an action, if only to wait, until the pod is initialized.
+func (d *decision) runInit() (action, bool) {
+	for i := range d.pod.Spec.InitContainers {
+		c := &d.pod.Spec.InitContainers[i]
+		inc := d.here(c.Name)
+		sidecar := podspec.IsSidecar(c)
+		if d.initialized && !sidecar {
+			continue
+		}
+		if inc != nil && inc.phase == exited && inc.exitCode == 0 && !sidecar {
+			continue
+		}
+		if inc != nil && inc.phase == running {
+			if a, ok := d.kill(c, inc); ok && sidecar {
+				return a, true
+			}
+			if sidecar && (d.initialized || d.probed[c.Name].started) {
+				continue
+			}
+			return action{verb: doNothing, at: d.next}, true
+		}
+		if a, ok := d.start(c.Name, inc); ok {
+			return a, true
+		}
+		if !d.initialized {
+			return action{verb: doNothing, at: d.next}, true
+		}
+	}
+	return action{}, false
+}
+
+func (d *decision) runContainers() (action, bool) {
+	for i := range d.pod.Spec.Containers {
+		c := &d.pod.Spec.Containers[i]
+		inc := d.containers[c.Name]
+		if inc != nil && inc.phase == running {
+			if a, ok := d.kill(c, inc); ok {
+				return a, true
+			}
+			continue
+		}
+		if inc != nil && inc.phase == exited && !podspec.ShouldRestart(d.pod, c, inc.exitCode) {
+			continue
+		}
+		if a, ok := d.start(c.Name, inc); ok {
+			return a, true
+		}
+	}
+	return action{}, false
+}
+
+// start starts a container, unless it is not yet time; inc is what there is of
+// it already, or nil.
+func (d *decision) start(name string, inc *container) (action, bool) {
+	until := d.failed[name]
+	if inc != nil && inc.phase == created {
+		return action{verb: doDiscard, container: name, id: inc.id}, true
+	}
+	if inc != nil && inc.phase == exited {
+		if back := inc.finished.Add(d.crashed[name]); back.After(until) {
+			until = back
+		}
+	}
+	if d.now.Before(until) {
+		d.lookAt(until)
+		return action{}, false
+	}
+	return action{verb: doStart, container: name}, true
+}
+
+// kill stops a container that has to be started anew.
+func (d *decision) kill(c *corev1.Container, inc *container) (action, bool) {
+	switch {
+	case inc.hash != "" && inc.hash != hashOf(c):
+		return action{verb: doKill, container: c.Name, id: inc.id,
+			why: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)}, true
+	case d.probed[c.Name].failed != "":
+		return action{verb: doKill, container: c.Name, id: inc.id, why: d.probed[c.Name].failed}, true
+	}
+	return action{}, false
+}

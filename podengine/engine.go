@@ -1,0 +1,384 @@
+package podengine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+	internalapi "k8s.io/cri-api/pkg/apis"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// Config configures an Engine.
+type Config struct {
+	// Node is what the configuration of sandboxes and containers depends on.
+	// Its Name, the node's, and its LogRoot are required.
+	Node convert.Node
+	// Runtime and Images run containers, and hold images. Required.
+	Runtime internalapi.RuntimeService
+	Images  internalapi.ImageManagerService
+	// Root is the directory of the engine's state and of volumes. Required.
+	// No two engines may share one.
+	Root string
+
+	// Objects, Services and Tokens are where environments and volumes get
+	// ConfigMaps, Secrets, service links and service account tokens from.
+	// Required.
+	Objects  node.ObjectSource
+	Services corev1listers.ServiceLister
+	Tokens   volume.TokenRequester
+	// Events records events on pods. Required.
+	Events record.EventRecorder
+
+	// DNS is what the node knows of name resolution.
+	DNS podspec.DNS
+	// HostsFile returns the host's /etc/hosts, for pods on its network; nil
+	// means none.
+	HostsFile func() []byte
+	// HostIPs returns the node's addresses, the primary one first. Required.
+	HostIPs func() []string
+	// NodeAllocatable returns what the node can allocate, for containers that
+	// ask for their limits and have none; nil means nothing.
+	NodeAllocatable func() corev1.ResourceList
+	// AllowHostPath decides whether a pod may have a path of the host: see
+	// volume.Options. Nil denies all.
+	AllowHostPath func(volume.HostAccess) error
+	// Claims resolves persistent volume claims; nil means that they are not
+	// supported.
+	Claims volume.Claims
+	// CgroupParent of all pods; the runtime's default if empty.
+	CgroupParent string
+}
+
+// Engine runs pods with a container runtime. It is a node.PodLifecycleHandler,
+// a node.PodUIDLifecycleHandler and a node.PodNotifier. Make one with New.
+type Engine struct {
+	cfg         Config
+	runtimeName string
+	started     time.Time
+	known       known
+	volumes     *volume.Manager
+	probes      *probe.Manager
+	prober      *probe.Prober
+	puller      *image.Puller
+
+	ctx     context.Context // of all workers
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	workers map[types.UID]*worker
+	notify  func(*corev1.Pod)
+}
+
+// New makes an Engine, which goes on with the pods that an earlier one left. The
+// context's values are those of everything that it does; it ends with Close, and
+// not with ctx.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	version, err := cfg.Runtime.Version(ctx, "v1")
+	if err != nil {
+		return nil, fmt.Errorf("cannot talk to the container runtime: %w", err)
+	}
+	if err := os.MkdirAll(cfg.Root, 0o750); err != nil {
+		return nil, fmt.Errorf("cannot make the engine's directory: %w", err)
+	}
+	e := &Engine{
+		cfg:         cfg,
+		runtimeName: cmp.Or(version.RuntimeName, "unknown"),
+		started:     time.Now(),
+		workers:     map[types.UID]*worker{},
+		prober:      probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
+	}
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := e.makeParts(); err != nil {
+		return nil, err
+	}
+	left, err := e.load()
+	if err != nil {
+		log.G(ctx).WithError(err).Error("Pods of an earlier process may be lost; what runs of them will be removed")
+	}
+	for _, c := range left {
+		e.resume(c)
+	}
+	e.running.Go(func() { e.watchRuntime(e.ctx) })
+	return e, nil
+}
+
+func (cfg *Config) validate() error {
+	var missing []string
+	check := func(ok bool, field string) {
+		if !ok {
+			missing = append(missing, field)
+		}
+	}
+	check(cfg.Node.Name != "", "Node.Name")
+	check(cfg.Node.LogRoot != "", "Node.LogRoot")
+	check(cfg.Runtime != nil, "Runtime")
+	check(cfg.Images != nil, "Images")
+	check(cfg.Root != "", "Root")
+	check(cfg.Objects != nil, "Objects")
+	check(cfg.Services != nil, "Services")
+	check(cfg.Tokens != nil, "Tokens")
+	check(cfg.Events != nil, "Events")
+	check(cfg.HostIPs != nil, "HostIPs")
+	if len(missing) > 0 {
+		return errdefs.InvalidInputf("the engine's Config lacks %v: set them before New", missing)
+	}
+	return nil
+}
+
+// resume goes on with a pod of an earlier process.
+func (e *Engine) resume(c checkpoint) {
+	w := newWorker(e, c.Pod, c.Taken)
+	if c.Stop != nil {
+		w.stop = &stop{deleted: c.Stop.Deleted, by: c.Stop.By}
+		if c.Stop.Reason != "" {
+			w.stop.failure = &podspec.Failure{Reason: c.Stop.Reason, Message: c.Stop.Message}
+		}
+	}
+	e.workers[c.Pod.UID] = w
+	e.begin(w)
+}
+
+// begin starts a worker. e.mu is held, or the engine not shared yet.
+func (e *Engine) begin(w *worker) {
+	e.running.Go(func() { w.run(e.ctx) })
+}
+
+// Close ends the engine. Containers run on, and an engine that is made with the
+// same Root goes on with them.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.running.Wait()
+	e.probes.Close()
+	e.puller.Close()
+	return nil
+}
+
+// NotifyPods implements node.PodNotifier.
+func (e *Engine) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
+	e.mu.Lock()
+	e.notify = notify
+	workers := make([]*worker, 0, len(e.workers))
+	for _, w := range e.workers {
+		workers = append(workers, w)
+	}
+	e.mu.Unlock()
+	for _, w := range workers {
+		if pod := w.snapshot(); pod.Status.Phase != "" {
+			notify(pod)
+		}
+	}
+}
+
+// tell says what became of a pod.
+func (e *Engine) tell(pod *corev1.Pod) {
+	e.mu.Lock()
+	notify := e.notify
+	e.mu.Unlock()
+	if notify != nil {
+		notify(pod)
+	}
+}
+
+// CreatePod takes a pod, and returns before it runs. A pod that cannot run here,
+// since a volume is of a kind that nobody mounts, is refused for good.
+func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	if err := e.volumes.Check(pod); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errdefs.AsUnavailable(errors.New("the pod engine has been closed"))
+	}
+	if w := e.workers[pod.UID]; w != nil {
+		w.update(pod.DeepCopy())
+		return nil
+	}
+	c := checkpoint{Taken: time.Now(), Pod: pod.DeepCopy()}
+	if err := e.save(c); err != nil {
+		return err
+	}
+	w := newWorker(e, c.Pod, c.Taken)
+	e.workers[pod.UID] = w
+	e.begin(w)
+	return nil
+}
+
+// UpdatePod takes a newer form of a pod.
+func (e *Engine) UpdatePod(_ context.Context, pod *corev1.Pod) error {
+	w := e.worker(pod.UID)
+	if w == nil {
+		return notHeld(pod)
+	}
+	pod = pod.DeepCopy()
+	if err := e.save(checkpoint{Taken: w.taken, Pod: pod, Stop: w.stopCheckpoint()}); err != nil {
+		return err
+	}
+	w.update(pod)
+	return nil
+}
+
+// DeletePod ends a pod within its DeletionGracePeriodSeconds, and returns before
+// it has ended. An earlier end than was asked for before counts.
+func (e *Engine) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	w := e.worker(pod.UID)
+	if w == nil {
+		return notHeld(pod)
+	}
+	by := time.Now().Add(podspec.GracePeriod(pod, nil))
+	w.end(stop{deleted: true, by: by})
+	held, _ := w.current()
+	return e.save(checkpoint{Taken: w.taken, Pod: held, Stop: w.stopCheckpoint()})
+}
+
+func notHeld(pod *corev1.Pod) error {
+	return errdefs.NotFoundf("pod %s/%s with UID %s does not run here", pod.Namespace, pod.Name, pod.UID)
+}
+
+func (w *worker) stopCheckpoint() *stopCheckpoint {
+	_, s := w.current()
+	if s == nil {
+		return nil
+	}
+	c := &stopCheckpoint{Deleted: s.deleted, By: s.by}
+	if s.failure != nil {
+		c.Reason, c.Message = s.failure.Reason, s.failure.Message
+	}
+	return c
+}
+
+func (e *Engine) worker(uid types.UID) *worker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.workers[uid]
+}
+
+// byName returns the worker of a pod by its name; of several, the one whose pod
+// came last.
+func (e *Engine) byName(namespace, name string) *worker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var newest *worker
+	for _, w := range e.workers {
+		pod, _ := w.current()
+		if pod.Namespace == namespace && pod.Name == name && (newest == nil || newest.taken.Before(w.taken)) {
+			newest = w
+		}
+	}
+	return newest
+}
+
+// GetPod implements node.PodLifecycleHandler.
+func (e *Engine) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	w := e.byName(namespace, name)
+	if w == nil {
+		return nil, errdefs.NotFoundf("pod %s/%s does not run here", namespace, name)
+	}
+	return w.snapshot(), nil
+}
+
+// GetPodStatus implements node.PodLifecycleHandler.
+func (e *Engine) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	pod, err := e.GetPod(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPodByUID implements node.PodUIDLifecycleHandler.
+func (e *Engine) GetPodByUID(_ context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	w := e.worker(uid)
+	if w == nil {
+		return nil, errdefs.NotFoundf("pod %s/%s with UID %s does not run here", namespace, name, uid)
+	}
+	return w.snapshot(), nil
+}
+
+// GetPodStatusByUID implements node.PodUIDLifecycleHandler.
+func (e *Engine) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	pod, err := e.GetPodByUID(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPods implements node.PodLifecycleHandler.
+func (e *Engine) GetPods(context.Context) ([]*corev1.Pod, error) {
+	e.mu.Lock()
+	workers := make([]*worker, 0, len(e.workers))
+	for _, w := range e.workers {
+		workers = append(workers, w)
+	}
+	e.mu.Unlock()
+	pods := make([]*corev1.Pod, 0, len(workers))
+	for _, w := range workers {
+		pods = append(pods, w.snapshot())
+	}
+	return pods, nil
+}
+
+// drop forgets a pod that has ended and was deleted.
+func (e *Engine) drop(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.workers, uid)
+}
+
+// nudge has a pod looked at.
+func (e *Engine) nudge(uid types.UID) {
+	if w := e.worker(uid); w != nil {
+		w.nudge()
+	}
+}
+
+// nudgeAll has all pods looked at.
+func (e *Engine) nudgeAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.workers {
+		w.nudge()
+	}
+}
+
+func (e *Engine) hostIPs() []string { return e.cfg.HostIPs() }
+
+// podIPs are the addresses of a pod in its sandbox.
+func (e *Engine) podIPs(pod *corev1.Pod, box *sandbox) []string {
+	if pod.Spec.HostNetwork {
+		return e.cfg.HostIPs()
+	}
+	return box.ips
+}
+
+var (
+	_ node.PodLifecycleHandler    = (*Engine)(nil)
+	_ node.PodUIDLifecycleHandler = (*Engine)(nil)
+	_ node.PodNotifier            = (*Engine)(nil)
+)

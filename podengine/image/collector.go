@@ -1,0 +1,188 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// How often a kubelet collects garbage, for those who call a Collector.
+const (
+	ImagePeriod     = 5 * time.Minute
+	ContainerPeriod = time.Minute
+)
+
+// Containers is the part of the CRI's RuntimeService that a Collector needs.
+type Containers interface {
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	RemoveContainer(ctx context.Context, containerID string) error
+}
+
+// CollectorOptions are what a Collector works with. Images and Containers are
+// needed.
+type CollectorOptions struct {
+	Images     cri.ImageManagerService
+	Containers Containers
+	// Usage says how many bytes the file system of the images has, and how many
+	// of them are free; see DiskUsage. Without it, images go by age only.
+	Usage func(ctx context.Context) (capacity, available uint64, err error)
+	// InUse returns images that stay besides those of containers, by name or
+	// ID: the sandbox image, those of image volumes, those of pods whose
+	// containers do not exist yet.
+	InUse func() []string
+	// Ours tells which containers may be removed when they are dead. By default
+	// none: they may be another node's.
+	Ours func(*runtimeapi.Container) bool
+
+	// HighThresholdPercent of the disk in use has images removed, down to
+	// LowThresholdPercent. Default to 85 and 80.
+	HighThresholdPercent, LowThresholdPercent int
+	// MinAge is how long ago an image must have been seen first to be removed.
+	// Defaults to 2 minutes.
+	MinAge time.Duration
+	// MaxAge is how long an image may be unused, however much room there is.
+	// Defaults to for ever.
+	MaxAge time.Duration
+	// MinContainerAge is how old dead containers must be, from their creation,
+	// to be removed. Defaults to none.
+	MinContainerAge time.Duration
+	// KeepContainers is how many dead ones are kept of each container of a pod.
+	// Defaults to 1, which has its logs and how it ended; none if negative.
+	KeepContainers int
+}
+
+// Collector removes images and dead containers that nobody needs. It does
+// something when it is called only; its methods are safe for concurrent use.
+type Collector struct {
+	opts CollectorOptions
+
+	mu   sync.Mutex // one collection of images at a time
+	seen map[string]seen
+}
+
+// NewCollector makes a Collector.
+func NewCollector(opts CollectorOptions) *Collector {
+	opts.HighThresholdPercent = cmp.Or(opts.HighThresholdPercent, 85)
+	opts.LowThresholdPercent = cmp.Or(opts.LowThresholdPercent, 80)
+	opts.MinAge = cmp.Or(opts.MinAge, 2*time.Minute)
+	opts.KeepContainers = max(0, cmp.Or(opts.KeepContainers, 1))
+	return &Collector{opts: opts}
+}
+
+// CollectImages removes images that were unused for too long and, if the disk is
+// too full, the longest unused ones. It returns how many bytes that has freed,
+// and an error if it could not free what it should.
+func (c *Collector) CollectImages(ctx context.Context) (freed uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var want uint64
+	if c.opts.Usage != nil {
+		capacity, available, err := c.opts.Usage(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("cannot tell how full the file system of the images is: %w", err)
+		}
+		want = usage{capacity, available}.excess(c.opts.HighThresholdPercent, c.opts.LowThresholdPercent)
+	}
+	freed, err = c.free(ctx, want)
+	if err == nil && freed < want {
+		err = fmt.Errorf("failed to garbage collect required amount of images: attempted to free %d bytes, but only found %d bytes eligible to free", want, freed)
+	}
+	return freed, err
+}
+
+// DeleteUnusedImages removes all images that may go, as a node does that runs
+// out of disk. It returns how many bytes that has freed.
+func (c *Collector) DeleteUnusedImages(ctx context.Context) (freed uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.free(ctx, math.MaxUint64)
+}
+
+// free removes images until as many bytes are free as wanted, if there are.
+func (c *Collector) free(ctx context.Context, want uint64) (freed uint64, err error) {
+	// Images come first: one that is pulled, and one whose container is made,
+	// in between is not taken for unused.
+	images, err := c.opts.Images.ListImages(ctx, nil)
+	if err != nil {
+		return 0, fmt.Errorf("cannot list images: %w", err)
+	}
+	used, err := c.used(ctx)
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	c.seen = observe(c.seen, images, used, now)
+	rules := policy{c.opts.MinAge, c.opts.MaxAge}
+	var errs []error
+	for _, image := range rules.candidates(images, used, c.seen, now) {
+		if freed >= want && !rules.expired(c.seen[image.Id], now) {
+			break // those that follow were in use later still
+		}
+		log.G(ctx).WithField("image", image.Id).Info("Removing an unused image")
+		if err := c.opts.Images.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: image.Id}); err != nil {
+			errs = append(errs, fmt.Errorf("cannot remove image %s: %w", image.Id, err))
+			continue
+		}
+		delete(c.seen, image.Id)
+		freed += image.Size
+	}
+	return freed, errors.Join(errs...)
+}
+
+// used returns the names and IDs of the images that are in use, be it by
+// containers that are not ours.
+func (c *Collector) used(ctx context.Context) (map[string]bool, error) {
+	containers, err := c.opts.Containers.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell which images are in use: %w", err)
+	}
+	used := map[string]bool{}
+	add := func(names ...string) {
+		for _, name := range names {
+			if name != "" {
+				used[name], used[normalized(name)] = true, true
+			}
+		}
+	}
+	for _, container := range containers {
+		add(container.ImageId, container.ImageRef, container.GetImage().GetImage(), container.GetImage().GetUserSpecifiedImage())
+	}
+	if c.opts.InUse != nil {
+		add(c.opts.InUse()...)
+	}
+	return used, nil
+}
+
+// CollectContainers removes dead containers, but for those that are kept.
+func (c *Collector) CollectContainers(ctx context.Context) error {
+	if c.opts.Ours == nil {
+		return nil
+	}
+	all, err := c.opts.Containers.ListContainers(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot list containers: %w", err)
+	}
+	var ours []*runtimeapi.Container
+	for _, container := range all {
+		if c.opts.Ours(container) {
+			ours = append(ours, container)
+		}
+	}
+	var errs []error
+	for _, container := range chooseDead(ours, c.opts.KeepContainers, c.opts.MinContainerAge, time.Now()) {
+		log.G(ctx).WithField("container", container.Id).Debug("Removing a dead container")
+		if err := c.opts.Containers.RemoveContainer(ctx, container.Id); err != nil {
+			errs = append(errs, fmt.Errorf("cannot remove container %s: %w", container.Id, err))
+		}
+	}
+	return errors.Join(errs...)
+}

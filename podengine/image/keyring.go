@@ -1,0 +1,109 @@
+package image
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Keyring knows which credentials are for which images. It does not change, and
+// is safe for concurrent use. The zero value has none.
+type Keyring struct {
+	keys []key // the most specific first
+}
+
+// key is the credentials for the images that a pattern matches.
+type key struct {
+	pattern     pattern
+	credentials *runtimeapi.AuthConfig
+}
+
+// NewKeyring makes a keyring from pull secrets, of the types
+// kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg. Other secrets are
+// passed over. The keyring is good even with an error, which tells of secrets or
+// entries that cannot be read.
+func NewKeyring(secrets []*corev1.Secret) (*Keyring, error) {
+	var errs []error
+	ring := &Keyring{}
+	for _, secret := range secrets {
+		entries, err := logins(secret)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("pull secret %s/%s: %w", secret.Namespace, secret.Name, err))
+		}
+		for _, registry := range slices.Sorted(maps.Keys(entries)) {
+			credentials, err := entries[registry].credentials()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("pull secret %s/%s: registry %q: %w", secret.Namespace, secret.Name, registry, err))
+			} else if credentials != nil {
+				ring.keys = append(ring.keys, key{parsePattern(registry), credentials})
+			}
+		}
+	}
+	// Longer paths and whole names come before shorter ones and patterns.
+	slices.SortStableFunc(ring.keys, func(a, b key) int { return cmp.Compare(b.pattern.text(), a.pattern.text()) })
+	return ring, errors.Join(errs...)
+}
+
+// For returns the credentials for a repository, in the order in which to try
+// them. The repository has its registry: docker.io/library/nginx.
+func (k *Keyring) For(repository string) []*runtimeapi.AuthConfig {
+	var found []*runtimeapi.AuthConfig
+	for _, key := range k.keys {
+		known := func(c *runtimeapi.AuthConfig) bool { return proto.Equal(c, key.credentials) }
+		if key.pattern.matches(repository) && !slices.ContainsFunc(found, known) {
+			found = append(found, key.credentials)
+		}
+	}
+	return found
+}
+
+// pattern is a registry of a docker configuration, as Kubernetes reads it
+// (https://kubernetes.io/docs/concepts/containers/images/#config-json): each
+// part of the host may be a glob, which does not match dots, and a path matches
+// all that begins with it.
+type pattern struct {
+	host []string // the parts between dots
+	port string
+	path string // without the leading slash
+}
+
+func parsePattern(registry string) pattern {
+	registry = strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
+	host, dir, _ := strings.Cut(registry, "/")
+	// What docker login writes ends in the version of the registry's API.
+	for _, version := range []string{"v1", "v2"} {
+		if dir == version || strings.HasPrefix(dir, version+"/") {
+			dir = strings.TrimPrefix(dir[len(version):], "/")
+		}
+	}
+	host, port, _ := strings.Cut(host, ":")
+	if host == "index.docker.io" { // Docker Hub's name of old
+		host = "docker.io"
+	}
+	return pattern{host: strings.Split(host, "."), port: port, path: dir}
+}
+
+func (p pattern) text() string { return strings.Join(p.host, ".") + ":" + p.port + "/" + p.path }
+
+func (p pattern) matches(repository string) bool {
+	host, dir, _ := strings.Cut(repository, "/")
+	host, port, _ := strings.Cut(host, ":")
+	parts := strings.Split(host, ".")
+	if len(parts) != len(p.host) || port != p.port || !strings.HasPrefix(dir, p.path) {
+		return false
+	}
+	for i, part := range parts {
+		if ok, err := path.Match(p.host[i], part); !ok || err != nil {
+			return false
+		}
+	}
+	return true
+}

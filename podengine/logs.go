@@ -1,0 +1,102 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cri-client/pkg/logs"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// GetContainerLogs reads the log of a container, of its previous incarnation if
+// that is asked for. Closing the reader ends it.
+func (e *Engine) GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	pod, inc, err := e.incarnation(ctx, namespace, podName, containerName, opts.Previous)
+	if err != nil {
+		return nil, err
+	}
+	path := e.logFile(pod, containerName, inc.attempt)
+	if _, err := os.Stat(path); err != nil {
+		return nil, errdefs.NotFoundf("the log of container %q in pod %q is not there: %v", containerName, podName, err)
+	}
+	options := logOptions(opts)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the reader ends it
+	out, in := io.Pipe()
+	go func() {
+		defer cancel()
+		in.CloseWithError(logs.ReadLogs(ctx, path, inc.id, options, e.cfg.Runtime, in, in))
+	}()
+	return &logReader{out, cancel}, nil
+}
+
+// logReader stops the reading of a log when it is closed.
+type logReader struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+func (r *logReader) Close() error {
+	r.cancel()
+	return r.PipeReader.Close()
+}
+
+func logOptions(opts api.ContainerLogOpts) *logs.LogOptions {
+	options := &logs.LogOptions{Since: opts.SinceTime, Follow: opts.Follow, Timestamp: opts.Timestamps}
+	if opts.Tail > 0 {
+		options.TailLines = ptr.To(int64(opts.Tail))
+	}
+	if opts.LimitBytes > 0 {
+		options.LimitBytes = ptr.To(int64(opts.LimitBytes))
+	}
+	if opts.SinceSeconds > 0 {
+		options.Since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
+	}
+	return options
+}
+
+// incarnation finds an incarnation of a container: the newest, or the one before
+// it.
+func (e *Engine) incarnation(ctx context.Context, namespace, podName, name string, previous bool) (*corev1.Pod, *container, error) {
+	w := e.byName(namespace, podName)
+	if w == nil {
+		return nil, nil, errdefs.NotFoundf("pod %q does not run here", podName)
+	}
+	pod, _ := w.current()
+	if _, c := findContainer(pod, name); c == nil {
+		return nil, nil, errdefs.NotFoundf("container %q not found in pod %q", name, podName)
+	}
+	seen, err := e.observe(ctx, pod.UID)
+	if err != nil {
+		return nil, nil, err
+	}
+	inc := seen.newest(name)
+	if previous {
+		inc = seen.previous(name)
+	}
+	switch {
+	case inc == nil && previous:
+		return nil, nil, errdefs.NotFoundf("previous terminated container %q in pod %q not found", name, podName)
+	case inc == nil:
+		return nil, nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", name, podName)
+	}
+	return pod, inc, nil
+}
+
+// runningContainer finds a container that runs.
+func (e *Engine) runningContainer(ctx context.Context, namespace, podName, name string) (*container, error) {
+	_, inc, err := e.incarnation(ctx, namespace, podName, name, false)
+	if err != nil {
+		return nil, err
+	}
+	if inc.phase != running {
+		return nil, fmt.Errorf("container %q in pod %q does not run", name, podName)
+	}
+	return inc, nil
+}

@@ -1,0 +1,176 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// hashOf is the hash of a container as its annotation has it.
+func hashOf(c *corev1.Container) string {
+	return strconv.FormatUint(podspec.HashContainer(c), 16)
+}
+
+// runtimeView is what the runtime has of one pod.
+type runtimeView struct {
+	sandboxes  []*sandbox              // the newest first
+	containers map[string][]*container // by name, the newest first
+}
+
+// observe asks the runtime what it has of a pod.
+func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, error) {
+	ours := map[string]string{kubelettypes.KubernetesPodUIDLabel: string(uid)}
+	boxes, err := e.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: ours})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the sandboxes of the pod: %w", err)
+	}
+	listed, err := e.cfg.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: ours})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the containers of the pod: %w", err)
+	}
+	v := &runtimeView{containers: map[string][]*container{}}
+	for _, box := range boxes {
+		s := &sandbox{
+			id:      box.Id,
+			attempt: box.GetMetadata().GetAttempt(),
+			ready:   box.State == runtimeapi.PodSandboxState_SANDBOX_READY,
+			created: time.Unix(0, box.CreatedAt),
+		}
+		v.sandboxes = append(v.sandboxes, s)
+	}
+	slices.SortFunc(v.sandboxes, func(a, b *sandbox) int { return b.created.Compare(a.created) })
+	if s := v.sandbox(); s != nil && s.ready {
+		if s.ips, err = e.sandboxIPs(ctx, s.id); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range listed {
+		known, err := e.container(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		v.containers[known.name] = append(v.containers[known.name], known)
+	}
+	for _, incarnations := range v.containers {
+		slices.SortFunc(incarnations, func(a, b *container) int { return b.created.Compare(a.created) })
+	}
+	return v, nil
+}
+
+// sandbox is the newest sandbox, or nil.
+func (v *runtimeView) sandbox() *sandbox {
+	if len(v.sandboxes) == 0 {
+		return nil
+	}
+	return v.sandboxes[0]
+}
+
+// newest is the newest incarnation of a container, or nil.
+func (v *runtimeView) newest(name string) *container {
+	if all := v.containers[name]; len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// previous is the incarnation before the newest, or nil.
+func (v *runtimeView) previous(name string) *container {
+	if all := v.containers[name]; len(all) > 1 {
+		return all[1]
+	}
+	return nil
+}
+
+func (v *runtimeView) anyRunning() bool {
+	for _, incarnations := range v.containers {
+		for _, c := range incarnations {
+			if c.phase == running {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sandboxIPs asks for the addresses of a sandbox, which never change.
+func (e *Engine) sandboxIPs(ctx context.Context, id string) ([]string, error) {
+	if ips, ok := e.known.ips(id); ok {
+		return ips, nil
+	}
+	response, err := e.cfg.Runtime.PodSandboxStatus(ctx, id, false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot get the addresses of the pod: %w", err)
+	}
+	var ips []string
+	if network := response.GetStatus().GetNetwork(); network != nil {
+		if network.Ip != "" {
+			ips = append(ips, network.Ip)
+		}
+		for _, more := range network.AdditionalIps {
+			ips = append(ips, more.Ip)
+		}
+	}
+	e.known.keepIPs(id, ips)
+	return ips, nil
+}
+
+// container asks for the state of a container, unless it has ended and is known.
+func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*container, error) {
+	if c := e.known.ended(listed.Id); c != nil {
+		return c, nil
+	}
+	response, err := e.cfg.Runtime.ContainerStatus(ctx, listed.Id, false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot get the state of container %s: %w", kubelettypes.GetContainerName(listed.GetLabels()), err)
+	}
+	status := response.GetStatus()
+	c := &container{
+		id:       status.Id,
+		name:     kubelettypes.GetContainerName(status.GetLabels()),
+		attempt:  status.GetMetadata().GetAttempt(),
+		sandbox:  listed.PodSandboxId,
+		hash:     status.GetAnnotations()[convert.HashAnnotation],
+		created:  at(status.CreatedAt),
+		started:  at(status.StartedAt),
+		finished: at(status.FinishedAt),
+		exitCode: status.ExitCode,
+		reason:   status.Reason,
+		message:  status.Message,
+		image:    status.GetImage().GetUserSpecifiedImage(),
+		imageRef: status.ImageRef,
+	}
+	if c.image == "" {
+		c.image = status.GetImage().GetImage()
+	}
+	switch status.State {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		c.phase = created
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		c.phase = running
+	default:
+		c.phase = exited
+		if c.finished.IsZero() {
+			c.finished = c.created
+		}
+		e.known.keepEnded(c)
+	}
+	return c, nil
+}
+
+// at converts a time of the CRI, in which zero means never.
+func at(nanoseconds int64) time.Time {
+	if nanoseconds <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds)
+}

@@ -1,0 +1,148 @@
+package podengine
+
+import (
+	"context"
+	"hash/fnv"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
+)
+
+// relistEvery is how often the runtime is looked at as a whole. Two calls show
+// all pods.
+const relistEvery = time.Second
+
+// watchRuntime has pods looked at whose containers have changed, and removes
+// what belongs to no pod.
+func (e *Engine) watchRuntime(ctx context.Context) {
+	tick := time.NewTicker(relistEvery)
+	defer tick.Stop()
+	var before map[types.UID]uint64
+	strays := map[string]int{}
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		prints, boxes, err := e.fingerprints(ctx)
+		if err != nil {
+			if !failing && ctx.Err() == nil {
+				log.G(ctx).WithError(err).Warn("Cannot see what the container runtime runs")
+			}
+			failing = true
+			continue
+		}
+		failing = false
+		for uid := range changed(before, prints) {
+			e.nudge(uid)
+		}
+		before = prints
+		e.removeStrays(ctx, boxes, strays)
+	}
+}
+
+// fingerprints sums up what the runtime has of each pod of this node.
+func (e *Engine) fingerprints(ctx context.Context) (map[types.UID]uint64, map[string]types.UID, error) {
+	listed, err := e.cfg.Runtime.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	containers, err := e.cfg.Runtime.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	prints, boxes := map[types.UID]uint64{}, map[string]types.UID{}
+	add := func(uid types.UID, id string, state int32) {
+		h := fnv.New64a()
+		h.Write([]byte(id))
+		h.Write([]byte{byte(state)})
+		prints[uid] += h.Sum64() // in whatever order
+	}
+	for _, box := range listed {
+		if who := convert.IdentityOf(box.Labels, box.Annotations); who.Node == e.cfg.Node.Name && who.UID != "" {
+			boxes[box.Id] = who.UID
+			add(who.UID, box.Id, int32(box.State))
+		}
+	}
+	for _, c := range containers {
+		if who := convert.IdentityOf(c.Labels, c.Annotations); who.Node == e.cfg.Node.Name && who.UID != "" {
+			add(who.UID, c.Id, int32(c.State))
+		}
+	}
+	return prints, boxes, nil
+}
+
+// changed are the keys whose values differ, or which one of the maps lacks.
+func changed(before, after map[types.UID]uint64) map[types.UID]struct{} {
+	found := map[types.UID]struct{}{}
+	for uid, print := range after {
+		if was, ok := before[uid]; !ok || was != print {
+			found[uid] = struct{}{}
+		}
+	}
+	for uid := range maps.Keys(before) {
+		if _, ok := after[uid]; !ok {
+			found[uid] = struct{}{}
+		}
+	}
+	return found
+}
+
+// seenStray is how often in a row a sandbox has to be seen that belongs to no
+// pod, before it is removed.
+const seenStray = 3
+
+// removeStrays removes sandboxes of this node that belong to no pod: those of a
+// process that was killed before it could write what it was about to do, or
+// whose state was lost.
+func (e *Engine) removeStrays(ctx context.Context, boxes map[string]types.UID, seen map[string]int) {
+	for id := range seen {
+		if _, still := boxes[id]; !still {
+			delete(seen, id)
+		}
+	}
+	for id, uid := range boxes {
+		if e.worker(uid) != nil {
+			delete(seen, id)
+			continue
+		}
+		if seen[id]++; seen[id] < seenStray {
+			continue
+		}
+		log.G(ctx).WithFields(log.Fields{"uid": string(uid), "sandbox": id}).Warn("Removing a sandbox that belongs to no pod")
+		if err := e.removeSandbox(ctx, id); err != nil {
+			log.G(ctx).WithError(err).Warn("Cannot remove a sandbox that belongs to no pod yet")
+			continue
+		}
+		delete(seen, id)
+	}
+}
+
+// removeSandbox stops and removes a sandbox with all that is in it.
+func (e *Engine) removeSandbox(ctx context.Context, id string) error {
+	if err := e.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !gone(err) {
+		return err
+	}
+	containers, err := e.cfg.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{PodSandboxId: id})
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		if err := e.cfg.Runtime.RemoveContainer(ctx, c.Id); err != nil && !gone(err) {
+			return err
+		}
+		e.known.forget(c.Id)
+	}
+	if err := e.cfg.Runtime.RemovePodSandbox(ctx, id); err != nil && !gone(err) {
+		return err
+	}
+	e.known.forget(id)
+	return nil
+}

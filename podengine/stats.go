@@ -1,0 +1,110 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// GetStatsSummary returns what the pods of this node use, as the runtime counts
+// it. What the node uses is the sum of it, where nobody adds better figures.
+func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, error) {
+	listed, err := e.cfg.Runtime.ListContainerStats(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("the runtime does not say what containers use: %w", err)
+	}
+	byPod := map[types.UID][]*runtimeapi.ContainerStats{}
+	for _, s := range listed {
+		uid := types.UID(kubelettypes.GetPodUID(s.GetAttributes().GetLabels()))
+		byPod[uid] = append(byPod[uid], s)
+	}
+	summary := &statsv1alpha1.Summary{Node: statsv1alpha1.NodeStats{NodeName: e.cfg.Node.Name, StartTime: metav1.NewTime(e.started)}}
+	pods, err := e.GetPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if len(byPod[pod.UID]) > 0 {
+			summary.Pods = append(summary.Pods, podStats(pod, byPod[pod.UID]))
+		}
+	}
+	return summary, nil
+}
+
+func podStats(pod *corev1.Pod, containers []*runtimeapi.ContainerStats) statsv1alpha1.PodStats {
+	s := statsv1alpha1.PodStats{PodRef: statsv1alpha1.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}}
+	if pod.Status.StartTime != nil {
+		s.StartTime = *pod.Status.StartTime
+	}
+	for _, c := range containers {
+		s.Containers = append(s.Containers, containerStats(pod, c))
+	}
+	return s
+}
+
+func containerStats(pod *corev1.Pod, from *runtimeapi.ContainerStats) statsv1alpha1.ContainerStats {
+	name := kubelettypes.GetContainerName(from.GetAttributes().GetLabels())
+	s := statsv1alpha1.ContainerStats{Name: name}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name && statuses[i].State.Running != nil {
+				s.StartTime = statuses[i].State.Running.StartedAt
+			}
+		}
+	}
+	if cpu := from.Cpu; cpu != nil {
+		s.CPU = &statsv1alpha1.CPUStats{
+			Time:                 metav1.NewTime(time.Unix(0, cpu.Timestamp)),
+			UsageNanoCores:       value(cpu.UsageNanoCores),
+			UsageCoreNanoSeconds: value(cpu.UsageCoreNanoSeconds),
+		}
+	}
+	if memory := from.Memory; memory != nil {
+		s.Memory = &statsv1alpha1.MemoryStats{
+			Time:            metav1.NewTime(time.Unix(0, memory.Timestamp)),
+			AvailableBytes:  value(memory.AvailableBytes),
+			UsageBytes:      value(memory.UsageBytes),
+			WorkingSetBytes: value(memory.WorkingSetBytes),
+			RSSBytes:        value(memory.RssBytes),
+			PageFaults:      value(memory.PageFaults),
+			MajorPageFaults: value(memory.MajorPageFaults),
+		}
+	}
+	if layer := from.WritableLayer; layer != nil {
+		s.Rootfs = &statsv1alpha1.FsStats{
+			Time:       metav1.NewTime(time.Unix(0, layer.Timestamp)),
+			UsedBytes:  value(layer.UsedBytes),
+			InodesUsed: value(layer.InodesUsed),
+		}
+	}
+	return s
+}
+
+func value(v *runtimeapi.UInt64Value) *uint64 {
+	if v == nil {
+		return nil
+	}
+	return ptr.To(v.Value)
+}
+
+// Ping tells whether the runtime and its network are ready.
+func (e *Engine) Ping(ctx context.Context) error {
+	answer, err := e.cfg.Runtime.Status(ctx, false)
+	if err != nil {
+		return fmt.Errorf("the container runtime does not answer: %w", err)
+	}
+	for _, c := range answer.GetStatus().GetConditions() {
+		if (c.Type == runtimeapi.RuntimeReady || c.Type == runtimeapi.NetworkReady) && !c.Status {
+			return fmt.Errorf("the container runtime is not ready: %s: %s: %s", c.Type, c.Reason, c.Message)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// kind is which of a pod's containers one is.
+type kind int
+
+const (
+	initKind kind = iota
+	sidecarKind
+	appKind
+	ephemeralKind
+)
+
+// eachContainer calls f for all containers of a pod, in their order.
+func eachContainer(pod *corev1.Pod, f func(kind, *corev1.Container)) {
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if podspec.IsSidecar(c) {
+			f(sidecarKind, c)
+		} else {
+			f(initKind, c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		f(appKind, &pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		f(ephemeralKind, (*corev1.Container)(&pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}
+
+// findContainer returns a container of the spec, or nil.
+func findContainer(pod *corev1.Pod, name string) (is kind, found *corev1.Container) {
+	eachContainer(pod, func(k kind, c *corev1.Container) {
+		if c.Name == name {
+			is, found = k, c
+		}
+	})
+	return is, found
+}
+
+// containerStatuses are the statuses of all containers, by name.
+func (w *worker) containerStatuses(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time) map[string]corev1.ContainerStatus {
+	statuses := map[string]corev1.ContainerStatus{}
+	probes := w.engine.probes.Results(pod.UID)
+	eachContainer(pod, func(k kind, c *corev1.Container) {
+		s := w.containerStatus(ctx, pod, stop, seen, k, c, now)
+		if s.State.Running != nil {
+			result, ok := probes[c.Name]
+			started := !ok || result.Started
+			s.Started = &started
+			s.Ready = started && (!ok || result.Ready) && k != initKind && k != ephemeralKind
+		}
+		statuses[c.Name] = s
+	})
+	return statuses
+}
+
+func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, k kind, c *corev1.Container, now time.Time) corev1.ContainerStatus {
+	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(bool)}
+	inc, last := seen.newest(c.Name), seen.previous(c.Name)
+	if inc == nil {
+		s.State.Waiting = w.waiting(pod, seen, k, c)
+		return s
+	}
+	s.RestartCount = int32(inc.attempt)
+	s.ContainerID = w.engine.runtimeName + "://" + inc.id
+	s.ImageID = inc.imageRef
+	if inc.image != "" {
+		s.Image = inc.image
+	}
+	s.Resources = c.Resources.DeepCopy()
+	s.VolumeMounts = mountStatuses(c)
+	if last != nil {
+		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, last)
+	}
+	switch inc.phase {
+	case created:
+		s.State.Waiting = w.waiting(pod, seen, k, c)
+	case running:
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(inc.started)}
+	case exited:
+		ended := w.terminated(ctx, pod, c, inc)
+		s.Ready = k == initKind && inc.exitCode == 0
+		waits := w.waitingToRestart(pod, c, inc, now)
+		if waits == nil || stop != nil || k == ephemeralKind {
+			s.State.Terminated = ended
+			break
+		}
+		s.State.Waiting, s.LastTerminationState.Terminated = waits, ended
+	}
+	return s
+}
+
+// waiting is why a container does not run that has not run yet.
+func (w *worker) waiting(pod *corev1.Pod, seen *runtimeView, k kind, c *corev1.Container) *corev1.ContainerStateWaiting {
+	if f, ok := w.failures[c.Name]; ok && f.reason != "" {
+		return &corev1.ContainerStateWaiting{Reason: f.reason, Message: f.message}
+	}
+	if k == appKind && len(pod.Spec.InitContainers) > 0 && !pastInit(pod, seen) || k == initKind || k == sidecarKind {
+		return &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
+	}
+	return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+}
+
+// pastInit tells whether one of the pod's own containers was made.
+func pastInit(pod *corev1.Pod, seen *runtimeView) bool {
+	for i := range pod.Spec.Containers {
+		if seen.newest(pod.Spec.Containers[i].Name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// waitingToRestart is why a container that has ended is not started yet, though
+// it will be; nil if it is about to be, or will not.
+func (w *worker) waitingToRestart(pod *corev1.Pod, c *corev1.Container, inc *container, now time.Time) *corev1.ContainerStateWaiting {
+	if !podspec.ShouldRestart(pod, c, inc.exitCode) {
+		return nil
+	}
+	if f, ok := w.failures[c.Name]; ok && f.reason != "" {
+		return &corev1.ContainerStateWaiting{Reason: f.reason, Message: f.message}
+	}
+	delay := w.crashes[c.Name]
+	if delay == 0 || !now.Before(inc.finished.Add(delay)) {
+		return nil
+	}
+	return &corev1.ContainerStateWaiting{
+		Reason:  "CrashLoopBackOff",
+		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, pod.Name, pod.Namespace, pod.UID),
+	}
+}
+
+// terminated is how an incarnation of a container ended.
+func (w *worker) terminated(ctx context.Context, pod *corev1.Pod, c *corev1.Container, inc *container) *corev1.ContainerStateTerminated {
+	if inc.phase != exited {
+		return nil
+	}
+	message, ok := w.messages[inc.id]
+	if !ok {
+		message = w.engine.terminationMessage(ctx, pod, c, inc)
+		w.messages[inc.id] = message
+	}
+	reason := inc.reason
+	if reason == "" {
+		reason = "Completed"
+		if inc.exitCode != 0 {
+			reason = "Error"
+		}
+	}
+	return &corev1.ContainerStateTerminated{
+		ExitCode:    inc.exitCode,
+		Reason:      reason,
+		Message:     message,
+		StartedAt:   metav1.NewTime(inc.started),
+		FinishedAt:  metav1.NewTime(inc.finished),
+		ContainerID: w.engine.runtimeName + "://" + inc.id,
+	}
+}
+
+func mountStatuses(c *corev1.Container) (all []corev1.VolumeMountStatus) {
+	for _, m := range c.VolumeMounts {
+		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			disabled := corev1.RecursiveReadOnlyDisabled
+			s.RecursiveReadOnly = &disabled
+		}
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+package podengine
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// view is what the decision about a pod depends on.
+type view struct {
+	now     time.Time
+	pod     *corev1.Pod
+	started time.Time // when the node took the pod
+
+	// stopping is set once the pod is to end: it is deleted, or has failed as
+	// a whole.
+	stopping bool
+
+	sandbox *sandbox // the newest; nil if there is none
+	// containers are the newest incarnations, by name of the container.
+	containers map[string]*container
+
+	// failed says until when an action that failed is not tried again, by name
+	// of the container; the sandbox has the empty name.
+	failed map[string]time.Time
+	// crashed is how long a container stays down after its end, by name.
+	crashed map[string]time.Duration
+	// probed is what probes say of containers that run, by name.
+	probed map[string]probed
+}
+
+// sandbox is a pod's place in the runtime.
+type sandbox struct {
+	id      string
+	attempt uint32
+	ready   bool
+	created time.Time
+	ips     []string
+}
+
+// phase is what a container is at.
+type phase string
+
+const (
+	created phase = "created"
+	running phase = "running"
+	exited  phase = "exited"
+)
+
+// container is an incarnation of a container in the runtime.
+type container struct {
+	id      string
+	name    string
+	attempt uint32
+	sandbox string
+	phase   phase
+	hash    string // of the spec that it was made from
+
+	created, started, finished time.Time
+	exitCode                   int32
+	reason, message            string
+
+	image, imageRef string
+}
+
+// probed is what probes say of a container that runs.
+type probed struct {
+	started bool   // its startup probe has succeeded, or it has none
+	failed  string // why it has to be killed, empty if it has not
+}
+
+// verb is something to do about a pod.
+type verb string
+
+const (
+	doNothing verb = "nothing" // until something happens, or action.at
+	doSandbox verb = "sandbox" // make a new sandbox
+	doStart   verb = "start"   // pull the image, create and start a container
+	doKill    verb = "kill"    // stop a container, which will be started again
+	doDiscard verb = "discard" // remove a container that was created, and not started
+	doExpire  verb = "expire"  // end the pod, which has run too long
+	doStop    verb = "stop"    // stop all containers, then the sandbox
+	doEnd     verb = "end"     // nothing runs, and nothing will
+)
+
+// action is the next thing to do about a pod.
+type action struct {
+	verb      verb
+	container string    // by name
+	id        string    // of its incarnation
+	why       string    // for the event
+	at        time.Time // with doNothing: when to look again; zero means never
+}

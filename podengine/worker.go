@@ -1,0 +1,319 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+const (
+	// resync is how often a pod is looked at although nothing has happened.
+	resync = 90 * time.Second
+	// The delays between attempts at what fails.
+	firstRetry = time.Second
+	lastRetry  = 10 * time.Second
+	// The crash-loop back-off of containers, and how long one has to run for
+	// it to be forgotten.
+	firstCrashDelay = 10 * time.Second
+	lastCrashDelay  = 5 * time.Minute
+	healthyAfter    = 10 * time.Minute
+)
+
+// worker looks after one pod: its goroutine alone acts on it.
+type worker struct {
+	engine *Engine
+	wake   chan struct{} // has room for one
+	hurry  atomic.Bool   // what failed is to be tried again at once
+
+	mu      sync.Mutex
+	pod     *corev1.Pod // the newest form
+	stop    *stop       // nil: the pod is to run
+	status  *corev1.PodStatus
+	ended   bool               // nothing runs, and nothing will
+	abandon context.CancelFunc // ends the action under way; nil without one
+
+	// What only the worker's goroutine uses.
+	taken    time.Time // when the node took the pod
+	failures map[string]failure
+	crashes  map[string]time.Duration
+	mounted  bool              // the volumes are there
+	refresh  time.Time         // when they are next due
+	stale    bool              // they may be out of date
+	messages map[string]string // of containers that have ended, by ID
+}
+
+// stop is why and how a pod is to end.
+type stop struct {
+	deleted bool             // by the API; else the node ends it
+	by      time.Time        // when what still runs is killed
+	failure *podspec.Failure // nil unless the node ends it
+}
+
+// failure is an action that failed.
+type failure struct {
+	until           time.Time // when it is tried again
+	delay           time.Duration
+	reason, message string
+}
+
+func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
+	return &worker{
+		engine:   e,
+		wake:     make(chan struct{}, 1),
+		pod:      pod,
+		taken:    taken,
+		failures: map[string]failure{},
+		crashes:  map[string]time.Duration{},
+		messages: map[string]string{},
+	}
+}
+
+// nudge has the pod looked at soon.
+func (w *worker) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update gives the worker a newer form of its pod.
+func (w *worker) update(pod *corev1.Pod) {
+	w.mu.Lock()
+	w.pod = pod
+	w.mu.Unlock()
+	w.engine.cfg.Objects.Follow(pod)
+	w.hasten()
+}
+
+// end asks for the end of the pod, or for an earlier one. What the worker waits
+// for is given up.
+func (w *worker) end(s stop) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stop != nil && !s.by.Before(w.stop.by) && (w.stop.deleted || !s.deleted) {
+		return
+	}
+	if w.stop != nil {
+		s.failure = w.stop.failure
+		s.deleted = s.deleted || w.stop.deleted
+		if w.stop.by.Before(s.by) {
+			s.by = w.stop.by
+		}
+	}
+	w.stop = &s
+	if w.abandon != nil {
+		w.abandon()
+	}
+	w.nudge()
+}
+
+func (w *worker) current() (*corev1.Pod, *stop) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pod, w.stop
+}
+
+// run looks after the pod until it has ended and is deleted, or ctx ends.
+func (w *worker) run(ctx context.Context) {
+	pod, _ := w.current()
+	ctx = log.WithLogger(ctx, log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name}))
+	w.engine.cfg.Objects.Follow(pod)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-timer.C:
+		}
+		for again := true; again && ctx.Err() == nil; {
+			var next time.Time
+			var over bool
+			next, again, over = w.step(ctx)
+			if over {
+				return
+			}
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// step takes one action. It returns when to look again, or that it has to be at
+// once, or that the pod is over.
+func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
+	w.takeHint()
+	pod, stop := w.current()
+	seen, err := w.engine.observe(ctx, pod.UID)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot see the pod in the runtime")
+		return time.Now().Add(firstRetry), false, false
+	}
+	v := w.view(pod, stop, seen)
+	a := decide(v)
+	w.watchProbes(pod, seen)
+	w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
+	next = v.now.Add(resync)
+	switch a.verb {
+	case doNothing:
+		if !a.at.IsZero() && a.at.Before(next) {
+			next = a.at
+		}
+		if due := w.keepVolumes(ctx, pod, v.now); due.Before(next) {
+			next = due
+		}
+		return next, false, false
+	case doEnd:
+		if stop != nil && stop.deleted {
+			return w.finish(ctx, pod, seen, next)
+		}
+		return next, false, false
+	}
+	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
+	err = w.perform(ctx, a, pod, stop, seen)
+	w.note(ctx, a, err)
+	return next, true, false
+}
+
+// view is what decide needs.
+func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
+	v := &view{
+		now:        time.Now(),
+		pod:        pod,
+		started:    w.taken,
+		stopping:   stop != nil,
+		sandbox:    seen.sandbox(),
+		containers: map[string]*container{},
+		failed:     map[string]time.Time{},
+		crashed:    maps.Clone(w.crashes),
+		probed:     w.engine.probed(pod),
+	}
+	for name := range seen.containers {
+		v.containers[name] = seen.newest(name)
+		for _, c := range seen.containers[name] {
+			if c.phase == running {
+				v.containers[name] = c // an older one that was not stopped counts
+			}
+		}
+	}
+	for name, f := range w.failures {
+		v.failed[name] = f.until
+	}
+	return v
+}
+
+// perform takes an action, until it is done, or the pod is asked to end.
+func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *stop, seen *runtimeView) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.mu.Lock()
+	if w.stop != stop {
+		w.mu.Unlock()
+		return nil // it was asked to end meanwhile: decide again
+	}
+	w.abandon = cancel
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.abandon = nil
+		w.mu.Unlock()
+	}()
+	switch a.verb {
+	case doSandbox:
+		return w.makeSandbox(ctx, pod, seen)
+	case doStart:
+		return w.startContainer(ctx, pod, seen, a.container)
+	case doKill:
+		return w.killContainer(ctx, pod, seen, a)
+	case doDiscard:
+		return w.discard(ctx, a.id)
+	case doExpire:
+		w.expire(pod)
+		return nil
+	case doStop:
+		return w.stopPod(ctx, pod, stop, seen)
+	}
+	return errors.New("no such action: " + string(a.verb))
+}
+
+// note keeps what came of an action: when it is tried again, if it failed.
+func (w *worker) note(ctx context.Context, a action, err error) {
+	if err == nil {
+		delete(w.failures, a.container)
+		return
+	}
+	if _, stop := w.current(); ctx.Err() != nil || errors.Is(err, context.Canceled) && stop != nil {
+		return // it was given up
+	}
+	log.G(ctx).WithError(err).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Warn("An action on the pod failed")
+	f := failure{delay: min(max(2*w.failures[a.container].delay, firstRetry), lastRetry), message: err.Error()}
+	var known *startError
+	if errors.As(err, &known) {
+		f.reason, f.message = known.reason, known.message
+		if known.delay > 0 {
+			f.delay = known.delay
+		}
+	}
+	f.until = time.Now().Add(f.delay)
+	w.failures[a.container] = f
+}
+
+// publish makes the pod's status, and tells it if it is new.
+func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time, ended bool) {
+	o := podspec.Observation{
+		Statuses:  w.containerStatuses(ctx, pod, stop, seen, now),
+		HostIPs:   w.engine.hostIPs(),
+		StartTime: metav1.NewTime(w.taken),
+		Ended:     ended,
+	}
+	if stop != nil {
+		o.Failure = stop.failure
+	}
+	if box := seen.sandbox(); box != nil && box.ready {
+		o.Networked = true
+		o.PodIPs = w.engine.podIPs(pod, box)
+	}
+	w.mu.Lock()
+	status := podspec.Status(pod, o, w.status, metav1.NewTime(now))
+	if ended && len(status.PodIPs) == 0 && w.status != nil {
+		status.PodIP, status.PodIPs = w.status.PodIP, w.status.PodIPs // where it was
+	}
+	changed := w.status == nil || !equality.Semantic.DeepEqual(*w.status, status)
+	w.status = &status
+	w.ended = ended
+	w.mu.Unlock()
+	if changed {
+		w.engine.tell(w.snapshot())
+	}
+}
+
+// snapshot is the pod with its status, for others to keep.
+func (w *worker) snapshot() *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pod := w.pod.DeepCopy()
+	if w.status != nil {
+		pod.Status = *w.status.DeepCopy()
+	}
+	return pod
+}
+
+// expire ends a pod that has been active for longer than it may.
+func (w *worker) expire(pod *corev1.Pod) {
+	const message = "Pod was active on the node longer than the specified deadline"
+	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "DeadlineExceeded", message)
+	w.end(stop{
+		by:      time.Now().Add(podspec.GracePeriod(pod, nil)),
+		failure: &podspec.Failure{Reason: "DeadlineExceeded", Message: message},
+	})
+}

@@ -1,0 +1,224 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+// Options are what a Manager needs.
+type Options struct {
+	// Root is where volumes are kept, below pods/UID/volumes.
+	Root string
+	// Objects has the ConfigMaps and Secrets. Somebody else tells it which
+	// pods the node has (Follow, Forget); a pod controller does.
+	Objects node.ObjectSource
+	// Tokens requests service account tokens. Without, they are unsupported.
+	Tokens TokenRequester
+	// Claims resolves persistent volume claims. Without, they are unsupported.
+	Claims Claims
+	// Images provides the images of image volumes. Without, these are
+	// unsupported.
+	Images Images
+	// AllowHostPath decides whether a pod may have a path of the host, by a
+	// hostPath volume or by a claim of such a volume; nil is yes. Without, none
+	// may. That a path has no links is true when it is asked: a policy should
+	// not allow paths below which pods may write that it trusts less.
+	AllowHostPath func(HostAccess) error
+	// NodeAllocatable limits volumes in memory, and is in the downward API
+	// where a pod has no limit of its own.
+	NodeAllocatable corev1.ResourceList
+	// NoMounts keeps volumes in plain directories, for a process whose mounts
+	// the containers' runtime does not see. Without, volumes of medium Memory
+	// and those with secrets are in memory, and subPaths bind mounts, if the
+	// process may mount.
+	NoMounts bool
+}
+
+// Images provides the images of image volumes. What such a volume looks like is
+// the runtime's matter: it mounts the image itself (Mount.image of the CRI).
+type Images interface {
+	// Image pulls the image of an image volume, as its pull policy says, and
+	// returns the reference by which the runtime knows it.
+	Image(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (ref string, err error)
+}
+
+// Manager sets up the volumes of pods and keeps them fresh. It has no goroutines:
+// whoever drives the pods calls Refresh when it is due. It is safe for concurrent
+// use, but calls for the same pod must not overlap.
+type Manager struct {
+	opts   Options
+	pods   string // the directory of all pods, without links
+	tokens *Tokens
+
+	warnOnce sync.Once
+
+	mu     sync.Mutex
+	states map[types.UID]*state
+	users  map[podenv.Object]map[types.UID]bool // the pods with volumes of an object
+}
+
+// state is what is remembered of a pod. All of it can be found out again by
+// Prepare; Teardown needs nothing of it.
+type state struct {
+	objects map[podenv.Object]struct{}
+	places  map[string]place  // of claimed volumes, by the volume's name
+	images  map[string]string // references, by the volume's name
+	due     time.Time
+}
+
+// New makes a Manager, and the directory for its pods if there is none.
+func New(opts Options) (*Manager, error) {
+	pods := filepath.Join(opts.Root, "pods")
+	if err := os.MkdirAll(pods, podMode); err != nil {
+		return nil, fmt.Errorf("make the directory for volumes: %w", err)
+	}
+	pods, err := filepath.EvalSymlinks(pods) // as mounts are listed
+	if err == nil {
+		pods, err = filepath.Abs(pods)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the directory for volumes: %w", err)
+	}
+	m := &Manager{opts: opts, pods: pods, states: map[types.UID]*state{}, users: map[podenv.Object]map[types.UID]bool{}}
+	if opts.Tokens != nil {
+		m.tokens = NewTokens(opts.Tokens)
+	}
+	return m, nil
+}
+
+// Check returns an error that names all volumes of pod that this Manager cannot
+// set up, as far as the pod itself tells. It is to be asked before anything
+// is created for the pod.
+func (m *Manager) Check(pod *corev1.Pod) error {
+	return Check(pod, Support{
+		HostPath: m.opts.AllowHostPath != nil,
+		Claims:   m.opts.Claims != nil,
+		Images:   m.opts.Images != nil,
+		Tokens:   m.opts.Tokens != nil,
+	})
+}
+
+// Subscribe has wake called with the UID of each pod that has a volume of
+// a ConfigMap or Secret that appeared or changed: its Refresh is due. The
+// calls must not block.
+func (m *Manager) Subscribe(wake func(types.UID)) (unsubscribe func()) {
+	return m.opts.Objects.Subscribe(func(kind, namespace, name string) {
+		for _, uid := range m.usersOf(podenv.Object{Kind: kind, Namespace: namespace, Name: name}) {
+			wake(uid)
+		}
+	})
+}
+
+func (m *Manager) usersOf(o podenv.Object) []types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uids := make([]types.UID, 0, len(m.users[o]))
+	for uid := range m.users[o] {
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
+// follow remembers which objects the volumes of a pod name.
+func (m *Manager) follow(pod *corev1.Pod) {
+	volumes := &corev1.Pod{Spec: corev1.PodSpec{Volumes: pod.Spec.Volumes}}
+	volumes.Namespace = pod.Namespace
+	objects := podobjects.References(volumes)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.states[pod.UID]
+	if s == nil {
+		s = &state{places: map[string]place{}, images: map[string]string{}}
+		m.states[pod.UID] = s
+	}
+	m.unfollow(pod.UID)
+	s.objects = objects
+	for o := range objects {
+		if m.users[o] == nil {
+			m.users[o] = map[types.UID]bool{}
+		}
+		m.users[o][pod.UID] = true
+	}
+}
+
+// unfollow undoes follow. m.mu is held.
+func (m *Manager) unfollow(uid types.UID) {
+	for o := range m.states[uid].objects {
+		delete(m.users[o], uid)
+		if len(m.users[o]) == 0 {
+			delete(m.users, o)
+		}
+	}
+}
+
+// forget drops all that is remembered of a pod.
+func (m *Manager) forget(uid types.UID) {
+	if m.tokens != nil {
+		m.tokens.Forget(uid)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.states[uid] != nil {
+		m.unfollow(uid)
+		delete(m.states, uid)
+	}
+}
+
+// withState calls f with the state of a pod, if it is followed.
+func (m *Manager) withState(uid types.UID, f func(*state)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.states[uid]; s != nil {
+		f(s)
+	}
+}
+
+// podDir returns the directory of a pod.
+func (m *Manager) podDir(uid types.UID) (string, error) {
+	if !isElement(string(uid)) {
+		return "", fmt.Errorf("%q is no UID of a pod", uid)
+	}
+	return filepath.Join(m.pods, string(uid)), nil
+}
+
+// isElement tells whether a name can be that of one directory entry.
+func isElement(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
+}
+
+// plugins are the kubelet's names of the kinds of volumes that have a directory.
+var plugins = map[string]string{
+	"configMap": "configmap", "secret": "secret", "downwardAPI": "downward-api", "projected": "projected",
+	"emptyDir": "empty-dir",
+}
+
+var errNoDirectory = errors.New("the volume has no directory of its own")
+
+// volumeDir returns the directory of a volume in the kubelet's layout.
+func (m *Manager) volumeDir(pod *corev1.Pod, v *corev1.Volume) (string, error) {
+	dir, err := m.podDir(pod.UID)
+	if err != nil {
+		return "", err
+	}
+	if !isElement(v.Name) {
+		return "", permanentf("%q is no name of a volume", v.Name)
+	}
+	plugin := plugins[Kind(v)]
+	if plugin == "" {
+		return "", errNoDirectory
+	}
+	return filepath.Join(dir, volumesDir, "kubernetes.io~"+plugin, v.Name), nil
+}

@@ -1,0 +1,133 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ownDirs are the directories of a pod that are the Manager's, in the order of
+// removal: subPaths are mounts of what is in volumes.
+var ownDirs = []string{subPathsDir, volumesDir}
+
+// Teardown unmounts and removes the volumes of a pod, and its directory if
+// nothing else is in it; what is on other file systems stays. It needs no
+// memory of the pod, and may be repeated. No container of the pod should run.
+func (m *Manager) Teardown(uid types.UID) error {
+	dir, err := m.podDir(uid)
+	if err != nil {
+		return err
+	}
+	m.forget(uid)
+	for _, own := range ownDirs {
+		if err := removeAll(dir, own); err != nil {
+			return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("remove the directory of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// Orphans returns the pods that have volumes on disk, whether or not the node
+// still has them: those it has not are to be torn down.
+func (m *Manager) Orphans() []types.UID {
+	var uids []types.UID
+	pods, _ := os.ReadDir(m.pods)
+	for _, pod := range pods {
+		if m.hasVolumes(pod.Name()) {
+			uids = append(uids, types.UID(pod.Name()))
+		}
+	}
+	return uids
+}
+
+func (m *Manager) hasVolumes(pod string) bool {
+	return slices.ContainsFunc(ownDirs, func(own string) bool {
+		_, err := os.Lstat(filepath.Join(m.pods, pod, own))
+		return err == nil
+	})
+}
+
+// removeAll removes a directory of a pod, once nothing is mounted below it.
+func removeAll(podDir, name string) error {
+	if err := unmountBelow(filepath.Join(podDir, name), unmount); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(podDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	info, err := root.Lstat(".")
+	if err != nil {
+		return err
+	}
+	return remover{root, deviceOf(info)}.remove(name)
+}
+
+// unmountBelow unmounts all below dir, the latest first. It is an error if
+// anything is left: what is mounted there is not ours to delete.
+func unmountBelow(dir string, unmount func(string) (bool, error)) error {
+	points, err := mountPoints(dir)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(points)
+	for _, point := range points {
+		if _, err := unmount(point); err != nil {
+			return err
+		}
+	}
+	if len(points) == 0 {
+		return nil
+	}
+	if points, err = mountPoints(dir); err == nil && len(points) > 0 {
+		err = fmt.Errorf("%s is still mounted: unmount it, nothing is removed before", points[0])
+	}
+	return err
+}
+
+// remover removes directories of one file system, and follows no link.
+type remover struct {
+	root   *os.Root
+	device uint64
+}
+
+func (r remover) remove(name string) error {
+	info, err := r.root.Lstat(name)
+	if err == nil && info.IsDir() {
+		err = r.empty(name, info)
+	}
+	if err == nil {
+		err = r.root.Remove(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ownerAll is what it takes to empty a directory.
+const ownerAll fs.FileMode = 0o700
+
+func (r remover) empty(name string, info fs.FileInfo) error {
+	if deviceOf(info) != r.device {
+		return fmt.Errorf("%s is on another file system: unmount it, it is not removed", filepath.Join(r.root.Name(), name))
+	}
+	if info.Mode()&ownerAll != ownerAll { // a pod of our own user may have locked us out
+		if err := r.root.Chmod(name, ownerAll); err != nil {
+			return err
+		}
+	}
+	return eachEntry(r.root, name, r.remove)
+}
