@@ -33,7 +33,8 @@ type providerEntry struct {
 	config  string // what its configuration file holds
 	// sample is a nil pointer of the provider's type, to see what it can do.
 	sample any
-	// resolves says that the provider resolves the environment of pods itself.
+	// resolves says that the provider resolves the environment of pods, and
+	// mounts volumes, itself.
 	resolves bool
 	new      func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }

@@ -51,6 +51,7 @@ its own (see --bootstrap-kubeconfig) needs none of this.`,
 	}
 	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the only node for which the rights are; empty for any node ($DEFAULT_NODE_NAME)")
 	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "the only namespace for whose pods the rights are, as in virtual-kubelet --namespace (default: all)")
+	command.Flags().StringVar(&o.provider, "provider", "mock", "provider of the node: some need more rights than others")
 	command.Flags().StringVar(&o.account, "service-account", "kube-system/virtual-kubelet", "namespace and name of the service account")
 	return command
 }
@@ -58,6 +59,7 @@ its own (see --bootstrap-kubeconfig) needs none of this.`,
 type rbacOptions struct {
 	nodeName  string
 	namespace string
+	provider  string
 	account   string // namespace/name
 
 	accountNamespace, accountName string
@@ -78,6 +80,9 @@ func (o *rbacOptions) complete() error {
 			return fmt.Errorf("%q cannot be the name of a namespace: %s", o.namespace, strings.Join(problems, "; "))
 		}
 	}
+	if _, ok := providers[o.provider]; !ok {
+		return fmt.Errorf("there is no provider %q: use one of %s", o.provider, strings.Join(providerNames(), ", "))
+	}
 	o.accountNamespace, o.accountName = namespace, name
 	return nil
 }
@@ -93,10 +98,15 @@ func (o *rbacOptions) objects() []runtime.Object {
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.accountNamespace, Name: o.accountName},
 	}}
 	cluster := append(o.nodeRules(), clusterRules...)
+	ofPods := podRules
+	if providers[o.provider].resolves {
+		ofPods = append(ofPods[:len(ofPods):len(ofPods)], volumeRules...)
+		cluster = append(cluster, claimRules...)
+	}
 	if o.namespace == corev1.NamespaceAll {
-		cluster = append(cluster, podRules...)
+		cluster = append(cluster, ofPods...)
 	} else {
-		objects = append(objects, o.role(o.namespace, name, podRules)...)
+		objects = append(objects, o.role(o.namespace, name, ofPods)...)
 	}
 	objects = append(objects, o.role(corev1.NamespaceNodeLease, name, o.leaseRules())...)
 	// Where the API server says who signs its clients' certificates.
@@ -135,6 +145,19 @@ var podRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"list", "watch"}},
 	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 }
+
+// volumeRules and claimRules are the further rights of a provider that mounts
+// volumes itself: tokens of the pods' service accounts, and the volumes that
+// pods claim.
+var (
+	volumeRules = []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get"}},
+	}
+	claimRules = []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get"}},
+	}
+)
 
 // clusterRules are the rights that no namespace has: the services that pods find
 // in their environment, and the questions who a caller of the kubelet API is,
