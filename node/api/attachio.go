@@ -51,13 +51,13 @@ func (a *attachIO) Resize() <-chan TermSize { return a.resize }
 func newAttachIO(ctx context.Context, client *execClient, tty bool) *attachIO {
 	a := &attachIO{tty: tty, resize: make(chan TermSize)}
 	if client.stdin != nil {
-		a.stdin = &clientStream{ctx, client.stdin}
+		a.stdin = &clientStream{ctx: ctx, ReadWriteCloser: client.stdin}
 	}
 	if client.stdout != nil {
-		a.stdout = &clientStream{ctx, client.stdout}
+		a.stdout = &clientStream{ctx: ctx, ReadWriteCloser: client.stdout}
 	}
 	if client.stderr != nil {
-		a.stderr = &clientStream{ctx, client.stderr}
+		a.stderr = &clientStream{ctx: ctx, ReadWriteCloser: client.stderr}
 	}
 	return a
 }

@@ -3,12 +3,14 @@ package api
 import (
 	"context"
 	"io"
+	"sync/atomic"
 )
 
 // clientStream is a stream of a client as a provider gets it.
 type clientStream struct {
 	ctx context.Context // ends when the client has gone
 	io.ReadWriteCloser
+	reset atomic.Bool // the client has reset it, and a write has met that
 }
 
 // Read fails with the context's error when the client has gone: io.EOF would
@@ -24,6 +26,7 @@ func (s *clientStream) Write(p []byte) (int, error) {
 	written := 0
 	for {
 		if s.finished() {
+			s.reset.Store(true)
 			return written, io.ErrClosedPipe
 		}
 		n, err := s.ReadWriteCloser.Write(p[written:min(len(p), written+maxChunk)])

@@ -26,11 +26,20 @@
 //
 // Exec, attach and port-forward speak what kube-apiserver and kubectl speak:
 // SPDY, and WebSocket in all its versions (the older channel protocols, v5,
-// and SPDY tunnelled in a WebSocket). The context that the provider gets ends
-// when its client has gone. It is noticed at once, with one limit of TCP: a
-// client that leaves behind more unread input than the buffers hold (some
-// hundred kilobytes here, plus the operating system's) is noticed when the
-// provider reads on, or at the idle timeout.
+// and SPDY tunnelled in a WebSocket), so that a node may declare the feature
+// ExtendWebSocketsToKubelet. A session over WebSocket costs some 60 KiB of
+// memory, one over SPDY 0.9 MiB, nearly all of it for the compression of
+// headers that SPDY prescribes.
+//
+// The context that the provider gets ends when its client has gone, which is
+// noticed at once. There is one limit, of TCP: where a client leaves behind
+// more unread input than all the buffers hold (some hundred kilobytes here, and
+// the operating systems'), its end of the connection is out of sight behind
+// them, until the provider reads on or the idle timeout ends the session. On
+// Linux a client that breaks off is noticed even then, within a second.
+//
+// When a session has ended, its connection stays for a second at most, for the
+// client to take the last of the output and the exit code.
 //
 // # What it leaves to others
 //

@@ -18,7 +18,8 @@ import (
 // PortForwardHandlerFunc copies data between stream and a port of a pod until
 // either has ended. It is called once for each connection that the client
 // makes, concurrently. The context ends, and stream with it, when the client
-// has gone. An error is told to the client.
+// has gone: its Read then fails with the context's error. io.EOF is the end of
+// what the client wanted to send. An error is told to the client.
 type PortForwardHandlerFunc func(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error
 
 // PortForwardHandlerConfig is what the options of HandlePortForward set.
@@ -115,11 +116,16 @@ func (f *forwarder) run(port int32, data io.ReadWriteCloser, errs io.Writer) err
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { release(data) })
 	defer stop()
-	err := call(f.request, func() error { return f.forward(ctx, port, &clientStream{ctx, data}) })
+	stream := &clientStream{ctx: ctx, ReadWriteCloser: data}
+	err := call(f.request, func() error { return f.forward(ctx, port, stream) })
 	if err != nil {
 		err = fmt.Errorf("error forwarding port %d to %s: %s", port, f.target, errorText(err))
 		log.G(ctx).WithError(err).Debug("port-forward ended with an error")
-		_, _ = io.WriteString(errs, err.Error())
+		// Who has reset this connection has no use for the message; kubectl
+		// would end all other connections because of it.
+		if !stream.reset.Load() {
+			_, _ = io.WriteString(errs, err.Error())
+		}
 	}
 	return err
 }

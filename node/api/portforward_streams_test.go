@@ -163,7 +163,7 @@ func TestPortForwardToClientThatResets(t *testing.T) {
 			ended <- err
 			return err
 		})
-		_ = openForward(t, conn, "error", "80", "1")
+		failures := openForward(t, conn, "error", "80", "1")
 		data := openForward(t, conn, "data", "80", "1")
 		if _, err := io.ReadFull(data, make([]byte, 1000)); err != nil {
 			t.Fatal(err)
@@ -171,6 +171,10 @@ func TestPortForwardToClientThatResets(t *testing.T) {
 		_ = data.Reset()
 		if err := within(t, ended, "end of the provider"); err == nil {
 			t.Error("no error")
+		}
+		// kubectl would end all other connections if it heard of an error.
+		if text, err := io.ReadAll(failures); err != nil || len(text) > 0 {
+			t.Errorf("the error stream says %q, %v", text, err)
 		}
 	})
 }

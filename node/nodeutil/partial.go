@@ -17,7 +17,8 @@ import (
 // node.PodLifecycleHandler, and any of the other methods of Provider. What it
 // lacks is answered with 501 (Not Implemented) by the routes of
 // AttachProviderRoutes, and fails with errors.ErrUnsupported otherwise. It also
-// keeps what else the handler can do, such as node.PodNotifier.
+// keeps what else the handler can do, such as node.PodNotifier, or
+// GetContainerLogStream (api.ContainerLogStreamHandlerFunc), which Provider lacks.
 func AsProvider(handler node.PodLifecycleHandler) Provider {
 	if whole, ok := handler.(Provider); ok {
 		return whole
@@ -54,6 +55,9 @@ type (
 	}
 	statsProvider interface {
 		GetStatsSummary(context.Context) (*statsv1alpha1.Summary, error)
+	}
+	logStreamProvider interface {
+		GetContainerLogStream(ctx context.Context, namespace, podName, containerName, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error)
 	}
 	metricsProvider interface {
 		GetMetricsResource(context.Context) ([]*dto.MetricFamily, error)
@@ -113,6 +117,9 @@ func providerRoutes(p Provider) api.PodHandlerConfig {
 	}
 	if has[logsProvider](provider) {
 		config.GetContainerLogs = p.GetContainerLogs
+	}
+	if able, ok := provider.(logStreamProvider); ok {
+		config.GetContainerLogStream = able.GetContainerLogStream
 	}
 	if has[statsProvider](provider) {
 		config.GetStatsSummary = p.GetStatsSummary
