@@ -1,7 +1,9 @@
 package node
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,8 @@ import (
 //   - a terminal phase is final, and a phase does not move backwards;
 //   - the start time is set once;
 //   - conditions that the provider does not report are left to their owners;
+//   - a pod that the provider calls ready is so once its readiness gates are
+//     open, which are conditions that others own (KEP-580);
 //   - what only the control plane sets (QoS class, nominated node, resource
 //     claims) stays;
 //   - addresses appear in the singular and the plural field alike.
@@ -35,6 +39,7 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 		next.StartTime = &metav1.Time{Time: now}
 	}
 	next.ObservedGeneration = max(current.ObservedGeneration, observedGeneration)
+	applyGates(pod, next.Conditions)
 	next.Conditions = mergeConditions(current.Conditions, next.Conditions, observedGeneration, now)
 	mergeAddresses(&next, current, hostIPs)
 
@@ -46,6 +51,45 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 		next.Resize = current.Resize
 	}
 	return next
+}
+
+// reasonGates is the kubelet's reason of a pod that only its gates keep from
+// being ready.
+const reasonGates = "ReadinessGatesNotReady"
+
+// applyGates corrects the reported Ready, in place, by the pod's readiness gates.
+func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) {
+	if len(pod.Spec.ReadinessGates) == 0 {
+		return
+	}
+	i := slices.IndexFunc(reported, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if i < 0 || reported[i].Status != corev1.ConditionTrue && reported[i].Reason != reasonGates {
+		return
+	}
+	ready := &reported[i]
+	was := ready.Status
+	ready.Status, ready.Reason, ready.Message = corev1.ConditionTrue, "", ""
+	if missing := closedGates(pod); len(missing) > 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, reasonGates, strings.Join(missing, ", ")
+	}
+	if ready.Status != was {
+		ready.LastTransitionTime = metav1.Time{} // not the provider's
+	}
+}
+
+// closedGates says of each gate that is not open why it is not, as a kubelet
+// does.
+func closedGates(pod *corev1.Pod) (missing []string) {
+	for _, gate := range pod.Spec.ReadinessGates {
+		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionType })
+		switch {
+		case i < 0:
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+		case pod.Status.Conditions[i].Status != corev1.ConditionTrue:
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate.ConditionType, pod.Status.Conditions[i].Status))
+		}
+	}
+	return missing
 }
 
 // mergeConditions lays the reported conditions over the current ones.

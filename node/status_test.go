@@ -335,3 +335,41 @@ func TestStatusPatch(t *testing.T) {
 		}
 	}
 }
+
+// A pod is ready once the provider says so and its gates, which are others'
+// conditions, are open, also if the provider goes by an old form of the pod.
+func TestReadinessGates(t *testing.T) {
+	gate := func(status corev1.ConditionStatus) []corev1.PodCondition {
+		if status == "" {
+			return nil
+		}
+		return []corev1.PodCondition{{Type: "Gate", Status: status}}
+	}
+	ready := func(status corev1.ConditionStatus, reason string) corev1.PodStatus {
+		return corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status, Reason: reason, LastTransitionTime: at(-5)}}}
+	}
+	for _, tc := range []struct {
+		gate     corev1.ConditionStatus
+		reported corev1.PodStatus
+		want     corev1.ConditionStatus
+		reason   string
+	}{
+		{"", ready(corev1.ConditionTrue, ""), corev1.ConditionFalse, "ReadinessGatesNotReady"},
+		{corev1.ConditionFalse, ready(corev1.ConditionTrue, ""), corev1.ConditionFalse, "ReadinessGatesNotReady"},
+		{corev1.ConditionTrue, ready(corev1.ConditionTrue, ""), corev1.ConditionTrue, ""},
+		{corev1.ConditionTrue, ready(corev1.ConditionFalse, "ReadinessGatesNotReady"), corev1.ConditionTrue, ""},
+		{corev1.ConditionTrue, ready(corev1.ConditionFalse, "ContainersNotReady"), corev1.ConditionFalse, "ContainersNotReady"},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: gate(tc.gate)}}
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "Gate"}}
+		said := *tc.reported.DeepCopy()
+		got := mergeStatus(pod, &tc.reported, 0, nil, epoch)
+		c := got.Conditions[len(got.Conditions)-1]
+		want(t, "status with gate "+string(tc.gate), c.Status, tc.want)
+		want(t, "reason with gate "+string(tc.gate), c.Reason, tc.reason)
+		want(t, "the provider's word", tc.reported, said)
+		if c.LastTransitionTime.IsZero() {
+			t.Error("no time of the transition")
+		}
+	}
+}

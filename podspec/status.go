@@ -49,8 +49,8 @@ type Failure struct{ Reason, Message string }
 // Status makes the status of a pod from what is known of its containers, by the
 // kubelet's rules: phase, conditions, addresses, and a status for each container
 // of the spec in its order. Conditions take the time of their last transition
-// from before, the status that was made last, and keep those of other owners;
-// now is the time of new ones.
+// from before, the status that was made last; now is the time of new ones. Those
+// of other owners are theirs to write, and left out.
 //
 // See https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/.
 func Status(pod *corev1.Pod, o Observation, before *corev1.PodStatus, now metav1.Time) corev1.PodStatus {
@@ -278,7 +278,7 @@ func unready(pod *corev1.Pod, s *corev1.PodStatus) (names []string) {
 	return names
 }
 
-// conditions are those that a kubelet owns, then what others wrote.
+// conditions are those that a kubelet owns.
 func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *corev1.PodStatus, now metav1.Time) []corev1.PodCondition {
 	ready := containersReady(pod, s)
 	own := []corev1.PodCondition{
@@ -301,11 +301,6 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 			if was := find(pod.Status.Conditions, corev1.PodScheduled); was != nil && was.Status == corev1.ConditionTrue {
 				own[i].LastTransitionTime = was.LastTransitionTime // by the scheduler
 			}
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if find(own, c.Type) == nil {
-			own = append(own, c)
 		}
 	}
 	return own

@@ -137,7 +137,7 @@ func parseContainerStatus(t *testing.T, pod *corev1.Pod, name, what string) core
 	return s
 }
 
-func TestConditionsKeepTheirTimesAndOwners(t *testing.T) {
+func TestConditionsKeepTheirTimes(t *testing.T) {
 	pod, o := parseStatusCase(t, "a", "a=ready")
 	pod.Generation = 7
 	pod.Status.Conditions = []corev1.PodCondition{
@@ -162,8 +162,8 @@ func TestConditionsKeepTheirTimesAndOwners(t *testing.T) {
 			t.Errorf("%s is of generation %d", kind, c.ObservedGeneration)
 		}
 	}
-	if find(second.Conditions, "Theirs") == nil {
-		t.Error("a condition of somebody else is lost")
+	if find(second.Conditions, "Theirs") != nil {
+		t.Error("a condition of somebody else is claimed")
 	}
 	if got := find(second.Conditions, corev1.PodReady); got.Reason != ReasonContainersNotReady || got.Message != "containers with unready status: [a]" {
 		t.Errorf("Ready is %+v", got)

@@ -36,7 +36,9 @@ func (m *Manager) makeMemory(ctx context.Context, dir string, group *int64, size
 	if mounted, err := isMountPoint(dir); err != nil || mounted {
 		return err
 	}
-	options := []string{fmt.Sprintf("mode=%s", octal(directoryMode(group)))}
+	// Sticky, as what is in memory is on a kubelet: users leave each other's
+	// files alone.
+	options := []string{fmt.Sprintf("mode=%s", octal(directoryMode(group)|fs.ModeSticky))}
 	if group != nil {
 		options = append(options, fmt.Sprintf("gid=%d", *group))
 	}
@@ -58,6 +60,9 @@ func octal(mode fs.FileMode) string {
 	bits := uint32(mode.Perm())
 	if mode&fs.ModeSetgid != 0 {
 		bits |= 0o2000
+	}
+	if mode&fs.ModeSticky != 0 {
+		bits |= 0o1000
 	}
 	return fmt.Sprintf("%04o", bits)
 }

@@ -49,7 +49,7 @@ func locate(dir, subPath string) (string, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
 	}
-	l := locator{root: root, dir: dir, mode: info.Mode() & (fs.ModePerm | fs.ModeSetgid), pending: elements}
+	l := locator{root: root, dir: dir, mode: info.Mode() & (fs.ModePerm | fs.ModeSetgid | fs.ModeSticky), pending: elements}
 	for len(l.pending) > 0 {
 		if err := l.next(); err != nil {
 			return "", fmt.Errorf("subPath %q: %w", subPath, err)
