@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"providers":           {"errdefs", "log", "trace", "node", "podengine", "podspec"},
 	"test":                {"test", "errdefs", "log", "node"},
 	"examples":            {"errdefs", "log", "trace", "node"},
-	"cmd":                 {"errdefs", "log", "trace", "node", "internal/buildinfo", "providers"},
+	"cmd":                 {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "providers"},
 }
 
 // files calls f for each Go file of this module that is no test.

@@ -5,6 +5,7 @@ set -euo pipefail
 
 bin=$(cd "$1" && pwd)
 dir=$(mktemp -d)
+chmod 711 "$dir" # pods run as nobody, and have volumes below it
 kubeconfig=$dir/kubeconfig
 pids=()
 
@@ -38,7 +39,11 @@ done
 sed -n 's/^ready after \([^:]*\):.*/The control plane is ready after \1/p' "$dir/controlplane.log"
 
 echo "Starting the virtual node"
-setsid "$bin/virtual-kubelet" --kubeconfig "$kubeconfig" --nodename vk --port 0 --disable-taint >"$dir/virtual-kubelet.log" 2>&1 &
+cat >"$dir/process.json" <<JSON
+{"root": "$dir/virtual-kubelet", "endPodsOnExit": true}
+JSON
+setsid "$bin/virtual-kubelet" --kubeconfig "$kubeconfig" --nodename vk --port 0 --disable-taint \
+	--provider process --provider-config "$dir/process.json" >"$dir/virtual-kubelet.log" 2>&1 &
 node=$!
 pids=("$node" "$control_plane")
 until grep -q 'msg="Node is ready"' "$dir/virtual-kubelet.log"; do
@@ -51,14 +56,14 @@ The node is ready. In another shell, try:
 
   alias kubectl="$bin/controlplane kubectl --kubeconfig $kubeconfig"
   kubectl get nodes -o wide
-  kubectl run hello --image=hello
+  kubectl run hello --image=none --command -- sh -c 'echo hello from \$(hostname); while sleep 1; do date; done'
   kubectl get pods -o wide
   kubectl logs hello
-  kubectl exec hello -- echo hi
-  kubectl create deployment web --image=web --replicas=5
+  kubectl exec hello -- id
+  kubectl create deployment sleep --image=none --replicas=5 -- sleep infinity
   kubectl delete pod hello
 
-The node's log is $dir/virtual-kubelet.log. Ctrl-C stops all and cleans up.
+Pods are processes of this machine (providers/process). The node's log is $dir/virtual-kubelet.log. Ctrl-C stops all and cleans up.
 TEXT
 wait -n "$node" "$control_plane" && status=0 || status=$?
 echo "Something ended by itself (status $status); the end of the logs:" >&2

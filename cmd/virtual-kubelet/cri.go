@@ -6,6 +6,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/cri"
 )
 
@@ -23,17 +24,17 @@ var criEntry = providerEntry{
 	new:      newCRI,
 }
 
+// machine is the node for a provider whose containers run on this machine.
+func (init *providerInit) machine() machine.Node {
+	return machine.Node{ProviderConfig: init.ProviderConfig, Name: init.NodeName, ClusterDomain: init.ClusterDomain}
+}
+
 func newCRI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 	cfg, err := cri.ParseConfig(init.Config)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p, err := cri.New(context.Background(), cri.Init{
-		ProviderConfig: init.ProviderConfig,
-		Config:         cfg,
-		NodeName:       init.NodeName,
-		ClusterDomain:  init.ClusterDomain,
-	})
+	p, err := cri.New(context.Background(), init.machine(), cfg)
 	if err != nil {
 		return nil, nil, nil, err
 	}

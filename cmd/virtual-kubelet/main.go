@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
 // The exit statuses.
@@ -28,6 +30,7 @@ func (e usageError) Unwrap() error { return e.error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
+	runtime.MaybeShim() // the process provider starts this program for each container
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

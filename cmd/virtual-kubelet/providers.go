@@ -41,8 +41,9 @@ type providerEntry struct {
 
 // providers are those that this binary can run.
 var providers = map[string]providerEntry{
-	"cri":  criEntry,
-	"mock": mockEntry,
+	"cri":     criEntry,
+	"mock":    mockEntry,
+	"process": processEntry,
 }
 
 func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }

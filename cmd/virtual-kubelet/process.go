@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process"
+)
+
+var processEntry = providerEntry{
+	summary: "pods as processes of this machine, which needs no container runtime",
+	config: `A JSON object; all fields are optional (providers/process/README.md has the
+rest):
+
+  {"root": "DIRECTORY", "logRoot": "DIRECTORY",
+   "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv/data"],
+   "cpu": "4", "memory": "16Gi", "pods": "110",
+   "runtime": {"isolation": "auto", "binaries": ["/usr/bin/*"],
+               "users": ["1000-1999"], "defaultUser": "65534:65534"}}
+`,
+	sample:   (*process.Provider)(nil),
+	resolves: true,
+	new:      newProcess,
+}
+
+func newProcess(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+	cfg, err := process.ParseConfig(init.Config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p, err := process.New(context.Background(), init.machine(), cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return nodeutil.AsProvider(p), p, p, nil
+}

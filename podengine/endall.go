@@ -1,0 +1,34 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// EndAll ends all pods within a grace period, as if they had been deleted, and
+// waits until nothing is left of them, or ctx ends. From then on no pod is taken.
+// It is for those who want no pod to outlive the process; Close comes after it.
+func (e *Engine) EndAll(ctx context.Context, grace time.Duration) error {
+	e.mu.Lock()
+	e.closed = true
+	for _, w := range e.workers {
+		w.end(stop{deleted: true, by: time.Now().Add(grace)})
+	}
+	e.mu.Unlock()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		e.mu.Lock()
+		left := len(e.workers)
+		e.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d pods have not ended: %w", left, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package machine
+
+import (
+	"net/netip"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Config is what the configuration files of such providers have in common.
+type Config struct {
+	// Root is the directory of the provider's state and of volumes. Default
+	// /var/lib/virtual-kubelet/NODE.
+	Root string `json:"root,omitempty"`
+	// LogRoot is where logs of containers are. Default ROOT/logs.
+	LogRoot string `json:"logRoot,omitempty"`
+	// ClusterDNS are the addresses of the cluster's DNS service. Without them
+	// pods resolve names as the host does.
+	ClusterDNS []string `json:"clusterDNS,omitempty"`
+	// HostPaths are the directories of the host of which pods may have what is
+	// in them, by hostPath volumes. Default none; "/" allows all.
+	HostPaths []string `json:"hostPaths,omitempty"`
+	// CgroupParent is the parent of the cgroups of all pods. Default that of
+	// the runtime.
+	CgroupParent string `json:"cgroupParent,omitempty"`
+	// CPU, Memory and Pods are what the node has for pods. Default what the
+	// machine has, and 110 pods.
+	CPU    *resource.Quantity `json:"cpu,omitempty"`
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	Pods   *resource.Quantity `json:"pods,omitempty"`
+}
+
+// Validate returns an error of class InvalidInput for a value that is none.
+func (cfg *Config) Validate() error {
+	for _, server := range cfg.ClusterDNS {
+		if _, err := netip.ParseAddr(server); err != nil {
+			return errdefs.InvalidInputf("clusterDNS: %q is no IP address", server)
+		}
+	}
+	for _, path := range append([]string{cfg.Root, cfg.LogRoot}, cfg.HostPaths...) {
+		if path != "" && !filepath.IsAbs(path) {
+			return errdefs.InvalidInputf("%q is no absolute path", path)
+		}
+	}
+	return nil
+}
+
+// Complete fills in the defaults for a node.
+func (cfg *Config) Complete(nodeName string) {
+	if cfg.Root == "" {
+		cfg.Root = filepath.Join("/var/lib/virtual-kubelet", nodeName)
+	}
+	if cfg.LogRoot == "" {
+		cfg.LogRoot = filepath.Join(cfg.Root, "logs")
+	}
+	if cfg.Pods == nil {
+		pods := resource.MustParse("110")
+		cfg.Pods = &pods
+	}
+}

@@ -1,0 +1,142 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// Node is the node that an engine is for.
+type Node struct {
+	nodeutil.ProviderConfig
+	Name          string
+	ClusterDomain string
+}
+
+// NewEngine says in n.Node what the machine has, and makes an engine over the
+// runtime, which goes on with the pods that an earlier one left. The
+// configuration is complete.
+func NewEngine(ctx context.Context, n Node, cfg Config, containers internalapi.RuntimeService, images internalapi.ImageManagerService) (*podengine.Engine, error) {
+	version, err := containers.Version(ctx, "v1")
+	if err != nil {
+		return nil, fmt.Errorf("the container runtime does not answer: %w", err)
+	}
+	host, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read how the host resolves names: %w", err)
+	}
+	memory := totalMemory()
+	describe(n.Node, cfg, version.RuntimeName+"://"+version.RuntimeVersion, memory)
+	allocatable := n.Node.Status.Allocatable.DeepCopy()
+	client := volume.Client{Interface: n.Client}
+	return podengine.New(ctx, podengine.Config{
+		Node: convert.Node{
+			Name:          n.Name,
+			ClusterDomain: n.ClusterDomain,
+			LogRoot:       cfg.LogRoot,
+			SeccompRoot:   filepath.Join(cfg.Root, "seccomp"),
+			MachineMemory: memory,
+		},
+		Runtime:  containers,
+		Images:   images,
+		Root:     cfg.Root,
+		Objects:  n.Objects,
+		Services: n.Services,
+		Tokens:   client,
+		Claims:   client,
+		Events:   n.Events,
+		DNS: podspec.DNS{
+			ClusterServers: cfg.ClusterDNS,
+			ClusterDomain:  n.ClusterDomain,
+			Host:           podspec.ParseResolvConf(string(host)),
+		},
+		HostsFile: func() []byte {
+			content, _ := os.ReadFile("/etc/hosts") // a host may have none
+			return content
+		},
+		HostIPs:         n.HostIPs,
+		NodeAllocatable: func() corev1.ResourceList { return allocatable },
+		AllowHostPath:   HostPaths(cfg.HostPaths),
+		CgroupParent:    cfg.CgroupParent,
+	})
+}
+
+// describe says what the node is and has.
+func describe(n *corev1.Node, cfg Config, runtimeVersion string, memory int64) {
+	n.Status.NodeInfo.ContainerRuntimeVersion = runtimeVersion
+	n.Status.NodeInfo.OperatingSystem = runtime.GOOS
+	n.Status.NodeInfo.Architecture = runtime.GOARCH
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		n.Status.NodeInfo.KernelVersion = strings.TrimSpace(string(kernel))
+	}
+	cpu := resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI)
+	if cfg.CPU != nil {
+		cpu = cfg.CPU
+	}
+	bytes := resource.NewQuantity(memory, resource.BinarySI)
+	if cfg.Memory != nil {
+		bytes = cfg.Memory
+	}
+	n.Status.Capacity = corev1.ResourceList{
+		corev1.ResourceCPU:    cpu.DeepCopy(),
+		corev1.ResourceMemory: bytes.DeepCopy(),
+		corev1.ResourcePods:   cfg.Pods.DeepCopy(),
+	}
+	n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	now := metav1.Now()
+	n.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+	}
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].LastHeartbeatTime, n.Status.Conditions[i].LastTransitionTime = now, now
+	}
+}
+
+// totalMemory is the memory of this machine in bytes, 0 if it cannot be told.
+func totalMemory() int64 {
+	content, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(content)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// HostPaths is a policy that lets pods have what is in the given directories of
+// the host; nil, which denies all, where there are none.
+func HostPaths(directories []string) func(volume.HostAccess) error {
+	if len(directories) == 0 {
+		return nil
+	}
+	return func(a volume.HostAccess) error {
+		for _, dir := range directories {
+			if rel, err := filepath.Rel(dir, a.Path); err == nil && filepath.IsLocal(rel) {
+				return nil
+			}
+		}
+		return fmt.Errorf("hostPath %s is not allowed on this node: add a directory to \"hostPaths\" in the provider's configuration to allow it", a.Path)
+	}
+}

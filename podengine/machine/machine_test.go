@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+func TestConfig(t *testing.T) {
+	var cfg Config
+	cfg.Complete("n1")
+	if cfg.Root != "/var/lib/virtual-kubelet/n1" || cfg.LogRoot != "/var/lib/virtual-kubelet/n1/logs" || cfg.Pods.Value() != 110 {
+		t.Errorf("defaults: %+v", cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	for says, bad := range map[string]Config{
+		"dns.local":  {ClusterDNS: []string{"dns.local"}},
+		"relative":   {Root: "relative"},
+		"other/logs": {LogRoot: "other/logs"},
+		"srv":        {HostPaths: []string{"srv"}},
+	} {
+		if err := bad.Validate(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want one that says %q", bad, err, says)
+		}
+	}
+}
+
+// Pods get the directories of the host that the operator has named, and no
+// others.
+func TestHostPathsAreDeniedUnlessNamed(t *testing.T) {
+	if HostPaths(nil) != nil {
+		t.Error("hostPath volumes are supported by default")
+	}
+	policy := HostPaths([]string{"/srv/data", "/opt"})
+	for path, want := range map[string]bool{
+		"/srv/data": true, "/srv/data/a/b": true, "/opt": true,
+		"/srv": false, "/srv/database": false, "/etc": false, "/": false,
+	} {
+		err := policy(volume.HostAccess{Pod: &corev1.Pod{}, Path: path})
+		if (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "hostPaths") {
+			t.Errorf("%v does not say what to do", err)
+		}
+	}
+	if err := HostPaths([]string{"/"})(volume.HostAccess{Path: "/etc"}); err != nil {
+		t.Errorf("with / allowed: %v", err)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	var n corev1.Node
+	cfg := Config{CPU: ptr.To(resource.MustParse("3"))}
+	cfg.Complete("n1")
+	describe(&n, cfg, "some://1.0", 1<<30)
+	for name, want := range map[corev1.ResourceName]string{"cpu": "3", "memory": "1Gi", "pods": "110"} {
+		if got := n.Status.Allocatable[name]; got.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("%s: %v, want %s", name, &got, want)
+		}
+	}
+	if n.Status.NodeInfo.ContainerRuntimeVersion != "some://1.0" || n.Status.NodeInfo.Architecture == "" || len(n.Status.Conditions) != 4 {
+		t.Errorf("the node is %+v", n.Status)
+	}
+}

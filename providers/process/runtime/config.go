@@ -1,0 +1,110 @@
+package runtime
+
+// Kinds of isolation, for Config.Isolation.
+const (
+	// IsolationAuto is IsolationNamespaces where that works, and else
+	// IsolationNone.
+	IsolationAuto = "auto"
+	// IsolationNone starts plain child processes.
+	IsolationNone = "none"
+	// IsolationNamespaces gives each container a mount namespace and more; it
+	// needs root.
+	IsolationNamespaces = "namespaces"
+)
+
+// CgroupsNone as Config.CgroupParent makes no control groups.
+const CgroupsNone = "none"
+
+// Config says where the runtime keeps its state and what pods may do. Only Root
+// is needed; all defaults are on the side of denying.
+//
+// Lists of paths are patterns: as path.Match has it, and "/**" at the end means
+// everything below.
+type Config struct {
+	// Root is the folder for state. One runtime at a time uses it. The users
+	// that containers run as must be able to pass through it (mode 0711) where
+	// there is no isolation. Its file system is what ImageFsInfo tells of.
+	Root string `json:"root"`
+
+	// NodeIPs are the addresses of the machine, and of all pods. The first is
+	// the main one. Defaults to 127.0.0.1.
+	NodeIPs []string `json:"nodeIPs,omitempty"`
+
+	// Isolation is auto, none or namespaces. Empty is auto.
+	Isolation string `json:"isolation,omitempty"`
+	// SharedPIDs lets containers see the processes of the machine. Without, each
+	// has a PID namespace of its own if there is isolation by namespaces.
+	SharedPIDs bool `json:"sharedPIDs,omitempty"`
+
+	// Binaries are what commands, also those of exec and probes, may name.
+	// Defaults to /bin/*, /sbin/*, /usr/bin/*, /usr/sbin/*, /usr/local/bin/* and
+	// /usr/local/sbin/*: what the machine's administrator has installed. It is
+	// no wall, since a shell runs what it is told; users and namespaces are.
+	Binaries []string `json:"binaries,omitempty"`
+
+	// DefaultUser is the user and group ("1000" or "1000:1000") of containers
+	// that ask for none. Defaults to 65534:65534 (nobody) if we are root, and
+	// else to our own.
+	DefaultUser string `json:"defaultUser,omitempty"`
+	// Users and Groups are the others that containers may ask for: numbers and
+	// ranges ("1000", "2000-2999"). None by default; without root only our own
+	// are possible. Groups are also for fsGroup and supplementalGroups. Groups
+	// of the machine's /etc/group are never added by themselves.
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	// Capabilities are those that containers may add ("NET_ADMIN"). They take
+	// effect for containers that run as root.
+	Capabilities []string `json:"capabilities,omitempty"`
+	// AllowPrivileged allows privileged containers.
+	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
+	// AllowSetuid lets setuid programs such as sudo have their effect where the
+	// pod does not forbid it (allowPrivilegeEscalation). Without, they have none.
+	AllowSetuid bool `json:"allowSetuid,omitempty"`
+	// AllowHostPID lets pods with hostPID see all processes of the machine.
+	AllowHostPID bool `json:"allowHostPID,omitempty"`
+
+	// HostPaths are the paths of the machine that may be mounted, after links
+	// were followed. None by default.
+	HostPaths []string `json:"hostPaths,omitempty"`
+	// VolumeDirs are the folders with the pods' own volumes, which are always
+	// allowed. They are not for the operator: the program sets them.
+	VolumeDirs []string `json:"-"`
+	// WorkingDirs are the working folders that may be asked for besides those in
+	// a mounted volume, / and /tmp. None by default. A container that asks for
+	// none is in / if it has namespaces, and else in a folder of its own.
+	WorkingDirs []string `json:"workingDirs,omitempty"`
+
+	// Environment are the names of variables of ours that containers get too.
+	// PATH always is, unless the container sets it.
+	Environment []string `json:"environment,omitempty"`
+
+	// Rlimits are resource limits of all containers, by the names of ulimit's
+	// manual in lower case (nofile, nproc, core, as, fsize and so on).
+	Rlimits map[string]Rlimit `json:"rlimits,omitempty"`
+
+	// CgroupParent is the control group that those of the containers are in.
+	// Defaults to /virtual-kubelet. "none" makes none. Where none can be made,
+	// processes are found and measured by their parents, and limits of pods have
+	// no effect.
+	CgroupParent string `json:"cgroupParent,omitempty"`
+
+	// MaxContainers is how many containers there may be that have not ended.
+	// Zero is no limit.
+	MaxContainers int `json:"maxContainers,omitempty"`
+
+	// StreamAddress is where exec, attach and port-forward are served to whoever
+	// has a URL with a token, which is good for once. Defaults to 127.0.0.1:0.
+	StreamAddress string `json:"streamAddress,omitempty"`
+}
+
+// Rlimit is a resource limit. Negative is no limit.
+type Rlimit struct {
+	Soft int64 `json:"soft"`
+	Hard int64 `json:"hard"`
+}
+
+// defaultBinaries are the folders that package managers and administrators
+// install programs into.
+func defaultBinaries() []string {
+	return []string{"/bin/*", "/sbin/*", "/usr/bin/*", "/usr/sbin/*", "/usr/local/bin/*", "/usr/local/sbin/*"}
+}

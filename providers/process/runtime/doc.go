@@ -1,0 +1,50 @@
+// Package runtime runs containers as plain processes of the operating system: an
+// implementation of the CRI's Go interfaces (RuntimeService and
+// ImageManagerService of k8s.io/cri-api/pkg/apis) for machines without a container
+// runtime. What knows what a pod is, the pod engine, is on top of it, as it is on
+// top of containerd.
+//
+// A program that uses it must call MaybeShim first of all in main: each container
+// runs under a small process of its own, its shim, which is the same executable
+// started again.
+//
+// # What a container is
+//
+// A container is a command of the machine with everything that descends from it:
+// its own session, its own control group where the machine lets us have one, its
+// own log, exit code, environment, working folder, resource limits and user. No
+// image is pulled: the image's name is recorded, and what the command names is run
+// from the machine. A container must therefore have a command. The network is the
+// machine's.
+//
+// There are two kinds of isolation, Config.Isolation:
+//
+//   - "namespaces", for root: a private view of the machine's files, in which the
+//     container's volumes are at their mount paths, with a /tmp and /dev of its
+//     own, and its own host name and process numbers. Nothing is made on the
+//     machine for a mount path. The files of the machine are the same.
+//   - "none": plain child processes. Nothing can be mounted, so each volume has a
+//     link below the folder that VIRTUAL_KUBELET_MOUNTS names (a volume for
+//     /etc/config is $VIRTUAL_KUBELET_MOUNTS/etc/config) and a variable of its own
+//     (VIRTUAL_KUBELET_MOUNT_ETC_CONFIG) with its place on the machine. That a
+//     volume is read-only is not enforced.
+//
+// # What is allowed
+//
+// Config says which binaries, users, folders and paths of the machine pods may
+// use; see its fields for the defaults. They let a pod run programs of the system
+// as nobody (as the same user, without root), and deny what would surprise the
+// machine's operator: root, other users, privileged containers, paths of the
+// machine, programs elsewhere. What is denied is an error of CreateContainer with
+// the code PermissionDenied that names the field to change.
+//
+// # Restarts
+//
+// Everything is on disk below Config.Root and in the shims. Containers go on when
+// the program ends or is killed; the next New takes them up again. A start that was
+// begun is never begun again: if a shim is gone and has not written how its
+// container ended, what is left of it is killed, and it has exited with the code
+// 137 and the reason ContainerStatusUnknown.
+//
+// Linux only. On other systems New returns an error.
+package runtime

@@ -1,0 +1,143 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+)
+
+func newRuntime(cfg runtime.Config) (*runtime.Runtime, error) { return runtime.New(ctx, cfg) }
+
+// firstPID is the number of the container's first process, as it sees it.
+func (n *node) firstPID(id string) string {
+	if n.cfg.Isolation == runtime.IsolationNone {
+		return strconv.Itoa(n.started(id).PID)
+	}
+	return "1"
+}
+
+func TestExecSync(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		out, errOut, err := n.ExecSync(ctx, id, []string{"sh", "-c", "echo out; echo err >&2"}, 10*time.Second)
+		if string(out) != "out\n" || string(errOut) != "err\n" || err != nil {
+			t.Errorf("%q, %q, %v", out, errOut, err)
+		}
+		out, _, err = n.ExecSync(ctx, id, []string{"sh", "-c", "echo out; exit 9"}, 0)
+		var exit utilexec.ExitError
+		if !errors.As(err, &exit) || exit.ExitStatus() != 9 || !exit.Exited() || string(out) != "out\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+		if _, _, err = n.ExecSync(ctx, id, []string{"sh", "-c", "kill -9 $$"}, 0); !errors.As(err, &exit) || exit.ExitStatus() != 137 {
+			t.Errorf("killed: %v", err)
+		}
+		if _, _, err = n.ExecSync(ctx, id, []string{"no-such-program"}, 0); status.Code(err) != codes.NotFound {
+			t.Errorf("no such program: %v", err)
+		}
+		out, _, err = n.ExecSync(ctx, id, []string{"sh", "-c", "head -c 20000000 /dev/zero"}, 0)
+		if len(out) != 16<<20 || err != nil {
+			t.Errorf("%d bytes, %v", len(out), err)
+		}
+		if _, _, err := n.ExecSync(ctx, "nothing", []string{"true"}, 0); status.Code(err) != codes.NotFound {
+			t.Errorf("no such container: %v", err)
+		}
+		must(t, n.StopContainer(ctx, id, 0))
+		if _, _, err := n.ExecSync(ctx, id, []string{"true"}, 0); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("a container that has ended: %v", err)
+		}
+	})
+}
+
+// A command that takes too long is killed with all that it has started.
+func TestExecSyncTimesOut(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		began := time.Now()
+		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "echo out; sleep 1001 & sleep 1002"}, 300*time.Millisecond)
+		if !errors.Is(err, context.DeadlineExceeded) || string(out) != "out\n" || time.Since(began) > 10*time.Second {
+			t.Errorf("%q, %v after %s", out, err, time.Since(began))
+		}
+		all, err := procfs.All()
+		must(t, err)
+		shimPID := n.started(id).ShimPID
+		if left := procfs.Below(all, func(p procfs.Process) bool { return p.PID == shimPID }); living(left) != 1 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+func living(all []procfs.Process) int {
+	count := 0
+	for _, p := range all {
+		if !p.Dead() {
+			count++
+		}
+	}
+	return count
+}
+
+// A command whose child holds on to its output is not waited for long.
+func TestExecSyncLeavesAChild(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		began := time.Now()
+		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "sleep 1000 & echo out"}, time.Minute)
+		if string(out) != "out\n" || err != nil || time.Since(began) > 20*time.Second {
+			t.Errorf("%q, %v after %s", out, err, time.Since(began))
+		}
+	})
+}
+
+// exec sees what the container sees.
+func TestExecIsInTheContainer(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		config := sh("echo $$ $(hostname) $(id -u) $PWD; exec sleep 1000")
+		id := n.start(config)
+		var said string
+		eventually(t, "a line", func() bool { said, _ = n.logs(id); return strings.Contains(said, "\n") })
+		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "echo " + n.firstPID(id) + " $(hostname) $(id -u) $PWD"}, 0)
+		if string(out) != said || err != nil {
+			t.Errorf("%q and %q, %v", out, said, err)
+		}
+		if n.cfg.Isolation == runtime.IsolationNamespaces {
+			host, err := os.Hostname()
+			must(t, err)
+			if strings.Contains(said, host) {
+				t.Errorf("the host name is the machine's: %q", said)
+			}
+		}
+	})
+}
+
+// What does not start says why.
+func TestStartErrors(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		dir := n.volume("broken", "\x7fELF nothing")
+		must(t, os.Chmod(dir+"/broken", 0o755))
+		must(t, n.Close(ctx))
+		n.cfg.Binaries = []string{dir + "/*"}
+		n.open()
+		config := containerConfig(n.mounted(dir, "/programs") + "/broken")
+		config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/programs", HostPath: dir}}
+		id := n.create(config)
+		err := n.StartContainer(ctx, id)
+		if err == nil || !strings.Contains(err.Error(), "exec format error") {
+			t.Errorf("%v", err)
+		}
+		if s := n.ended(id); s.ExitCode != 128 || s.Reason != "StartError" || s.StartedAt != 0 || s.Message == "" {
+			t.Errorf("%v", s)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package shim
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// initConfig is what the shim tells an init over its pipe, as a line of JSON.
+// The line goLine after it lets the init go on: by then the shim has written
+// down which process it is. An end without it means that the shim is gone.
+type initConfig struct {
+	Command Command `json:"command"`
+	// Namespaces are new ones to furnish; Join enters those whose descriptors
+	// are there.
+	Namespaces *Namespaces `json:"namespaces,omitempty"`
+	Join       bool        `json:"join,omitempty"`
+}
+
+const goLine = "go\n"
+
+// The files of an init, after its three streams.
+const (
+	configFD = 3 + iota
+	errorFD
+	mountFD
+	utsFD
+)
+
+// runInit becomes a command. It returns only if that failed; whoever waits at
+// the error pipe is told why.
+func runInit() int {
+	// What follows is set for a thread, and it is this one that becomes the
+	// command.
+	runtime.LockOSThread()
+	for fd := configFD; fd <= utsFD; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	config, err := readConfig()
+	if err != nil {
+		return 1
+	}
+	err = config.become()
+	_, _ = unix.Write(errorFD, []byte(err.Error()))
+	return StartErrorCode
+}
+
+func readConfig() (*initConfig, error) {
+	pipe := os.NewFile(configFD, "config")
+	defer func() { _ = pipe.Close() }()
+	r := bufio.NewReader(pipe)
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	var config initConfig
+	if err := json.Unmarshal(line, &config); err != nil {
+		return nil, err
+	}
+	answer, err := io.ReadAll(r)
+	if err != nil || string(answer) != goLine {
+		return nil, errors.New("the shim is gone")
+	}
+	return &config, nil
+}
+
+// become enters the namespaces, gives up rights and becomes the command.
+func (c *initConfig) become() error {
+	if c.Join {
+		if err := join(); err != nil {
+			return err
+		}
+	}
+	if c.Namespaces != nil {
+		if err := c.Namespaces.furnish(); err != nil {
+			return err
+		}
+	}
+	if err := c.Command.restrict(); err != nil {
+		return err
+	}
+	if err := dieWithShim(); err != nil {
+		return err
+	}
+	unix.Umask(0o022)
+	if err := os.Chdir(c.Command.Dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	defaultSignals()
+	err := syscall.Exec(c.Command.Path, c.Command.Args, c.Command.Env)
+	return fmt.Errorf("exec %s: %w", c.Command.Path, err)
+}
+
+// join enters the mount and UTS namespaces of a container; the PID namespace was
+// entered by being started.
+func join() error {
+	// A thread that shares its root and working folder with others cannot enter
+	// a mount namespace.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("enter the container's namespaces: %w", err)
+	}
+	if err := unix.Setns(utsFD, unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("enter the container's UTS namespace: %w", err)
+	}
+	if err := unix.Setns(mountFD, unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the container's mount namespace: %w", err)
+	}
+	return nil
+}
+
+// dieWithShim has the kernel kill this process when the shim ends. It is said
+// after the change of user, which forgets it.
+func dieWithShim() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("tie the process to its shim: %w", err)
+	}
+	// The shim may have ended before: then nobody reads the error pipe.
+	poll := []unix.PollFd{{Fd: errorFD}}
+	if n, err := unix.Poll(poll, 0); err == nil && n > 0 && poll[0].Revents&unix.POLLERR != 0 {
+		return errors.New("the shim is gone")
+	}
+	return nil
+}
+
+// defaultSignals undoes that whoever started us ignores signals: what is caught
+// is back at its default once the command runs, and what is ignored is not.
+func defaultSignals() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCHLD, unix.SIGPIPE)
+}

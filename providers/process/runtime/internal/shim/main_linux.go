@@ -1,0 +1,73 @@
+package shim
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main is the main function of the executable when it was started as a shim,
+// which its name tells. It returns the exit code.
+func Main(args []string) int {
+	if len(args) < 2 {
+		return 2
+	}
+	switch args[1] {
+	case "container":
+		if len(args) < 3 {
+			return 2
+		}
+		return runContainer(args[2])
+	case "init":
+		return runInit()
+	case "probe":
+		return 0
+	}
+	return 2
+}
+
+// The files that a shim is given, after its streams.
+const (
+	lockFD = 3 + iota
+	reportFD
+)
+
+// Args are the arguments of the shim for a container's folder. It must be given
+// the lock of the folder and a pipe for its report: a line, which is empty if the
+// command runs, and else says why it does not.
+func Args(dir string) []string { return []string{Name, "container", dir} }
+
+// Probe are the arguments of a process that does nothing, with which one sees
+// whether namespaces can be had.
+func Probe() []string { return []string{Name, "probe"} }
+
+// runContainer is the life of a shim.
+func runContainer(dir string) int {
+	unix.CloseOnExec(lockFD)
+	unix.CloseOnExec(reportFD)
+	// Caught, not ignored: what is ignored stays so in the commands.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
+	report := os.NewFile(reportFD, "report")
+	s, err := newServer(dir)
+	if err == nil {
+		err = s.begin()
+	}
+	if err != nil {
+		s.fail(err)
+		_, _ = report.WriteString(err.Error() + "\n")
+		return 1
+	}
+	_, _ = report.WriteString("\n")
+	_ = report.Close()
+	s.wait()
+	return 0
+}
+
+// process says how the command is started: always in a session of its own, with
+// a terminal if that is asked for. The init itself sees to it that it dies with
+// the shim.
+func process(tty bool, cloneflags uintptr) syscall.SysProcAttr {
+	return syscall.SysProcAttr{Setsid: true, Setctty: tty, Ctty: 0, Cloneflags: cloneflags}
+}

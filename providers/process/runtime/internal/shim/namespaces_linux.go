@@ -1,0 +1,24 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+)
+
+// namespaces are descriptors of the container's namespaces, for exec.
+type namespaces struct {
+	mount, uts, pid *os.File
+}
+
+// open opens the namespaces of a process. A second call replaces the first.
+func (n *namespaces) open(pid int) {
+	n.close()
+	n.mount, _ = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	n.uts, _ = os.Open(fmt.Sprintf("/proc/%d/ns/uts", pid))
+	n.pid, _ = os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+}
+
+func (n *namespaces) close() {
+	closeAll(n.mount, n.uts, n.pid)
+	*n = namespaces{}
+}

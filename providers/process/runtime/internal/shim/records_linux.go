@@ -1,0 +1,145 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files of a container's folder. Each is written as a whole or not at all.
+//
+// The order is the promise that nothing runs twice: IntentFile is there before a
+// shim can be, StartedFile before the command runs, and ExitFile after the last
+// process has ended. LockFile is locked as long as a shim is there or may come:
+// the runtime locks it, and the shim inherits the lock.
+const (
+	SpecFile    = "spec.json"
+	IntentFile  = "intent.json"
+	StartedFile = "started.json"
+	ExitFile    = "exit.json"
+	LockFile    = "shim.lock"
+	SocketFile  = "shim.sock"
+	LogFile     = "shim.log"
+)
+
+// Intent says that a start was begun, and in which run of the machine.
+type Intent struct {
+	BootID string    `json:"bootID"`
+	Time   time.Time `json:"time"`
+}
+
+// Started says which process is the container's.
+type Started struct {
+	// PID and Start are those of the command, ShimPID and ShimStart of the shim.
+	PID       int       `json:"pid"`
+	Start     uint64    `json:"start"`
+	ShimPID   int       `json:"shimPID"`
+	ShimStart uint64    `json:"shimStart"`
+	Time      time.Time `json:"time"`
+}
+
+// Exit says how a container ended.
+type Exit struct {
+	Code int `json:"code"`
+	// Signal is the one that killed it, or zero.
+	Signal  int       `json:"signal,omitempty"`
+	OOM     bool      `json:"oom,omitempty"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Time    time.Time `json:"time"`
+}
+
+// Reasons of an Exit.
+const (
+	ReasonCompleted  = "Completed"
+	ReasonError      = "Error"
+	ReasonOOMKilled  = "OOMKilled"
+	ReasonStartError = "StartError"
+	ReasonUnknown    = "ContainerStatusUnknown"
+)
+
+// StartErrorCode is the exit code of what could not be started, as it is with
+// other runtimes.
+const StartErrorCode = 128
+
+// WriteRecord writes v to a file of a folder, as a whole.
+func WriteRecord(dir, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", name, err)
+	}
+	return WriteFile(dir, name, data)
+}
+
+// WriteFile writes a file of a folder as a whole: whoever reads it, even after a
+// crash, sees all of data or what was there before.
+func WriteFile(dir, name string, data []byte) error {
+	tmp, err := os.CreateTemp(dir, "."+name+"-")
+	if err != nil {
+		return fmt.Errorf("record %s: %w", name, err)
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("record %s in %s: %w", name, dir, err)
+	}
+	return SyncDir(dir)
+}
+
+// SyncDir makes sure that the names in a folder survive a crash of the machine.
+func SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	return f.Sync()
+}
+
+// ReadRecord reads what WriteRecord wrote. That there is no such file is an
+// error that is os.ErrNotExist.
+func ReadRecord(dir, name string, v any) error {
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("record %s in %s: %w", name, dir, err)
+	}
+	return nil
+}
+
+// HasRecord tells whether a file is in a folder.
+func HasRecord(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// ErrRuns says that there is a shim, or that one is being started.
+var ErrRuns = errors.New("its shim runs")
+
+// Lock takes the lock of a container's folder, which says that there is no shim.
+// A shim that is given the file inherits the lock.
+func Lock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrRuns
+		}
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,253 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+)
+
+// server is a shim with its container.
+type server struct {
+	dir      string
+	spec     Spec
+	spawner  *spawner
+	log      *logFile
+	listener *net.UnixListener
+
+	main *child
+	// terminal is the container's, if it has one.
+	terminal *os.File
+	stdin    *input
+	outputs  []*output
+	spaces   namespaces
+	oomKills uint64
+	// sessions are the commands of exec that somebody waits for.
+	sessions atomic.Int32
+}
+
+// newServer prepares everything that a start needs, and listens.
+func newServer(dir string) (*server, error) {
+	s := &server{dir: dir}
+	if err := ReadRecord(dir, SpecFile, &s.spec); err != nil {
+		return s, err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return s, fmt.Errorf("wait for orphans: %w", err)
+	}
+	_ = s.spec.Shims.Create()
+	_ = s.spec.Shims.Add(os.Getpid())
+	if err := s.spec.Group.Create(); err == nil {
+		if err := s.spec.Group.Limit(s.spec.Limits); err != nil {
+			return s, err
+		}
+	}
+	s.oomKills = s.spec.Group.OOMKills()
+	s.spawner = newSpawner(s.spec.Group)
+	var err error
+	if s.log, err = openLog(s.spec.LogPath); err != nil {
+		return s, fmt.Errorf("log: %w", err)
+	}
+	return s, s.listen()
+}
+
+func (s *server) listen() error {
+	if err := os.Remove(filepath.Join(s.dir, SocketFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return withShortPath(s.dir, func(path string) error {
+		// Only our user may connect.
+		defer unix.Umask(unix.Umask(0o177))
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			return err
+		}
+		l.SetUnlinkOnClose(false)
+		s.listener = l
+		return nil
+	})
+}
+
+// begin starts the container's command, after it has written down which process
+// that will be.
+func (s *server) begin() error {
+	files, copies, err := s.streams()
+	if err != nil {
+		return err
+	}
+	own(files, s.spec.Command.User)
+	l, err := s.start(files)
+	closeAll(files...)
+	if err != nil {
+		return err
+	}
+	s.main = l.child
+	started := Started{PID: l.pid, Start: l.child.start, ShimPID: os.Getpid(), Time: time.Now()}
+	if p, err := procfs.Read(started.ShimPID); err == nil {
+		started.ShimStart = p.Start
+	}
+	if err := WriteRecord(s.dir, StartedFile, started); err != nil {
+		return errors.Join(err, l.release(false))
+	}
+	if s.spec.Namespaces != nil {
+		s.spaces.open(l.pid)
+	}
+	if err := l.release(true); err != nil {
+		return err
+	}
+	if s.spec.Namespaces != nil {
+		s.spaces.open(l.pid)
+	}
+	for _, c := range copies {
+		go c()
+	}
+	go s.accept()
+	return nil
+}
+
+func (s *server) start(files []*os.File) (*launch, error) {
+	config := initConfig{Command: s.spec.Command, Namespaces: s.spec.Namespaces}
+	var flags uintptr
+	var joinPID *os.File
+	if n := s.spec.Namespaces; n != nil {
+		flags = unix.CLONE_NEWNS
+		if n.Hostname != "" {
+			flags |= unix.CLONE_NEWUTS
+		}
+		if n.PID {
+			flags |= unix.CLONE_NEWPID
+		}
+		if n.JoinPID != nil {
+			var err error
+			if joinPID, err = n.JoinPID.open(); err != nil {
+				return nil, err
+			}
+			defer func() { _ = joinPID.Close() }()
+		}
+	}
+	return s.spawner.start(config, files, process(s.spec.TTY, flags), joinPID)
+}
+
+// open opens the PID namespace of a process, if it is still the one that is meant.
+func (t *Target) open() (*os.File, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", t.PID))
+	if err != nil || !procfs.Alive(t.PID, t.Start) {
+		closeAll(f)
+		return nil, fmt.Errorf("the process %d, whose PID namespace is to be shared, has ended", t.PID)
+	}
+	return f, nil
+}
+
+// streams makes what the command reads from and writes to, and what is to be
+// copied from there.
+func (s *server) streams() (files []*os.File, copies []func(), err error) {
+	if s.spec.TTY {
+		return s.terminalStreams()
+	}
+	in, err := s.stdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	files = []*os.File{in}
+	for _, name := range []string{"stdout", "stderr"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(files...)
+			return nil, nil, err
+		}
+		o := newOutput(s.log, name)
+		s.outputs = append(s.outputs, o)
+		files, copies = append(files, w), append(copies, func() { o.copy(r) })
+	}
+	return files, copies, nil
+}
+
+func (s *server) stdinPipe() (*os.File, error) {
+	if !s.spec.Stdin {
+		return os.Open(os.DevNull)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.stdin = &input{file: w, once: s.spec.StdinOnce}
+	return r, nil
+}
+
+func (s *server) terminalStreams() ([]*os.File, []func(), error) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return nil, nil, fmt.Errorf("terminal: %w", err)
+	}
+	if s.terminal, err = pollable(master); err != nil {
+		closeAll(master, slave)
+		return nil, nil, err
+	}
+	_ = master.Close()
+	if s.spec.Stdin {
+		s.stdin = &input{file: s.terminal}
+	}
+	o := newOutput(s.log, "stdout")
+	s.outputs = []*output{o}
+	return []*os.File{slave, slave, slave}, []func(){func() { o.copy(s.terminal) }}, nil
+}
+
+// fail writes down that the container could not be started.
+func (s *server) fail(err error) {
+	if s.spawner != nil {
+		s.spawner.killAll()
+	}
+	_ = s.spec.Group.Remove()
+	_ = WriteRecord(s.dir, ExitFile, Exit{Code: StartErrorCode, Reason: ReasonStartError, Message: err.Error(), Time: time.Now()})
+}
+
+// drainTime is how long output is waited for after the last process has ended:
+// somebody outside may hold on to a pipe.
+const drainTime = 5 * time.Second
+
+// wait waits for the container's end, and for everything in it.
+func (s *server) wait() {
+	<-s.main.done
+	s.spawner.close()
+	s.spawner.killAll()
+	deadline := time.After(drainTime)
+	for _, o := range s.outputs {
+		select {
+		case <-o.done:
+		case <-deadline:
+		}
+	}
+	exit := exitOf(s.main)
+	if exit.Code != 0 && s.spec.Group.OOMKills() > s.oomKills {
+		exit.OOM, exit.Reason = true, ReasonOOMKilled
+	}
+	s.waitSessions()
+	s.spaces.close()
+	_ = s.spec.Group.Remove()
+	for pause := 10 * time.Millisecond; !s.written(exit); pause = min(2*pause, 10*time.Second) {
+		// The disk may be full; while we are here, nobody takes it for lost.
+		time.Sleep(pause)
+	}
+}
+
+// written writes down how the container ended. There is nobody to write it for
+// when its folder is gone.
+func (s *server) written(exit Exit) bool {
+	err := WriteRecord(s.dir, ExitFile, exit)
+	return err == nil || errors.Is(err, os.ErrNotExist)
+}
+
+// waitSessions lets those who wait for a command of exec be told its end.
+func (s *server) waitSessions() {
+	for end := time.Now().Add(time.Second); s.sessions.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,295 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/cgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+)
+
+// spawner starts processes and waits for everything that ends below this shim.
+//
+// One thread starts them all, and never ends: the kernel kills what asked to die
+// with its parent when the thread that started it ends.
+type spawner struct {
+	requests chan func()
+	group    cgroup.Group
+
+	mu      sync.Mutex
+	closed  bool
+	running map[int]*child
+}
+
+// child is a process that the spawner has started.
+type child struct {
+	pid   int
+	start uint64
+	// done is closed when it has ended, and status and ended are set.
+	done   chan struct{}
+	status syscall.WaitStatus
+	ended  time.Time
+}
+
+func newSpawner(group cgroup.Group) *spawner {
+	s := &spawner{requests: make(chan func()), group: group, running: map[int]*child{}}
+	go s.serve()
+	go s.reap()
+	return s
+}
+
+func (s *spawner) serve() {
+	runtime.LockOSThread()
+	for f := range s.requests {
+		f()
+	}
+}
+
+// launch is a process between its start and the moment it becomes its command.
+type launch struct {
+	*child
+	config *os.File
+	errors *os.File
+}
+
+// start starts an init that waits. Its streams are the first three files; more
+// may follow.
+func (s *spawner) start(config initConfig, files []*os.File, attr syscall.SysProcAttr, joinPID *os.File) (*launch, error) {
+	configR, configW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	errorR, errorW, err := os.Pipe()
+	if err != nil {
+		closeAll(configR, configW)
+		return nil, err
+	}
+	defer closeAll(configR, errorW)
+	l := &launch{config: configW, errors: errorR}
+	all := append([]*os.File{files[0], files[1], files[2], configR, errorW}, files[3:]...)
+	if l.child, err = s.fork(all, attr, joinPID); err != nil {
+		closeAll(configW, errorR)
+		return nil, fmt.Errorf("start a process: %w", err)
+	}
+	// An error is not fatal: what is outside of the group is found in another way.
+	_ = s.group.Add(l.pid)
+	line, err := json.Marshal(config)
+	if err == nil {
+		_, err = configW.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.release(false))
+	}
+	return l, nil
+}
+
+// release lets the init become its command, or end, and tells why it could not.
+func (l *launch) release(run bool) error {
+	if run {
+		if _, err := io.WriteString(l.config, goLine); err != nil {
+			run = false
+		}
+	}
+	_ = l.config.Close()
+	defer func() { _ = l.errors.Close() }()
+	message, err := io.ReadAll(l.errors)
+	switch {
+	case err != nil:
+		return err
+	case len(message) > 0:
+		return errors.New(string(message))
+	case !run:
+		return errors.New("the process ended before it was started")
+	}
+	return nil
+}
+
+// fork starts the executable as an init, on the thread for that.
+func (s *spawner) fork(files []*os.File, attr syscall.SysProcAttr, joinPID *os.File) (*child, error) {
+	fds := make([]uintptr, len(files))
+	for i, f := range files {
+		fds[i] = f.Fd()
+		// Whoever reads or writes there expects to wait.
+		_ = unix.SetNonblock(int(fds[i]), false)
+	}
+	var c *child
+	var err error
+	done := make(chan struct{})
+	s.requests <- func() {
+		defer close(done)
+		c, err = s.forkHere(&syscall.ProcAttr{Dir: "/", Env: []string{}, Files: fds, Sys: &attr}, joinPID)
+	}
+	<-done
+	runtime.KeepAlive(files)
+	return c, err
+}
+
+func (s *spawner) forkHere(attr *syscall.ProcAttr, joinPID *os.File) (*child, error) {
+	if joinPID != nil {
+		if err := unix.Setns(int(joinPID.Fd()), unix.CLONE_NEWPID); err != nil {
+			return nil, fmt.Errorf("enter the container's PID namespace: %w", err)
+		}
+		defer leavePID()
+	}
+	// Held so that the process is known before it can be waited for.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("the container has ended")
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{Name, "init"}, attr)
+	if err != nil {
+		return nil, err
+	}
+	c := &child{pid: pid, done: make(chan struct{})}
+	if p, err := procfs.Read(pid); err == nil {
+		c.start = p.Start
+	}
+	s.running[pid] = c
+	return c, nil
+}
+
+// leavePID has this thread's next processes start in our own PID namespace again.
+func leavePID() {
+	own, err := unix.Open("/proc/self/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_ = unix.Setns(own, unix.CLONE_NEWPID)
+	_ = unix.Close(own)
+}
+
+// reap waits for whatever ends: our own processes and those that lost their
+// parents.
+func (s *spawner) reap() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGCHLD)
+	for {
+		for s.reapOne() {
+		}
+		<-signals
+	}
+}
+
+func (s *spawner) reapOne() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+	if errors.Is(err, unix.EINTR) {
+		return true
+	}
+	if err != nil || pid <= 0 {
+		return false
+	}
+	if c, ok := s.running[pid]; ok {
+		delete(s.running, pid)
+		c.status, c.ended = status, time.Now()
+		close(c.done)
+	}
+	return true
+}
+
+// signal signals a process that has not been waited for, and no other.
+func (s *spawner) signal(c *child, signal syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[c.pid] != c {
+		return nil
+	}
+	return syscall.Kill(c.pid, signal)
+}
+
+// close lets no more processes start.
+func (s *spawner) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+// killAll kills everything that runs below this shim, and returns when nothing
+// does.
+func (s *spawner) killAll() {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		s.group.Kill()
+		if s.killWhere(func(procfs.Process) bool { return true }) == 0 {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// killSession kills a process with all of its session and all that descends from
+// it.
+func (s *spawner) killSession(c *child) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		left := s.killTree(c)
+		if left == 0 {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (s *spawner) killTree(c *child) int {
+	all, err := procfs.All()
+	if err != nil {
+		return 0
+	}
+	in := map[int]bool{}
+	isRoot := func(p procfs.Process) bool { return p.PID == c.pid && p.Start == c.start }
+	for _, p := range procfs.Below(all, isRoot) {
+		in[p.PID] = true
+	}
+	return s.killWhere(func(p procfs.Process) bool { return in[p.PID] || isRoot(p) || p.Session == c.pid })
+}
+
+// killWhere kills those of the processes below this shim that match, and tells
+// how many there were.
+func (s *spawner) killWhere(match func(procfs.Process) bool) int {
+	all, err := procfs.All()
+	if err != nil {
+		return 0
+	}
+	self, count := os.Getpid(), 0
+	for _, p := range procfs.Below(all, func(p procfs.Process) bool { return p.PID == self }) {
+		if !p.Dead() && match(p) {
+			count++
+			_ = procfs.Kill(p.PID, p.Start, unix.SIGKILL)
+		}
+	}
+	return count
+}
+
+// exitOf says how a process ended, in the terms of a container.
+func exitOf(c *child) Exit {
+	e := Exit{Time: c.ended, Reason: ReasonCompleted}
+	if c.status.Signaled() {
+		e.Signal = int(c.status.Signal())
+		e.Code = 128 + e.Signal
+	} else {
+		e.Code = c.status.ExitStatus()
+	}
+	if e.Code != 0 {
+		e.Reason = ReasonError
+	}
+	return e
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package runtime_test
+
+import (
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestExitCodes(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		for _, test := range []struct {
+			script string
+			code   int32
+			reason string
+			out    string
+		}{
+			{"echo hello", 0, "Completed", "hello\n"},
+			{"exit 3", 3, "Error", ""},
+			{"exit 255", 255, "Error", ""},
+			{"sh -c 'kill -9 $$'; exit $?", 137, "Error", ""},
+			{"echo to-err >&2; exit 1", 1, "Error", ""},
+			{"printf 'no end'", 0, "Completed", "no end"},
+		} {
+			id := n.start(sh(test.script))
+			s := n.ended(id)
+			if s.ExitCode != test.code || s.Reason != test.reason {
+				t.Errorf("%q: code %d, reason %s", test.script, s.ExitCode, s.Reason)
+			}
+			if s.StartedAt < s.CreatedAt || s.FinishedAt < s.StartedAt {
+				t.Errorf("%q: created %d, started %d, finished %d", test.script, s.CreatedAt, s.StartedAt, s.FinishedAt)
+			}
+			if out, _ := n.logs(id); out != test.out {
+				t.Errorf("%q: wrote %q", test.script, out)
+			}
+		}
+	})
+}
+
+func TestStates(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.create(sh("exec sleep 1000"))
+		if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_CREATED || s.ImageId != "example.com/app:v1" {
+			t.Errorf("created: %v", s)
+		}
+		must(t, n.StartContainer(ctx, id))
+		if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING || s.StartedAt == 0 || s.FinishedAt != 0 {
+			t.Errorf("started: %v", s)
+		}
+		if err := n.StartContainer(ctx, id); err == nil {
+			t.Error("it was started twice")
+		}
+		must(t, n.StopContainer(ctx, id, 0))
+		if s := n.status(id); s.State != runtimeapi.ContainerState_CONTAINER_EXITED || s.ExitCode != 137 || s.FinishedAt == 0 {
+			t.Errorf("stopped: %v", s)
+		}
+		must(t, n.StopContainer(ctx, id, 0))
+		if err := n.StartContainer(ctx, id); err == nil {
+			t.Error("it was started again")
+		}
+		must(t, n.RemoveContainer(ctx, id))
+		must(t, n.RemoveContainer(ctx, id))
+		must(t, n.StopContainer(ctx, id, 0))
+	})
+}

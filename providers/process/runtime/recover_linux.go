@@ -1,0 +1,104 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
+)
+
+// recoverTime is how long New waits for shims that are being started.
+const recoverTime = 10 * time.Second
+
+// recover takes up what is on disk.
+func (r *Runtime) recover() error {
+	err := r.readAll("sandboxes", func(dir string) error {
+		box, err := readSandbox(dir, r.bootID)
+		if err != nil {
+			return err
+		}
+		r.sandboxes[box.id] = box
+		r.names[sandboxName(box.config.GetMetadata())] = box.id
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.readAll("containers", r.recoverContainer); err != nil {
+		return err
+	}
+	r.resume()
+	r.logger.WithFields(log.Fields{"sandboxes": len(r.sandboxes), "containers": len(r.containers)}).Info("containers are taken up again")
+	return nil
+}
+
+// readAll reads each folder of a folder. What was not whole yet, or not gone yet,
+// has a name with a dot, and goes.
+func (r *Runtime) readAll(kind string, read func(dir string) error) error {
+	parent := filepath.Join(r.cfg.Root, kind)
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		dir := filepath.Join(parent, e.Name())
+		if strings.HasPrefix(e.Name(), ".") {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := read(dir); err != nil {
+			return fmt.Errorf("%s cannot be read: %w: see to it that nothing of it runs, and remove it", dir, err)
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) recoverContainer(dir string) error {
+	c, err := readContainer(dir)
+	if err != nil {
+		return err
+	}
+	r.containers[c.id] = c
+	r.names[containerName(c.sandbox, c.config.GetMetadata())] = c.id
+	c.began = shim.HasRecord(dir, shim.IntentFile)
+	var exit shim.Exit
+	err = shim.ReadRecord(dir, shim.ExitFile, &exit)
+	switch {
+	case err == nil:
+		r.adoptStart(c)
+		c.exit = &exit
+		close(c.down)
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+// resume follows the containers that were begun, and waits a while until each is
+// known to run or to have ended.
+func (r *Runtime) resume() {
+	var pending []*container
+	for _, c := range r.containers {
+		if c.began && c.exit == nil {
+			pending = append(pending, c)
+			r.spawn(func() { r.supervise(c, nil) })
+		}
+	}
+	deadline := time.After(recoverTime)
+	for _, c := range pending {
+		select {
+		case <-c.up:
+		case <-c.down:
+		case <-deadline:
+			r.logger.WithField("container", c.id).Warn("a container's shim does not answer yet")
+			return
+		}
+	}
+}

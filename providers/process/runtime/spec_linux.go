@@ -1,0 +1,168 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/cgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
+)
+
+// specOf turns the CRI's configuration into what a shim runs, and denies what is
+// not allowed.
+func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim.Spec, error) {
+	config := c.config
+	sc := config.GetLinux().GetSecurityContext()
+	if err := r.checkSecurity(sc, config); err != nil {
+		return nil, err
+	}
+	who, err := r.policy.userOf(sc)
+	if err != nil {
+		return nil, err
+	}
+	spec := &shim.Spec{
+		ID: c.id, Marker: marker(c.id),
+		Stdin: config.GetStdin(), StdinOnce: config.GetStdinOnce(), TTY: config.GetTty(),
+		Group: r.groups.Group(c.id), Shims: r.groups.Group(shimsGroup),
+		Limits: limitsOf(config.GetLinux().GetResources()),
+	}
+	if dir := box.config.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
+		spec.LogPath = filepath.Join(dir, config.GetLogPath())
+	}
+	if r.isolation == IsolationNamespaces {
+		if spec.Namespaces, err = r.namespacesOf(c, box, mounts); err != nil {
+			return nil, err
+		}
+	}
+	spec.Command, err = r.commandOf(c, box, who, mounts)
+	return spec, err
+}
+
+// checkSecurity denies what this runtime or its configuration does not have.
+func (r *Runtime) checkSecurity(sc *runtimeapi.LinuxContainerSecurityContext, config *runtimeapi.ContainerConfig) error {
+	for _, profile := range []*runtimeapi.SecurityProfile{sc.GetSeccomp(), sc.GetApparmor()} {
+		if profile.GetProfileType() == runtimeapi.SecurityProfile_Localhost {
+			return invalid("the seccomp or AppArmor profile %q cannot be applied: processes of this node have none", profile.GetLocalhostRef())
+		}
+	}
+	switch {
+	case sc.GetPrivileged() && !r.policy.privileged:
+		return denied("privileged containers are not allowed on this node: its operator may set allowPrivileged")
+	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
+		return invalid("devices cannot be given to containers of this node: mount their path instead, if its operator allows it")
+	}
+	return nil
+}
+
+// commandOf says what is run, by whom, where and in which environment.
+func (r *Runtime) commandOf(c *container, box *sandbox, who *shim.User, mounts []shim.Mount) (shim.Command, error) {
+	config := c.config
+	sc := config.GetLinux().GetSecurityContext()
+	command := shim.Command{
+		Args: slices.Concat(config.GetCommand(), config.GetArgs()),
+		Env:  r.environmentOf(c, box, who, mounts),
+	}
+	if len(command.Args) == 0 {
+		return command, invalid("container %s has no command: images are not pulled on this node, so that what %s would run is not known; set command", config.GetMetadata().GetName(), config.GetImage().GetImage())
+	}
+	if adj := int(config.GetLinux().GetResources().GetOomScoreAdj()); adj != 0 {
+		command.OOMScoreAdj = &adj
+	}
+	for _, l := range r.policy.rlimits {
+		command.Rlimits = append(command.Rlimits, shim.Rlimit{Resource: l.resource, Soft: l.soft, Hard: l.hard})
+	}
+	command.NoNewPrivileges = (sc.GetNoNewPrivs() || !r.policy.setuid) && !sc.GetPrivileged()
+	if r.policy.root {
+		command.User = who
+		if !sc.GetPrivileged() {
+			var err error
+			if command.Capabilities, err = r.policy.capabilitiesOf(sc.GetCapabilities()); err != nil {
+				return command, err
+			}
+		}
+	}
+	var err error
+	if command.Dir, err = r.workingDirOf(c, mounts); err != nil {
+		return command, err
+	}
+	command.Path, err = r.lookup(command, mounts)
+	return command, err
+}
+
+// environmentOf is the container's environment: what it sets wins.
+func (r *Runtime) environmentOf(c *container, box *sandbox, who *shim.User, mounts []shim.Mount) []string {
+	env := environment{}
+	env.set("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	for _, name := range slices.Concat([]string{"PATH"}, r.cfg.Environment) {
+		if value, ok := os.LookupEnv(name); ok {
+			env.set(name, value)
+		}
+	}
+	if name := box.config.GetHostname(); name != "" {
+		env.set("HOSTNAME", name)
+	}
+	env.set("HOME", homeOf(who.UID))
+	if c.config.GetTty() {
+		env.set("TERM", "xterm")
+	}
+	if r.isolation == IsolationNone {
+		env.set(mountsEnv, c.path(mountsDir))
+		for _, m := range mounts {
+			env.set(mountEnv(m.Target), m.Source)
+		}
+	}
+	for _, kv := range c.config.GetEnvs() {
+		env.set(kv.GetKey(), string(kv.GetValue()))
+	}
+	env.set(shim.MarkerEnv, c.id)
+	return env.list()
+}
+
+func marker(id string) string { return shim.MarkerEnv + "=" + id }
+
+// environment keeps the order in which variables were first set.
+type environment struct {
+	names  []string
+	values map[string]string
+}
+
+func (e *environment) set(name, value string) {
+	if e.values == nil {
+		e.values = map[string]string{}
+	}
+	if _, ok := e.values[name]; !ok {
+		e.names = append(e.names, name)
+	}
+	e.values[name] = value
+}
+
+func (e *environment) list() []string {
+	list := make([]string, len(e.names))
+	for i, name := range e.names {
+		list[i] = name + "=" + e.values[name]
+	}
+	return list
+}
+
+// getenv finds a variable in a list.
+func getenv(env []string, name string) string {
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// limitsOf are the limits of a control group.
+func limitsOf(res *runtimeapi.LinuxContainerResources) cgroup.Limits {
+	return cgroup.Limits{
+		CPUShares: res.GetCpuShares(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod(),
+		Memory: res.GetMemoryLimitInBytes(), Swap: res.GetMemorySwapLimitInBytes(),
+		Unified: res.GetUnified(),
+	}
+}

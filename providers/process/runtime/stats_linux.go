@@ -1,0 +1,251 @@
+package runtime
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+)
+
+// sampleTime is how far two readings must be apart for a rate to mean something.
+const sampleTime = time.Second
+
+// sample is the CPU time at a moment, and the rate that followed from the one
+// before.
+type sample struct {
+	at   time.Time
+	cpu  uint64
+	rate uint64
+}
+
+// next takes a reading. The first rate is the mean since begin.
+func (s *sample) next(at time.Time, cpu uint64, begin time.Time) uint64 {
+	if s.at.IsZero() {
+		*s = sample{at: begin}
+	} else if at.Sub(s.at) < sampleTime {
+		return s.rate
+	}
+	if passed := at.Sub(s.at); passed > 0 && cpu >= s.cpu {
+		*s = sample{at: at, cpu: cpu, rate: uint64(float64(cpu-s.cpu) / passed.Seconds())}
+	}
+	return s.rate
+}
+
+// usage is what a container uses.
+type usage struct {
+	at                   time.Time
+	cpu, rate            uint64
+	memory, workingSet   uint64
+	rss, limit           uint64
+	faults, majorFaults  uint64
+	processes            uint64
+	diskBytes, diskFiles uint64
+}
+
+// measure measures a container that runs.
+func (r *Runtime) measure(c *container, all []procfs.Process) (usage, bool) {
+	started, ok := c.running()
+	if !ok {
+		return usage{}, false
+	}
+	u := usage{at: time.Now()}
+	u.ofTree(all, started.ShimPID, started.ShimStart)
+	u.ofGroup(c)
+	u.ofFolders(c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u.rate = c.sample.next(u.at, u.cpu, started.Time)
+	return u, true
+}
+
+// ofTree adds up what descends from the shim. What ended before is in what the
+// shim has waited for.
+func (u *usage) ofTree(all []procfs.Process, pid int, start uint64) {
+	isShim := func(p procfs.Process) bool { return p.PID == pid && p.Start == start }
+	for _, p := range where(all, isShim) {
+		u.cpu += p.Waited
+	}
+	for _, p := range procfs.Below(all, isShim) {
+		u.cpu += p.CPU + p.Waited
+		u.rss += p.RSS
+		if !p.Dead() {
+			u.processes++
+		}
+	}
+	u.memory, u.workingSet = u.rss, u.rss
+}
+
+// ofGroup replaces what the container's control group knows better.
+func (u *usage) ofGroup(c *container) {
+	stats := c.spec.Group.Stats()
+	if stats.HasCPU {
+		u.cpu = stats.CPU
+	}
+	if stats.HasMemory {
+		u.memory, u.workingSet, u.rss = stats.Usage, stats.WorkingSet, stats.RSS
+		u.faults, u.majorFaults, u.limit = stats.Faults, stats.MajorFaults, stats.Limit
+	}
+}
+
+// maxFiles is how many files are counted: an estimate is enough for very many.
+const maxFiles = 100000
+
+// ofFolders adds up the folders that are the container's own.
+func (u *usage) ofFolders(c *container) {
+	for _, name := range []string{workDir, tmpDir} {
+		_ = filepath.WalkDir(c.path(name), func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return nil
+			}
+			if u.diskFiles++; u.diskFiles > maxFiles {
+				return fs.SkipAll
+			}
+			if info, err := entry.Info(); err == nil {
+				u.diskBytes += diskUsage(info)
+			}
+			return nil
+		})
+	}
+}
+
+func diskUsage(info os.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Blocks) * 512
+	}
+	return uint64(info.Size())
+}
+
+func (u *usage) cpuUsage() *runtimeapi.CpuUsage {
+	return &runtimeapi.CpuUsage{Timestamp: u.at.UnixNano(), UsageCoreNanoSeconds: value(u.cpu), UsageNanoCores: value(u.rate)}
+}
+
+func (u *usage) memoryUsage() *runtimeapi.MemoryUsage {
+	m := &runtimeapi.MemoryUsage{
+		Timestamp: u.at.UnixNano(), WorkingSetBytes: value(u.workingSet), UsageBytes: value(u.memory),
+		RssBytes: value(u.rss), PageFaults: value(u.faults), MajorPageFaults: value(u.majorFaults),
+	}
+	if u.limit > 0 {
+		m.AvailableBytes = value(u.limit - min(u.limit, u.workingSet))
+	}
+	return m
+}
+
+func (u *usage) add(other usage) {
+	u.cpu, u.rate = u.cpu+other.cpu, u.rate+other.rate
+	u.memory, u.workingSet, u.rss = u.memory+other.memory, u.workingSet+other.workingSet, u.rss+other.rss
+	u.faults, u.majorFaults = u.faults+other.faults, u.majorFaults+other.majorFaults
+	u.processes += other.processes
+}
+
+func value(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }
+
+// statsOf are a container's statistics; those of one that does not run are zero.
+func (r *Runtime) statsOf(c *container, u usage) *runtimeapi.ContainerStats {
+	if u.at.IsZero() {
+		u.at = time.Now()
+	}
+	return &runtimeapi.ContainerStats{
+		Attributes: &runtimeapi.ContainerAttributes{
+			Id: c.id, Metadata: proto.CloneOf(c.config.GetMetadata()),
+			Labels: maps.Clone(c.config.GetLabels()), Annotations: maps.Clone(c.config.GetAnnotations()),
+		},
+		Cpu: u.cpuUsage(), Memory: u.memoryUsage(),
+		WritableLayer: &runtimeapi.FilesystemUsage{
+			Timestamp: u.at.UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: r.cfg.Root},
+			UsedBytes: value(u.diskBytes), InodesUsed: value(u.diskFiles),
+		},
+	}
+}
+
+// ContainerStats implements the CRI.
+func (r *Runtime) ContainerStats(_ context.Context, id string) (*runtimeapi.ContainerStats, error) {
+	c, err := r.container(id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := procfs.All()
+	if err != nil {
+		return nil, err
+	}
+	u, _ := r.measure(c, all)
+	return r.statsOf(c, u), nil
+}
+
+// ListContainerStats implements the CRI: the statistics of what runs.
+func (r *Runtime) ListContainerStats(_ context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	all, err := procfs.All()
+	if err != nil {
+		return nil, err
+	}
+	var list []*runtimeapi.ContainerStats
+	for _, c := range r.allContainers() {
+		if filter.GetId() != "" && filter.GetId() != c.id ||
+			filter.GetPodSandboxId() != "" && filter.GetPodSandboxId() != c.sandbox ||
+			!selects(filter.GetLabelSelector(), c.config.GetLabels()) {
+			continue
+		}
+		if u, ok := r.measure(c, all); ok {
+			list = append(list, r.statsOf(c, u))
+		}
+	}
+	return list, nil
+}
+
+// PodSandboxStats implements the CRI.
+func (r *Runtime) PodSandboxStats(_ context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
+	box, err := r.sandbox(id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := procfs.All()
+	if err != nil {
+		return nil, err
+	}
+	return r.sandboxStats(box, all), nil
+}
+
+// sandboxStats adds up the containers of a sandbox. The network is the machine's,
+// and so there are no statistics of it.
+func (r *Runtime) sandboxStats(box *sandbox, all []procfs.Process) *runtimeapi.PodSandboxStats {
+	sum := usage{at: time.Now()}
+	linux := &runtimeapi.LinuxPodSandboxStats{}
+	for _, c := range r.containersOf(box.id) {
+		if u, ok := r.measure(c, all); ok {
+			sum.add(u)
+			linux.Containers = append(linux.Containers, r.statsOf(c, u))
+		}
+	}
+	linux.Cpu, linux.Memory = sum.cpuUsage(), sum.memoryUsage()
+	linux.Process = &runtimeapi.ProcessUsage{Timestamp: sum.at.UnixNano(), ProcessCount: value(sum.processes)}
+	return &runtimeapi.PodSandboxStats{
+		Attributes: &runtimeapi.PodSandboxAttributes{
+			Id: box.id, Metadata: proto.CloneOf(box.config.GetMetadata()),
+			Labels: maps.Clone(box.config.GetLabels()), Annotations: maps.Clone(box.config.GetAnnotations()),
+		},
+		Linux: linux,
+	}
+}
+
+// ListPodSandboxStats implements the CRI.
+func (r *Runtime) ListPodSandboxStats(_ context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+	all, err := procfs.All()
+	if err != nil {
+		return nil, err
+	}
+	var list []*runtimeapi.PodSandboxStats
+	for _, box := range r.allSandboxes() {
+		if filter.GetId() != "" && filter.GetId() != box.id || !selects(filter.GetLabelSelector(), box.config.GetLabels()) || box.isStopped() {
+			continue
+		}
+		list = append(list, r.sandboxStats(box, all))
+	}
+	return list, nil
+}

@@ -1,0 +1,245 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilexec "k8s.io/utils/exec"
+)
+
+// stream uses a URL of the streaming server as a client does.
+func stream(t *testing.T, address string, options remotecommand.StreamOptions) error {
+	t.Helper()
+	u, err := url.Parse(address)
+	must(t, err)
+	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: u.Host}, http.MethodPost, u)
+	must(t, err)
+	short, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return executor.StreamWithContext(short, options)
+}
+
+// buffer can be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *buffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(data)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+func TestExecStreams(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		response, err := n.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: []string{"sh", "-c", "cat; echo err >&2; exit 4"}, Stdin: true, Stdout: true, Stderr: true})
+		must(t, err)
+		var out, errOut buffer
+		big := strings.Repeat("0123456789abcdef", 1<<16)
+		err = stream(t, response.Url, remotecommand.StreamOptions{Stdin: strings.NewReader(big), Stdout: &out, Stderr: &errOut})
+		if exit, ok := err.(utilexec.ExitError); !ok || exit.ExitStatus() != 4 {
+			t.Errorf("%v", err)
+		}
+		if out.String() != big || errOut.String() != "err\n" {
+			t.Errorf("%d bytes, %q", len(out.String()), errOut.String())
+		}
+		if err := stream(t, response.Url, remotecommand.StreamOptions{Stdin: strings.NewReader(big), Stdout: &out, Stderr: &errOut}); err == nil {
+			t.Error("a URL was good for twice")
+		}
+	})
+}
+
+// sizes are sizes of a terminal, one after the other.
+type sizes chan remotecommand.TerminalSize
+
+func (s sizes) Next() *remotecommand.TerminalSize {
+	if size, ok := <-s; ok {
+		return &size
+	}
+	return nil
+}
+
+func TestExecInATerminal(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		script := `test -t 0 && test -t 1 && echo terminal; stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.05; done`
+		response, err := n.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: []string{"bash", "-c", script}, Tty: true, Stdin: true, Stdout: true})
+		must(t, err)
+		in, inW := io.Pipe()
+		defer func() { _ = inW.Close() }()
+		queue := sizes(make(chan remotecommand.TerminalSize, 2))
+		queue <- remotecommand.TerminalSize{Width: 91, Height: 17}
+		var out buffer
+		done := make(chan error)
+		go func() {
+			done <- stream(t, response.Url, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true, TerminalSizeQueue: queue})
+		}()
+		eventually(t, "the terminal", func() bool { return strings.Contains(out.String(), "ready") })
+		queue <- remotecommand.TerminalSize{Width: 92, Height: 18}
+		err = <-done
+		close(queue)
+		if exit, ok := err.(utilexec.ExitError); !ok || exit.ExitStatus() != 5 {
+			t.Errorf("%v", err)
+		}
+		if want := "terminal\r\n17 91\r\nready\r\n18 92\r\n"; out.String() != want {
+			t.Errorf("%q", out.String())
+		}
+	})
+}
+
+// A client that goes away ends its command.
+func TestExecClientGoes(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		marker := fmt.Sprint(1000000 + names.Add(1))
+		response, err := n.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: []string{"sh", "-c", "echo ready; sleep " + marker}, Stdout: true})
+		must(t, err)
+		u, _ := url.Parse(response.Url)
+		executor, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: u.Host}, http.MethodPost, u)
+		must(t, err)
+		short, cancel := context.WithCancel(ctx)
+		var out buffer
+		done := make(chan error)
+		go func() { done <- executor.StreamWithContext(short, remotecommand.StreamOptions{Stdout: &out}) }()
+		eventually(t, "the command", func() bool { return strings.Contains(out.String(), "ready") })
+		cancel()
+		<-done
+		eventually(t, "the command's end", func() bool {
+			stats, err := n.PodSandboxStats(ctx, n.sandboxOf(id))
+			must(t, err)
+			return stats.Linux.Process.ProcessCount.Value == 1
+		})
+	})
+}
+
+func (n *node) sandboxOf(id string) string {
+	n.t.Helper()
+	list, err := n.ListContainers(ctx, &runtimeapi.ContainerFilter{Id: id})
+	must(n.t, err)
+	return list[0].PodSandboxId
+}
+
+func TestAttach(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		config := sh("echo started; while read line; do echo got $line; echo err $line >&2; done; echo end; exit 3")
+		config.Stdin, config.StdinOnce = true, true
+		id := n.start(config)
+		n.waitLog(id, "started")
+		response, err := n.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: id, Stdin: true, Stdout: true, Stderr: true})
+		must(t, err)
+		var out, errOut buffer
+		if err := stream(t, response.Url, remotecommand.StreamOptions{Stdin: strings.NewReader("one\ntwo\n"), Stdout: &out, Stderr: &errOut}); err != nil {
+			t.Error(err)
+		}
+		if out.String() != "got one\ngot two\nend\n" || errOut.String() != "err one\nerr two\n" {
+			t.Errorf("%q, %q", out.String(), errOut.String())
+		}
+		if s := n.ended(id); s.ExitCode != 3 {
+			t.Errorf("%v", s)
+		}
+		if logged, _ := n.logs(id); logged != "started\ngot one\ngot two\nend\n" {
+			t.Errorf("log: %q", logged)
+		}
+	})
+}
+
+// Several clients are attached, one after the other and at the same time; after a
+// restart too.
+func TestAttachTerminal(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		config := containerConfig("bash", "-c", `stty -echo; echo started; while :; do read -t 0.05 line && echo got $line; stty size; done`)
+		config.Stdin, config.Tty = true, true
+		id := n.start(config)
+		n.waitLog(id, "started")
+		n.reopen()
+		in, inW := io.Pipe()
+		var outs [2]buffer
+		queue := sizes(make(chan remotecommand.TerminalSize, 1))
+		queue <- remotecommand.TerminalSize{Width: 93, Height: 19}
+		done := make(chan error)
+		for i := range outs {
+			response, err := n.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: id, Stdin: i == 0, Stdout: true, Tty: true})
+			must(t, err)
+			options := remotecommand.StreamOptions{Stdout: &outs[i], Tty: true}
+			if i == 0 {
+				options.Stdin, options.TerminalSizeQueue = in, queue
+			}
+			go func() { done <- stream(t, response.Url, options) }()
+		}
+		eventually(t, "the size", func() bool { return strings.Contains(outs[0].String(), "19 93") })
+		_, err := io.WriteString(inW, "hello\n")
+		must(t, err)
+		for i := range outs {
+			eventually(t, "an answer", func() bool { return strings.Contains(outs[i].String(), "got hello") })
+		}
+		must(t, n.StopContainer(ctx, id, 0))
+		for range outs {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		close(queue)
+		_ = inW.Close()
+	})
+}
+
+func TestPortForward(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "you asked for %s", r.URL.Path) })}
+	go func() { _ = server.Serve(listener) }()
+	defer func() { _ = server.Close() }()
+	n := newNode(t)
+	box, _ := n.sandbox()
+	port := listener.Addr().(*net.TCPAddr).Port
+	response, err := n.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: box, Port: []int32{int32(port)}})
+	must(t, err)
+	u, err := url.Parse(response.Url)
+	must(t, err)
+	roundTripper, upgrader, err := spdy.RoundTripperFor(&rest.Config{Host: u.Host})
+	must(t, err)
+	stop, ready := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, u), []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
+	must(t, err)
+	done := make(chan error)
+	go func() { done <- forwarder.ForwardPorts() }()
+	<-ready
+	ports, err := forwarder.GetPorts()
+	must(t, err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, path := range []string{"/a", "/b"} {
+		answer, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, path))
+		must(t, err)
+		body, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if string(body) != "you asked for "+path {
+			t.Errorf("%q", body)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
