@@ -20,6 +20,8 @@ type checkpoint struct {
 	Pod   *corev1.Pod `json:"pod"`
 	// Stop is there once the pod is to end.
 	Stop *stopCheckpoint `json:"stop,omitempty"`
+
+	status *corev1.PodStatus // of status.json; nil if there is none
 }
 
 type stopCheckpoint struct {
@@ -35,56 +37,140 @@ func (e *Engine) checkpointFile(uid types.UID) string {
 	return filepath.Join(e.podDir(uid), "pod.json")
 }
 
+func (e *Engine) statusFile(uid types.UID) string {
+	return filepath.Join(e.podDir(uid), "status.json")
+}
+
+// persist writes what has to outlive the process: the newest form of the pod, and
+// how it is to end. Of calls that overlap, the last one writes what both have
+// brought. It fails once the pod has been removed.
+func (w *worker) persist() error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	pod, stop := w.current()
+	if w.removed {
+		return notHeld(pod)
+	}
+	return w.engine.save(checkpoint{Taken: w.taken, Pod: pod, Stop: stop.checkpoint()})
+}
+
+// persistStatus writes what is known of the pod and cannot be found out again:
+// which containers were ready, where it was.
+func (w *worker) persistStatus() error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	pod := w.snapshot()
+	if w.removed {
+		return nil
+	}
+	content, err := json.Marshal(pod.Status)
+	if err != nil {
+		return err
+	}
+	return replace(w.engine.statusFile(pod.UID), content, false)
+}
+
+func (s *stop) checkpoint() *stopCheckpoint {
+	if s == nil {
+		return nil
+	}
+	c := &stopCheckpoint{Deleted: s.deleted, By: s.by}
+	if s.failure != nil {
+		c.Reason, c.Message = s.failure.Reason, s.failure.Message
+	}
+	return c
+}
+
 // save writes a pod's checkpoint, whole or not at all.
 func (e *Engine) save(c checkpoint) error {
-	dir := e.podDir(c.Pod.UID)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(e.podDir(c.Pod.UID), 0o750); err != nil {
 		return fmt.Errorf("cannot keep the pod: %w", err)
 	}
 	content, err := json.Marshal(c)
+	if err == nil {
+		err = replace(e.checkpointFile(c.Pod.UID), content, true)
+	}
 	if err != nil {
-		return fmt.Errorf("cannot keep the pod: %w", err)
-	}
-	file := e.checkpointFile(c.Pod.UID)
-	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
-		return fmt.Errorf("cannot keep the pod: %w", err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
 		return fmt.Errorf("cannot keep the pod: %w", err)
 	}
 	return nil
 }
 
-// load reads the checkpoints of all pods. What cannot be read is an error of its
-// own, and keeps no other from being read.
-func (e *Engine) load() ([]checkpoint, error) {
+// unready is the end of the name of a file that is being written.
+const unready = ".new"
+
+// replace writes a file so that it has its old content or the new one, also if
+// the process is killed; if sync is set, also if the machine fails.
+func replace(path string, content []byte, sync bool) error {
+	file, err := os.OpenFile(path+unready, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err == nil && sync {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+unready, path)
+}
+
+// load reads the checkpoints of all pods. What is broken keeps no other from
+// being read.
+func (e *Engine) load() (all []checkpoint, broken []error, err error) {
 	entries, err := os.ReadDir(filepath.Join(e.cfg.Root, "pods"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot see which pods there were: %w", err)
+		return nil, nil, fmt.Errorf("cannot see which pods there were: %w", err)
 	}
-	var all []checkpoint
-	var errs []error
 	for _, entry := range entries {
-		file := e.checkpointFile(types.UID(entry.Name()))
-		content, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // its end was interrupted
+		c, err := e.loadPod(types.UID(entry.Name()))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // its begin or its end was interrupted
+			_ = e.removeState(types.UID(entry.Name())) // leaves what has volumes
+		case err != nil:
+			broken = append(broken, fmt.Errorf("cannot read %s: %w", e.checkpointFile(types.UID(entry.Name())), err))
+		default:
+			all = append(all, c)
 		}
-		var c checkpoint
-		if err == nil {
-			err = json.Unmarshal(content, &c)
-		}
-		if err == nil && (c.Pod == nil || string(c.Pod.UID) != entry.Name()) {
-			err = errors.New("it is not about this pod")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot read %s: %w", file, err))
-			continue
-		}
-		all = append(all, c)
 	}
-	return all, errors.Join(errs...)
+	return all, broken, nil
+}
+
+func (e *Engine) loadPod(uid types.UID) (c checkpoint, err error) {
+	content, err := os.ReadFile(e.checkpointFile(uid))
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(content, &c); err != nil {
+		return c, err
+	}
+	if c.Pod == nil || c.Pod.UID != uid {
+		return c, errors.New("it is not about this pod")
+	}
+	var status corev1.PodStatus
+	if content, err := os.ReadFile(e.statusFile(uid)); err == nil && json.Unmarshal(content, &status) == nil {
+		c.status = &status
+	}
+	return c, nil
+}
+
+// stateFiles are the engine's own files of a pod, in the order of their removal:
+// without pod.json nobody knows of the others.
+var stateFiles = []string{"containers", "etc-hosts", "status.json" + unready, "status.json", "pod.json" + unready, "pod.json"}
+
+// removeState removes what the engine has on disk of a pod.
+func (e *Engine) removeState(uid types.UID) error {
+	for _, name := range stateFiles {
+		if err := os.RemoveAll(filepath.Join(e.podDir(uid), name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(e.podDir(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -69,13 +69,31 @@ func (d *decision) expired() bool {
 func (d *decision) stop() action {
 	for _, c := range d.containers {
 		if c.phase == running {
-			return action{verb: doStop}
+			return d.stopAll()
 		}
 	}
 	if d.sandbox != nil && d.sandbox.ready {
-		return action{verb: doStop}
+		return d.stopAll()
 	}
 	return action{verb: doEnd}
+}
+
+// stopAll stops all that runs, unless that has failed a short while ago.
+func (d *decision) stopAll() action {
+	if d.later(d.failed[""]) {
+		return action{verb: doNothing, at: d.next}
+	}
+	return action{verb: doStop}
+}
+
+// later tells whether it is too early for something, and has the pod looked at
+// then.
+func (d *decision) later(at time.Time) bool {
+	if !d.now.Before(at) {
+		return false
+	}
+	d.lookAt(at)
+	return true
 }
 
 // done tells whether no container is to be started again, and none of those that
@@ -102,11 +120,10 @@ func (d *decision) done() bool {
 func (d *decision) place() action {
 	for _, c := range d.containers {
 		if c.phase == running {
-			return action{verb: doStop, why: "Pod sandbox changed, it will be killed and re-created."}
+			return d.stopAll()
 		}
 	}
-	if until := d.failed[""]; d.now.Before(until) {
-		d.lookAt(until)
+	if d.later(d.failed[""]) {
 		return action{verb: doNothing, at: d.next}
 	}
 	return action{verb: doSandbox}
@@ -134,8 +151,8 @@ func (d *decision) here(name string) *container {
 func (d *decision) startEphemeral() (action, bool) {
 	for i := range d.pod.Spec.EphemeralContainers {
 		name := d.pod.Spec.EphemeralContainers[i].Name
-		if inc := d.containers[name]; inc == nil {
-			if a, ok := d.start(name, nil); ok {
+		if inc := d.containers[name]; inc == nil || inc.phase == created {
+			if a, ok := d.start(name, inc); ok {
 				return a, true
 			}
 		}
@@ -198,30 +215,34 @@ func (d *decision) runContainers() (action, bool) {
 // start starts a container, unless it is not yet time; inc is what there is of
 // it already, or nil.
 func (d *decision) start(name string, inc *container) (action, bool) {
-	until := d.failed[name]
+	if d.later(d.failed[name]) {
+		return action{}, false
+	}
 	if inc != nil && inc.phase == created {
 		return action{verb: doDiscard, container: name, id: inc.id}, true
 	}
-	if inc != nil && inc.phase == exited {
-		if back := inc.finished.Add(d.crashed[name]); back.After(until) {
-			until = back
-		}
-	}
-	if d.now.Before(until) {
-		d.lookAt(until)
+	if inc != nil && inc.phase == exited && d.later(inc.finished.Add(d.crashed[name])) {
 		return action{}, false
 	}
 	return action{verb: doStart, container: name}, true
 }
 
-// kill stops a container that has to be started anew.
+// kill stops a container that has to be started anew, or gives it other
+// resources.
 func (d *decision) kill(c *corev1.Container, inc *container) (action, bool) {
+	a := action{verb: doKill, container: c.Name, id: inc.id}
+	resize, restart := resizeOf(c, inc, d.applied)
 	switch {
 	case inc.hash != "" && inc.hash != hashOf(c):
-		return action{verb: doKill, container: c.Name, id: inc.id,
-			why: fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)}, true
+		a.why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	case d.probed[c.Name].failed != "":
-		return action{verb: doKill, container: c.Name, id: inc.id, why: d.probed[c.Name].failed}, true
+		a.why = d.probed[c.Name].failed
+	case restart:
+		a.why = fmt.Sprintf("Container %s resize requires restart", c.Name)
+	case resize:
+		a.verb = doResize
+	default:
+		return action{}, false
 	}
-	return action{}, false
+	return a, !d.later(d.failed[c.Name])
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,6 +66,13 @@ type Config struct {
 	Claims volume.Claims
 	// CgroupParent of all pods; the runtime's default if empty.
 	CgroupParent string
+	// RuntimeClasses resolves the runtime classes that pods name; nil means
+	// that such pods do not run here.
+	RuntimeClasses RuntimeClasses
+	// Logs limits the logs of containers.
+	Logs LogLimits
+	// ImageGC says which images are removed, and when.
+	ImageGC ImageGC
 }
 
 // Engine runs pods with a container runtime. It is a node.PodLifecycleHandler,
@@ -78,9 +87,12 @@ type Engine struct {
 	prober      *probe.Prober
 	puller      *image.Puller
 
-	ctx     context.Context // of all workers
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	ctx         context.Context // of all workers
+	cancel      context.CancelFunc
+	running     sync.WaitGroup
+	unsubscribe func() // from changes of objects
+
+	taking sync.Mutex // one pod at a time is taken
 
 	mu      sync.Mutex
 	closed  bool
@@ -109,18 +121,24 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		workers:     map[types.UID]*worker{},
 		prober:      probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
 	}
+	left, broken, err := e.load()
+	if err != nil {
+		return nil, err // else what runs would be taken for strays
+	}
+	for _, err := range broken {
+		log.G(ctx).WithError(err).Error("A pod of an earlier process is lost, and removed unless it is created again")
+	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := e.makeParts(); err != nil {
+		e.cancel()
 		return nil, err
-	}
-	left, err := e.load()
-	if err != nil {
-		log.G(ctx).WithError(err).Error("Pods of an earlier process may be lost; what runs of them will be removed")
 	}
 	for _, c := range left {
 		e.resume(c)
 	}
 	e.running.Go(func() { e.watchRuntime(e.ctx) })
+	e.running.Go(func() { e.rotateLogs(e.ctx) })
+	e.running.Go(func() { e.collectImages(e.ctx) })
 	return e, nil
 }
 
@@ -150,19 +168,17 @@ func (cfg *Config) validate() error {
 // resume goes on with a pod of an earlier process.
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
+	if c.status != nil {
+		w.status = c.status
+		w.recallResources()
+	}
 	if c.Stop != nil {
 		w.stop = &stop{deleted: c.Stop.Deleted, by: c.Stop.By}
 		if c.Stop.Reason != "" {
 			w.stop.failure = &podspec.Failure{Reason: c.Stop.Reason, Message: c.Stop.Message}
 		}
 	}
-	e.workers[c.Pod.UID] = w
-	e.begin(w)
-}
-
-// begin starts a worker. e.mu is held, or the engine not shared yet.
-func (e *Engine) begin(w *worker) {
-	e.running.Go(func() { w.run(e.ctx) })
+	_ = e.add(w) // which fails if the engine is closed, and that is still to be returned
 }
 
 // Close ends the engine. Containers run on, and an engine that is made with the
@@ -171,6 +187,7 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
+	e.unsubscribe()
 	e.cancel()
 	e.running.Wait()
 	e.probes.Close()
@@ -182,26 +199,26 @@ func (e *Engine) Close() error {
 func (e *Engine) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	e.mu.Lock()
 	e.notify = notify
-	workers := make([]*worker, 0, len(e.workers))
-	for _, w := range e.workers {
-		workers = append(workers, w)
-	}
 	e.mu.Unlock()
-	for _, w := range workers {
-		if pod := w.snapshot(); pod.Status.Phase != "" {
-			notify(pod)
+	for _, w := range e.all() {
+		if w.snapshot().Status.Phase != "" {
+			w.tell()
 		}
 	}
 }
 
-// tell says what became of a pod.
-func (e *Engine) tell(pod *corev1.Pod) {
+// listener is who wants to know what becomes of pods, or nil.
+func (e *Engine) listener() func(*corev1.Pod) {
 	e.mu.Lock()
-	notify := e.notify
-	e.mu.Unlock()
-	if notify != nil {
-		notify(pod)
-	}
+	defer e.mu.Unlock()
+	return e.notify
+}
+
+// all are the workers of now.
+func (e *Engine) all() []*worker {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.workers))
 }
 
 // CreatePod takes a pod, and returns before it runs. A pod that cannot run here,
@@ -210,22 +227,29 @@ func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if err := e.volumes.Check(pod); err != nil {
 		return err
 	}
+	pod = pod.DeepCopy()
+	e.taking.Lock()
+	defer e.taking.Unlock()
+	if w := e.worker(pod.UID); w != nil {
+		w.update(pod)
+		return w.persist()
+	}
+	w := newWorker(e, pod, time.Now())
+	if err := w.persist(); err != nil { // before anything is made in the runtime
+		return err
+	}
+	return e.add(w)
+}
+
+// add starts the worker of a pod that was taken.
+func (e *Engine) add(w *worker) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return errdefs.AsUnavailable(errors.New("the pod engine has been closed"))
 	}
-	if w := e.workers[pod.UID]; w != nil {
-		w.update(pod.DeepCopy())
-		return nil
-	}
-	c := checkpoint{Taken: time.Now(), Pod: pod.DeepCopy()}
-	if err := e.save(c); err != nil {
-		return err
-	}
-	w := newWorker(e, c.Pod, c.Taken)
-	e.workers[pod.UID] = w
-	e.begin(w)
+	e.workers[w.pod.UID] = w
+	e.running.Go(func() { w.run(e.ctx) })
 	return nil
 }
 
@@ -235,12 +259,8 @@ func (e *Engine) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	if w == nil {
 		return notHeld(pod)
 	}
-	pod = pod.DeepCopy()
-	if err := e.save(checkpoint{Taken: w.taken, Pod: pod, Stop: w.stopCheckpoint()}); err != nil {
-		return err
-	}
-	w.update(pod)
-	return nil
+	w.update(pod.DeepCopy())
+	return w.persist()
 }
 
 // DeletePod ends a pod within its DeletionGracePeriodSeconds, and returns before
@@ -250,26 +270,12 @@ func (e *Engine) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if w == nil {
 		return notHeld(pod)
 	}
-	by := time.Now().Add(podspec.GracePeriod(pod, nil))
-	w.end(stop{deleted: true, by: by})
-	held, _ := w.current()
-	return e.save(checkpoint{Taken: w.taken, Pod: held, Stop: w.stopCheckpoint()})
+	w.end(stop{deleted: true, by: time.Now().Add(podspec.GracePeriod(pod, nil))})
+	return w.persist()
 }
 
 func notHeld(pod *corev1.Pod) error {
 	return errdefs.NotFoundf("pod %s/%s with UID %s does not run here", pod.Namespace, pod.Name, pod.UID)
-}
-
-func (w *worker) stopCheckpoint() *stopCheckpoint {
-	_, s := w.current()
-	if s == nil {
-		return nil
-	}
-	c := &stopCheckpoint{Deleted: s.deleted, By: s.by}
-	if s.failure != nil {
-		c.Reason, c.Message = s.failure.Reason, s.failure.Message
-	}
-	return c
 }
 
 func (e *Engine) worker(uid types.UID) *worker {
@@ -331,14 +337,8 @@ func (e *Engine) GetPodStatusByUID(ctx context.Context, namespace, name string, 
 
 // GetPods implements node.PodLifecycleHandler.
 func (e *Engine) GetPods(context.Context) ([]*corev1.Pod, error) {
-	e.mu.Lock()
-	workers := make([]*worker, 0, len(e.workers))
-	for _, w := range e.workers {
-		workers = append(workers, w)
-	}
-	e.mu.Unlock()
-	pods := make([]*corev1.Pod, 0, len(workers))
-	for _, w := range workers {
+	var pods []*corev1.Pod
+	for _, w := range e.all() {
 		pods = append(pods, w.snapshot())
 	}
 	return pods, nil
@@ -357,17 +357,6 @@ func (e *Engine) nudge(uid types.UID) {
 		w.nudge()
 	}
 }
-
-// nudgeAll has all pods looked at.
-func (e *Engine) nudgeAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, w := range e.workers {
-		w.nudge()
-	}
-}
-
-func (e *Engine) hostIPs() []string { return e.cfg.HostIPs() }
 
 // podIPs are the addresses of a pod in its sandbox.
 func (e *Engine) podIPs(pod *corev1.Pod, box *sandbox) []string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,8 +62,8 @@ func logOptions(opts api.ContainerLogOpts) *logs.LogOptions {
 	return options
 }
 
-// incarnation finds an incarnation of a container: the newest, or the one before
-// it.
+// incarnation finds an incarnation of a container: the newest, or the one whose
+// end the status has as its last state.
 func (e *Engine) incarnation(ctx context.Context, namespace, podName, name string, previous bool) (*corev1.Pod, *container, error) {
 	w := e.byName(namespace, podName)
 	if w == nil {
@@ -78,7 +79,7 @@ func (e *Engine) incarnation(ctx context.Context, namespace, podName, name strin
 	}
 	inc := seen.newest(name)
 	if previous {
-		inc = seen.previous(name)
+		inc = seen.byID(name, w.lastEnded(name))
 	}
 	switch {
 	case inc == nil && previous:
@@ -87,6 +88,15 @@ func (e *Engine) incarnation(ctx context.Context, namespace, podName, name strin
 		return nil, nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", name, podName)
 	}
 	return pod, inc, nil
+}
+
+// lastEnded is the last incarnation of a container that has ended and is to be
+// followed by another, or is by now.
+func (w *worker) lastEnded(name string) (id string) {
+	if s := w.statusBefore(name); s != nil && s.LastTerminationState.Terminated != nil {
+		id = strings.TrimPrefix(s.LastTerminationState.Terminated.ContainerID, w.engine.runtimeName+"://")
+	}
+	return id
 }
 
 // runningContainer finds a container that runs.

@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -48,7 +49,9 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 		}
 		v.sandboxes = append(v.sandboxes, s)
 	}
-	slices.SortFunc(v.sandboxes, func(a, b *sandbox) int { return b.created.Compare(a.created) })
+	slices.SortFunc(v.sandboxes, func(a, b *sandbox) int {
+		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.attempt, a.attempt))
+	})
 	if s := v.sandbox(); s != nil && s.ready {
 		if s.ips, err = e.sandboxIPs(ctx, s.id); err != nil {
 			return nil, err
@@ -56,13 +59,18 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 	}
 	for _, c := range listed {
 		known, err := e.container(ctx, c)
+		if gone(err) {
+			continue // since it was listed
+		}
 		if err != nil {
 			return nil, err
 		}
 		v.containers[known.name] = append(v.containers[known.name], known)
 	}
 	for _, incarnations := range v.containers {
-		slices.SortFunc(incarnations, func(a, b *container) int { return b.created.Compare(a.created) })
+		slices.SortFunc(incarnations, func(a, b *container) int {
+			return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.attempt, a.attempt))
+		})
 	}
 	return v, nil
 }
@@ -91,12 +99,19 @@ func (v *runtimeView) previous(name string) *container {
 	return nil
 }
 
-func (v *runtimeView) anyRunning() bool {
+// byID is an incarnation of a container, or nil.
+func (v *runtimeView) byID(name, id string) *container {
+	if i := slices.IndexFunc(v.containers[name], func(c *container) bool { return c.id == id }); i >= 0 {
+		return v.containers[name][i]
+	}
+	return nil
+}
+
+// inhabited tells whether a sandbox has containers, be it dead ones.
+func (v *runtimeView) inhabited(box *sandbox) bool {
 	for _, incarnations := range v.containers {
-		for _, c := range incarnations {
-			if c.phase == running {
-				return true
-			}
+		if slices.ContainsFunc(incarnations, func(c *container) bool { return c.sandbox == box.id }) {
+			return true
 		}
 	}
 	return false
@@ -148,6 +163,9 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		message:  status.Message,
 		image:    status.GetImage().GetUserSpecifiedImage(),
 		imageRef: status.ImageRef,
+
+		resources: status.GetAnnotations()[resourcesAnnotation],
+		user:      userOf(status),
 	}
 	if c.image == "" {
 		c.image = status.GetImage().GetImage()
@@ -162,9 +180,24 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		if c.finished.IsZero() {
 			c.finished = c.created
 		}
-		e.known.keepEnded(c)
+		if status.State == runtimeapi.ContainerState_CONTAINER_EXITED { // and not unknown
+			e.known.keepEnded(c)
+		}
 	}
 	return c, nil
+}
+
+// userOf is who a container runs as, if the runtime tells.
+func userOf(status *runtimeapi.ContainerStatus) *corev1.ContainerUser {
+	user := status.GetUser().GetLinux()
+	if user == nil {
+		return nil
+	}
+	return &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{
+		UID:                user.Uid,
+		GID:                user.Gid,
+		SupplementalGroups: user.SupplementalGroups,
+	}}
 }
 
 // at converts a time of the CRI, in which zero means never.

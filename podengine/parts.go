@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -29,6 +29,7 @@ func (e *Engine) makeParts() (err error) {
 		Tokens:        e.cfg.Tokens,
 		Claims:        e.cfg.Claims,
 		AllowHostPath: e.cfg.AllowHostPath,
+		Images:        imageVolumes{},
 	}
 	if e.cfg.NodeAllocatable != nil {
 		options.NodeAllocatable = e.cfg.NodeAllocatable()
@@ -42,18 +43,16 @@ func (e *Engine) makeParts() (err error) {
 		Event:  e.containerEvent,
 	})
 	e.puller = image.NewPuller(image.PullerOptions{Images: e.cfg.Images, Event: e.containerEvent})
-	// Whatever changed may be what a pod waits for.
-	unsubscribe := e.cfg.Objects.Subscribe(func(kind, namespace, name string) { e.objectChanged(namespace) })
-	context.AfterFunc(e.ctx, unsubscribe)
+	e.unsubscribe = e.cfg.Objects.Subscribe(e.objectChanged)
 	return nil
 }
 
-// objectChanged has the pods of a namespace looked at, and tried again at once.
-func (e *Engine) objectChanged(namespace string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, w := range e.workers {
-		if pod, _ := w.current(); pod.Namespace == namespace {
+// objectChanged has the pods looked at that name an object, and what failed of
+// them tried again at once: it may be what they wait for.
+func (e *Engine) objectChanged(kind, namespace, name string) {
+	for _, w := range e.all() {
+		pod, _ := w.current()
+		if _, named := podobjects.References(pod)[podenv.Object{Kind: kind, Namespace: namespace, Name: name}]; named {
 			w.hasten()
 		}
 	}
@@ -65,13 +64,14 @@ func (e *Engine) containerEvent(pod *corev1.Pod, container, kind, reason, messag
 }
 
 // reference is what an event about a container of a pod is about, or about the
-// pod if the container has no name.
+// pod if it has no such container.
 func reference(pod *corev1.Pod, container string) runtime.Object {
-	if container == "" {
+	k, c := findContainer(pod, container)
+	if c == nil {
 		return pod
 	}
 	field := "spec.containers"
-	switch k, _ := findContainer(pod, container); k {
+	switch k {
 	case initKind, sidecarKind:
 		field = "spec.initContainers"
 	case ephemeralKind:
@@ -159,21 +159,26 @@ func (e *Engine) runHook(ctx context.Context, pod *corev1.Pod, seen *runtimeView
 	return e.prober.Hook(ctx, target, handler)
 }
 
-// keepVolumes writes anew what has changed in the pod's volumes. It returns when
-// that is next due.
-func (w *worker) keepVolumes(ctx context.Context, pod *corev1.Pod, now time.Time) time.Time {
+// keepVolumes writes anew what has changed in the volumes of a pod that runs. It
+// returns when that is next due.
+func (w *worker) keepVolumes(ctx context.Context, pod *corev1.Pod, seen *runtimeView, now time.Time) time.Time {
 	never := now.Add(24 * time.Hour)
-	if !w.mounted {
+	if seen.sandbox() == nil {
 		return never
 	}
-	if !w.stale && !w.refresh.IsZero() && now.Before(w.refresh) {
+	if !w.stale && now.Before(w.refresh) {
 		return w.refresh
 	}
 	w.stale = false
+	if !w.mounted { // after a restart of this process
+		if err := w.prepareVolumes(ctx, pod); err != nil {
+			w.refresh = now.Add(lastRetry)
+		}
+		return w.refresh
+	}
 	due, err := w.engine.volumes.Refresh(ctx, pod)
-	if err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot refresh the pod's volumes")
-		w.engine.cfg.Events.Event(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
+	if ctx.Err() == nil {
+		w.volumeWarnings(pod, err)
 	}
 	if due.IsZero() {
 		due = never
@@ -184,22 +189,26 @@ func (w *worker) keepVolumes(ctx context.Context, pod *corev1.Pod, now time.Time
 
 // remove removes all that is left of a pod that has ended: containers, sandboxes,
 // volumes, logs, state.
-func (e *Engine) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
+func (w *worker) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
+	e := w.engine
 	var errs []error
+	removed := map[string]bool{}
 	for _, box := range seen.sandboxes {
 		errs = append(errs, e.removeSandbox(ctx, box.id))
+		removed[box.id] = true
 	}
 	for _, incarnations := range seen.containers {
-		for _, c := range incarnations { // of sandboxes that have gone
-			if err := e.cfg.Runtime.RemoveContainer(ctx, c.id); err != nil && !gone(err) {
-				errs = append(errs, err)
+		for _, c := range incarnations {
+			if !removed[c.sandbox] { // it has gone without them
+				errs = append(errs, e.removeContainer(ctx, c.id))
 			}
-			e.known.forget(c.id)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	w.disk.Lock()
+	defer w.disk.Unlock()
 	if err := e.volumes.Teardown(pod.UID); err != nil {
 		return err
 	}
@@ -207,14 +216,16 @@ func (e *Engine) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView)
 	if err := os.RemoveAll(e.cfg.Node.LogDirectory(pod)); err != nil {
 		return err
 	}
-	for _, part := range []string{"containers", "etc-hosts", "pod.json"} { // which comes last
-		if err := os.RemoveAll(filepath.Join(e.podDir(pod.UID), part)); err != nil {
-			return err
-		}
-	}
-	if err := os.Remove(e.podDir(pod.UID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	w.removed = true // nothing is written from here on
+	return e.removeState(pod.UID)
+}
+
+// removeContainer removes a container from the runtime, if it is there.
+func (e *Engine) removeContainer(ctx context.Context, id string) error {
+	if err := e.cfg.Runtime.RemoveContainer(ctx, id); err != nil && !gone(err) {
 		return err
 	}
+	e.known.forget(id)
 	return nil
 }
 

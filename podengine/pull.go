@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
 
@@ -20,15 +22,66 @@ type pulled struct {
 
 // pull sees to it that the runtime has the image of a container.
 func (w *worker) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container, inside *runtimeapi.PodSandboxConfig) (pulled, error) {
-	got, err := w.engine.puller.Ensure(ctx, image.ForContainer(pod, c, w.pullSecrets(ctx, pod), inside))
+	return w.ensure(ctx, pod, image.ForContainer(pod, c, w.pullSecrets(ctx, pod), inside))
+}
+
+func (w *worker) ensure(ctx context.Context, pod *corev1.Pod, r image.Request) (pulled, error) {
+	handler, err := w.engine.runtimeHandler(ctx, pod)
+	if err != nil {
+		return pulled{}, err
+	}
+	r.RuntimeHandler = handler
+	got, err := w.engine.puller.Ensure(ctx, r)
 	if err == nil {
 		return pulled{got.Ref, got.Status}, nil
 	}
 	var failed *image.Error
 	if errors.As(err, &failed) {
-		return pulled{}, &startError{reason: failed.Reason, message: failed.Message, delay: max(time.Until(failed.RetryAt), time.Millisecond)}
+		return pulled{}, &startError{
+			reason:  failed.Reason,
+			message: failed.Message,
+			delay:   max(time.Until(failed.RetryAt), time.Millisecond),
+			told:    true,
+		}
 	}
 	return pulled{}, err
+}
+
+// imageVolumes lets pods have image volumes. Their images are pulled when a
+// container that mounts them starts: it is the container that waits.
+type imageVolumes struct{}
+
+func (imageVolumes) Image(_ context.Context, _ *corev1.Pod, v *corev1.Volume) (string, error) {
+	return v.Image.Reference, nil
+}
+
+// imageVolume is an image volume of a pod, nil if the volume is another kind.
+func imageVolume(pod *corev1.Pod, name string) *corev1.Volume {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Name == name && v.Image != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// imageMount has the runtime mount an image, or a part of it, once it is pulled.
+func (w *worker) imageMount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, v *corev1.Volume, m *corev1.VolumeMount) (convert.Mount, error) {
+	inside, err := w.sandboxConfig(pod, seen.sandbox().attempt)
+	if err != nil {
+		return convert.Mount{}, err
+	}
+	request, _ := image.ForVolume(pod, v, w.pullSecrets(ctx, pod), inside)
+	got, err := w.ensure(ctx, pod, request)
+	if err != nil {
+		return convert.Mount{}, err
+	}
+	return convert.Mount{
+		ContainerPath: m.MountPath,
+		ReadOnly:      true,
+		Image:         &runtimeapi.ImageSpec{Image: got.ref, UserSpecifiedImage: v.Image.Reference, RuntimeHandler: request.RuntimeHandler},
+		ImageSubPath:  cmp.Or(m.SubPathExpr, m.SubPath),
+	}, nil
 }
 
 // pullSecrets are the pod's image pull secrets, as far as there are any: those
@@ -37,7 +90,7 @@ func (w *worker) pullSecrets(ctx context.Context, pod *corev1.Pod) (secrets []*c
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		secret, err := w.engine.cfg.Objects.Secret(ctx, pod.Namespace, ref.Name)
 		if err != nil {
-			w.warn(pod, "FailedToRetrieveImagePullSecret", fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name))
+			w.warn(pod, "secret "+ref.Name, "FailedToRetrieveImagePullSecret", fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name))
 			continue
 		}
 		secrets = append(secrets, secret)

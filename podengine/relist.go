@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/fnv"
 	"maps"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,39 +14,58 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 )
 
-// relistEvery is how often the runtime is looked at as a whole. Two calls show
-// all pods.
-const relistEvery = time.Second
+// The runtime is looked at as a whole this often, by two calls that show all
+// pods: while it tells of changes itself, and while it does not.
+const (
+	relistEvery  = time.Second
+	relistSeldom = time.Minute
+)
 
 // watchRuntime has pods looked at whose containers have changed, and removes
 // what belongs to no pod.
 func (e *Engine) watchRuntime(ctx context.Context) {
-	tick := time.NewTicker(relistEvery)
-	defer tick.Stop()
-	var before map[types.UID]uint64
-	strays := map[string]int{}
-	failing := false
+	events := newRuntimeEvents(e)
+	var following sync.WaitGroup
+	following.Go(func() { events.follow(ctx) })
+	defer following.Wait()
+	seen := relisted{strays: map[string]int{}}
+	timer := time.NewTimer(relistEvery)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
+		case <-events.changed:
 		}
-		prints, boxes, err := e.fingerprints(ctx)
-		if err != nil {
-			if !failing && ctx.Err() == nil {
-				log.G(ctx).WithError(err).Warn("Cannot see what the container runtime runs")
-			}
-			failing = true
-			continue
-		}
-		failing = false
-		for uid := range changed(before, prints) {
-			e.nudge(uid)
-		}
-		before = prints
-		e.removeStrays(ctx, boxes, strays)
+		e.relist(ctx, &seen)
+		timer.Reset(events.relistAfter())
 	}
+}
+
+// relisted is what is remembered from one look at the runtime to the next.
+type relisted struct {
+	prints  map[types.UID]uint64
+	strays  map[string]int // how often sandboxes were seen that belong to no pod
+	failing bool
+}
+
+// relist has pods looked at that have changed since the last time.
+func (e *Engine) relist(ctx context.Context, last *relisted) {
+	prints, boxes, err := e.fingerprints(ctx)
+	if err != nil {
+		if !last.failing && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("Cannot see what the container runtime runs")
+		}
+		last.failing = true
+		return
+	}
+	last.failing = false
+	for uid := range changed(last.prints, prints) {
+		e.nudge(uid)
+	}
+	last.prints = prints
+	e.removeStrays(ctx, boxes, last.strays)
 }
 
 // fingerprints sums up what the runtime has of each pod of this node.
@@ -135,10 +155,9 @@ func (e *Engine) removeSandbox(ctx context.Context, id string) error {
 		return err
 	}
 	for _, c := range containers {
-		if err := e.cfg.Runtime.RemoveContainer(ctx, c.Id); err != nil && !gone(err) {
+		if err := e.removeContainer(ctx, c.Id); err != nil {
 			return err
 		}
-		e.known.forget(c.Id)
 	}
 	if err := e.cfg.Runtime.RemovePodSandbox(ctx, id); err != nil && !gone(err) {
 		return err

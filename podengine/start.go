@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
-	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -32,32 +32,74 @@ const (
 type startError struct {
 	reason, message string
 	delay           time.Duration // until the next attempt; zero means the default
+	told            bool          // there was an event of it
 }
 
 func (e *startError) Error() string { return e.message }
 
+// startFailed is an error of a step of the start; one that has a reason keeps it.
+func startFailed(reason string, err error) error {
+	var known *startError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &startError{reason: reason, message: err.Error()}
+}
+
 // makeSandbox makes a sandbox for the pod, and the volumes before it.
 func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
-	e := w.engine
 	if err := w.prepareVolumes(ctx, pod); err != nil {
+		return err
+	}
+	if seen.sandbox() != nil {
+		w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	}
+	err := w.replaceSandbox(ctx, pod, seen)
+	if ctx.Err() == nil {
+		w.check(pod, "", "FailedCreatePodSandBox", "Failed to create pod sandbox: ", err)
+	}
+	return err
+}
+
+// replaceSandbox makes a sandbox in place of those that there are.
+func (w *worker) replaceSandbox(ctx context.Context, pod *corev1.Pod, seen *runtimeView) error {
+	if err := w.retireSandboxes(ctx, seen); err != nil {
 		return err
 	}
 	attempt := uint32(0)
 	if old := seen.sandbox(); old != nil {
 		attempt = old.attempt + 1
-		e.cfg.Events.Event(pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+	}
+	handler, err := w.engine.runtimeHandler(ctx, pod)
+	if err != nil {
+		return err
 	}
 	config, err := w.sandboxConfig(pod, attempt)
-	if err == nil {
-		err = os.MkdirAll(config.LogDirectory, 0o755)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = e.cfg.Runtime.RunPodSandbox(ctx, config, "")
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return err
 	}
-	if err != nil && ctx.Err() == nil {
-		w.warn(pod, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
-	}
+	_, err = w.engine.cfg.Runtime.RunPodSandbox(ctx, config, handler)
 	return err
+}
+
+// retireSandboxes has lost sandboxes give back what they still hold of the
+// network, and removes those that have no containers to remember.
+func (w *worker) retireSandboxes(ctx context.Context, seen *runtimeView) error {
+	for i, box := range seen.sandboxes {
+		if err := w.engine.cfg.Runtime.StopPodSandbox(ctx, box.id); err != nil && !gone(err) {
+			return fmt.Errorf("cannot stop the sandbox of before: %w", err)
+		}
+		if i == 0 || seen.inhabited(box) { // the newest has the count of attempts
+			continue
+		}
+		if err := w.engine.removeSandbox(ctx, box.id); err != nil {
+			return fmt.Errorf("cannot remove a sandbox of before: %w", err)
+		}
+	}
+	return nil
 }
 
 // sandboxConfig is the configuration of a pod's sandbox.
@@ -65,7 +107,7 @@ func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Pod
 	e := w.engine
 	dns, warnings := e.cfg.DNS.ForPod(pod)
 	for _, warning := range warnings {
-		w.warn(pod, warning.Reason, warning.Message)
+		w.warn(pod, "", warning.Reason, warning.Message)
 	}
 	return e.cfg.Node.Sandbox(pod, convert.SandboxOptions{Attempt: attempt, DNS: dns, CgroupParent: e.cfg.CgroupParent})
 }
@@ -73,34 +115,43 @@ func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Pod
 // prepareVolumes puts the pod's volumes on disk.
 func (w *worker) prepareVolumes(ctx context.Context, pod *corev1.Pod) error {
 	err := w.engine.volumes.Prepare(ctx, pod)
-	if err == nil {
-		w.mounted = true
-		w.refresh = w.engine.volumes.Due(pod.UID)
-		return nil
-	}
 	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.volumeWarnings(pod, err)
+	if err != nil {
 		return err
 	}
+	w.mounted = true
+	if w.refresh = w.engine.volumes.Due(pod.UID); w.refresh.IsZero() {
+		w.refresh = time.Now().Add(24 * time.Hour)
+	}
+	return nil
+}
+
+// volumeWarnings warns of the volumes that could not be set up.
+func (w *worker) volumeWarnings(pod *corev1.Pod, err error) {
+	failed := map[string]error{}
 	var failures volume.Failures
-	if !errors.As(err, &failures) {
-		w.warn(pod, "FailedMount", err.Error())
+	if errors.As(err, &failures) { // there are no other errors
+		for _, f := range failures {
+			failed[f.Volume] = f
+		}
 	}
-	for _, f := range failures {
-		w.warn(pod, "FailedMount", f.Error())
+	for i := range pod.Spec.Volumes {
+		name := pod.Spec.Volumes[i].Name
+		w.check(pod, "volume "+name, "FailedMount", "", failed[name])
 	}
-	return err
 }
 
 // startContainer pulls the image of a container, makes and starts it, and runs
 // its postStart hook.
 func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, name string) error {
-	e := w.engine
 	k, c := findContainer(pod, name)
-	box := seen.sandbox()
-	if c == nil || box == nil {
+	if c == nil || seen.sandbox() == nil {
 		return nil
 	}
-	if !w.mounted { // after a restart
+	if !w.mounted { // after a restart of this process
 		if err := w.prepareVolumes(ctx, pod); err != nil {
 			return err
 		}
@@ -109,39 +160,54 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	if old := seen.newest(name); old != nil {
 		attempt = old.attempt + 1
 		w.crashed(old)
-		w.collect(ctx, seen.containers[name])
+		w.collect(ctx, pod, seen.containers[name])
 	}
-	inside, err := w.sandboxConfig(pod, box.attempt)
-	if err != nil {
-		return &startError{reason: reasonConfig, message: err.Error()}
+	id, err := w.createContainer(ctx, pod, seen, k, c, attempt)
+	if err == nil {
+		err = w.engine.cfg.Runtime.StartContainer(ctx, id)
+		err = startFailed(reasonRun, err)
 	}
-	pulled, err := w.pull(ctx, pod, c, inside)
+	if ctx.Err() == nil {
+		w.containerFailed(pod, name, err)
+	}
 	if err != nil {
 		return err
 	}
+	w.engine.containerEvent(pod, name, corev1.EventTypeNormal, "Started", "Container started")
+	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: name, started: time.Now()})
+}
+
+// createContainer pulls the image of a container and makes the container.
+func (w *worker) createContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, k kind, c *corev1.Container, attempt uint32) (string, error) {
+	box := seen.sandbox()
+	inside, err := w.sandboxConfig(pod, box.attempt)
+	if err != nil {
+		return "", startFailed(reasonConfig, err)
+	}
+	pulled, err := w.pull(ctx, pod, c, inside)
+	if err != nil {
+		return "", err
+	}
 	config, err := w.containerConfig(ctx, pod, seen, k, c, attempt, pulled)
 	if err != nil {
-		if ctx.Err() == nil {
-			w.containerWarning(pod, name, "Failed", "Error: "+err.Error())
-		}
-		return &startError{reason: reasonConfig, message: err.Error()}
+		return "", startFailed(reasonConfig, err)
 	}
-	id, err := e.cfg.Runtime.CreateContainer(ctx, box.id, config, inside)
+	id, err := w.engine.cfg.Runtime.CreateContainer(ctx, box.id, config, inside)
 	if err != nil {
-		if ctx.Err() == nil {
-			w.containerWarning(pod, name, "Failed", "Error: "+message(err))
-		}
-		return &startError{reason: reasonCreate, message: message(err)}
+		return "", startFailed(reasonCreate, err)
 	}
-	e.containerEvent(pod, name, corev1.EventTypeNormal, "Created", "Container created")
-	if err := e.cfg.Runtime.StartContainer(ctx, id); err != nil {
-		if ctx.Err() == nil {
-			w.containerWarning(pod, name, "Failed", "Error: "+message(err))
-		}
-		return &startError{reason: reasonRun, message: message(err)}
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Created", "Container created")
+	return id, nil
+}
+
+// containerFailed warns of a container that could not be started. What has an
+// event of its own, a pull, is left out.
+func (w *worker) containerFailed(pod *corev1.Pod, name string, err error) {
+	var known *startError
+	if errors.As(err, &known) && known.told {
+		return
 	}
-	e.containerEvent(pod, name, corev1.EventTypeNormal, "Started", "Container started")
-	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: name, started: time.Now()})
+	w.check(pod, name, "Failed", "Error: ", err)
 }
 
 // afterStart runs the postStart hook of a container, which is killed if that
@@ -150,16 +216,16 @@ func (w *worker) afterStart(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := w.engine.runHook(ctx, pod, seen, c, inc, c.Lifecycle.PostStart)
-	if err == nil || ctx.Err() != nil {
+	failed := w.engine.runHook(ctx, pod, seen, c, inc, c.Lifecycle.PostStart)
+	if failed == nil || ctx.Err() != nil {
 		return nil
 	}
-	w.containerWarning(pod, c.Name, "FailedPostStartHook", "PostStartHook failed: "+err.Error())
-	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
-	if err := w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(podspec.GracePeriod(pod, nil))); err != nil {
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+failed.Error())
+	by := time.Now().Add(podspec.GracePeriod(pod, nil))
+	if err := w.stopContainer(ctx, pod, seen, c, inc, by, "FailedPostStartHook"); err != nil {
 		return err
 	}
-	return &startError{reason: reasonHook, message: err.Error()}
+	return &startError{reason: reasonHook, message: failed.Error()}
 }
 
 // containerConfig is the configuration of a container.
@@ -168,11 +234,18 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, seen *run
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := w.mounts(pod, seen, resolved, attempt)
+	mounts, err := w.mounts(ctx, pod, seen, resolved, attempt)
 	if err != nil {
 		return nil, err
 	}
-	options := convert.ContainerOptions{Attempt: attempt, ImageRef: pulled.ref, Image: pulled.image, Env: env, Mounts: mounts}
+	options := convert.ContainerOptions{
+		Attempt:     attempt,
+		ImageRef:    pulled.ref,
+		Image:       pulled.image,
+		Env:         env,
+		Mounts:      mounts,
+		Annotations: map[string]string{resourcesAnnotation: resourcesOf(c)},
+	}
 	if k == ephemeralKind {
 		options.TargetID = targetOf(pod, seen, c.Name)
 	}
@@ -193,10 +266,8 @@ func targetOf(pod *corev1.Pod, seen *runtimeView, name string) string {
 
 // environment resolves the environment of a container, and what refers to it.
 func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container) (*corev1.Container, []corev1.EnvVar, error) {
-	alone := pod.DeepCopy()
-	alone.Spec.InitContainers, alone.Spec.EphemeralContainers = nil, nil
-	alone.Spec.Containers = []corev1.Container{*c.DeepCopy()}
-	hosts := w.engine.hostIPs()
+	alone := onlyEnvironmentOf(pod, c)
+	hosts := w.engine.cfg.HostIPs()
 	alone.Status.HostIPs, alone.Status.HostIP = nil, ""
 	if box := seen.sandbox(); box != nil {
 		o := podspec.Status(pod, podspec.Observation{PodIPs: w.engine.podIPs(pod, box), HostIPs: hosts}, nil, alone.CreationTimestamp)
@@ -210,15 +281,30 @@ func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen *runtime
 	problems, err := podenv.Resolve(alone, podSource{ctx, w.engine}, options)
 	for _, p := range problems {
 		if !p.Fatal {
-			w.containerWarning(pod, c.Name, p.Reason, p.Message)
+			w.warn(pod, c.Name, p.Reason, p.Message)
 		}
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	resolved := &alone.Spec.Containers[0]
+	resolved := &alone.Spec.Containers[len(alone.Spec.Containers)-1]
 	resolved.Image = c.Image
 	return resolved, resolved.Env, nil
+}
+
+// onlyEnvironmentOf is the pod with nothing to resolve but a container, which
+// comes last. Of the others the resources stay, which it may refer to.
+func onlyEnvironmentOf(pod *corev1.Pod, c *corev1.Container) *corev1.Pod {
+	alone := pod.DeepCopy()
+	var all []corev1.Container
+	eachContainer(alone, func(_ kind, other *corev1.Container) {
+		if other.Name != c.Name {
+			all = append(all, corev1.Container{Name: other.Name, Resources: other.Resources})
+		}
+	})
+	alone.Spec.InitContainers, alone.Spec.EphemeralContainers = nil, nil
+	alone.Spec.Containers = append(all, *c.DeepCopy())
+	return alone
 }
 
 // podSource is where environments get objects from.
@@ -240,25 +326,15 @@ func (s podSource) Services(namespace string) ([]*corev1.Service, error) {
 }
 
 // mounts are all that a container has mounted.
-func (w *worker) mounts(pod *corev1.Pod, seen *runtimeView, c *corev1.Container, attempt uint32) ([]convert.Mount, error) {
+func (w *worker) mounts(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, attempt uint32) ([]convert.Mount, error) {
 	var mounts []convert.Mount
 	hasHosts := false
 	for i := range c.VolumeMounts {
-		m := c.VolumeMounts[i].DeepCopy()
-		if m.SubPathExpr != "" {
-			expanded, err := podenv.ExpandStrict(m.SubPathExpr, c.Env)
-			if err != nil {
-				return nil, fmt.Errorf("cannot expand the subPathExpr of mount %s: %w", m.MountPath, err)
-			}
-			m.SubPathExpr = expanded
-		}
-		hasHosts = hasHosts || m.MountPath == hostsPath
-		path, readOnly, err := w.engine.volumes.HostPath(pod, m)
+		mount, err := w.mount(ctx, pod, seen, c, c.VolumeMounts[i].DeepCopy())
 		if err != nil {
 			return nil, err
 		}
-		mount := convert.Mount{HostPath: path, ContainerPath: m.MountPath, ReadOnly: readOnly, SELinuxRelabel: true}
-		mount.Propagation = m.MountPropagation
+		hasHosts = hasHosts || mount.ContainerPath == hostsPath
 		mounts = append(mounts, mount)
 	}
 	if !hasHosts {
@@ -278,6 +354,31 @@ func (w *worker) mounts(pod *corev1.Pod, seen *runtimeView, c *corev1.Container,
 	return mounts, nil
 }
 
+// mount is what a container has mounted of a volume.
+func (w *worker) mount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, m *corev1.VolumeMount) (convert.Mount, error) {
+	if m.SubPathExpr != "" {
+		expanded, err := podenv.ExpandStrict(m.SubPathExpr, c.Env)
+		if err != nil {
+			return convert.Mount{}, fmt.Errorf("cannot expand the subPathExpr of mount %s: %w", m.MountPath, err)
+		}
+		m.SubPathExpr = expanded
+	}
+	if v := imageVolume(pod, m.Name); v != nil {
+		return w.imageMount(ctx, pod, seen, v, m)
+	}
+	path, readOnly, err := w.engine.volumes.HostPath(pod, m)
+	if err != nil {
+		return convert.Mount{}, err
+	}
+	return convert.Mount{
+		HostPath:       path,
+		ContainerPath:  m.MountPath,
+		ReadOnly:       readOnly,
+		SELinuxRelabel: true,
+		Propagation:    m.MountPropagation,
+	}, nil
+}
+
 const hostsPath = "/etc/hosts"
 
 // hostsFile writes the /etc/hosts of a pod's containers.
@@ -292,8 +393,12 @@ func (w *worker) hostsFile(pod *corev1.Pod, seen *runtimeView) (string, error) {
 		ips = e.podIPs(pod, box)
 	}
 	file := filepath.Join(e.podDir(pod.UID), "etc-hosts")
+	content := podspec.Hosts(pod, ips, e.cfg.Node.ClusterDomain, host)
+	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
+		return file, nil
+	}
 	// Not by rename: containers that run have this very file mounted.
-	if err := os.WriteFile(file, podspec.Hosts(pod, ips, e.cfg.Node.ClusterDomain, host), 0o644); err != nil {
+	if err := os.WriteFile(file, content, 0o644); err != nil {
 		return "", fmt.Errorf("cannot write the hosts file: %w", err)
 	}
 	return file, nil
@@ -318,46 +423,3 @@ func (e *Engine) makeTerminationLog(pod *corev1.Pod, name string, attempt uint32
 	}
 	return path, nil
 }
-
-// crashed counts that a container ended, and is started again: how long it stays
-// down the next time.
-func (w *worker) crashed(last *container) {
-	if last.phase != exited {
-		return
-	}
-	delay := w.crashes[last.name]
-	if delay == 0 || last.finished.Sub(last.started) >= healthyAfter {
-		delay = firstCrashDelay
-	} else {
-		delay = min(2*delay, lastCrashDelay)
-	}
-	w.crashes[last.name] = delay
-}
-
-// collect removes all but the newest incarnation of a container, whose log and
-// end people may still ask for.
-func (w *worker) collect(ctx context.Context, incarnations []*container) {
-	for _, old := range incarnations[1:] {
-		if old.phase == running {
-			continue
-		}
-		if err := w.engine.cfg.Runtime.RemoveContainer(ctx, old.id); err != nil && !gone(err) {
-			log.G(ctx).WithError(err).Warn("Cannot remove a container that has ended")
-			continue
-		}
-		w.engine.known.forget(old.id)
-		delete(w.messages, old.id)
-	}
-}
-
-// warn records a warning about the pod, unless the same was said last.
-func (w *worker) warn(pod *corev1.Pod, reason, message string) {
-	w.engine.cfg.Events.Event(pod, corev1.EventTypeWarning, reason, message)
-}
-
-func (w *worker) containerWarning(pod *corev1.Pod, name, reason, message string) {
-	w.engine.containerEvent(pod, name, corev1.EventTypeWarning, reason, message)
-}
-
-// message is an error of the runtime as a kubelet shows it.
-func message(err error) string { return err.Error() }

@@ -49,6 +49,16 @@ func findContainer(pod *corev1.Pod, name string) (is kind, found *corev1.Contain
 	return is, found
 }
 
+// sidecarsOf are the sidecars of a pod, in their order.
+func sidecarsOf(pod *corev1.Pod) (sidecars []*corev1.Container) {
+	eachContainer(pod, func(k kind, c *corev1.Container) {
+		if k == sidecarKind {
+			sidecars = append(sidecars, c)
+		}
+	})
+	return sidecars
+}
+
 // containerStatuses are the statuses of all containers, by name.
 func (w *worker) containerStatuses(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time) map[string]corev1.ContainerStatus {
 	statuses := map[string]corev1.ContainerStatus{}
@@ -70,7 +80,7 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(bool)}
 	inc, last := seen.newest(c.Name), seen.previous(c.Name)
 	if inc == nil {
-		s.State.Waiting = w.waiting(pod, seen, k, c)
+		s.State.Waiting = w.waiting(pod, c)
 		return s
 	}
 	s.RestartCount = int32(inc.attempt)
@@ -79,14 +89,15 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 	if inc.image != "" {
 		s.Image = inc.image
 	}
-	s.Resources = c.Resources.DeepCopy()
+	w.setResources(&s, c, inc)
+	s.User = inc.user
 	s.VolumeMounts = mountStatuses(c)
 	if last != nil {
 		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, last)
 	}
 	switch inc.phase {
 	case created:
-		s.State.Waiting = w.waiting(pod, seen, k, c)
+		s.State.Waiting = w.waiting(pod, c)
 	case running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(inc.started)}
 	case exited:
@@ -103,24 +114,14 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 }
 
 // waiting is why a container does not run that has not run yet.
-func (w *worker) waiting(pod *corev1.Pod, seen *runtimeView, k kind, c *corev1.Container) *corev1.ContainerStateWaiting {
+func (w *worker) waiting(pod *corev1.Pod, c *corev1.Container) *corev1.ContainerStateWaiting {
 	if f, ok := w.failures[c.Name]; ok && f.reason != "" {
 		return &corev1.ContainerStateWaiting{Reason: f.reason, Message: f.message}
 	}
-	if k == appKind && len(pod.Spec.InitContainers) > 0 && !pastInit(pod, seen) || k == initKind || k == sidecarKind {
+	if len(pod.Spec.InitContainers) > 0 {
 		return &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
 	}
 	return &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
-}
-
-// pastInit tells whether one of the pod's own containers was made.
-func pastInit(pod *corev1.Pod, seen *runtimeView) bool {
-	for i := range pod.Spec.Containers {
-		if seen.newest(pod.Spec.Containers[i].Name) != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // waitingToRestart is why a container that has ended is not started yet, though
@@ -129,17 +130,21 @@ func (w *worker) waitingToRestart(pod *corev1.Pod, c *corev1.Container, inc *con
 	if !podspec.ShouldRestart(pod, c, inc.exitCode) {
 		return nil
 	}
-	if f, ok := w.failures[c.Name]; ok && f.reason != "" {
-		return &corev1.ContainerStateWaiting{Reason: f.reason, Message: f.message}
+	f := w.failures[c.Name]
+	failed := &corev1.ContainerStateWaiting{Reason: f.reason, Message: f.message}
+	if f.reason != "" && now.Before(f.until) {
+		return failed
 	}
-	delay := w.crashes[c.Name]
-	if delay == 0 || !now.Before(inc.finished.Add(delay)) {
-		return nil
+	if delay := w.crashDelay(c, inc); now.Before(inc.finished.Add(delay)) {
+		return &corev1.ContainerStateWaiting{
+			Reason:  "CrashLoopBackOff",
+			Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, pod.Name, pod.Namespace, pod.UID),
+		}
 	}
-	return &corev1.ContainerStateWaiting{
-		Reason:  "CrashLoopBackOff",
-		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)", delay, c.Name, pod.Name, pod.Namespace, pod.UID),
+	if f.reason != "" {
+		return failed
 	}
+	return nil
 }
 
 // terminated is how an incarnation of a container ended.

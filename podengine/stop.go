@@ -18,41 +18,71 @@ import (
 // if that has used up the grace period.
 const leastGrace = 2 * time.Second
 
+// ending is what was done already to end a container, and is not done again when
+// the rest has failed or has to be faster.
+type ending struct {
+	said   bool // that it is killed
+	hooked bool // its preStop hook has run
+}
+
+func (w *worker) endingOf(id string) *ending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.endings[id] == nil {
+		w.endings[id] = &ending{}
+	}
+	return w.endings[id]
+}
+
 // killContainer stops a container that will be started again.
 func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
-	inc := seen.newest(a.container)
-	if inc == nil || inc.id != a.id {
-		return nil
+	for _, inc := range seen.containers[a.container] {
+		if inc.id == a.id {
+			_, c := findContainer(pod, a.container)
+			grace := podspec.GracePeriod(pod, w.engine.failedProbe(pod, c))
+			return w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(grace), a.why)
+		}
 	}
-	_, c := findContainer(pod, a.container)
-	grace := podspec.GracePeriod(pod, w.engine.failedProbe(pod, c))
-	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "Killing", a.why)
-	return w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(grace))
+	return nil
 }
 
 // stopContainer runs the preStop hook of a container, and stops it. What runs
-// still at the given time is killed.
-func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time) error {
-	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && time.Until(by) > 0 {
-		hook, cancel := context.WithDeadline(ctx, by)
-		err := w.engine.runHook(hook, pod, seen, c, inc, c.Lifecycle.PreStop)
-		cancel()
-		if ctx.Err() != nil {
-			return ctx.Err()
+// still at the given time is killed. Of a container that is not in the spec, c
+// is nil.
+func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time, why string) error {
+	done := w.endingOf(inc.id)
+	if !done.said {
+		done.said = true
+		w.engine.containerEvent(pod, inc.name, corev1.EventTypeNormal, "Killing", why)
+	}
+	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && time.Until(by) > 0 && !done.hooked {
+		if err := w.preStop(ctx, pod, seen, c, inc, by); err != nil {
+			return err
 		}
-		if err != nil {
-			w.engine.cfg.Events.Eventf(pod, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed: %v", err)
-		}
+		done.hooked = true
 		if least := time.Now().Add(leastGrace); by.Before(least) {
 			by = least
 		}
 	}
-	seconds := int64(max(time.Until(by), 0) / time.Second)
-	if time.Until(by) > 0 && seconds == 0 {
-		seconds = 1
-	}
+	// By whole seconds: what has begun is given in full.
+	seconds := int64((max(time.Until(by), 0) + time.Second - 1) / time.Second)
 	if err := w.engine.cfg.Runtime.StopContainer(ctx, inc.id, seconds); err != nil && !gone(err) {
 		return fmt.Errorf("cannot stop container %s: %w", inc.name, err)
+	}
+	return nil
+}
+
+// preStop runs the preStop hook of a container for as long as there is time. Its
+// failure is nothing but an event; the error is ctx's.
+func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time) error {
+	hook, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	err := w.engine.runHook(hook, pod, seen, c, inc, c.Lifecycle.PreStop)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, "FailedPreStopHook", fmt.Sprintf("PreStopHook failed: %v", err))
 	}
 	return nil
 }
@@ -64,40 +94,29 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *ru
 	if s != nil {
 		by = s.by
 	}
-	var first, sidecars, unknown []func() error
-	eachContainer(pod, func(k kind, c *corev1.Container) {
+	stop := func(c *corev1.Container, inc *container) error {
+		return w.stopContainer(ctx, pod, seen, c, inc, by, "Stopping container "+inc.name)
+	}
+	var first []func() error
+	for name, incarnations := range seen.containers {
+		k, c := findContainer(pod, name)
+		for _, inc := range incarnations {
+			if inc.phase == running && k != sidecarKind { // also if it is not of the spec
+				first = append(first, func() error { return stop(c, inc) })
+			}
+		}
+	}
+	if err := atOnce(first); err != nil {
+		return err
+	}
+	for _, c := range slices.Backward(sidecarsOf(pod)) {
 		for _, inc := range seen.containers[c.Name] {
 			if inc.phase != running {
 				continue
 			}
-			stop := func() error {
-				w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
-				return w.stopContainer(ctx, pod, seen, c, inc, by)
+			if err := stop(c, inc); err != nil {
+				return err
 			}
-			if k == sidecarKind {
-				sidecars = append(sidecars, stop)
-			} else {
-				first = append(first, stop)
-			}
-		}
-	})
-	for name, incarnations := range seen.containers {
-		if _, c := findContainer(pod, name); c != nil {
-			continue
-		}
-		for _, inc := range incarnations {
-			if inc.phase == running { // of a spec that we do not have
-				unknown = append(unknown, func() error { return w.stopContainer(ctx, pod, seen, nil, inc, by) })
-			}
-		}
-	}
-	if err := atOnce(append(first, unknown...)); err != nil {
-		return err
-	}
-	slices.Reverse(sidecars)
-	for _, stop := range sidecars {
-		if err := stop(); err != nil {
-			return err
 		}
 	}
 	for _, box := range seen.sandboxes {
@@ -124,10 +143,9 @@ func atOnce(functions []func() error) error {
 
 // discard removes a container that was made and not started.
 func (w *worker) discard(ctx context.Context, id string) error {
-	if err := w.engine.cfg.Runtime.RemoveContainer(ctx, id); err != nil && !gone(err) {
+	if err := w.engine.removeContainer(ctx, id); err != nil {
 		return fmt.Errorf("cannot remove a container that was not started: %w", err)
 	}
-	w.engine.known.forget(id)
 	return nil
 }
 
@@ -135,7 +153,7 @@ func (w *worker) discard(ctx context.Context, id string) error {
 func (w *worker) finish(ctx context.Context, pod *corev1.Pod, seen *runtimeView, next time.Time) (time.Time, bool, bool) {
 	w.engine.probes.Forget(pod.UID)
 	w.engine.puller.Forget(pod.UID)
-	if err := w.engine.remove(ctx, pod, seen); err != nil {
+	if err := w.remove(ctx, pod, seen); err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot clean up after the pod yet")
 		return time.Now().Add(firstRetry), false, false
 	}

@@ -25,6 +25,9 @@ type view struct {
 	failed map[string]time.Time
 	// crashed is how long a container stays down after its end, by name.
 	crashed map[string]time.Duration
+	// applied are the resources that containers were given since their start,
+	// by ID.
+	applied map[string]string
 	// probed is what probes say of containers that run, by name.
 	probed map[string]probed
 }
@@ -61,6 +64,8 @@ type container struct {
 	reason, message            string
 
 	image, imageRef string
+	resources       string // that it was made with; empty if it is not known
+	user            *corev1.ContainerUser
 }
 
 // probed is what probes say of a container that runs.
@@ -78,6 +83,7 @@ const (
 	doStart   verb = "start"   // pull the image, create and start a container
 	doKill    verb = "kill"    // stop a container, which will be started again
 	doDiscard verb = "discard" // remove a container that was created, and not started
+	doResize  verb = "resize"  // give a container that runs other resources
 	doExpire  verb = "expire"  // end the pod, which has run too long
 	doStop    verb = "stop"    // stop all containers, then the sandbox
 	doEnd     verb = "end"     // nothing runs, and nothing will

@@ -3,7 +3,6 @@ package podengine
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,24 +31,32 @@ const (
 // worker looks after one pod: its goroutine alone acts on it.
 type worker struct {
 	engine *Engine
+	taken  time.Time     // when the node took the pod
 	wake   chan struct{} // has room for one
 	hurry  atomic.Bool   // what failed is to be tried again at once
+
+	disk    sync.Mutex // one write of the pod's state at a time
+	removed bool       // the state was removed, for good; guarded by disk
+
+	telling sync.Mutex // so that what is told last is what came last
 
 	mu      sync.Mutex
 	pod     *corev1.Pod // the newest form
 	stop    *stop       // nil: the pod is to run
 	status  *corev1.PodStatus
-	ended   bool               // nothing runs, and nothing will
-	abandon context.CancelFunc // ends the action under way; nil without one
+	abandon context.CancelFunc    // ends the action under way; nil without one
+	endings map[string]*ending    // of containers that are being stopped, by ID
+	said    map[warning]statement // the warnings that hold
 
 	// What only the worker's goroutine uses.
-	taken    time.Time // when the node took the pod
 	failures map[string]failure
-	crashes  map[string]time.Duration
+	crashes  map[string]crash
+	blind    time.Duration     // until the next look at a runtime that shows nothing
 	mounted  bool              // the volumes are there
 	refresh  time.Time         // when they are next due
 	stale    bool              // they may be out of date
 	messages map[string]string // of containers that have ended, by ID
+	applied  map[string]string // resources that containers were given since their start, by ID
 }
 
 // stop is why and how a pod is to end.
@@ -73,8 +80,11 @@ func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
 		pod:      pod,
 		taken:    taken,
 		failures: map[string]failure{},
-		crashes:  map[string]time.Duration{},
+		endings:  map[string]*ending{},
+		said:     map[warning]statement{},
+		crashes:  map[string]crash{},
 		messages: map[string]string{},
+		applied:  map[string]string{},
 	}
 }
 
@@ -114,7 +124,7 @@ func (w *worker) end(s stop) {
 	if w.abandon != nil {
 		w.abandon()
 	}
-	w.nudge()
+	w.hasten()
 }
 
 func (w *worker) current() (*corev1.Pod, *stop) {
@@ -156,12 +166,12 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	pod, stop := w.current()
 	seen, err := w.engine.observe(ctx, pod.UID)
 	if err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot see the pod in the runtime")
-		return time.Now().Add(firstRetry), false, false
+		return w.unseen(ctx, err), false, false
 	}
+	w.blind = 0
+	w.watchProbes(pod, seen) // first: the decision depends on them
 	v := w.view(pod, stop, seen)
 	a := decide(v)
-	w.watchProbes(pod, seen)
 	w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
 	next = v.now.Add(resync)
 	switch a.verb {
@@ -169,7 +179,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		if !a.at.IsZero() && a.at.Before(next) {
 			next = a.at
 		}
-		if due := w.keepVolumes(ctx, pod, v.now); due.Before(next) {
+		if due := w.keepVolumes(ctx, pod, seen, v.now); due.Before(next) {
 			next = due
 		}
 		return next, false, false
@@ -185,6 +195,15 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	return next, true, false
 }
 
+// unseen returns when to look again at a runtime that does not show the pod.
+func (w *worker) unseen(ctx context.Context, err error) time.Time {
+	if w.blind == 0 && ctx.Err() == nil {
+		log.G(ctx).WithError(err).Warn("Cannot see the pod in the runtime")
+	}
+	w.blind = min(max(2*w.blind, firstRetry), lastRetry)
+	return time.Now().Add(w.blind)
+}
+
 // view is what decide needs.
 func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 	v := &view{
@@ -195,7 +214,8 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 		sandbox:    seen.sandbox(),
 		containers: map[string]*container{},
 		failed:     map[string]time.Time{},
-		crashed:    maps.Clone(w.crashes),
+		crashed:    map[string]time.Duration{},
+		applied:    w.applied,
 		probed:     w.engine.probed(pod),
 	}
 	for name := range seen.containers {
@@ -206,11 +226,18 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 			}
 		}
 	}
+	eachContainer(pod, func(_ kind, c *corev1.Container) {
+		v.crashed[c.Name] = w.crashDelay(c, v.containers[c.Name])
+	})
 	for name, f := range w.failures {
 		v.failed[name] = f.until
 	}
 	return v
 }
+
+// errAbandoned is the end of an action that was given up, since the pod is asked
+// to end, or the engine is.
+var errAbandoned = errors.New("it was given up")
 
 // perform takes an action, until it is done, or the pod is asked to end.
 func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *stop, seen *runtimeView) error {
@@ -219,15 +246,21 @@ func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *s
 	w.mu.Lock()
 	if w.stop != stop {
 		w.mu.Unlock()
-		return nil // it was asked to end meanwhile: decide again
+		return errAbandoned // before it has begun
 	}
 	w.abandon = cancel
 	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		w.abandon = nil
-		w.mu.Unlock()
-	}()
+	err := w.act(ctx, a, pod, stop, seen)
+	w.mu.Lock()
+	w.abandon = nil
+	w.mu.Unlock()
+	if err != nil && ctx.Err() != nil {
+		return errAbandoned // whatever the runtime makes of that
+	}
+	return err
+}
+
+func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop, seen *runtimeView) error {
 	switch a.verb {
 	case doSandbox:
 		return w.makeSandbox(ctx, pod, seen)
@@ -237,8 +270,10 @@ func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *s
 		return w.killContainer(ctx, pod, seen, a)
 	case doDiscard:
 		return w.discard(ctx, a.id)
+	case doResize:
+		return w.resize(ctx, pod, seen, a)
 	case doExpire:
-		w.expire(pod)
+		w.expire(ctx, pod)
 		return nil
 	case doStop:
 		return w.stopPod(ctx, pod, stop, seen)
@@ -249,11 +284,13 @@ func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *s
 // note keeps what came of an action: when it is tried again, if it failed.
 func (w *worker) note(ctx context.Context, a action, err error) {
 	if err == nil {
-		delete(w.failures, a.container)
+		if a.verb != doDiscard { // which makes room for another attempt at what failed
+			delete(w.failures, a.container)
+		}
 		return
 	}
-	if _, stop := w.current(); ctx.Err() != nil || errors.Is(err, context.Canceled) && stop != nil {
-		return // it was given up
+	if errors.Is(err, errAbandoned) {
+		return
 	}
 	log.G(ctx).WithError(err).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Warn("An action on the pod failed")
 	f := failure{delay: min(max(2*w.failures[a.container].delay, firstRetry), lastRetry), message: err.Error()}
@@ -272,7 +309,7 @@ func (w *worker) note(ctx context.Context, a action, err error) {
 func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time, ended bool) {
 	o := podspec.Observation{
 		Statuses:  w.containerStatuses(ctx, pod, stop, seen, now),
-		HostIPs:   w.engine.hostIPs(),
+		HostIPs:   w.engine.cfg.HostIPs(),
 		StartTime: metav1.NewTime(w.taken),
 		Ended:     ended,
 	}
@@ -290,10 +327,22 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 	}
 	changed := w.status == nil || !equality.Semantic.DeepEqual(*w.status, status)
 	w.status = &status
-	w.ended = ended
 	w.mu.Unlock()
-	if changed {
-		w.engine.tell(w.snapshot())
+	if !changed {
+		return
+	}
+	if err := w.persistStatus(); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot keep the pod's status: after a restart of this process its probes begin anew")
+	}
+	w.tell()
+}
+
+// tell says what became of the pod, if anybody wants to know.
+func (w *worker) tell() {
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	if notify := w.engine.listener(); notify != nil {
+		notify(w.snapshot())
 	}
 }
 
@@ -309,11 +358,16 @@ func (w *worker) snapshot() *corev1.Pod {
 }
 
 // expire ends a pod that has been active for longer than it may.
-func (w *worker) expire(pod *corev1.Pod) {
+func (w *worker) expire(ctx context.Context, pod *corev1.Pod) {
 	const message = "Pod was active on the node longer than the specified deadline"
 	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "DeadlineExceeded", message)
 	w.end(stop{
 		by:      time.Now().Add(podspec.GracePeriod(pod, nil)),
 		failure: &podspec.Failure{Reason: "DeadlineExceeded", Message: message},
 	})
+	// It must outlive this process: containers that end well when they are
+	// stopped would make a success of it.
+	if err := w.persist(); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot keep that the pod has exceeded its deadline")
+	}
 }

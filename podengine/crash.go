@@ -1,0 +1,76 @@
+package podengine
+
+import (
+	"context"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// crash is the crash-loop back-off of a container.
+type crash struct {
+	counted string        // the incarnation whose end was counted last, by ID
+	delay   time.Duration // of the next restart
+}
+
+// crashDelay is how long a container stays down after the end of an incarnation:
+// not at all the first time, and no longer once it was to be started again.
+func (w *worker) crashDelay(c *corev1.Container, last *container) time.Duration {
+	if last == nil || last.phase != exited || last.hash != "" && last.hash != hashOf(c) {
+		return 0
+	}
+	before := w.crashes[c.Name]
+	if before.counted == last.id || last.wasHealthy() {
+		return 0
+	}
+	return before.delay
+}
+
+// wasHealthy tells whether an incarnation has run for so long that its end is not
+// one more of a row.
+func (c *container) wasHealthy() bool {
+	return !c.started.IsZero() && c.finished.Sub(c.started) >= healthyAfter
+}
+
+// crashed counts that a container ended, and is started again: how long it stays
+// down the next time.
+func (w *worker) crashed(last *container) {
+	before := w.crashes[last.name]
+	if last.phase != exited || before.counted == last.id {
+		return
+	}
+	delay := firstCrashDelay
+	if before.delay > 0 && !last.wasHealthy() {
+		delay = min(2*before.delay, lastCrashDelay)
+	}
+	w.crashes[last.name] = crash{counted: last.id, delay: delay}
+}
+
+// collect removes all but the newest incarnation of a container, whose log and
+// end people may still ask for.
+func (w *worker) collect(ctx context.Context, pod *corev1.Pod, incarnations []*container) {
+	for _, old := range incarnations[1:] {
+		if old.phase == running {
+			continue
+		}
+		if err := w.engine.removeContainer(ctx, old.id); err != nil {
+			log.G(ctx).WithError(err).Warn("Cannot remove a container that has ended")
+			continue
+		}
+		w.forget(pod, old)
+	}
+}
+
+// forget drops what is kept of an incarnation that has been removed.
+func (w *worker) forget(pod *corev1.Pod, old *container) {
+	delete(w.messages, old.id)
+	delete(w.applied, old.id)
+	w.mu.Lock()
+	delete(w.endings, old.id)
+	w.mu.Unlock()
+	removeLogs(w.engine.logFile(pod, old.name, old.attempt))
+	_ = os.Remove(w.engine.terminationLog(pod, old.name, old.attempt)) // goes with the pod else
+}

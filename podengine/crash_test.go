@@ -1,0 +1,140 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+func errdefsIsInvalid(err error) bool { return errdefs.IsInvalidInput(err) }
+
+func cpu(amount string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+}
+
+// starts records when a container is started.
+func (r *rig) starts(call string) func() []time.Duration {
+	var at []time.Duration
+	begin := time.Now()
+	r.runtime.set(func() {
+		r.runtime.before = func(_ context.Context, did string) error {
+			if did == call {
+				at = append(at, time.Since(begin))
+			}
+			return nil
+		}
+	})
+	return func() []time.Duration { return at }
+}
+
+func TestCrashLoopBackOff(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: 2 * time.Second, code: 1} }, func(r *rig) {
+		starts := r.starts("StartContainer a")
+		pod := makePod("a")
+		r.create(pod)
+		r.after(30 * time.Minute)
+		var pauses []time.Duration
+		for i, at := range starts()[1:] {
+			pauses = append(pauses, at-starts()[i]-2*time.Second)
+		}
+		want := []time.Duration{0, 10, 20, 40, 80, 160, 300, 300}
+		for i := range want {
+			want[i] *= time.Second
+			if late := pauses[i] - want[i]; late < 0 || late > 1100*time.Millisecond {
+				t.Errorf("pause %d was %v, want %v", i, pauses[i], want[i])
+			}
+		}
+		waiting := r.status(pod).ContainerStatuses[0].State.Waiting
+		if waiting == nil || waiting.Reason != "CrashLoopBackOff" || waiting.Message != "back-off 5m0s restarting failed container=a pod=p_ns(uid-of-a)" {
+			t.Errorf("waiting is %v", waiting)
+		}
+		if last := r.status(pod).ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 1 {
+			t.Errorf("the last state is %v", last)
+		}
+		if n := len(r.runtime.containers); n > 2 {
+			t.Errorf("%d containers are left, want the last two", n)
+		}
+
+		r.runtime.set(func() { r.runtime.plans["a"] = plan{runs: 11 * time.Minute, code: 1} })
+		r.after(5*time.Minute + 11*time.Minute + 3*time.Second)
+		begun := starts()
+		if pause := begun[len(begun)-1] - begun[len(begun)-2] - 11*time.Minute; pause > 2*time.Second {
+			t.Errorf("after it had run well for long it was down for %v", pause)
+		}
+	})
+}
+
+// What fails between two runs is not one more crash.
+func TestAFailedStartIsNoCrash(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: 2 * time.Second, code: 1} }, func(r *rig) {
+		pod := makePod("a", first(func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways }))
+		r.create(pod)
+		r.images.mu.Lock()
+		r.images.pull = func(context.Context, string) error { return errors.New("the registry is down") }
+		r.images.mu.Unlock()
+		r.after(time.Minute)
+		r.wantState(pod, "Running a=ImagePullBackOff")
+		r.images.mu.Lock()
+		r.images.pull = nil
+		r.images.mu.Unlock()
+		r.after(41 * time.Second)
+		if c := r.runtime.newest("a"); c.Metadata.Attempt == 0 {
+			t.Error("it was not started again")
+		}
+		waiting := r.status(pod).ContainerStatuses[0].State.Waiting
+		if waiting != nil && waiting.Reason != "CrashLoopBackOff" {
+			t.Errorf("waiting is %v", waiting)
+		}
+	})
+}
+
+func TestLivenessFailure(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{stopCode: 143, lingers: 3 * time.Second}
+		r.runtime.exec = func(_ context.Context, _ string, command []string) error {
+			if slices.Contains(command, "alive") {
+				return exec.CodeExitError{Err: errors.New("no"), Code: 1}
+			}
+			return nil
+		}
+	}, func(r *rig) {
+		pod := makePod("a", first(func(c *corev1.Container) {
+			c.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: command("alive")}, PeriodSeconds: 1, FailureThreshold: 2,
+				TerminationGracePeriodSeconds: new(int64)}
+			*c.LivenessProbe.TerminationGracePeriodSeconds = 7
+		}))
+		r.create(pod)
+		r.runtime.did()
+		r.after(20 * time.Second)
+		if n := r.events.count("Normal Killing {a}: Container a failed liveness probe, will be restarted"); n == 0 {
+			t.Errorf("events are %v", r.events.take())
+		}
+		if calls := r.runtime.did(); calls[0] != "StopContainer a 7" {
+			t.Errorf("calls are %v", calls)
+		}
+		if c := r.runtime.newest("a"); c.Metadata.Attempt == 0 {
+			t.Error("it was not started again")
+		}
+	})
+}
+
+func TestANewImageIsNotHeldBack(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: time.Second, code: 1} }, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		r.after(time.Minute)
+		r.wantState(pod, "Running a=CrashLoopBackOff#3")
+		r.runtime.set(func() { delete(r.runtime.plans, "a") })
+		pod = makePod("a", first(func(c *corev1.Container) { c.Image = "image:2" }))
+		r.update(pod)
+		r.wantState(pod, "Running a=ready#4")
+	})
+}

@@ -1,0 +1,318 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+func TestWarningsAreSaidOnce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: time.Second, code: 1}
+		pod := makePod("a", func(p *corev1.Pod) { p.Spec.DNSPolicy = corev1.DNSClusterFirst })
+		r.create(pod)
+		r.after(30 * time.Minute)
+		if n := r.events.count("MissingClusterDNS"); n != 1 {
+			t.Errorf("the same was said %d times", n)
+		}
+	})
+}
+
+func TestImageVolume(t *testing.T) {
+	withVolume := func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "data:1"}}}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: "part"}}
+	}
+	inBubble(t, func(r *rig) {
+		r.images.pull = func(_ context.Context, image string) error {
+			if image == "data:1" {
+				return errors.New("no such image")
+			}
+			return nil
+		}
+		pod := makePod("a b", withVolume)
+		r.create(pod)
+		r.wantState(pod, "Pending a=ErrImagePull b=ready")
+		r.images.mu.Lock()
+		r.images.pull = nil
+		r.images.mu.Unlock()
+		r.after(11 * time.Second)
+		r.wantState(pod, "Running a=ready b=ready")
+		for _, m := range r.runtime.newest("a").config.Mounts {
+			if m.ContainerPath == "/v" && m.Image.GetImage() == "data:1" && m.ImageSubPath == "part" && m.Readonly {
+				return
+			}
+		}
+		t.Errorf("mounts are %v", r.runtime.newest("a").config.Mounts)
+	})
+}
+
+func TestResize(t *testing.T) {
+	requests := func(amount string) func(*corev1.Pod) {
+		return first(func(c *corev1.Container) { c.Resources.Requests = cpu(amount) })
+	}
+	t.Run("in place", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.create(makePod("a", requests("1")))
+			r.runtime.did()
+			bigger := makePod("a", requests("2"))
+			r.update(bigger)
+			r.wantCalls("UpdateContainerResources a")
+			if shares := r.runtime.updated[0].Linux.CpuShares; shares != 2048 {
+				t.Errorf("the shares are %d", shares)
+			}
+			c := r.status(bigger).ContainerStatuses[0]
+			if c.Resources.Requests.Cpu().String() != "2" || c.AllocatedResources.Cpu().String() != "2" {
+				t.Errorf("resources are %v, %v allocated", c.Resources, c.AllocatedResources)
+			}
+			r.restart(time.Minute)
+			r.after(5 * time.Minute)
+			r.wantCalls()
+			r.wantState(bigger, "Running a=ready")
+		})
+	})
+	t.Run("with a restart", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			policy := first(func(c *corev1.Container) {
+				c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+			})
+			r.create(makePod("a", requests("1"), policy))
+			bigger := makePod("a", requests("2"), policy)
+			r.update(bigger)
+			r.wantState(bigger, "Running a=ready#1")
+			if n := r.events.count("Normal Killing {a}: Container a resize requires restart"); n != 1 {
+				t.Errorf("events are %v", r.events.take())
+			}
+		})
+	})
+	t.Run("that fails", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.create(makePod("a", requests("1")))
+			r.runtime.did()
+			r.runtime.intercept(func(_ context.Context, call string) error {
+				if call == "UpdateContainerResources a" {
+					return errors.New("too large")
+				}
+				return nil
+			})
+			bigger := makePod("a", requests("2"))
+			r.update(bigger)
+			r.after(time.Minute)
+			if n := len(r.runtime.did()); n > 15 {
+				t.Errorf("it was tried without a pause: %d calls in a minute", n)
+			}
+			if n := r.events.count("Warning ResizeError {a}: cannot resize container a: too large"); n != 1 {
+				t.Errorf("it was said %d times", n)
+			}
+			if c := r.status(bigger).ContainerStatuses[0]; c.Resources.Requests.Cpu().String() != "1" {
+				t.Errorf("resources are %v", c.Resources)
+			}
+		})
+	})
+}
+
+func TestUnusedImagesAreRemoved(t *testing.T) {
+	var full atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.runtime.image = "pause:1"
+		r.cfg.ImageGC = ImageGC{Usage: func(context.Context) (uint64, uint64, error) {
+			if full.Load() {
+				return 1000, 50, nil
+			}
+			return 1000, 500, nil
+		}}
+		for _, name := range []string{"pause:1", "old:1", "wanted:1"} {
+			r.images.present[name] = &runtimeapi.Image{Id: name, RepoTags: []string{name}, Size: 1000}
+		}
+	}, func(r *rig) {
+		// Its container does not exist, since its ConfigMap is missing.
+		r.create(makePod("a", first(func(c *corev1.Container) {
+			c.Image = "wanted:1"
+			c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}}}}
+		})))
+		r.after(6 * time.Minute)
+		if removed := r.images.gone(); len(removed) > 0 {
+			t.Errorf("%v were removed while there was room", removed)
+		}
+		full.Store(true)
+		r.after(10 * time.Minute)
+		if removed := r.images.gone(); !slices.Equal(removed, []string{"old:1"}) {
+			t.Errorf("%v were removed, want old:1", removed)
+		}
+	})
+}
+
+func TestPlanRotation(t *testing.T) {
+	limits := LogLimits{MaxSize: 100, MaxFiles: 3}
+	for name, c := range map[string]struct {
+		size  int64
+		aside string
+		want  string
+	}{
+		"small":                  {99, "", "false []"},
+		"large":                  {100, "", "true []"},
+		"large, with one aside":  {100, "1", "true []"},
+		"large, with two aside":  {100, "2 1", "true [1]"},
+		"large, with many aside": {100, "4 3 2 1", "true [1 2 3]"},
+		"small, with many aside": {0, "4 3 2 1", "false [1 2]"},
+	} {
+		plan := planRotation(c.size, strings.Fields(c.aside), limits)
+		if got := fmt.Sprint(plan.rotate, plan.remove); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestLogsAreRotated(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.cfg.Logs = LogLimits{MaxSize: 100, MaxFiles: 3} }, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		log := r.runtime.newest("a").log
+		for range 5 {
+			if err := writeLog(log, 100); err != nil {
+				t.Fatal(err)
+			}
+			r.after(10 * time.Second)
+		}
+		files, _ := filepath.Glob(log + "*")
+		if len(files) != 3 || r.runtime.reopened != 5 {
+			t.Errorf("files are %v, reopened %d times", files, r.runtime.reopened)
+		}
+		r.runtime.intercept(func(_ context.Context, call string) error {
+			if call == "ReopenContainerLog a" {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		if err := writeLog(log, 100); err != nil {
+			t.Fatal(err)
+		}
+		r.after(10 * time.Second)
+		if info, err := os.Stat(log); err != nil || info.Size() != 100 {
+			t.Errorf("the log that is written is not where it was: %v", err)
+		}
+	})
+}
+
+func TestLogsOfIncarnations(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: time.Second, code: 1} }, func(r *rig) {
+		read := func(previous bool) string {
+			reader, err := r.GetContainerLogs(r.ctx, "ns", "p", "a", api.ContainerLogOpts{Previous: previous})
+			if err != nil {
+				return err.Error()
+			}
+			text, _ := io.ReadAll(reader)
+			_ = reader.Close()
+			return string(text)
+		}
+		pod := makePod("a")
+		r.create(pod)
+		if got := read(true); !strings.Contains(got, "not found") {
+			t.Errorf("the previous log of a container that runs for the first time is %q", got)
+		}
+		for i := range 2 {
+			line := fmt.Sprintf("2000-01-01T00:00:00Z stdout F run %d\n", i)
+			if err := os.WriteFile(r.runtime.newest("a").log, []byte(line), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.after(2100 * time.Millisecond)
+		}
+		r.wantState(pod, "Running a=CrashLoopBackOff#1")
+		if got := read(true); got != "run 1\n" {
+			t.Errorf("the previous log of a container that waits is %q", got)
+		}
+		r.after(time.Hour)
+		files, _ := filepath.Glob(filepath.Join(r.cfg.Node.LogDirectory(pod), "a", "*"))
+		if len(files) > 2 {
+			t.Errorf("logs are left of containers that have gone: %v", files)
+		}
+	})
+}
+
+type classes map[string]string
+
+func (c classes) Handler(_ context.Context, class string) (string, error) {
+	if handler, ok := c[class]; ok {
+		return handler, nil
+	}
+	return "", errors.New("it does not exist")
+}
+
+func TestRuntimeClass(t *testing.T) {
+	class := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.RuntimeClassName = &name }
+	}
+	inBubbleWith(t, func(r *rig) { r.cfg.RuntimeClasses = classes{"fast": "kata"} }, func(r *rig) {
+		r.create(makePod("a", class("fast")))
+		if got := r.runtime.boxes[r.runtime.box()].handler; got != "kata" {
+			t.Errorf("the handler is %q", got)
+		}
+		r.events.take()
+		r.create(makePod("b", class("slow")))
+		r.wantEvents(`Warning FailedCreatePodSandBox: Failed to create pod sandbox: failed to get the handler of RuntimeClass "slow": it does not exist`)
+	})
+	inBubble(t, func(r *rig) {
+		r.create(makePod("a", class("fast")))
+		if n := r.events.count(`RuntimeClass "fast": this node has no runtime classes`); n != 1 {
+			t.Errorf("events are %v", r.events.take())
+		}
+	})
+}
+
+func TestEventsOfTheRuntime(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.events = make(chan *runtimeapi.ContainerEventResponse) }, func(r *rig) {
+		pod := makePod("a", never)
+		r.create(pod)
+		tell := func(uid string) {
+			r.runtime.events <- &runtimeapi.ContainerEventResponse{
+				PodSandboxStatus: &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},
+			}
+			r.after(0)
+		}
+		tell(string(pod.UID))
+		r.after(2 * time.Second) // the next look is the last for a while
+		before := r.runtime.lists()
+		r.after(10 * time.Minute)
+		if n := r.runtime.lists() - before; n > 10 {
+			t.Errorf("the runtime was asked %d times in 10 minutes", n)
+		}
+		r.runtime.exit(r.runtime.newest("a").Id, 3)
+		tell(string(pod.UID))
+		r.wantState(pod, "Failed a=Error/3")
+
+		close(r.runtime.events) // the connection is lost
+		before = r.runtime.lists()
+		r.after(10 * time.Second)
+		if n := r.runtime.lists() - before; n < 9 {
+			t.Errorf("without events the runtime was asked %d times in 10 s", n)
+		}
+	})
+}
+
+func TestUserInStatus(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", never)
+		r.create(pod)
+		c := r.runtime.newest("a")
+		r.runtime.set(func() {
+			c.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2, SupplementalGroups: []int64{3}}}
+		})
+		r.update(pod)
+		if user := r.status(pod).ContainerStatuses[0].User; user == nil || user.Linux.UID != 1 || user.Linux.GID != 2 {
+			t.Errorf("the user is %v", user)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package podengine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
+)
+
+// ImageGC says which images are removed, and when. The zero value removes unused
+// ones while the disk is more than 85 percent full, down to 80, as a kubelet does.
+type ImageGC struct {
+	// Off leaves all images: somebody else sees to them.
+	Off bool
+	// HighThresholdPercent, LowThresholdPercent, MinAge and MaxAge are as in
+	// image.CollectorOptions.
+	HighThresholdPercent, LowThresholdPercent int
+	MinAge, MaxAge                            time.Duration
+	// Usage says how full the file system of the images is. Defaults to
+	// image.DiskUsage.
+	Usage func(ctx context.Context) (capacity, available uint64, err error)
+}
+
+// collectImages removes images from time to time. Dead containers are removed
+// by the workers of their pods, which know their logs too.
+func (e *Engine) collectImages(ctx context.Context) {
+	gc := e.cfg.ImageGC
+	if gc.Off {
+		return
+	}
+	if gc.Usage == nil {
+		gc.Usage = image.DiskUsage(e.cfg.Images, nil)
+	}
+	var sandboxImage string
+	collector := image.NewCollector(image.CollectorOptions{
+		Images:               e.cfg.Images,
+		Containers:           e.cfg.Runtime,
+		Usage:                gc.Usage,
+		InUse:                func() []string { return append(e.wantedImages(), sandboxImage) },
+		HighThresholdPercent: gc.HighThresholdPercent,
+		LowThresholdPercent:  gc.LowThresholdPercent,
+		MinAge:               gc.MinAge,
+		MaxAge:               gc.MaxAge,
+	})
+	tick := time.NewTicker(image.ImagePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var err error
+		if sandboxImage, err = e.sandboxImage(ctx); err == nil {
+			_, err = collector.CollectImages(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("Cannot remove unused images")
+		}
+	}
+}
+
+// wantedImages are the images of all pods: containers that are not there yet, or
+// were removed, are to find theirs.
+func (e *Engine) wantedImages() (images []string) {
+	for _, w := range e.all() {
+		pod, _ := w.current()
+		eachContainer(pod, func(_ kind, c *corev1.Container) { images = append(images, c.Image) })
+		for i := range pod.Spec.Volumes {
+			if v := pod.Spec.Volumes[i].Image; v != nil {
+				images = append(images, v.Reference)
+			}
+		}
+	}
+	return images
+}
+
+// sandboxImage is the image of sandboxes, as far as the runtime tells: that of
+// containerd before 1.7, which does not say that it is pinned.
+func (e *Engine) sandboxImage(ctx context.Context) (string, error) {
+	answer, err := e.cfg.Runtime.Status(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	var config struct {
+		SandboxImage *string `json:"sandboxImage"`
+	}
+	_ = json.Unmarshal([]byte(answer.GetInfo()["config"]), &config) // another runtime has another form
+	return ptr.Deref(config.SandboxImage, ""), nil
+}

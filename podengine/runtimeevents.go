@@ -1,0 +1,98 @@
+package podengine
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// runtimeEvents is the runtime's own account of what changes, of those runtimes
+// that give one.
+type runtimeEvents struct {
+	engine    *Engine
+	connected atomic.Bool
+	changed   chan struct{} // something may have changed; has room for one
+}
+
+func newRuntimeEvents(e *Engine) *runtimeEvents {
+	return &runtimeEvents{engine: e, changed: make(chan struct{}, 1)}
+}
+
+// relistAfter is how long it takes to the next look at all pods. Events may be
+// lost, so there is one all the same.
+func (r *runtimeEvents) relistAfter() time.Duration {
+	if r.connected.Load() {
+		return relistSeldom
+	}
+	return relistEvery
+}
+
+// relist has all pods looked at soon.
+func (r *runtimeEvents) relist() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// follow listens to the runtime until ctx ends, or the runtime turns out to tell
+// nothing.
+func (r *runtimeEvents) follow(ctx context.Context) {
+	delay := firstRetry
+	for ctx.Err() == nil {
+		begin := time.Now()
+		err := r.listen(ctx)
+		r.connected.Store(false)
+		r.relist() // for what was missed, and then as often as without events
+		if status.Code(err) == codes.Unimplemented {
+			log.G(ctx).Debug("The container runtime does not tell of changes: it is asked each second")
+			return
+		}
+		if time.Since(begin) > lastRetry {
+			delay = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+		delay = min(2*delay, lastRetry)
+	}
+}
+
+// listen has pods looked at that the runtime tells of, until the connection ends.
+func (r *runtimeEvents) listen(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan *runtimeapi.ContainerEventResponse)
+	done := make(chan error, 1)
+	go func() { // it ends before listen does: see below
+		done <- r.engine.cfg.Runtime.GetContainerEvents(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {
+			r.relist() // for what was before
+		})
+	}()
+	for {
+		select {
+		case event := <-events:
+			r.connected.Store(true) // what answers Unimplemented says so only after it is connected
+			r.take(event)
+		case err := <-done:
+			return err
+		}
+	}
+}
+
+func (r *runtimeEvents) take(event *runtimeapi.ContainerEventResponse) {
+	uid := event.GetPodSandboxStatus().GetMetadata().GetUid()
+	if uid == "" {
+		r.relist() // whose it is shows there
+		return
+	}
+	r.engine.nudge(types.UID(uid))
+}

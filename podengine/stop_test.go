@@ -1,0 +1,249 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+func TestDeletion(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{lingers: 5 * time.Second, stopCode: 143}
+		r.runtime.plans["s1"] = plan{lingers: 2 * time.Second}
+		pod := makePod("s1 s2 a b")
+		r.create(pod)
+		r.runtime.did()
+		r.events.take()
+		r.delete(pod, 30)
+		r.wantState(pod, "Running s1=ready s2=ready a=ready b=ready")
+		r.after(4 * time.Second)
+		if _, err := r.GetPod(r.ctx, "ns", "p"); err != nil {
+			t.Errorf("it is gone before it has ended: %v", err)
+		}
+		r.after(10 * time.Second)
+		r.wantGone(pod)
+		r.wantState(pod, "Failed s1=Completed/0 s2=Completed/0 a=Error/143 b=Completed/0")
+		calls := r.runtime.did()
+		slices.Sort(calls[:2]) // side by side
+		if want := []string{"StopContainer a 30", "StopContainer b 30", "StopContainer s2 25", "StopContainer s1 25", "StopPodSandbox"}; !slices.Equal(calls[:5], want) {
+			t.Errorf("the runtime was asked to %v, want %v first", calls, want)
+		}
+		events := r.events.take()
+		slices.Sort(events)
+		if want := []string{
+			"Normal Killing {a}: Stopping container a", "Normal Killing {b}: Stopping container b",
+			"Normal Killing {s1}: Stopping container s1", "Normal Killing {s2}: Stopping container s2",
+		}; !slices.Equal(events, want) {
+			t.Errorf("events are %v", events)
+		}
+		if err := r.DeletePod(r.ctx, pod); !errdefs.IsNotFound(err) {
+			t.Errorf("another deletion: %v, want NotFound", err)
+		}
+	})
+}
+
+func TestAShorterDeletionCounts(t *testing.T) {
+	for name, seconds := range map[string]int64{"shorter": 3, "at once": 0} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.runtime.plans["a"] = plan{lingers: time.Hour}
+				pod := makePod("a")
+				r.create(pod)
+				r.delete(pod, 600)
+				r.after(time.Minute)
+				r.delete(pod, 300) // no earlier
+				r.delete(pod, seconds)
+				r.after(time.Duration(seconds)*time.Second + time.Millisecond)
+				r.wantGone(pod)
+				if n := r.events.count("Killing"); n != 1 {
+					t.Errorf("it was said %d times", n)
+				}
+			})
+		})
+	}
+}
+
+func TestPreStopUsesTheGracePeriod(t *testing.T) {
+	var mu sync.Mutex
+	hooks := 0
+	withHook := first(func(c *corev1.Container) {
+		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: command("hook")}}
+	})
+	takes := func(r *rig, d time.Duration) {
+		hooks = 0
+		r.runtime.exec = func(ctx context.Context, _ string, _ []string) error {
+			mu.Lock()
+			hooks++
+			mu.Unlock()
+			select {
+			case <-time.After(d):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	t.Run("in time", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			takes(r, 10*time.Second)
+			pod := makePod("a", withHook)
+			r.create(pod)
+			r.runtime.did()
+			r.delete(pod, 30)
+			r.after(11 * time.Second)
+			r.wantGone(pod)
+			r.wantCalls("StopContainer a 20", "StopPodSandbox", "StopPodSandbox", "RemoveContainer a", "RemovePodSandbox")
+		})
+	})
+	t.Run("too long", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			takes(r, time.Hour)
+			pod := makePod("a", withHook)
+			r.create(pod)
+			r.runtime.did()
+			r.delete(pod, 30)
+			r.after(31 * time.Second)
+			r.wantCalls("StopContainer a 2", "StopPodSandbox", "StopPodSandbox", "RemoveContainer a", "RemovePodSandbox")
+			if n := r.events.count("Warning FailedPreStopHook {a}: PreStopHook failed: "); n != 1 {
+				t.Errorf("events are %v", r.events.take())
+			}
+		})
+	})
+	t.Run("no grace", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			takes(r, time.Hour)
+			pod := makePod("a", withHook)
+			r.create(pod)
+			r.runtime.did()
+			r.delete(pod, 0)
+			r.after(time.Millisecond)
+			r.wantGone(pod)
+			if calls := r.runtime.did(); calls[0] != "StopContainer a 0" || hooks != 0 {
+				t.Errorf("calls are %v, the hook ran %d times", calls, hooks)
+			}
+		})
+	})
+	t.Run("once, though the stop fails", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			takes(r, time.Second)
+			pod := makePod("a", withHook)
+			r.create(pod)
+			r.runtime.intercept(func(_ context.Context, call string) error {
+				if strings.HasPrefix(call, "Stop") {
+					return errors.New("not now")
+				}
+				return nil
+			})
+			r.delete(pod, 30)
+			r.after(time.Minute)
+			if n := len(r.runtime.did()); n > 20 {
+				t.Errorf("it was tried without a pause: %d calls in a minute", n)
+			}
+			r.runtime.set(func() { r.runtime.before = nil })
+			r.after(11 * time.Second)
+			r.wantGone(pod)
+			if hooks != 1 {
+				t.Errorf("the hook ran %d times", hooks)
+			}
+		})
+	})
+}
+
+// forever waits until it is given up.
+func forever(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestDeletionInterrupts(t *testing.T) {
+	t.Run("a pull", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.images.pull = func(ctx context.Context, _ string) error { return forever(ctx) }
+			pod := makePod("a")
+			r.create(pod)
+			r.after(time.Minute)
+			r.delete(pod, 30)
+			r.after(time.Millisecond)
+			r.wantGone(pod)
+			r.wantState(pod, "Failed a=ContainerCreating")
+		})
+	})
+	t.Run("a postStart hook", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.runtime.exec = func(ctx context.Context, _ string, _ []string) error { return forever(ctx) }
+			pod := makePod("a", first(func(c *corev1.Container) {
+				c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: command("hook")}}
+			}))
+			r.create(pod)
+			r.after(time.Minute)
+			r.delete(pod, 30)
+			r.after(time.Millisecond)
+			r.wantGone(pod)
+			if n := r.events.count("FailedPostStartHook"); n != 0 {
+				t.Errorf("events are %v", r.events.take())
+			}
+		})
+	})
+	t.Run("a back-off", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.runtime.plans["a"] = plan{runs: time.Second, code: 1}
+			pod := makePod("a")
+			r.create(pod)
+			r.after(6 * time.Second)
+			r.wantState(pod, "Running a=CrashLoopBackOff#1")
+			r.delete(pod, 30)
+			r.after(time.Millisecond)
+			r.wantGone(pod)
+			r.wantState(pod, "Failed a=Error/1#1")
+		})
+	})
+	t.Run("a creation", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.runtime.intercept(func(ctx context.Context, call string) error {
+				if call == "CreateContainer a" {
+					return forever(ctx)
+				}
+				return nil
+			})
+			pod := makePod("a")
+			r.create(pod)
+			r.delete(pod, 30)
+			r.after(time.Millisecond)
+			r.wantGone(pod)
+			r.wantState(pod, "Failed a=ContainerCreating")
+		})
+	})
+}
+
+func TestActiveDeadline(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{lingers: 10 * time.Second}
+		pod := makePod("a", never, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64); *p.Spec.ActiveDeadlineSeconds = 60 })
+		r.create(pod)
+		r.after(59 * time.Second)
+		r.wantState(pod, "Running a=ready")
+		r.after(4 * time.Second)
+		r.end()
+		r.runtime.exit(r.runtime.newest("a").Id, 0) // it ends well meanwhile
+		r.begin()
+		r.after(2 * time.Second)
+		s := r.status(pod)
+		if s.Phase != corev1.PodFailed || s.Reason != "DeadlineExceeded" || s.Message != "Pod was active on the node longer than the specified deadline" {
+			t.Errorf("%s: %s: %s", s.Phase, s.Reason, s.Message)
+		}
+		if s.PodIP != "10.0.0.1" {
+			t.Errorf("the pod was at %q", s.PodIP)
+		}
+		r.delete(pod, 30)
+		r.after(time.Millisecond)
+		r.wantGone(pod)
+	})
+}
