@@ -64,6 +64,9 @@ type Config struct {
 	// Claims resolves persistent volume claims; nil means that they are not
 	// supported.
 	Claims volume.Claims
+	// UnsafeSysctls are the sysctls that pods may set besides the safe ones;
+	// those that end in * stand for all that begin so.
+	UnsafeSysctls []string
 	// CgroupParent of all pods; the runtime's default if empty.
 	CgroupParent string
 	// RuntimeClasses resolves the runtime classes that pods name; nil means
@@ -221,8 +224,8 @@ func (e *Engine) all() []*worker {
 	return slices.Collect(maps.Values(e.workers))
 }
 
-// CreatePod takes a pod, and returns before it runs. A pod that cannot run here,
-// since a volume is of a kind that nobody mounts, is refused for good.
+// CreatePod takes a pod, and returns before it runs. One that does not fit the
+// node fails. One with a volume of a kind that nobody mounts is refused for good.
 func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if err := e.volumes.Check(pod); err != nil {
 		return err
@@ -235,6 +238,10 @@ func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
 		return w.persist()
 	}
 	w := newWorker(e, pod, time.Now())
+	if failure := e.cfg.admit(pod); failure != nil {
+		w.stop = &stop{by: time.Now(), failure: failure}
+		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
+	}
 	if err := w.persist(); err != nil { // before anything is made in the runtime
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
@@ -39,7 +40,7 @@ func (e *Engine) makeParts() (err error) {
 	}
 	e.probes = probe.NewManager(probe.ManagerOptions{
 		Runner: e.prober,
-		Notify: e.nudge,
+		Notify: e.probesChanged,
 		Event:  e.containerEvent,
 	})
 	e.puller = image.NewPuller(image.PullerOptions{Images: e.cfg.Images, Event: e.containerEvent})
@@ -56,6 +57,17 @@ func (e *Engine) objectChanged(kind, namespace, name string) {
 			w.hasten()
 		}
 	}
+}
+
+// probesChanged has a pod looked at, and says at once whether it is ready: its
+// worker may be busy for long, as with a graceful end.
+func (e *Engine) probesChanged(uid types.UID) {
+	w := e.worker(uid)
+	if w == nil {
+		return
+	}
+	w.nudge()
+	w.republish(e.ctx)
 }
 
 // containerEvent records an event on a container of a pod.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
@@ -65,15 +66,21 @@ func (w *worker) containerStatuses(ctx context.Context, pod *corev1.Pod, stop *s
 	probes := w.engine.probes.Results(pod.UID)
 	eachContainer(pod, func(k kind, c *corev1.Container) {
 		s := w.containerStatus(ctx, pod, stop, seen, k, c, now)
-		if s.State.Running != nil {
-			result, ok := probes[c.Name]
-			started := !ok || result.Started
-			s.Started = &started
-			s.Ready = started && (!ok || result.Ready) && k != initKind && k != ephemeralKind
-		}
+		applyProbes(&s, k, probes)
 		statuses[c.Name] = s
 	})
 	return statuses
+}
+
+// applyProbes makes a container that runs started and ready as its probes say.
+func applyProbes(s *corev1.ContainerStatus, k kind, probes map[string]probe.Result) {
+	if s.State.Running == nil {
+		return
+	}
+	result, ok := probes[s.Name]
+	started := !ok || result.Started
+	s.Started = &started
+	s.Ready = started && (!ok || result.Ready) && k != initKind && k != ephemeralKind
 }
 
 func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, k kind, c *corev1.Container, now time.Time) corev1.ContainerStatus {

@@ -3,6 +3,7 @@ package podengine
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,13 +41,15 @@ type worker struct {
 
 	telling sync.Mutex // so that what is told last is what came last
 
-	mu      sync.Mutex
-	pod     *corev1.Pod // the newest form
-	stop    *stop       // nil: the pod is to run
-	status  *corev1.PodStatus
-	abandon context.CancelFunc    // ends the action under way; nil without one
-	endings map[string]*ending    // of containers that are being stopped, by ID
-	said    map[warning]statement // the warnings that hold
+	mu     sync.Mutex
+	pod    *corev1.Pod // the newest form
+	stop   *stop       // nil: the pod is to run
+	status *corev1.PodStatus
+	// observed is what status was made from by the worker last.
+	observed *podspec.Observation
+	abandon  context.CancelFunc    // ends the action under way; nil without one
+	endings  map[string]*ending    // of containers that are being stopped, by ID
+	said     map[warning]statement // the warnings that hold
 
 	// What only the worker's goroutine uses.
 	failures map[string]failure
@@ -305,7 +308,7 @@ func (w *worker) note(ctx context.Context, a action, err error) {
 	w.failures[a.container] = f
 }
 
-// publish makes the pod's status, and tells it if it is new.
+// publish makes the pod's status of what the runtime shows.
 func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time, ended bool) {
 	o := podspec.Observation{
 		Statuses:  w.containerStatuses(ctx, pod, stop, seen, now),
@@ -321,8 +324,43 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 		o.PodIPs = w.engine.podIPs(pod, box)
 	}
 	w.mu.Lock()
+	w.observed = &o
+	w.mu.Unlock()
+	w.publishObserved(ctx, pod, o, &o, now)
+}
+
+// republish makes the pod's status of what was known of it last, and of what its
+// probes say now. Unlike the rest of the worker's methods it is called from any
+// goroutine.
+func (w *worker) republish(ctx context.Context) {
+	w.mu.Lock()
+	pod, observed := w.pod, w.observed
+	w.mu.Unlock()
+	if observed == nil || observed.Ended {
+		return
+	}
+	o := *observed
+	o.Statuses = maps.Clone(o.Statuses)
+	probes := w.engine.probes.Results(pod.UID)
+	eachContainer(pod, func(k kind, c *corev1.Container) {
+		if s, ok := o.Statuses[c.Name]; ok {
+			applyProbes(&s, k, probes)
+			o.Statuses[c.Name] = s
+		}
+	})
+	w.publishObserved(ctx, pod, o, observed, time.Now())
+}
+
+// publishObserved makes the pod's status of o, and tells it if it is new, unless
+// there is a newer observation than the one that o comes from.
+func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, o podspec.Observation, from *podspec.Observation, now time.Time) {
+	w.mu.Lock()
+	if w.observed != from {
+		w.mu.Unlock()
+		return
+	}
 	status := podspec.Status(pod, o, w.status, metav1.NewTime(now))
-	if ended && len(status.PodIPs) == 0 && w.status != nil {
+	if o.Ended && len(status.PodIPs) == 0 && w.status != nil {
 		status.PodIP, status.PodIPs = w.status.PodIP, w.status.PodIPs // where it was
 	}
 	changed := w.status == nil || !equality.Semantic.DeepEqual(*w.status, status)
