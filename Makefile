@@ -28,6 +28,39 @@ controlplane: ## Build bin/controlplane (minutes the first time, cached then)
 metrics-server: ## Build bin/metrics-server, for the tests (minutes the first time, cached then)
 	cd test/metricsserver && CGO_ENABLED=0 $(GO) build -trimpath -o ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server
 
+.PHONY: container-tools
+container-tools: # the packages of Debian that containerd-up and the suite's images need
+	@missing=; for pkg in containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd; do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
+
+.PHONY: containerd-up
+containerd-up: container-tools ## Build bin/containerd-up, which runs containerd for tests
+	$(GO) build -trimpath -o bin/containerd-up ./test/containerd/cmd/containerd-up
+
+.PHONY: images
+images: container-tools ## Make bin/conformance/images.tar, the images of the conformance suite
+	@conformance/build.sh bin/conformance images.tar
+
+.PHONY: conformance-parts
+conformance-parts: controlplane containerd-up images # what the conformance suite needs
+	@conformance/build.sh bin/conformance e2e.test run cluster
+
+# NODE=kubelet runs the suite on the real kubelet, for comparison. CONFORMANCE
+# has further flags of bin/conformance/run, CLUSTER of bin/conformance/cluster.
+NODE ?= virtual-kubelet
+.PHONY: conformance
+conformance: build conformance-parts ## Run the Kubernetes node specs on a node with the CRI provider
+	@[ $(NODE) != kubelet ] || conformance/build.sh bin/conformance kubelet
+	bin/conformance/cluster -bin bin -node $(NODE) -logs bin/conformance/results/$(NODE)/logs $(CLUSTER) -- \
+		bin/conformance/run -e2e bin/conformance/e2e.test -specs conformance/specs.txt \
+		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE)
+
+.PHONY: containers
+containers: containerd-up images ## The tests that need containerd, and the conformance module's own
+	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
+	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m ./test/containerd/...
+
 .PHONY: test
 test: toolchain lint compat unit integration ## Everything that CI runs
 
@@ -38,8 +71,8 @@ toolchain: # what the race detector needs
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck on all modules
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags integration ./test/...
-	$(GO) run $(STATICCHECK) -tags integration ./...
+	$(GO) vet ./... && $(GO) vet -tags integration,containers ./test/...
+	$(GO) run $(STATICCHECK) -tags integration,containers ./...
 	cd controlplane && CGO_ENABLED=0 $(GO) vet -trimpath ./...
 
 .PHONY: compat

@@ -1,0 +1,173 @@
+// Command cluster starts what the suite needs, with nothing left behind: a
+// registry with the suite's images, containerd, a control plane, and a node,
+// which is the one under test or the real kubelet for comparison. Then it runs
+// a command with KUBECONFIG and NODE_NAME in its environment, and stops
+// everything:
+//
+//	cluster -bin FOLDER -node kubelet|virtual-kubelet -logs DIR -- COMMAND...
+//
+// With a shell for a command, that is a cluster to look around in.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The kernel kills the node when the thread that started it ends; main's ends
+// with the process.
+func init() { runtime.LockOSThread() }
+
+// options are the flags.
+type options struct {
+	bin, node, name, logs, providerConfig string
+	nodeArgs                              list
+	command                               []string
+}
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var o options
+	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	flags.StringVar(&o.bin, "bin", "bin", "folder with controlplane, containerd-up, virtual-kubelet and conformance/")
+	flags.StringVar(&o.node, "node", "virtual-kubelet", "the node to start: virtual-kubelet, or kubelet, the reference")
+	flags.StringVar(&o.name, "name", "node-under-test", "name of the node")
+	flags.StringVar(&o.logs, "logs", "", "folder for the logs of the node and containerd (required)")
+	flags.StringVar(&o.providerConfig, "provider-config", "conformance/virtual-kubelet.json", "template of virtual-kubelet's --provider-config")
+	flags.Var(&o.nodeArgs, "node-arg", "a further flag of the node (may be repeated)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	o.command = flags.Args()
+	if o.logs == "" || len(o.command) == 0 {
+		return errors.New("usage: cluster -bin FOLDER -node NAME -logs DIR -- COMMAND...; see cluster -help")
+	}
+	for _, path := range []*string{&o.bin, &o.logs} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("resolve %s: %w", *path, err)
+		}
+		*path = absolute
+	}
+	if err := os.MkdirAll(o.logs, 0o755); err != nil {
+		return fmt.Errorf("make the folder for logs: %w", err)
+	}
+	start, err := chooseNode(o.node)
+	if err != nil {
+		return err
+	}
+	return o.run(ctx, start)
+}
+
+// run starts the parts, each of which the next one needs.
+func (o *options) run(ctx context.Context, start startNode) (err error) {
+	images := filepath.Join(o.bin, "conformance", "images.tar")
+	say("starting a registry")
+	mirror, closeMirror, err := serveImages(images)
+	if err != nil {
+		return err
+	}
+	defer closeMirror()
+
+	say("starting containerd")
+	containerd, err := startContainerd(ctx, o, images, mirror)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, containerd.stop()) }()
+
+	say("starting the control plane")
+	plane, err := startControlPlane(ctx, o, containerd.Gateway)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plane.stop()) }()
+
+	say("starting the node: %s", o.node)
+	bootstrap, err := plane.bootstrapKubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	port, err := freePort(containerd.Gateway)
+	if err != nil {
+		return err
+	}
+	n := nodeEnvironment{
+		options:   o,
+		Name:      o.name,
+		Endpoint:  containerd.Endpoint,
+		Dir:       filepath.Join(containerd.dir, "node"),
+		Address:   containerd.Gateway,
+		Port:      port,
+		ClientCA:  plane.clientCA(),
+		Bootstrap: bootstrap,
+	}
+	if err := os.MkdirAll(n.Dir, 0o755); err != nil {
+		return fmt.Errorf("make the node's folder: %w", err)
+	}
+	node, err := start(n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.stop()) }()
+	if err := plane.waitForNode(ctx, o.name, node); err != nil {
+		return fmt.Errorf("%w: see the logs in %s", err, o.logs)
+	}
+	say("the node is ready; running %s", o.command[0])
+
+	cmd := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.kubeconfig(), "NODE_NAME="+o.name, "CONTAINERD_ENDPOINT="+containerd.Endpoint)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * time.Minute
+	if err = cmd.Run(); err != nil {
+		err = fmt.Errorf("%s failed: %w", o.command[0], err)
+	}
+	say("stopping")
+	return err
+}
+
+// freePort returns a port that nobody listens on. Until the node does, another
+// process may take it; then the node says so.
+func freePort(address string) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port at %s: %w", address, err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// say tells people how far it is.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+}
+
+// list is a flag that may be repeated.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, " ") }
+
+func (l *list) Set(value string) error {
+	*l = append(*l, value)
+	return nil
+}

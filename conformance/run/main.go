@@ -1,0 +1,114 @@
+// Command run runs specs of the Kubernetes e2e suite on a cluster whose only
+// schedulable node is the one under test:
+//
+//	run -kubeconfig FILE -node NAME -e2e FILE -specs FILE -expected FILE -results DIR
+//
+// It runs several processes of the suite at a time, bounds the time of each
+// spec, and writes results.md, junit.xml and the suite's output to DIR. It
+// exits with status 0 when the specs that failed are the expected ones.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// options are the flags.
+type options struct {
+	kubeconfig, node, e2e, specs, expected, results, focus string
+
+	procs    int
+	timeout  time.Duration
+	skipSlow bool
+}
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "run:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var o options
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of an administrator (default: $KUBECONFIG)")
+	flags.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "name of the node, for the report (default: $NODE_NAME)")
+	flags.StringVar(&o.e2e, "e2e", "", "the suite, as build.sh builds it (required)")
+	flags.StringVar(&o.specs, "specs", "", "file with the names of the specs, one a line (required)")
+	flags.StringVar(&o.expected, "expected", "", "file with the names of specs that are known to fail (default: none)")
+	flags.StringVar(&o.results, "results", "", "folder for the results (required)")
+	flags.StringVar(&o.focus, "focus", "", "run only specs whose names match this regular expression")
+	flags.IntVar(&o.procs, "procs", 6, "how many specs run at a time; they mostly wait")
+	flags.DurationVar(&o.timeout, "spec-timeout", 8*time.Minute, "interrupt a spec after this time")
+	flags.BoolVar(&o.skipSlow, "skip-slow", false, "leave out the specs that watch for four minutes that nothing happens")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{"-kubeconfig": o.kubeconfig, "-e2e": o.e2e, "-specs": o.specs, "-results": o.results} {
+		if value == "" {
+			return fmt.Errorf("no %s: give it; see run -help", name)
+		}
+	}
+	if flags.NArg() > 0 || o.procs < 1 {
+		return errors.New("usage: see run -help")
+	}
+	names, err := o.selectSpecs()
+	if err != nil {
+		return err
+	}
+	var known []string
+	if o.expected != "" {
+		if known, err = readNames(o.expected); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(o.results, "output"), 0o755); err != nil {
+		return fmt.Errorf("make the folder for results: %w", err)
+	}
+
+	begin := time.Now()
+	s := newScheduler(names, o, os.Stdout)
+	s.run(ctx)
+	report := report{node: o.node, results: s.results(), elapsed: time.Since(begin)}
+	report.compare(known)
+	if err := report.write(o.results); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted; the results so far are in " + o.results)
+	}
+	return report.verdict(os.Stdout, o.results)
+}
+
+// selectSpecs returns the names of the specs to run.
+func (o *options) selectSpecs() ([]string, error) {
+	all, err := readNames(o.specs)
+	if err != nil {
+		return nil, err
+	}
+	focus, err := regexp.Compile(o.focus)
+	if err != nil {
+		return nil, fmt.Errorf("understand -focus: %w", err)
+	}
+	var names []string
+	for _, name := range all {
+		if focus.MatchString(name) && (!o.skipSlow || !isSlow(name)) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no spec of %s is left to run: check -focus and -skip-slow", o.specs)
+	}
+	return names, nil
+}

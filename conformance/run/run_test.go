@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fakeSuite is a suite of the specs a to e: b fails, c hangs until it is
+// interrupted, d is skipped, and e kills the process. It takes the specs from the focus.
+const fakeSuite = `#!/bin/sh
+for arg; do case $arg in
+--ginkgo.json-report=*) report=${arg#*=} ;;
+--ginkgo.focus=*) focus=${arg#*=} ;;
+esac; done
+specs=$(echo "$focus" | sed 's/^(?://; s/)\$$//; s/|/ /g')
+sep=; out=
+add() { out="$out$sep{\"LeafNodeText\":\"$1\",\"State\":\"$2\",\"StartTime\":\"$3\",\"RunTime\":1500000000,\"Failure\":{\"Message\":\"$4\"}}"; sep=,; }
+stopped=
+trap 'stopped=1' INT
+for spec in $specs; do
+	echo ------------------------------
+	if [ "$stopped" ]; then add $spec skipped 0001-01-01T00:00:00Z; continue; fi
+	case $spec in
+	a) add a passed 2026-01-01T00:00:00Z ;;
+	b) add b failed 2026-01-01T00:00:00Z 'wait:\nit is broken\nmore' ;;
+	c) for i in $(seq 100); do [ "$stopped" ] || sleep 0.05; done; add c interrupted 2026-01-01T00:00:00Z 'Interrupted by User' ;;
+	d) add d skipped 2026-01-01T00:00:00Z 'not here' ;;
+	e) kill -9 $$ ;;
+	esac
+done
+printf '%s' "[{\"SpecReports\":[$out]}]" >"$report"
+`
+
+func runFake(t *testing.T, specs, expected string, args ...string) (string, string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"suite": fakeSuite, "specs": specs, "expected": expected} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := run(t.Context(), append([]string{
+		"-kubeconfig", "none", "-node", "n", "-e2e", filepath.Join(dir, "suite"), "-procs", "1", "-spec-timeout", "500ms",
+		"-specs", filepath.Join(dir, "specs"), "-expected", filepath.Join(dir, "expected"), "-results", filepath.Join(dir, "results"),
+	}, args...))
+	table, _ := os.ReadFile(filepath.Join(dir, "results", "results.md"))
+	junit, _ := os.ReadFile(filepath.Join(dir, "results", "junit.xml"))
+	return string(table), string(junit), err
+}
+
+func TestExpectedFailures(t *testing.T) {
+	table, junit, err := runFake(t, "a\nb\nd\n", "# known\nb\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"3 specs in", "1 passed, 1 failed, 1 skipped, 0 not run",
+		"| a | passed | 1.5 |  |", "| b | failed (known to fail) | 1.5 | wait: it is broken |", "| d | skipped | 1.5 | not here |",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+	if !strings.Contains(junit, `failures="1"`) || !strings.Contains(junit, `<failure message="wait: it is broken">`) {
+		t.Errorf("junit.xml:\n%s", junit)
+	}
+}
+
+func TestFailureThatDependsOnTheMachine(t *testing.T) {
+	for _, spec := range []string{"a", "b"} {
+		if table, _, err := runFake(t, spec+"\n", "? "+spec+"\n"); err != nil {
+			t.Errorf("%v\n%s", err, table)
+		}
+	}
+}
+
+func TestUnexpected(t *testing.T) {
+	for name, test := range map[string]struct{ specs, expected, want string }{
+		"failure":          {"a\nb\n", "", "failed: b: wait: it is broken"},
+		"success":          {"a\n", "a\n", "passed, although it is said to fail: a"},
+		"time is up":       {"c\na\n", "", "failed: c: the spec was interrupted after 500ms"},
+		"no such spec":     {"a\nz\n", "", "failed: z: the suite has no spec of this name"},
+		"the suite dies":   {"e\n", "", "failed: e: the suite ended before this spec: signal: killed"},
+		"nothing selected": {"# none\n", "", "no spec of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, _, err := runFake(t, test.specs, test.expected)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %v, want an error that says: %s", err, test.want)
+			}
+			if strings.HasPrefix(test.specs, "c") && !strings.Contains(table, "| a | passed |") {
+				t.Errorf("what came after it did not run:\n%s", table)
+			}
+		})
+	}
+}
+
+func TestOneThatDiesTakesNoOtherWithIt(t *testing.T) {
+	table, _, err := runFake(t, "a\na2\ne\nb\n", "b\na2\n")
+	if err == nil || !strings.Contains(table, "| a | passed |") || !strings.Contains(table, "| b | failed (known to fail) |") || !strings.Contains(table, "| e | failed |") {
+		t.Fatalf("got %v\n%s", err, table)
+	}
+}
+
+func TestSlowOnesCanBeLeftOut(t *testing.T) {
+	table, _, err := runFake(t, "a\nx should *not* be restarted\n", "", "-skip-slow")
+	if err != nil || strings.Contains(table, "restarted") {
+		t.Fatalf("got %v\n%s", err, table)
+	}
+}
+
+func TestBatchesGetSmaller(t *testing.T) {
+	names := strings.Fields(strings.Repeat("x ", 100))
+	s := newScheduler(names, options{procs: 5}, &bytes.Buffer{})
+	total, last := 0, maxBatch
+	for {
+		batch, _ := s.next()
+		if len(batch) == 0 {
+			break
+		}
+		if len(batch) > last {
+			t.Fatalf("a batch of %d after one of %d", len(batch), last)
+		}
+		total, last = total+len(batch), len(batch)
+	}
+	if total != 100 || last != 1 {
+		t.Fatalf("%d specs, the last batch of %d", total, last)
+	}
+}
+
+func TestWatchdogIsFedBySeparators(t *testing.T) {
+	barked := make(chan struct{})
+	dog := newWatchdog(300*time.Millisecond, func() { close(barked) })
+	defer dog.stop()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	tee := &tee{file: file, dog: dog}
+	for range 8 {
+		time.Sleep(50 * time.Millisecond)
+		for _, part := range []string{"text\n-----------", "-------------------\n"} {
+			if _, err := tee.Write([]byte(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	select {
+	case <-barked:
+		t.Fatal("it barked although it was fed")
+	default:
+	}
+	<-barked
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Clean removes what the containerd in the folder left behind, with the folder.
+// It may run again, and for a folder that is not there. The name of the network
+// is in the folder if it is not given.
+func Clean(dir, networkName string) error {
+	c := config{Dir: dir}
+	// What names the parts is in the folder, so that is read first.
+	ids, sockets := containers(dir)
+	groups := findCgroups(ids)
+	if networkName == "" {
+		name, _ := os.ReadFile(filepath.Join(dir, networkFile)) // there may be none yet
+		networkName = string(name)
+	}
+
+	errs := []error{killAll(c.file(), c.socket())}
+	if strings.HasPrefix(networkName, networkPrefix) {
+		errs = append(errs, network{Name: networkName}.remove())
+	}
+	removeLoopbackResults(ids)
+	errs = append(errs, unmountBelow(dir))
+	removeCgroups(groups)
+	for _, socket := range sockets {
+		_ = os.Remove(socket) // most shims do it
+	}
+	for _, folder := range []string{shimSockets, filepath.Dir(shimSockets)} {
+		removeEmpty(folder)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("clean up after containerd in %s: %w", dir, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove containerd's folder: %w", err)
+	}
+	return nil
+}
+
+// shimSockets is the same for all containerds; the names have a hash.
+const shimSockets = "/run/containerd/s"
+
+// containers returns the ids of containers and sandboxes that are there, and
+// the sockets of their shims.
+func containers(dir string) (map[string]bool, []string) {
+	ids := map[string]bool{}
+	var sockets []string
+	bundles, _ := filepath.Glob(filepath.Join(dir, "state/io.containerd.runtime.v2.task/*/*"))
+	for _, bundle := range bundles {
+		ids[filepath.Base(bundle)] = true
+		address, _ := os.ReadFile(filepath.Join(bundle, "address"))
+		if path, ok := strings.CutPrefix(strings.TrimSpace(string(address)), "unix://"); ok && filepath.Dir(path) == shimSockets {
+			sockets = append(sockets, path)
+		}
+	}
+	return ids, sockets
+}
+
+// removeLoopbackResults removes what libcni remembers of the loopback network,
+// which has the same name in every containerd.
+func removeLoopbackResults(ids map[string]bool) {
+	for id := range ids {
+		paths, _ := filepath.Glob("/var/lib/cni/results/*-" + id + "-*")
+		for _, path := range paths {
+			_ = os.Remove(path)
+		}
+	}
+	removeEmpty("/var/lib/cni/results")
+	removeEmpty("/var/lib/cni")
+}
