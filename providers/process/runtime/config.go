@@ -63,14 +63,14 @@ type Config struct {
 	// AllowHostPID lets pods with hostPID see all processes of the machine.
 	AllowHostPID bool `json:"allowHostPID,omitempty"`
 
-	// HostPaths are the paths of the machine that may be mounted, after links
-	// were followed. None by default.
+	// HostPaths are the paths of the machine that may be mounted, with all that
+	// is below them, after links were followed. None by default.
 	HostPaths []string `json:"hostPaths,omitempty"`
 	// VolumeDirs are the folders with the pods' own volumes, which are always
 	// allowed. They are not for the operator: the program sets them.
 	VolumeDirs []string `json:"-"`
-	// WorkingDirs are the working folders that may be asked for besides those in
-	// a mounted volume, / and /tmp. None by default. A container that asks for
+	// WorkingDirs are the working folders that may be asked for, with all that is
+	// below them, besides those in a mounted volume, / and /tmp. None by default. A container that asks for
 	// none is in / if it has namespaces, and else in a folder of its own.
 	WorkingDirs []string `json:"workingDirs,omitempty"`
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -35,6 +34,7 @@ type container struct {
 	op sync.Mutex
 	// up is closed when the command runs, down when the container has ended.
 	up, down chan struct{}
+	upOnce   sync.Once
 
 	mu      sync.Mutex
 	began   bool // a start was begun, now or before a restart
@@ -314,58 +314,6 @@ func (r *Runtime) ask(c *container, request shim.Request) error {
 	}
 	if response.Error != "" {
 		return errors.New(response.Error)
-	}
-	return nil
-}
-
-// UpdateContainerResources implements the CRI. Without control groups it
-// succeeds and has no effect.
-func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
-	c, err := r.container(id)
-	if err != nil {
-		return err
-	}
-	c.op.Lock()
-	defer c.op.Unlock()
-	if _, running := c.running(); running {
-		if err := c.spec.Group.Limit(limitsOf(resources.GetLinux())); err != nil {
-			return fmt.Errorf("resources of container %s: %w", id, err)
-		}
-	}
-	now := c.resourcesNow()
-	if now == nil {
-		now = &runtimeapi.LinuxContainerResources{}
-	}
-	proto.Merge(now, resources.GetLinux())
-	c.mu.Lock()
-	c.resources = now
-	c.mu.Unlock()
-	return r.rewrite(c, now)
-}
-
-// resourcesNow are the container's resources, as they were updated.
-func (c *container) resourcesNow() *runtimeapi.LinuxContainerResources {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.resources != nil {
-		return proto.CloneOf(c.resources)
-	}
-	return proto.CloneOf(c.config.GetLinux().GetResources())
-}
-
-// rewrite writes a container down again, for a start that is still to come and
-// for the next runtime.
-func (r *Runtime) rewrite(c *container, resources *runtimeapi.LinuxContainerResources) error {
-	config := proto.CloneOf(c.config)
-	if config.Linux == nil {
-		config.Linux = &runtimeapi.LinuxContainerConfig{}
-	}
-	config.Linux.Resources = resources
-	spec := *c.spec
-	spec.Limits = limitsOf(resources)
-	err := errors.Join(shim.WriteRecord(c.dir, shim.SpecFile, spec), writeContainer(c.dir, c, config))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("resources of container %s: %w", c.id, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
@@ -135,4 +136,43 @@ func (n *node) checkRuns() {
 func alive(pid int) bool {
 	p, err := procfs.Read(pid)
 	return err == nil && !p.Dead()
+}
+
+// A shim that is killed at any moment of a start leaves nothing either.
+func TestShimIsKilledWhileItStarts(t *testing.T) {
+	rounds := 20
+	if testing.Short() || os.Getenv("TEST_WITHOUT_ROOT") != "" {
+		rounds = 6
+	}
+	each(t, func(t *testing.T, n *node) {
+		for range rounds {
+			id := n.create(sh("echo ran; exec sleep 1000"))
+			done := make(chan error)
+			go func() { done <- n.StartContainer(ctx, id) }()
+			eventually(t, "a shim", func() bool { return shimOf(t, id) != 0 })
+			time.Sleep(time.Duration(rand.IntN(60_000)) * time.Microsecond)
+			if pid := shimOf(t, id); pid != 0 {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+			<-done
+			if s := n.ended(id); s.ExitCode != 137 || s.Reason != "ContainerStatusUnknown" {
+				t.Errorf("%v", s)
+			}
+			n.checkProcesses(map[string]bool{"VIRTUAL_KUBELET_CONTAINER_ID=" + id: true})
+		}
+	})
+}
+
+// shimOf finds a container's shim by its arguments.
+func shimOf(t *testing.T, id string) int {
+	t.Helper()
+	all, err := procfs.All()
+	must(t, err)
+	for _, p := range all {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if !p.Dead() && strings.HasPrefix(string(command), "vk-process-shim\x00container") && strings.Contains(string(command), id) {
+			return p.PID
+		}
+	}
+	return 0
 }

@@ -38,6 +38,11 @@
 // machine, programs elsewhere. What is denied is an error of CreateContainer with
 // the code PermissionDenied that names the field to change.
 //
+// There is no seccomp or AppArmor profile, and no image with files of its own: this
+// is for pods that one trusts as much as a login on the machine. Without root all
+// containers run as the user that virtual-kubelet runs as, and can reach each
+// other's processes and files, and its own.
+//
 // # Restarts
 //
 // Everything is on disk below Config.Root and in the shims. Containers go on when
@@ -45,6 +50,15 @@
 // begun is never begun again: if a shim is gone and has not written how its
 // container ended, what is left of it is killed, and it has exited with the code
 // 137 and the reason ContainerStatusUnknown.
+//
+// Under systemd a restart must not end the shims, which are in control groups of
+// their own where there are any; else set KillMode=process for the service.
+//
+// What a container has started ends with it, whatever it does to hide: the shim
+// waits for all that descends from it. One thing can escape: if the shim itself is
+// killed, there are no control groups and no namespaces, and a process has both a
+// session of its own and an environment without VIRTUAL_KUBELET_CONTAINER_ID, it is
+// not found again.
 //
 // Linux only. On other systems New returns an error.
 package runtime

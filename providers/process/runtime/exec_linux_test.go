@@ -65,16 +65,11 @@ func TestExecSyncTimesOut(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		id := n.start(sh("exec sleep 1000"))
 		began := time.Now()
-		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "echo out; sleep 1001 & sleep 1002"}, 300*time.Millisecond)
-		if !errors.Is(err, context.DeadlineExceeded) || string(out) != "out\n" || time.Since(began) > 10*time.Second {
+		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "echo out; sleep 1001 & sleep 1002"}, 2*time.Second)
+		if !errors.Is(err, context.DeadlineExceeded) || string(out) != "out\n" || time.Since(began) > 15*time.Second {
 			t.Errorf("%q, %v after %s", out, err, time.Since(began))
 		}
-		all, err := procfs.All()
-		must(t, err)
-		shimPID := n.started(id).ShimPID
-		if left := procfs.Below(all, func(p procfs.Process) bool { return p.PID == shimPID }); living(left) != 1 {
-			t.Errorf("left: %v", left)
-		}
+		n.checkAlone(id)
 	})
 }
 
@@ -86,6 +81,30 @@ func living(all []procfs.Process) int {
 		}
 	}
 	return count
+}
+
+// One that is not even started in time is killed all the same.
+func TestExecSyncTimesOutAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		for timeout := range 10 {
+			if _, _, err := n.ExecSync(ctx, id, []string{"sleep", "1001"}, time.Duration(timeout+1)*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+		}
+		n.checkAlone(id)
+	})
+}
+
+// checkAlone sees whether nothing but the container's first process runs.
+func (n *node) checkAlone(id string) {
+	n.t.Helper()
+	all, err := procfs.All()
+	must(n.t, err)
+	shimPID := n.started(id).ShimPID
+	if left := procfs.Below(all, func(p procfs.Process) bool { return p.PID == shimPID }); living(left) != 1 {
+		n.t.Errorf("left: %v", left)
+	}
 }
 
 // A command whose child holds on to its output is not waited for long.

@@ -1,9 +1,14 @@
 package runtime_test
 
 import (
+	"os/signal"
+	"strings"
+	"syscall"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -61,4 +66,31 @@ func TestStates(t *testing.T) {
 		must(t, n.RemoveContainer(ctx, id))
 		must(t, n.StopContainer(ctx, id, 0))
 	})
+}
+
+// A container that takes the rights to its own folder is removed all the same.
+func TestRemoveFoldersWithoutRights(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		config := sh("mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 0 a; mkdir -p /tmp/x/y && chmod 0 /tmp/x")
+		if n.cfg.Isolation == runtime.IsolationNone {
+			config.Command[2], _, _ = strings.Cut(config.Command[2], ";")
+		} else {
+			config.WorkingDir = "/tmp"
+		}
+		id := n.start(config)
+		if s := n.ended(id); s.ExitCode != 0 {
+			t.Errorf("%v", s)
+		}
+		must(t, n.RemoveContainer(ctx, id))
+	})
+}
+
+// What the program ignores, containers do not.
+func TestSignalsAreDefault(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	n := newNode(t)
+	if got := n.said(sh(`while read name value; do case $name in SigIgn:|SigBlk:) echo $name $value;; esac; done < /proc/self/status`)); got != "SigBlk: 0000000000000000\nSigIgn: 0000000000000000\n" {
+		t.Errorf("%q", got)
+	}
 }

@@ -115,6 +115,14 @@ func (n *node) check() {
 	}
 	for _, b := range boxes {
 		must(n.t, n.StopPodSandbox(ctx, b.Id))
+	}
+	said, _ := filepath.Glob(filepath.Join(n.cfg.Root, "containers", "*", shim.LogFile))
+	for _, path := range said {
+		if data, _ := os.ReadFile(path); len(data) > 0 {
+			n.t.Errorf("a shim said:\n%s", data)
+		}
+	}
+	for _, b := range boxes {
 		must(n.t, n.RemovePodSandbox(ctx, b.Id))
 	}
 	must(n.t, n.Close(ctx))
@@ -294,6 +302,7 @@ func asRoot(t *testing.T) {
 // program that runs as nobody.
 func TestWithoutRoot(t *testing.T) {
 	asRoot(t)
+	t.Parallel()
 	dir := tempDir(t)
 	must(t, os.Chmod(dir, 0o777))
 	self, err := os.ReadFile("/proc/self/exe")

@@ -134,7 +134,7 @@ func (r *Runtime) workingDirOf(c *container, mounts []shim.Mount) (string, error
 		return dir, nil
 	case inVolume:
 		return host, nil
-	case dir == "/" || below("/tmp", dir) || r.policy.workingDirs.match(dir):
+	case dir == "/" || below("/tmp", dir) || r.policy.workingDirs.contain(dir):
 		return dir, nil
 	}
 	return "", denied("the working folder %s is not allowed on this node: use one in a volume, or have its operator add it to workingDirs", dir)

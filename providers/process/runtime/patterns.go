@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -37,6 +38,14 @@ func (p patterns) match(name string) bool {
 		}
 	}
 	return false
+}
+
+// contain tells whether a clean path matches one of the patterns or is below a
+// path that does.
+func (p patterns) contain(name string) bool {
+	return slices.ContainsFunc(p, func(pattern string) bool {
+		return matchBelow(strings.TrimSuffix(pattern, "/**"), name)
+	})
 }
 
 // matchBelow tells whether name is base, a pattern, or below it.

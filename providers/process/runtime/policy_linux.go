@@ -131,7 +131,7 @@ func (p *policy) checkHostPath(real string) error {
 			return nil
 		}
 	}
-	if p.hostPaths.match(real) {
+	if p.hostPaths.contain(real) {
 		return nil
 	}
 	return denied("mounting %s of the machine is not allowed on this node: its operator may add it to hostPaths", real)

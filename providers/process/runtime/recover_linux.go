@@ -48,7 +48,7 @@ func (r *Runtime) readAll(kind string, read func(dir string) error) error {
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
 		if strings.HasPrefix(e.Name(), ".") {
-			if err := os.RemoveAll(dir); err != nil {
+			if err := removeAll(dir); err != nil {
 				return err
 			}
 			continue
@@ -72,12 +72,12 @@ func (r *Runtime) recoverContainer(dir string) error {
 	err = shim.ReadRecord(dir, shim.ExitFile, &exit)
 	switch {
 	case err == nil:
-		r.adoptStart(c)
 		c.exit = &exit
 		close(c.down)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
+	r.adoptStart(c)
 	return nil
 }
 

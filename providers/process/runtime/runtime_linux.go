@@ -64,7 +64,9 @@ var ready atomic.Bool
 // that uses New. When the program was started as a shim it does not return.
 func MaybeShim() {
 	if len(os.Args) > 0 && os.Args[0] == shim.Name {
-		os.Exit(shim.Main(os.Args))
+		code := shim.Main(os.Args)
+		// Not os.Exit: whoever waits for the end waits for nothing else.
+		unix.Exit(code)
 	}
 	ready.Store(true)
 }

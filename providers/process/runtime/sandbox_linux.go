@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -75,6 +76,8 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 		return "", invalid("the sandbox has no metadata")
 	case config.GetLinux().GetSecurityContext().GetPrivileged() && !r.policy.privileged:
 		return "", denied("privileged pods are not allowed on this node: its operator may set allowPrivileged")
+	case len(config.GetLinux().GetSysctls()) > 0:
+		return "", invalid("sysctls cannot be set for a pod on this node: its processes have the machine's network and IPC")
 	}
 	box := &sandbox{id: newID(), config: proto.CloneOf(config), created: time.Now(), handler: runtimeHandler}
 	box.dir = filepath.Join(r.cfg.Root, "sandboxes", box.id)
@@ -133,7 +136,7 @@ func makeDir(dir string, fill func(dir string) error) error {
 		err = errors.Join(os.Chmod(tmp, 0o711), os.Rename(tmp, dir))
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(tmp))
+		return errors.Join(err, removeAll(tmp))
 	}
 	return shim.SyncDir(parent)
 }
@@ -145,7 +148,23 @@ func removeDir(dir string) error {
 	if err := os.Rename(dir, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(gone)
+	return removeAll(gone)
+}
+
+// removeAll removes a folder, also if its owner, who we may be, has taken the
+// rights to folders in it.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, _ error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
 }
 
 // writeShared writes a file that all users may read.

@@ -35,20 +35,20 @@ func stream(t *testing.T, address string, options remotecommand.StreamOptions) e
 
 // buffer can be read while it is written.
 type buffer struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu   sync.Mutex
+	data bytes.Buffer
 }
 
 func (b *buffer) Write(data []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.Buffer.Write(data)
+	return b.data.Write(data)
 }
 
 func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.Buffer.String()
+	return b.data.String()
 }
 
 func TestExecStreams(t *testing.T) {

@@ -72,20 +72,13 @@ func (r *Runtime) watch(c *container) bool {
 
 // markStarted takes over what the shim has written of its start.
 func (r *Runtime) markStarted(c *container) {
-	var started shim.Started
-	if err := shim.ReadRecord(c.dir, shim.StartedFile, &started); err != nil {
+	if !r.adoptStart(c) {
 		return
 	}
-	c.mu.Lock()
-	first := c.started == nil
-	if first {
-		c.started, c.shimPID = &started, started.ShimPID
-	}
-	c.mu.Unlock()
-	if first {
+	c.upOnce.Do(func() {
 		close(c.up)
 		r.publishOf(c, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
-	}
+	})
 }
 
 // conclude takes over how a container ended, whose shim is gone. One that was
@@ -115,17 +108,19 @@ func (r *Runtime) conclude(c *container) {
 	})
 }
 
-// adoptStart reads when the container was started, if it was.
-func (r *Runtime) adoptStart(c *container) {
-	var started shim.Started
-	if shim.ReadRecord(c.dir, shim.StartedFile, &started) != nil {
-		return
-	}
+// adoptStart reads what was started, and tells whether something was.
+func (r *Runtime) adoptStart(c *container) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.started == nil {
-		c.started = &started
+	if c.started != nil {
+		return true
 	}
+	var started shim.Started
+	if shim.ReadRecord(c.dir, shim.StartedFile, &started) != nil {
+		return false
+	}
+	c.started, c.shimPID = &started, started.ShimPID
+	return true
 }
 
 // end writes down how a container ended, in place of its shim.

@@ -7,17 +7,17 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // accept serves connections until the shim ends.
 func (s *server) accept() {
 	for {
-		unix, err := s.listener.AcceptUnix()
+		conn, err := s.listener.AcceptUnix()
 		if err != nil {
 			return
 		}
-		go s.serve(&Conn{unix: unix})
+		go s.serve(&Conn{unix: conn})
 	}
 }
 
@@ -74,7 +74,20 @@ func (s *server) resize(request Request) error {
 	if s.terminal == nil {
 		return errors.New("the container has no terminal")
 	}
-	return pty.Setsize(s.terminal, &pty.Winsize{Rows: request.Rows, Cols: request.Columns})
+	return SetSize(s.terminal, request.Rows, request.Columns)
+}
+
+// SetSize sets the size of a terminal, which may be closed meanwhile.
+func SetSize(terminal *os.File, rows, columns uint16) error {
+	raw, err := terminal.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	})
+	return errors.Join(err, failed)
 }
 
 // exec runs a command beside the container's own, with the streams that came.

@@ -1,0 +1,73 @@
+package runtime
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestStopSignal(t *testing.T) {
+	for s, want := range map[runtimeapi.Signal]unix.Signal{
+		runtimeapi.Signal_RUNTIME_DEFAULT: unix.SIGTERM, runtimeapi.Signal_SIGKILL: unix.SIGKILL,
+		runtimeapi.Signal_SIGUSR2: unix.SIGUSR2, runtimeapi.Signal_SIGCLD: unix.SIGCHLD, runtimeapi.Signal_SIGPOLL: unix.SIGIO,
+		runtimeapi.Signal_SIGIOT: unix.SIGABRT, runtimeapi.Signal_SIGRTMIN: 34, runtimeapi.Signal_SIGRTMINPLUS3: 37,
+		runtimeapi.Signal_SIGRTMAXMINUS14: 50, runtimeapi.Signal_SIGRTMAX: 64,
+	} {
+		if got := stopSignal(s); got != want {
+			t.Errorf("%v: %d, want %d", s, got, want)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	var s sample
+	for _, test := range []struct {
+		after time.Duration
+		cpu   uint64
+		want  uint64
+	}{
+		{2 * time.Second, 1e9, 5e8},         // the mean since the start
+		{2500 * time.Millisecond, 2e9, 5e8}, // too soon
+		{4 * time.Second, 5e9, 2e9},
+		{6 * time.Second, 5e9, 0},
+		{8 * time.Second, 1e9, 0}, // a counter does not go back
+	} {
+		if got := s.next(begin.Add(test.after), test.cpu, begin); got != test.want {
+			t.Errorf("after %s: %d, want %d", test.after, got, test.want)
+		}
+	}
+}
+
+// Who does not take events is told that some were lost.
+func TestSlowSubscriber(t *testing.T) {
+	r := &Runtime{events: newHub()}
+	ready, done := make(chan struct{}), make(chan error)
+	go func() {
+		done <- r.GetContainerEvents(context.Background(), make(chan *runtimeapi.ContainerEventResponse),
+			func(runtimeapi.RuntimeService_GetContainerEventsClient) { close(ready) })
+	}()
+	<-ready
+	for range maxEvents + 2 {
+		r.events.publish(&runtimeapi.ContainerEventResponse{})
+	}
+	if r.events.wanted() {
+		t.Error("it is still subscribed")
+	}
+	r.events.close()
+	if err := <-done; status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+}
+
+func TestResolvConf(t *testing.T) {
+	got := resolvConf(&runtimeapi.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: []string{"a", "b"}, Options: []string{"ndots:5"}})
+	if got != "nameserver 10.0.0.10\nsearch a b\noptions ndots:5\n" {
+		t.Errorf("%q", got)
+	}
+}

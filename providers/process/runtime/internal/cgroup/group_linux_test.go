@@ -1,0 +1,84 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+func TestMounted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mountinfo")
+	text := `30 23 0:26 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+31 23 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+32 23 0:28 / /sys/fs/cgroup/systemd rw - cgroup none rw,xattr,name=systemd
+33 23 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate
+34 23 0:30 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer
+35 23 0:31 / /home rw - ext4 /dev/sda1 rw
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := mounted(path)
+	want := map[string]string{
+		"memory": "/sys/fs/cgroup/memory", "cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
+		"name=systemd": "/sys/fs/cgroup/systemd", "unified": "/sys/fs/cgroup/unified",
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A group on an ordinary file system shows what is written and read where.
+func TestFiles(t *testing.T) {
+	v1, v2 := t.TempDir(), t.TempDir()
+	g := Group{"memory": v1, "cpu": v1, unified: v2}
+	for _, path := range []string{
+		v1 + "/memory.limit_in_bytes", v1 + "/cpu.shares", v1 + "/cpu.cfs_quota_us", v1 + "/cpu.cfs_period_us",
+		v2 + "/memory.max", v2 + "/cpu.weight", v2 + "/cpu.max", v2 + "/memory.high",
+	} {
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := g.Limit(Limits{CPUShares: 1024, CPUQuota: 50000, CPUPeriod: 100000, Memory: 1 << 20, Unified: map[string]string{"memory.high": "7", "io.weight": "3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		v1 + "/memory.limit_in_bytes": "1048576", v1 + "/cpu.shares": "1024", v1 + "/cpu.cfs_quota_us": "50000", v1 + "/cpu.cfs_period_us": "100000",
+		v2 + "/memory.max": "1048576", v2 + "/cpu.weight": "39", v2 + "/cpu.max": "50000 100000", v2 + "/memory.high": "7",
+	} {
+		if got, _ := os.ReadFile(path); string(got) != want {
+			t.Errorf("%s is %q, want %q", filepath.Base(path), got, want)
+		}
+	}
+	if _, err := os.Stat(v2 + "/io.weight"); err == nil {
+		t.Error("a file of a controller that is not there was made")
+	}
+	stats := map[string]string{
+		v2 + "/cpu.stat": "usage_usec 5\nuser_usec 3\n", v1 + "/memory.usage_in_bytes": "100\n",
+		v1 + "/memory.stat": "total_inactive_file 30\ntotal_rss 40\n", v1 + "/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n",
+	}
+	for path, text := range stats {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := g.Stats(); s.CPU != 5000 || s.Usage != 100 || s.WorkingSet != 70 || s.RSS != 40 || s.Limit != 1<<20 {
+		t.Errorf("%+v", s)
+	}
+	if n := g.OOMKills(); n != 2 {
+		t.Errorf("%d kills", n)
+	}
+}
+
+// Without control groups everything does nothing.
+func TestNone(t *testing.T) {
+	var h *Hierarchies
+	g := h.Group("a")
+	if err := g.Create(); err != nil || g.Add(1) != nil || g.Limit(Limits{Memory: 1}) != nil || g.Kill() || g.Remove() != nil || len(g.Processes()) > 0 || h.String() != "none" {
+		t.Errorf("%v", err)
+	}
+	h.Tidy("a")
+}
