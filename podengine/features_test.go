@@ -242,6 +242,27 @@ func TestLogsOfIncarnations(t *testing.T) {
 	})
 }
 
+func TestOneStreamOfALog(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.create(makePod("a"))
+		text := "2000-01-01T00:00:00Z stdout F out\n2000-01-01T00:00:01Z stderr F err\n"
+		if err := os.WriteFile(r.runtime.newest("a").log, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for stream, want := range map[string]string{"": "out\nerr\n", corev1.LogStreamStdout: "out\n", corev1.LogStreamStderr: "err\n"} {
+			reader, err := r.GetContainerLogStream(r.ctx, "ns", "p", "a", stream, api.ContainerLogOpts{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(reader)
+			if err != nil || string(got) != want {
+				t.Errorf("stream %q: %q, %v", stream, got, err)
+			}
+			_ = reader.Close()
+		}
+	})
+}
+
 type classes map[string]string
 
 func (c classes) Handler(_ context.Context, class string) (string, error) {

@@ -19,6 +19,12 @@ import (
 // GetContainerLogs reads the log of a container, of its previous incarnation if
 // that is asked for. Closing the reader ends it.
 func (e *Engine) GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	return e.GetContainerLogStream(ctx, namespace, podName, containerName, "", opts)
+}
+
+// GetContainerLogStream is GetContainerLogs for one of a container's output
+// streams, "Stdout" or "Stderr".
+func (e *Engine) GetContainerLogStream(ctx context.Context, namespace, podName, containerName, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
 	pod, inc, err := e.incarnation(ctx, namespace, podName, containerName, opts.Previous)
 	if err != nil {
 		return nil, err
@@ -30,9 +36,16 @@ func (e *Engine) GetContainerLogs(ctx context.Context, namespace, podName, conta
 	options := logOptions(opts)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the reader ends it
 	out, in := io.Pipe()
+	var stdout, stderr io.Writer = in, in
+	switch stream {
+	case corev1.LogStreamStdout:
+		stderr = io.Discard
+	case corev1.LogStreamStderr:
+		stdout = io.Discard
+	}
 	go func() {
 		defer cancel()
-		in.CloseWithError(logs.ReadLogs(ctx, path, inc.id, options, e.cfg.Runtime, in, in))
+		in.CloseWithError(logs.ReadLogs(ctx, path, inc.id, options, e.cfg.Runtime, stdout, stderr))
 	}()
 	return &logReader{out, cancel}, nil
 }
