@@ -293,8 +293,11 @@ func (n *node) volume(files ...string) string {
 
 func asRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+	switch {
+	case os.Getenv("TEST_WITHOUT_ROOT") != "":
+		t.Skip("run by TestWithoutRoot, which has this test's counterpart")
+	case os.Geteuid() != 0:
+		t.Fatal("this test needs root: run it as root, as CI does")
 	}
 }
 
