@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,4 +136,16 @@ func dieWithShim() error {
 func defaultSignals() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
 		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCHLD, unix.SIGPIPE)
+	// Package os/signal leaves the first real-time signals to the C library,
+	// which this process does not have.
+	var standard [4]uint64 // a zero sigaction, whatever the order of its fields: SIG_DFL
+	for s := uintptr(firstRealTime); s <= lastSignal; s++ {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&standard)), 0, unsafe.Sizeof(standard[0]), 0, 0)
+	}
 }
+
+// The real-time signals, as the kernel counts them.
+const (
+	firstRealTime = 32
+	lastSignal    = 64
+)
