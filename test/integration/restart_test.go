@@ -148,7 +148,7 @@ func TestAPIServerIsAwayForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(70 * time.Second) // the outage: nothing to wait for
-	returns := time.Now() // the node may be back before the API server says that it is ready
+	returns := time.Now()        // the node may be back before the API server says that it is ready
 	if err := cluster.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
