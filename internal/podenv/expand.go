@@ -40,22 +40,35 @@ func expand(s string, lookup func(name string) (string, bool)) string {
 	return b.String()
 }
 
-// ExpandStrict replaces the references $(NAME) in s, as in a subPathExpr, by the
-// values of an environment that has been resolved. A name that it has not, or
-// whose value is not known, is an error.
+// Expand replaces the references $(NAME) in s by those variables of env that are
+// plain values. Others stay as they are, and $$ becomes $.
+func Expand(s string, env []corev1.EnvVar) string {
+	return expand(s, func(name string) (string, bool) { return plainValue(env, name) })
+}
+
+// ExpandStrict is Expand for a text, such as a subPathExpr, in which a name that
+// env has not, or whose value is not known, is an error.
 func ExpandStrict(s string, env []corev1.EnvVar) (string, error) {
 	var unknown []string
 	expanded := expand(s, func(name string) (string, bool) {
-		for i := range env {
-			if env[i].Name == name && env[i].ValueFrom == nil {
-				return env[i].Value, true
-			}
+		value, known := plainValue(env, name)
+		if !known {
+			unknown = append(unknown, name)
 		}
-		unknown = append(unknown, name)
-		return "", false
+		return value, known
 	})
 	if len(unknown) > 0 {
 		return "", fmt.Errorf("missing value for %q", unknown)
 	}
 	return expanded, nil
+}
+
+// plainValue is the value of a variable; of several of a name the last counts.
+func plainValue(env []corev1.EnvVar, name string) (string, bool) {
+	for i := len(env) - 1; i >= 0; i-- {
+		if env[i].Name == name && env[i].ValueFrom == nil {
+			return env[i].Value, true
+		}
+	}
+	return "", false
 }
