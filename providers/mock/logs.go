@@ -50,6 +50,30 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	return r, nil
 }
 
+// GetContainerLogStream is GetContainerLogs for one of a container's output
+// streams. All lines are of "Stdout".
+func (p *Provider) GetContainerLogStream(ctx context.Context, namespace, podName, containerName, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	if stream != "Stderr" {
+		return p.GetContainerLogs(ctx, namespace, podName, containerName, opts)
+	}
+	opts.LimitBytes = 0 // what is not read does not count
+	log, err := p.GetContainerLogs(ctx, namespace, podName, containerName, opts)
+	if err != nil {
+		return nil, err
+	}
+	return silentLog{log}, nil
+}
+
+// silentLog ends when another log does, and has no lines.
+type silentLog struct{ io.ReadCloser }
+
+func (l silentLog) Read([]byte) (int, error) {
+	if _, err := io.Copy(io.Discard, l.ReadCloser); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
 // logReader reads the log of one run of a container. It has no goroutine: Read
 // waits for lines to come.
 type logReader struct {

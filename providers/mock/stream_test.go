@@ -306,6 +306,37 @@ func TestLogs(t *testing.T) {
 	})
 }
 
+// The log of one output stream: all lines are on Stdout, and Stderr ends when the
+// container does.
+func TestLogsOfAStream(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newProvider(t, mock.Config{})
+		mustCreate(t, p, newPod("p", "run-for", "12s"))
+		pass(time.Second)
+		open := func(stream string, opts logOpts) io.ReadCloser {
+			r, err := p.GetContainerLogStream(ctx, "ns", "p", "c", stream, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		out := open("Stdout", logOpts{})
+		defer out.Close()
+		if text, err := io.ReadAll(out); string(text) != readLogs(t, p, logOpts{}) || err != nil {
+			t.Errorf("Stdout: %q, %v", text, err)
+		}
+		begin := time.Now()
+		silent := open("Stderr", logOpts{Follow: true, LimitBytes: 10})
+		defer silent.Close()
+		if text, err := io.ReadAll(silent); len(text) > 0 || err != nil || time.Since(begin) != 11*time.Second {
+			t.Errorf("Stderr: %q, %v after %v", text, err, time.Since(begin))
+		}
+		if _, err := p.GetContainerLogStream(ctx, "ns", "p", "none", "Stderr", logOpts{}); !errdefs.IsNotFound(err) {
+			t.Errorf("no container: %v", err)
+		}
+	})
+}
+
 func TestLogsOfPreviousRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newProvider(t, mock.Config{})

@@ -6,15 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/test/internal/daemon"
 )
+
+// stopTimeout is longer than the supervisor gives pods and containerd.
+const stopTimeout = 2 * time.Minute
 
 // Containerd is a running containerd. Its methods may be called from several
 // goroutines.
 type Containerd struct {
 	dir        string
 	info       info
-	supervisor *process
+	supervisor *daemon.Daemon
 	stop       func() error // once
 }
 
@@ -44,7 +51,7 @@ func Start(ctx context.Context, opts Options) (*Containerd, error) {
 
 	var line []byte
 	var err error
-	if c.supervisor, line, err = startProcess(ctx, opts.Binary, opts.flags(), opts.Log); err != nil {
+	if c.supervisor, line, err = daemon.Start(ctx, "containerd-up", exec.Command(opts.Binary, opts.flags()...), opts.Log, stopTimeout); err != nil {
 		// Not RemoveAll: when the supervisor left mounts, it would go into them.
 		_ = os.Remove(c.dir)
 		return nil, err
@@ -75,7 +82,7 @@ func (c *Containerd) Dir() string { return c.dir }
 func (c *Containerd) Stop() error { return c.stop() }
 
 func (c *Containerd) shutdown() error {
-	err := c.supervisor.stop()
+	err := c.supervisor.Stop()
 	if _, missing := os.Stat(c.dir); !os.IsNotExist(missing) {
 		return errors.Join(err, fmt.Errorf("containerd's folder %s is still there: end what uses it and run \"containerd-up clean --dir %s\"", c.dir, c.dir))
 	}

@@ -9,12 +9,18 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtual-kubelet/virtual-kubelet/test/internal/daemon"
 )
 
 const apiServer = "kube-apiserver"
+
+// stopTimeout is longer than the supervisor gives its four components.
+const stopTimeout = 30 * time.Second
 
 // ControlPlane is a running control plane. Its methods may be called from
 // several goroutines.
@@ -23,7 +29,7 @@ type ControlPlane struct {
 	dir        string
 	ephemeral  bool
 	config     *rest.Config
-	supervisor *supervisor
+	supervisor *daemon.Daemon
 	stop       func() error // once
 }
 
@@ -44,7 +50,8 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	c.stop = sync.OnceValue(c.shutdown)
 
 	var err error
-	c.supervisor, err = startSupervisor(ctx, opts.Binary, opts.flags(c.dir, c.ephemeral), opts.Log)
+	cmd := exec.Command(opts.Binary, opts.flags(c.dir, c.ephemeral)...)
+	c.supervisor, _, err = daemon.Start(ctx, "the control plane", cmd, opts.Log, stopTimeout)
 	if err != nil {
 		return nil, errors.Join(err, c.removeDir())
 	}
@@ -107,7 +114,7 @@ func (c *ControlPlane) control(ctx context.Context, action string) error {
 func (c *ControlPlane) Stop() error { return c.stop() }
 
 func (c *ControlPlane) shutdown() error {
-	return errors.Join(c.supervisor.stop(), c.removeDir())
+	return errors.Join(c.supervisor.Stop(), c.removeDir())
 }
 
 // removeDir removes what a killed supervisor could not.
