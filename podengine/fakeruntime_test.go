@@ -53,8 +53,7 @@ type plan struct {
 
 type fakeBox struct {
 	*runtimeapi.PodSandbox
-	handler string
-	logs    string
+	logs string
 }
 
 type fakeContainer struct {
@@ -110,8 +109,8 @@ func (f *fakeRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandbo
 	id := f.id("box", c.Metadata.Name)
 	f.boxes[id] = &fakeBox{&runtimeapi.PodSandbox{
 		Id: id, Metadata: c.Metadata, State: runtimeapi.PodSandboxState_SANDBOX_READY, CreatedAt: time.Now().UnixNano(),
-		Labels: c.Labels, Annotations: c.Annotations,
-	}, handler, c.LogDirectory}
+		Labels: c.Labels, Annotations: c.Annotations, RuntimeHandler: handler,
+	}, c.LogDirectory}
 	return id, nil
 }
 
@@ -457,7 +456,7 @@ type fakeImages struct {
 	mu      sync.Mutex
 	present map[string]*runtimeapi.Image
 	removed []string
-	pulls   []string
+	pulls   []string // as IMAGE, or IMAGE for HANDLER
 	pull    func(ctx context.Context, image string) error
 }
 
@@ -470,7 +469,11 @@ func (f *fakeImages) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, 
 func (f *fakeImages) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
 	f.mu.Lock()
 	pull := f.pull
-	f.pulls = append(f.pulls, spec.Image)
+	pulled := spec.Image
+	if spec.RuntimeHandler != "" {
+		pulled += " for " + spec.RuntimeHandler
+	}
+	f.pulls = append(f.pulls, pulled)
 	f.mu.Unlock()
 	if pull != nil {
 		if err := pull(ctx, spec.Image); err != nil {

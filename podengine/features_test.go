@@ -276,19 +276,40 @@ func TestRuntimeClass(t *testing.T) {
 	class := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.RuntimeClassName = &name }
 	}
-	inBubbleWith(t, func(r *rig) { r.cfg.RuntimeClasses = classes{"fast": "kata"} }, func(r *rig) {
-		r.create(makePod("a", class("fast")))
-		if got := r.runtime.boxes[r.runtime.box()].handler; got != "kata" {
+	restarts := first(func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways })
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.RuntimeClasses = classes{"fast": "kata"}
+		r.runtime.plans["a"] = plan{runs: 10 * time.Second}
+	}, func(r *rig) {
+		pod := makePod("a", class("fast"), restarts)
+		r.create(pod)
+		delete(r.cfg.RuntimeClasses.(classes), "fast") // as if the API server were away
+		r.after(13 * time.Second)
+		r.wantState(pod, "Running a=ready#1")
+		if got := r.runtime.boxes[r.runtime.box()].RuntimeHandler; got != "kata" {
 			t.Errorf("the handler is %q", got)
 		}
-		r.events.take()
-		r.create(makePod("b", class("slow")))
+		if want := []string{"image:1 for kata", "image:1 for kata"}; !slices.Equal(r.images.pulls, want) {
+			t.Errorf("pulled %q, want %q", r.images.pulls, want)
+		}
+	})
+	inBubbleWith(t, func(r *rig) { r.cfg.RuntimeClasses = classes{} }, func(r *rig) {
+		pod := makePod("a", class("slow"))
+		r.create(pod)
+		r.after(time.Minute)
 		r.wantEvents(`Warning FailedCreatePodSandBox: Failed to create pod sandbox: failed to get the handler of RuntimeClass "slow": it does not exist`)
+		r.cfg.RuntimeClasses.(classes)["slow"] = "qemu"
+		r.after(lastRetry)
+		r.wantState(pod, "Running a=ready")
 	})
 	inBubble(t, func(r *rig) {
 		r.create(makePod("a", class("fast")))
 		if n := r.events.count(`RuntimeClass "fast": this node has no runtime classes`); n != 1 {
 			t.Errorf("events are %v", r.events.take())
+		}
+		r.create(makePod("b", class("")))
+		if got := r.runtime.boxes[r.runtime.box()].RuntimeHandler; got != "" {
+			t.Errorf("a pod without a class has the handler %q", got)
 		}
 	})
 }

@@ -46,6 +46,7 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 			attempt: box.GetMetadata().GetAttempt(),
 			ready:   box.State == runtimeapi.PodSandboxState_SANDBOX_READY,
 			created: time.Unix(0, box.CreatedAt),
+			handler: box.RuntimeHandler,
 		}
 		v.sandboxes = append(v.sandboxes, s)
 	}

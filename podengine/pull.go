@@ -21,16 +21,13 @@ type pulled struct {
 }
 
 // pull sees to it that the runtime has the image of a container.
-func (w *worker) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container, inside *runtimeapi.PodSandboxConfig) (pulled, error) {
-	return w.ensure(ctx, pod, image.ForContainer(pod, c, w.pullSecrets(ctx, pod), inside))
+func (w *worker) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container, box *sandbox, inside *runtimeapi.PodSandboxConfig) (pulled, error) {
+	return w.ensure(ctx, image.ForContainer(pod, c, w.pullSecrets(ctx, pod), inside), box)
 }
 
-func (w *worker) ensure(ctx context.Context, pod *corev1.Pod, r image.Request) (pulled, error) {
-	handler, err := w.engine.runtimeHandler(ctx, pod)
-	if err != nil {
-		return pulled{}, err
-	}
-	r.RuntimeHandler = handler
+// ensure sees to it that the runtime has an image for what is in a sandbox.
+func (w *worker) ensure(ctx context.Context, r image.Request, box *sandbox) (pulled, error) {
+	r.RuntimeHandler = box.handler // and not the class's: a container starts again while the API server is away
 	got, err := w.engine.puller.Ensure(ctx, r)
 	if err == nil {
 		return pulled{got.Ref, got.Status}, nil
@@ -67,19 +64,20 @@ func imageVolume(pod *corev1.Pod, name string) *corev1.Volume {
 
 // imageMount has the runtime mount an image, or a part of it, once it is pulled.
 func (w *worker) imageMount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, v *corev1.Volume, m *corev1.VolumeMount) (convert.Mount, error) {
-	inside, err := w.sandboxConfig(pod, seen.sandbox().attempt)
+	box := seen.sandbox()
+	inside, err := w.sandboxConfig(pod, box.attempt)
 	if err != nil {
 		return convert.Mount{}, err
 	}
 	request, _ := image.ForVolume(pod, v, w.pullSecrets(ctx, pod), inside)
-	got, err := w.ensure(ctx, pod, request)
+	got, err := w.ensure(ctx, request, box)
 	if err != nil {
 		return convert.Mount{}, err
 	}
 	return convert.Mount{
 		ContainerPath: m.MountPath,
 		ReadOnly:      true,
-		Image:         &runtimeapi.ImageSpec{Image: got.ref, UserSpecifiedImage: v.Image.Reference, RuntimeHandler: request.RuntimeHandler},
+		Image:         &runtimeapi.ImageSpec{Image: got.ref, UserSpecifiedImage: v.Image.Reference, RuntimeHandler: box.handler},
 		ImageSubPath:  cmp.Or(m.SubPathExpr, m.SubPath),
 	}, nil
 }

@@ -184,7 +184,7 @@ func (w *worker) createContainer(ctx context.Context, pod *corev1.Pod, seen *run
 	if err != nil {
 		return "", startFailed(reasonConfig, err)
 	}
-	pulled, err := w.pull(ctx, pod, c, inside)
+	pulled, err := w.pull(ctx, pod, c, box, inside)
 	if err != nil {
 		return "", err
 	}

@@ -38,6 +38,7 @@ type sandbox struct {
 	attempt uint32
 	ready   bool
 	created time.Time
+	handler string // that it was made with: empty is the runtime's default
 	ips     []string
 }
 

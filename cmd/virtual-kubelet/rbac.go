@@ -101,7 +101,7 @@ func (o *rbacOptions) objects() []runtime.Object {
 	ofPods := podRules
 	if providers[o.provider].resolves {
 		ofPods = append(ofPods[:len(ofPods):len(ofPods)], volumeRules...)
-		cluster = append(cluster, claimRules...)
+		cluster = append(append(cluster, claimRules...), classRules...)
 	}
 	if o.namespace == corev1.NamespaceAll {
 		cluster = append(cluster, ofPods...)
@@ -146,9 +146,9 @@ var podRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 }
 
-// volumeRules and claimRules are the further rights of a provider that mounts
-// volumes itself: tokens of the pods' service accounts, and the volumes that
-// pods claim.
+// The further rights of a provider that does a kubelet's work: to mount volumes
+// it needs tokens of the pods' service accounts, and the volumes that pods claim;
+// to choose what runs a pod, its runtime class.
 var (
 	volumeRules = []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
@@ -156,6 +156,9 @@ var (
 	}
 	claimRules = []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get"}},
+	}
+	classRules = []rbacv1.PolicyRule{
+		{APIGroups: []string{"node.k8s.io"}, Resources: []string{"runtimeclasses"}, Verbs: []string{"get"}},
 	}
 )
 

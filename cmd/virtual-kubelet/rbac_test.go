@@ -21,7 +21,7 @@ func TestPrintRBAC(t *testing.T) {
 		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames"}},
 		{"a node of a shared account", []string{"--nodename", "n1", "--service-account", "apps/vk"},
 			[]string{"name: vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},
-		{"a provider that mounts volumes", []string{"--provider", "cri"}, []string{"serviceaccounts/token", "persistentvolumes\n"}, nil},
+		{"a provider that mounts volumes", []string{"--provider", "cri"}, []string{"serviceaccounts/token", "persistentvolumes\n", "runtimeclasses\n"}, nil},
 		{"one namespace", []string{"--namespace", "apps"},
 			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n"}, nil},
 	} {

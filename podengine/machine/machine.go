@@ -73,6 +73,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, containers internalapi.R
 		NodeAllocatable: func() corev1.ResourceList { return allocatable },
 		AllowHostPath:   HostPaths(cfg.HostPaths),
 		CgroupParent:    cfg.CgroupParent,
+		RuntimeClasses:  runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
 	})
 }
 
