@@ -74,6 +74,9 @@ type Config struct {
 	RuntimeClasses RuntimeClasses
 	// Logs limits the logs of containers.
 	Logs LogLimits
+	// ParallelPulls is how many images are pulled at once. Defaults to 1, as a
+	// kubelet's; there is no limit if it is negative.
+	ParallelPulls int
 	// ImageGC says which images are removed, and when.
 	ImageGC ImageGC
 }

@@ -60,6 +60,25 @@ func TestImageVolume(t *testing.T) {
 	})
 }
 
+func TestParallelPulls(t *testing.T) {
+	for parallel, want := range map[int]int{0: 1, 2: 2, -1: 3} {
+		inBubbleWith(t, func(r *rig) {
+			r.cfg.ParallelPulls = parallel
+			r.images.pull = func(ctx context.Context, _ string) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}, func(r *rig) {
+			for _, name := range []string{"a", "b", "c"} {
+				r.create(makePod(name, first(func(c *corev1.Container) { c.Image = name + ":1" })))
+			}
+			if n := len(r.images.pulls); n != want {
+				t.Errorf("ParallelPulls %d: %d images are pulled at once, want %d", parallel, n, want)
+			}
+		})
+	}
+}
+
 func TestResize(t *testing.T) {
 	requests := func(amount string) func(*corev1.Pod) {
 		return first(func(c *corev1.Container) { c.Resources.Requests = cpu(amount) })

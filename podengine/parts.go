@@ -43,7 +43,7 @@ func (e *Engine) makeParts() (err error) {
 		Notify: e.probesChanged,
 		Event:  e.containerEvent,
 	})
-	e.puller = image.NewPuller(image.PullerOptions{Images: e.cfg.Images, Event: e.containerEvent})
+	e.puller = image.NewPuller(image.PullerOptions{Images: e.cfg.Images, MaxParallel: e.cfg.ParallelPulls, Event: e.containerEvent})
 	e.unsubscribe = e.cfg.Objects.Subscribe(e.objectChanged)
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 )
 
 // Config is what the configuration files of such providers have in common.
@@ -25,6 +27,12 @@ type Config struct {
 	// CgroupParent is the parent of the cgroups of all pods. Default that of
 	// the runtime.
 	CgroupParent string `json:"cgroupParent,omitempty"`
+	// ContainerLogMaxSize is the size of a container's log at which it is put
+	// aside and begun anew, ContainerLogMaxFiles how many files there are of it
+	// at most, 2 at least. Default 10Mi and 5, as a kubelet's; there is no limit
+	// if the size is negative.
+	ContainerLogMaxSize  *resource.Quantity `json:"containerLogMaxSize,omitempty"`
+	ContainerLogMaxFiles *int               `json:"containerLogMaxFiles,omitempty"`
 	// CPU, Memory and Pods are what the node has for pods. Default what the
 	// machine has, and 110 pods.
 	CPU    *resource.Quantity `json:"cpu,omitempty"`
@@ -44,7 +52,22 @@ func (cfg *Config) Validate() error {
 			return errdefs.InvalidInputf("%q is no absolute path", path)
 		}
 	}
+	if size := cfg.ContainerLogMaxSize; size != nil && size.Sign() == 0 {
+		return errdefs.InvalidInputf("containerLogMaxSize is 0: give a size such as 10Mi, or -1 for no limit")
+	}
+	if files := cfg.ContainerLogMaxFiles; files != nil && *files < 2 {
+		return errdefs.InvalidInputf("containerLogMaxFiles is %d: give 2 or more", *files)
+	}
 	return nil
+}
+
+// logLimits are those of the engine.
+func (cfg *Config) logLimits() podengine.LogLimits {
+	limits := podengine.LogLimits{MaxFiles: ptr.Deref(cfg.ContainerLogMaxFiles, 0)}
+	if cfg.ContainerLogMaxSize != nil {
+		limits.MaxSize = cfg.ContainerLogMaxSize.Value()
+	}
+	return limits
 }
 
 // Complete fills in the defaults for a node.

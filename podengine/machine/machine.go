@@ -30,8 +30,8 @@ type Node struct {
 
 // NewEngine says in n.Node what the machine has, and makes an engine over the
 // runtime, which goes on with the pods that an earlier one left. The
-// configuration is complete.
-func NewEngine(ctx context.Context, n Node, cfg Config, containers internalapi.RuntimeService, images internalapi.ImageManagerService) (*podengine.Engine, error) {
+// configuration is valid and complete.
+func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, containers internalapi.RuntimeService, images internalapi.ImageManagerService) (*podengine.Engine, error) {
 	version, err := containers.Version(ctx, "v1")
 	if err != nil {
 		return nil, fmt.Errorf("the container runtime does not answer: %w", err)
@@ -73,6 +73,9 @@ func NewEngine(ctx context.Context, n Node, cfg Config, containers internalapi.R
 		NodeAllocatable: func() corev1.ResourceList { return allocatable },
 		AllowHostPath:   HostPaths(cfg.HostPaths),
 		CgroupParent:    cfg.CgroupParent,
+		Logs:            cfg.logLimits(),
+		ImageGC:         pulls.gc(),
+		ParallelPulls:   pulls.parallelPulls(),
 		RuntimeClasses:  runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
 	})
 }

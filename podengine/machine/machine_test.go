@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
@@ -21,11 +22,21 @@ func TestConfig(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}
+	if got := cfg.logLimits(); got != (podengine.LogLimits{}) {
+		t.Errorf("limits of logs are %+v, want the engine's defaults", got)
+	}
+	limited := Config{ContainerLogMaxSize: ptr.To(resource.MustParse("1Ki")), ContainerLogMaxFiles: ptr.To(2)}
+	if got := limited.logLimits(); got != (podengine.LogLimits{MaxSize: 1024, MaxFiles: 2}) {
+		t.Errorf("limits of logs are %+v", got)
+	}
 	for says, bad := range map[string]Config{
 		"dns.local":  {ClusterDNS: []string{"dns.local"}},
 		"relative":   {Root: "relative"},
 		"other/logs": {LogRoot: "other/logs"},
 		"srv":        {HostPaths: []string{"srv"}},
+
+		"containerLogMaxSize":  {ContainerLogMaxSize: ptr.To(resource.MustParse("0"))},
+		"containerLogMaxFiles": {ContainerLogMaxFiles: ptr.To(1)},
 	} {
 		if err := bad.Validate(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want one that says %q", bad, err, says)

@@ -18,7 +18,8 @@ type Config struct {
 	// ImageEndpoint is that of the image service; by default the same.
 	ImageEndpoint string `json:"imageEndpoint,omitempty"`
 
-	machine.Config `json:",inline"`
+	machine.Config      `json:",inline"`
+	machine.ImageConfig `json:",inline"`
 }
 
 // ParseConfig reads a configuration. It is strict: a field that there is not, or
@@ -32,7 +33,7 @@ func ParseConfig(data []byte) (Config, error) {
 			return Config{}, errdefs.InvalidInputf("cri config: %w", err)
 		}
 	}
-	if err := cfg.Validate(); err != nil {
+	if err := errors.Join(cfg.Config.Validate(), cfg.ImageConfig.Validate()); err != nil {
 		return Config{}, errdefs.InvalidInputf("cri config: %w", err)
 	}
 	return cfg, nil

@@ -3,17 +3,20 @@ package cri
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 func TestParseConfig(t *testing.T) {
-	cfg, err := ParseConfig([]byte(`{"endpoint": "unix:///x.sock", "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv"], "cpu": "4"}`))
+	cfg, err := ParseConfig([]byte(`{"endpoint": "unix:///x.sock", "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv"], "cpu": "4",
+		"containerLogMaxSize": "1Mi", "imageMinimumGCAge": "1h", "maxParallelImagePulls": 3}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.complete("n1")
-	if cfg.ImageEndpoint != "unix:///x.sock" || cfg.Root != "/var/lib/virtual-kubelet/n1" || cfg.CPU.Value() != 4 {
+	if cfg.ImageEndpoint != "unix:///x.sock" || cfg.Root != "/var/lib/virtual-kubelet/n1" || cfg.CPU.Value() != 4 ||
+		cfg.ContainerLogMaxSize.Value() != 1<<20 || cfg.ImageMinimumGCAge.Duration != time.Hour || *cfg.MaxParallelImagePulls != 3 {
 		t.Errorf("got %+v", cfg)
 	}
 	if empty, err := ParseConfig(nil); err != nil || empty.Endpoint != "" {
@@ -28,6 +31,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		`{"root": "relative"}`:          "relative",
 		`{"cpu": "many"}`:               "cri config",
 		`[]`:                            "cri config",
+		`{"containerLogMaxFiles": 1}`:   "containerLogMaxFiles is 1",
+		`{"maxParallelImagePulls": 0}`:  "maxParallelImagePulls is 0",
+		`{"imageMinimumGCAge": "soon"}`: "cri config",
 	} {
 		_, err := ParseConfig([]byte(text))
 		if !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), says) {

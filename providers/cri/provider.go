@@ -36,7 +36,7 @@ func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	if p.images, err = criclient.NewRemoteImageService(ctx, cfg.ImageEndpoint, callTimeout, nil, false); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot connect to the image service at %s: %w", cfg.ImageEndpoint, err), p.runtime.Close(ctx))
 	}
-	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, p.runtime, p.images); err != nil {
+	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images); err != nil {
 		return nil, errors.Join(err, p.disconnect(ctx))
 	}
 	return p, nil

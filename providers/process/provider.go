@@ -84,7 +84,7 @@ func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot run processes as containers: %w", err)
 	}
-	engine, err := machine.NewEngine(ctx, n, cfg.Config, r, r)
+	engine, err := machine.NewEngine(ctx, n, cfg.Config, machine.ImageConfig{}, r, r)
 	if err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
