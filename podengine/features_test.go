@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -282,11 +283,12 @@ func TestOneStreamOfALog(t *testing.T) {
 	})
 }
 
-type classes map[string]string
+// classes are handlers by class.
+type classes struct{ sync.Map }
 
-func (c classes) Handler(_ context.Context, class string) (string, error) {
-	if handler, ok := c[class]; ok {
-		return handler, nil
+func (c *classes) Handler(_ context.Context, class string) (string, error) {
+	if handler, ok := c.Load(class); ok {
+		return handler.(string), nil
 	}
 	return "", errors.New("it does not exist")
 }
@@ -296,13 +298,15 @@ func TestRuntimeClass(t *testing.T) {
 		return func(p *corev1.Pod) { p.Spec.RuntimeClassName = &name }
 	}
 	restarts := first(func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways })
+	var known classes
 	inBubbleWith(t, func(r *rig) {
-		r.cfg.RuntimeClasses = classes{"fast": "kata"}
+		known.Store("fast", "kata")
+		r.cfg.RuntimeClasses = &known
 		r.runtime.plans["a"] = plan{runs: 10 * time.Second}
 	}, func(r *rig) {
 		pod := makePod("a", class("fast"), restarts)
 		r.create(pod)
-		delete(r.cfg.RuntimeClasses.(classes), "fast") // as if the API server were away
+		known.Delete("fast") // as if the API server were away
 		r.after(13 * time.Second)
 		r.wantState(pod, "Running a=ready#1")
 		if got := r.runtime.boxes[r.runtime.box()].RuntimeHandler; got != "kata" {
@@ -312,12 +316,12 @@ func TestRuntimeClass(t *testing.T) {
 			t.Errorf("pulled %q, want %q", r.images.pulls, want)
 		}
 	})
-	inBubbleWith(t, func(r *rig) { r.cfg.RuntimeClasses = classes{} }, func(r *rig) {
+	inBubbleWith(t, func(r *rig) { r.cfg.RuntimeClasses = &known }, func(r *rig) {
 		pod := makePod("a", class("slow"))
 		r.create(pod)
 		r.after(time.Minute)
 		r.wantEvents(`Warning FailedCreatePodSandBox: Failed to create pod sandbox: failed to get the handler of RuntimeClass "slow": it does not exist`)
-		r.cfg.RuntimeClasses.(classes)["slow"] = "qemu"
+		known.Store("slow", "qemu")
 		r.after(lastRetry)
 		r.wantState(pod, "Running a=ready")
 	})
