@@ -61,6 +61,12 @@ containers: containerd-up images ## The tests that need containerd, crash tests 
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m ./test/containerd/... ./providers/process/...
 
+# BENCH has further flags, such as --pods 5000 or --shape rich.
+.PHONY: bench
+bench: build controlplane ## Measure what the agent costs, beside the least that any agent could
+	$(GO) build -trimpath -o bin/bench ./bench
+	bin/bench pods $(BENCH)
+
 .PHONY: test
 test: toolchain lint compat unit integration ## Everything that CI runs
 

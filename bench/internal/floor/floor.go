@@ -1,0 +1,172 @@
+// Package floor is the least that an agent can do for the pods of a node: one
+// watch, one patch a pod to say that it runs, one request to remove it once it
+// is to go. What a node agent costs is measured against it.
+package floor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// heartbeat is how often the node's lease is renewed, as a kubelet's.
+const heartbeat = 10 * time.Second
+
+// Agent is the floor. It retries nothing and remembers nothing: it is no agent
+// to run pods with.
+type Agent struct {
+	Client  kubernetes.Interface
+	Node    string
+	Workers int
+}
+
+// Run registers the node and serves its pods until ctx ends.
+func (a Agent) Run(ctx context.Context) error {
+	if err := a.register(ctx); err != nil {
+		return fmt.Errorf("register node %s: %w", a.Node, err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	work := make(chan *corev1.Pod, 20_000)
+	group.Go(func() error { return a.watch(ctx, work) })
+	for range a.Workers {
+		group.Go(func() error {
+			for {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case pod := <-work:
+					if err := a.handle(ctx, pod); err != nil {
+						return err
+					}
+				}
+			}
+		})
+	}
+	group.Go(func() error { return a.renew(ctx) })
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// watch hands out each pod when it is new, and when it is to go.
+func (a Agent) watch(ctx context.Context, work chan<- *corev1.Pod) error {
+	pods := a.Client.CoreV1().Pods(metav1.NamespaceAll)
+	selector := fields.OneTermEqualSelector("spec.nodeName", a.Node).String()
+	list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: "0"})
+	if err != nil {
+		return err
+	}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return pods.Watch(ctx, options)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	doomed := map[types.UID]bool{}
+	for event := range watcher.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		switch {
+		case !ok:
+			return fmt.Errorf("the watch of pods ended: %w", apierrors.FromObject(event.Object))
+		case event.Type == watch.Deleted:
+			delete(doomed, pod.UID)
+		case event.Type == watch.Added, pod.DeletionTimestamp != nil && !doomed[pod.UID]:
+			if pod.DeletionTimestamp != nil {
+				doomed[pod.UID] = true
+			}
+			work <- pod
+		}
+	}
+	return ctx.Err()
+}
+
+// handle makes the one request that the pod needs.
+func (a Agent) handle(ctx context.Context, pod *corev1.Pod) error {
+	pods := a.Client.CoreV1().Pods(pod.Namespace)
+	if pod.DeletionTimestamp != nil {
+		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)),
+			Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+		}
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"status": runningStatus(pod, metav1.Now())})
+	if err != nil {
+		return err
+	}
+	_, err = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("patch the status of pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// runningStatus is what a kubelet says of a pod that runs.
+func runningStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, HostIP: "127.0.0.1", HostIPs: []corev1.HostIP{{IP: "127.0.0.1"}},
+		PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, StartTime: &now,
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	for _, c := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "floor://" + string(pod.UID), Ready: true, Started: new(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	return status
+}
+
+// register makes a node that is Ready.
+func (a Agent) register(ctx context.Context) error {
+	nodes := a.Client.CoreV1().Nodes()
+	node, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		node, err = nodes.Get(ctx, a.Node, metav1.GetOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	now := metav1.Now()
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Floor", LastHeartbeatTime: now, LastTransitionTime: now,
+	}}
+	if _, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// renew keeps the node's status fresh, without which its pods would be evicted.
+func (a Agent) renew(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, heartbeat, false, func(ctx context.Context) (bool, error) {
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
+		_, err := a.Client.CoreV1().Nodes().Patch(ctx, a.Node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		return false, err
+	})
+}
