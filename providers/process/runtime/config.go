@@ -88,6 +88,11 @@ type Config struct {
 	// no effect.
 	CgroupParent string `json:"cgroupParent,omitempty"`
 
+	// Images say what images stand for on this machine, so that pods that were
+	// written for container runtimes run as they are. The first whose name matches
+	// counts. A container of another image must have a command.
+	Images []Image `json:"images,omitempty"`
+
 	// MaxContainers is how many containers there may be that have not ended.
 	// Zero is no limit.
 	MaxContainers int `json:"maxContainers,omitempty"`
@@ -95,6 +100,31 @@ type Config struct {
 	// StreamAddress is where exec, attach and port-forward are served to whoever
 	// has a URL with a token, which is good for once. Defaults to 127.0.0.1:0.
 	StreamAddress string `json:"streamAddress,omitempty"`
+}
+
+// Image is what an image stands for: programs of the machine. All of it holds
+// for containers that say nothing else.
+type Image struct {
+	// Name is a pattern of the image's name as pods have it, as path.Match has it:
+	// "example.com/tools/*:v1". Without a tag, it matches all tags and digests.
+	Name string `json:"name"`
+	// Command is replaced by a container's command, together with Args; Args by a
+	// container's args.
+	Command []string `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty"`
+	// Environment are variables by their names.
+	Environment map[string]string `json:"environment,omitempty"`
+	// WorkingDir is an absolute path.
+	WorkingDir string `json:"workingDir,omitempty"`
+	// User is a user and group, as in DefaultUser.
+	User string `json:"user,omitempty"`
+	// Files are paths in the container with what is there, read-only: a file or
+	// folder of the machine. They need isolation by namespaces, and are there
+	// whatever the container says, unless it mounts something else at the path.
+	//
+	// They, and a Command that is an absolute path, may be run by all containers
+	// as if they were in Binaries.
+	Files map[string]string `json:"files,omitempty"`
 }
 
 // Rlimit is a resource limit. Negative is no limit.

@@ -148,6 +148,11 @@ func (r *Runtime) create(c *container, box *sandbox) error {
 	if err != nil {
 		return err
 	}
+	files, err := r.catalog.find(c.config.GetImage().GetImage()).mounts(mounts)
+	if err != nil {
+		return err
+	}
+	mounts = append(files, mounts...)
 	if c.spec, err = r.specOf(c, box, mounts); err != nil {
 		return err
 	}

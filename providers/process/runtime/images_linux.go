@@ -77,12 +77,12 @@ func (i *images) list() []string {
 // imageRef is what an image is called: its name.
 func imageRef(spec *runtimeapi.ImageSpec) string { return spec.GetImage() }
 
-// image is an image of which only the name is known. Its user is the one that
+// image is an image of which only the name is known. Its user is the one that its
 // containers run as by default.
 func (r *Runtime) image(name string) *runtimeapi.Image {
 	return &runtimeapi.Image{
 		Id: name, RepoTags: []string{name}, Spec: &runtimeapi.ImageSpec{Image: name},
-		Uid: &runtimeapi.Int64Value{Value: r.policy.defaultUser.uid},
+		Uid: &runtimeapi.Int64Value{Value: r.catalog.find(name).account.uid},
 	}
 }
 

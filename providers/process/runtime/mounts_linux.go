@@ -46,7 +46,7 @@ func (r *Runtime) mountsOf(mounts []*runtimeapi.Mount) ([]shim.Mount, error) {
 			return nil, invalid("the image %s cannot be mounted: images are not pulled on this node", m.GetImage().GetImage())
 		case m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
 			return nil, invalid("the mount at %s: mounts of containers are not propagated to the machine", target)
-		case !filepath.IsAbs(target) || target == "/" || below("/proc", target) || target == "/dev":
+		case !mountable(target):
 			return nil, invalid("nothing can be mounted at %q", m.GetContainerPath())
 		}
 		real, err := filepath.EvalSymlinks(m.GetHostPath())
@@ -116,10 +116,12 @@ func (r *Runtime) choosePIDs(n *shim.Namespaces, c *container, box *sandbox) err
 }
 
 // workingDirOf is where the command starts: a path of the container.
-func (r *Runtime) workingDirOf(c *container, mounts []shim.Mount) (string, error) {
+func (r *Runtime) workingDirOf(c *container, stands *standIn, mounts []shim.Mount) (string, error) {
 	dir := c.config.GetWorkingDir()
 	private := r.isolation == IsolationNamespaces
 	switch {
+	case dir == "" && stands.WorkingDir != "":
+		return stands.WorkingDir, nil
 	case dir == "" && private:
 		return "/", nil
 	case dir == "":

@@ -22,6 +22,7 @@ type policy struct {
 
 	binaries, hostPaths, workingDirs patterns
 	volumeDirs                       []string
+	programs                         []string // of Config.Images, without links
 	capabilities                     []int
 	privileged, setuid, hostPID      bool
 	rlimits                          []rlimit
@@ -58,7 +59,7 @@ func newPolicy(cfg Config) (*policy, error) {
 
 func (p *policy) accounts(cfg Config) (err error) {
 	if p.defaultUser, err = defaultAccount(cfg.DefaultUser, p.root); err != nil {
-		return err
+		return fmt.Errorf("defaultUser: %w", err)
 	}
 	if p.users, err = parseIDs("users", cfg.Users); err != nil {
 		return err
@@ -90,16 +91,16 @@ func defaultAccount(text string, root bool) (account, error) {
 	}
 	uid, err := parseID(user)
 	if err != nil {
-		return account{}, fmt.Errorf("defaultUser: %q is not of the form 1000 or 1000:1000: %w", text, err)
+		return account{}, fmt.Errorf("%q is not of the form 1000 or 1000:1000: %w", text, err)
 	}
 	gid, err := parseID(group)
 	if err != nil {
-		return account{}, fmt.Errorf("defaultUser: %q is not of the form 1000 or 1000:1000: %w", text, err)
+		return account{}, fmt.Errorf("%q is not of the form 1000 or 1000:1000: %w", text, err)
 	}
 	if got := (account{uid, gid}); root || got == own {
 		return got, nil
 	}
-	return account{}, fmt.Errorf("defaultUser: %q: only root can run containers as another user than its own (%d:%d): leave it out", text, own.uid, own.gid)
+	return account{}, fmt.Errorf("%q: only root can run containers as another user than its own (%d:%d): leave it out", text, own.uid, own.gid)
 }
 
 // denied is the error for what the configuration does not allow.
@@ -118,10 +119,15 @@ func (p *policy) checkBinary(host string, inVolume bool) error {
 	if !inVolume && p.binaries.match(filepath.Clean(host)) {
 		return nil
 	}
-	if real, err := filepath.EvalSymlinks(host); err == nil && p.binaries.match(real) {
+	if real, err := filepath.EvalSymlinks(host); err == nil && (p.binaries.match(real) || p.isProgram(real)) {
 		return nil
 	}
 	return denied("running %s is not allowed on this node: its operator may add it to binaries (now %s)", host, strings.Join(p.binaries, ", "))
+}
+
+// isProgram tells whether a path, without links, is one that images stand for.
+func (p *policy) isProgram(real string) bool {
+	return slices.ContainsFunc(p.programs, func(program string) bool { return below(program, real) })
 }
 
 // checkHostPath tells whether a path, without links, may be mounted.

@@ -35,6 +35,7 @@ type Runtime struct {
 	logger    log.Logger
 	lock      *os.File
 	images    *images
+	catalog   *catalog
 	events    *hub
 	streams   *streamServer
 
@@ -108,6 +109,9 @@ func (r *Runtime) open(cfg Config) (err error) {
 	}
 	if r.isolation, err = r.chooseIsolation(cfg.Isolation); err != nil {
 		return err
+	}
+	if r.catalog, err = r.newCatalog(cfg.Images); err != nil {
+		return fmt.Errorf("images: %w", err)
 	}
 	if cfg.CgroupParent != CgroupsNone {
 		r.groups = cgroup.Detect(cgroupParent(cfg))

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,8 @@ func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim
 	if err := r.checkSecurity(sc, config); err != nil {
 		return nil, err
 	}
-	who, err := r.policy.userOf(sc)
+	stands := r.catalog.find(config.GetImage().GetImage())
+	who, err := r.policy.userOf(sc, stands.account)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +40,7 @@ func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim
 			return nil, err
 		}
 	}
-	spec.Command, err = r.commandOf(c, box, who, mounts)
+	spec.Command, err = r.commandOf(c, box, stands, who, mounts)
 	return spec, err
 }
 
@@ -59,15 +61,15 @@ func (r *Runtime) checkSecurity(sc *runtimeapi.LinuxContainerSecurityContext, co
 }
 
 // commandOf says what is run, by whom, where and in which environment.
-func (r *Runtime) commandOf(c *container, box *sandbox, who *shim.User, mounts []shim.Mount) (shim.Command, error) {
+func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *shim.User, mounts []shim.Mount) (shim.Command, error) {
 	config := c.config
 	sc := config.GetLinux().GetSecurityContext()
 	command := shim.Command{
-		Args: slices.Concat(config.GetCommand(), config.GetArgs()),
-		Env:  r.environmentOf(c, box, who, mounts),
+		Args: stands.args(config.GetCommand(), config.GetArgs()),
+		Env:  r.environmentOf(c, box, stands, who, mounts),
 	}
 	if len(command.Args) == 0 {
-		return command, invalid("container %s has no command: images are not pulled on this node, so that what %s would run is not known; set command", config.GetMetadata().GetName(), config.GetImage().GetImage())
+		return command, invalid("container %s has no command: images are not pulled on this node, so that what %s would run is not known: set command, or have the node's operator add it to images", config.GetMetadata().GetName(), config.GetImage().GetImage())
 	}
 	if adj := int(config.GetLinux().GetResources().GetOomScoreAdj()); adj != 0 {
 		command.OOMScoreAdj = &adj
@@ -86,7 +88,7 @@ func (r *Runtime) commandOf(c *container, box *sandbox, who *shim.User, mounts [
 		}
 	}
 	var err error
-	if command.Dir, err = r.workingDirOf(c, mounts); err != nil {
+	if command.Dir, err = r.workingDirOf(c, stands, mounts); err != nil {
 		return command, err
 	}
 	command.Path, err = r.lookup(command, mounts)
@@ -94,7 +96,7 @@ func (r *Runtime) commandOf(c *container, box *sandbox, who *shim.User, mounts [
 }
 
 // environmentOf is the container's environment: what it sets wins.
-func (r *Runtime) environmentOf(c *container, box *sandbox, who *shim.User, mounts []shim.Mount) []string {
+func (r *Runtime) environmentOf(c *container, box *sandbox, stands *standIn, who *shim.User, mounts []shim.Mount) []string {
 	env := environment{}
 	env.set("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	for _, name := range slices.Concat([]string{"PATH"}, r.cfg.Environment) {
@@ -114,6 +116,9 @@ func (r *Runtime) environmentOf(c *container, box *sandbox, who *shim.User, moun
 		for _, m := range mounts {
 			env.set(mountEnv(m.Target), m.Source)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(stands.Environment)) {
+		env.set(name, stands.Environment[name])
 	}
 	for _, kv := range c.config.GetEnvs() {
 		env.set(kv.GetKey(), string(kv.GetValue()))

@@ -11,20 +11,21 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
-// userOf decides whom a container runs as.
-func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext) (*shim.User, error) {
+// userOf decides whom a container runs as. One that asks for nobody runs as usual,
+// its image's user.
+func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, usual account) (*shim.User, error) {
 	if sc.GetRunAsGroup() != nil && sc.GetRunAsUser() == nil && sc.GetRunAsUsername() == "" {
 		return nil, invalid("a group (runAsGroup) needs a user (runAsUser)")
 	}
-	who, err := p.accountOf(sc)
+	who, err := p.accountOf(sc, usual)
 	if err != nil {
 		return nil, err
 	}
-	if who.uid != p.defaultUser.uid && !p.users.contain(who.uid) {
-		return nil, denied("running as user %d is not allowed on this node (the default is %d): its operator may add it to users", who.uid, p.defaultUser.uid)
+	if who.uid != usual.uid && who.uid != p.defaultUser.uid && !p.users.contain(who.uid) {
+		return nil, denied("running as user %d is not allowed on this node (the default is %d): its operator may add it to users", who.uid, usual.uid)
 	}
 	u := &shim.User{UID: uint32(who.uid), GID: uint32(who.gid)}
-	if sc.GetRunAsGroup() != nil && who.gid != p.defaultUser.gid && !p.groups.contain(who.gid) {
+	if sc.GetRunAsGroup() != nil && who.gid != usual.gid && who.gid != p.defaultUser.gid && !p.groups.contain(who.gid) {
 		return nil, denied("running with group %d is not allowed on this node: its operator may add it to groups", who.gid)
 	}
 	for _, g := range sc.GetSupplementalGroups() {
@@ -45,10 +46,10 @@ func (p *policy) mayJoin(group, main int64) bool {
 }
 
 // accountOf finds the user and main group that are asked for. A user whose group
-// nobody names has the one that the machine knows for it, and else the default:
+// nobody names has the one that the machine knows for it, and else the usual one:
 // never root's by itself.
-func (p *policy) accountOf(sc *runtimeapi.LinuxContainerSecurityContext) (account, error) {
-	who := p.defaultUser
+func (p *policy) accountOf(sc *runtimeapi.LinuxContainerSecurityContext, usual account) (account, error) {
+	who := usual
 	var known *user.User
 	switch {
 	case sc.GetRunAsUser() != nil:
@@ -56,7 +57,7 @@ func (p *policy) accountOf(sc *runtimeapi.LinuxContainerSecurityContext) (accoun
 		if who.uid < 0 || who.uid > maxID {
 			return who, invalid("%d is no user", who.uid)
 		}
-		if who.uid != p.defaultUser.uid {
+		if who.uid != usual.uid {
 			known, _ = user.LookupId(strconv.FormatInt(who.uid, 10))
 		}
 	case sc.GetRunAsUsername() != "":
