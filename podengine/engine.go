@@ -280,8 +280,7 @@ func (e *Engine) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if w == nil {
 		return notHeld(pod)
 	}
-	w.end(stop{deleted: true, by: time.Now().Add(podspec.GracePeriod(pod, nil))})
-	return w.persist()
+	return w.delete(time.Now().Add(podspec.GracePeriod(pod, nil)))
 }
 
 func notHeld(pod *corev1.Pod) error {

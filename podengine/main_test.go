@@ -71,8 +71,8 @@ func inBubbleWith(t *testing.T, prepare, test func(r *rig)) {
 		}
 		prepare(r)
 		r.begin()
+		defer r.end() // also if the test gives up
 		test(r)
-		r.end()
 	})
 }
 

@@ -83,7 +83,9 @@ func (w *worker) imageMount(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 }
 
 // pullSecrets are the pod's image pull secrets, as far as there are any: those
-// that are missing may not be needed.
+// that are missing may not be needed. Those of its service account are among
+// them: the API server's ServiceAccount admission gives them to pods that name
+// none themselves, once and for all when the pod is created.
 func (w *worker) pullSecrets(ctx context.Context, pod *corev1.Pod) (secrets []*corev1.Secret) {
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		secret, err := w.engine.cfg.Objects.Secret(ctx, pod.Namespace, ref.Name)

@@ -50,6 +50,21 @@ func TestDeletion(t *testing.T) {
 	})
 }
 
+// A pod may go while its deletion is being kept: that is what was asked for.
+func TestDeletionOvertakenByTheEnd(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a")
+		r.create(pod)
+		w := r.worker(pod.UID)
+		r.delete(pod, 0)
+		r.wantGone(pod)
+		if err := w.delete(time.Now()); err != nil {
+			t.Error(err)
+		}
+		r.wantGone(pod)
+	})
+}
+
 func TestAShorterDeletionCounts(t *testing.T) {
 	for name, seconds := range map[string]int64{"shorter": 3, "at once": 0} {
 		t.Run(name, func(t *testing.T) {

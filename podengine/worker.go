@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
@@ -128,6 +129,16 @@ func (w *worker) end(s stop) {
 		w.abandon()
 	}
 	w.hasten()
+}
+
+// delete asks for the end of the pod, for good, and keeps that. The pod may be
+// gone before it is kept, which is no error.
+func (w *worker) delete(by time.Time) error {
+	w.end(stop{deleted: true, by: by})
+	if err := w.persist(); !errdefs.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 func (w *worker) current() (*corev1.Pod, *stop) {
