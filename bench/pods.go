@@ -197,7 +197,8 @@ func (b *podsBench) measure(ctx context.Context, a agent, round int) (s sample, 
 	if err != nil {
 		return s, err
 	}
-	if b.profiles != "" && a.name == ourName && round == 0 {
+	profiled := b.profiles != "" && a.name == ourName && round == 0
+	if profiled {
 		stop := b.profile(ctx, id)
 		defer func() { err = errors.Join(err, stop()) }()
 	}
@@ -212,6 +213,11 @@ func (b *podsBench) measure(ctx context.Context, a agent, round int) (s sample, 
 	}
 	if s.memory, err = gauge.RSS(pid); err != nil {
 		return s, err
+	}
+	if profiled {
+		if err := b.readProfile(ctx, id, "heap", "heap?gc=1"); err != nil {
+			return s, err
+		}
 	}
 	if s.delete, s.deleteCPU, err = timed(ctx, pid, l.Delete); err != nil {
 		return s, err

@@ -13,7 +13,8 @@ const profileSeconds = 20
 
 // profile reads profiles of a node's agent through the API server: one of the
 // processor from now on, and in the end, when the returned function is called,
-// one of the memory that was allocated.
+// one of the memory that was allocated. (That of the memory in use is read while
+// the pods run.)
 func (b *podsBench) profile(ctx context.Context, node string) (finish func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
