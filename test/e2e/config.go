@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodecheck"
 )
 
 const (
@@ -62,7 +63,7 @@ func (cfg EndToEndTestSuiteConfig) withDefaults() EndToEndTestSuiteConfig {
 }
 
 // connect makes the client. It does not talk to the cluster yet.
-func (cfg EndToEndTestSuiteConfig) connect() (kubernetes.Interface, error) {
+func (cfg EndToEndTestSuiteConfig) connect() (*nodecheck.Node, error) {
 	if cfg.NodeName == "" {
 		return nil, errors.New("no node is named: set NodeName to the virtual node's name")
 	}
@@ -70,8 +71,13 @@ func (cfg EndToEndTestSuiteConfig) connect() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = "virtual-kubelet-e2e"
-	return kubernetes.NewForConfig(config)
+	return nodecheck.New(config, nodecheck.Options{
+		Name:      cfg.NodeName,
+		Namespace: cfg.Namespace,
+		Image:     cfg.Image,
+		UserAgent: "virtual-kubelet-e2e",
+		Patience:  cfg.WatchTimeout,
+	})
 }
 
 func (cfg EndToEndTestSuiteConfig) restConfig() (*rest.Config, error) {

@@ -2,19 +2,18 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodecheck"
 )
 
 // EndToEndTestSuite is the suite. Make one with NewEndToEndTestSuite, and call
 // Run; or Setup, some of the Test methods, and Teardown.
 type EndToEndTestSuite struct {
-	cfg    EndToEndTestSuiteConfig
-	client kubernetes.Interface
-	t      *testing.T // the test that called Setup
+	cfg  EndToEndTestSuiteConfig
+	node *nodecheck.Node // set by Setup
+	t    *testing.T      // the test that called Setup
 }
 
 // NewEndToEndTestSuite makes a suite. What is wrong with cfg is reported by
@@ -69,12 +68,13 @@ func (s *EndToEndTestSuite) Setup(t *testing.T) {
 			t.Fatalf("the configured Setup failed: %v", err)
 		}
 	}
-	client, err := s.cfg.connect()
-	if err != nil {
+	var err error
+	if s.node, err = s.cfg.connect(); err != nil {
 		t.Fatal(err)
 	}
-	s.client = client
-	s.eventually(t, "node "+s.cfg.NodeName+" is ready", s.nodeReady)
+	if err := s.node.Poll(t.Context(), s.node.Ready); err != nil {
+		t.Fatalf("waiting until node %s is ready: %v", s.cfg.NodeName, err)
+	}
 }
 
 // Teardown calls the configured Teardown; its error fails the test that called
@@ -94,18 +94,33 @@ func (s *EndToEndTestSuite) ShouldSkipTest(testName string) bool {
 	return s.cfg.ShouldSkipTest != nil && s.cfg.ShouldSkipTest(testName)
 }
 
-func (s *EndToEndTestSuite) nodeReady(ctx context.Context) error {
-	node, err := s.client.CoreV1().Nodes().Get(ctx, s.cfg.NodeName, metav1.GetOptions{})
-	if err != nil {
-		return err
+// check makes a check of the conformance kit, by its name.
+func (s *EndToEndTestSuite) check(t *testing.T, name string) {
+	t.Helper()
+	checks := nodecheck.Checks()
+	i := slices.IndexFunc(checks, func(c nodecheck.Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no check %q", name)
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			if c.Status == corev1.ConditionTrue {
-				return nil
-			}
-			return notYet("condition Ready is %s: %s: %s", c.Status, c.Reason, c.Message)
+	switch result := checks[i].Run(t.Context(), s.node); result.Outcome {
+	case nodecheck.Passed:
+	case nodecheck.NotSupported:
+		t.Fatalf("the provider does not implement this; see ShouldSkipTest: %s", result.Why)
+	default:
+		t.Fatalf("%s\n%s", result.Why, result.Details)
+	}
+}
+
+// inScope runs a test that makes pods, which are removed in the end.
+func (s *EndToEndTestSuite) inScope(t *testing.T, name string, test func(context.Context, *nodecheck.Scope) error) {
+	t.Helper()
+	scope := s.node.Begin(name)
+	t.Cleanup(func() {
+		if err := scope.End(context.Background()); err != nil {
+			t.Error(err)
 		}
+	})
+	if err := test(t.Context(), scope); err != nil {
+		t.Fatalf("%v\n%s", err, scope.Describe(t.Context()))
 	}
-	return notYet("it has no condition Ready")
 }

@@ -1,9 +1,8 @@
-package e2e
+package nodecheck
 
 import (
 	"context"
 	"fmt"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,18 +18,12 @@ func aboutPod(pod *corev1.Pod) string {
 	return fields.OneTermEqualSelector("involvedObject.uid", string(pod.UID)).String()
 }
 
-// waitForEvent waits until there is an event with a reason on a pod.
-func (s *EndToEndTestSuite) waitForEvent(t *testing.T, pod *corev1.Pod, reason string) {
-	t.Helper()
-	if err := s.followEvents(t.Context(), pod, reason); err != nil {
-		t.Fatalf("waiting until pod %s/%s has an event %s: %v\n%s", pod.Namespace, pod.Name, reason, err, s.describe(pod))
-	}
-}
-
-func (s *EndToEndTestSuite) followEvents(ctx context.Context, pod *corev1.Pod, reason string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.WatchTimeout)
+// FollowEvents waits until there is an event on a pod that is wanted; what says
+// in words which that is.
+func (s *Scope) FollowEvents(ctx context.Context, pod *corev1.Pod, what string, wanted func(*corev1.Event) bool) error {
+	ctx, cancel := s.patient(ctx)
 	defer cancel()
-	events := s.client.CoreV1().Events(pod.Namespace)
+	events := s.Client.CoreV1().Events(pod.Namespace)
 	listWatch := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = aboutPod(pod)
@@ -40,13 +33,31 @@ func (s *EndToEndTestSuite) followEvents(ctx context.Context, pod *corev1.Pod, r
 			options.FieldSelector = aboutPod(pod)
 			return events.Watch(ctx, options)
 		},
-	}, s.client)
+	}, s.Client)
 	_, err := watchtools.UntilWithSync(ctx, listWatch, &corev1.Event{}, nil, func(change watch.Event) (bool, error) {
 		event, ok := change.Object.(*corev1.Event)
-		return ok && event.InvolvedObject.UID == pod.UID && event.Reason == reason, nil
+		return ok && event.InvolvedObject.UID == pod.UID && wanted(event), nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("not within %v", s.cfg.WatchTimeout)
+		err = context.Cause(ctx)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("waiting until pod %s has %s: %w", pod.Name, what, err)
+	}
+	return nil
+}
+
+// eventsOf returns the events on a pod.
+func (n *Node) eventsOf(ctx context.Context, pod *corev1.Pod) ([]corev1.Event, error) {
+	list, err := n.Client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: aboutPod(pod)})
+	if err != nil {
+		return nil, err
+	}
+	var events []corev1.Event
+	for _, event := range list.Items {
+		if event.InvolvedObject.UID == pod.UID {
+			events = append(events, event)
+		}
+	}
+	return events, nil
 }

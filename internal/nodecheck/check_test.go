@@ -1,0 +1,168 @@
+package nodecheck
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestChecksAreWellNamed(t *testing.T) {
+	seen := map[string]bool{}
+	var order []Capability
+	for _, c := range Checks() {
+		if !regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`).MatchString(c.Name) || seen[c.Name] || c.Title == "" || c.run == nil {
+			t.Errorf("check %q has a bad name, or one twice, or lacks something", c.Name)
+		}
+		seen[c.Name] = true
+		if !slices.Contains(order, c.Capability()) {
+			order = append(order, c.Capability())
+		}
+		if _, err := ParseCapabilities([]string{string(c.Capability())}); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := append([]Capability{Core}, Capabilities()...); !slices.Equal(order, want) {
+		t.Errorf("the checks are in the order %v, not %v", order, want)
+	}
+}
+
+func TestParseCapabilities(t *testing.T) {
+	all, err := ParseCapabilities([]string{"all"})
+	if err != nil || len(all) != 1+len(Capabilities()) {
+		t.Errorf("all is %v, %v", all, err)
+	}
+	if _, err := ParseCapabilities([]string{"logs", "flying"}); err == nil || !strings.Contains(err.Error(), `"flying"`) || !strings.Contains(err.Error(), "port-forward") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSelection(t *testing.T) {
+	n := NewForClient(nil, Options{Name: "node", Shell: []string{"sh", "-c"}})
+	logs := Check{Name: "logs-content", Needs: []Capability{Logs, Commands}}
+	for _, c := range []struct {
+		what      string
+		selection Selection
+		check     Check
+		reason    string
+	}{
+		{"core is always made", Selection{}, Check{Name: "x"}, ""},
+		{"not declared", Selection{Capabilities: []Capability{Commands}}, logs, "logs is not declared"},
+		{"a second one is not declared", Selection{Capabilities: []Capability{Logs}}, logs, "commands is not declared"},
+		{"declared", Selection{Capabilities: []Capability{Logs, Commands}}, logs, ""},
+		{"the check is to be skipped", Selection{Capabilities: []Capability{Logs, Commands}, Skip: []string{"logs-content"}}, logs, "it is to be skipped"},
+		{"the capability is to be skipped", Selection{Capabilities: []Capability{Logs, Commands}, Skip: []string{"commands"}}, logs, "commands is to be skipped"},
+		{"core is to be skipped", Selection{Skip: []string{"core"}}, Check{Name: "x"}, "core is to be skipped"},
+	} {
+		if got := c.selection.Reason(c.check, n); got != c.reason {
+			t.Errorf("%s: got %q, want %q", c.what, got, c.reason)
+		}
+	}
+	n.Shell = nil
+	if got := (Selection{Capabilities: Capabilities()}).Reason(logs, n); got != "no shell is given" {
+		t.Errorf("without a shell: %q", got)
+	}
+}
+
+// A check that hangs ends in time, its pods and objects go, and it says what was
+// seen.
+func TestCheckThatTimesOutCleansUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewForClient(fake.NewClientset(), Options{Name: "node", Timeout: time.Minute})
+		check := Check{Name: "hangs", run: func(ctx context.Context, s *Scope) error {
+			if _, err := s.CreateConfigMap(ctx, "config", nil); err != nil {
+				return err
+			}
+			pod := s.Pod(s.LongRunning("main"))
+			pod.Name, pod.UID = "hangs", "uid"
+			_, err := s.createAnd(ctx, pod, "runs", Running)
+			return err
+		}}
+		result := check.Run(t.Context(), n)
+		if result.Outcome != Failed || result.Why != "waiting until pod hangs runs: not within 1m0s" || !strings.Contains(result.Details, "pod default/hangs: phase") {
+			t.Errorf("got %+v", result)
+		}
+		if result.Took != time.Minute {
+			t.Errorf("took %v", result.Took)
+		}
+		pods, err := n.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(pods.Items) != 0 {
+			t.Errorf("left: %v, %v", pods, err)
+		}
+		configMaps, err := n.Client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(configMaps.Items) != 0 {
+			t.Errorf("left: %v, %v", configMaps, err)
+		}
+	})
+}
+
+func TestProviderSaysThatItDoesNotSupport(t *testing.T) {
+	s, pod := onFake(t, Options{})
+	s.seen(pod)
+	wrong := errors.New("it does not run")
+	if got := s.judge(t.Context(), wrong); got != Failed {
+		t.Errorf("got %q", got)
+	}
+	addEvent(t, s, pod, "event", "ProviderCreateFailed", "ProviderNotSupported: volume a of kind csi")
+	if got := s.judge(t.Context(), wrong); got != NotSupported {
+		t.Errorf("with the event: %q", got)
+	}
+
+	n := onServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "provider does not implement GetStatsSummary", http.StatusNotImplemented)
+	})
+	_, err := n.GetFromKubelet(t.Context(), statsPath)
+	if got := n.Begin("").judge(t.Context(), err); got != NotSupported || !hopeless(err) {
+		t.Errorf("of %v: %q", err, got)
+	}
+	_, err = n.exec(t.Context(), pod, "main", nil, false, "true")
+	if err == nil || statusCode(err) != http.StatusNotImplemented {
+		t.Errorf("exec: the status of %v is %d", err, statusCode(err))
+	}
+	_, err = n.dialPod(pod)
+	if err == nil || statusCode(err) != http.StatusNotImplemented {
+		t.Errorf("port-forward: the status of %v is %d", err, statusCode(err))
+	}
+}
+
+func TestRunAllEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n := NewForClient(fake.NewClientset(), Options{Name: "node"})
+	told := 0
+	results, err := RunAll(ctx, n, Selection{}, 4, func(Result) { told++ })
+	if err == nil || len(results) != len(Checks()) || told != len(results) {
+		t.Fatalf("got %d results, %d told, %v", len(results), told, err)
+	}
+	for _, r := range results {
+		if r.Outcome != Skipped || r.Check.Capability() == Core && r.Why != "interrupted" {
+			t.Errorf("%s: %s: %s", r.Check.Name, r.Outcome, r.Why)
+		}
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
+	}}}}
+	if err := notStarted(pod); err != nil {
+		t.Error(err)
+	}
+	pod.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
+	if notStarted(pod) == nil {
+		t.Error("a container that runs does not count")
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	if notStarted(pod) == nil {
+		t.Error("a pod that runs does not count")
+	}
+}

@@ -1,0 +1,110 @@
+package nodecheck
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, pod := onFake(t, Options{})
+		time.AfterFunc(time.Minute, func() { setPhase(t, s, pod, corev1.PodRunning) })
+		last, err := s.Follow(t.Context(), pod, "runs", nil, Running)
+		if err != nil || last.Status.Phase != corev1.PodRunning {
+			t.Errorf("got %v, %v", last, err)
+		}
+		_, err = s.Follow(t.Context(), pod, "is gone", func(ctx context.Context) error { return s.Delete(ctx, pod, 0) }, Gone)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFollowPodThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, pod := onFake(t, Options{})
+		time.AfterFunc(time.Second, func() { setPhase(t, s, pod, corev1.PodFailed) })
+		if _, err := s.Follow(t.Context(), pod, "runs", nil, Running); err == nil || !strings.Contains(err.Error(), "until pod fake runs: it has ended") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The check's time and the patience for a single thing both end a wait.
+func TestFollowTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, pod := onFake(t, Options{Patience: 2 * time.Minute})
+		began := time.Now()
+		if _, err := s.Follow(t.Context(), pod, "runs", nil, Running); err == nil || !strings.Contains(err.Error(), "not within 2m0s") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != 2*time.Minute {
+			t.Errorf("gave up after %v", took)
+		}
+		ctx, cancel := within(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Follow(ctx, pod, "runs", nil, Running); err == nil || !strings.Contains(err.Error(), "not within 1m0s") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestFollowEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, pod := onFake(t, Options{Patience: time.Minute})
+		for i, reason := range []string{"Other", "Wanted"} {
+			time.AfterFunc(time.Duration(i)*time.Second, func() { addEvent(t, s, pod, strings.ToLower(reason), reason, "it is so") })
+		}
+		reason := func(reason string) func(*corev1.Event) bool {
+			return func(event *corev1.Event) bool { return event.Reason == reason }
+		}
+		if err := s.FollowEvents(t.Context(), pod, "an event", reason("Wanted")); err != nil {
+			t.Error(err)
+		}
+		if err := s.FollowEvents(t.Context(), pod, "an event", reason("Unwanted")); err == nil {
+			t.Error("an event that there is not was found")
+		}
+		s.seen(pod)
+		if text := s.Describe(t.Context()); !strings.Contains(text, "phase Pending") || !strings.Contains(text, "Wanted: it is so") {
+			t.Errorf("the description lacks something: %s", text)
+		}
+	})
+}
+
+func TestTerminating(t *testing.T) {
+	alive, marked := &corev1.Pod{}, &corev1.Pod{}
+	marked.DeletionTimestamp = &metav1.Time{}
+	if met, err := Terminating(alive, false); met || err != nil {
+		t.Error("a pod that is not deleted counts as terminating")
+	}
+	if met, _ := Terminating(marked, true); !met {
+		t.Error("a pod that went as soon as it was marked does not count")
+	}
+	if _, err := Terminating(alive, true); err == nil {
+		t.Error("a pod that went unmarked is no error")
+	}
+}
+
+func TestRestarted(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{}}}}
+	if met, err := restarted(1)(pod, false); met || err != nil {
+		t.Errorf("a container that was not restarted: %v, %v", met, err)
+	}
+	pod.Status.ContainerStatuses[0].RestartCount = 1
+	if _, err := restarted(1)(pod, false); err == nil {
+		t.Error("a container whose last state is unknown is no error")
+	}
+	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	if met, err := restarted(1)(pod, false); !met || err != nil {
+		t.Errorf("a container that was restarted: %v, %v", met, err)
+	}
+	if _, err := restarted(0)(pod, false); err == nil {
+		t.Error("another exit code is no error")
+	}
+}

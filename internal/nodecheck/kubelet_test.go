@@ -1,0 +1,61 @@
+package nodecheck
+
+import (
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var web = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+
+func TestListHeld(t *testing.T) {
+	const list = `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"default","name":"web"}}]}`
+	for _, served := range []string{RunningPodsPath, PodsPath} {
+		n := onServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/api/v1/nodes/node/proxy"+served {
+				http.NotFound(w, r)
+				return
+			}
+			_, _ = w.Write([]byte(list))
+		})
+		pods, err := n.ListHeld(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if FindPod(pods, web) == nil {
+			t.Errorf("%s: the pod is not found in %v", served, pods)
+		}
+		other := web.DeepCopy()
+		if other.Name = "db"; FindPod(pods, other) != nil {
+			t.Errorf("%s: another pod is found in %v", served, pods)
+		}
+	}
+}
+
+func TestInSummary(t *testing.T) {
+	for body, good := range map[string]bool{
+		`{"node":{"nodeName":"node"},"pods":[{"podRef":{"name":"web","namespace":"default"}}]}`:  true,
+		`{"node":{"nodeName":"node"},"pods":[{"podRef":{"name":"web","namespace":"other"}}]}`:    false,
+		`{"node":{"nodeName":"other"},"pods":[{"podRef":{"name":"web","namespace":"default"}}]}`: false,
+		`no JSON`: false,
+	} {
+		if err := inSummary([]byte(body), "node", web); (err == nil) != good {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestInMetrics(t *testing.T) {
+	for body, good := range map[string]bool{
+		"pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"web\"} 1 1700000000000\n": true,
+		"pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"db\"} 1\n":                false,
+		"":      false,
+		"{{{\n": false,
+	} {
+		if err := inMetrics([]byte(body), web); (err == nil) != good {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package nodecheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+var logChecks = []Check{
+	{Name: "logs", Title: "the log of a container that runs can be read, and limited", Needs: []Capability{Logs}, run: checkLogs},
+	{Name: "logs-unknown-container", Title: "the log of a container that there is not is an error that says so", Needs: []Capability{Logs}, run: checkLogsUnknown},
+	{Name: "logs-content", Title: "a log is all that a container has printed, or the part that was asked for", Needs: []Capability{Logs, Commands}, run: checkLogsContent},
+	{Name: "logs-since", Title: "a log can be had from a time on", Needs: []Capability{Logs, Commands}, run: checkLogsSince},
+	{Name: "logs-follow", Title: "a log that is followed has all lines, and ends with the container", Needs: []Capability{Logs, Commands}, run: checkLogsFollow},
+	{Name: "logs-previous", Title: "the log of the run before can be read", Needs: []Capability{Logs, Commands, Restarts}, run: checkLogsPrevious},
+}
+
+// logs returns a log, to its end.
+func (n *Node) logs(ctx context.Context, pod *corev1.Pod, options corev1.PodLogOptions) (string, error) {
+	ctx, cancel := n.patient(ctx)
+	defer cancel()
+	stream, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).Stream(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(stream)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the log of pod %s to its end, after %q: %w", pod.Name, text, err)
+	}
+	return string(text), nil
+}
+
+// logEnds reads a log until wanted is satisfied with it.
+func (n *Node) eventuallyLogs(ctx context.Context, pod *corev1.Pod, options corev1.PodLogOptions, wanted func(string) error) error {
+	return n.Poll(ctx, func(ctx context.Context) error {
+		text, err := n.logs(ctx, pod, options)
+		if err != nil {
+			return err
+		}
+		return wanted(text)
+	})
+}
+
+func checkLogs(ctx context.Context, s *Scope) error {
+	pod, err := s.createAnd(ctx, s.Pod(s.container("main", "echo one; echo two; echo three; "+stay)), "runs", Running)
+	if err != nil {
+		return err
+	}
+	if err := s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{TailLines: ptr.To[int64](1)}, func(text string) error {
+		if strings.Count(text, "\n") != 1 {
+			return fmt.Errorf("the last line is %q", text)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	text, err := s.logs(ctx, pod, corev1.PodLogOptions{LimitBytes: ptr.To[int64](3)})
+	if err != nil {
+		return err
+	}
+	if len(text) != 3 {
+		return fmt.Errorf("the first 3 bytes are %q", text)
+	}
+	return nil
+}
+
+// checkLogsUnknown asks the API server, and the kubelet, which the API server
+// would not ask.
+func checkLogsUnknown(ctx context.Context, s *Scope) error {
+	pod, err := s.CreateRunning(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.logs(ctx, pod, corev1.PodLogOptions{Container: unknownContainer})
+	if err := refusal(err); err != nil {
+		return fmt.Errorf("asked for the log of a container that there is not, the API server answers: %w", err)
+	}
+	_, err = s.GetFromKubelet(ctx, "/containerLogs/"+pod.Namespace+"/"+pod.Name+"/"+unknownContainer)
+	if err := refusal(err); err != nil {
+		return fmt.Errorf("asked for the log of a container that there is not, the kubelet answers: %w", err)
+	}
+	return nil
+}
+
+const unknownContainer = "nobody"
+
+// refusal returns nil if an error is a clear one about unknownContainer.
+func refusal(err error) error {
+	switch code := statusCode(err); {
+	case err == nil:
+		return errors.New("without an error")
+	case code == http.StatusNotImplemented:
+		return err
+	case code != http.StatusNotFound && code != http.StatusBadRequest:
+		return fmt.Errorf("with status %d, neither 404 nor 400: %w", code, err)
+	}
+	return nil
+}
+
+func checkLogsContent(ctx context.Context, s *Scope) error {
+	const all = "one\ntwo\nthree\n"
+	pod, err := s.succeeds(ctx, s.job("echo one; echo two >&2; echo three"))
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		what    string
+		options corev1.PodLogOptions
+		wanted  func(string) bool
+	}{
+		{"all", corev1.PodLogOptions{}, func(text string) bool {
+			return slices.Equal(slices.Sorted(strings.Lines(text)), slices.Sorted(strings.Lines(all))) // the two streams may overtake each other
+		}},
+		{"the last two lines", corev1.PodLogOptions{TailLines: ptr.To[int64](2)}, func(text string) bool { return strings.Count(text, "\n") == 2 }},
+		{"the first five bytes", corev1.PodLogOptions{LimitBytes: ptr.To[int64](5)}, func(text string) bool { return len(text) == 5 }},
+		{"with timestamps", corev1.PodLogOptions{Timestamps: true}, func(text string) bool { return strings.Count(text, "\n") == 3 && haveTimestamps(text) }},
+	} {
+		if err := s.eventuallyLogs(ctx, pod, c.options, func(text string) error {
+			if !c.wanted(text) {
+				return fmt.Errorf("of a log of three lines, %s are %q", c.what, text)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func haveTimestamps(text string) bool {
+	for line := range strings.Lines(text) {
+		stamp, _, _ := strings.Cut(line, " ")
+		if _, err := time.Parse(time.RFC3339Nano, stamp); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// checkLogsSince has a container print a line, then be silent for a while, then
+// print another: the first one is older than what is asked for.
+func checkLogsSince(ctx context.Context, s *Scope) error {
+	pod, err := s.succeeds(ctx, s.job("echo old; sleep 4; echo new"))
+	if err != nil {
+		return err
+	}
+	t, err := terminated(pod, "main")
+	if err != nil {
+		return err
+	}
+	since := t.FinishedAt.DeepCopy()
+	since.Time = since.Add(-2 * time.Second)
+	return s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{SinceTime: since}, func(text string) error {
+		if text != "new\n" {
+			return fmt.Errorf("the log from two seconds before the end on is %q, not \"new\\n\"", text)
+		}
+		return nil
+	})
+}
+
+func checkLogsFollow(ctx context.Context, s *Scope) error {
+	pod, err := s.createAnd(ctx, s.job("echo one; sleep 2; echo two; sleep 1; echo three"), "runs or has ended", exists(func(pod *corev1.Pod) bool {
+		return pod.Status.Phase != corev1.PodPending
+	}))
+	if err != nil {
+		return err
+	}
+	text, err := s.logs(ctx, pod, corev1.PodLogOptions{Follow: true})
+	if err != nil {
+		return err
+	}
+	if text != "one\ntwo\nthree\n" {
+		return fmt.Errorf("the log, followed to its end, is %q", text)
+	}
+	return nil
+}
+
+func checkLogsPrevious(ctx context.Context, s *Scope) error {
+	pod := s.Pod(s.container("main", "echo I end with 1; exit 1"))
+	pod, err := s.createAnd(ctx, pod, "is restarted", restarted(1))
+	if err != nil {
+		return err
+	}
+	return s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{Previous: true}, func(text string) error {
+		if text != "I end with 1\n" {
+			return fmt.Errorf("the log of the run before is %q", text)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,88 @@
+package nodecheck
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+)
+
+var statsChecks = []Check{
+	{Name: "stats-summary", Title: "the kubelet's /stats/summary has a pod that runs", Needs: []Capability{Stats}, run: checkStatsSummary},
+	{Name: "metrics-resource", Title: "the kubelet's /metrics/resource has a pod that runs", Needs: []Capability{Stats}, run: checkMetricsResource},
+}
+
+func checkStatsSummary(ctx context.Context, s *Scope) error {
+	return s.eventuallyGet(ctx, statsPath, func(body []byte, pod *corev1.Pod) error { return inSummary(body, s.Name, pod) })
+}
+
+func checkMetricsResource(ctx context.Context, s *Scope) error {
+	return s.eventuallyGet(ctx, metricsPath, inMetrics)
+}
+
+// eventuallyGet gets a path of the kubelet until it has what is wanted of a pod
+// that runs.
+func (s *Scope) eventuallyGet(ctx context.Context, path string, wanted func(body []byte, pod *corev1.Pod) error) error {
+	pod, err := s.CreateRunning(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.Poll(ctx, func(ctx context.Context) error {
+		body, err := s.GetFromKubelet(ctx, path)
+		if err != nil {
+			return err
+		}
+		return wanted(body, pod)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until pod %s is in %s: %w", pod.Name, path, err)
+	}
+	return nil
+}
+
+func inSummary(body []byte, node string, pod *corev1.Pod) error {
+	var summary stats.Summary
+	if err := json.Unmarshal(body, &summary); err != nil {
+		return fmt.Errorf("the answer is not a Summary: %w", err)
+	}
+	if summary.Node.NodeName != node {
+		return fmt.Errorf("the Summary is about node %q, not %q", summary.Node.NodeName, node)
+	}
+	for _, p := range summary.Pods {
+		if p.PodRef.Namespace == pod.Namespace && p.PodRef.Name == pod.Name {
+			return nil
+		}
+	}
+	return fmt.Errorf("it is not among the %d pods there", len(summary.Pods))
+}
+
+func inMetrics(body []byte, pod *corev1.Pod) error {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("the answer is not in Prometheus' text format: %w", err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if label(metric, "namespace") == pod.Namespace && label(metric, "pod") == pod.Name {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("none of the %d metrics there is about it", len(families))
+}
+
+func label(metric *dto.Metric, name string) string {
+	for _, pair := range metric.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}
