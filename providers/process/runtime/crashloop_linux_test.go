@@ -1,5 +1,3 @@
-//go:build containers
-
 package runtime_test
 
 import (
@@ -8,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +15,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
 // A runtime that is killed at any moment leaves nothing that runs unknown, and
 // nothing that runs twice.
 func TestKilledAtAnyMoment(t *testing.T) {
-	rounds := 30
+	rounds := 6
 	if testing.Short() || os.Getenv("TEST_WITHOUT_ROOT") != "" {
-		rounds = 8
+		rounds = 3
 	}
 	each(t, func(t *testing.T, n *node) {
 		root := filepath.Dir(n.cfg.Root)
@@ -31,7 +31,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		config := crashingConfig(root)
 		config.Isolation = n.cfg.Isolation
 		n.cfg = config
-		for range rounds / 2 {
+		for range rounds {
 			runCrashing(t, root, config.Isolation)
 			n.open()
 			n.checkRuns()
@@ -96,41 +96,92 @@ func (n *node) checkRuns() {
 	}
 }
 
-// A shim that is killed at any moment of a start leaves nothing either.
+// A shim that is killed at any moment of a start leaves nothing either: neither
+// when it gets as far as each of its steps, nor anywhere between them.
 func TestShimIsKilledWhileItStarts(t *testing.T) {
-	rounds := 20
+	rounds := 6
 	if testing.Short() || os.Getenv("TEST_WITHOUT_ROOT") != "" {
-		rounds = 6
+		rounds = 2
 	}
 	each(t, func(t *testing.T, n *node) {
+		for step, reached := range n.stepsOfStart() {
+			t.Run(step, func(t *testing.T) { n.killShim(t, reached) })
+		}
 		for range rounds {
-			id := n.create(sh("echo ran; exec sleep 1000"))
-			done := make(chan error)
-			go func() { done <- n.StartContainer(ctx, id) }()
-			eventually(t, "a shim", func() bool { return shimOf(t, id) != 0 })
-			time.Sleep(time.Duration(rand.IntN(60_000)) * time.Microsecond)
-			if pid := shimOf(t, id); pid != 0 {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-			<-done
-			if s := n.ended(id); s.ExitCode != 137 || s.Reason != "ContainerStatusUnknown" {
-				t.Errorf("%v", s)
-			}
-			n.checkProcesses(map[string]bool{"VIRTUAL_KUBELET_CONTAINER_ID=" + id: true})
+			after := time.Now().Add(time.Duration(rand.IntN(60_000)) * time.Microsecond)
+			n.killShim(t, func(int, string) bool { return time.Now().After(after) })
 		}
 	})
 }
 
-// shimOf finds a container's shim by its arguments.
+// stepsOfStart are the steps that can be seen from outside. Each function tells
+// whether a container's shim got there, or further.
+func (n *node) stepsOfStart() map[string]func(shimPID int, id string) bool {
+	child := func(test func(pid int) bool) func(int, string) bool {
+		return func(shimPID int, _ string) bool { return slices.ContainsFunc(childrenOf(n.t, shimPID), test) }
+	}
+	has := func(file string) func(int, string) bool {
+		return func(_ int, id string) bool { return shim.HasRecord(filepath.Join(n.cfg.Root, "containers", id), file) }
+	}
+	return map[string]func(int, string) bool{
+		"a shim":             func(int, string) bool { return true },
+		"it listens":         has(shim.SocketFile),
+		"it has forked":      child(func(int) bool { return true }),
+		"an init":            child(func(pid int) bool { c := commandOf(pid); return c != "" && !strings.Contains(c, n.cfg.Root) }),
+		"it is written down": has(shim.StartedFile),
+		"the command":        child(func(pid int) bool { return strings.HasPrefix(commandOf(pid), "s") }), // sh, sleep
+	}
+}
+
+// killShim starts a container, kills its shim as soon as a step is reached, and
+// sees that the container ends, and nothing is left of it.
+func (n *node) killShim(t *testing.T, reached func(shimPID int, id string) bool) {
+	t.Helper()
+	id := n.create(sh("echo ran; exec sleep 1000"))
+	done := make(chan error)
+	go func() { done <- n.StartContainer(ctx, id) }()
+	var pid int
+	eventually(t, "a shim", func() bool { pid = shimOf(t, id); return pid != 0 })
+	for end := time.Now().Add(20 * time.Second); !reached(pid, id); {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain for the step")
+		}
+	}
+	must(t, unix.Kill(pid, unix.SIGKILL))
+	<-done
+	if s := n.ended(id); s.ExitCode != 137 || s.Reason != "ContainerStatusUnknown" {
+		t.Errorf("%v", s)
+	}
+	n.checkProcesses(map[string]bool{shim.MarkerEnv + "=" + id: true})
+}
+
+// shimOf finds a container's shim: the child of ours with its arguments. What the
+// shim forks has them too, for a moment.
 func shimOf(t *testing.T, id string) int {
 	t.Helper()
-	all, err := procfs.All()
-	must(t, err)
-	for _, p := range all {
-		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if !p.Dead() && strings.HasPrefix(string(command), "vk-process-shim\x00container") && strings.Contains(string(command), id) {
-			return p.PID
+	for _, pid := range childrenOf(t, os.Getpid()) {
+		if command := commandOf(pid); strings.HasPrefix(command, shim.Name+"\x00container") && strings.Contains(command, id) {
+			return pid
 		}
 	}
 	return 0
+}
+
+func childrenOf(t *testing.T, parent int) []int {
+	t.Helper()
+	all, err := procfs.All()
+	must(t, err)
+	var children []int
+	for _, p := range all {
+		if p.Parent == parent && !p.Dead() {
+			children = append(children, p.PID)
+		}
+	}
+	return children
+}
+
+// commandOf is a process's command line, with a zero after each argument.
+func commandOf(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return string(data)
 }

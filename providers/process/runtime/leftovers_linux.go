@@ -19,8 +19,11 @@ func (r *Runtime) killLeftovers(c *container) bool {
 		return true
 	}
 	for pause := time.Millisecond; r.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
-		left := r.leftovers(c)
-		if len(left) == 0 {
+		left, err := r.leftovers(c)
+		switch {
+		case err != nil:
+			r.logger.WithError(err).WithField("container", c.id).Warn("cannot see what is left of a container without shim; trying again")
+		case len(left) == 0:
 			return true
 		}
 		c.spec.Group.Kill()
@@ -34,10 +37,10 @@ func (r *Runtime) killLeftovers(c *container) bool {
 	return false
 }
 
-func (r *Runtime) leftovers(c *container) []procfs.Process {
+func (r *Runtime) leftovers(c *container) ([]procfs.Process, error) {
 	all, err := procfs.All()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	in := map[int]bool{}
 	for _, pid := range c.spec.Group.Processes() {
@@ -56,7 +59,7 @@ func (r *Runtime) leftovers(c *container) []procfs.Process {
 			left = append(left, p)
 		}
 	}
-	return left
+	return left, nil
 }
 
 func where(all []procfs.Process, match func(procfs.Process) bool) []procfs.Process {

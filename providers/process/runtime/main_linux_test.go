@@ -153,6 +153,11 @@ func (n *node) checkProcesses(markers map[string]bool) {
 		if bytes.Contains(command, []byte(n.cfg.Root)) {
 			n.t.Errorf("process %d is left: %q", p.PID, command)
 		}
+		group, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+		// One without a command line has given up its memory: it is ending.
+		if len(command) > 0 && bytes.Contains(group, []byte(n.cfg.CgroupParent+"/")) {
+			n.t.Errorf("process %d is left in a control group: %q", p.PID, command)
+		}
 		for m := range maps.Keys(markers) {
 			if procfs.HasEnv(p.PID, m) {
 				n.t.Errorf("process %d of %s is left: %q", p.PID, m, command)

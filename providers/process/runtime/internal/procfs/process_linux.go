@@ -68,7 +68,8 @@ func parse(data []byte) (Process, error) {
 	}, nil
 }
 
-// All reads all processes. Those that end meanwhile are left out.
+// All reads all processes. Those that end meanwhile, or that we may not see, are
+// left out.
 func All() ([]Process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -85,11 +86,20 @@ func All() ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := Read(pid); err == nil {
+		p, err := Read(pid)
+		switch {
+		case err == nil:
 			all = append(all, p)
+		case outOfResources(err):
+			// One that cannot be read must not be taken for one that has ended.
+			return nil, err
 		}
 	}
 	return all, nil
+}
+
+func outOfResources(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // Below returns those of all that descend from one for which root is true,

@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -52,5 +53,36 @@ func TestKill(t *testing.T) {
 	_ = cmd.Wait()
 	if err := Kill(p.PID, p.Start, unix.SIGKILL); err != nil {
 		t.Error(err)
+	}
+}
+
+// A process that cannot be read for lack of files is not taken for one that has
+// ended.
+func TestAllWithoutFiles(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		files = append(files, f)
+	}
+	// One is left for the folder.
+	_ = files[0].Close()
+	if all, err := All(); !errors.Is(err, unix.EMFILE) {
+		t.Errorf("%d processes, %v", len(all), err)
 	}
 }

@@ -28,9 +28,11 @@ type initConfig struct {
 
 const goLine = "go\n"
 
-// The files of an init, after its three streams.
+// The files of an init, after its three streams and the lock (lockFD). It holds
+// on to the lock until it is its command or has ended: until then nobody could
+// tell whose process it is, and whoever has the lock may rely on there being none.
 const (
-	configFD = 3 + iota
+	configFD = lockFD + 1 + iota
 	errorFD
 	mountFD
 	utsFD
@@ -42,7 +44,7 @@ func runInit() int {
 	// What follows is set for a thread, and it is this one that becomes the
 	// command.
 	runtime.LockOSThread()
-	for fd := configFD; fd <= utsFD; fd++ {
+	for fd := lockFD; fd <= utsFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	config, err := readConfig()
@@ -75,6 +77,10 @@ func readConfig() (*initConfig, error) {
 
 // become enters the namespaces, gives up rights and becomes the command.
 func (c *initConfig) become() error {
+	// Said twice: what follows may take long, and the change of user forgets it.
+	if err := dieWithShim(); err != nil {
+		return err
+	}
 	if c.Join {
 		if err := join(); err != nil {
 			return err
@@ -117,8 +123,7 @@ func join() error {
 	return nil
 }
 
-// dieWithShim has the kernel kill this process when the shim ends. It is said
-// after the change of user, which forgets it.
+// dieWithShim has the kernel kill this process when the shim ends.
 func dieWithShim() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("tie the process to its shim: %w", err)

@@ -28,7 +28,8 @@ func Main(args []string) int {
 	return 2
 }
 
-// The files that a shim is given, after its streams.
+// The files that a shim is given, after its streams. lockFD is the lock of the
+// container's folder.
 const (
 	lockFD = 3 + iota
 	reportFD

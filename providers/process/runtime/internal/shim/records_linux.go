@@ -15,8 +15,9 @@ import (
 //
 // The order is the promise that nothing runs twice: IntentFile is there before a
 // shim can be, StartedFile before the command runs, and ExitFile after the last
-// process has ended. LockFile is locked as long as a shim is there or may come:
-// the runtime locks it, and the shim inherits the lock.
+// process has ended. LockFile is locked as long as a shim is there or may come,
+// or an init that may become a command: the runtime locks it, the shim inherits
+// the lock, and its inits do, from the moment they are forked.
 const (
 	SpecFile    = "spec.json"
 	IntentFile  = "intent.json"
@@ -124,11 +125,12 @@ func HasRecord(dir, name string) bool {
 	return err == nil
 }
 
-// ErrRuns says that there is a shim, or that one is being started.
+// ErrRuns says that there is a shim, or that one is being started, or that what
+// one was starting has not ended yet.
 var ErrRuns = errors.New("its shim runs")
 
-// Lock takes the lock of a container's folder, which says that there is no shim.
-// A shim that is given the file inherits the lock.
+// Lock takes the lock of a container's folder, which says that there is no shim,
+// and nothing but commands of one. A shim that is given the file inherits the lock.
 func Lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -51,7 +51,7 @@ func newServer(dir string) (*server, error) {
 		}
 	}
 	s.oomKills = s.spec.Group.OOMKills()
-	s.spawner = newSpawner(s.spec.Group)
+	s.spawner = newSpawner(s.spec.Group, os.NewFile(lockFD, LockFile))
 	var err error
 	if s.log, err = openLog(s.spec.LogPath); err != nil {
 		return s, fmt.Errorf("log: %w", err)

@@ -25,6 +25,8 @@ import (
 type spawner struct {
 	requests chan func()
 	group    cgroup.Group
+	// lock is the lock of the container's folder.
+	lock *os.File
 
 	mu      sync.Mutex
 	closed  bool
@@ -41,8 +43,8 @@ type child struct {
 	ended  time.Time
 }
 
-func newSpawner(group cgroup.Group) *spawner {
-	s := &spawner{requests: make(chan func()), group: group, running: map[int]*child{}}
+func newSpawner(group cgroup.Group, lock *os.File) *spawner {
+	s := &spawner{requests: make(chan func()), group: group, lock: lock, running: map[int]*child{}}
 	go s.serve()
 	go s.reap()
 	return s
@@ -76,7 +78,7 @@ func (s *spawner) start(config initConfig, files []*os.File, attr syscall.SysPro
 	}
 	defer closeAll(configR, errorW)
 	l := &launch{config: configW, errors: errorR}
-	all := append([]*os.File{files[0], files[1], files[2], configR, errorW}, files[3:]...)
+	all := append([]*os.File{files[0], files[1], files[2], s.lock, configR, errorW}, files[3:]...)
 	if l.child, err = s.fork(all, attr, joinPID); err != nil {
 		closeAll(configW, errorR)
 		return nil, fmt.Errorf("start a process: %w", err)
@@ -222,7 +224,7 @@ func (s *spawner) close() {
 func (s *spawner) killAll() {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		s.group.Kill()
-		if s.killWhere(func(procfs.Process) bool { return true }) == 0 {
+		if s.killWhere(func(procfs.Process) bool { return true }) {
 			return
 		}
 		time.Sleep(pause)
@@ -233,18 +235,18 @@ func (s *spawner) killAll() {
 // it.
 func (s *spawner) killSession(c *child) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		left := s.killTree(c)
-		if left == 0 {
+		if s.killTree(c) {
 			return
 		}
 		time.Sleep(pause)
 	}
 }
 
-func (s *spawner) killTree(c *child) int {
+// killTree is one round of killSession. It tells whether nothing was left.
+func (s *spawner) killTree(c *child) bool {
 	all, err := procfs.All()
 	if err != nil {
-		return 0
+		return false
 	}
 	in := map[int]bool{}
 	isRoot := func(p procfs.Process) bool { return p.PID == c.pid && p.Start == c.start }
@@ -255,20 +257,20 @@ func (s *spawner) killTree(c *child) int {
 }
 
 // killWhere kills those of the processes below this shim that match, and tells
-// how many there were.
-func (s *spawner) killWhere(match func(procfs.Process) bool) int {
+// whether there were none: not if it cannot see which there are.
+func (s *spawner) killWhere(match func(procfs.Process) bool) bool {
 	all, err := procfs.All()
 	if err != nil {
-		return 0
+		return false
 	}
-	self, count := os.Getpid(), 0
+	self, none := os.Getpid(), true
 	for _, p := range procfs.Below(all, func(p procfs.Process) bool { return p.PID == self }) {
 		if !p.Dead() && match(p) {
-			count++
+			none = false
 			_ = procfs.Kill(p.PID, p.Start, unix.SIGKILL)
 		}
 	}
-	return count
+	return none
 }
 
 // exitOf says how a process ended, in the terms of a container.
