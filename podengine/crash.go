@@ -68,6 +68,7 @@ func (w *worker) collect(ctx context.Context, pod *corev1.Pod, incarnations []*c
 func (w *worker) forget(pod *corev1.Pod, old *container) {
 	delete(w.messages, old.id)
 	delete(w.applied, old.id)
+	delete(w.launches, old.id)
 	w.mu.Lock()
 	delete(w.endings, old.id)
 	w.mu.Unlock()

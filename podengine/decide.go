@@ -151,7 +151,7 @@ func (d *decision) here(name string) *container {
 func (d *decision) startEphemeral() (action, bool) {
 	for i := range d.pod.Spec.EphemeralContainers {
 		name := d.pod.Spec.EphemeralContainers[i].Name
-		if inc := d.containers[name]; inc == nil || inc.phase == created {
+		if inc := d.containers[name]; inc == nil || inc.phase == created || inc.phase == aborted {
 			if a, ok := d.start(name, inc); ok {
 				return a, true
 			}
@@ -218,13 +218,29 @@ func (d *decision) start(name string, inc *container) (action, bool) {
 	if d.later(d.failed[name]) {
 		return action{}, false
 	}
-	if inc != nil && inc.phase == created {
+	if inc != nil && inc.phase == created && d.startable(inc) {
+		return action{verb: doLaunch, container: name, id: inc.id}, true
+	}
+	if inc != nil && (inc.phase == created || inc.phase == aborted) {
 		return action{verb: doDiscard, container: name, id: inc.id}, true
 	}
 	if inc != nil && inc.phase == exited && d.later(inc.finished.Add(d.crashed[name])) {
 		return action{}, false
 	}
 	return action{verb: doStart, container: name}, true
+}
+
+// startable tells whether a container that was created is to be started, rather
+// than made again. It is, as far as that is possible: a process that was killed
+// may have asked for its start, which may come at any moment. The runtime starts a
+// container once, whoever asks, while one that is removed and made again has run
+// twice if the start came in between.
+func (d *decision) startable(inc *container) bool {
+	if inc.sandbox != d.sandbox.id || d.unstartable[inc.id] {
+		return false
+	}
+	_, c := findContainer(d.pod, inc.name)
+	return c != nil && (inc.hash == "" || inc.hash == hashOf(c))
 }
 
 // kill stops a container that has to be started anew, or gives it other

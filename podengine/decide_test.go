@@ -152,7 +152,7 @@ func parseContainer(t *testing.T, v *view, name, text string, duration func(stri
 	c := &container{id: "id-" + name, name: name, sandbox: "new", hash: hashOf(&corev1.Container{Name: name, Image: "image"})}
 	for i, part := range parts {
 		switch {
-		case part == "created" || part == "running":
+		case part == "created" || part == "running" || part == "aborted":
 			c.phase = phase(part)
 		case part == "exited":
 			c.phase = exited
@@ -166,6 +166,8 @@ func parseContainer(t *testing.T, v *view, name, text string, duration func(stri
 			c.sandbox = "old"
 		case part == "otherimage":
 			c.hash = hashOf(&corev1.Container{Name: name, Image: "other"})
+		case part == "unstartable":
+			v.unstartable = map[string]bool{c.id: true}
 		case part == "started":
 			v.probed[name] = probed{started: true}
 		case part == "unwell":

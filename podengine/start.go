@@ -164,8 +164,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	}
 	id, err := w.createContainer(ctx, pod, seen, k, c, attempt)
 	if err == nil {
-		err = w.engine.cfg.Runtime.StartContainer(ctx, id)
-		err = startFailed(reasonRun, err)
+		err = startFailed(reasonRun, w.launch(ctx, id))
 	}
 	if ctx.Err() == nil {
 		w.containerFailed(pod, name, err)
@@ -173,8 +172,69 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	if err != nil {
 		return err
 	}
-	w.engine.containerEvent(pod, name, corev1.EventTypeNormal, "Started", "Container started")
-	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: name, started: time.Now()})
+	return w.launched(ctx, pod, seen, c, id)
+}
+
+// mostLaunches is how often the start of a container that was created before may
+// fail until it is made again.
+const mostLaunches = 3
+
+// launchCreated starts a container that was created before, by an earlier process
+// perhaps. A start that was asked for then may be under way, or come first.
+func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
+	_, c := findContainer(pod, a.container)
+	inc := seen.byID(a.container, a.id)
+	if c == nil || inc == nil {
+		return nil
+	}
+	if !w.mounted {
+		if err := w.prepareVolumes(ctx, pod); err != nil {
+			return err
+		}
+	}
+	if old := seen.previous(a.container); old != nil {
+		w.crashed(old)
+	}
+	err := w.launch(ctx, a.id)
+	if err == nil {
+		return w.launched(ctx, pod, seen, c, a.id)
+	}
+	response, unknown := w.engine.cfg.Runtime.ContainerStatus(ctx, a.id, false)
+	switch status := response.GetStatus(); {
+	case unknown == nil && status.GetStartedAt() != 0:
+		return w.launched(ctx, pod, seen, c, a.id)
+	case unknown == nil && status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED:
+		err = startFailed(reasonRun, err)
+		w.containerFailed(pod, a.container, err)
+	default:
+		w.launches[a.id]++
+	}
+	return err
+}
+
+// launchTime is how long a start goes on that nobody waits for any more.
+const launchTime = 10 * time.Second
+
+// launch starts a container. It is not broken off with what it is done for: what
+// runtimes make of that is a container of which nobody can tell whether its
+// command has run.
+func (w *worker) launch(ctx context.Context, id string) error {
+	start, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-start.Done():
+		case <-time.After(launchTime):
+			cancel()
+		}
+	})()
+	return w.engine.cfg.Runtime.StartContainer(start, id)
+}
+
+// launched says that a container was started, and runs its postStart hook.
+func (w *worker) launched(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, id string) error {
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Started", "Container started")
+	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: c.Name, started: time.Now()})
 }
 
 // createContainer pulls the image of a container and makes the container.

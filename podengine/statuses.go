@@ -103,7 +103,7 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, last)
 	}
 	switch inc.phase {
-	case created:
+	case created, aborted:
 		s.State.Waiting = w.waiting(pod, c)
 	case running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(inc.started)}

@@ -141,7 +141,7 @@ func atOnce(functions []func() error) error {
 	return errors.Join(errs...)
 }
 
-// discard removes a container that was made and not started.
+// discard removes a container whose command has not run.
 func (w *worker) discard(ctx context.Context, id string) error {
 	if err := w.engine.removeContainer(ctx, id); err != nil {
 		return fmt.Errorf("cannot remove a container that was not started: %w", err)

@@ -25,6 +25,9 @@ type view struct {
 	failed map[string]time.Time
 	// crashed is how long a container stays down after its end, by name.
 	crashed map[string]time.Duration
+	// unstartable are the containers that could not be started, time and again,
+	// though the runtime has them as created; by ID.
+	unstartable map[string]bool
 	// applied are the resources that containers were given since their start,
 	// by ID.
 	applied map[string]string
@@ -49,6 +52,9 @@ const (
 	created phase = "created"
 	running phase = "running"
 	exited  phase = "exited"
+	// aborted is one whose command never ran, and never will: the runtime gave
+	// up its start when the process that had asked for it went away.
+	aborted phase = "aborted"
 )
 
 // container is an incarnation of a container in the runtime.
@@ -82,8 +88,9 @@ const (
 	doNothing verb = "nothing" // until something happens, or action.at
 	doSandbox verb = "sandbox" // make a new sandbox
 	doStart   verb = "start"   // pull the image, create and start a container
+	doLaunch  verb = "launch"  // start a container that was created before
 	doKill    verb = "kill"    // stop a container, which will be started again
-	doDiscard verb = "discard" // remove a container that was created, and not started
+	doDiscard verb = "discard" // remove a container whose command has not run, and will not
 	doResize  verb = "resize"  // give a container that runs other resources
 	doExpire  verb = "expire"  // end the pod, which has run too long
 	doStop    verb = "stop"    // stop all containers, then the sandbox

@@ -61,6 +61,7 @@ type worker struct {
 	stale    bool              // they may be out of date
 	messages map[string]string // of containers that have ended, by ID
 	applied  map[string]string // resources that containers were given since their start, by ID
+	launches map[string]int    // that have failed, of containers that were created before, by ID
 }
 
 // stop is why and how a pod is to end.
@@ -89,6 +90,7 @@ func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
 		crashes:  map[string]crash{},
 		messages: map[string]string{},
 		applied:  map[string]string{},
+		launches: map[string]int{},
 	}
 }
 
@@ -231,6 +233,11 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 		crashed:    map[string]time.Duration{},
 		applied:    w.applied,
 		probed:     w.engine.probed(pod),
+
+		unstartable: map[string]bool{},
+	}
+	for id, n := range w.launches {
+		v.unstartable[id] = n >= mostLaunches
 	}
 	for name := range seen.containers {
 		v.containers[name] = seen.newest(name)
@@ -280,6 +287,8 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 		return w.makeSandbox(ctx, pod, seen)
 	case doStart:
 		return w.startContainer(ctx, pod, seen, a.container)
+	case doLaunch:
+		return w.launchCreated(ctx, pod, seen, a)
 	case doKill:
 		return w.killContainer(ctx, pod, seen, a)
 	case doDiscard:
