@@ -24,7 +24,7 @@ func checkEphemeralContainer(ctx context.Context, s *Scope) error {
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: debugger.Name, Image: debugger.Image, Command: debugger.Command, TerminationMessagePolicy: debugger.TerminationMessagePolicy,
 	}}}
-	before := pod.Status.ContainerStatuses
+	before := pod
 	if _, err = s.Client.CoreV1().Pods(pod.Namespace).UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func checkEphemeralContainer(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	return sameContainers(before, pod)
+	return SameContainers(before, pod)
 }
 
 var resizeChecks = []Check{
@@ -52,7 +52,7 @@ func checkResize(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	before := pod.Status.ContainerStatuses
+	before := pod
 	patch := []byte(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"200m"}}}]}}`)
 	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize"); err != nil {
 		return fmt.Errorf("ask for another limit: %w", err)
@@ -64,5 +64,5 @@ func checkResize(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	return sameContainers(before, pod)
+	return SameContainers(before, pod)
 }

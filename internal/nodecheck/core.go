@@ -179,7 +179,7 @@ func checkLabel(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	before := pod.Status.ContainerStatuses
+	before := pod
 	patch := []byte(`{"metadata":{"labels":{"` + label + `":"blue"}}}`)
 	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
@@ -200,13 +200,14 @@ func checkLabel(ctx context.Context, s *Scope) error {
 	// Whatever the label has made of the pod, it is over when it is gone.
 	_, err = s.Follow(ctx, pod, "is gone, with the containers that it had", func(ctx context.Context) error {
 		return s.Delete(ctx, pod, *pod.Spec.TerminationGracePeriodSeconds)
-	}, func(pod *corev1.Pod, deleted bool) (bool, error) { return deleted, sameContainers(before, pod) })
+	}, func(pod *corev1.Pod, deleted bool) (bool, error) { return deleted, SameContainers(before, pod) })
 	return err
 }
 
-// sameContainers returns an error if containers are not what they were.
-func sameContainers(before []corev1.ContainerStatus, pod *corev1.Pod) error {
-	for _, was := range before {
+// SameContainers returns an error if the containers of a pod are not those that
+// they were before.
+func SameContainers(before, pod *corev1.Pod) error {
+	for _, was := range before.Status.ContainerStatuses {
 		for _, is := range pod.Status.ContainerStatuses {
 			if is.Name == was.Name && (is.ContainerID != was.ContainerID || is.RestartCount != was.RestartCount) {
 				return fmt.Errorf("container %s was %s with %d restarts, and is %s with %d restarts",

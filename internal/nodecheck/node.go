@@ -36,6 +36,12 @@ type Options struct {
 	Patience time.Duration
 }
 
+// DefaultImage has a shell, and what the scripts of the checks need.
+const DefaultImage = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+
+// DefaultShell returns the shell of DefaultImage.
+func DefaultShell() []string { return []string{"sh", "-c"} }
+
 const (
 	defaultNamespace = "default"
 	defaultUserAgent = "virtual-kubelet-nodecheck"

@@ -19,6 +19,8 @@ import (
 // AttachProviderRoutes, and fails with errors.ErrUnsupported otherwise. It also
 // keeps what else the handler can do, such as node.PodNotifier, or
 // GetContainerLogStream (api.ContainerLogStreamHandlerFunc), which Provider lacks.
+// A method Unwrap of what it returns, unless that is the handler itself, returns
+// the handler.
 func AsProvider(handler node.PodLifecycleHandler) Provider {
 	if whole, ok := handler.(Provider); ok {
 		return whole
@@ -29,6 +31,10 @@ func AsProvider(handler node.PodLifecycleHandler) Provider {
 type partialProvider struct {
 	node.PodLifecycleHandler
 }
+
+// Unwrap returns what AsProvider was given, for those who look for what it can do
+// beside being a Provider, such as io.Closer.
+func (p *partialProvider) Unwrap() node.PodLifecycleHandler { return p.PodLifecycleHandler }
 
 // lifecycleHandler is the provider as the pod controller has to see it, with
 // its optional interfaces.

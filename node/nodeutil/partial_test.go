@@ -140,3 +140,14 @@ func TestMissingMethodsFail(t *testing.T) {
 		}
 	}
 }
+
+// Who needs what else the handler can do, such as io.Closer, finds it.
+func TestAsProviderCanBeUnwrapped(t *testing.T) {
+	p := &struct{ node.PodLifecycleHandler }{}
+	wrapped, ok := nodeutil.AsProvider(p).(interface {
+		Unwrap() node.PodLifecycleHandler
+	})
+	if !ok || wrapped.Unwrap() != node.PodLifecycleHandler(p) {
+		t.Errorf("got %v, %v", wrapped, ok)
+	}
+}

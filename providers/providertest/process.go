@@ -1,0 +1,143 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// process is one life of the node and its provider.
+type process struct {
+	provider     nodeutil.Provider
+	nodeProvider node.NodeProvider
+	stop         context.CancelFunc
+	group        *errgroup.Group
+	log          *logBuffer
+}
+
+// start starts the node, and waits until it is ready. What goes wrong ends t.
+func (r *runner) start(t *testing.T) {
+	t.Helper()
+	p := &process{log: &logBuffer{}}
+	logger := vkslog.FromSlog(slog.New(slog.NewTextHandler(p.log, nil)))
+	ctx, cancel := context.WithCancel(log.WithLogger(context.Background(), logger))
+	p.stop = cancel
+	p.group, ctx = errgroup.WithContext(ctx)
+	n, err := r.newNode(ctx, p)
+	if err != nil {
+		cancel()
+		t.Fatalf("cannot make the node: %v", errors.Join(err, p.group.Wait(), p.close()))
+	}
+	p.group.Go(func() error { return n.Run(ctx) })
+	r.running = p
+	if err := n.WaitReady(t.Context(), startTimeout); err != nil {
+		t.Fatalf("the node does not get ready: %v\n%s", errors.Join(err, r.stop()), p.log)
+	}
+}
+
+// newNode puts the node together as the binary does.
+func (r *runner) newNode(ctx context.Context, p *process) (*nodeutil.Node, error) {
+	address, err := machineAddress()
+	if err != nil {
+		return nil, err
+	}
+	ca, err := nodeutil.NewClusterClientCA(r.client)
+	if err != nil {
+		return nil, err
+	}
+	p.group.Go(func() error { return ca.Run(ctx) })
+	auth, err := nodeutil.WebhookAuth(r.client, r.NodeName, nodeutil.WithClientCA(ca))
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	cfg := nodeutil.NodeConfig{
+		Client:         r.client,
+		HTTPListenAddr: net.JoinHostPort(address, "0"),
+		Handler:        nodeutil.WithAuth(auth, api.InstrumentHandler(mux)),
+	}
+	cfg.NodeSpec.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: address},
+		{Type: corev1.NodeHostName, Address: r.NodeName},
+	}
+	opts := append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(cfg)}, r.NodeOptions...)
+	return nodeutil.NewNode(r.NodeName, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		var err error
+		p.provider, p.nodeProvider, err = r.NewProvider(cfg)
+		return p.provider, p.nodeProvider, err
+	}, append(opts, nodeutil.AttachProviderRoutes(mux))...)
+}
+
+// stop ends the node, and closes the provider.
+func (r *runner) stop() error {
+	p := r.running
+	if p == nil {
+		return nil
+	}
+	r.running = nil
+	p.stop()
+	return errors.Join(p.group.Wait(), p.close())
+}
+
+// close closes what was made by NewProvider, and can be closed, once.
+func (p *process) close() error {
+	var first, second any = p.provider, p.nodeProvider
+	if wrapped, ok := first.(interface {
+		Unwrap() node.PodLifecycleHandler
+	}); ok {
+		first = wrapped.Unwrap()
+	}
+	var errs []error
+	if c, ok := first.(io.Closer); ok {
+		errs = append(errs, c.Close())
+	}
+	if c, ok := second.(io.Closer); ok && second != first {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// tearDown stops the node, and removes it from the cluster.
+func (r *runner) tearDown(t *testing.T) {
+	if p := r.running; p != nil && t.Failed() {
+		t.Logf("the end of the log of the node:\n%s", p.log)
+	}
+	if err := r.stop(); err != nil {
+		t.Errorf("the node did not end well: %v", err)
+	}
+	err := r.client.CoreV1().Nodes().Delete(context.Background(), r.NodeName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("cannot remove the node: %v", err)
+	}
+}
+
+// machineAddress is an address of this machine to which the API server proxies,
+// which it does not for loopback.
+func machineAddress() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("cannot list this machine's addresses: %w", err)
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
+			return network.IP.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback, which the API server does not proxy to")
+}
