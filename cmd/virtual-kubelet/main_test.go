@@ -52,6 +52,8 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"taint effect", nil, map[string]string{"VKUBELET_TAINT_EFFECT": "Nope"}, exitUsage, []string{"Nope", "NoSchedule"}},
 		{"workers", []string{"--pod-sync-workers", "0"}, nil, exitUsage, []string{"--pod-sync-workers"}},
 		{"qps", []string{"--kube-api-qps", "0"}, nil, exitUsage, []string{"--kube-api-qps", "-1"}},
+		{"event qps", []string{"--event-qps", "0"}, nil, exitUsage, []string{"--event-qps", "-1"}},
+		{"event burst", []string{"--event-burst", "-5"}, nil, exitUsage, []string{"--event-burst", "positive"}},
 		{"negative duration", []string{"--startup-timeout", "-1s"}, nil, exitUsage, []string{"--startup-timeout", "negative"}},
 		{"half a key pair by flag", []string{"--tls-private-key-file", "x"}, nil, exitUsage, []string{"--tls-cert-file"}},
 		{"unknown source of the certificate", []string{"--serving-certificate", "heaven"}, nil, exitUsage, []string{"heaven", "self-signed"}},
@@ -115,7 +117,7 @@ func TestFlags(t *testing.T) {
 		metrics-addr pod-sync-workers disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
 		trace-exporter trace-service-name trace-tag trace-sample-rate log-level log-format namespace enable-node-lease
 		kube-api-qps kube-api-burst debug-http v vmodule bootstrap-kubeconfig cert-dir serving-certificate tls-cert-file tls-private-key-file
-		client-ca-file anonymous-auth`) {
+		client-ca-file anonymous-auth event-qps event-burst`) {
 		if command.Flags().Lookup(name) == nil {
 			t.Errorf("there is no flag --%s", name)
 		}

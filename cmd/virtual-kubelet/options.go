@@ -45,6 +45,8 @@ type options struct {
 	enableNodeLease  bool
 	kubeAPIQPS       float32
 	kubeAPIBurst     int
+	eventQPS         float32
+	eventBurst       int
 
 	streamIdleTimeout     time.Duration
 	streamCreationTimeout time.Duration
@@ -107,6 +109,8 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "keep the node alive by a lease rather than by its status")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "limit of requests a second to the API server (default: none, the API server has its own)")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "burst above --kube-api-qps")
+	flags.Float32Var(&o.eventQPS, "event-qps", 50, "limit of events a second that tell of no problem; those above it are dropped, warnings never (-1 for no limit)")
+	flags.IntVar(&o.eventBurst, "event-burst", 100, "how many such events there may be at once")
 	flags.DurationVar(&o.streamIdleTimeout, "stream-idle-timeout", 4*time.Hour, "end exec, attach and port-forward on which nothing moves for this time")
 	flags.DurationVar(&o.streamCreationTimeout, "stream-creation-timeout", 30*time.Second, "end exec, attach and port-forward whose streams do not come in this time")
 	flags.BoolVar(&o.debugHTTP, "debug-http", false, "serve profiles at /debug/pprof/ of the kubelet API, to those who may get nodes/proxy")
@@ -165,6 +169,9 @@ func (o *options) complete() error {
 	}
 	if o.kubeAPIQPS == 0 {
 		return fmt.Errorf("--kube-api-qps is 0, which would allow no request: use a positive number, or -1 for no limit")
+	}
+	if o.eventQPS == 0 || o.eventBurst < 1 {
+		return fmt.Errorf("--event-qps is %v and --event-burst %d: use positive numbers, or --event-qps=-1 for no limit", o.eventQPS, o.eventBurst)
 	}
 	for flag, value := range map[string]time.Duration{
 		"--full-resync-period": o.fullResyncPeriod, "--startup-timeout": o.startupTimeout,

@@ -145,6 +145,8 @@ func (v *virtualNode) build() (*nodeutil.Node, error) {
 			Namespace:                 v.namespace,
 			SkipDownwardAPIResolution: providers[v.options.provider].resolves,
 			DisableLease:              !v.enableNodeLease,
+			EventQPS:                  v.eventQPS,
+			EventBurst:                v.eventBurst,
 			DebugHTTP:                 v.debugHTTP,
 			Flags:                     v.flagValues(),
 		}),

@@ -1,6 +1,7 @@
 package nodeutil
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/http"
 	"runtime"
@@ -82,6 +83,13 @@ type NodeConfig struct {
 	// EventRecorder records events on pods; nil means the API server.
 	EventRecorder record.EventRecorder
 
+	// EventQPS is how many events of type Normal may be recorded a second, and
+	// EventBurst how many at once; what is more is dropped, and warnings never
+	// are. Zero means 50 and 100, which are a kubelet's; a negative EventQPS
+	// means no limit. They have no effect on an EventRecorder of the caller's.
+	EventQPS   float32
+	EventBurst int
+
 	// DisableOrphanCleanup: see node.PodControllerConfig.
 	DisableOrphanCleanup bool
 
@@ -162,6 +170,8 @@ func (cfg *NodeConfig) setDefaults(name string) {
 	if cfg.NumWorkers <= 0 {
 		cfg.NumWorkers = max(runtime.NumCPU(), 10)
 	}
+	cfg.EventQPS = cmp.Or(cfg.EventQPS, 50)
+	cfg.EventBurst = cmp.Or(cfg.EventBurst, 100)
 	if cfg.InformerResyncPeriod <= 0 {
 		cfg.InformerResyncPeriod = time.Minute
 	}

@@ -25,6 +25,8 @@ type kubeletConfiguration struct {
 	SyncFrequency                  metav1.Duration `json:"syncFrequency"`
 	Address                        string          `json:"address,omitempty"`
 	Port                           int             `json:"port,omitempty"`
+	EventRecordQPS                 int32           `json:"eventRecordQPS"`
+	EventBurst                     int32           `json:"eventBurst"`
 	EnableDebuggingHandlers        bool            `json:"enableDebuggingHandlers"`
 	StreamingConnectionIdleTimeout metav1.Duration `json:"streamingConnectionIdleTimeout"`
 	NodeStatusUpdateFrequency      metav1.Duration `json:"nodeStatusUpdateFrequency"`
@@ -47,6 +49,8 @@ func kubeletConfig(cfg *NodeConfig) kubeletConfiguration {
 		NodeStatusUpdateFrequency:      metav1.Duration{Duration: node.DefaultStatusUpdateInterval},
 		NodeLeaseDurationSeconds:       node.DefaultLeaseDuration,
 		MaxPods:                        cfg.NodeSpec.Status.Capacity.Name(corev1.ResourcePods, "").Value(),
+		EventRecordQPS:                 max(0, int32(cfg.EventQPS)), // 0 is no limit to a kubelet
+		EventBurst:                     int32(cfg.EventBurst),
 		EnableProfilingHandler:         cfg.DebugHTTP,
 		RegisterNode:                   true,
 	}

@@ -92,7 +92,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	services := n.serviceFactory.Core().V1().Services()
 
 	if cfg.EventRecorder == nil {
-		n.events = &lateRecorder{}
+		n.events = newLateRecorder(cfg.EventQPS, cfg.EventBurst)
 		cfg.EventRecorder = n.events
 	}
 	spec := cfg.NodeSpec.DeepCopy() // which the provider may change and keep
