@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
 )
 
 // fakeRuntime is a container runtime in memory. Containers run for ever and end
@@ -39,6 +40,10 @@ type fakeRuntime struct {
 	exec func(ctx context.Context, container string, command []string) error
 	// events are told by GetContainerEvents, which there is not without.
 	events chan *runtimeapi.ContainerEventResponse
+	// streams prepares sessions.
+	streams streaming.Server
+	// stats are what ListContainerStats returns.
+	stats []*runtimeapi.ContainerStats
 	// image is that of sandboxes, in the runtime's configuration.
 	image string
 }
@@ -378,6 +383,36 @@ func (f *fakeRuntime) GetContainerEvents(ctx context.Context, to chan *runtimeap
 			return ctx.Err()
 		}
 	}
+}
+
+func (f *fakeRuntime) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	if err := f.call(ctx, "Exec %s", f.name(r.ContainerId)); err != nil {
+		return nil, err
+	}
+	return f.streams.GetExec(r)
+}
+
+func (f *fakeRuntime) Attach(ctx context.Context, r *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	if err := f.call(ctx, "Attach %s", f.name(r.ContainerId)); err != nil {
+		return nil, err
+	}
+	return f.streams.GetAttach(r)
+}
+
+func (f *fakeRuntime) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	if err := f.call(ctx, "PortForward %d", r.Port); err != nil {
+		return nil, err
+	}
+	return f.streams.GetPortForward(r)
+}
+
+func (f *fakeRuntime) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+	if err := f.call(ctx, "ListContainerStats"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats, nil
 }
 
 // The rest is for tests.

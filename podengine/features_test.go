@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
 func TestWarningsAreSaidOnce(t *testing.T) {
@@ -223,62 +220,6 @@ func TestLogsAreRotated(t *testing.T) {
 		r.after(10 * time.Second)
 		if info, err := os.Stat(log); err != nil || info.Size() != 100 {
 			t.Errorf("the log that is written is not where it was: %v", err)
-		}
-	})
-}
-
-func TestLogsOfIncarnations(t *testing.T) {
-	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: time.Second, code: 1} }, func(r *rig) {
-		read := func(previous bool) string {
-			reader, err := r.GetContainerLogs(r.ctx, "ns", "p", "a", api.ContainerLogOpts{Previous: previous})
-			if err != nil {
-				return err.Error()
-			}
-			text, _ := io.ReadAll(reader)
-			_ = reader.Close()
-			return string(text)
-		}
-		pod := makePod("a")
-		r.create(pod)
-		if got := read(true); !strings.Contains(got, "not found") {
-			t.Errorf("the previous log of a container that runs for the first time is %q", got)
-		}
-		for i := range 2 {
-			line := fmt.Sprintf("2000-01-01T00:00:00Z stdout F run %d\n", i)
-			if err := os.WriteFile(r.runtime.newest("a").log, []byte(line), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			r.after(2100 * time.Millisecond)
-		}
-		r.wantState(pod, "Running a=CrashLoopBackOff#1")
-		if got := read(true); got != "run 1\n" {
-			t.Errorf("the previous log of a container that waits is %q", got)
-		}
-		r.after(time.Hour)
-		files, _ := filepath.Glob(filepath.Join(r.cfg.Node.LogDirectory(pod), "a", "*"))
-		if len(files) > 2 {
-			t.Errorf("logs are left of containers that have gone: %v", files)
-		}
-	})
-}
-
-func TestOneStreamOfALog(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.create(makePod("a"))
-		text := "2000-01-01T00:00:00Z stdout F out\n2000-01-01T00:00:01Z stderr F err\n"
-		if err := os.WriteFile(r.runtime.newest("a").log, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for stream, want := range map[string]string{"": "out\nerr\n", corev1.LogStreamStdout: "out\n", corev1.LogStreamStderr: "err\n"} {
-			reader, err := r.GetContainerLogStream(r.ctx, "ns", "p", "a", stream, api.ContainerLogOpts{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := io.ReadAll(reader)
-			if err != nil || string(got) != want {
-				t.Errorf("stream %q: %q, %v", stream, got, err)
-			}
-			_ = reader.Close()
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
 
 // GetContainerLogs reads the log of a container, of its previous incarnation if
@@ -98,9 +99,24 @@ func (e *Engine) incarnation(ctx context.Context, namespace, podName, name strin
 	case inc == nil && previous:
 		return nil, nil, errdefs.NotFoundf("previous terminated container %q in pod %q not found", name, podName)
 	case inc == nil:
-		return nil, nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", name, podName)
+		return nil, nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: %s", name, podName, w.whyItWaits(name))
 	}
 	return pod, inc, nil
+}
+
+// whyItWaits is why a container has not run yet, in the kubelet's words.
+func (w *worker) whyItWaits(name string) string {
+	reason := "ContainerCreating"
+	if s := w.statusBefore(name); s != nil && s.State.Waiting != nil {
+		reason = s.State.Waiting.Reason
+	}
+	switch reason {
+	case image.ErrImagePull:
+		return "trying and failing to pull image"
+	case image.ErrImagePullBackOff:
+		return "image can't be pulled"
+	}
+	return reason
 }
 
 // lastEnded is the last incarnation of a container that has ended and is to be

@@ -29,7 +29,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is an engine over a fake runtime, in a bubble where time is virtual.
+// rig is an engine over a fake runtime, in a bubble where time is virtual, unless
+// the test needs real connections or files that change.
 type rig struct {
 	*Engine
 	t       *testing.T
@@ -51,29 +52,56 @@ func inBubbleWith(t *testing.T, prepare, test func(r *rig)) {
 	t.Helper()
 	root := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{
-			t: t, ctx: t.Context(), runtime: newFakeRuntime(),
-			images:  &fakeImages{present: map[string]*runtimeapi.Image{}},
-			objects: &fakeObjects{configMaps: map[string]*corev1.ConfigMap{}},
-			events:  &fakeEvents{},
-		}
-		r.cfg = Config{
-			Node:     convert.Node{Name: "vk", LogRoot: filepath.Join(root, "logs")},
-			Runtime:  r.runtime,
-			Images:   r.images,
-			Root:     filepath.Join(root, "state"),
-			Objects:  r.objects,
-			Services: corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
-			Tokens:   noTokens{},
-			Events:   r.events,
-			HostIPs:  func() []string { return []string{"192.0.2.1"} },
-			ImageGC:  ImageGC{Off: true},
-		}
+		r := newRig(t, root)
 		prepare(r)
 		r.begin()
 		defer r.end() // also if the test gives up
 		test(r)
 	})
+}
+
+// inRealTime runs a test with an engine that runs a pod.
+func inRealTime(t *testing.T, pod *corev1.Pod, test func(r *rig)) {
+	t.Helper()
+	r := newRig(t, t.TempDir())
+	r.begin()
+	defer r.end()
+	running := make(chan struct{}, 1)
+	r.NotifyPods(r.ctx, func(pod *corev1.Pod) {
+		if pod.Status.Phase == corev1.PodRunning {
+			select {
+			case running <- struct{}{}:
+			default:
+			}
+		}
+	})
+	if err := r.CreatePod(r.ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	<-running
+	test(r)
+}
+
+func newRig(t *testing.T, root string) *rig {
+	r := &rig{
+		t: t, ctx: t.Context(), runtime: newFakeRuntime(),
+		images:  &fakeImages{present: map[string]*runtimeapi.Image{}},
+		objects: &fakeObjects{configMaps: map[string]*corev1.ConfigMap{}},
+		events:  &fakeEvents{},
+	}
+	r.cfg = Config{
+		Node:     convert.Node{Name: "vk", LogRoot: filepath.Join(root, "logs")},
+		Runtime:  r.runtime,
+		Images:   r.images,
+		Root:     filepath.Join(root, "state"),
+		Objects:  r.objects,
+		Services: corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
+		Tokens:   noTokens{},
+		Events:   r.events,
+		HostIPs:  func() []string { return []string{"192.0.2.1"} },
+		ImageGC:  ImageGC{Off: true},
+	}
+	return r
 }
 
 // begin makes an engine.

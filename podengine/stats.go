@@ -3,6 +3,7 @@ package podengine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,11 +22,7 @@ func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, e
 	if err != nil {
 		return nil, fmt.Errorf("the runtime does not say what containers use: %w", err)
 	}
-	byPod := map[types.UID][]*runtimeapi.ContainerStats{}
-	for _, s := range listed {
-		uid := types.UID(kubelettypes.GetPodUID(s.GetAttributes().GetLabels()))
-		byPod[uid] = append(byPod[uid], s)
-	}
+	byPod := newestByPod(listed)
 	summary := &statsv1alpha1.Summary{Node: statsv1alpha1.NodeStats{NodeName: e.cfg.Node.Name, StartTime: metav1.NewTime(e.started)}}
 	pods, err := e.GetPods(ctx)
 	if err != nil {
@@ -37,6 +34,26 @@ func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, e
 		}
 	}
 	return summary, nil
+}
+
+// newestByPod are the figures of the newest incarnation of each container, by
+// pod: a runtime may list some that have ended.
+func newestByPod(listed []*runtimeapi.ContainerStats) map[types.UID][]*runtimeapi.ContainerStats {
+	byPod := map[types.UID][]*runtimeapi.ContainerStats{}
+	for _, s := range listed {
+		labels := s.GetAttributes().GetLabels()
+		uid := types.UID(kubelettypes.GetPodUID(labels))
+		same := func(other *runtimeapi.ContainerStats) bool {
+			return kubelettypes.GetContainerName(other.GetAttributes().GetLabels()) == kubelettypes.GetContainerName(labels)
+		}
+		switch i := slices.IndexFunc(byPod[uid], same); {
+		case i < 0:
+			byPod[uid] = append(byPod[uid], s)
+		case s.GetAttributes().GetMetadata().GetAttempt() > byPod[uid][i].GetAttributes().GetMetadata().GetAttempt():
+			byPod[uid][i] = s
+		}
+	}
+	return byPod
 }
 
 func podStats(pod *corev1.Pod, containers []*runtimeapi.ContainerStats) statsv1alpha1.PodStats {

@@ -68,6 +68,8 @@ func stream(ctx context.Context, address string, attach api.AttachIO) error {
 	if err != nil {
 		return fmt.Errorf("the runtime gave an address that is none: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // so that nobody waits for sizes any longer
 	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: at.Scheme == "https"}}, http.MethodPost, at)
 	if err != nil {
 		return fmt.Errorf("cannot stream from the runtime: %w", err)

@@ -1,0 +1,122 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// statsOf are what the runtime says of the newest incarnation of a container. No
+// figure of the CRI is sure to be there: without any, all are left out.
+func statsOf(r *rig, name string, figures ...uint64) *runtimeapi.ContainerStats {
+	c := r.runtime.newest(name)
+	s := &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{Id: c.Id, Metadata: c.Metadata, Labels: c.Labels}}
+	if len(figures) > 0 {
+		now := time.Now().UnixNano()
+		v := func(i int) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: figures[i]} }
+		s.Cpu = &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: v(0), UsageNanoCores: v(1)}
+		s.Memory = &runtimeapi.MemoryUsage{Timestamp: now, WorkingSetBytes: v(2)}
+		s.WritableLayer = &runtimeapi.FilesystemUsage{Timestamp: now, UsedBytes: v(3)}
+	}
+	return s
+}
+
+// count has the runtime say what containers use.
+func count(r *rig, listed ...*runtimeapi.ContainerStats) {
+	r.runtime.set(func() { r.runtime.stats = listed })
+}
+
+func TestStatsSummary(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		began := time.Now()
+		r.after(time.Second)
+		pod := makePod("a b", first(func(c *corev1.Container) { c.Image = "other:1" }))
+		r.create(pod)
+		without := makePod("c")
+		r.create(without) // which the runtime has no figures of
+		foreign := statsOf(r, "c", 1, 2, 3, 4)
+		foreign.Attributes.Labels = map[string]string{"io.kubernetes.pod.uid": "another", "io.kubernetes.container.name": "c"}
+		count(r, statsOf(r, "a", 5e9, 5e8, 1<<20, 4096), statsOf(r, "b"), foreign)
+		s, err := r.GetStatsSummary(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Node.NodeName != "vk" || !s.Node.StartTime.Time.Equal(began) {
+			t.Errorf("the node is %+v", s.Node)
+		}
+		if len(s.Pods) != 1 || s.Pods[0].PodRef.UID != string(pod.UID) || s.Pods[0].PodRef.Namespace != "ns" || len(s.Pods[0].Containers) != 2 {
+			t.Fatalf("pods are %+v", s.Pods)
+		}
+		a, b := s.Pods[0].Containers[0], s.Pods[0].Containers[1]
+		if a.Name != "a" || *a.CPU.UsageCoreNanoSeconds != 5e9 || *a.CPU.UsageNanoCores != 5e8 || *a.Memory.WorkingSetBytes != 1<<20 ||
+			*a.Rootfs.UsedBytes != 4096 || a.Memory.RSSBytes != nil || !a.StartTime.Time.Equal(time.Now()) {
+			t.Errorf("a is %+v", a)
+		}
+		if b.Name != "b" || b.CPU != nil || b.Memory != nil || b.Rootfs != nil {
+			t.Errorf("b, which there are no figures of, is %+v", b)
+		}
+	})
+}
+
+// Of a container that was restarted only the incarnation counts that runs.
+func TestStatsOfIncarnations(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: 10 * time.Second, code: 1} }, func(r *rig) {
+		r.create(makePod("a"))
+		old := statsOf(r, "a", 7, 7, 7, 7)
+		r.after(13 * time.Second)
+		now := statsOf(r, "a", 5, 5, 5, 5)
+		for _, listed := range [][]*runtimeapi.ContainerStats{{old, now}, {now, old}} {
+			count(r, listed...)
+			s, err := r.GetStatsSummary(r.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := s.Pods[0].Containers; len(c) != 1 || *c[0].CPU.UsageCoreNanoSeconds != 5 {
+				t.Errorf("containers are %+v", c)
+			}
+		}
+	})
+}
+
+func TestStatsWithoutTheRuntime(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.intercept(func(context.Context, string) error { return errors.New("not now") })
+		if _, err := r.GetStatsSummary(r.ctx); err == nil || !strings.Contains(err.Error(), "not now") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Resource metrics come from the summary: metrics-server needs these.
+func TestResourceMetrics(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.create(makePod("a b"))
+		count(r, statsOf(r, "a", 2e9, 1, 100, 1), statsOf(r, "b", 3e9, 1, 200, 1))
+		s, err := r.GetStatsSummary(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, family := range api.ResourceMetricsFromSummary(s) {
+			for _, m := range family.Metric {
+				got[family.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+		for name, want := range map[string]float64{
+			"container_cpu_usage_seconds_total": 5, "pod_cpu_usage_seconds_total": 5, "node_cpu_usage_seconds_total": 5,
+			"container_memory_working_set_bytes": 300, "pod_memory_working_set_bytes": 300, "node_memory_working_set_bytes": 300,
+			"resource_scrape_error": 0,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is %v, want %v", name, got[name], want)
+			}
+		}
+	})
+}
