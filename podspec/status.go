@@ -48,7 +48,8 @@ type Failure struct{ Reason, Message string }
 
 // Status makes the status of a pod from what is known of its containers, by the
 // kubelet's rules: phase, conditions, addresses, and a status for each container
-// of the spec in its order. Conditions take the time of their last transition
+// of the spec in its order. The termination messages are cut to 12 KiB, divided
+// evenly among all containers. Conditions take the time of their last transition
 // from before, the status that was made last; now is the time of new ones. Those
 // of other owners are theirs to write, and left out.
 //
@@ -62,6 +63,7 @@ func Status(pod *corev1.Pod, o Observation, before *corev1.PodStatus, now metav1
 		ContainerStatuses:          inOrder(pod.Spec.Containers, o.Statuses),
 		EphemeralContainerStatuses: ephemeralInOrder(pod, o.Statuses),
 	}
+	limitMessages(&s)
 	if o.StartTime.IsZero() {
 		s.StartTime = nil
 	}
