@@ -44,17 +44,19 @@ images: container-tools ## Make bin/conformance/images.tar, the images of the co
 
 .PHONY: conformance-parts
 conformance-parts: controlplane containerd-up images # what the conformance suite needs
-	@conformance/build.sh bin/conformance e2e.test run cluster
+	@conformance/build.sh bin/conformance e2e.test run cluster table
 
-# NODE=kubelet runs the suite on the real kubelet, for comparison. CONFORMANCE
-# has further flags of bin/conformance/run, CLUSTER of bin/conformance/cluster.
-NODE ?= virtual-kubelet
+# NODE=process runs the suite on a node of processes, NODE=kubelet on the real
+# kubelet, for comparison. CONFORMANCE has further flags of bin/conformance/run,
+# CLUSTER of bin/conformance/cluster.
+NODE ?= cri
+CONFORMANCE_process = -shared-network
 .PHONY: conformance
 conformance: build conformance-parts ## Run the Kubernetes node specs on a node with the CRI provider
 	@[ $(NODE) != kubelet ] || conformance/build.sh bin/conformance kubelet
 	bin/conformance/cluster -bin bin -node $(NODE) -logs bin/conformance/results/$(NODE)/logs $(CLUSTER) -- \
 		bin/conformance/run -e2e bin/conformance/e2e.test -specs conformance/specs.txt \
-		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE)
+		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
 .PHONY: containers
 containers: containerd-up images ## The tests that need containerd, the conformance module's own
@@ -92,7 +94,7 @@ unit: ## The tests that need no control plane
 .PHONY: integration
 integration: build controlplane metrics-server ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./test/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./test/... ./providers/...
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -5,7 +5,7 @@
 #
 # Names: e2e.test, the suite; kubelet, the reference node; agnhost and nnp, the
 # suite's own programs for images (all four of the Kubernetes in go.mod);
-# pause, nginx, sh, images, run and cluster, the programs of this module;
+# pause, nginx, sh, images, run, cluster and table, the programs of this module;
 # images.tar, the archive of images.
 # What is of Kubernetes is built once for each version of it and of Go: the first
 # build takes minutes.
@@ -54,7 +54,7 @@ for name; do
 	agnhost) cached "$name" k8s.io/kubernetes/test/images/agnhost build -ldflags "-s -w" ;;
 	nnp) cached "$name" k8s.io/kubernetes/test/images/nonewprivs build -ldflags "-s -w" ;;
 	pause | nginx | sh) go build -trimpath -ldflags "-s -w" -o "$folder/$name" "./images/$name" ;;
-	images | run | cluster) go build -trimpath -o "$folder/$name" "./$name" ;;
+	images | run | cluster | table) go build -trimpath -o "$folder/$name" "./$name" ;;
 	images.tar)
 		sh ./build.sh "$folder" agnhost nnp pause nginx sh images
 		"$folder/images" -bin "$folder" -kubernetes "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)" -out "$folder/images.tar"

@@ -1,10 +1,10 @@
 // Command cluster starts what the suite needs, with nothing left behind: a
-// registry with the suite's images, containerd, a control plane, and a node,
-// which is the one under test or the real kubelet for comparison. Then it runs
-// a command with KUBECONFIG and NODE_NAME in its environment, and stops
-// everything:
+// registry with the suite's images and containerd, for nodes that run containers, a
+// control plane, and a node, which is Virtual Kubelet with the provider under
+// test, or the real kubelet for comparison. Then it runs a command with
+// KUBECONFIG, NODE_NAME and NODE_SETUP in its environment, and stops everything:
 //
-//	cluster -bin FOLDER -node kubelet|virtual-kubelet -logs DIR -- COMMAND...
+//	cluster -bin FOLDER -node cri|process|kubelet -logs DIR -- COMMAND...
 //
 // With a shell for a command, that is a cluster to look around in.
 package main
@@ -49,10 +49,10 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "bin", "folder with controlplane, containerd-up, virtual-kubelet and conformance/")
-	flags.StringVar(&o.node, "node", "virtual-kubelet", "the node to start: virtual-kubelet, or kubelet, the reference")
+	flags.StringVar(&o.node, "node", "cri", "the node to start: Virtual Kubelet with the provider cri or process, or kubelet, the reference")
 	flags.StringVar(&o.name, "name", "node-under-test", "name of the node")
 	flags.StringVar(&o.logs, "logs", "", "folder for the logs of the node and containerd (required)")
-	flags.StringVar(&o.providerConfig, "provider-config", "conformance/virtual-kubelet.json", "template of virtual-kubelet's --provider-config")
+	flags.StringVar(&o.providerConfig, "provider-config", "", "template of virtual-kubelet's --provider-config (default: the one of this program)")
 	flags.Var(&o.nodeArgs, "node-arg", "a further flag of the node (may be repeated)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -71,32 +71,23 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(o.logs, 0o755); err != nil {
 		return fmt.Errorf("make the folder for logs: %w", err)
 	}
-	start, err := chooseNode(o.node)
+	kind, err := chooseNode(o.node)
 	if err != nil {
 		return err
 	}
-	return o.run(ctx, start)
+	return o.run(ctx, kind)
 }
 
 // run starts the parts, each of which the next one needs.
-func (o *options) run(ctx context.Context, start startNode) (err error) {
-	images := filepath.Join(o.bin, "conformance", "images.tar")
-	say("starting a registry")
-	mirror, closeMirror, err := serveImages(images)
+func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
+	ground, err := kind.prepare(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer closeMirror()
-
-	say("starting containerd")
-	containerd, err := startContainerd(ctx, o, images, mirror)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, containerd.stop()) }()
+	defer func() { err = errors.Join(err, ground.stop()) }()
 
 	say("starting the control plane")
-	plane, err := startControlPlane(ctx, o, containerd.Gateway)
+	plane, err := startControlPlane(ctx, o, ground.address)
 	if err != nil {
 		return err
 	}
@@ -107,16 +98,17 @@ func (o *options) run(ctx context.Context, start startNode) (err error) {
 	if err != nil {
 		return err
 	}
-	port, err := freePort(containerd.Gateway)
+	port, err := freePort(ground.address)
 	if err != nil {
 		return err
 	}
 	n := nodeEnvironment{
 		options:   o,
 		Name:      o.name,
-		Endpoint:  containerd.Endpoint,
-		Dir:       filepath.Join(containerd.dir, "node"),
-		Address:   containerd.Gateway,
+		Bin:       o.bin,
+		Endpoint:  ground.endpoint,
+		Dir:       filepath.Join(ground.dir, "node"),
+		Address:   ground.address,
 		Port:      port,
 		ClientCA:  plane.clientCA(),
 		Bootstrap: bootstrap,
@@ -124,7 +116,7 @@ func (o *options) run(ctx context.Context, start startNode) (err error) {
 	if err := os.MkdirAll(n.Dir, 0o755); err != nil {
 		return fmt.Errorf("make the node's folder: %w", err)
 	}
-	node, err := start(n)
+	node, err := kind.start(n)
 	if err != nil {
 		return err
 	}
@@ -132,11 +124,15 @@ func (o *options) run(ctx context.Context, start startNode) (err error) {
 	if err := plane.waitForNode(ctx, o.name, node); err != nil {
 		return fmt.Errorf("%w: see the logs in %s", err, o.logs)
 	}
-	say("the node is ready; running %s", o.command[0])
+	setup, err := plane.describeNode(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	say("the node is ready: %s; running %s", setup, o.command[0])
 
 	cmd := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.kubeconfig(), "NODE_NAME="+o.name, "CONTAINERD_ENDPOINT="+containerd.Endpoint)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.kubeconfig(), "NODE_NAME="+o.name, "NODE_SETUP="+setup, "CONTAINERD_ENDPOINT="+ground.endpoint)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute
 	if err = cmd.Run(); err != nil {

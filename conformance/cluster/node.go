@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,9 +18,10 @@ type nodeEnvironment struct {
 	options *options
 
 	Name      string
-	Endpoint  string // of the container runtime
+	Bin       string // folder with the programs
+	Endpoint  string // of the container runtime, if there is one
 	Dir       string // for the node's files; unmounted and removed in the end
-	Address   string // of this machine, in the pods' network
+	Address   string // of this machine, as pods reach it
 	Port      int    // for the kubelet API
 	ClientCA  string // file
 	Bootstrap string // kubeconfig with which the node gets a certificate
@@ -30,18 +33,24 @@ type node interface {
 	stop() error
 }
 
-// startNode starts a node.
-type startNode func(nodeEnvironment) (node, error)
+// nodeKind makes one kind of node: first the ground that it is on, then, when the
+// control plane is up, the node.
+type nodeKind struct {
+	prepare func(context.Context, *options) (*ground, error)
+	start   func(nodeEnvironment) (node, error)
+}
 
 // chooseNode is the place to plug in a further kind of node.
-func chooseNode(kind string) (startNode, error) {
+func chooseNode(kind string) (nodeKind, error) {
 	switch kind {
 	case "kubelet":
-		return startKubelet, nil
-	case "virtual-kubelet":
-		return startVirtualKubelet, nil
+		return nodeKind{prepareContainers, startKubelet}, nil
+	case "cri":
+		return nodeKind{prepareContainers, startCRI}, nil
+	case "process":
+		return nodeKind{prepareMachine, startProcess}, nil
 	}
-	return nil, fmt.Errorf("there is no node %q: use virtual-kubelet or kubelet", kind)
+	return nodeKind{}, fmt.Errorf("there is no node %q: use cri, process or kubelet", kind)
 }
 
 // render fills a template of a file and writes it to the node's folder.
@@ -61,14 +70,24 @@ func (n nodeEnvironment) render(name, text string) (string, error) {
 	return path, nil
 }
 
+// criConfig is the configuration of the provider cri.
+//
+//go:embed cri.json
+var criConfig string
+
+func startCRI(n nodeEnvironment) (node, error) { return startVirtualKubelet(n, "cri", criConfig) }
+
 // startVirtualKubelet starts the binary of this repository, as the node itself
 // ("system:node:NAME"): it has no more rights than a kubelet.
-func startVirtualKubelet(n nodeEnvironment) (node, error) {
-	text, err := os.ReadFile(n.options.providerConfig)
-	if err != nil {
-		return nil, fmt.Errorf("read the template of the provider's configuration: %w: name one with -provider-config", err)
+func startVirtualKubelet(n nodeEnvironment, provider, template string) (node, error) {
+	if n.options.providerConfig != "" {
+		text, err := os.ReadFile(n.options.providerConfig)
+		if err != nil {
+			return nil, fmt.Errorf("read the template of the provider's configuration: %w", err)
+		}
+		template = string(text)
 	}
-	config, err := n.render("provider.json", string(text))
+	config, err := n.render("provider.json", template)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +96,7 @@ func startVirtualKubelet(n nodeEnvironment) (node, error) {
 		"--bootstrap-kubeconfig", n.Bootstrap,
 		"--cert-dir", filepath.Join(n.Dir, "pki"),
 		"--client-ca-file", n.ClientCA,
-		"--provider", "cri",
+		"--provider", provider,
 		"--provider-config", config,
 		"--listen-address", n.Address,
 		"--port", strconv.Itoa(n.Port),

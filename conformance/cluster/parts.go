@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -116,6 +117,26 @@ func (p *controlPlane) bootstrapKubeconfig(ctx context.Context) (string, error) 
 	}
 	path := filepath.Join(p.dir, "bootstrap.kubeconfig")
 	return path, os.WriteFile(path, data, 0o600)
+}
+
+// describeNode says what a node says of itself.
+func (p *controlPlane) describeNode(ctx context.Context, name string) (string, error) {
+	out, err := p.kubectl(ctx, "", "get", "node/"+name, "--output=json")
+	if err != nil {
+		return "", err
+	}
+	var node struct {
+		Status struct {
+			NodeInfo struct{ KubeletVersion, ContainerRuntimeVersion, KernelVersion, OSImage, Architecture string }
+			Capacity struct{ CPU, Memory string }
+		}
+	}
+	if err := json.Unmarshal(out, &node); err != nil {
+		return "", fmt.Errorf("read what the node says of itself: %w", err)
+	}
+	i, c := node.Status.NodeInfo, node.Status.Capacity
+	parts := []string{i.KubeletVersion, i.ContainerRuntimeVersion, "Linux " + i.KernelVersion, i.OSImage, i.Architecture, c.CPU + " CPUs", c.Memory}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", "), nil
 }
 
 // waitForNode returns when the node is ready.

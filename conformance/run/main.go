@@ -14,20 +14,28 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/specs"
 )
 
 // options are the flags.
 type options struct {
 	kubeconfig, node, e2e, specs, expected, results, focus string
 
-	procs    int
-	timeout  time.Duration
-	skipSlow bool
+	// setup says what the node is, kubernetes the suite's version.
+	setup, kubernetes string
+
+	procs         int
+	timeout       time.Duration
+	skipSlow      bool
+	sharedNetwork bool
 }
 
 func main() {
@@ -46,9 +54,11 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "name of the node, for the report (default: $NODE_NAME)")
 	flags.StringVar(&o.e2e, "e2e", "", "the suite, as build.sh builds it (required)")
 	flags.StringVar(&o.specs, "specs", "", "file with the names of the specs, one a line (required)")
-	flags.StringVar(&o.expected, "expected", "", "file with the names of specs that are known to fail (default: none)")
+	flags.StringVar(&o.expected, "expected", "", "file with the names of specs that are known not to pass (default: none)")
 	flags.StringVar(&o.results, "results", "", "folder for the results (required)")
 	flags.StringVar(&o.focus, "focus", "", "run only specs whose names match this regular expression")
+	flags.StringVar(&o.setup, "setup", os.Getenv("NODE_SETUP"), "what the node is, for the report (default: $NODE_SETUP)")
+	flags.BoolVar(&o.sharedNetwork, "shared-network", false, "run specs whose pods listen at the same port one after the other, for nodes whose pods have one network")
 	flags.IntVar(&o.procs, "procs", 6, "how many specs run at a time; they mostly wait")
 	flags.DurationVar(&o.timeout, "spec-timeout", 8*time.Minute, "interrupt a spec after this time")
 	flags.BoolVar(&o.skipSlow, "skip-slow", false, "leave out the specs that watch for four minutes that nothing happens")
@@ -67,11 +77,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var known []string
+	known := map[string]specs.Known{}
 	if o.expected != "" {
-		if known, err = readNames(o.expected); err != nil {
+		if known, err = specs.ReadKnown(o.expected); err != nil {
 			return err
 		}
+	}
+	if o.kubernetes, err = o.version(ctx); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Join(o.results, "output"), 0o755); err != nil {
 		return fmt.Errorf("make the folder for results: %w", err)
@@ -79,8 +92,9 @@ func run(ctx context.Context, args []string) error {
 
 	begin := time.Now()
 	s := newScheduler(names, o, os.Stdout)
+	s.leaveOut(known)
 	s.run(ctx)
-	report := report{node: o.node, results: s.results(), elapsed: time.Since(begin)}
+	report := report{node: o.node, setup: o.setup, kubernetes: o.kubernetes, results: s.results(), begin: begin, elapsed: time.Since(begin)}
 	report.compare(known)
 	if err := report.write(o.results); err != nil {
 		return err
@@ -91,9 +105,18 @@ func run(ctx context.Context, args []string) error {
 	return report.verdict(os.Stdout, o.results)
 }
 
+// version asks the suite which Kubernetes it is of.
+func (o *options) version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, o.e2e, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask the suite for its version: %w: build it with \"make conformance-parts\"", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // selectSpecs returns the names of the specs to run.
 func (o *options) selectSpecs() ([]string, error) {
-	all, err := readNames(o.specs)
+	all, err := specs.Names(o.specs)
 	if err != nil {
 		return nil, err
 	}

@@ -1,30 +1,34 @@
 package main
 
 import (
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/junit"
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/specs"
 )
 
 // report is the outcome of a run.
 type report struct {
-	node    string
+	node, setup, kubernetes string
+
 	results []result
+	begin   time.Time
 	elapsed time.Duration
 }
 
-// compare marks the specs that are known to fail. After a "? ", a spec is one
-// that fails on some machines only.
-func (r *report) compare(known []string) {
+// compare marks the specs that are known to fail.
+func (r *report) compare(known map[string]specs.Known) {
 	for i, result := range r.results {
-		depends := slices.Contains(known, "? "+result.name)
-		r.results[i].known = slices.Contains(known, result.name) || depends && result.state == failed
+		k := known[result.name]
+		if k.Kind == specs.Fails || k.Kind == specs.Depends && result.state == failed {
+			r.results[i].known, r.results[i].reason = true, k.Reason
+		}
 	}
 }
 
@@ -36,6 +40,11 @@ func (r *report) count(want state) int {
 		}
 	}
 	return n
+}
+
+func (r *report) counts() string {
+	return fmt.Sprintf("%d passed, %d failed, %d left out, %d skipped, %d not run",
+		r.count(passed), r.count(failed), r.count(leftOut), r.count(skipped), r.count(notRun))
 }
 
 func (r *report) write(folder string) error {
@@ -63,21 +72,25 @@ func (r *report) verdict(out io.Writer, folder string) error {
 		}
 	}
 	fmt.Fprintf(out, "%v, results in %s\n", r.elapsed.Round(time.Second), folder)
-	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.count(passed), r.count(failed), r.count(skipped))
+	fmt.Fprintf(out, "%s\n", r.counts())
 	return errors.Join(problems...)
 }
 
 func (r *report) markdown() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Conformance of node %s\n\n%d specs in %v: %d passed, %d failed, %d skipped, %d not run\n\n",
-		r.node, len(r.results), r.elapsed.Round(time.Second), r.count(passed), r.count(failed), r.count(skipped), r.count(notRun))
+	fmt.Fprintf(&b, "# Conformance of node %s\n\n%s\n\nKubernetes %s, %s: %d specs in %v: %s\n\n", r.node, r.setup,
+		r.kubernetes, r.begin.UTC().Format(time.DateOnly), len(r.results), r.elapsed.Round(time.Second), r.counts())
 	b.WriteString("| spec | result | seconds | why |\n| --- | --- | ---: | --- |\n")
 	for _, result := range r.results {
 		outcome := string(result.state)
 		if result.known {
 			outcome += " (known to fail)"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", escape(result.name), outcome, result.seconds, escape(shorten(result.message, 300)))
+		why := shorten(result.message, 300)
+		if result.reason != "" {
+			why = result.reason + " (" + why + ")"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %.1f | %s |\n", escape(result.name), outcome, result.seconds, escape(why))
 	}
 	return []byte(b.String())
 }
@@ -94,46 +107,25 @@ func shorten(text string, most int) string {
 	return text
 }
 
-type junitSuite struct {
-	XMLName  xml.Name    `xml:"testsuite"`
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Skipped  int         `xml:"skipped,attr"`
-	Time     float64     `xml:"time,attr"`
-	Cases    []junitCase `xml:"testcase"`
-}
-
-type junitCase struct {
-	Name    string        `xml:"name,attr"`
-	Class   string        `xml:"classname,attr"`
-	Time    float64       `xml:"time,attr"`
-	Failure *junitMessage `xml:"failure"`
-	Skipped *junitMessage `xml:"skipped"`
-}
-
-type junitMessage struct {
-	Message string `xml:"message,attr"`
-}
-
 func (r *report) junit() ([]byte, error) {
-	suite := junitSuite{
-		Name:     "node " + r.node,
-		Tests:    len(r.results),
-		Failures: r.count(failed),
-		Skipped:  r.count(skipped) + r.count(notRun),
-		Time:     r.elapsed.Seconds(),
+	suite := junit.Suite{
+		Name:       "node " + r.node,
+		Tests:      len(r.results),
+		Failures:   r.count(failed),
+		Skipped:    r.count(skipped) + r.count(notRun) + r.count(leftOut),
+		Seconds:    r.elapsed.Seconds(),
+		Begin:      r.begin.UTC().Truncate(time.Second),
+		Properties: []junit.Property{{Name: junit.Kubernetes, Value: r.kubernetes}, {Name: junit.Setup, Value: r.setup}},
 	}
 	for _, result := range r.results {
-		c := junitCase{Name: result.name, Class: "conformance", Time: result.seconds}
+		c := junit.Case{Name: result.name, Class: "conformance", Seconds: result.seconds}
 		switch result.state {
 		case failed:
-			c.Failure = &junitMessage{result.message}
-		case skipped, notRun:
-			c.Skipped = &junitMessage{result.message}
+			c.Failure = &junit.Message{Text: result.message}
+		case skipped, notRun, leftOut:
+			c.Skipped = &junit.Message{Text: result.message}
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
-	data, err := xml.MarshalIndent(suite, "", "  ")
-	return append([]byte(xml.Header), append(data, '\n')...), err
+	return suite.Encode()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 // interrupted, d is skipped, and e kills the process. It takes the specs from the focus.
 const fakeSuite = `#!/bin/sh
 for arg; do case $arg in
+--version) echo v9.9.9; exit ;;
 --ginkgo.json-report=*) report=${arg#*=} ;;
 --ginkgo.focus=*) focus=${arg#*=} ;;
 esac; done
@@ -53,13 +55,13 @@ func runFake(t *testing.T, specs, expected string, args ...string) (string, stri
 }
 
 func TestExpectedFailures(t *testing.T) {
-	table, junit, err := runFake(t, "a\nb\nd\n", "# known\nb\n")
+	table, junit, err := runFake(t, "a\nb\nd\n", "# Why.\nb\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"3 specs in", "1 passed, 1 failed, 1 skipped, 0 not run",
-		"| a | passed | 1.5 |  |", "| b | failed (known to fail) | 1.5 | wait: it is broken |", "| d | skipped | 1.5 | not here |",
+		"3 specs in", "1 passed, 1 failed, 0 left out, 1 skipped, 0 not run",
+		"| a | passed | 1.5 |  |", "| b | failed (known to fail) | 1.5 | Why. (wait: it is broken) |", "| d | skipped | 1.5 | not here |",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
@@ -70,9 +72,44 @@ func TestExpectedFailures(t *testing.T) {
 	}
 }
 
+func TestWhatCannotPassIsLeftOut(t *testing.T) {
+	table, junit, err := runFake(t, "a\nb\n", "# It needs wings.\n- b\n", "-setup", "a machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Kubernetes v9.9.9", "a machine", "1 passed, 0 failed, 1 left out", "| b | left out | 0.0 | It needs wings. |"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
+	}
+	if !strings.Contains(junit, `<skipped message="It needs wings.">`) || !strings.Contains(junit, `<property name="setup" value="a machine">`) {
+		t.Errorf("junit.xml:\n%s", junit)
+	}
+}
+
+// Pods on one network cannot listen at the same port.
+func TestSharedNetworkPutsPortsInLanes(t *testing.T) {
+	tcp, grpc, web := "x tcp:8080 liveness probe", "should *not* be restarted with a GRPC liveness probe", "should *not* be restarted with a /healthz http liveness probe"
+	names := []string{tcp, "a", grpc, web}
+	s := newScheduler(names, options{procs: 5, sharedNetwork: true}, &bytes.Buffer{})
+	if len(s.lanes) != 2 || !slices.Equal(s.lanes[0], []string{web}) || !slices.Equal(s.lanes[1], []string{tcp, grpc}) || !slices.Equal(s.queue, []string{"a"}) || len(s.slow) > 0 {
+		t.Errorf("lanes %q, queue %q, slow %q", s.lanes, s.queue, s.slow)
+	}
+	if s := newScheduler(names, options{procs: 5}, &bytes.Buffer{}); len(s.lanes) > 0 {
+		t.Errorf("with networks of their own, lanes %q", s.lanes)
+	}
+}
+
+func TestLanesRun(t *testing.T) {
+	table, _, err := runFake(t, "a\nx tcp:8080 liveness probe\n", "", "-shared-network")
+	if err == nil || !strings.Contains(err.Error(), "failed: x tcp:8080 liveness probe: the suite has no spec of this name") || !strings.Contains(table, "| a | passed |") {
+		t.Errorf("%v\n%s", err, table)
+	}
+}
+
 func TestFailureThatDependsOnTheMachine(t *testing.T) {
 	for _, spec := range []string{"a", "b"} {
-		if table, _, err := runFake(t, spec+"\n", "? "+spec+"\n"); err != nil {
+		if table, _, err := runFake(t, spec+"\n", "# Why.\n? "+spec+"\n"); err != nil {
 			t.Errorf("%v\n%s", err, table)
 		}
 	}
@@ -81,7 +118,7 @@ func TestFailureThatDependsOnTheMachine(t *testing.T) {
 func TestUnexpected(t *testing.T) {
 	for name, test := range map[string]struct{ specs, expected, want string }{
 		"failure":          {"a\nb\n", "", "failed: b: wait: it is broken"},
-		"success":          {"a\n", "a\n", "passed, although it is said to fail: a"},
+		"success":          {"a\n", "# Why.\na\n", "passed, although it is said to fail: a"},
 		"time is up":       {"c\na\n", "", "failed: c: the spec was interrupted after 500ms"},
 		"no such spec":     {"a\nz\n", "", "failed: z: the suite has no spec of this name"},
 		"the suite dies":   {"e\n", "", "failed: e: the suite ended before this spec: signal: killed"},
@@ -100,7 +137,7 @@ func TestUnexpected(t *testing.T) {
 }
 
 func TestOneThatDiesTakesNoOtherWithIt(t *testing.T) {
-	table, _, err := runFake(t, "a\na2\ne\nb\n", "b\na2\n")
+	table, _, err := runFake(t, "a\na2\ne\nb\n", "# Why.\nb\na2\n")
 	if err == nil || !strings.Contains(table, "| a | passed |") || !strings.Contains(table, "| b | failed (known to fail) |") || !strings.Contains(table, "| e | failed |") {
 		t.Fatalf("got %v\n%s", err, table)
 	}

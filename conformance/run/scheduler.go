@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/specs"
 )
 
 // maxBatch is how many specs a process of the suite gets, in weights. To start
@@ -21,6 +25,7 @@ const (
 	failed  state = "failed"
 	skipped state = "skipped"
 	notRun  state = "not run"
+	leftOut state = "left out"
 )
 
 // result is what became of a spec.
@@ -31,6 +36,7 @@ type result struct {
 	message string // why it failed or was skipped
 	output  string // what the suite wrote
 	known   bool   // it is expected to fail
+	reason  string // why that is so
 }
 
 // scheduler hands specs to processes of the suite.
@@ -42,6 +48,7 @@ type scheduler struct {
 	mu      sync.Mutex
 	queue   []string        // in the order in which they begin
 	slow    []string        // run beside the others: they only wait
+	lanes   [][]string      // each one after the other, beside the others
 	serial  []string        // run alone, in the end
 	again   map[string]bool // were in a process that did not come to them
 	done    map[string]result
@@ -51,8 +58,11 @@ type scheduler struct {
 func newScheduler(names []string, o options, out io.Writer) *scheduler {
 	s := &scheduler{options: o, order: names, out: out, again: map[string]bool{}, done: map[string]result{}}
 	var heavy []string // first, so that no process is left with one in the end
+	lanes := map[int][]string{}
 	for _, name := range names {
 		switch {
+		case o.sharedNetwork && portOf(name) != 0:
+			lanes[portOf(name)] = append(lanes[portOf(name)], name)
 		case isSerial(name):
 			s.serial = append(s.serial, name)
 		case isSlow(name):
@@ -64,14 +74,35 @@ func newScheduler(names []string, o options, out io.Writer) *scheduler {
 		}
 	}
 	s.queue = append(heavy, s.queue...)
+	for _, port := range slices.Sorted(maps.Keys(lanes)) {
+		s.lanes = append(s.lanes, lanes[port])
+	}
 	return s
+}
+
+// leaveOut takes out the specs that are known to be of no use to run.
+func (s *scheduler) leaveOut(known map[string]specs.Known) {
+	gone := func(name string) bool {
+		if k := known[name]; k.Kind == specs.LeftOut {
+			s.done[name] = result{name: name, state: leftOut, message: k.Reason}
+			return true
+		}
+		return false
+	}
+	s.queue, s.slow, s.serial = slices.DeleteFunc(s.queue, gone), slices.DeleteFunc(s.slow, gone), slices.DeleteFunc(s.serial, gone)
+	for i, lane := range s.lanes {
+		s.lanes[i] = slices.DeleteFunc(lane, gone)
+	}
 }
 
 // run returns when every spec has a result, or the context has ended.
 func (s *scheduler) run(ctx context.Context) {
 	var workers sync.WaitGroup
+	for i := range s.lanes {
+		workers.Go(func() { s.work(ctx, func() ([]string, int) { return s.nextOf(&s.lanes[i]) }) })
+	}
 	for range s.options.procs {
-		workers.Go(func() { s.work(ctx, s.nextSlow) })
+		workers.Go(func() { s.work(ctx, func() ([]string, int) { return s.nextOf(&s.slow) }) })
 		workers.Go(func() { s.work(ctx, s.next) })
 	}
 	workers.Wait()
@@ -90,14 +121,15 @@ func (s *scheduler) work(ctx context.Context, next func() ([]string, int)) {
 	}
 }
 
-func (s *scheduler) nextSlow() ([]string, int) {
+// nextOf takes one spec from a list.
+func (s *scheduler) nextOf(list *[]string) ([]string, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.slow) == 0 {
+	if len(*list) == 0 {
 		return nil, 0
 	}
-	names := s.slow[:1]
-	s.slow = s.slow[1:]
+	names := (*list)[:1]
+	*list = (*list)[1:]
 	s.batches++
 	return names, s.batches
 }
@@ -128,7 +160,11 @@ func (s *scheduler) finish(ctx context.Context, names []string, results map[stri
 		r := results[name]
 		if r.state == notRun && !s.again[name] && ctx.Err() == nil {
 			s.again[name] = true
-			s.queue = append(s.queue, name)
+			if s.options.sharedNetwork && portOf(name) != 0 {
+				s.serial = append(s.serial, name)
+			} else {
+				s.queue = append(s.queue, name)
+			}
 			continue
 		}
 		if r.state == notRun && ctx.Err() == nil {

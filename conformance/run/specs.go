@@ -1,27 +1,9 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"regexp"
 	"strings"
 )
-
-// readNames reads a file with a spec's name a line. Lines that begin with # and
-// empty lines do not count.
-func readNames(path string) ([]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the names of specs: %w", err)
-	}
-	var names []string
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			names = append(names, line)
-		}
-	}
-	return names, nil
-}
 
 // isSlow says whether a spec watches for four minutes that a container is not
 // restarted.
@@ -34,6 +16,35 @@ func weight(name string) int {
 		return maxBatch
 	}
 	return 1
+}
+
+// portOf returns the port at which a spec's pods listen, or expect nobody to, or 0.
+// On a node whose pods have one network, such specs run one after the other.
+func portOf(name string) int {
+	for _, s := range sharedPorts {
+		if strings.Contains(name, s.part) {
+			return s.port
+		}
+	}
+	return 0
+}
+
+// sharedPorts are parts of the names of specs with the ports, the first that fits.
+var sharedPorts = []struct {
+	part string
+	port int
+}{
+	{"should *not* be restarted with a /healthz http liveness probe", 80},
+	{"with readiness probe should not be ready before initial delay", 80},
+	{"with readiness probe that fails should never be ready", 80},
+	{"/healthz http liveness probe", 8080},
+	{"redirect http liveness probe", 8080},
+	{"tcp:8080 liveness probe", 8080},
+	{"GRPC liveness probe", 8080}, // and 5000
+	{"monotonically increasing restart count", 8080},
+	{"override timeoutGracePeriodSeconds", 8080},
+	{"PreStop should call prestop", 8080},
+	{"Lifecycle Hook when create a pod with lifecycle hook should", 8080},
 }
 
 // isSerial says whether no other spec may run at the same time.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/junit"
+)
+
+func TestTable(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, data []byte) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results := func(node string, cases ...junit.Case) {
+		t.Helper()
+		s := junit.Suite{Begin: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Seconds: 120, Cases: cases,
+			Properties: []junit.Property{{Name: junit.Kubernetes, Value: "v9"}, {Name: junit.Setup, Value: "machine of " + node}}}
+		data, err := s.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(node+"/junit.xml", data)
+	}
+	results("one", junit.Case{Name: "[a] spec *not* b"}, junit.Case{Name: "c", Failure: &junit.Message{Text: "broken"}})
+	results("two", junit.Case{Name: "c", Skipped: &junit.Message{Text: "said"}}, junit.Case{Name: "d", Failure: &junit.Message{Text: "timeout"}})
+	write("expected-failures-one.txt", nil)
+	write("expected-failures-two.txt", []byte("# Needs wings.\n- c\n# Needs a fast machine.\nd\n"))
+
+	out := filepath.Join(dir, "table.md")
+	if err := run([]string{"-results", dir, "-expected", dir, "-out", out, "one", "two"}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| one | 1 | 1 | 0 | 0 | 2 | 2 | 2026-01-02 | v9 | machine of one |",
+		"| two | 0 | 1 | 1 | 0 | 2 | 2 | 2026-01-02 | v9 | machine of two |",
+		"## What did not pass on one\n\nbroken\n\n- c (**failed**)\n",
+		"## What did not pass on two\n\nNeeds wings.\n\n- c (left out)\n\nNeeds a fast machine.\n\n- d (**failed**)\n",
+		"| spec | one | two |\n| --- | --- | --- |\n| \\[a] spec \\*not\\* b | passed |  |\n| c | **failed** | left out |\n| d |  | **failed** |\n",
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("the page lacks %q:\n%s", want, data)
+		}
+	}
+}
+
+func TestNodeWithoutResults(t *testing.T) {
+	err := run([]string{"-results", t.TempDir(), "-out", filepath.Join(t.TempDir(), "table.md"), "cri"})
+	if err == nil || !strings.Contains(err.Error(), "make conformance NODE=cri") {
+		t.Errorf("got %v", err)
+	}
+}
