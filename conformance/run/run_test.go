@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,6 +105,25 @@ func TestLanesRun(t *testing.T) {
 	table, _, err := runFake(t, "a\nx tcp:8080 liveness probe\n", "", "-shared-network")
 	if err == nil || !strings.Contains(err.Error(), "failed: x tcp:8080 liveness probe: the suite has no spec of this name") || !strings.Contains(table, "| a | passed |") {
 		t.Errorf("%v\n%s", err, table)
+	}
+}
+
+// The pods of the spec before may still be there.
+func TestAwaitFree(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		asked <- err
+		_ = l.Close()
+	}()
+	awaitFree(t.Context(), l.Addr().(*net.TCPAddr).Port)
+	_ = l.Close() // ends an Accept that nobody has answered
+	if err := <-asked; err != nil {
+		t.Fatalf("it did not see that the port was taken: %v", err)
 	}
 }
 

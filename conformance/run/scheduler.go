@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -99,7 +101,7 @@ func (s *scheduler) leaveOut(known map[string]specs.Known) {
 func (s *scheduler) run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for i := range s.lanes {
-		workers.Go(func() { s.work(ctx, func() ([]string, int) { return s.nextOf(&s.lanes[i]) }) })
+		workers.Go(func() { s.work(ctx, func() ([]string, int) { return s.nextInLane(ctx, &s.lanes[i]) }) })
 	}
 	for range s.options.procs {
 		workers.Go(func() { s.work(ctx, func() ([]string, int) { return s.nextOf(&s.slow) }) })
@@ -132,6 +134,37 @@ func (s *scheduler) nextOf(list *[]string) ([]string, int) {
 	*list = (*list)[1:]
 	s.batches++
 	return names, s.batches
+}
+
+// nextInLane takes one spec from a list when the port that it needs is free.
+func (s *scheduler) nextInLane(ctx context.Context, lane *[]string) ([]string, int) {
+	names, number := s.nextOf(lane)
+	if len(names) > 0 {
+		awaitFree(ctx, portOf(names[0]))
+	}
+	return names, number
+}
+
+// freeTimeout is how long the pods of the spec before may take to end: their
+// namespace is deleted behind the suite's back.
+const freeTimeout = time.Minute
+
+// awaitFree waits until nobody listens at a port of this machine. When that takes
+// too long, the spec is for finding out why.
+func awaitFree(ctx context.Context, port int) {
+	ctx, cancel := context.WithTimeout(ctx, freeTimeout)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // next takes specs from the queue: fewer and fewer, so that all processes end at
