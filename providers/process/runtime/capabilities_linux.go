@@ -47,7 +47,7 @@ func parseCapabilities(names []string) ([]int, error) {
 // capabilitiesOf says which capabilities a container may have.
 func (p *policy) capabilitiesOf(asked *runtimeapi.Capability) ([]int, error) {
 	have := usualCapabilities()
-	add := slices.Concat(asked.GetAddCapabilities(), asked.GetAddAmbientCapabilities())
+	add := asked.GetAddCapabilities()
 	if containsAll(asked.GetDropCapabilities()) {
 		have = nil
 	} else {

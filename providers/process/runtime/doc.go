@@ -38,7 +38,14 @@
 // machine, programs elsewhere. What is denied is an error of CreateContainer with
 // the code PermissionDenied that names the field to change.
 //
-// There is no seccomp or AppArmor profile, and no image with files of its own: this
+// What no configuration could allow is refused before anything starts, with the
+// code InvalidArgument and a word on what to do instead: image volumes, devices,
+// user namespaces, sysctls, host ports that are not the container's, SELinux labels
+// and profiles by name, huge pages, CPU sets, and, without namespaces, a read-only
+// root. Pods have the machine's network and IPC, whatever they say of them; without
+// namespaces also its /etc/resolv.conf.
+//
+// There is no seccomp or AppArmor profile (RuntimeDefault is none), and no image with files of its own: this
 // is for pods that one trusts as much as a login on the machine. Without root all
 // containers run as the user that virtual-kubelet runs as, and can reach each
 // other's processes and files, and its own.

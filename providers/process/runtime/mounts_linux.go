@@ -40,15 +40,10 @@ func mountEnv(target string) string {
 func (r *Runtime) mountsOf(mounts []*runtimeapi.Mount) ([]shim.Mount, error) {
 	var all []shim.Mount
 	for _, m := range mounts {
-		target := filepath.Clean(m.GetContainerPath())
-		switch {
-		case m.GetImage().GetImage() != "":
-			return nil, invalid("the image %s cannot be mounted: images are not pulled on this node", m.GetImage().GetImage())
-		case m.GetPropagation() == runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:
-			return nil, invalid("the mount at %s: mounts of containers are not propagated to the machine", target)
-		case !mountable(target):
-			return nil, invalid("nothing can be mounted at %q", m.GetContainerPath())
+		if err := r.refuseMount(m); err != nil {
+			return nil, err
 		}
+		target := filepath.Clean(m.GetContainerPath())
 		real, err := filepath.EvalSymlinks(m.GetHostPath())
 		if err != nil {
 			return nil, invalid("the mount at %s: %v", target, err)
@@ -74,6 +69,9 @@ func (r *Runtime) namespacesOf(c *container, box *sandbox, mounts []shim.Mount) 
 		Root: c.path(rootDir), Tmp: c.path(tmpDir), Hostname: box.config.GetHostname(),
 		ReadonlyRoot: c.config.GetLinux().GetSecurityContext().GetReadonlyRootfs(),
 		Mounts:       slices.Clone(mounts),
+	}
+	if sc := c.config.GetLinux().GetSecurityContext(); !sc.GetPrivileged() {
+		n.MaskedPaths, n.ReadonlyPaths = slices.Clone(sc.GetMaskedPaths()), slices.Clone(sc.GetReadonlyPaths())
 	}
 	for target, name := range map[string]string{"/etc/resolv.conf": resolvFile, "/etc/hostname": hostnameFile} {
 		taken := slices.ContainsFunc(mounts, func(m shim.Mount) bool { return m.Target == target })

@@ -19,6 +19,9 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if err != nil {
 		return err
 	}
+	if err := refuseResources(resources.GetLinux()); err != nil {
+		return err
+	}
 	c.op.Lock()
 	defer c.op.Unlock()
 	if _, running := c.running(); running {

@@ -76,8 +76,9 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 		return "", invalid("the sandbox has no metadata")
 	case config.GetLinux().GetSecurityContext().GetPrivileged() && !r.policy.privileged:
 		return "", denied("privileged pods are not allowed on this node: its operator may set allowPrivileged")
-	case len(config.GetLinux().GetSysctls()) > 0:
-		return "", invalid("sysctls cannot be set for a pod on this node: its processes have the machine's network and IPC")
+	}
+	if err := refuseSandbox(config); err != nil {
+		return "", err
 	}
 	box := &sandbox{id: newID(), config: proto.CloneOf(config), created: time.Now(), handler: runtimeHandler}
 	box.dir = filepath.Join(r.cfg.Root, "sandboxes", box.id)

@@ -18,8 +18,11 @@ import (
 func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim.Spec, error) {
 	config := c.config
 	sc := config.GetLinux().GetSecurityContext()
-	if err := r.checkSecurity(sc, config); err != nil {
+	if err := r.refuseContainer(config); err != nil {
 		return nil, err
+	}
+	if sc.GetPrivileged() && !r.policy.privileged {
+		return nil, denied("privileged containers are not allowed on this node: its operator may set allowPrivileged")
 	}
 	stands := r.catalog.find(config.GetImage().GetImage())
 	who, err := r.policy.userOf(sc, stands.account)
@@ -44,22 +47,6 @@ func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim
 	return spec, err
 }
 
-// checkSecurity denies what this runtime or its configuration does not have.
-func (r *Runtime) checkSecurity(sc *runtimeapi.LinuxContainerSecurityContext, config *runtimeapi.ContainerConfig) error {
-	for _, profile := range []*runtimeapi.SecurityProfile{sc.GetSeccomp(), sc.GetApparmor()} {
-		if profile.GetProfileType() == runtimeapi.SecurityProfile_Localhost {
-			return invalid("the seccomp or AppArmor profile %q cannot be applied: processes of this node have none", profile.GetLocalhostRef())
-		}
-	}
-	switch {
-	case sc.GetPrivileged() && !r.policy.privileged:
-		return denied("privileged containers are not allowed on this node: its operator may set allowPrivileged")
-	case len(config.GetDevices()) > 0 || len(config.GetCDIDevices()) > 0:
-		return invalid("devices cannot be given to containers of this node: mount their path instead, if its operator allows it")
-	}
-	return nil
-}
-
 // commandOf says what is run, by whom, where and in which environment.
 func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *shim.User, mounts []shim.Mount) (shim.Command, error) {
 	config := c.config
@@ -78,16 +65,18 @@ func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *sh
 		command.Rlimits = append(command.Rlimits, shim.Rlimit{Resource: l.resource, Soft: l.soft, Hard: l.hard})
 	}
 	command.NoNewPrivileges = (sc.GetNoNewPrivs() || !r.policy.setuid) && !sc.GetPrivileged()
+	// Checked in any case, though we have them to give only as root.
+	capabilities, err := r.policy.capabilitiesOf(sc.GetCapabilities())
+	switch {
+	case sc.GetPrivileged():
+	case err != nil:
+		return command, err
+	case r.policy.root:
+		command.Capabilities = capabilities
+	}
 	if r.policy.root {
 		command.User = who
-		if !sc.GetPrivileged() {
-			var err error
-			if command.Capabilities, err = r.policy.capabilitiesOf(sc.GetCapabilities()); err != nil {
-				return command, err
-			}
-		}
 	}
-	var err error
 	if command.Dir, err = r.workingDirOf(c, stands, mounts); err != nil {
 		return command, err
 	}

@@ -46,6 +46,9 @@ func (n *Namespaces) furnish() error {
 			return fmt.Errorf("read-only root: %w", err)
 		}
 	}
+	if err := r.protect(n.MaskedPaths, n.ReadonlyPaths); err != nil {
+		return err
+	}
 	return r.enter()
 }
 

@@ -79,6 +79,10 @@ type Namespaces struct {
 	// ReadonlyRoot lets nothing but the mounts and /dev be written to.
 	ReadonlyRoot bool    `json:"readonlyRoot,omitempty"`
 	Mounts       []Mount `json:"mounts,omitempty"`
+	// MaskedPaths look empty, ReadonlyPaths cannot be written below. Those that
+	// are not there are left out.
+	MaskedPaths   []string `json:"maskedPaths,omitempty"`
+	ReadonlyPaths []string `json:"readonlyPaths,omitempty"`
 }
 
 // Target is a process whose namespace is entered.
