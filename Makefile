@@ -59,9 +59,9 @@ conformance: build conformance-parts ## Run the Kubernetes node specs on a node 
 		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
 .PHONY: containers
-containers: containerd-up images ## The tests that need containerd, the conformance module's own
+containers: containerd-up images controlplane ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m ./test/containerd/...
+	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m ./test/containerd/... ./providers/providertest/...
 
 # BENCH has further flags, such as --pods 5000 or --shape rich.
 .PHONY: bench

@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"test":                   {"test", "errdefs", "log", "node", "internal/nodecheck"},
 	"examples":               {"errdefs", "log", "trace", "node"},
 	"bench":                  {"bench", "node", "test"},
-	"cmd":                    {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "providers"},
+	"cmd":                    {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodecheck", "providers"},
 }
 
 // files calls f for each Go file of this module that is no test.

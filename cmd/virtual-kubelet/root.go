@@ -39,6 +39,6 @@ takes, the mock provider, and a self-signed certificate.`,
 	klogFlags := goflag.NewFlagSet("klog", goflag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	command.Flags().AddGoFlagSet(klogFlags)
-	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv))
+	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv), newConformanceCommand(getenv))
 	return command
 }

@@ -25,6 +25,39 @@ func (s *Scope) succeeds(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, err
 	return s.createAnd(ctx, pod, "succeeds", ends(corev1.PodSucceeded))
 }
 
+// proven is the exit code of a script that has come to its end: one that nobody
+// has by chance, or by not running the script at all.
+const proven = 42
+
+// proves creates a pod, whose containers run scripts, and waits until all of them
+// have come to their ends.
+func (s *Scope) proves(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	for i := range pod.Spec.Containers {
+		command := pod.Spec.Containers[i].Command
+		command[len(command)-1] += fmt.Sprintf("\nexit %d", proven)
+	}
+	pod, err := s.createAnd(ctx, pod, "ends", exists(ended))
+	if err != nil {
+		return nil, err
+	}
+	return pod, haveProven(pod)
+}
+
+// haveProven returns an error unless the containers of a pod have come to the
+// ends of their scripts.
+func haveProven(pod *corev1.Pod) error {
+	for _, c := range pod.Spec.Containers {
+		t, err := terminated(pod, c.Name)
+		if err != nil {
+			return err
+		}
+		if t.ExitCode != proven {
+			return fmt.Errorf("container %s did not come to the end of its script: it has ended with %d, not %d: %s", c.Name, t.ExitCode, proven, strings.TrimSpace(t.Message))
+		}
+	}
+	return nil
+}
+
 // terminated returns how a container has ended.
 func terminated(pod *corev1.Pod, container string) (*corev1.ContainerStateTerminated, error) {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
@@ -86,7 +119,7 @@ func checkArguments(ctx context.Context, s *Scope) error {
 	main := &pod.Spec.Containers[0]
 	main.Env = []corev1.EnvVar{{Name: "COLOUR", Value: "blue"}}
 	main.Args = []string{"script", "one word", "a $(COLOUR) sky", "$(NONE)", "$$(COLOUR)"}
-	_, err := s.succeeds(ctx, pod)
+	_, err := s.proves(ctx, pod)
 	return err
 }
 
@@ -110,7 +143,7 @@ func checkEnvironment(ctx context.Context, s *Scope) error {
 		{Prefix: "MY_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap.Name}}},
 		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}}},
 	}
-	_, err = s.succeeds(ctx, pod)
+	_, err = s.proves(ctx, pod)
 	return err
 }
 
@@ -128,14 +161,14 @@ func checkDownwardEnvironment(ctx context.Context, s *Scope) error {
 		field("IP", "status.podIP"), field("HOST_IP", "status.hostIP"), field("COLOUR", "metadata.annotations['colour']"),
 		{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.cpu", Divisor: resource.MustParse("1m")}}},
 	}
-	_, err := s.succeeds(ctx, pod)
+	_, err := s.proves(ctx, pod)
 	return err
 }
 
 func checkWorkingDirectory(ctx context.Context, s *Scope) error {
 	pod := s.job(expect(`"$(pwd)"`, "/tmp"))
 	pod.Spec.Containers[0].WorkingDir = "/tmp"
-	_, err := s.succeeds(ctx, pod)
+	_, err := s.proves(ctx, pod)
 	return err
 }
 

@@ -16,9 +16,9 @@ var initContainerChecks = []Check{
 }
 
 func checkInitOrder(ctx context.Context, s *Scope) error {
-	pod := s.job("exit 0")
+	pod := s.job("true")
 	pod.Spec.InitContainers = []corev1.Container{s.container("first", "sleep 1"), s.container("second", "sleep 1")}
-	pod, err := s.succeeds(ctx, pod)
+	pod, err := s.proves(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (n *Node) sidecar(name, script string) corev1.Container {
 func checkSidecarOrder(ctx context.Context, s *Scope) error {
 	pod := s.job("sleep 1")
 	pod.Spec.InitContainers = []corev1.Container{s.sidecar("sidecar", stay), s.container("init", "sleep 1")}
-	pod, err := s.succeeds(ctx, pod)
+	pod, err := s.proves(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func checkPostStart(ctx context.Context, s *Scope) error {
 	file := marker()
 	pod := s.job("until [ -e " + file + " ]; do sleep 0.1; done")
 	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: s.hook("touch " + file)}
-	_, err := s.succeeds(ctx, pod)
+	_, err := s.proves(ctx, pod)
 	return err
 }
 

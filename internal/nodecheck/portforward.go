@@ -24,7 +24,7 @@ var portForwardChecks = []Check{
 const echoServer = `trap 'exit 0' TERM
 if command -v nc >/dev/null; then
   pipe=${TMPDIR:-/tmp}/nodecheck-$PORT; rm -f "$pipe"; mkfifo "$pipe" || exit 1
-  while :; do nc -l -p "$PORT" <"$pipe" >"$pipe"; done & wait
+  while :; do nc -l -p "$PORT" <"$pipe" | cat >"$pipe"; done & wait
 elif command -v perl >/dev/null; then
   perl -MIO::Socket -e '$s = IO::Socket::INET->new(LocalPort => $ENV{PORT}, Listen => 5, ReuseAddr => 1) or die $!;
     while ($c = $s->accept) { while (sysread $c, $b, 4096) { syswrite $c, $b } close $c }' & wait

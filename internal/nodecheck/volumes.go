@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +58,7 @@ func checkVolumeContents(ctx context.Context, s *Scope) error {
 		}}}},
 	}
 	mountAll(pod)
-	_, err = s.succeeds(ctx, pod)
+	_, err = s.proves(ctx, pod)
 	return err
 }
 
@@ -83,7 +84,7 @@ func checkVolumeModes(ctx context.Context, s *Scope) error {
 	volume.ConfigMap.Items = []corev1.KeyToPath{{Key: "script", Path: "script", Mode: ptr.To[int32](0o555)}, {Key: "text", Path: "text"}}
 	pod.Spec.Volumes = []corev1.Volume{volume}
 	mountAll(pod)
-	_, err = s.succeeds(ctx, pod)
+	_, err = s.proves(ctx, pod)
 	return err
 }
 
@@ -95,7 +96,7 @@ func checkEmptyDir(ctx context.Context, s *Scope) error {
 	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	mountAll(pod)
-	_, err := s.succeeds(ctx, pod)
+	_, err := s.proves(ctx, pod)
 	return err
 }
 
@@ -117,7 +118,7 @@ func checkSubPath(ctx context.Context, s *Scope) error {
 		{Name: "scratch", MountPath: "/part", SubPath: "deep/down"},
 		{Name: "scratch", MountPath: "/whole"},
 	}
-	_, err = s.succeeds(ctx, pod)
+	_, err = s.proves(ctx, pod)
 	return err
 }
 
@@ -126,7 +127,7 @@ func checkVolumeUpdate(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	pod := s.job(expect(`"$(cat /config/colour)"`, "blue") + `until [ "$(cat /config/colour)" = green ]; do sleep 0.2; done`)
+	pod := s.job(expect(`"$(cat /config/colour)"`, "blue") + `until [ "$(cat /config/colour)" = green ]; do sleep 0.2; done; exit ` + strconv.Itoa(proven))
 	pod.Spec.Volumes = []corev1.Volume{configMapVolume("config", configMap.Name)}
 	mountAll(pod)
 	if pod, err = s.createAnd(ctx, pod, "runs", Running); err != nil {
@@ -136,8 +137,10 @@ func checkVolumeUpdate(ctx context.Context, s *Scope) error {
 	if _, err := s.Client.CoreV1().ConfigMaps(s.Namespace).Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	_, err = s.Follow(ctx, pod, "has seen the change, and succeeds", nil, ends(corev1.PodSucceeded))
-	return err
+	if pod, err = s.Follow(ctx, pod, "has seen the change, and ends", nil, exists(ended)); err != nil {
+		return err
+	}
+	return haveProven(pod)
 }
 
 func checkVolumeMissing(ctx context.Context, s *Scope) error {
@@ -155,9 +158,7 @@ func checkVolumeMissing(ctx context.Context, s *Scope) error {
 	if _, err := s.CreateConfigMap(ctx, name, map[string]string{"colour": "blue"}); err != nil {
 		return err
 	}
-	_, err = s.Follow(ctx, pod, "runs, now that its volume can be made", nil, func(pod *corev1.Pod, deleted bool) (bool, error) {
-		return Running(pod, deleted)
-	})
+	_, err = s.Follow(ctx, pod, "runs, now that its volume can be made", nil, Running)
 	return err
 }
 

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodecheck"
+)
+
+const conformanceHelp = `Checks what a node does, of whatever provider, as it is seen through the API
+server: makes pods on it, reads their logs, runs commands in them, and so on, and
+removes them in the end. Progress goes to standard error, and a report in
+Markdown to standard output: what the node can do, and why it failed where it did.
+
+Each check is about a capability. All of them are tried, unless --capabilities
+names some; those of the core always are. What the provider says that it does not
+support (status 501 of the kubelet API, an event ProviderNotSupported) is not a
+failure of the provider, but what else goes wrong is one, also where the provider
+never meant to do it: leave such capabilities out.
+
+Exit status:
+  0  all checks of the core passed, and all of the capabilities of --require
+  1  one of these failed or is not supported, or the checks could not be made
+  2  the command line is wrong
+Failed checks of other capabilities are in the report, but change nothing:
+--require all has every check that is made count.
+
+The capabilities are: %s.
+
+The account needs rights in the namespace, which has to exist, to pods, their
+subresources, ConfigMaps, Secrets and events, and in the cluster to read the node,
+its lease and its kubelet's pods and statistics: deploy/conformance-rbac.yaml has
+them.`
+
+// conformanceOptions are the values of the flags.
+type conformanceOptions struct {
+	kubeconfig   string
+	node         nodecheck.Options
+	shell        string
+	capabilities []string
+	skip         []string
+	require      []string
+	parallel     int
+	markdown     string
+	junit        string
+
+	selection nodecheck.Selection
+	required  []nodecheck.Capability
+}
+
+func newConformanceCommand(getenv func(string) string) *cobra.Command {
+	var o conformanceOptions
+	names := make([]string, 0, len(nodecheck.Capabilities()))
+	for _, c := range nodecheck.Capabilities() {
+		names = append(names, string(c))
+	}
+	command := &cobra.Command{
+		Use:   "conformance",
+		Short: "Check what a node, of this or another cluster, can do",
+		Long:  fmt.Sprintf(conformanceHelp, strings.Join(names, ", ")),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return usageError{err}
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, or ~/.kube/config)")
+	flags.StringVar(&o.node.Name, "nodename", cmp.Or(getenv("DEFAULT_NODE_NAME"), defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
+	flags.StringVar(&o.node.Namespace, "namespace", "default", "namespace for the pods, which exists")
+	flags.StringVar(&o.node.Image, "image", nodecheck.DefaultImage, "image of all containers: with the shell, cat, ls, sleep, and nc or perl")
+	flags.StringVar(&o.shell, "shell", strings.Join(nodecheck.DefaultShell(), " "), "command that runs a script; empty if the image has none, and runs by itself until it is stopped, which leaves out what needs commands")
+	flags.StringSliceVar(&o.capabilities, "capabilities", []string{"all"}, "capabilities to be tried beside the core")
+	flags.StringSliceVar(&o.skip, "skip", nil, "capabilities and checks to be left out")
+	flags.StringSliceVar(&o.require, "require", nil, "capabilities whose checks have to pass, or all")
+	flags.DurationVar(&o.node.Timeout, "timeout", 3*time.Minute, "how long a check may take")
+	flags.IntVar(&o.parallel, "parallel", 8, "how many checks are made at the same time")
+	flags.StringVar(&o.markdown, "markdown", "", "file for the report in Markdown, too")
+	flags.StringVar(&o.junit, "junit", "", "file for the report in JUnit's format")
+	return command
+}
+
+// complete checks the values of the flags.
+func (o *conformanceOptions) complete() error {
+	var err error
+	if o.selection.Capabilities, err = nodecheck.ParseCapabilities(o.capabilities); err != nil {
+		return fmt.Errorf("--capabilities: %w", err)
+	}
+	if o.required, err = nodecheck.ParseCapabilities(o.require); err != nil {
+		return fmt.Errorf("--require: %w", err)
+	}
+	if !slices.Contains(o.require, "all") { // which are those that are tried
+		for _, c := range o.required {
+			if c != nodecheck.Core && !slices.Contains(o.selection.Capabilities, c) {
+				return fmt.Errorf("--require names %s, which is not among --capabilities", c)
+			}
+		}
+	}
+	for _, name := range o.skip {
+		if _, err := nodecheck.ParseCapabilities([]string{name}); err != nil && !slices.ContainsFunc(nodecheck.Checks(), func(c nodecheck.Check) bool { return c.Name == name }) {
+			return fmt.Errorf("--skip: there is no capability or check %q", name)
+		}
+	}
+	o.selection.Skip = o.skip
+	switch {
+	case o.node.Name == "":
+		return errors.New("--nodename is empty: name the node to be checked")
+	case o.node.Timeout <= 0:
+		return fmt.Errorf("--timeout is %v: a check takes some time", o.node.Timeout)
+	case o.parallel < 1:
+		return fmt.Errorf("--parallel is %d: at least one check has to be made at a time", o.parallel)
+	}
+	o.node.Shell = strings.Fields(o.shell)
+	o.node.UserAgent = "virtual-kubelet-conformance"
+	return nil
+}
+
+func (o *conformanceOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	config, source, err := kubeConfig(&options{kubeconfig: o.kubeconfig, nodeName: o.node.Name, kubeAPIQPS: -1})
+	if err != nil {
+		return err
+	}
+	n, err := nodecheck.New(config, o.node)
+	if err != nil {
+		return err
+	}
+	node, err := n.Client.CoreV1().Nodes().Get(ctx, o.node.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("cannot check node %s of the cluster %s (%s): %w", o.node.Name, config.Host, source, err)
+	}
+	report := &nodecheck.Report{Node: o.node.Name, Version: node.Status.NodeInfo.KubeletVersion, Began: time.Now()}
+	fmt.Fprintf(stderr, "Checking node %s of the cluster %s (%s)\n", o.node.Name, config.Host, source)
+	results, err := nodecheck.RunAll(ctx, n, o.selection, o.parallel, printProgress(stderr))
+	report.Results, report.Took = results, time.Since(report.Began)
+	fmt.Fprintln(stderr)
+	return errors.Join(err, o.write(report, stdout), o.verdict(results))
+}
+
+// printProgress prints a line for each check that is made.
+func printProgress(w io.Writer) func(nodecheck.Result) {
+	return func(r nodecheck.Result) {
+		if r.Outcome == nodecheck.Skipped {
+			return
+		}
+		why, _, _ := strings.Cut(r.Why, "\n")
+		fmt.Fprintln(w, strings.TrimSpace(fmt.Sprintf("%-13s %s (%.1fs) %s", r.Outcome, r.Check.Name, r.Took.Seconds(), why)))
+	}
+}
+
+// write writes the reports.
+func (o *conformanceOptions) write(report *nodecheck.Report, stdout io.Writer) error {
+	return errors.Join(
+		report.Markdown(stdout),
+		writeReport(o.markdown, report.Markdown),
+		writeReport(o.junit, report.JUnit),
+	)
+}
+
+func writeReport(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("cannot write the report: %w", err)
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return fmt.Errorf("cannot write the report %s: %w", path, err)
+	}
+	return nil
+}
+
+// verdict is an error that names the checks that had to pass and did not.
+func (o *conformanceOptions) verdict(results []nodecheck.Result) error {
+	var names []string
+	for _, r := range results {
+		capability := r.Check.Capability()
+		bad := r.Outcome == nodecheck.Failed || r.Outcome == nodecheck.NotSupported
+		if bad && (capability == nodecheck.Core || slices.Contains(o.required, capability)) {
+			names = append(names, r.Check.Name)
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%d checks that have to pass do not: %s", len(names), strings.Join(names, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package nodecheck
+
+import (
+	"encoding/xml"
+	"strings"
+	"testing"
+	"time"
+)
+
+func sampleReport() *Report {
+	return &Report{Node: "vk", Version: "v1.36.3", Began: time.Unix(1700000000, 0), Took: 90 * time.Second, Results: []Result{
+		{Check: Check{Name: "pod-runs", Title: "a pod runs"}, Outcome: Passed, Took: time.Second},
+		{Check: Check{Name: "logs", Title: "logs | tails", Needs: []Capability{Logs}}, Outcome: Failed, Why: "no a|b\nand more", Details: "pod x: \x1b[1mphase Failed\n"},
+		{Check: Check{Name: "exec-output", Title: "exec", Needs: []Capability{Exec}}, Outcome: NotSupported, Why: "501"},
+		{Check: Check{Name: "resize", Title: "resize", Needs: []Capability{Resize}}, Outcome: Skipped, Why: "resize is not declared"},
+	}}
+}
+
+func TestMarkdown(t *testing.T) {
+	var b strings.Builder
+	if err := sampleReport().Markdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"# Conformance of node vk",
+		"Kubelet version v1.36.3, 2023-11-14T22:13:20Z, in 1m30s: 1 checks passed, 1 failed, 1 are not supported, 1 were skipped.",
+		"| core | 1 | 0 | 0 | 0 |",
+		"| logs | 0 | 1 | 0 | 0 |",
+		`| logs | logs | logs \| tails | failed | no a\|b |`,
+		"| exec | exec-output | exec | not supported | 501 |",
+		"| resize | resize | resize | skipped | resize is not declared |",
+		"## logs failed",
+		"    and more",
+	} {
+		if !strings.Contains(b.String(), "\n"+line+"\n") && !strings.HasPrefix(b.String(), line+"\n") {
+			t.Errorf("%q is missing in:\n%s", line, &b)
+		}
+	}
+}
+
+func TestJUnit(t *testing.T) {
+	var b strings.Builder
+	if err := sampleReport().JUnit(&b); err != nil {
+		t.Fatal(err)
+	}
+	var got junitSuites
+	if err := xml.Unmarshal([]byte(b.String()), &got); err != nil {
+		t.Fatalf("%v in:\n%s", err, &b)
+	}
+	s := got.Suite
+	if s.Name != "vk" || s.Tests != 4 || s.Failures != 1 || s.Skipped != 2 || len(s.Cases) != 4 || s.Time != "90.000" {
+		t.Errorf("got %+v", s)
+	}
+	if c := s.Cases[1]; c.Class != "logs" || c.Failure == nil || c.Failure.Message != "no a|b\nand more" || !strings.Contains(c.Failure.Text, "phase Failed") {
+		t.Errorf("got %+v", c)
+	}
+	if c := s.Cases[2]; c.Skipped == nil || c.Skipped.Message != "not supported: 501" || c.Failure != nil {
+		t.Errorf("got %+v", c)
+	}
+}
