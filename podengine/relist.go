@@ -25,10 +25,12 @@ const (
 // what belongs to no pod.
 func (e *Engine) watchRuntime(ctx context.Context) {
 	events := newRuntimeEvents(e)
-	var following sync.WaitGroup
-	following.Go(func() { events.follow(ctx) })
-	defer following.Wait()
-	seen := relisted{strays: map[string]int{}}
+	strays := newStrays(e)
+	var beside sync.WaitGroup
+	beside.Go(func() { events.follow(ctx) })
+	beside.Go(func() { strays.run(ctx) })
+	defer beside.Wait()
+	var seen relisted
 	timer := time.NewTimer(relistEvery)
 	defer timer.Stop()
 	for {
@@ -38,7 +40,9 @@ func (e *Engine) watchRuntime(ctx context.Context) {
 		case <-timer.C:
 		case <-events.changed:
 		}
-		e.relist(ctx, &seen)
+		if boxes, ok := e.relist(ctx, &seen); ok {
+			strays.look(boxes)
+		}
 		timer.Reset(events.relistAfter())
 	}
 }
@@ -46,26 +50,26 @@ func (e *Engine) watchRuntime(ctx context.Context) {
 // relisted is what is remembered from one look at the runtime to the next.
 type relisted struct {
 	prints  map[types.UID]uint64
-	strays  map[string]int // how often sandboxes were seen that belong to no pod
 	failing bool
 }
 
-// relist has pods looked at that have changed since the last time.
-func (e *Engine) relist(ctx context.Context, last *relisted) {
+// relist has pods looked at that have changed since the last time. It returns the
+// sandboxes that there are, with their pods, unless the runtime does not answer.
+func (e *Engine) relist(ctx context.Context, last *relisted) (boxes map[string]types.UID, ok bool) {
 	prints, boxes, err := e.fingerprints(ctx)
 	if err != nil {
 		if !last.failing && ctx.Err() == nil {
 			log.G(ctx).WithError(err).Warn("Cannot see what the container runtime runs")
 		}
 		last.failing = true
-		return
+		return nil, false
 	}
 	last.failing = false
 	for uid := range changed(last.prints, prints) {
 		e.nudge(uid)
 	}
 	last.prints = prints
-	e.removeStrays(ctx, boxes, last.strays)
+	return boxes, true
 }
 
 // fingerprints sums up what the runtime has of each pod of this node.
@@ -113,36 +117,6 @@ func changed(before, after map[types.UID]uint64) map[types.UID]struct{} {
 		}
 	}
 	return found
-}
-
-// seenStray is how often in a row a sandbox has to be seen that belongs to no
-// pod, before it is removed.
-const seenStray = 3
-
-// removeStrays removes sandboxes of this node that belong to no pod: those of a
-// process that was killed before it could write what it was about to do, or
-// whose state was lost.
-func (e *Engine) removeStrays(ctx context.Context, boxes map[string]types.UID, seen map[string]int) {
-	for id := range seen {
-		if _, still := boxes[id]; !still {
-			delete(seen, id)
-		}
-	}
-	for id, uid := range boxes {
-		if e.worker(uid) != nil {
-			delete(seen, id)
-			continue
-		}
-		if seen[id]++; seen[id] < seenStray {
-			continue
-		}
-		log.G(ctx).WithFields(log.Fields{"uid": string(uid), "sandbox": id}).Warn("Removing a sandbox that belongs to no pod")
-		if err := e.removeSandbox(ctx, id); err != nil {
-			log.G(ctx).WithError(err).Warn("Cannot remove a sandbox that belongs to no pod yet")
-			continue
-		}
-		delete(seen, id)
-	}
 }
 
 // removeSandbox stops and removes a sandbox with all that is in it.
