@@ -44,6 +44,8 @@ type fakeRuntime struct {
 	streams streaming.Server
 	// stats are what ListContainerStats returns.
 	stats []*runtimeapi.ContainerStats
+	// features are those of the default handler; nil if the runtime does not say.
+	features *runtimeapi.RuntimeHandlerFeatures
 	// image is that of sandboxes, in the runtime's configuration.
 	image string
 }
@@ -102,7 +104,13 @@ func (f *fakeRuntime) Version(ctx context.Context, _ string) (*runtimeapi.Versio
 }
 
 func (f *fakeRuntime) Status(ctx context.Context, _ bool) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Info: map[string]string{"config": fmt.Sprintf(`{"sandboxImage":%q}`, f.image)}}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := &runtimeapi.StatusResponse{Info: map[string]string{"config": fmt.Sprintf(`{"sandboxImage":%q}`, f.image)}}
+	if f.features != nil {
+		answer.RuntimeHandlers = []*runtimeapi.RuntimeHandler{{Name: "other"}, {Features: f.features}}
+	}
+	return answer, nil
 }
 
 func (f *fakeRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandboxConfig, handler string) (string, error) {
@@ -209,7 +217,7 @@ func (f *fakeRuntime) CreateContainer(ctx context.Context, box string, c *runtim
 	f.containers[id] = &fakeContainer{
 		ContainerStatus: &runtimeapi.ContainerStatus{
 			Id: id, Metadata: c.Metadata, State: runtimeapi.ContainerState_CONTAINER_CREATED, CreatedAt: time.Now().UnixNano(),
-			Image: c.Image, ImageRef: "ref-" + c.Image.Image, Labels: c.Labels, Annotations: c.Annotations,
+			Image: c.Image, ImageRef: "ref-" + c.Image.Image, Labels: c.Labels, Annotations: c.Annotations, Mounts: c.Mounts,
 		},
 		config: c, box: box, log: log, ended: make(chan struct{}),
 	}

@@ -169,6 +169,11 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		resources: status.GetAnnotations()[resourcesAnnotation],
 		user:      userOf(status),
 	}
+	for _, m := range status.GetMounts() {
+		if m.RecursiveReadOnly {
+			c.recursive = append(c.recursive, m.ContainerPath)
+		}
+	}
 	if c.image == "" {
 		c.image = status.GetImage().GetImage()
 	}

@@ -430,13 +430,31 @@ func (w *worker) mount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, 
 	if err != nil {
 		return convert.Mount{}, err
 	}
+	recursive, err := w.engine.recursiveReadOnly(ctx, seen.sandbox().handler, m)
+	if err != nil {
+		return convert.Mount{}, err
+	}
 	return convert.Mount{
-		HostPath:       path,
-		ContainerPath:  m.MountPath,
-		ReadOnly:       readOnly,
-		SELinuxRelabel: true,
-		Propagation:    m.MountPropagation,
+		HostPath:          path,
+		ContainerPath:     m.MountPath,
+		ReadOnly:          readOnly,
+		RecursiveReadOnly: recursive,
+		SELinuxRelabel:    true,
+		Propagation:       m.MountPropagation,
 	}, nil
+}
+
+// recursiveReadOnly tells whether what is mounted below a mount is to be read-only
+// too. The runtime is asked only where that depends on it.
+func (e *Engine) recursiveReadOnly(ctx context.Context, handler string, m *corev1.VolumeMount) (bool, error) {
+	if m.RecursiveReadOnly == nil || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
+		return false, nil
+	}
+	features, err := e.handlerFeatures(ctx, handler)
+	if err != nil {
+		return false, err
+	}
+	return convert.RecursiveReadOnly(m, features.GetRecursiveReadOnlyMounts())
 }
 
 const hostsPath = "/etc/hosts"

@@ -3,6 +3,7 @@ package podengine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,7 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 	}
 	w.setResources(&s, c, inc)
 	s.User = inc.user
-	s.VolumeMounts = mountStatuses(c)
+	s.VolumeMounts = mountStatuses(c, inc)
 	if last != nil {
 		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, last)
 	}
@@ -181,12 +182,16 @@ func (w *worker) terminated(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	}
 }
 
-func mountStatuses(c *corev1.Container) (all []corev1.VolumeMountStatus) {
+// mountStatuses say how the volumes are mounted in an incarnation of a container.
+func mountStatuses(c *corev1.Container, inc *container) (all []corev1.VolumeMountStatus) {
 	for _, m := range c.VolumeMounts {
 		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
-			disabled := corev1.RecursiveReadOnlyDisabled
-			s.RecursiveReadOnly = &disabled
+			mode := corev1.RecursiveReadOnlyDisabled
+			if slices.Contains(inc.recursive, m.MountPath) {
+				mode = corev1.RecursiveReadOnlyEnabled
+			}
+			s.RecursiveReadOnly = &mode
 		}
 		all = append(all, s)
 	}

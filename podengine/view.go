@@ -73,6 +73,7 @@ type container struct {
 	image, imageRef string
 	resources       string // that it was made with; empty if it is not known
 	user            *corev1.ContainerUser
+	recursive       []string // where it has mounts that are read-only with all below them
 }
 
 // probed is what probes say of a container that runs.

@@ -36,12 +36,17 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 	if err != nil {
 		return nil, fmt.Errorf("the container runtime does not answer: %w", err)
 	}
+	features, err := containers.Status(ctx, false)
+	if err != nil {
+		return nil, fmt.Errorf("the container runtime does not say what it can do: %w", err)
+	}
 	host, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read how the host resolves names: %w", err)
 	}
 	memory := totalMemory()
 	describe(n.Node, cfg, version.RuntimeName+"://"+version.RuntimeVersion, memory)
+	describeRuntime(n.Node, features)
 	allocatable := n.Node.Status.Allocatable.DeepCopy()
 	client := volume.Client{Interface: n.Client}
 	return podengine.New(ctx, podengine.Config{
