@@ -62,7 +62,7 @@ func TestImagesStandForCommands(t *testing.T) {
 
 // What an image stands for is the operator's word: it needs no other permission.
 // Everything else does.
-func TestImagesUsersAndFiles(t *testing.T) {
+func TestImagesUsersAndFilesAsRoot(t *testing.T) {
 	asRoot(t)
 	dir := tempDir(t)
 	program := filepath.Join(dir, "program")

@@ -85,7 +85,7 @@ type Config struct {
 	// CgroupParent is the control group that those of the containers are in.
 	// Defaults to /virtual-kubelet. "none" makes none. Where none can be made,
 	// processes are found and measured by their parents, and limits of pods have
-	// no effect.
+	// no effect, of which a warning is logged.
 	CgroupParent string `json:"cgroupParent,omitempty"`
 
 	// Images say what images stand for on this machine, so that pods that were

@@ -156,6 +156,7 @@ func (r *Runtime) create(c *container, box *sandbox) error {
 	if c.spec, err = r.specOf(c, box, mounts); err != nil {
 		return err
 	}
+	r.warnUnenforced(c, c.spec.Limits)
 	// Whoever finds it before it is whole waits.
 	c.op.Lock()
 	defer c.op.Unlock()

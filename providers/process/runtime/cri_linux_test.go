@@ -3,8 +3,8 @@ package runtime_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,14 +215,11 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Limits have their effect where there are control groups.
+// A limit has its effect, or the operator is told that it has none.
 func TestMemoryLimit(t *testing.T) {
-	asRoot(t)
-	if hierarchies, _ := filepath.Glob("/sys/fs/cgroup/memory/memory.limit_in_bytes"); len(hierarchies) == 0 {
-		t.Skip("needs the memory controller of cgroup v1")
-	}
 	n := newNode(t)
-	config := sh("x=0123456789; while :; do x=$x$x; done")
+	logged := n.reopenLogged()
+	config := sh("x=0123456789; while [ ${#x} -lt 100000000 ]; do x=$x$x; done; exit 7")
 	config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 32 << 20, CpuShares: 512}}
 	id := n.create(config)
 	must(t, n.UpdateContainerResources(ctx, id, &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 48 << 20}}))
@@ -230,8 +227,34 @@ func TestMemoryLimit(t *testing.T) {
 		t.Errorf("%v", res)
 	}
 	must(t, n.StartContainer(ctx, id))
-	if s := n.ended(id); s.Reason != "OOMKilled" || s.ExitCode != 137 {
-		t.Errorf("%v", s)
+	s := n.ended(id)
+	warned := strings.Contains(logged.String(), "limit=memory")
+	if !warned && (s.Reason != "OOMKilled" || s.ExitCode != 137) || warned && s.ExitCode != 7 {
+		t.Errorf("%v\n%s", s, logged)
+	}
+}
+
+// Where nothing enforces limits, that is said once for each kind.
+func TestLimitsWithoutControlGroups(t *testing.T) {
+	n := newNode(t, func(c *runtime.Config) { c.CgroupParent = runtime.CgroupsNone })
+	logged := n.reopenLogged()
+	config := sh("exit 7")
+	config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpuShares: 512}}
+	n.ended(n.start(config))
+	if strings.Contains(logged.String(), "limit=") {
+		t.Errorf("shares are no limit, and it says:\n%s", logged)
+	}
+	config.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 20, CpuQuota: 1000}
+	for range 2 {
+		config.Metadata.Attempt++
+		if s := n.ended(n.start(config)); s.ExitCode != 7 {
+			t.Errorf("%v", s)
+		}
+	}
+	for _, limit := range []string{"limit=memory", "limit=cpu"} {
+		if count := strings.Count(logged.String(), limit); count != 1 {
+			t.Errorf("%s is said %d times:\n%s", limit, count, logged)
+		}
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,6 +20,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/logs"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	logslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
@@ -97,6 +101,36 @@ func (n *node) open() {
 	r, err := runtime.New(ctx, n.cfg)
 	must(n.t, err)
 	n.Runtime = r
+}
+
+// reopenLogged opens it again, and returns its warnings.
+func (n *node) reopenLogged() *lockedBuffer {
+	n.t.Helper()
+	must(n.t, n.Close(ctx))
+	logged := &lockedBuffer{}
+	logger := slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	r, err := runtime.New(log.WithLogger(ctx, logslog.FromSlog(logger)), n.cfg)
+	must(n.t, err)
+	n.Runtime = r
+	return logged
+}
+
+// lockedBuffer may be written to and read at the same time.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *lockedBuffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(data)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func (n *node) reopen() {
@@ -296,17 +330,15 @@ func (n *node) volume(files ...string) string {
 	return dir
 }
 
+// asRoot is for tests whose names end so: what they see is only had as root.
 func asRoot(t *testing.T) {
 	t.Helper()
-	switch {
-	case os.Getenv("TEST_WITHOUT_ROOT") != "":
-		t.Skip("run by TestWithoutRoot, which has this test's counterpart")
-	case os.Geteuid() != 0:
+	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root: run it as root, as CI does")
 	}
 }
 
-// Everything that does not need root is tested without, by a copy of this
+// Everything but the tests AsRoot is tested without root too, by a copy of this
 // program that runs as nobody.
 func TestWithoutRoot(t *testing.T) {
 	asRoot(t)
@@ -317,7 +349,7 @@ func TestWithoutRoot(t *testing.T) {
 	must(t, err)
 	program := filepath.Join(dir, "test")
 	must(t, os.WriteFile(program, self, 0o755))
-	args := []string{"-test.run=.", "-test.timeout=5m"}
+	args := []string{"-test.skip=AsRoot$|^TestWithoutRoot$", "-test.timeout=5m"}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}

@@ -26,7 +26,7 @@ func (n *node) said(config *runtimeapi.ContainerConfig) string {
 
 // With namespaces volumes are at their mount paths, wherever these are, and nothing
 // is made on the machine for it.
-func TestMountPaths(t *testing.T) {
+func TestMountPathsAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t)
 	outer := n.volume("a", "in a", "sub", "in sub")
@@ -58,7 +58,7 @@ echo written > /data/c; echo private > /tmp/vk-private; cat /tmp/vk-private; ls 
 	}
 }
 
-func TestReadonly(t *testing.T) {
+func TestReadonlyAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t, func(c *runtime.Config) { c.Users = []string{"0"} })
 	readonly, writable := n.volume("a", "in a"), n.volume()
@@ -79,7 +79,7 @@ try /ro/b; try /rw/b; try /vk-root; try /tmp/b; try /dev/shm/b; try /dev/null; t
 }
 
 // A link in a volume does not lead a mount, or a check, out of the private root.
-func TestLinksInVolumes(t *testing.T) {
+func TestLinksInVolumesAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t)
 	evil, harmless := n.volume(), n.volume("passwd", "harmless")
@@ -125,7 +125,7 @@ func TestLinkedMounts(t *testing.T) {
 }
 
 // Each container sees its own processes, unless it may see more.
-func TestProcessesSeen(t *testing.T) {
+func TestProcessesSeenAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t, func(c *runtime.Config) { c.AllowHostPID = true })
 	count := func(mode runtimeapi.NamespaceMode, target string) string {

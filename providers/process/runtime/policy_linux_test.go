@@ -86,7 +86,7 @@ func TestDefaultsDeny(t *testing.T) {
 
 // A program that a pod brings along in a volume is no program of the machine, even
 // if it is called as one.
-func TestBinariesInVolumes(t *testing.T) {
+func TestBinariesInVolumesAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t)
 	dir := n.volume("sh", "#!/bin/bash\necho evil\n", "new", "#!/bin/bash\necho evil\n")
@@ -103,7 +103,7 @@ func TestBinariesInVolumes(t *testing.T) {
 	}
 }
 
-func TestUsers(t *testing.T) {
+func TestUsersAsRoot(t *testing.T) {
 	asRoot(t)
 	each(t, func(t *testing.T, n *node) {
 		type sc = runtimeapi.LinuxContainerSecurityContext
@@ -126,7 +126,7 @@ func TestUsers(t *testing.T) {
 }
 
 // Setuid programs have no effect, and root has few rights.
-func TestPrivileges(t *testing.T) {
+func TestPrivilegesAsRoot(t *testing.T) {
 	asRoot(t)
 	each(t, func(t *testing.T, n *node) {
 		status := `while read name value; do case $name in NoNewPrivs:|CapEff:|CapBnd:) echo $name $value;; esac; done < /proc/self/status`

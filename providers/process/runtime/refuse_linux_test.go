@@ -206,7 +206,7 @@ func TestRefusedContainers(t *testing.T) {
 
 // What tells of the machine is hidden, and what changes it cannot be written, even
 // by root; privileged containers are not kept from it.
-func TestProtectedPaths(t *testing.T) {
+func TestProtectedPathsAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t, func(c *runtime.Config) { c.Users, c.AllowPrivileged = []string{"0"}, true })
 	said := func(privileged bool) string {

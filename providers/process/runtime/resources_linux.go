@@ -9,11 +9,24 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/cgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
-// UpdateContainerResources implements the CRI. Without control groups it
-// succeeds and has no effect.
+// warnUnenforced tells the operator which limits have no effect on this machine,
+// each once: it is the same for all containers.
+func (r *Runtime) warnUnenforced(c *container, limits cgroup.Limits) {
+	for _, limit := range r.groups.Unenforced(limits) {
+		if _, said := r.unenforced.LoadOrStore(limit, true); !said {
+			r.logger.WithFields(log.Fields{"limit": limit, "container": c.config.GetMetadata().GetName(), "cgroups": r.groups.String()}).
+				Warn("a limit of a container has no effect, here and for all others: this node has no control group that enforces it")
+		}
+	}
+}
+
+// UpdateContainerResources implements the CRI. Where nothing enforces a limit it
+// succeeds, and a warning is logged.
 func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
 	c, err := r.container(id)
 	if err != nil {
@@ -22,10 +35,12 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if err := refuseResources(resources.GetLinux()); err != nil {
 		return err
 	}
+	limits := limitsOf(resources.GetLinux())
+	r.warnUnenforced(c, limits)
 	c.op.Lock()
 	defer c.op.Unlock()
 	if _, running := c.running(); running {
-		if err := c.spec.Group.Limit(limitsOf(resources.GetLinux())); err != nil {
+		if err := c.spec.Group.Limit(limits); err != nil {
 			return fmt.Errorf("resources of container %s: %w", id, err)
 		}
 	}

@@ -38,6 +38,8 @@ type Runtime struct {
 	catalog   *catalog
 	events    *hub
 	streams   *streamServer
+	// unenforced are the limits of which warnUnenforced has told.
+	unenforced sync.Map
 
 	// ctx ends with Close, and wg counts what ends with it.
 	ctx    context.Context

@@ -152,9 +152,6 @@ func TestShimIsKilledMeanwhile(t *testing.T) {
 
 // A shim that does not answer is killed, and its container with it.
 func TestShimHangs(t *testing.T) {
-	if testing.Short() || os.Getenv("TEST_WITHOUT_ROOT") != "" {
-		t.Skip("waits for the shim for some seconds")
-	}
 	each(t, func(t *testing.T, n *node) {
 		id := n.start(sh("exec sleep 1000"))
 		must(t, unix.Kill(n.started(id).ShimPID, unix.SIGSTOP))

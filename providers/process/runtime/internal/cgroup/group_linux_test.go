@@ -82,3 +82,28 @@ func TestNone(t *testing.T) {
 	}
 	h.Tidy("a")
 }
+
+// A limit that nothing enforces is known as such.
+func TestUnenforced(t *testing.T) {
+	v2 := t.TempDir()
+	if err := os.WriteFile(filepath.Join(v2, "cgroup.subtree_control"), []byte("cpu pids\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all := Limits{CPUShares: 2, CPUQuota: 1, Memory: 1, Swap: 1, Unified: map[string]string{"memory.high": "1", "cpu.idle": "1", "cgroup.max.depth": "1"}}
+	for name, test := range map[string]struct {
+		h    *Hierarchies
+		l    Limits
+		want []string
+	}{
+		"none":           {nil, all, []string{"cpu", "memory", "swap", "cgroup.max.depth", "cpu.idle", "memory.high"}},
+		"v1":             {&Hierarchies{dirs: map[string]string{"memory": "/m", "name=systemd": "/s"}}, all, []string{"cpu", "swap", "cgroup.max.depth", "cpu.idle", "memory.high"}},
+		"v2":             {&Hierarchies{dirs: map[string]string{unified: v2}}, all, []string{"memory", "swap", "memory.high"}},
+		"both":           {&Hierarchies{dirs: map[string]string{"memory": "/m", unified: v2}}, all, []string{"swap", "memory.high"}},
+		"no limits":      {nil, Limits{CPUShares: 2, CPUQuota: -1, Memory: -1}, nil},
+		"nothing at all": {nil, Limits{}, nil},
+	} {
+		if got := test.h.Unenforced(test.l); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

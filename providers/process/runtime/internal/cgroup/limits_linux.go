@@ -3,9 +3,12 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Limits are the limits of a group; what is zero is left as it is.
@@ -27,6 +30,41 @@ func (g Group) Limit(l Limits) error {
 		errs = append(errs, g.write(f))
 	}
 	return errors.Join(errs...)
+}
+
+// Unenforced names those of the limits that have no effect here, since there is no
+// hierarchy with a controller for them: "cpu" (a quota; shares are no limit),
+// "memory", "swap", and files of the v2 hierarchy.
+func (h *Hierarchies) Unenforced(l Limits) []string {
+	var names []string
+	if l.CPUQuota > 0 && !h.controls("cpu") {
+		names = append(names, "cpu")
+	}
+	if l.Memory > 0 && !h.controls("memory") {
+		names = append(names, "memory")
+	}
+	if l.Swap > 0 && !h.controlsUnified("memory") {
+		names = append(names, "swap")
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Unified)) {
+		if controller, _, _ := strings.Cut(name, "."); !h.controlsUnified(controller) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (h *Hierarchies) controls(controller string) bool {
+	return h != nil && h.dirs[controller] != "" || h.controlsUnified(controller)
+}
+
+// controlsUnified tells whether our groups of the v2 hierarchy have a controller.
+func (h *Hierarchies) controlsUnified(controller string) bool {
+	if h == nil || h.dirs[unified] == "" {
+		return false
+	}
+	have, _ := os.ReadFile(filepath.Join(h.dirs[unified], "cgroup.subtree_control"))
+	return controller == "cgroup" || slices.Contains(strings.Fields(string(have)), controller)
 }
 
 func (g Group) write(f file) error {

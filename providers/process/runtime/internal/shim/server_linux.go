@@ -45,10 +45,10 @@ func newServer(dir string) (*server, error) {
 	}
 	_ = s.spec.Shims.Create()
 	_ = s.spec.Shims.Add(os.Getpid())
-	if err := s.spec.Group.Create(); err == nil {
-		if err := s.spec.Group.Limit(s.spec.Limits); err != nil {
-			return s, err
-		}
+	// What cannot be made has no limits; those of what is there must hold.
+	_ = s.spec.Group.Create()
+	if err := s.spec.Group.Limit(s.spec.Limits); err != nil {
+		return s, err
 	}
 	s.oomKills = s.spec.Group.OOMKills()
 	s.spawner = newSpawner(s.spec.Group, os.NewFile(lockFD, LockFile))
