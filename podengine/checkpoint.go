@@ -41,13 +41,9 @@ func (e *Engine) statusFile(uid types.UID) string {
 	return filepath.Join(e.podDir(uid), "status.json")
 }
 
-// persist writes what has to outlive the process: the newest form of the pod, and
-// how it is to end. Of calls that overlap, the last one writes what both have
-// brought. It fails once the pod has been removed.
-func (w *worker) persist() error {
-	w.disk.Lock()
-	defer w.disk.Unlock()
-	pod, stop := w.current()
+// keep writes what has to outlive the process: the newest form of the pod, and how
+// it is to end. It fails once the pod has been removed. The caller holds disk.
+func (w *worker) keep(pod *corev1.Pod, stop *stop) error {
 	if w.removed {
 		return notHeld(pod)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // EndAll ends all pods within a grace period, as if they had been deleted, and
@@ -12,10 +14,12 @@ import (
 func (e *Engine) EndAll(ctx context.Context, grace time.Duration) error {
 	e.mu.Lock()
 	e.closed = true
-	for _, w := range e.workers {
-		w.end(stop{deleted: true, by: time.Now().Add(grace)})
-	}
 	e.mu.Unlock()
+	for _, w := range e.all() {
+		if err := w.delete(time.Now().Add(grace)); err != nil {
+			log.G(ctx).WithError(err).Warn("Cannot keep that a pod is to end")
+		}
+	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

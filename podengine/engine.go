@@ -237,15 +237,14 @@ func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	if w := e.worker(pod.UID); w != nil {
-		w.update(pod)
-		return w.persist()
+		return w.update(pod)
 	}
 	w := newWorker(e, pod, time.Now())
 	if failure := e.cfg.admit(pod); failure != nil {
 		w.stop = &stop{by: time.Now(), failure: failure}
 		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	}
-	if err := w.persist(); err != nil { // before anything is made in the runtime
+	if err := w.keep(w.pod, w.stop); err != nil { // before anything is made in the runtime
 		return err
 	}
 	return e.add(w)
@@ -269,8 +268,7 @@ func (e *Engine) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	if w == nil {
 		return notHeld(pod)
 	}
-	w.update(pod.DeepCopy())
-	return w.persist()
+	return w.update(pod.DeepCopy())
 }
 
 // DeletePod ends a pod within its DeletionGracePeriodSeconds, and returns before

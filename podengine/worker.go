@@ -102,42 +102,61 @@ func (w *worker) nudge() {
 	}
 }
 
-// update gives the worker a newer form of its pod.
-func (w *worker) update(pod *corev1.Pod) {
+// change makes a change of what has to outlive the process: the pod, and how it is
+// to end. It is on disk before the worker can act on it: else a process that is
+// killed has begun what the next one knows nothing of, and takes back. A pod whose
+// end was begun would run again. What cannot be written is acted on all the same;
+// the error is for who asks to ask again.
+func (w *worker) change(f func(*corev1.Pod, *stop) (*corev1.Pod, *stop)) error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	pod, stop := f(w.current())
+	err := w.keep(pod, stop)
 	w.mu.Lock()
-	w.pod = pod
-	w.mu.Unlock()
-	w.engine.cfg.Objects.Follow(pod)
+	defer w.mu.Unlock()
+	if w.stop != stop && w.abandon != nil {
+		w.abandon()
+	}
+	w.pod, w.stop = pod, stop
+	return err
+}
+
+// update gives the worker a newer form of its pod.
+func (w *worker) update(newer *corev1.Pod) error {
+	err := w.change(func(_ *corev1.Pod, stop *stop) (*corev1.Pod, *stop) { return newer, stop })
+	w.engine.cfg.Objects.Follow(newer)
 	w.hasten()
+	return err
 }
 
 // end asks for the end of the pod, or for an earlier one. What the worker waits
 // for is given up.
-func (w *worker) end(s stop) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop != nil && !s.by.Before(w.stop.by) && (w.stop.deleted || !s.deleted) {
-		return
-	}
-	if w.stop != nil {
-		s.failure = w.stop.failure
-		s.deleted = s.deleted || w.stop.deleted
-		if w.stop.by.Before(s.by) {
-			s.by = w.stop.by
-		}
-	}
-	w.stop = &s
-	if w.abandon != nil {
-		w.abandon()
-	}
+func (w *worker) end(s stop) error {
+	err := w.change(func(pod *corev1.Pod, before *stop) (*corev1.Pod, *stop) { return pod, before.and(s) })
 	w.hasten()
+	return err
 }
 
-// delete asks for the end of the pod, for good, and keeps that. The pod may be
-// gone before it is kept, which is no error.
+// and is the end that is asked for by both: it is s itself if other brings nothing.
+func (s *stop) and(other stop) *stop {
+	if s == nil {
+		return &other
+	}
+	if !other.by.Before(s.by) && (s.deleted || !other.deleted) {
+		return s
+	}
+	other.failure = s.failure
+	other.deleted = other.deleted || s.deleted
+	if s.by.Before(other.by) {
+		other.by = s.by
+	}
+	return &other
+}
+
+// delete asks for the end of the pod, for good. The pod may be gone, which is no
+// error.
 func (w *worker) delete(by time.Time) error {
-	w.end(stop{deleted: true, by: by})
-	if err := w.persist(); !errdefs.IsNotFound(err) {
+	if err := w.end(stop{deleted: true, by: by}); !errdefs.IsNotFound(err) {
 		return err
 	}
 	return nil
@@ -419,13 +438,13 @@ func (w *worker) snapshot() *corev1.Pod {
 func (w *worker) expire(ctx context.Context, pod *corev1.Pod) {
 	const message = "Pod was active on the node longer than the specified deadline"
 	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "DeadlineExceeded", message)
-	w.end(stop{
+	// It must outlive this process: containers that end well when they are
+	// stopped would make a success of it.
+	err := w.end(stop{
 		by:      time.Now().Add(podspec.GracePeriod(pod, nil)),
 		failure: &podspec.Failure{Reason: "DeadlineExceeded", Message: message},
 	})
-	// It must outlive this process: containers that end well when they are
-	// stopped would make a success of it.
-	if err := w.persist(); err != nil {
+	if err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot keep that the pod has exceeded its deadline")
 	}
 }
