@@ -92,5 +92,5 @@ func writeSpecs(b *strings.Builder, nodes []node) {
 
 // escape keeps text in its cell and literal.
 func escape(text string) string {
-	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;", "`", "'", "[", `\[`, "\n", " ").Replace(text)
+	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;", "`", "'", "\n", " ").Replace(text)
 }

@@ -50,7 +50,7 @@ func TestTable(t *testing.T) {
 		"| two | 0 | 1 | 1 | 0 | 2 | 2 | 2026-01-02 | v9 | machine of two |",
 		"## What did not pass on one\n\nbroken\n\n- c (**failed**)\n",
 		"## What did not pass on two\n\nNeeds wings.\n\n- c (left out)\n\nNeeds a fast machine.\n\n- d (**failed**)\n",
-		"| spec | one | two |\n| --- | --- | --- |\n| \\[a] spec \\*not\\* b | passed |  |\n| c | **failed** | left out |\n| d |  | **failed** |\n",
+		"| spec | one | two |\n| --- | --- | --- |\n| [a] spec \\*not\\* b | passed |  |\n| c | **failed** | left out |\n| d |  | **failed** |\n",
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the page lacks %q:\n%s", want, data)
