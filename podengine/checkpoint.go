@@ -156,7 +156,7 @@ func (e *Engine) loadPod(uid types.UID) (c checkpoint, err error) {
 
 // stateFiles are the engine's own files of a pod, in the order of their removal:
 // without pod.json nobody knows of the others.
-var stateFiles = []string{"containers", "etc-hosts", "status.json" + unready, "status.json", "pod.json" + unready, "pod.json"}
+var stateFiles = []string{"containers", "etc-hosts", "first-id" + unready, "first-id", "status.json" + unready, "status.json", "pod.json" + unready, "pod.json"}
 
 // removeState removes what the engine has on disk of a pod.
 func (e *Engine) removeState(uid types.UID) error {

@@ -69,6 +69,11 @@ type Config struct {
 	UnsafeSysctls []string
 	// CgroupParent of all pods; the runtime's default if empty.
 	CgroupParent string
+	// FirstUserID is the first of the host's user and group IDs of which pods with
+	// users of their own (hostUsers: false, KEP-127) get 65536 each, the lowest
+	// first. Engines and kubelets that share a machine must have theirs apart.
+	// Defaults to 65536.
+	FirstUserID uint32
 	// RuntimeClasses resolves the runtime classes that pods name; nil means
 	// that such pods do not run here.
 	RuntimeClasses RuntimeClasses
@@ -99,6 +104,7 @@ type Engine struct {
 	unsubscribe func() // from changes of objects
 
 	taking sync.Mutex // one pod at a time is taken
+	ids    sync.Mutex // one pod at a time gets user IDs
 
 	mu      sync.Mutex
 	closed  bool

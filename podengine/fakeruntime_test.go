@@ -60,7 +60,7 @@ type plan struct {
 
 type fakeBox struct {
 	*runtimeapi.PodSandbox
-	logs string
+	config *runtimeapi.PodSandboxConfig
 }
 
 type fakeContainer struct {
@@ -123,7 +123,7 @@ func (f *fakeRuntime) RunPodSandbox(ctx context.Context, c *runtimeapi.PodSandbo
 	f.boxes[id] = &fakeBox{&runtimeapi.PodSandbox{
 		Id: id, Metadata: c.Metadata, State: runtimeapi.PodSandboxState_SANDBOX_READY, CreatedAt: time.Now().UnixNano(),
 		Labels: c.Labels, Annotations: c.Annotations, RuntimeHandler: handler,
-	}, c.LogDirectory}
+	}, c}
 	return id, nil
 }
 
@@ -210,7 +210,7 @@ func (f *fakeRuntime) CreateContainer(ctx context.Context, box string, c *runtim
 		return "", notFound(box)
 	}
 	id := f.id("c", c.Metadata.Name)
-	log := filepath.Join(f.boxes[box].logs, c.LogPath)
+	log := filepath.Join(f.boxes[box].config.LogDirectory, c.LogPath)
 	if err := writeLog(log, 0); err != nil {
 		return "", err
 	}

@@ -74,6 +74,9 @@ func (w *worker) replaceSandbox(ctx context.Context, pod *corev1.Pod, seen *runt
 	if err != nil {
 		return err
 	}
+	if err := w.engine.takeUserNamespace(ctx, pod, handler); err != nil {
+		return err
+	}
 	config, err := w.sandboxConfig(pod, attempt)
 	if err != nil {
 		return err
@@ -109,7 +112,16 @@ func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Pod
 	for _, warning := range warnings {
 		w.warn(pod, "", warning.Reason, warning.Message)
 	}
-	return e.cfg.Node.Sandbox(pod, convert.SandboxOptions{Attempt: attempt, DNS: dns, CgroupParent: e.cfg.CgroupParent})
+	users, err := e.userNamespace(pod)
+	if err != nil {
+		return nil, err
+	}
+	return e.cfg.Node.Sandbox(pod, convert.SandboxOptions{
+		Attempt:       attempt,
+		DNS:           dns,
+		CgroupParent:  e.cfg.CgroupParent,
+		UserNamespace: users,
+	})
 }
 
 // prepareVolumes puts the pod's volumes on disk.
@@ -298,13 +310,18 @@ func (w *worker) containerConfig(ctx context.Context, pod *corev1.Pod, seen *run
 	if err != nil {
 		return nil, err
 	}
+	users, err := w.engine.userNamespace(pod)
+	if err != nil {
+		return nil, err
+	}
 	options := convert.ContainerOptions{
-		Attempt:     attempt,
-		ImageRef:    pulled.ref,
-		Image:       pulled.image,
-		Env:         env,
-		Mounts:      mounts,
-		Annotations: map[string]string{resourcesAnnotation: resourcesOf(c)},
+		Attempt:       attempt,
+		ImageRef:      pulled.ref,
+		Image:         pulled.image,
+		Env:           env,
+		Mounts:        mounts,
+		Annotations:   map[string]string{resourcesAnnotation: resourcesOf(c)},
+		UserNamespace: users,
 	}
 	if k == ephemeralKind {
 		options.TargetID = targetOf(pod, seen, c.Name)

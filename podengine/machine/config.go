@@ -27,6 +27,10 @@ type Config struct {
 	// CgroupParent is the parent of the cgroups of all pods. Default that of
 	// the runtime.
 	CgroupParent string `json:"cgroupParent,omitempty"`
+	// UserNamespaceFirstID is the first of the machine's user and group IDs of
+	// which pods with hostUsers: false get 65536 each, the lowest first. Default
+	// 65536. Nodes on one machine, a kubelet too, must have theirs apart.
+	UserNamespaceFirstID uint32 `json:"userNamespaceFirstID,omitempty"`
 	// ContainerLogMaxSize is the size of a container's log at which it is put
 	// aside and begun anew, ContainerLogMaxFiles how many files there are of it
 	// at most, 2 at least. Default 10Mi and 5, as a kubelet's; there is no limit
@@ -51,6 +55,9 @@ func (cfg *Config) Validate() error {
 		if path != "" && !filepath.IsAbs(path) {
 			return errdefs.InvalidInputf("%q is no absolute path", path)
 		}
+	}
+	if first := cfg.UserNamespaceFirstID; first != 0 && first < 1<<16 {
+		return errdefs.InvalidInputf("userNamespaceFirstID is %d: those below 65536 are the machine's own", first)
 	}
 	if size := cfg.ContainerLogMaxSize; size != nil && size.Sign() == 0 {
 		return errdefs.InvalidInputf("containerLogMaxSize is 0: give a size such as 10Mi, or -1 for no limit")

@@ -78,6 +78,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		NodeAllocatable: func() corev1.ResourceList { return allocatable },
 		AllowHostPath:   HostPaths(cfg.HostPaths),
 		CgroupParent:    cfg.CgroupParent,
+		FirstUserID:     cfg.UserNamespaceFirstID,
 		Logs:            cfg.logLimits(),
 		ImageGC:         pulls.gc(),
 		ParallelPulls:   pulls.parallelPulls(),

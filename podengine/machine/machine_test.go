@@ -36,6 +36,7 @@ func TestConfig(t *testing.T) {
 		"srv":        {HostPaths: []string{"srv"}},
 
 		"containerLogMaxSize":  {ContainerLogMaxSize: ptr.To(resource.MustParse("0"))},
+		"userNamespaceFirstID": {UserNamespaceFirstID: 1000},
 		"containerLogMaxFiles": {ContainerLogMaxFiles: ptr.To(1)},
 	} {
 		if err := bad.Validate(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), says) {
