@@ -91,6 +91,7 @@ func describe(n *corev1.Node, cfg Config, runtimeVersion string, memory int64) {
 	n.Status.NodeInfo.ContainerRuntimeVersion = runtimeVersion
 	n.Status.NodeInfo.OperatingSystem = runtime.GOOS
 	n.Status.NodeInfo.Architecture = runtime.GOARCH
+	n.Status.NodeInfo.OSImage = osImage()
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		n.Status.NodeInfo.KernelVersion = strings.TrimSpace(string(kernel))
 	}
