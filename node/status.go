@@ -18,7 +18,8 @@ import (
 //
 //   - a terminal phase is final, and a phase does not move backwards;
 //   - the start time is set once;
-//   - conditions that the provider does not report are left to their owners;
+//   - conditions that the provider does not report are left to their owners, but
+//     for those of a resize, which only a node has and which go with it (KEP-1287);
 //   - a pod that the provider calls ready is so once its readiness gates are
 //     open, which are conditions that others own (KEP-580);
 //   - what only the control plane sets (QoS class, nominated node, resource
@@ -40,7 +41,7 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 	}
 	next.ObservedGeneration = max(current.ObservedGeneration, observedGeneration)
 	applyGates(pod, next.Conditions)
-	next.Conditions = mergeConditions(current.Conditions, next.Conditions, observedGeneration, now)
+	next.Conditions = mergeConditions(withoutResize(current.Conditions, next.Conditions), next.Conditions, observedGeneration, now)
 	mergeAddresses(&next, current, hostIPs)
 
 	next.QOSClass = current.QOSClass
@@ -92,11 +93,27 @@ func closedGates(pod *corev1.Pod) (missing []string) {
 	return missing
 }
 
+// isResize tells whether a condition is one of a resize under way. Those have the
+// generation of the pod that asked for it, which need not be the newest.
+func isResize(kind corev1.PodConditionType) bool {
+	return kind == corev1.PodResizePending || kind == corev1.PodResizeInProgress
+}
+
+// withoutResize returns the current conditions but for those of a resize that is
+// not reported any more.
+func withoutResize(current, reported []corev1.PodCondition) []corev1.PodCondition {
+	return slices.DeleteFunc(slices.Clone(current), func(c corev1.PodCondition) bool {
+		return isResize(c.Type) && !slices.ContainsFunc(reported, func(r corev1.PodCondition) bool { return r.Type == c.Type })
+	})
+}
+
 // mergeConditions lays the reported conditions over the current ones.
 func mergeConditions(current, reported []corev1.PodCondition, observedGeneration int64, now time.Time) []corev1.PodCondition {
 	merged := slices.Clone(current)
 	for _, c := range reported {
-		c.ObservedGeneration = max(c.ObservedGeneration, observedGeneration)
+		if !isResize(c.Type) || c.ObservedGeneration == 0 {
+			c.ObservedGeneration = max(c.ObservedGeneration, observedGeneration)
+		}
 		i := slices.IndexFunc(merged, func(m corev1.PodCondition) bool { return m.Type == c.Type })
 		switch {
 		case i < 0:

@@ -91,6 +91,22 @@ func TestMergeChangesNothingInPlace(t *testing.T) {
 	want(t, "reported", &reported, said)
 }
 
+// The conditions of a resize are a node's alone: they go when it is done.
+func TestConditionsOfAResizeGo(t *testing.T) {
+	resize := func(kind corev1.PodConditionType, generation int64) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: at(-60), ObservedGeneration: generation}
+	}
+	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(-90)}
+	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		gate, resize(corev1.PodResizePending, 2), resize(corev1.PodResizeInProgress, 1),
+	}}}
+	reported := &corev1.PodStatus{Conditions: []corev1.PodCondition{resize(corev1.PodResizePending, 2)}}
+	got := mergeStatus(pod, reported, 3, nil, epoch)
+	want(t, "conditions", got.Conditions, []corev1.PodCondition{gate, resize(corev1.PodResizePending, 2)})
+	got = mergeStatus(pod, &corev1.PodStatus{}, 3, nil, epoch)
+	want(t, "conditions in the end", got.Conditions, []corev1.PodCondition{gate})
+}
+
 func TestMergeConditions(t *testing.T) {
 	ready := func(status corev1.ConditionStatus, transition metav1.Time) corev1.PodCondition {
 		return corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: transition}

@@ -11,17 +11,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// checkpoint is what pod.json holds: the pod as it was handed over last, and
-// what else has to outlive the process.
+// checkpoint is what pod.json holds: the pod as it was handed over last, but for
+// resources that it does not get, and what else has to outlive the process.
 type checkpoint struct {
 	Taken time.Time   `json:"taken"` // by the node
 	Pod   *corev1.Pod `json:"pod"`
+	// Resize is there while the pod asks for resources that it does not get.
+	Resize *resizeCheckpoint `json:"resize,omitempty"`
 	// Stop is there once the pod is to end.
 	Stop *stopCheckpoint `json:"stop,omitempty"`
 
 	status *corev1.PodStatus // of status.json; nil if there is none
+}
+
+type resizeCheckpoint struct {
+	Wanted  *corev1.Pod    `json:"wanted"` // the pod as it was handed over
+	Pending podspec.Resize `json:"pending"`
 }
 
 type stopCheckpoint struct {
@@ -41,13 +50,17 @@ func (e *Engine) statusFile(uid types.UID) string {
 	return filepath.Join(e.podDir(uid), "status.json")
 }
 
-// keep writes what has to outlive the process: the newest form of the pod, and how
-// it is to end. It fails once the pod has been removed. The caller holds disk.
-func (w *worker) keep(pod *corev1.Pod, stop *stop) error {
+// keep writes what has to outlive the process. It fails once the pod has been
+// removed. The caller holds disk.
+func (w *worker) keep(d desired) error {
 	if w.removed {
-		return notHeld(pod)
+		return notHeld(d.pod)
 	}
-	return w.engine.save(checkpoint{Taken: w.taken, Pod: pod, Stop: stop.checkpoint()})
+	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint()}
+	if d.resize != nil {
+		c.Resize = &resizeCheckpoint{Wanted: d.resize.wanted, Pending: d.resize.pending}
+	}
+	return w.engine.save(c)
 }
 
 // persistStatus writes what is known of the pod and cannot be found out again:

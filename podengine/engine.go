@@ -103,8 +103,9 @@ type Engine struct {
 	running     sync.WaitGroup
 	unsubscribe func() // from changes of objects
 
-	taking sync.Mutex // one pod at a time is taken
-	ids    sync.Mutex // one pod at a time gets user IDs
+	taking     sync.Mutex // one pod at a time is taken
+	allocating sync.Mutex // one pod at a time is given resources
+	ids        sync.Mutex // one pod at a time gets user IDs
 
 	mu      sync.Mutex
 	closed  bool
@@ -145,9 +146,11 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		e.cancel()
 		return nil, err
 	}
+	e.allocating.Lock() // until all are there who have resources
 	for _, c := range left {
 		e.resume(c)
 	}
+	e.allocating.Unlock()
 	e.running.Go(func() { e.watchRuntime(e.ctx) })
 	e.running.Go(func() { e.rotateLogs(e.ctx) })
 	e.running.Go(func() { e.collectImages(e.ctx) })
@@ -180,6 +183,9 @@ func (cfg *Config) validate() error {
 // resume goes on with a pod of an earlier process.
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
+	if c.Resize != nil && c.Resize.Wanted != nil {
+		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending}
+	}
 	if c.status != nil {
 		w.status = c.status
 		w.recallResources()
@@ -250,7 +256,7 @@ func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
 		w.stop = &stop{by: time.Now(), failure: failure}
 		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	}
-	if err := w.keep(w.pod, w.stop); err != nil { // before anything is made in the runtime
+	if err := w.keep(w.desired); err != nil { // before anything is made in the runtime
 		return err
 	}
 	return e.add(w)
@@ -360,8 +366,9 @@ func (e *Engine) GetPods(context.Context) ([]*corev1.Pod, error) {
 // drop forgets a pod that has ended and was deleted.
 func (e *Engine) drop(uid types.UID) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	delete(e.workers, uid)
+	e.mu.Unlock()
+	e.nudgeDeferred() // there is room now
 }
 
 // nudge has a pod looked at.

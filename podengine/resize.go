@@ -73,8 +73,8 @@ func (w *worker) recallResources() {
 	}
 }
 
-// resize gives a container that runs the resources that the pod says now.
-func (w *worker) resize(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
+// resizeContainer gives a container that runs the resources that the pod says now.
+func (w *worker) resizeContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, a action) error {
 	_, c := findContainer(pod, a.container)
 	request := w.engine.cfg.Node.UpdateContainer(pod, c, a.id)
 	err := w.engine.cfg.Runtime.UpdateContainerResources(ctx, a.id, &runtimeapi.ContainerResources{Linux: request.Linux})

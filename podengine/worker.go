@@ -42,9 +42,8 @@ type worker struct {
 
 	telling sync.Mutex // so that what is told last is what came last
 
-	mu     sync.Mutex
-	pod    *corev1.Pod // the newest form
-	stop   *stop       // nil: the pod is to run
+	mu sync.Mutex
+	desired
 	status *corev1.PodStatus
 	// observed is what status was made from by the worker last.
 	observed *podspec.Observation
@@ -62,6 +61,27 @@ type worker struct {
 	messages map[string]string // of containers that have ended, by ID
 	applied  map[string]string // resources that containers were given since their start, by ID
 	launches map[string]int    // that have failed, of containers that were created before, by ID
+}
+
+// desired is what is asked for, and has to outlive the process.
+type desired struct {
+	pod    *corev1.Pod // the newest form, but for resources that it does not get
+	resize *resize     // nil unless there are such
+	stop   *stop       // nil: the pod is to run
+}
+
+// wanted is the pod as it was handed over.
+func (d desired) wanted() *corev1.Pod {
+	if d.resize != nil {
+		return d.resize.wanted
+	}
+	return d.pod
+}
+
+// resize is a change of resources that the node has not made.
+type resize struct {
+	wanted  *corev1.Pod
+	pending podspec.Resize
 }
 
 // stop is why and how a pod is to end.
@@ -82,7 +102,7 @@ func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
 	return &worker{
 		engine:   e,
 		wake:     make(chan struct{}, 1),
-		pod:      pod,
+		desired:  desired{pod: pod},
 		taken:    taken,
 		failures: map[string]failure{},
 		endings:  map[string]*ending{},
@@ -102,28 +122,35 @@ func (w *worker) nudge() {
 	}
 }
 
-// change makes a change of what has to outlive the process: the pod, and how it is
-// to end. It is on disk before the worker can act on it: else a process that is
-// killed has begun what the next one knows nothing of, and takes back. A pod whose
-// end was begun would run again. What cannot be written is acted on all the same;
-// the error is for who asks to ask again.
-func (w *worker) change(f func(*corev1.Pod, *stop) (*corev1.Pod, *stop)) error {
+// change makes a change of what has to outlive the process. It is on disk before
+// the worker can act on it: else a process that is killed has begun what the next
+// one knows nothing of, and takes back. A pod whose end was begun would run again.
+// What cannot be written is acted on all the same; the error is for who asks to ask
+// again.
+func (w *worker) change(f func(desired) desired) error {
 	w.disk.Lock()
 	defer w.disk.Unlock()
-	pod, stop := f(w.current())
-	err := w.keep(pod, stop)
+	next := f(w.asked())
+	err := w.keep(next)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != stop && w.abandon != nil {
+	if w.stop != next.stop && w.abandon != nil {
 		w.abandon()
 	}
-	w.pod, w.stop = pod, stop
+	w.desired = next
 	return err
+}
+
+// asked is what is asked for now.
+func (w *worker) asked() desired {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.desired
 }
 
 // update gives the worker a newer form of its pod.
 func (w *worker) update(newer *corev1.Pod) error {
-	err := w.change(func(_ *corev1.Pod, stop *stop) (*corev1.Pod, *stop) { return newer, stop })
+	err := w.engine.allocate(w, newer)
 	w.engine.cfg.Objects.Follow(newer)
 	w.hasten()
 	return err
@@ -132,7 +159,10 @@ func (w *worker) update(newer *corev1.Pod) error {
 // end asks for the end of the pod, or for an earlier one. What the worker waits
 // for is given up.
 func (w *worker) end(s stop) error {
-	err := w.change(func(pod *corev1.Pod, before *stop) (*corev1.Pod, *stop) { return pod, before.and(s) })
+	err := w.change(func(d desired) desired {
+		d.stop = d.stop.and(s)
+		return d
+	})
 	w.hasten()
 	return err
 }
@@ -198,6 +228,7 @@ func (w *worker) run(ctx context.Context) {
 // once, or that the pod is over.
 func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	w.takeHint()
+	w.engine.reconsider(ctx, w)
 	pod, stop := w.current()
 	seen, err := w.engine.observe(ctx, pod.UID)
 	if err != nil {
@@ -222,6 +253,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		if stop != nil && stop.deleted {
 			return w.finish(ctx, pod, seen, next)
 		}
+		w.engine.nudgeDeferred() // there is room now
 		return next, false, false
 	}
 	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
@@ -313,7 +345,7 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	case doDiscard:
 		return w.discard(ctx, a.id)
 	case doResize:
-		return w.resize(ctx, pod, seen, a)
+		return w.resizeContainer(ctx, pod, seen, a)
 	case doExpire:
 		w.expire(ctx, pod)
 		return nil
@@ -354,6 +386,9 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 		HostIPs:   w.engine.cfg.HostIPs(),
 		StartTime: metav1.NewTime(w.taken),
 		Ended:     ended,
+	}
+	if !ended {
+		o.ResizePending, o.ResizeInProgress = w.resizes(pod, seen)
 	}
 	if stop != nil {
 		o.Failure = stop.failure
@@ -427,7 +462,7 @@ func (w *worker) tell() {
 func (w *worker) snapshot() *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pod := w.pod.DeepCopy()
+	pod := w.wanted().DeepCopy()
 	if w.status != nil {
 		pod.Status = *w.status.DeepCopy()
 	}

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,11 @@ type Observation struct {
 	// StartTime is when the node took the pod.
 	StartTime metav1.Time
 
+	// ResizePending is a change of resources that the node has not taken, and
+	// ResizeInProgress one that it has and that is not done in all containers
+	// yet (KEP-1287). Nil means that there is none.
+	ResizePending, ResizeInProgress *Resize
+
 	// Ended tells that nothing of the pod runs any more, and nothing will: its
 	// containers are not started again, whatever the restart policy says.
 	Ended bool
@@ -41,6 +47,15 @@ type Observation struct {
 	// longer than its deadline. It makes the phase Failed once the pod has
 	// ended.
 	Failure *Failure
+}
+
+// Resize is what the condition of a resize says.
+type Resize struct {
+	// Reason is PodReasonDeferred or PodReasonInfeasible of one that is pending,
+	// and PodReasonError, or empty, of one in progress.
+	Reason, Message string
+	// Generation is the pod's that asked for it. Defaults to the pod's.
+	Generation int64
 }
 
 // Failure is a reason of a whole pod, as in PodStatus.
@@ -290,12 +305,13 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
+	own = append(own, resizeConditions(o)...)
 	var past []corev1.PodCondition
 	if before != nil {
 		past = before.Conditions
 	}
 	for i := range own {
-		own[i].ObservedGeneration = pod.Generation
+		own[i].ObservedGeneration = cmp.Or(own[i].ObservedGeneration, pod.Generation)
 		own[i].LastTransitionTime = now
 		if was := find(past, own[i].Type); was != nil && was.Status == own[i].Status {
 			own[i].LastTransitionTime = was.LastTransitionTime
@@ -306,6 +322,20 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 		}
 	}
 	return own
+}
+
+// resizeConditions are there as long as what they tell of.
+func resizeConditions(o Observation) (all []corev1.PodCondition) {
+	add := func(kind corev1.PodConditionType, r *Resize) {
+		if r != nil {
+			all = append(all, corev1.PodCondition{
+				Type: kind, Status: corev1.ConditionTrue, Reason: r.Reason, Message: r.Message, ObservedGeneration: r.Generation,
+			})
+		}
+	}
+	add(corev1.PodResizePending, o.ResizePending)
+	add(corev1.PodResizeInProgress, o.ResizeInProgress)
+	return all
 }
 
 func find(conditions []corev1.PodCondition, kind corev1.PodConditionType) *corev1.PodCondition {

@@ -1,0 +1,191 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	helper "k8s.io/component-helpers/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// allocate gives a worker the newest form of its pod. Larger resources than the
+// node has left are kept back: the pod stays as it is but for them, until there
+// is room, or it asks for less (KEP-1287).
+func (e *Engine) allocate(w *worker, wanted *corev1.Pod) error {
+	e.allocating.Lock()
+	defer e.allocating.Unlock()
+	return e.give(w, wanted)
+}
+
+// give is allocate for those who hold the lock.
+func (e *Engine) give(w *worker, wanted *corev1.Pod) error {
+	before := w.asked()
+	next := desired{pod: wanted}
+	if pending := e.refusal(w, before.pod, wanted); pending != nil {
+		next.pod = withResourcesOf(wanted, before.pod)
+		next.resize = &resize{wanted: wanted, pending: *pending}
+		if before.resize == nil || before.resize.pending != *pending {
+			e.cfg.Events.Event(wanted, corev1.EventTypeWarning, "Resize"+pending.Reason, "Pod resize "+pending.Reason+": "+pending.Message)
+		}
+	}
+	err := w.change(func(d desired) desired {
+		d.pod, d.resize = next.pod, next.resize
+		return d
+	})
+	if lessThan(requests(next.pod), requests(before.pod)) {
+		e.nudgeDeferred()
+	}
+	return err
+}
+
+// refusal is why the node does not give a pod the resources that it asks for
+// now; nil if it does.
+func (e *Engine) refusal(w *worker, before, wanted *corev1.Pod) *podspec.Resize {
+	if e.cfg.NodeAllocatable == nil {
+		return nil
+	}
+	var others []*corev1.Pod
+	for _, other := range e.all() {
+		if pod, _ := other.current(); other != w && !other.hasEnded() {
+			others = append(others, pod)
+		}
+	}
+	return refuse(before, wanted, others, e.cfg.NodeAllocatable())
+}
+
+// refuse decides about the resources that a pod asks for beyond those that it has,
+// in the kubelet's words. What it has it keeps, and what the node does not count
+// is there.
+func refuse(before, wanted *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList) *podspec.Resize {
+	has, wants := requests(before), requests(wanted)
+	var deferred *podspec.Resize
+	for _, name := range resizable {
+		room, counted := allocatable[name]
+		want := wants[name]
+		if old := has[name]; !counted || want.Cmp(old) <= 0 {
+			continue
+		}
+		amount, capacity := inUnits(name, want.MilliValue()), inUnits(name, room.MilliValue())
+		if want.Cmp(room) > 0 {
+			return &podspec.Resize{
+				Reason:     corev1.PodReasonInfeasible,
+				Message:    fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, amount, capacity),
+				Generation: wanted.Generation,
+			}
+		}
+		var used int64 // in thousandths
+		for _, other := range others {
+			request := requests(other)[name]
+			used += request.MilliValue()
+		}
+		if deferred == nil && used+want.MilliValue() > room.MilliValue() {
+			deferred = &podspec.Resize{
+				Reason:     corev1.PodReasonDeferred,
+				Message:    fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount, inUnits(name, used), capacity),
+				Generation: wanted.Generation,
+			}
+		}
+	}
+	return deferred
+}
+
+// inUnits converts thousandths into what messages count in: thousandths of CPUs,
+// bytes of memory.
+func inUnits(name corev1.ResourceName, milli int64) int64 {
+	if name == corev1.ResourceCPU {
+		return milli
+	}
+	return milli / 1000
+}
+
+func requests(pod *corev1.Pod) corev1.ResourceList {
+	return helper.PodRequests(pod, helper.PodResourcesOptions{})
+}
+
+// lessThan tells whether any of the resources is less than before.
+func lessThan(now, before corev1.ResourceList) bool {
+	for _, name := range resizable {
+		if before.Name(name, "").Cmp(*now.Name(name, "")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// withResourcesOf is a pod with the resources of an earlier form of it.
+func withResourcesOf(pod, before *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	before = before.DeepCopy()
+	pod.Spec.Resources = before.Spec.Resources
+	eachContainer(pod, func(_ kind, c *corev1.Container) {
+		if _, old := findContainer(before, c.Name); old != nil {
+			c.Resources = old.Resources
+		}
+	})
+	return pod
+}
+
+// reconsider tries a resize again that had to wait for room.
+func (e *Engine) reconsider(ctx context.Context, w *worker) {
+	if !w.isDeferred() {
+		return
+	}
+	e.allocating.Lock()
+	defer e.allocating.Unlock()
+	d := w.asked()
+	if e.refusal(w, d.pod, d.wanted()) != nil {
+		return
+	}
+	if err := e.give(w, d.wanted()); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot keep what resources the pod has: after a restart of this process it may have to wait for them again")
+	}
+}
+
+// isDeferred tells whether the pod waits for resources.
+func (w *worker) isDeferred() bool {
+	d := w.asked()
+	return d.resize != nil && d.resize.pending.Reason == corev1.PodReasonDeferred
+}
+
+// nudgeDeferred has the pods looked at whose resize waits for room.
+func (e *Engine) nudgeDeferred() {
+	for _, w := range e.all() {
+		if w.isDeferred() {
+			w.nudge()
+		}
+	}
+}
+
+// hasEnded tells whether nothing of the pod runs any more, and nothing will.
+func (w *worker) hasEnded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.observed != nil && w.observed.Ended
+}
+
+// resizes are what the status says of a resize: whether one waits, and whether
+// containers do not run yet with what they were given.
+func (w *worker) resizes(pod *corev1.Pod, seen *runtimeView) (pending, inProgress *podspec.Resize) {
+	if d := w.asked(); d.resize != nil {
+		pending = &d.resize.pending
+	}
+	eachContainer(pod, func(_ kind, c *corev1.Container) {
+		inc := seen.newest(c.Name)
+		if inc == nil || inc.phase != running {
+			return
+		}
+		if resize, _ := resizeOf(c, inc, w.applied); !resize {
+			return
+		}
+		if inProgress == nil {
+			inProgress = &podspec.Resize{}
+		}
+		if f, failed := w.failures[c.Name]; failed && inProgress.Reason == "" {
+			inProgress.Reason, inProgress.Message = corev1.PodReasonError, f.message
+		}
+	})
+	return pending, inProgress
+}

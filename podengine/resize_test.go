@@ -1,0 +1,198 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestResize(t *testing.T) {
+	requests := func(amount string) func(*corev1.Pod) {
+		return first(func(c *corev1.Container) { c.Resources.Requests = cpu(amount) })
+	}
+	t.Run("in place", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.create(makePod("a", requests("1")))
+			r.runtime.did()
+			bigger := makePod("a", requests("2"))
+			r.update(bigger)
+			r.wantCalls("UpdateContainerResources a")
+			if shares := r.runtime.updated[0].Linux.CpuShares; shares != 2048 {
+				t.Errorf("the shares are %d", shares)
+			}
+			c := r.status(bigger).ContainerStatuses[0]
+			if c.Resources.Requests.Cpu().String() != "2" || c.AllocatedResources.Cpu().String() != "2" {
+				t.Errorf("resources are %v, %v allocated", c.Resources, c.AllocatedResources)
+			}
+			r.restart(time.Minute)
+			r.after(5 * time.Minute)
+			r.wantCalls()
+			r.wantState(bigger, "Running a=ready")
+		})
+	})
+	t.Run("with a restart", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			policy := first(func(c *corev1.Container) {
+				c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+			})
+			r.create(makePod("a", requests("1"), policy))
+			bigger := makePod("a", requests("2"), policy)
+			r.update(bigger)
+			r.wantState(bigger, "Running a=ready#1")
+			if n := r.events.count("Normal Killing {a}: Container a resize requires restart"); n != 1 {
+				t.Errorf("events are %v", r.events.take())
+			}
+		})
+	})
+	t.Run("that fails", func(t *testing.T) {
+		inBubble(t, func(r *rig) {
+			r.create(makePod("a", requests("1")))
+			r.runtime.did()
+			r.runtime.intercept(func(_ context.Context, call string) error {
+				if call == "UpdateContainerResources a" {
+					return errors.New("too large")
+				}
+				return nil
+			})
+			bigger := makePod("a", requests("2"))
+			r.update(bigger)
+			r.after(time.Minute)
+			if n := len(r.runtime.did()); n > 15 {
+				t.Errorf("it was tried without a pause: %d calls in a minute", n)
+			}
+			if n := r.events.count("Warning ResizeError {a}: cannot resize container a: too large"); n != 1 {
+				t.Errorf("it was said %d times", n)
+			}
+			if c := r.status(bigger).ContainerStatuses[0]; c.Resources.Requests.Cpu().String() != "1" {
+				t.Errorf("resources are %v", c.Resources)
+			}
+			r.wantResize(bigger, "PodResizeInProgress Error 0: cannot resize container a: too large")
+			r.runtime.intercept(nil)
+			r.after(lastRetry)
+			r.wantResize(bigger)
+		})
+	})
+}
+
+// wantResize checks what the status says of a resize, as "TYPE REASON GENERATION:
+// MESSAGE".
+func (r *rig) wantResize(pod *corev1.Pod, want ...string) {
+	r.t.Helper()
+	var got []string
+	for _, c := range r.status(pod).Conditions {
+		if c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress {
+			got = append(got, fmt.Sprintf("%s %s %d: %s", c.Type, c.Reason, c.ObservedGeneration, c.Message))
+		}
+	}
+	if !slices.Equal(got, want) {
+		r.t.Errorf("conditions are %q, want %q", got, want)
+	}
+}
+
+// A resize has to fit the node: it waits for what other pods have, and is not
+// done if the node is too small.
+func TestResizeHasToFit(t *testing.T) {
+	asks := func(amount string, generation int64) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Generation = generation
+			pod.Spec.Containers[0].Resources.Requests = cpu(amount)
+		}
+	}
+	ofFourCPUs := func(r *rig) {
+		r.cfg.NodeAllocatable = func() corev1.ResourceList { return cpu("4") }
+	}
+	wantCPU := func(r *rig, pod *corev1.Pod, want string) {
+		t.Helper()
+		if c := r.status(pod).ContainerStatuses[0]; c.AllocatedResources.Cpu().String() != want || c.Resources.Requests.Cpu().String() != want {
+			t.Errorf("%v CPUs are allocated, and %v used, want %s", c.AllocatedResources.Cpu(), c.Resources.Requests.Cpu(), want)
+		}
+	}
+	t.Run("deferred", func(t *testing.T) {
+		inBubbleWith(t, ofFourCPUs, func(r *rig) {
+			other, done := makePod("b", asks("2", 1)), makePod("c", asks("2", 1), never)
+			r.runtime.plans["c"] = plan{runs: time.Second}
+			r.create(done)
+			r.after(5 * time.Second)
+			r.create(other)
+			r.create(makePod("a", asks("1", 1)))
+			r.events.take()
+			bigger := makePod("a", asks("3", 2))
+			r.update(bigger)
+			pending := "PodResizePending Deferred 2: Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
+			r.wantResize(bigger, pending)
+			r.wantEvents("Warning ResizeDeferred: Pod resize Deferred: Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000")
+			wantCPU(r, bigger, "1")
+			if held, err := r.GetPod(r.ctx, "ns", "p"); err != nil || held.Generation != 2 && held.UID == bigger.UID {
+				t.Errorf("the pod is %v, %v", held, err)
+			}
+			r.restart(time.Minute)
+			r.after(5 * time.Minute)
+			wantCPU(r, bigger, "1")
+			r.runtime.did()
+			r.delete(other, 0)
+			r.after(time.Second)
+			r.wantResize(bigger)
+			wantCPU(r, bigger, "3")
+			r.restart(time.Minute)
+			r.after(time.Minute)
+			wantCPU(r, bigger, "3")
+		})
+	})
+	t.Run("infeasible", func(t *testing.T) {
+		inBubbleWith(t, ofFourCPUs, func(r *rig) {
+			r.create(makePod("a", asks("1", 1)))
+			bigger := makePod("a", asks("5", 2))
+			r.update(bigger)
+			r.wantResize(bigger, "PodResizePending Infeasible 2: Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000")
+			r.restart(time.Minute)
+			r.after(time.Hour)
+			wantCPU(r, bigger, "1")
+			if n := r.events.count("ResizeInfeasible"); n != 1 {
+				t.Errorf("it was said %d times", n)
+			}
+			smaller := makePod("a", asks("4", 3))
+			r.update(smaller)
+			r.wantResize(smaller)
+			wantCPU(r, smaller, "4")
+		})
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	memory := func(amount string) *corev1.Pod {
+		return makePod("a", first(func(c *corev1.Container) {
+			c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+		}))
+	}
+	node := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	for name, c := range map[string]struct {
+		before, wanted string
+		others         []*corev1.Pod
+		want           string
+	}{
+		"room":                      {"1Mi", "2Mi", nil, ""},
+		"all of it":                 {"1Mi", "1Gi", nil, ""},
+		"more than all":             {"1Mi", "1025Mi", nil, "Infeasible: Node didn't have enough capacity: memory, requested: 1074790400, capacity: 1073741824"},
+		"more than is left":         {"1Mi", "1Gi", []*corev1.Pod{memory("1Mi")}, "Deferred: Node didn't have enough resource: memory, requested: 1073741824, used: 1048576, capacity: 1073741824"},
+		"less, on a crowded node":   {"1Gi", "512Mi", []*corev1.Pod{memory("1Gi")}, ""},
+		"as much, on a crowded one": {"1Gi", "1Gi", []*corev1.Pod{memory("1Gi")}, ""},
+	} {
+		got := ""
+		if r := refuse(memory(c.before), memory(c.wanted), c.others, node); r != nil {
+			got = r.Reason + ": " + r.Message
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	cpus := makePod("a", first(func(c *corev1.Container) { c.Resources.Requests = cpu("100") }))
+	if r := refuse(memory("1Mi"), cpus, nil, node); r != nil {
+		t.Errorf("what the node does not count is refused: %+v", r)
+	}
+}
