@@ -9,7 +9,7 @@ TESTFLAGS ?= -race -shuffle=on
 
 .PHONY: help
 help: ## Show the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 .PHONY: quickstart
 quickstart: build controlplane ## Start a control plane and a virtual node, and show what to try
@@ -59,9 +59,19 @@ conformance: build conformance-parts ## Run the Kubernetes node specs on a node 
 		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
 .PHONY: containers
-containers: containerd-up images controlplane ## The tests that need containerd, the conformance module's own
+containers: build containerd-up images controlplane ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m ./test/containerd/... ./providers/providertest/...
+	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m ./test/containerd/... ./test/crash/... ./providers/providertest/...
+
+# The whole is make conformance; this takes four minutes.
+.PHONY: conformance-sample
+conformance-sample: ## Some of the Kubernetes node specs, of each area, on a node with the CRI provider
+	$(MAKE) conformance NODE=cri CONFORMANCE='-specs conformance/specs-ci.txt -procs 4'
+
+# make test kills the agent fewer times.
+.PHONY: crash
+crash: build containerd-up images controlplane ## Kill the agent 50 times while pods come and go, with each provider that runs them
+	$(GO) test -tags integration,containers -timeout 60m ./test/crash/... -v -crash.rounds=50
 
 # BENCH has further flags, such as --pods 5000 or --shape rich.
 .PHONY: bench
@@ -70,7 +80,7 @@ bench: build controlplane ## Measure what the agent costs, beside the least that
 	bin/bench pods $(BENCH)
 
 .PHONY: test
-test: toolchain lint compat unit integration ## Everything that CI runs
+test: toolchain lint compat unit integration containers conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -94,7 +104,7 @@ unit: ## The tests that need no control plane
 .PHONY: integration
 integration: build controlplane metrics-server ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./test/... ./providers/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./test/... ./providers/providertest/...
 
 .PHONY: clean
 clean: ## Remove what was built
