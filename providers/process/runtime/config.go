@@ -70,8 +70,9 @@ type Config struct {
 	// allowed. They are not for the operator: the program sets them.
 	VolumeDirs []string `json:"-"`
 	// WorkingDirs are the working folders that may be asked for, with all that is
-	// below them, besides those in a mounted volume, / and /tmp. None by default. A container that asks for
-	// none is in / if it has namespaces, and else in a folder of its own.
+	// below them, besides those in a mounted volume, / and /tmp. None by default.
+	// A container that asks for none is in / if it has namespaces, and else in a
+	// folder of its own.
 	WorkingDirs []string `json:"workingDirs,omitempty"`
 
 	// Environment are the names of variables of ours that containers get too.

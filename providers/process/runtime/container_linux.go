@@ -40,7 +40,7 @@ type container struct {
 	began   bool // a start was begun, now or before a restart
 	started *shim.Started
 	exit    *shim.Exit
-	shimPID int
+	shimPID int // of the shim that this runtime has started
 	sample  sample
 	// resources are those of the last update; nil are those of config.
 	resources *runtimeapi.LinuxContainerResources

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
 func TestStopSignal(t *testing.T) {
@@ -21,6 +25,42 @@ func TestStopSignal(t *testing.T) {
 		if got := stopSignal(s); got != want {
 			t.Errorf("%v: %d, want %d", s, got, want)
 		}
+	}
+}
+
+// A shim that is gone may have left its number to somebody else.
+func TestKillShim(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	p, err := procfs.Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&container{started: &shim.Started{ShimPID: p.PID, ShimStart: p.Start - 1}}).killShim()
+	(&container{}).killShim()
+	if !procfs.Alive(p.PID, p.Start) {
+		t.Fatal("somebody else was killed")
+	}
+	(&container{started: &shim.Started{ShimPID: p.PID, ShimStart: p.Start}}).killShim()
+	if err := cmd.Wait(); err == nil {
+		t.Error("the shim ended by itself")
+	}
+}
+
+// A shim that has not said yet when it was started is killed by its number, which
+// is its own as long as nobody has waited for it.
+func TestKillShimOfOurs(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	(&container{shimPID: cmd.Process.Pid}).killShim()
+	if err := cmd.Wait(); err == nil {
+		t.Error("the shim ended by itself")
 	}
 }
 

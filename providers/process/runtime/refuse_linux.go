@@ -80,7 +80,7 @@ func localProfile(sc *runtimeapi.LinuxContainerSecurityContext) string {
 			return profile.GetLocalhostRef()
 		}
 	}
-	//nolint:staticcheck // Clients may still set them.
+	//lint:ignore SA1019 clients may still set them
 	for _, profile := range []string{sc.GetSeccompProfilePath(), sc.GetApparmorProfile()} {
 		if name, ok := strings.CutPrefix(profile, "localhost/"); ok {
 			return name

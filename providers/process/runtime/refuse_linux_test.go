@@ -161,15 +161,17 @@ func TestRefusedContainers(t *testing.T) {
 			"owners of files":           mount(&runtimeapi.Mount{UidMappings: []*runtimeapi.IDMapping{{Length: 1}}, HostPath: n.volume()}),
 			"devices":                   {Metadata: sh("").Metadata, Command: []string{"sh"}, CDIDevices: []*runtimeapi.CDIDevice{{Name: "vendor.com/gpu=0"}}},
 			`"vk-profile"`:              secured(&sc{Apparmor: local}),
-			`profile "vk-old"`:          secured(&sc{SeccompProfilePath: "localhost/vk-old"}), //nolint:staticcheck // as clients may
-			`profile "vk-older"`:        secured(&sc{ApparmorProfile: "localhost/vk-older"}),  //nolint:staticcheck // as clients may
-			"seLinuxOptions":            secured(&sc{SelinuxOptions: &runtimeapi.SELinuxOption{Type: "t"}}),
-			"hostUsers":                 secured(&sc{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: &runtimeapi.UserNamespace{}}}),
-			"ambient":                   secured(&sc{Capabilities: &runtimeapi.Capability{AddAmbientCapabilities: []string{"CHOWN"}}}),
-			"cpuset":                    limited(&runtimeapi.LinuxContainerResources{CpusetCpus: "0"}),
-			"memory nodes":              limited(&runtimeapi.LinuxContainerResources{CpusetMems: "0"}),
-			"huge pages of 2MB":         limited(&runtimeapi.LinuxContainerResources{HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}}),
-			`"../cgroup.procs"`:         limited(&runtimeapi.LinuxContainerResources{Unified: map[string]string{"../cgroup.procs": "1"}}),
+			//lint:ignore SA1019 clients may still set it
+			`profile "vk-old"`: secured(&sc{SeccompProfilePath: "localhost/vk-old"}),
+			//lint:ignore SA1019 clients may still set it
+			`profile "vk-older"`: secured(&sc{ApparmorProfile: "localhost/vk-older"}),
+			"seLinuxOptions":     secured(&sc{SelinuxOptions: &runtimeapi.SELinuxOption{Type: "t"}}),
+			"hostUsers":          secured(&sc{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER, UsernsOptions: &runtimeapi.UserNamespace{}}}),
+			"ambient":            secured(&sc{Capabilities: &runtimeapi.Capability{AddAmbientCapabilities: []string{"CHOWN"}}}),
+			"cpuset":             limited(&runtimeapi.LinuxContainerResources{CpusetCpus: "0"}),
+			"memory nodes":       limited(&runtimeapi.LinuxContainerResources{CpusetMems: "0"}),
+			"huge pages of 2MB":  limited(&runtimeapi.LinuxContainerResources{HugepageLimits: []*runtimeapi.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}}),
+			`"../cgroup.procs"`:  limited(&runtimeapi.LinuxContainerResources{Unified: map[string]string{"../cgroup.procs": "1"}}),
 		}
 		if n.cfg.Isolation == runtime.IsolationNone {
 			refused["readOnlyRootFilesystem"] = secured(&sc{ReadonlyRootfs: true})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -50,9 +51,7 @@ func (r *Runtime) infoOf(c *container) info {
 	if c.started != nil && c.exit == nil {
 		i.PID = c.started.PID
 	}
-	for _, dir := range c.spec.Group {
-		i.Cgroups = append(i.Cgroups, dir)
-	}
+	i.Cgroups = slices.Compact(slices.Sorted(maps.Values(c.spec.Group)))
 	return i
 }
 
@@ -71,10 +70,7 @@ func (r *Runtime) statusOf(c *container) *runtimeapi.ContainerStatus {
 		Id: c.id, Metadata: proto.CloneOf(config.GetMetadata()), State: c.state(), CreatedAt: c.created.UnixNano(),
 		Image: proto.CloneOf(config.GetImage()), ImageRef: imageRef(config.GetImage()), ImageId: imageRef(config.GetImage()),
 		Labels: maps.Clone(config.GetLabels()), Annotations: maps.Clone(config.GetAnnotations()),
-		StopSignal: config.GetStopSignal(), User: r.userStatus(c),
-	}
-	if c.spec != nil {
-		s.LogPath = c.spec.LogPath
+		StopSignal: config.GetStopSignal(), User: r.userStatus(c), LogPath: c.spec.LogPath,
 	}
 	for _, m := range config.GetMounts() {
 		s.Mounts = append(s.Mounts, proto.CloneOf(m))
@@ -96,8 +92,7 @@ func (r *Runtime) statusOf(c *container) *runtimeapi.ContainerStatus {
 
 func (r *Runtime) userStatus(c *container) *runtimeapi.ContainerUser {
 	linux := &runtimeapi.LinuxContainerUser{Uid: r.policy.defaultUser.uid, Gid: r.policy.defaultUser.gid}
-	if c.spec != nil && c.spec.Command.User != nil {
-		u := c.spec.Command.User
+	if u := c.spec.Command.User; u != nil {
 		linux.Uid, linux.Gid = int64(u.UID), int64(u.GID)
 		for _, g := range u.Groups {
 			linux.SupplementalGroups = append(linux.SupplementalGroups, int64(g))

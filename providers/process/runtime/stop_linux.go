@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,17 +84,29 @@ func (r *Runtime) kill(ctx context.Context, c *container) error {
 		return waitErr
 	}
 	r.logger.WithError(err).WithField("container", c.id).Warn("a container's shim does not answer: killing it")
-	c.mu.Lock()
-	pid := c.shimPID
-	c.mu.Unlock()
-	if p, err := procfs.Read(pid); err == nil && pid != 0 {
-		_ = procfs.Kill(p.PID, p.Start, unix.SIGKILL)
-	}
+	c.killShim()
 	ended, err := r.waitDown(ctx, c, killTime)
 	if err == nil && !ended {
 		err = status.Errorf(codes.DeadlineExceeded, "container %s cannot be killed: a process of it may wait for a device or a network file system", c.id)
 	}
 	return err
+}
+
+// killShim kills the container's shim, if that is still the process with its
+// number.
+func (c *container) killShim() {
+	c.mu.Lock()
+	pid, started := c.shimPID, c.started
+	c.mu.Unlock()
+	if started != nil {
+		_ = procfs.Kill(started.ShimPID, started.ShimStart, unix.SIGKILL)
+		return
+	}
+	// It has not said when it was started. It is a child of ours that nobody has
+	// waited for, whose number means no other.
+	if p, err := procfs.Read(pid); err == nil && p.Parent == os.Getpid() {
+		_ = procfs.Kill(p.PID, p.Start, unix.SIGKILL)
+	}
 }
 
 // stopSignal is the signal that the CRI's number means.

@@ -119,7 +119,7 @@ func (r *Runtime) adoptStart(c *container) bool {
 	if shim.ReadRecord(c.dir, shim.StartedFile, &started) != nil {
 		return false
 	}
-	c.started, c.shimPID = &started, started.ShimPID
+	c.started = &started
 	return true
 }
 

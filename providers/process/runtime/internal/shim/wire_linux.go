@@ -122,7 +122,8 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 	return err
 }
 
-// Receive reads a line into v. The files that came along are in Files.
+// Receive reads a line into v. The files that came along are had
+// with TakeFiles.
 func (c *Conn) Receive(v any) error {
 	for {
 		if line, rest, ok := bytes.Cut(c.data, []byte{'\n'}); ok {
