@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -55,6 +56,8 @@ func answerError(w *responseWriter, r *http.Request, err error) {
 	status, message := http.StatusInternalServerError, err.Error()
 	if own, ok := err.(statusError); ok {
 		status = own.status
+	} else if errors.Is(err, errors.ErrUnsupported) {
+		status = http.StatusNotImplemented
 	} else if meaning := errdefs.Describe(err); meaning.HTTPStatus != 0 {
 		status = meaning.HTTPStatus
 		if delay, ok := errdefs.RetryAfter(err); ok && meaning.Class == errdefs.RetryAfterClass && !w.committed() {

@@ -149,6 +149,7 @@ func TestProviderErrors(t *testing.T) {
 		{base, 500, ""},
 		{fmt.Errorf("deep down: %w", errdefs.AsNotFound(base)), 404, ""},
 		{errdefs.AsInvalidInput(base), 400, ""},
+		{fmt.Errorf("what happened: %w", errors.ErrUnsupported), 501, ""},
 		{errdefs.AsConflict(base), 409, ""},
 		{errdefs.AsUnavailable(base), 503, ""},
 		{errdefs.AsPermanent(base), 422, ""},

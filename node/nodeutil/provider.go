@@ -16,8 +16,8 @@ import (
 )
 
 // Provider is a node.PodLifecycleHandler that also answers the kubelet's API.
-// What a backend cannot do returns an error; one of class NotFound becomes a
-// 404, any other that has no class a 500 with its text.
+// What a backend cannot do returns an error: errors.ErrUnsupported becomes a 501,
+// one of class NotFound a 404, any other that has no class a 500 with its text.
 type Provider interface {
 	node.PodLifecycleHandler
 
