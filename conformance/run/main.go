@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/junit"
 	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/specs"
 )
 
@@ -36,6 +37,7 @@ type options struct {
 	timeout       time.Duration
 	skipSlow      bool
 	sharedNetwork bool
+	again         bool
 }
 
 func main() {
@@ -62,6 +64,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&o.procs, "procs", 6, "how many specs run at a time; they mostly wait")
 	flags.DurationVar(&o.timeout, "spec-timeout", 8*time.Minute, "interrupt a spec after this time")
 	flags.BoolVar(&o.skipSlow, "skip-slow", false, "leave out the specs that watch for four minutes that nothing happens")
+	flags.BoolVar(&o.again, "again", false, "run only what failed in the run before, whose results are in -results, and keep the results of the others")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -76,6 +79,16 @@ func run(ctx context.Context, args []string) error {
 	names, err := o.selectSpecs()
 	if err != nil {
 		return err
+	}
+	var before *junit.Suite
+	if o.again {
+		if before, err = readBefore(o.results); err != nil {
+			return err
+		}
+		if names = failedBefore(before, names); len(names) == 0 {
+			fmt.Println("no spec has failed before")
+			return nil
+		}
 	}
 	known := map[string]specs.Known{}
 	if o.expected != "" {
@@ -92,9 +105,15 @@ func run(ctx context.Context, args []string) error {
 
 	begin := time.Now()
 	s := newScheduler(names, o, os.Stdout)
+	if o.again {
+		s.batches = againBatch
+	}
 	s.leaveOut(known)
 	s.run(ctx)
 	report := report{node: o.node, setup: o.setup, kubernetes: o.kubernetes, results: s.results(), begin: begin, elapsed: time.Since(begin)}
+	if o.again {
+		report.addBefore(before, known)
+	}
 	report.compare(known)
 	if err := report.write(o.results); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/junit"
 )
 
 // fakeSuite is a suite of the specs a to e: b fails, c hangs until it is
@@ -85,6 +87,38 @@ func TestWhatCannotPassIsLeftOut(t *testing.T) {
 	}
 	if !strings.Contains(junit, `<skipped message="It needs wings.">`) || !strings.Contains(junit, `<property name="setup" value="a machine">`) {
 		t.Errorf("junit.xml:\n%s", junit)
+	}
+}
+
+// What failed runs again, the others' results stay.
+func TestAgain(t *testing.T) {
+	dir := t.TempDir()
+	before := junit.Suite{Seconds: 60, Begin: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Cases: []junit.Case{
+		{Name: "a", Failure: &junit.Message{Text: "flaked"}}, {Name: "b", Failure: &junit.Message{Text: "old"}},
+		{Name: "e", Seconds: 7}, {Name: "c", Skipped: &junit.Message{Text: "It needs wings."}},
+	}}
+	data, err := before.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "junit.xml"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = runFake(t, "a\nb\ne\nc\n", "# It needs wings.\n- c\n", "-again", "-results", dir)
+	if err == nil || !strings.Contains(err.Error(), "failed: b: wait: it is broken") {
+		t.Errorf("got %v", err)
+	}
+	table, err := os.ReadFile(filepath.Join(dir, "results.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"2026-01-02: 4 specs in 1m", "2 passed, 1 failed, 1 left out",
+		"| a | passed | 1.5 | passed when it ran again; before: flaked |\n| b | failed | 1.5 | wait: it is broken |\n| e | passed | 7.0 |  |\n| c | left out | 0.0 | It needs wings. |",
+	} {
+		if !strings.Contains(string(table), want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
 	}
 }
 

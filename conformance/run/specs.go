@@ -35,6 +35,7 @@ var sharedPorts = []struct {
 	port int
 }{
 	{"should *not* be restarted with a /healthz http liveness probe", 80},
+	{"EmptyDir wrapper volumes should not conflict", 80},
 	{"with readiness probe should not be ready before initial delay", 80},
 	{"with readiness probe that fails should never be ready", 80},
 	{"/healthz http liveness probe", 8080},
