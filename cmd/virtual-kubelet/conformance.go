@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/nodecheck"
 )
@@ -128,6 +130,7 @@ func (o *conformanceOptions) complete() error {
 }
 
 func (o *conformanceOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	klog.SetLogger(logr.Discard()) // client-go is loud about streams that end
 	config, source, err := kubeConfig(&options{kubeconfig: o.kubeconfig, nodeName: o.node.Name, kubeAPIQPS: -1})
 	if err != nil {
 		return err

@@ -166,3 +166,25 @@ func TestNotStarted(t *testing.T) {
 		t.Error("a pod that runs does not count")
 	}
 }
+
+// Whoever presses Ctrl-C leaves no pods behind.
+func TestInterruptedCheckCleansUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := NewForClient(fake.NewClientset(), Options{Name: "node"})
+		check := Check{Name: "hangs", run: func(ctx context.Context, s *Scope) error {
+			pod := s.Pod(s.LongRunning("main"))
+			pod.Name, pod.UID = "hangs", "uid"
+			_, err := s.createAnd(ctx, pod, "runs", Running)
+			return err
+		}}
+		time.AfterFunc(time.Second, cancel)
+		if result := check.Run(ctx, n); result.Outcome != Failed {
+			t.Errorf("got %+v", result)
+		}
+		pods, err := n.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(pods.Items) != 0 {
+			t.Errorf("left: %v, %v", pods, err)
+		}
+	})
+}

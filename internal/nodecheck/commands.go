@@ -74,8 +74,10 @@ func terminated(pod *corev1.Pod, container string) (*corev1.ContainerStateTermin
 	return nil, fmt.Errorf("container %s of pod %s has no status", container, pod.Name)
 }
 
+// checkExitZero and checkExitCode have the container run for a moment, since some
+// runtimes take the time of a start after it: else the end may be before.
 func checkExitZero(ctx context.Context, s *Scope) error {
-	pod, err := s.succeeds(ctx, s.job("exit 0"))
+	pod, err := s.succeeds(ctx, s.job("sleep 1; exit 0"))
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func checkExitZero(ctx context.Context, s *Scope) error {
 }
 
 func checkExitCode(ctx context.Context, s *Scope) error {
-	pod, err := s.createAnd(ctx, s.job("exit 3"), "fails", ends(corev1.PodFailed))
+	pod, err := s.createAnd(ctx, s.job("sleep 1; exit 3"), "fails", ends(corev1.PodFailed))
 	if err != nil {
 		return err
 	}
