@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	helper "k8s.io/component-helpers/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -35,7 +34,7 @@ func (e *Engine) give(w *worker, wanted *corev1.Pod) error {
 		d.pod, d.resize = next.pod, next.resize
 		return d
 	})
-	if lessThan(requests(next.pod), requests(before.pod)) {
+	if lessThan(podspec.Requests(next.pod), podspec.Requests(before.pod)) {
 		e.nudgeDeferred()
 	}
 	return err
@@ -60,7 +59,7 @@ func (e *Engine) refusal(w *worker, before, wanted *corev1.Pod) *podspec.Resize 
 // in the kubelet's words. What it has it keeps, and what the node does not count
 // is there.
 func refuse(before, wanted *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList) *podspec.Resize {
-	has, wants := requests(before), requests(wanted)
+	has, wants := podspec.Requests(before), podspec.Requests(wanted)
 	var deferred *podspec.Resize
 	for _, name := range resizable {
 		room, counted := allocatable[name]
@@ -78,7 +77,7 @@ func refuse(before, wanted *corev1.Pod, others []*corev1.Pod, allocatable corev1
 		}
 		var used int64 // in thousandths
 		for _, other := range others {
-			request := requests(other)[name]
+			request := podspec.Requests(other)[name]
 			used += request.MilliValue()
 		}
 		if deferred == nil && used+want.MilliValue() > room.MilliValue() {
@@ -99,10 +98,6 @@ func inUnits(name corev1.ResourceName, milli int64) int64 {
 		return milli
 	}
 	return milli / 1000
-}
-
-func requests(pod *corev1.Pod) corev1.ResourceList {
-	return helper.PodRequests(pod, helper.PodResourcesOptions{})
 }
 
 // lessThan tells whether any of the resources is less than before.

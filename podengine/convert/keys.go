@@ -116,35 +116,3 @@ func IdentityOf(labels, annotations map[string]string) Identity {
 		Node:      annotations[NodeAnnotation],
 	}
 }
-
-// Record is what a container's annotations keep of the spec that it was made from.
-type Record struct {
-	Hash                     uint64
-	RestartCount             int32
-	TerminationMessagePath   string
-	TerminationMessagePolicy corev1.TerminationMessagePolicy
-	// TerminationGracePeriodSeconds is the pod's, nil if it had none.
-	TerminationGracePeriodSeconds *int64
-	PreStop                       *corev1.LifecycleHandler
-}
-
-// RecordOf reads the annotations of a container. What is not there, or cannot be
-// read, stays empty: the container has to be dealt with all the same.
-func RecordOf(annotations map[string]string) Record {
-	hash, _ := strconv.ParseUint(annotations[HashAnnotation], 16, 64)
-	restarts, _ := strconv.ParseInt(annotations[RestartCountAnnotation], 10, 32)
-	record := Record{
-		Hash:                     hash,
-		RestartCount:             int32(restarts),
-		TerminationMessagePath:   annotations[TerminationMessagePathAnnotation],
-		TerminationMessagePolicy: corev1.TerminationMessagePolicy(annotations[TerminationMessagePolicyAnnotation]),
-	}
-	if seconds, err := strconv.ParseInt(annotations[TerminationGracePeriodAnnotation], 10, 64); err == nil {
-		record.TerminationGracePeriodSeconds = &seconds
-	}
-	var hook corev1.LifecycleHandler
-	if json.Unmarshal([]byte(annotations[PreStopHandlerAnnotation]), &hook) == nil {
-		record.PreStop = &hook
-	}
-	return record
-}

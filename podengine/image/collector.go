@@ -15,16 +15,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// How often a kubelet collects garbage, for those who call a Collector.
-const (
-	ImagePeriod     = 5 * time.Minute
-	ContainerPeriod = time.Minute
-)
+// ImagePeriod is how often a kubelet collects images, for those who call a
+// Collector.
+const ImagePeriod = 5 * time.Minute
 
 // Containers is the part of the CRI's RuntimeService that a Collector needs.
 type Containers interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
-	RemoveContainer(ctx context.Context, containerID string) error
 }
 
 // CollectorOptions are what a Collector works with. Images and Containers are
@@ -39,9 +36,6 @@ type CollectorOptions struct {
 	// ID: the sandbox image, those of image volumes, those of pods whose
 	// containers do not exist yet.
 	InUse func() []string
-	// Ours tells which containers may be removed when they are dead. By default
-	// none: they may be another node's.
-	Ours func(*runtimeapi.Container) bool
 
 	// HighThresholdPercent of the disk in use has images removed, down to
 	// LowThresholdPercent. Default to 85 and 80.
@@ -52,15 +46,9 @@ type CollectorOptions struct {
 	// MaxAge is how long an image may be unused, however much room there is.
 	// Defaults to for ever.
 	MaxAge time.Duration
-	// MinContainerAge is how old dead containers must be, from their creation,
-	// to be removed. Defaults to none.
-	MinContainerAge time.Duration
-	// KeepContainers is how many dead ones are kept of each container of a pod.
-	// Defaults to 1, which has its logs and how it ended; none if negative.
-	KeepContainers int
 }
 
-// Collector removes images and dead containers that nobody needs. It does
+// Collector removes images that nobody needs. It does
 // something when it is called only; its methods are safe for concurrent use.
 type Collector struct {
 	opts CollectorOptions
@@ -74,7 +62,6 @@ func NewCollector(opts CollectorOptions) *Collector {
 	opts.HighThresholdPercent = cmp.Or(opts.HighThresholdPercent, 85)
 	opts.LowThresholdPercent = cmp.Or(opts.LowThresholdPercent, 80)
 	opts.MinAge = cmp.Or(opts.MinAge, 2*time.Minute)
-	opts.KeepContainers = max(0, cmp.Or(opts.KeepContainers, 1))
 	return &Collector{opts: opts}
 }
 
@@ -160,29 +147,4 @@ func (c *Collector) used(ctx context.Context) (map[string]bool, error) {
 		add(c.opts.InUse()...)
 	}
 	return used, nil
-}
-
-// CollectContainers removes dead containers, but for those that are kept.
-func (c *Collector) CollectContainers(ctx context.Context) error {
-	if c.opts.Ours == nil {
-		return nil
-	}
-	all, err := c.opts.Containers.ListContainers(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("cannot list containers: %w", err)
-	}
-	var ours []*runtimeapi.Container
-	for _, container := range all {
-		if c.opts.Ours(container) {
-			ours = append(ours, container)
-		}
-	}
-	var errs []error
-	for _, container := range chooseDead(ours, c.opts.KeepContainers, c.opts.MinContainerAge, time.Now()) {
-		log.G(ctx).WithField("container", container.Id).Debug("Removing a dead container")
-		if err := c.opts.Containers.RemoveContainer(ctx, container.Id); err != nil {
-			errs = append(errs, fmt.Errorf("cannot remove container %s: %w", container.Id, err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -42,18 +42,12 @@ func (f *fakeImages) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoRespon
 }
 
 type fakeContainers struct {
-	list    []*runtimeapi.Container
-	fails   error
-	removed []string
+	list  []*runtimeapi.Container
+	fails error
 }
 
 func (f *fakeContainers) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	return f.list, f.fails
-}
-
-func (f *fakeContainers) RemoveContainer(_ context.Context, id string) error {
-	f.removed = append(f.removed, id)
-	return nil
 }
 
 // imagesOf are images of 10 bytes.
@@ -228,9 +222,6 @@ func TestNothingGoesOnDoubt(t *testing.T) {
 		if _, err := c.DeleteUnusedImages(context.Background()); !errors.Is(err, containers.fails) {
 			t.Error(err)
 		}
-		if err := c.CollectContainers(context.Background()); err != nil { // it removes none
-			t.Error(err)
-		}
 		images.removed(t)
 		// One that cannot be removed does not keep the others.
 		containers.fails = nil
@@ -249,52 +240,6 @@ func TestNothingGoesOnDoubt(t *testing.T) {
 		c.opts.Usage = func(context.Context) (uint64, uint64, error) { return 0, 0, errors.New("no disk") }
 		if _, err := c.CollectImages(context.Background()); err == nil {
 			t.Error("no error")
-		}
-	})
-}
-
-func TestDeadContainers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		made := func(id, pod, name string, ago time.Duration, state runtimeapi.ContainerState) *runtimeapi.Container {
-			return &runtimeapi.Container{
-				Id: id, Metadata: &runtimeapi.ContainerMetadata{Name: name}, State: state,
-				Labels: map[string]string{podUIDLabel: pod}, CreatedAt: time.Now().Add(-ago).UnixNano(),
-			}
-		}
-		const exited, running, created = runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_CREATED
-		containers := &fakeContainers{list: []*runtimeapi.Container{
-			made("1", "p", "c", time.Hour, exited),
-			made("2", "p", "c", 3*time.Minute, exited),
-			made("3", "p", "c", 2*time.Minute, exited),
-			made("4", "p", "c", time.Minute, running),
-			made("5", "p", "d", time.Hour, exited),
-			made("6", "q", "c", time.Hour, exited),
-			made("7", "q", "c", 2*time.Hour, exited),
-			made("8", "q", "c", 3*time.Hour, created),
-			made("9", "alien", "c", 3*time.Hour, exited),
-		}}
-		for _, test := range []struct {
-			keep   int
-			minAge time.Duration
-			want   string
-		}{
-			{0, 0, "[1 2 7]"},
-			{0, 5 * time.Minute, "[1 7]"},
-			{2, 0, "[1]"},
-			{-1, 0, "[1 2 3 5 6 7]"},
-		} {
-			containers.removed = nil
-			c := NewCollector(CollectorOptions{
-				Containers: containers, KeepContainers: test.keep, MinContainerAge: test.minAge,
-				Ours: func(c *runtimeapi.Container) bool { return c.Labels[podUIDLabel] != "alien" },
-			})
-			if err := c.CollectContainers(t.Context()); err != nil {
-				t.Error(err)
-			}
-			slices.Sort(containers.removed)
-			if fmt.Sprint(containers.removed) != test.want {
-				t.Errorf("keep %d: %v, want %s", test.keep, containers.removed, test.want)
-			}
 		}
 	})
 }
