@@ -1,10 +1,13 @@
 package podengine
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -16,7 +19,12 @@ import (
 func (e *Engine) allocate(w *worker, wanted *corev1.Pod) error {
 	e.allocating.Lock()
 	defer e.allocating.Unlock()
-	return e.give(w, wanted)
+	before, _ := w.current()
+	err := e.give(w, wanted)
+	if after, _ := w.current(); lessThan(podspec.Requests(after), podspec.Requests(before)) {
+		e.retry() // there is room now
+	}
+	return err
 }
 
 // give is allocate for those who hold the lock.
@@ -25,19 +33,18 @@ func (e *Engine) give(w *worker, wanted *corev1.Pod) error {
 	next := desired{pod: wanted}
 	if pending := e.refusal(w, before.pod, wanted); pending != nil {
 		next.pod = withResourcesOf(wanted, before.pod)
-		next.resize = &resize{wanted: wanted, pending: *pending}
+		next.resize = &resize{wanted: wanted, pending: *pending, since: time.Now()}
+		if before.isDeferred() {
+			next.resize.since = before.resize.since
+		}
 		if before.resize == nil || before.resize.pending != *pending {
 			e.cfg.Events.Event(wanted, corev1.EventTypeWarning, "Resize"+pending.Reason, "Pod resize "+pending.Reason+": "+pending.Message)
 		}
 	}
-	err := w.change(func(d desired) desired {
+	return w.change(func(d desired) desired {
 		d.pod, d.resize = next.pod, next.resize
 		return d
 	})
-	if lessThan(podspec.Requests(next.pod), podspec.Requests(before.pod)) {
-		e.nudgeDeferred()
-	}
-	return err
 }
 
 // refusal is why the node does not give a pod the resources that it asks for
@@ -123,35 +130,52 @@ func withResourcesOf(pod, before *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// reconsider tries a resize again that had to wait for room.
-func (e *Engine) reconsider(ctx context.Context, w *worker) {
-	if !w.isDeferred() {
-		return
-	}
+// retryDeferred tries the resizes again that wait for room: those of pods with
+// the highest priority first, then those of the better QoS class, then those that
+// have waited longest.
+func (e *Engine) retryDeferred() {
 	e.allocating.Lock()
 	defer e.allocating.Unlock()
-	d := w.asked()
-	if e.refusal(w, d.pod, d.wanted()) != nil {
-		return
+	e.retry()
+}
+
+// retry is retryDeferred for those who hold the lock.
+func (e *Engine) retry() {
+	type waiting struct {
+		*worker
+		asked desired
 	}
-	if err := e.give(w, d.wanted()); err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot keep what resources the pod has: after a restart of this process it may have to wait for them again")
+	var queue []waiting
+	for _, w := range e.all() {
+		if d := w.asked(); d.isDeferred() {
+			queue = append(queue, waiting{w, d})
+		}
+	}
+	slices.SortFunc(queue, func(a, b waiting) int { return compareDeferred(a.asked, b.asked) })
+	for _, w := range queue {
+		if e.refusal(w.worker, w.asked.pod, w.asked.wanted()) != nil {
+			continue
+		}
+		if err := e.give(w.worker, w.asked.wanted()); err != nil {
+			log.G(e.ctx).WithError(err).Warn("Cannot keep what resources a pod has: after a restart of this process it may have to wait for them again")
+		}
+		w.nudge()
 	}
 }
 
 // isDeferred tells whether the pod waits for resources.
-func (w *worker) isDeferred() bool {
-	d := w.asked()
+func (d desired) isDeferred() bool {
 	return d.resize != nil && d.resize.pending.Reason == corev1.PodReasonDeferred
 }
 
-// nudgeDeferred has the pods looked at whose resize waits for room.
-func (e *Engine) nudgeDeferred() {
-	for _, w := range e.all() {
-		if w.isDeferred() {
-			w.nudge()
-		}
-	}
+// compareDeferred orders pods that wait, the first to be served first.
+func compareDeferred(a, b desired) int {
+	ranks := map[corev1.PodQOSClass]int{corev1.PodQOSGuaranteed: 0, corev1.PodQOSBurstable: 1, corev1.PodQOSBestEffort: 2}
+	return cmp.Or(
+		cmp.Compare(ptr.Deref(b.pod.Spec.Priority, 0), ptr.Deref(a.pod.Spec.Priority, 0)),
+		cmp.Compare(ranks[podspec.QOSClass(a.pod)], ranks[podspec.QOSClass(b.pod)]),
+		a.resize.since.Compare(b.resize.since),
+	)
 }
 
 // hasEnded tells whether nothing of the pod runs any more, and nothing will.

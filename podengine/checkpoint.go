@@ -31,6 +31,7 @@ type checkpoint struct {
 type resizeCheckpoint struct {
 	Wanted  *corev1.Pod    `json:"wanted"` // the pod as it was handed over
 	Pending podspec.Resize `json:"pending"`
+	Since   time.Time      `json:"since"`
 }
 
 type stopCheckpoint struct {
@@ -58,7 +59,7 @@ func (w *worker) keep(d desired) error {
 	}
 	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint()}
 	if d.resize != nil {
-		c.Resize = &resizeCheckpoint{Wanted: d.resize.wanted, Pending: d.resize.pending}
+		c.Resize = &resizeCheckpoint{Wanted: d.resize.wanted, Pending: d.resize.pending, Since: d.resize.since}
 	}
 	return w.engine.save(c)
 }

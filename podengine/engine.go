@@ -184,7 +184,7 @@ func (cfg *Config) validate() error {
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
 	if c.Resize != nil && c.Resize.Wanted != nil {
-		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending}
+		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending, since: c.Resize.Since}
 	}
 	if c.status != nil {
 		w.status = c.status
@@ -368,7 +368,7 @@ func (e *Engine) drop(uid types.UID) {
 	e.mu.Lock()
 	delete(e.workers, uid)
 	e.mu.Unlock()
-	e.nudgeDeferred() // there is room now
+	e.retryDeferred() // there is room now
 }
 
 // nudge has a pod looked at.

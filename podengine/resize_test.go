@@ -164,6 +164,62 @@ func TestResizeHasToFit(t *testing.T) {
 	})
 }
 
+// Who waits for room is served by priority, then by QoS class, then by time.
+func TestDeferredResizesHaveAnOrder(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.NodeAllocatable = func() corev1.ResourceList { return cpu("10") }
+	}, func(r *rig) {
+		asking := func(name, amount string, priority int32, guaranteed bool) *corev1.Pod {
+			return makePod(name, first(func(c *corev1.Container) {
+				c.Resources.Requests = cpu(amount)
+				if guaranteed {
+					c.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Mi")
+					c.Resources.Limits = c.Resources.Requests
+				}
+			}), func(pod *corev1.Pod) { pod.Spec.Priority = &priority })
+		}
+		big := asking("big", "6", 0, false)
+		r.create(big)
+		type size func(amount string) *corev1.Pod
+		waiting := []size{ // in the order in which they are served
+			func(amount string) *corev1.Pod { return asking("urgent", amount, 1000, false) },
+			func(amount string) *corev1.Pod { return asking("guaranteed", amount, 0, true) },
+			func(amount string) *corev1.Pod { return asking("early", amount, 0, false) },
+			func(amount string) *corev1.Pod { return asking("late", amount, 0, false) },
+		}
+		for _, pod := range waiting {
+			r.create(pod("1"))
+		}
+		for _, i := range []int{2, 3, 1, 0} {
+			r.update(waiting[i]("4"))
+			r.after(time.Second)
+		}
+		r.delete(big, 0) // there are 6, for each of them 3 more
+		r.after(5 * time.Minute)
+		served := func() (n int) {
+			t.Helper()
+			for i, pod := range waiting {
+				if c := r.status(pod("4")).ContainerStatuses[0]; c.AllocatedResources.Cpu().String() == "4" {
+					if n != i {
+						t.Errorf("pod %d is served before those before it", i)
+					}
+					n++
+				}
+			}
+			return n
+		}
+		if n := served(); n != 2 {
+			t.Errorf("%d are served, want 2", n)
+		}
+		r.restart(time.Minute)
+		r.update(waiting[0]("1"))
+		r.after(time.Second)
+		if c := r.status(waiting[2]("4")).ContainerStatuses[0]; c.AllocatedResources.Cpu().String() != "4" {
+			t.Errorf("the one that has waited longest has %v CPUs", c.AllocatedResources.Cpu())
+		}
+	})
+}
+
 func TestRefuse(t *testing.T) {
 	memory := func(amount string) *corev1.Pod {
 		return makePod("a", first(func(c *corev1.Container) {

@@ -82,6 +82,7 @@ func (d desired) wanted() *corev1.Pod {
 type resize struct {
 	wanted  *corev1.Pod
 	pending podspec.Resize
+	since   time.Time // when one that is deferred began to wait
 }
 
 // stop is why and how a pod is to end.
@@ -228,7 +229,9 @@ func (w *worker) run(ctx context.Context) {
 // once, or that the pod is over.
 func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	w.takeHint()
-	w.engine.reconsider(ctx, w)
+	if w.asked().isDeferred() {
+		w.engine.retryDeferred()
+	}
 	pod, stop := w.current()
 	seen, err := w.engine.observe(ctx, pod.UID)
 	if err != nil {
@@ -253,7 +256,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		if stop != nil && stop.deleted {
 			return w.finish(ctx, pod, seen, next)
 		}
-		w.engine.nudgeDeferred() // there is room now
+		w.engine.retryDeferred() // there is room now
 		return next, false, false
 	}
 	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
