@@ -121,6 +121,7 @@ func TestLibrariesReadNoEnvironmentAndDoNotPanic(t *testing.T) {
 		"node/nodeutil/tls.go":                       true, // WithCAFromPath
 		"node/nodeutil/followed.go":                  true, // WithKeyPairFromPath, WithClientCAFile
 		"providers/process/runtime/runtime_linux.go": true, // MaybeShim: the arguments of a shim
+		"providers/cri/relay/process_linux.go":       true, // MaybeRelay: the arguments of a relay
 		"providers/process/runtime/spec_linux.go":    true, // Config.Environment
 	}
 	forbidden := map[string]bool{

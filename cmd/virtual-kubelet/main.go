@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/relay"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
@@ -31,6 +32,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func main() {
 	runtime.MaybeShim() // the process provider starts this program for each container
+	relay.MaybeRelay()  // and the CRI provider between itself and the runtime
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

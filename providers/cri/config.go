@@ -17,6 +17,10 @@ type Config struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// ImageEndpoint is that of the image service; by default the same.
 	ImageEndpoint string `json:"imageEndpoint,omitempty"`
+	// Relay has calls pass through a process that outlives this one if this one
+	// is killed: see package relay, whose MaybeRelay was then called first of all
+	// in main. It is not for the operator: the program sets it.
+	Relay bool `json:"-"`
 
 	machine.Config      `json:",inline"`
 	machine.ImageConfig `json:",inline"`

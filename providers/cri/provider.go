@@ -10,8 +10,10 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	criclient "k8s.io/cri-client/pkg"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/relay"
 )
 
 // callTimeout is how long the runtime may take to answer a call.
@@ -22,6 +24,7 @@ type Provider struct {
 	*podengine.Engine
 	runtime internalapi.RuntimeService
 	images  internalapi.ImageManagerService
+	relay   *relay.Relay // nil if there is none
 }
 
 // New connects to the runtime, goes on with the pods that an earlier process
@@ -29,12 +32,13 @@ type Provider struct {
 func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	cfg.complete(n.Name)
 	p := &Provider{}
+	endpoint, imageEndpoint := p.relayed(ctx, cfg)
 	var err error
-	if p.runtime, err = criclient.NewRemoteRuntimeService(ctx, cfg.Endpoint, callTimeout, nil, false); err != nil {
-		return nil, fmt.Errorf("cannot connect to the container runtime at %s (set \"endpoint\" in the provider's configuration): %w", cfg.Endpoint, err)
+	if p.runtime, err = criclient.NewRemoteRuntimeService(ctx, endpoint, callTimeout, nil, false); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot connect to the container runtime at %s (set \"endpoint\" in the provider's configuration): %w", cfg.Endpoint, err), p.disconnect(ctx))
 	}
-	if p.images, err = criclient.NewRemoteImageService(ctx, cfg.ImageEndpoint, callTimeout, nil, false); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot connect to the image service at %s: %w", cfg.ImageEndpoint, err), p.runtime.Close(ctx))
+	if p.images, err = criclient.NewRemoteImageService(ctx, imageEndpoint, callTimeout, nil, false); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot connect to the image service at %s: %w", cfg.ImageEndpoint, err), p.disconnect(ctx))
 	}
 	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images); err != nil {
 		return nil, errors.Join(err, p.disconnect(ctx))
@@ -47,8 +51,35 @@ func (p *Provider) Close() error {
 	return errors.Join(p.Engine.Close(), p.disconnect(context.Background()))
 }
 
+// relayed starts a relay, if there is to be one, and returns where to call the
+// runtime. Without it, all is well until this process is killed.
+func (p *Provider) relayed(ctx context.Context, cfg Config) (endpoint, imageEndpoint string) {
+	if !cfg.Relay {
+		return cfg.Endpoint, cfg.ImageEndpoint
+	}
+	var err error
+	if p.relay, err = relay.Start(ctx, cfg.Root, cfg.Endpoint); err != nil {
+		log.G(ctx).WithError(err).Warn("Calling the container runtime without a relay: calls are broken off if this process is killed")
+		return cfg.Endpoint, cfg.ImageEndpoint
+	}
+	if cfg.ImageEndpoint == cfg.Endpoint {
+		return p.relay.Endpoint(), p.relay.Endpoint()
+	}
+	return p.relay.Endpoint(), cfg.ImageEndpoint
+}
+
 func (p *Provider) disconnect(ctx context.Context) error {
-	return errors.Join(p.runtime.Close(ctx), p.images.Close(ctx))
+	var errs []error
+	if p.runtime != nil {
+		errs = append(errs, p.runtime.Close(ctx))
+	}
+	if p.images != nil {
+		errs = append(errs, p.images.Close(ctx))
+	}
+	if p.relay != nil {
+		errs = append(errs, p.relay.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // NotifyNodeStatus does nothing: what a machine has does not change.

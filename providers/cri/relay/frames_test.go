@@ -1,0 +1,69 @@
+package relay
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+)
+
+// Frames are found however what is said is cut into pieces.
+func TestFrames(t *testing.T) {
+	said := make([]byte, prefaceSize)
+	say := func(kind, flags byte, stream uint32, size int) {
+		said = append(said, byte(size>>16), byte(size>>8), byte(size), kind, flags)
+		said = binary.BigEndian.AppendUint32(said, stream)
+		said = append(said, make([]byte, size)...)
+	}
+	const settings, endHeaders = 0x4, 0x4
+	say(settings, 0, 0, 0)
+	say(frameHeaders, endHeaders, 1, 7)
+	say(frameData, flagEndStream, 1, 300)
+	say(frameReset, 0, 1<<31|3, 4) // the first bit is to be ignored
+	type frame struct {
+		kind, flags byte
+		stream      uint32
+	}
+	want := []frame{{settings, 0, 0}, {frameHeaders, endHeaders, 1}, {frameData, flagEndStream, 1}, {frameReset, 0, 3}}
+	for _, size := range []int{1, 2, 7, 100, 10_000} {
+		var got []frame
+		f := newFrames(prefaceSize, func(kind, flags byte, stream uint32) { got = append(got, frame{kind, flags, stream}) })
+		for piece := range slices.Chunk(said, size) {
+			f.take(piece)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pieces of %d bytes: %v, want %v", size, got, want)
+		}
+	}
+}
+
+// A connection is over when who calls is gone and each call was answered.
+func TestCalls(t *testing.T) {
+	isOver := func(c *calls) bool {
+		select {
+		case <-c.over:
+			return true
+		default:
+			return false
+		}
+	}
+	c := newCalls()
+	c.asked(frameHeaders, 0, 1)
+	c.asked(frameHeaders, 0, 3)
+	c.asked(frameHeaders, 0, 5)
+	c.answered(frameHeaders, 0, 1)
+	c.answered(frameData, flagEndStream, 1)
+	c.asked(frameReset, 0, 3)
+	c.finish()
+	if isOver(c) {
+		t.Error("it is over before all calls are")
+	}
+	c.answered(frameReset, 0, 5)
+	if !isOver(c) {
+		t.Error("it is not over")
+	}
+	none := newCalls()
+	none.finish()
+	if !isOver(none) {
+		t.Error("without calls it is not over")
+	}
+}
