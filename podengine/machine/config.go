@@ -3,6 +3,7 @@ package machine
 import (
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -27,6 +28,12 @@ type Config struct {
 	// CgroupParent is the parent of the cgroups of all pods. Default that of
 	// the runtime.
 	CgroupParent string `json:"cgroupParent,omitempty"`
+	// AllowedUnsafeSysctls are the sysctls that pods may set besides the safe
+	// ones; those that end in * stand for all that begin so. Default none.
+	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"`
+	// SeccompDefault makes RuntimeDefault the seccomp profile of containers that
+	// name none. Default false, which leaves them without a profile.
+	SeccompDefault bool `json:"seccompDefault,omitempty"`
 	// UserNamespaceFirstID is the first of the machine's user and group IDs of
 	// which pods with hostUsers: false get 65536 each, the lowest first. Default
 	// 65536. Nodes on one machine, a kubelet too, must have theirs apart.
@@ -54,6 +61,11 @@ func (cfg *Config) Validate() error {
 	for _, path := range append([]string{cfg.Root, cfg.LogRoot}, cfg.HostPaths...) {
 		if path != "" && !filepath.IsAbs(path) {
 			return errdefs.InvalidInputf("%q is no absolute path", path)
+		}
+	}
+	for _, pattern := range cfg.AllowedUnsafeSysctls {
+		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.ContainsAny(name, "*/ ") {
+			return errdefs.InvalidInputf("allowedUnsafeSysctls: %q is no sysctl such as kernel.msgmax, nor the beginning of one such as kernel.msg*", pattern)
 		}
 	}
 	if first := cfg.UserNamespaceFirstID; first != 0 && first < 1<<16 {

@@ -51,11 +51,12 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 	client := volume.Client{Interface: n.Client}
 	return podengine.New(ctx, podengine.Config{
 		Node: convert.Node{
-			Name:          n.Name,
-			ClusterDomain: n.ClusterDomain,
-			LogRoot:       cfg.LogRoot,
-			SeccompRoot:   filepath.Join(cfg.Root, "seccomp"),
-			MachineMemory: memory,
+			Name:           n.Name,
+			ClusterDomain:  n.ClusterDomain,
+			LogRoot:        cfg.LogRoot,
+			SeccompRoot:    filepath.Join(cfg.Root, "seccomp"),
+			SeccompDefault: cfg.SeccompDefault,
+			MachineMemory:  memory,
 		},
 		Runtime:  containers,
 		Images:   images,
@@ -79,6 +80,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		AllowHostPath:   HostPaths(cfg.HostPaths),
 		CgroupParent:    cfg.CgroupParent,
 		FirstUserID:     cfg.UserNamespaceFirstID,
+		UnsafeSysctls:   cfg.AllowedUnsafeSysctls,
 		Logs:            cfg.logLimits(),
 		ImageGC:         pulls.gc(),
 		ParallelPulls:   pulls.parallelPulls(),

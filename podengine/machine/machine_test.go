@@ -36,6 +36,8 @@ func TestConfig(t *testing.T) {
 		"srv":        {HostPaths: []string{"srv"}},
 
 		"containerLogMaxSize":  {ContainerLogMaxSize: ptr.To(resource.MustParse("0"))},
+		`"*"`:                  {AllowedUnsafeSysctls: []string{"*"}},
+		"kernel/msgmax":        {AllowedUnsafeSysctls: []string{"kernel.msg*", "kernel/msgmax"}},
 		"userNamespaceFirstID": {UserNamespaceFirstID: 1000},
 		"containerLogMaxFiles": {ContainerLogMaxFiles: ptr.To(1)},
 	} {
