@@ -205,7 +205,7 @@ func marker() string { return "/tmp/" + missingName() }
 
 func checkReadinessProbe(ctx context.Context, s *Scope) error {
 	file := marker()
-	pod := s.Pod(s.container("main", "trap 'exit 0' TERM; sleep 2; touch "+file+"; sleep 4; rm "+file+"; sleep 100000 & wait"))
+	pod := s.Pod(s.container("main", "trap 'exit 0' TERM; while sleep 3; do touch "+file+"; sleep 3; rm "+file+"; done"))
 	pod.Spec.Containers[0].ReadinessProbe = s.probe("test -e "+file, 1)
 	isReady := func(wanted corev1.ConditionStatus) PodCondition {
 		return func(pod *corev1.Pod, deleted bool) (bool, error) {
@@ -234,7 +234,7 @@ func checkLivenessProbe(ctx context.Context, s *Scope) error {
 
 func checkStartupProbe(ctx context.Context, s *Scope) error {
 	file := marker()
-	pod := s.Pod(s.container("main", "trap 'exit 0' TERM; sleep 3; touch "+file+"; sleep 100000 & wait"))
+	pod := s.Pod(s.container("main", "trap 'exit 0' TERM; sleep 5; touch "+file+"; sleep 100000 & wait"))
 	pod.Spec.Containers[0].StartupProbe = s.probe("test -e "+file, 60)
 	started := func(wanted bool) PodCondition {
 		return exists(func(pod *corev1.Pod) bool {

@@ -57,6 +57,7 @@ func (b *broken) GetStatsSummary(context.Context) (*stats.Summary, error) {
 
 // A provider that is wrong fails, check by check, and the kit says what was seen.
 func TestBrokenProviderFails(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(brokenVariable) != "" {
 		runBroken(t)
 		return

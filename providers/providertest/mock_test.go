@@ -16,6 +16,7 @@ import (
 
 // The mock keeps its pods in a journal, and runs no commands.
 func TestMock(t *testing.T) {
+	t.Parallel()
 	journal, err := os.Create(filepath.Join(t.TempDir(), "journal"))
 	if err != nil {
 		t.Fatal(err)
