@@ -139,8 +139,15 @@ func (e *Engine) retryDeferred() {
 	e.retry()
 }
 
-// retry is retryDeferred for those who hold the lock.
+// retry is retryDeferred for those who hold the lock. A resize may make room of
+// one resource while it takes another, for those who could not be served before.
 func (e *Engine) retry() {
+	for e.retryOnce() {
+	}
+}
+
+// retryOnce goes over all who wait, and tells whether any was served.
+func (e *Engine) retryOnce() (served bool) {
 	type waiting struct {
 		*worker
 		asked desired
@@ -160,7 +167,9 @@ func (e *Engine) retry() {
 			log.G(e.ctx).WithError(err).Warn("Cannot keep what resources a pod has: after a restart of this process it may have to wait for them again")
 		}
 		w.nudge()
+		served = true
 	}
+	return served
 }
 
 // isDeferred tells whether the pod waits for resources.

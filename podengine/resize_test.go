@@ -220,6 +220,34 @@ func TestDeferredResizesHaveAnOrder(t *testing.T) {
 	})
 }
 
+// A resize that waits may take one resource, and leave another to a pod that is
+// served before it in vain.
+func TestDeferredResizeMakesRoom(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.NodeAllocatable = func() corev1.ResourceList {
+			return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi")}
+		}
+	}, func(r *rig) {
+		asking := func(name, cpus, memory string, priority int32) *corev1.Pod {
+			return makePod(name, first(func(c *corev1.Container) {
+				c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus), corev1.ResourceMemory: resource.MustParse(memory)}
+			}), func(pod *corev1.Pod) { pod.Spec.Priority = &priority })
+		}
+		other, urgent, late := asking("other", "2", "0", 0), asking("urgent", "1", "1Gi", 1), asking("late", "1", "3Gi", 0)
+		for _, pod := range []*corev1.Pod{other, urgent, late} {
+			r.create(pod)
+		}
+		r.update(asking("urgent", "1", "3Gi", 1)) // waits for memory of the late one
+		r.update(asking("late", "3", "1Gi", 0))   // waits for CPUs of the other one
+		r.wantResize(urgent, "PodResizePending Deferred 0: Node didn't have enough resource: memory, requested: 3221225472, used: 3221225472, capacity: 4294967296")
+		r.delete(other, 0)
+		r.after(time.Second)
+		for _, pod := range []*corev1.Pod{urgent, late} {
+			r.wantResize(pod)
+		}
+	})
+}
+
 func TestRefuse(t *testing.T) {
 	memory := func(amount string) *corev1.Pod {
 		return makePod("a", first(func(c *corev1.Container) {
