@@ -106,12 +106,19 @@ func enable(dir string) {
 	}
 }
 
+// writable tells whether groups can be made in a group, by making one. Those of
+// processes that were killed meanwhile go; they may be another's of now.
 func writable(dir string) bool {
+	left, _ := filepath.Glob(filepath.Join(dir, "probe-*"))
+	for _, probe := range left {
+		_ = os.Remove(probe)
+	}
 	probe := filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid()))
 	if err := os.Mkdir(probe, 0o755); err != nil {
 		return false
 	}
-	return os.Remove(probe) == nil
+	err := os.Remove(probe)
+	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
 // String names the hierarchies, for logs.
