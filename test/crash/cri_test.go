@@ -30,7 +30,6 @@ func TestCRI(t *testing.T) { testCrashes(t, newCRI(t)) }
 type criMachine struct {
 	footprint
 	containerd *containerd.Containerd
-	log        string
 	conn       *grpc.ClientConn
 	runtime    runtimeapi.RuntimeServiceClient
 }
@@ -39,12 +38,11 @@ func newCRI(t *testing.T) *criMachine {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	log := filepath.Join(t.ArtifactDir(), "containerd.log")
 	c, err := containerd.Start(ctx, containerd.Options{
 		Binary:       filepath.Join(bin, "containerd-up"),
 		SandboxImage: "localhost/pause:latest",
 		Images:       []string{filepath.Join(bin, "conformance", "images.tar")},
-		LogFile:      log,
+		LogFile:      filepath.Join(t.ArtifactDir(), "containerd.log"),
 		Log:          t.Output(),
 	})
 	must(t, err)
@@ -52,7 +50,7 @@ func newCRI(t *testing.T) *criMachine {
 	conn, err := grpc.NewClient(c.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return &criMachine{footprintIn(t, filepath.Join(c.Dir(), "node")), c, log, conn, runtimeapi.NewRuntimeServiceClient(conn)}
+	return &criMachine{footprintIn(t, filepath.Join(c.Dir(), "node")), c, conn, runtimeapi.NewRuntimeServiceClient(conn)}
 }
 
 func (*criMachine) provider() string { return "cri" }
@@ -129,10 +127,11 @@ func (m *criMachine) leftInContainerd(t *testing.T) []string {
 		}
 	}
 	dir := m.containerd.Dir()
-	for pid, command := range processesWith(t, dir, "containerd-shim") {
-		if children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)); len(children) > 0 || !m.forgotten(t, command) {
-			left = append(left, "shim "+command)
-		}
+	for _, command := range processesWith(t, dir, "containerd-shim") {
+		left = append(left, "shim "+command)
+	}
+	if relays := processesWith(t, dir, "vk-cri-relay"); len(relays) > 1 { // the agent's own is one
+		left = append(left, fmt.Sprintf("relays %v", relays))
 	}
 	addresses, _ := filepath.Glob(filepath.Join(dir, "ipam", "*", "*"))
 	for _, path := range addresses {
@@ -149,18 +148,6 @@ func (m *criMachine) leftInContainerd(t *testing.T) []string {
 		left = append(left, "interface "+filepath.Base(port))
 	}
 	return left
-}
-
-// forgotten tells whether containerd has given a shim up: 1.6 leaves the process
-// of one behind, with nothing in it, if who asked for a sandbox goes away just when
-// the shim begins. That is for containerd to mend, and so for any kubelet.
-func (m *criMachine) forgotten(t *testing.T, command string) bool {
-	t.Helper()
-	log, err := os.ReadFile(m.log)
-	must(t, err)
-	_, rest, _ := strings.Cut(command, "-id ")
-	id, _, ok := strings.Cut(rest, " ")
-	return ok && strings.Contains(string(log), `msg="shim disconnected" id=`+id)
 }
 
 // bridge is the network interface that the pods' are connected to.

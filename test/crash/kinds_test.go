@@ -3,8 +3,6 @@
 package crash
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -127,18 +125,4 @@ func (k *kind) timesStarted(container string) int {
 // mayBe tells whether a pod of this kind that nobody ends may be in a phase.
 func (k *kind) mayBe(phase corev1.PodPhase) bool {
 	return phase == corev1.PodPending || phase == corev1.PodRunning || phase == k.ends || phase == ""
-}
-
-// wasBrokenOff tells whether the runtime broke off a start of the container when
-// the agent was killed, while its command may have run. Nobody can tell whether it
-// has, so that it counts as a failed run: a pod whose containers must not run twice
-// fails, and others restart it.
-func wasBrokenOff(s corev1.ContainerStatus) bool {
-	for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
-		if ended := state.Terminated; ended != nil && ended.Reason == "StartError" &&
-			strings.HasPrefix(ended.Message, "failed to start containerd task") && strings.Contains(ended.Message, "context canceled") {
-			return true
-		}
-	}
-	return false
 }

@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // There are about size pods at any time; nobody touches the first kept of them.
@@ -45,25 +44,11 @@ type member struct {
 	*kind
 	pod     string
 	deleted bool // it was asked to go
-	// brokenOff are the containers of which wasBrokenOff is true.
-	brokenOff sets.Set[string]
 }
 
-// mostStarts is how often a container may have been started at most.
-func (m *member) mostStarts(name string) int {
-	if m.brokenOff.Has(name) && m.make().RestartPolicy != corev1.RestartPolicyNever {
-		return m.timesStarted(name) + 1
-	}
-	return m.timesStarted(name)
-}
-
-// has settled: nothing more will become of the pod.
+// settled tells whether nothing more will become of the pod.
 func (m *member) settled(pod *corev1.Pod) bool {
-	phase := pod.Status.Phase
-	if m.brokenOff.Len() > 0 && (phase == corev1.PodFailed || phase == corev1.PodSucceeded) {
-		return true
-	}
-	return phase == m.ends && (phase != corev1.PodRunning || isReady(pod))
+	return pod.Status.Phase == m.ends && (m.ends != corev1.PodRunning || isReady(pod))
 }
 
 func newPopulation(t *testing.T, random *rand.Rand, node string, m machine) *population {
@@ -104,7 +89,7 @@ func (p *population) member(uid types.UID) member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m := p.all[uid]; m != nil {
-		return m.copy()
+		return *m
 	}
 	return member{kind: &kind{name: "unknown"}}
 }
@@ -115,22 +100,9 @@ func (p *population) members() map[types.UID]member {
 	defer p.mu.Unlock()
 	all := map[types.UID]member{}
 	for uid, m := range p.all {
-		all[uid] = m.copy()
+		all[uid] = *m
 	}
 	return all
-}
-
-func (m *member) copy() member {
-	c := *m
-	c.brokenOff = m.brokenOff.Clone()
-	return c
-}
-
-// noteBrokenOff remembers that a start of a container was broken off.
-func (p *population) noteBrokenOff(c container) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all[c.uid].brokenOff.Insert(c.name)
 }
 
 // fill creates all pods. The first ones, which stay, are of those kinds that run
@@ -187,7 +159,7 @@ func (p *population) create(slot int, k *kind) {
 		Spec:       k.podSpec(p.node, p.image, p.dir),
 	}, metav1.CreateOptions{})
 	must(p.t, err)
-	p.all[pod.UID] = &member{kind: k, pod: pod.Name, brokenOff: sets.New[string]()}
+	p.all[pod.UID] = &member{kind: k, pod: pod.Name}
 }
 
 // delete deletes a pod within so many seconds, or within its own grace period.
@@ -269,10 +241,6 @@ func (p *population) checkEnds() {
 	for _, pod := range p.list(p.t.Context()) {
 		m := p.member(pod.UID)
 		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if m.brokenOff.Len() > 0 {
-				p.t.Logf("a start of %v of %s %s (%s) was broken off: %s", sets.List(m.brokenOff), m.name, pod.Name, pod.UID, stateOf(&pod))
-				continue // checkStarts has more
-			}
 			want := m.timesStarted(s.Name)
 			if n := starts[container{pod.UID, s.Name}]; n != want || int(s.RestartCount) != want-1 {
 				p.t.Errorf("%s of %s %s (%s) was started %d times, and restarted %d times by its status; want %d and %d",
@@ -295,7 +263,7 @@ func (p *population) checkStarts() {
 			p.t.Errorf("a container %s was started of a pod %s that there never was", c.name, c.uid)
 			continue
 		}
-		if most := m.mostStarts(c.name); n > most {
+		if most := m.timesStarted(c.name); n > most {
 			p.t.Errorf("%s of %s %s (%s) was started %d times, want %d at most", c.name, m.name, m.pod, c.uid, n, most)
 		}
 	}

@@ -66,11 +66,6 @@ func (w *watcher) fail(format string, args ...any) {
 // lookAtPods compares the statuses with what may be, and with the last look.
 func (w *watcher) lookAtPods(ctx context.Context) {
 	for _, pod := range w.p.list(ctx) {
-		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if wasBrokenOff(s) {
-				w.p.noteBrokenOff(container{pod.UID, s.Name})
-			}
-		}
 		m := w.p.member(pod.UID)
 		before := w.phases[pod.UID]
 		w.phases[pod.UID] = pod.Status.Phase
@@ -81,7 +76,7 @@ func (w *watcher) lookAtPods(ctx context.Context) {
 		if m.deleted || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if !m.mayBe(pod.Status.Phase) && m.brokenOff.Len() == 0 {
+		if !m.mayBe(pod.Status.Phase) {
 			w.fail("%s %s (%s) should end as %s, and is %s", m.name, pod.Name, pod.UID, m.ends, stateOf(&pod))
 		}
 		if before == corev1.PodRunning && pod.Status.Phase == corev1.PodPending {
@@ -94,11 +89,7 @@ func (w *watcher) lookAtPods(ctx context.Context) {
 }
 
 func (w *watcher) lookAtStatus(m member, pod *corev1.Pod, s corev1.ContainerStatus) {
-	most := m.timesStarted(s.Name)
-	if m.brokenOff.Has(s.Name) {
-		most++
-	}
-	if int(s.RestartCount) >= most {
+	if int(s.RestartCount) >= m.timesStarted(s.Name) {
 		w.fail("%s of %s %s (%s) has restarted: %s", s.Name, m.name, pod.Name, pod.UID, stateOf(pod))
 	}
 	if s.ContainerID == "" || s.State.Waiting != nil {
@@ -108,7 +99,7 @@ func (w *watcher) lookAtStatus(m member, pod *corev1.Pod, s corev1.ContainerStat
 	if w.ids[c] == nil {
 		w.ids[c] = sets.New[string]()
 	}
-	if w.ids[c].Insert(s.ContainerID); len(w.ids[c]) > most {
+	if w.ids[c].Insert(s.ContainerID); len(w.ids[c]) > m.timesStarted(s.Name) {
 		w.fail("%s of %s %s (%s) was one container after another: %v", s.Name, m.name, pod.Name, pod.UID, sets.List(w.ids[c]))
 	}
 }
