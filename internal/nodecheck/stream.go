@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,8 +104,12 @@ func (n *Node) stream(ctx context.Context, address *url.URL, options remotecomma
 	return recorder.refused(executor.StreamWithContext(ctx, options))
 }
 
+// shouldFallBack tells whether SPDY is worth a try after WebSocket. It is, other
+// than for kubectl, also where the API server could not get through to the
+// kubelet: by SPDY it passes on the kubelet's own answer, and its status.
 func shouldFallBack(err error) bool {
-	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) ||
+		err != nil && strings.Contains(err.Error(), "unable to upgrade connection")
 }
 
 // output is what a command printed.

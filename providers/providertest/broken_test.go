@@ -23,8 +23,40 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
-// brokenVariable is set for the process in which the kit is to fail.
-const brokenVariable = "PROVIDERTEST_BROKEN"
+// failingVariable is set for the process in which the kit is to fail.
+const failingVariable = "PROVIDERTEST_FAILING"
+
+// failing runs a suite in a process of its own, where it has to fail, and returns
+// what it says. It is nothing in that process itself.
+func failing(t *testing.T, suite providertest.Suite) string {
+	t.Helper()
+	suite.ControlPlane = filepath.Join(bin, "controlplane")
+	suite.Timeout = 12 * time.Second // for what fails
+	if os.Getenv(failingVariable) != "" {
+		suite.Run(t)
+		return ""
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	command.Env = append(os.Environ(), failingVariable+"=1")
+	output, err := command.CombinedOutput()
+	if err == nil {
+		t.Errorf("the kit has passed the provider:\n%s", output)
+	}
+	return string(output)
+}
+
+// assertSays checks what the kit says of a provider that fails.
+func assertSays(t *testing.T, text string, says ...string) {
+	t.Helper()
+	for _, want := range says {
+		if text != "" && !strings.Contains(text, want) {
+			t.Errorf("%q is missing in what the kit says", want)
+		}
+	}
+	if t.Failed() && text != "" {
+		t.Logf("the kit says:\n%s", text)
+	}
+}
 
 // broken declares what it cannot do, and never forgets a pod.
 type broken struct {
@@ -58,18 +90,16 @@ func (b *broken) GetStatsSummary(context.Context) (*stats.Summary, error) {
 // A provider that is wrong fails, check by check, and the kit says what was seen.
 func TestBrokenProviderFails(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(brokenVariable) != "" {
-		runBroken(t)
-		return
-	}
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokenProviderFails$", "-test.v")
-	command.Env = append(os.Environ(), brokenVariable+"=1")
-	output, err := command.CombinedOutput()
-	if err == nil {
-		t.Error("the kit has passed a broken provider")
-	}
-	text := string(output)
-	for _, want := range []string{
+	pods := &memory{}
+	text := failing(t, providertest.Suite{
+		NewProvider: func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			m, err := newMock(cfg)
+			return &broken{m, pods}, m, err
+		},
+		Capabilities: []providertest.Capability{providertest.Commands, providertest.Exec, providertest.Stats, providertest.SurvivesRestart},
+		Skip:         map[string]string{"twenty-pods": "not today", "node-lease": "it takes ten seconds"},
+	})
+	assertSays(t, text,
 		"--- PASS: TestBrokenProviderFails/checks/pod-runs",
 		"--- PASS: TestBrokenProviderFails/checks/exec-output",
 		"--- SKIP: TestBrokenProviderFails/checks/volume-contents",
@@ -80,34 +110,46 @@ func TestBrokenProviderFails(t *testing.T) {
 		"phase Succeeded",
 		"container main: terminated with 0, Completed",
 		"--- FAIL: TestBrokenProviderFails/checks/stats-summary",
-		"the provider declares stats, and says that it does not support it",
 		"--- FAIL: TestBrokenProviderFails/restart/deleted-while-down",
 		"--- FAIL: TestBrokenProviderFails/restart/survives-restart",
 		"--- FAIL: TestBrokenProviderFails/leaves-nothing",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in what the kit says", want)
+	)
+}
+
+// partial has but the six methods that a provider must have, and tells of changes.
+type partial struct {
+	node.PodLifecycleHandler
+	node.PodNotifier
+}
+
+// A provider that declares what it lacks fails by its own word.
+func TestPartialProviderFails(t *testing.T) {
+	t.Parallel()
+	text := failing(t, providertest.Suite{
+		NewProvider: func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			m, err := newMock(cfg)
+			return nodeutil.AsProvider(&partial{m, m}), m, err
+		},
+		Capabilities: []providertest.Capability{providertest.Logs, providertest.Exec, providertest.Attach, providertest.PortForward, providertest.Stats},
+	})
+	const says = ", and says that it does not support it: "
+	assertSays(t, text,
+		"the provider declares logs"+says, "the provider declares exec"+says, "the provider declares attach"+says,
+		"the provider declares port-forward"+says, "the provider declares stats"+says,
+		"--- PASS: TestPartialProviderFails/checks/twenty-pods",
+		"--- PASS: TestPartialProviderFails/leaves-nothing",
+	)
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "provider does not implement") && !strings.Contains(line, says) {
+			t.Errorf("a check fails, other than by the provider's word: %s", line)
 		}
-	}
-	if t.Failed() {
-		t.Logf("the kit says:\n%s", text)
 	}
 }
 
-func runBroken(t *testing.T) {
-	pods := &memory{}
-	providertest.Suite{
-		NewProvider: func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-			m, err := mock.New(mock.Config{NodeName: cfg.Node.Name, HostIP: cfg.HostIPs()[0]})
-			if err != nil {
-				return nil, nil, err
-			}
-			m.ConfigureNode(context.Background(), cfg.Node)
-			return &broken{m, pods}, m, nil
-		},
-		Capabilities: []providertest.Capability{providertest.Commands, providertest.Exec, providertest.Stats, providertest.SurvivesRestart},
-		Skip:         map[string]string{"twenty-pods": "not today", "node-lease": "it takes ten seconds"},
-		ControlPlane: filepath.Join(bin, "controlplane"),
-		Timeout:      12 * time.Second, // for what fails,
-	}.Run(t)
+func newMock(cfg nodeutil.ProviderConfig) (*mock.Provider, error) {
+	m, err := mock.New(mock.Config{NodeName: cfg.Node.Name, HostIP: cfg.HostIPs()[0]})
+	if err == nil {
+		m.ConfigureNode(context.Background(), cfg.Node)
+	}
+	return m, err
 }
