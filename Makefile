@@ -66,7 +66,7 @@ containers: build containerd-up images controlplane ## The tests that need conta
 # The whole is make conformance; this takes four minutes.
 .PHONY: conformance-sample
 conformance-sample: ## Some of the Kubernetes node specs, of each area, on a node with the CRI provider
-	$(MAKE) conformance NODE=cri CONFORMANCE='-specs conformance/specs-ci.txt -procs 4'
+	$(MAKE) conformance NODE=cri CONFORMANCE='-specs conformance/specs-ci.txt -procs 4 -results bin/conformance/results/sample'
 
 # make test kills the agent fewer times.
 .PHONY: crash
