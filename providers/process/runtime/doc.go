@@ -54,9 +54,10 @@
 //
 // Everything is on disk below Config.Root and in the shims. Containers go on when
 // the program ends or is killed; the next New takes them up again. A start that was
-// begun is never begun again: if a shim is gone and has not written how its
-// container ended, what is left of it is killed, and it has exited with the code
-// 137 and the reason ContainerStatusUnknown.
+// begun is never begun again, unless it was cut off before the command could run:
+// such a container is as it was created. If a shim is gone and has not written how
+// its container ended, what is left of it is killed, and it has exited with the
+// code 137 and the reason ContainerStatusUnknown.
 //
 // Under systemd a restart must not end the shims, which are in control groups of
 // their own where there are any; else set KillMode=process for the service.

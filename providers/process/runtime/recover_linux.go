@@ -67,7 +67,7 @@ func (r *Runtime) recoverContainer(dir string) error {
 	}
 	r.containers[c.id] = c
 	r.names[containerName(c.sandbox, c.config.GetMetadata())] = c.id
-	c.began = shim.HasRecord(dir, shim.IntentFile)
+	c.began = shim.HasRecord(dir, shim.IntentFile) && !takeBackStart(dir)
 	var exit shim.Exit
 	err = shim.ReadRecord(dir, shim.ExitFile, &exit)
 	switch {
@@ -79,6 +79,23 @@ func (r *Runtime) recoverContainer(dir string) error {
 	}
 	r.adoptStart(c)
 	return nil
+}
+
+// takeBackStart takes back a start that was begun by a runtime that was killed
+// before there was a shim, or whose shim was killed, before the command could run,
+// and tells whether it did. The lock says that there is no shim and none will come,
+// and a shim writes StartedFile before it lets the command run: without that the
+// command has not run, and the container can be started still.
+func takeBackStart(dir string) bool {
+	lock, err := shim.Lock(dir)
+	if err != nil {
+		return false // there is a shim, or who follows it finds out
+	}
+	defer func() { _ = lock.Close() }()
+	if shim.HasRecord(dir, shim.StartedFile) || shim.HasRecord(dir, shim.ExitFile) {
+		return false
+	}
+	return errors.Join(os.Remove(filepath.Join(dir, shim.IntentFile)), shim.SyncDir(dir)) == nil
 }
 
 // resume follows the containers that were begun, and waits a while until each is
