@@ -1,6 +1,7 @@
 package podengine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -129,6 +131,9 @@ func (e *Engine) PortForward(ctx context.Context, namespace, podName string, por
 	return forward(ctx, answer.Url, port, stream)
 }
 
+// failureTime is how long the runtime may take to say why it ended a stream.
+const failureTime = 5 * time.Second
+
 // forward copies between stream and a port, over a connection of its own to the
 // runtime.
 func forward(ctx context.Context, address string, port int32, stream io.ReadWriteCloser) error {
@@ -156,12 +161,6 @@ func forward(ctx context.Context, address string, port int32, stream io.ReadWrit
 		return fmt.Errorf("cannot open a stream to the runtime: %w", err)
 	}
 	_ = failures.Close() // for writing: only the runtime has something to say
-	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := connection.CreateStream(headers)
-	if err != nil {
-		return fmt.Errorf("cannot open a stream to the runtime: %w", err)
-	}
-
 	failed := make(chan error, 1)
 	go func() {
 		text, err := io.ReadAll(failures)
@@ -172,6 +171,19 @@ func forward(ctx context.Context, address string, port int32, stream io.ReadWrit
 		}
 		failed <- err
 	}()
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := connection.CreateStream(headers)
+	if err != nil {
+		// The runtime may have ended the stream already, and says why.
+		select {
+		case why := <-failed:
+			err = cmp.Or(why, err)
+		case <-time.After(failureTime):
+		case <-ctx.Done():
+		}
+		return fmt.Errorf("cannot open a stream to the runtime: %w", err)
+	}
+
 	go func() {
 		_, _ = io.Copy(data, stream)
 		_ = data.Close() // for writing
