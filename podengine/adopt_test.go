@@ -129,26 +129,66 @@ func TestAStartThatWasGivenUpIsNoRun(t *testing.T) {
 	}
 }
 
-// A start is not broken off: nobody could tell whether the command has run.
-func TestAStartIsNotBrokenOff(t *testing.T) {
+// What starts processes in the runtime, or ends them, is not broken off because the pod is deleted,
+// or the engine is closed: nobody could rely on what is there then.
+func TestCallsAreNotBrokenOff(t *testing.T) {
+	for _, slow := range []string{"RunPodSandbox p", "StartContainer a", "StopPodSandbox"} {
+		for end, f := range map[string]func(*rig, *corev1.Pod){
+			"deleted": func(r *rig, pod *corev1.Pod) { r.delete(pod, 0) },
+			"closed":  func(r *rig, _ *corev1.Pod) { r.end(); r.begin() },
+		} {
+			t.Run(slow+" "+end, func(t *testing.T) {
+				inBubble(t, func(r *rig) {
+					pod := makePod("a")
+					called := 0
+					r.runtime.intercept(func(ctx context.Context, call string) error {
+						if call != slow {
+							return nil
+						}
+						called++
+						select {
+						case <-time.After(5 * time.Second):
+						case <-ctx.Done():
+							t.Errorf("%s was broken off", call)
+						}
+						return ctx.Err()
+					})
+					r.create(pod)
+					if slow == "StopPodSandbox" {
+						r.delete(pod, 30)
+					}
+					r.after(time.Second)
+					f(r, pod)
+					r.runtime.intercept(nil)
+					r.after(10 * time.Second)
+					if r.worker(pod.UID) != nil {
+						r.delete(pod, 0)
+					}
+					r.after(10 * time.Second)
+					r.wantGone(pod)
+					if called != 1 {
+						t.Errorf("%s was called %d times", slow, called)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A runtime that does not answer keeps nothing from ending for long.
+func TestAHangingCallIsBrokenOff(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		pod := makePod("a")
 		r.runtime.intercept(func(ctx context.Context, call string) error {
-			if call == "StartContainer a" {
-				time.Sleep(5 * time.Second)
+			if call == "RunPodSandbox p" {
+				<-ctx.Done()
 			}
 			return ctx.Err()
 		})
-		r.create(pod)
-		r.delete(pod, 30)
-		r.after(time.Second)
-		r.end() // while the container is being started
-		if c := r.runtime.newest("a"); c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
-			t.Errorf("the container is %v", c.State)
+		r.create(makePod("a"))
+		begin := time.Now()
+		r.end()
+		if took := time.Since(begin); took != unawaited {
+			t.Errorf("the engine was closed in %v, want %v", took, unawaited)
 		}
-		r.runtime.intercept(nil)
-		r.begin()
-		r.after(time.Second)
-		r.wantGone(pod)
 	})
 }

@@ -84,7 +84,9 @@ func (w *worker) replaceSandbox(ctx context.Context, pod *corev1.Pod, seen *runt
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return err
 	}
-	_, err = w.engine.cfg.Runtime.RunPodSandbox(ctx, config, handler)
+	call, cancel := outlasting(ctx)
+	defer cancel()
+	_, err = w.engine.cfg.Runtime.RunPodSandbox(call, config, handler)
 	return err
 }
 
@@ -224,23 +226,11 @@ func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runti
 	return err
 }
 
-// launchTime is how long a start goes on that nobody waits for any more.
-const launchTime = 10 * time.Second
-
-// launch starts a container. It is not broken off with what it is done for: what
-// runtimes make of that is a container of which nobody can tell whether its
-// command has run.
+// launch starts a container.
 func (w *worker) launch(ctx context.Context, id string) error {
-	start, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	call, cancel := outlasting(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		select {
-		case <-start.Done():
-		case <-time.After(launchTime):
-			cancel()
-		}
-	})()
-	return w.engine.cfg.Runtime.StartContainer(start, id)
+	return w.engine.cfg.Runtime.StartContainer(call, id)
 }
 
 // launched says that a container was started, and runs its postStart hook.

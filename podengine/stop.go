@@ -123,9 +123,18 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *ru
 		if !box.ready {
 			continue
 		}
-		if err := w.engine.cfg.Runtime.StopPodSandbox(ctx, box.id); err != nil && !gone(err) {
+		if err := w.stopSandbox(ctx, box); err != nil {
 			return fmt.Errorf("cannot stop the pod's sandbox: %w", err)
 		}
+	}
+	return nil
+}
+
+func (w *worker) stopSandbox(ctx context.Context, box *sandbox) error {
+	call, cancel := outlasting(ctx)
+	defer cancel()
+	if err := w.engine.cfg.Runtime.StopPodSandbox(call, box.id); err != nil && !gone(err) {
+		return err
 	}
 	return nil
 }
