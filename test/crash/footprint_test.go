@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // footprint is where both providers leave traces of pods.
@@ -27,8 +29,8 @@ func footprintIn(t *testing.T, root string) footprint {
 		for _, group := range slices.Backward(f.groups()) {
 			_ = os.Remove(group)
 		}
-		if t.Failed() {
-			return // what is in it may be what somebody looks for
+		for _, mount := range f.mounts(t) { // if the test has failed
+			_ = unix.Unmount(mount, unix.MNT_DETACH)
 		}
 		must(t, os.RemoveAll(root))
 	})
@@ -46,12 +48,8 @@ func (f footprint) left(t *testing.T) []string {
 			left = append(left, filepath.Join(kind, e.Name()))
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must(t, err)
-	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, f.root) {
-			left = append(left, "mount "+line)
-		}
+	for _, mount := range f.mounts(t) {
+		left = append(left, "mount "+mount)
 	}
 	for _, group := range f.groups() {
 		switch filepath.Base(group) {
@@ -61,6 +59,20 @@ func (f footprint) left(t *testing.T) []string {
 		}
 	}
 	return left
+}
+
+// mounts are the paths below the provider's folder that something is mounted at.
+func (f footprint) mounts(t *testing.T) []string {
+	t.Helper()
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	must(t, err)
+	var mounts []string
+	for line := range strings.Lines(string(info)) {
+		if fields := strings.Fields(line); strings.HasPrefix(fields[4], f.root+"/") {
+			mounts = append(mounts, fields[4])
+		}
+	}
+	return mounts
 }
 
 // groups are the control groups of the node and of all pods, each after the one
