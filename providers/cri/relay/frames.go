@@ -2,6 +2,8 @@ package relay
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -13,6 +15,7 @@ const (
 	frameData    = 0x0
 	frameHeaders = 0x1
 	frameReset   = 0x3
+	frameWindow  = 0x8
 
 	flagEndStream = 0x1
 )
@@ -22,6 +25,7 @@ const (
 type frames struct {
 	skip   int    // of what comes now
 	header []byte // as far as it has come
+	stream uint32 // of the last frame
 	each   func(kind, flags byte, stream uint32)
 }
 
@@ -43,9 +47,23 @@ func (f *frames) take(p []byte) {
 		}
 		h := f.header
 		f.skip = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-		f.each(h[3], h[4], binary.BigEndian.Uint32(h[5:])&(1<<31-1))
+		f.stream = binary.BigEndian.Uint32(h[5:]) & (1<<31 - 1)
+		f.each(h[3], h[4], f.stream)
 		f.header = f.header[:0]
 	}
+}
+
+// whole tells whether the last frame has come as a whole.
+func (f *frames) whole() bool { return f.skip == 0 && len(f.header) == 0 }
+
+// window is a frame that lets the other side say more than anybody says, about
+// a call, or, as call 0, in all. Without it, an answer that is longer than the
+// caller was ready for when it went away has no end.
+func window(stream uint32) []byte {
+	const more = 1 << 30
+	frame := []byte{0, 0, 4, frameWindow, 0}
+	frame = binary.BigEndian.AppendUint32(frame, stream)
+	return binary.BigEndian.AppendUint32(frame, more)
 }
 
 // calls are those under way on a connection.
@@ -53,23 +71,28 @@ type calls struct {
 	over chan struct{} // closed when there are none, and will be none
 
 	mu   sync.Mutex
-	last uint32 // that was begun
-	open map[uint32]struct{}
-	done bool // no more will come
+	last uint32          // that was begun
+	open map[uint32]bool // whether they were asked in full
+	done bool            // no more will come
 }
 
-func newCalls() *calls { return &calls{over: make(chan struct{}), open: map[uint32]struct{}{}} }
+func newCalls() *calls { return &calls{over: make(chan struct{}), open: map[uint32]bool{}} }
 
 // asked takes a frame of who calls.
-func (c *calls) asked(kind, _ byte, stream uint32) {
+func (c *calls) asked(kind, flags byte, stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case kind == frameHeaders && stream > c.last: // and not one that ends a call
-		c.last = stream
-		c.open[stream] = struct{}{}
-	case kind == frameReset:
+	switch kind {
+	case frameReset:
 		delete(c.open, stream)
+	case frameHeaders, frameData:
+		if kind == frameHeaders && stream > c.last {
+			c.last = stream
+			c.open[stream] = false
+		}
+		if _, ok := c.open[stream]; ok && flags&flagEndStream != 0 {
+			c.open[stream] = true
+		}
 	}
 }
 
@@ -83,12 +106,17 @@ func (c *calls) answered(kind, flags byte, stream uint32) {
 	}
 }
 
-// finish says that nobody calls any more.
-func (c *calls) finish() {
+// finish says that nobody calls any more, and returns the calls that are to be
+// answered still. Those that were not asked in full are none: partial is one of
+// them, or 0.
+func (c *calls) finish(partial uint32) (open []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done = true
+	delete(c.open, partial)
+	maps.DeleteFunc(c.open, func(_ uint32, asked bool) bool { return !asked })
 	c.check()
+	return slices.Collect(maps.Keys(c.open))
 }
 
 func (c *calls) check() {

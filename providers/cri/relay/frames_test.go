@@ -47,13 +47,18 @@ func TestCalls(t *testing.T) {
 		}
 	}
 	c := newCalls()
-	c.asked(frameHeaders, 0, 1)
-	c.asked(frameHeaders, 0, 3)
-	c.asked(frameHeaders, 0, 5)
+	for stream := uint32(1); stream <= 9; stream += 2 {
+		c.asked(frameHeaders, 0, stream)
+	}
+	for stream := uint32(1); stream <= 7; stream += 2 { // and 9 only half
+		c.asked(frameData, flagEndStream, stream)
+	}
 	c.answered(frameHeaders, 0, 1)
 	c.answered(frameData, flagEndStream, 1)
 	c.asked(frameReset, 0, 3)
-	c.finish()
+	if open := c.finish(7); !slices.Equal(open, []uint32{5}) {
+		t.Errorf("open are %v, want 5", open)
+	}
 	if isOver(c) {
 		t.Error("it is over before all calls are")
 	}
@@ -62,7 +67,7 @@ func TestCalls(t *testing.T) {
 		t.Error("it is not over")
 	}
 	none := newCalls()
-	none.finish()
+	none.finish(0)
 	if !isOver(none) {
 		t.Error("without calls it is not over")
 	}

@@ -62,8 +62,17 @@ func relay(caller net.Conn, runtime string) {
 	c := newCalls()
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		defer c.finish()
-		_ = pass(callee, caller, newFrames(prefaceSize, c.asked))
+		said := newFrames(prefaceSize, c.asked)
+		_ = pass(callee, caller, said)
+		if !said.whole() {
+			c.finish(said.stream)
+			return // nothing can be said after the half of a frame
+		}
+		if open := c.finish(0); len(open) > 0 {
+			for _, stream := range append(open, 0) {
+				_, _ = callee.Write(window(stream))
+			}
+		}
 	})
 	answering := make(chan struct{})
 	go func() {

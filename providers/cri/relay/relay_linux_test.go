@@ -38,6 +38,10 @@ func call(ctx context.Context, dir, endpoint string) error {
 		return err
 	}
 	defer conn.Close()
+	if os.Getenv("TEST_RELAY_LARGE") != "" {
+		_, err = runtimeapi.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{})
+		return err
+	}
 	_, err = runtimeapi.NewRuntimeServiceClient(conn).StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: strings.Repeat("x", 100_000)})
 	return err
 }
@@ -57,6 +61,14 @@ func (s *slowRuntime) StartContainer(ctx context.Context, r *runtimeapi.StartCon
 	}
 	s.result <- ctx.Err()
 	return &runtimeapi.StartContainerResponse{}, ctx.Err()
+}
+
+// ContainerStatus gives an answer that is larger than what a caller is ready for
+// before it has read of it.
+func (s *slowRuntime) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	s.asked <- struct{}{}
+	<-s.go_
+	return &runtimeapi.ContainerStatusResponse{Info: map[string]string{"a": strings.Repeat("a", 1<<20)}}, nil
 }
 
 // startRuntime serves a runtime, and counts its connections.
@@ -116,6 +128,24 @@ func TestAKilledCallersCallGoesOn(t *testing.T) {
 	if err := <-s.result; err != nil {
 		t.Errorf("the call was given up: %v", err)
 	}
+	waitForNoRelay(t, path)
+}
+
+// The end of an answer that nobody reads is waited for, however long it is.
+func TestALongAnswerForAKilledCaller(t *testing.T) {
+	s, path := startRuntime(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "TEST_RELAY_DIR="+t.TempDir(), "TEST_RELAY_RUNTIME="+path, "TEST_RELAY_LARGE=1")
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.asked
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // says that it was killed
+	s.go_ <- struct{}{}
 	waitForNoRelay(t, path)
 }
 
