@@ -2,6 +2,7 @@ package nodecheck
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +21,17 @@ func checkEphemeralContainer(ctx context.Context, s *Scope) error {
 		return err
 	}
 	debugger := s.LongRunning("debugger")
-	pod = pod.DeepCopy()
-	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: debugger.Name, Image: debugger.Image, Command: debugger.Command, TerminationMessagePolicy: debugger.TerminationMessagePolicy,
-	}}}
+	// A patch, since the kubelet may write the pod's status in the same moment.
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"ephemeralContainers": []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: debugger.Name, Image: debugger.Image, Command: debugger.Command, TerminationMessagePolicy: debugger.TerminationMessagePolicy,
+		}}},
+	}})
+	if err != nil {
+		return err
+	}
 	before := pod
-	if _, err = s.Client.CoreV1().Pods(pod.Namespace).UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{}); err != nil {
+	if _, err = s.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
 		return err
 	}
 	pod, err = s.Follow(ctx, pod, "has a debugger that runs", nil, exists(func(pod *corev1.Pod) bool {

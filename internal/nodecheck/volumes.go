@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,20 +128,30 @@ func checkVolumeUpdate(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	pod := s.job(expect(`"$(cat /config/colour)"`, "blue") + `until [ "$(cat /config/colour)" = green ]; do sleep 0.2; done; exit ` + strconv.Itoa(proven))
+	pod := s.job(`first=$(cat /config/colour) && [ -n "$first" ] || exit 1
+until [ "$(cat /config/colour)" != "$first" ]; do sleep 0.2; done; exit ` + strconv.Itoa(proven))
 	pod.Spec.Volumes = []corev1.Volume{configMapVolume("config", configMap.Name)}
 	mountAll(pod)
 	if pod, err = s.createAnd(ctx, pod, "runs", Running); err != nil {
 		return err
 	}
-	configMap.Data["colour"] = "green"
-	if _, err := s.Client.CoreV1().ConfigMaps(s.Namespace).Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
-		return err
+	// The first change may come before the container has looked at all.
+	for change := 1; ; change++ {
+		configMap.Data["colour"] = fmt.Sprintf("green %d", change)
+		if configMap, err = s.Client.CoreV1().ConfigMaps(s.Namespace).Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+		seen, err := s.Follow(soon, pod, "has seen the change, and ends", nil, exists(ended))
+		again := soon.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil {
+			return haveProven(seen)
+		}
+		if !again {
+			return err
+		}
 	}
-	if pod, err = s.Follow(ctx, pod, "has seen the change, and ends", nil, exists(ended)); err != nil {
-		return err
-	}
-	return haveProven(pod)
 }
 
 func checkVolumeMissing(ctx context.Context, s *Scope) error {
