@@ -1,0 +1,32 @@
+package queue
+
+// fifo is a line of things in the order of their arrival. What stands in it does
+// so once, and in no other: its place is part of itself, so that queueing costs
+// no memory.
+type fifo[T any] struct{ first, last *place[T] }
+
+type place[T any] struct {
+	of   *T
+	next *place[T]
+}
+
+func (f *fifo[T]) empty() bool { return f.first == nil }
+
+func (f *fifo[T]) push(p *place[T]) {
+	if f.first == nil {
+		f.first = p
+	} else {
+		f.last.next = p
+	}
+	f.last = p
+}
+
+// pop returns nil if nothing is in line.
+func (f *fifo[T]) pop() *T {
+	p := f.first
+	if p == nil {
+		return nil
+	}
+	f.first, p.next = p.next, nil
+	return p.of
+}

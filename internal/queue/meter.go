@@ -1,0 +1,80 @@
+package queue
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// meter measures the queues of one name in a pool, as client-go's work queues
+// do. The pool's lock guards it.
+type meter struct {
+	mu      *sync.Mutex
+	running map[*item]struct{}
+	ticking bool // update will be called
+
+	depth, unfinished, longest metrics.GaugeMetric
+	adds, retries              metrics.CounterMetric
+	latency, workDuration      metrics.ObserverMetric
+}
+
+// updateInterval is how often the metrics of unfinished work are brought up to
+// date while there is some.
+const updateInterval = 500 * time.Millisecond
+
+func newMeter(name string, mu *sync.Mutex) *meter {
+	m := processMetrics()
+	return &meter{
+		mu:           mu,
+		running:      map[*item]struct{}{},
+		depth:        m.depth.WithLabelValues(name),
+		unfinished:   m.unfinished.WithLabelValues(name),
+		longest:      m.longest.WithLabelValues(name),
+		adds:         m.adds.WithLabelValues(name),
+		retries:      m.retries.WithLabelValues(name),
+		latency:      m.latency.WithLabelValues(name),
+		workDuration: m.workDuration.WithLabelValues(name),
+	}
+}
+
+// added notes that a key is due.
+func (m *meter) added() {
+	m.adds.Inc()
+	m.depth.Inc()
+}
+
+// dropped notes that a key that was due is not handled.
+func (m *meter) dropped() { m.depth.Dec() }
+
+func (m *meter) began(it *item) {
+	m.depth.Dec()
+	m.latency.Observe(it.began.Sub(it.dueAt).Seconds())
+	m.running[it] = struct{}{}
+	if !m.ticking {
+		m.ticking = true
+		time.AfterFunc(updateInterval, m.update)
+	}
+}
+
+func (m *meter) ended(it *item) {
+	m.workDuration.Observe(time.Since(it.began).Seconds())
+	delete(m.running, it)
+}
+
+// update is called as long as there is unfinished work, and once more.
+func (m *meter) update() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var total, longest float64
+	for it := range m.running {
+		age := time.Since(it.began).Seconds()
+		total += age
+		longest = max(longest, age)
+	}
+	m.unfinished.Set(total)
+	m.longest.Set(longest)
+	if m.ticking = len(m.running) > 0; m.ticking {
+		time.AfterFunc(updateInterval, m.update)
+	}
+}

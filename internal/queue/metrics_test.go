@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // as a program registers them
+)
+
+// measured returns what the process shows for the queues of a name.
+func measured(t *testing.T, queue string) map[string]float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			if !named(metric, queue) {
+				continue
+			}
+			switch {
+			case metric.Gauge != nil:
+				values[family.GetName()] = metric.Gauge.GetValue()
+			case metric.Counter != nil:
+				values[family.GetName()] = metric.Counter.GetValue()
+			case metric.Histogram != nil:
+				values[family.GetName()] = metric.Histogram.GetSampleSum()
+				values[family.GetName()+"_count"] = float64(metric.Histogram.GetSampleCount())
+			}
+		}
+	}
+	return values
+}
+
+func named(metric *dto.Metric, queue string) bool {
+	for _, label := range metric.Label {
+		if label.GetName() == "name" && label.GetValue() == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// The metrics are those of client-go's queues, on the page that shows those.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := fmt.Sprintf("metered-%p", t)
+		want := func(when string, want map[string]float64) {
+			t.Helper()
+			synctest.Wait()
+			got := measured(t, name)
+			for metric, value := range want {
+				if got["workqueue_"+metric] != value {
+					t.Errorf("%s: %s is %v, want %v", when, metric, got["workqueue_"+metric], value)
+				}
+			}
+		}
+		pool := NewPool(0)
+		fails := true
+		delay := 4 * time.Second
+		a := pool.New(name, nil, func(context.Context, string, int, time.Time, error) (*time.Duration, error) { return &delay, nil },
+			func(context.Context, string) error {
+				time.Sleep(10 * time.Second)
+				if fails {
+					fails = false
+					return errors.New("no")
+				}
+				return nil
+			})
+		b := pool.New(name, nil, nil, func(context.Context, string) error { time.Sleep(8 * time.Second); return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		start(t, b, 1)
+		done := make(chan struct{})
+		go func() { defer close(done); a.Run(ctx, 1) }()
+		a.Add("1")
+		a.Add("1")
+		synctest.Wait()
+		a.Add("2")
+		a.Add("1")
+		time.Sleep(4 * time.Second)
+		b.Add("1")
+		time.Sleep(2*time.Second + updateInterval)
+		want("at work", map[string]float64{
+			"adds_total": 4, "depth": 2, "queue_duration_seconds_count": 2,
+			"unfinished_work_seconds": 6.5 + 2.5, "longest_running_processor_seconds": 6.5, "retries_total": 0,
+		})
+		time.Sleep(5 * time.Second)
+		want("later", map[string]float64{
+			"retries_total": 1, "depth": 1, "work_duration_seconds": 10, "work_duration_seconds_count": 1, "queue_duration_seconds": 10,
+		})
+		a.Add("3")
+		cancel()
+		<-done
+		time.Sleep(time.Minute)
+		want("after the end", map[string]float64{
+			"depth": 0, "unfinished_work_seconds": 0, "longest_running_processor_seconds": 0,
+		})
+	})
+	before := measured(t, "client-go")["workqueue_adds_total"]
+	theirs := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "client-go"})
+	theirs.Add("a")
+	if got := measured(t, "client-go")["workqueue_adds_total"] - before; got != 1 {
+		t.Errorf("client-go's own queues show %v additions, want 1", got)
+	}
+	theirs.ShutDown()
+}

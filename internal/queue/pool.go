@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Pool runs the handlers of many queues. The queues that have something to do
+// take turns, one key a turn: one with many keys delays the others by no more
+// than that. One whose handlers all hang holds as many workers as it may have
+// itself (see Queue.Start), and no more.
+//
+// A worker is a goroutine that lasts as long as there is work for it: a pool at
+// rest has none. Its methods are safe for concurrent use.
+type Pool struct {
+	limit int
+
+	mu     sync.Mutex // guards all below, and the state of the queues
+	busy   int        // workers
+	turns  fifo[Queue]
+	meters map[string]*meter // by the name of the queues
+	spare  sync.Pool         // of *item: not those of other pools, since the lock is this one's
+}
+
+// NewPool makes a pool that runs at most limit handlers at a time, whatever its
+// queues may each; zero or less means that only they have bounds.
+func NewPool(limit int) *Pool {
+	return &Pool{limit: limit, meters: map[string]*meter{}}
+}
+
+// New makes a queue whose handlers the pool runs. A nil limiter is
+// DefaultRateLimiter, a nil shouldRetry retries for ever with the limiter's
+// delays. Queues of one name share their metrics.
+func (p *Pool) New(name string, limiter workqueue.TypedRateLimiter[any], shouldRetry ShouldRetryFunc, handler Handler) *Queue {
+	if limiter == nil {
+		limiter = DefaultRateLimiter()
+	}
+	q := &Queue{
+		name:        name,
+		handler:     handler,
+		shouldRetry: shouldRetry,
+		limiter:     limiter,
+		pool:        p,
+		meter:       p.meter(name),
+		items:       map[string]*item{},
+		done:        make(chan struct{}),
+	}
+	q.turn.of = q
+	return q
+}
+
+func (p *Pool) meter(name string) *meter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.meters[name]
+	if m == nil {
+		m = newMeter(name, &p.mu)
+		p.meters[name] = m
+	}
+	return m
+}
+
+// dispatch starts workers for the turns that may be taken. The pool is locked.
+func (p *Pool) dispatch() {
+	for p.limit <= 0 || p.busy < p.limit {
+		it := p.next()
+		if it == nil {
+			return
+		}
+		p.busy++
+		go it.work()
+	}
+}
+
+// next takes the next turn; nil means that nobody has anything to do. The pool
+// is locked.
+func (p *Pool) next() *item {
+	for {
+		q := p.turns.pop()
+		if q == nil {
+			return nil
+		}
+		q.inTurn = false
+		if it := q.take(); it != nil {
+			q.offer()
+			return it
+		}
+	}
+}
+
+// work handles it, and then whatever has the next turn.
+func (p *Pool) work(it *item) {
+	for it != nil {
+		again, delay := it.queue.handle(it)
+		p.mu.Lock()
+		it.queue.finish(it, again, delay)
+		it = p.next()
+		if it == nil {
+			p.busy--
+		}
+		p.mu.Unlock()
+	}
+}

@@ -1,0 +1,82 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// handle calls the handler, and tells whether the key is to be tried again, and
+// after what delay.
+func (q *Queue) handle(it *item) (again bool, delay time.Duration) {
+	err := q.call(it.key)
+	if err != nil && q.ctx.Err() != nil {
+		return false, 0
+	}
+	if err != nil {
+		if again, delay = q.retry(it, err); again {
+			return true, delay
+		}
+	}
+	if it.tries > 0 {
+		it.tries = 0
+		q.limiter.Forget(it.key)
+	}
+	return false, 0
+}
+
+// call makes an error of a panic, so that one pod cannot take down the rest.
+func (q *Queue) call(key string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic while handling %s in queue %s: %v", key, q.name, r)
+			log.G(q.ctx).WithField("stack", string(debug.Stack())).Error(err)
+		}
+	}()
+	return q.handler(q.ctx, key)
+}
+
+// retry decides about a key that failed.
+func (q *Queue) retry(it *item, err error) (again bool, delay time.Duration) {
+	if it.tries == 0 {
+		it.since = it.asked
+	}
+	it.tries++
+	logger := log.G(q.ctx).WithField("queue", q.name).WithField("key", it.key).WithField("tries", it.tries).WithError(err)
+	delay, giveUp := q.delay(q.ctx, it, err)
+	if giveUp != nil {
+		logger.WithField("cause", giveUp.Error()).Error("Giving up")
+		return false, 0
+	}
+	logger = logger.WithField("delay", delay.String())
+	if it.tries%10 == 1 { // often enough to be seen, not so often as to drown the rest
+		logger.Warn("Will try again")
+	} else {
+		logger.Debug("Will try again")
+	}
+	return true, delay
+}
+
+// delay asks shouldRetry, and the limiter if that leaves it to it. Both may be
+// somebody else's code: one that panics gets the longest delay.
+func (q *Queue) delay(ctx context.Context, it *item, err error) (delay time.Duration, giveUp error) {
+	defer func() {
+		if r := recover(); r != nil {
+			log.G(ctx).WithField("stack", string(debug.Stack())).Errorf("panic while deciding on the retry of %s in queue %s: %v", it.key, q.name, r)
+			delay, giveUp = MaxDelay, nil
+		}
+	}()
+	if q.shouldRetry != nil {
+		named, giveUp := q.shouldRetry(ctx, it.key, it.tries, it.since, err)
+		if giveUp != nil {
+			return 0, giveUp
+		}
+		if named != nil {
+			return *named, nil
+		}
+	}
+	return q.limiter.When(it.key), nil
+}

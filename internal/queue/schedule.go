@@ -1,0 +1,146 @@
+package queue
+
+import "time"
+
+// The way of a key. All of these are called with the pool locked, but for fire
+// and end, which the runtime calls.
+
+func (q *Queue) item(key string) *item {
+	it := q.items[key]
+	if it == nil {
+		it = q.pool.newItem(q, key)
+		q.items[key] = it
+	}
+	return it
+}
+
+// count has the key count as waiting, until it is handled.
+func (q *Queue) count(it *item) {
+	if it.waits.IsZero() {
+		it.waits = time.Now()
+	}
+}
+
+// schedule has the key handled after delay, unless it is to be sooner anyway.
+func (q *Queue) schedule(it *item, delay time.Duration) {
+	if delay <= 0 || q.ctx == nil {
+		q.ready(it)
+		return
+	}
+	end := time.Now().Add(delay)
+	if it.due || it.timer != nil && !end.Before(it.end) {
+		return
+	}
+	it.stopTimer()
+	it.end = end
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() { q.fire(it, &timer) })
+	it.timer = timer
+}
+
+// fire ends a delay, unless it was stopped meanwhile.
+func (q *Queue) fire(it *item, timer **time.Timer) {
+	q.pool.mu.Lock()
+	defer q.pool.mu.Unlock()
+	if it.timer != *timer {
+		return
+	}
+	q.ready(it)
+	q.pool.dispatch()
+}
+
+// ready puts the key in line, or has it put there when it is not running any
+// more.
+func (q *Queue) ready(it *item) {
+	it.stopTimer()
+	if it.due {
+		return
+	}
+	it.due, it.dueAt = true, time.Now()
+	q.meter.added()
+	if !it.running {
+		q.line.push(&it.line)
+		q.offer()
+	}
+}
+
+// offer puts the queue in the pool's line, if it has a key that may be handled
+// now.
+func (q *Queue) offer() {
+	if q.inTurn || q.ctx == nil || q.handling >= q.workers || q.line.empty() {
+		return
+	}
+	q.inTurn = true
+	q.pool.turns.push(&q.turn)
+}
+
+// take takes the first key in line to be handled; nil if there is none.
+func (q *Queue) take() *item {
+	if q.ctx.Err() != nil { // end is about to be called, or was
+		return nil
+	}
+	it := q.line.pop()
+	if it == nil {
+		return nil
+	}
+	q.handling++
+	it.due, it.running, it.began = false, true, time.Now()
+	it.asked = it.waits
+	if it.asked.IsZero() {
+		it.asked = it.began
+	}
+	it.waits = time.Time{}
+	q.meter.began(it)
+	return it
+}
+
+// finish takes back a key that was handled, and that is to be tried again after
+// delay if that is said.
+func (q *Queue) finish(it *item, again bool, delay time.Duration) {
+	q.handling--
+	it.running = false
+	q.meter.ended(it)
+	if q.ended {
+		delete(q.items, it.key)
+		if q.handling == 0 {
+			close(q.done)
+		}
+		return
+	}
+	if again {
+		q.meter.retries.Inc()
+		q.count(it)
+	}
+	switch {
+	case it.due: // was added meanwhile
+		q.line.push(&it.line)
+	case again:
+		q.schedule(it, delay)
+	}
+	if it.idle() {
+		delete(q.items, it.key)
+		q.pool.release(it)
+	}
+	q.offer()
+}
+
+// end drops what was not begun.
+func (q *Queue) end() {
+	q.pool.mu.Lock()
+	defer q.pool.mu.Unlock()
+	q.ended = true
+	q.line = fifo[item]{}
+	for key, it := range q.items {
+		it.stopTimer()
+		if it.due {
+			q.meter.dropped()
+		}
+		it.due, it.waits = false, time.Time{}
+		if !it.running {
+			delete(q.items, key)
+		}
+	}
+	if q.handling == 0 {
+		close(q.done)
+	}
+}
