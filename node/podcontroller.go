@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -71,6 +70,10 @@ type PodControllerConfig struct {
 	// for status patches.
 	SyncPodStatusFromProviderRateLimiter     workqueue.TypedRateLimiter[any]
 	SyncPodStatusFromProviderShouldRetryFunc ShouldRetryFunc
+
+	// Workers, if set, are shared with other controllers; nil means that this one
+	// has its own.
+	Workers *Workers
 
 	// PodEventFilterFunc, if set, keeps out pods that are not this node's.
 	PodEventFilterFunc PodEventFilterFunc
@@ -170,11 +173,15 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	if !cfg.DisableOrphanCleanup {
 		pc.orphans = &orphans{}
 	}
-	pc.syncs = queue.New("sync_pods_from_kubernetes", cfg.SyncPodsFromKubernetesRateLimiter,
+	workers := cfg.Workers
+	if workers == nil {
+		workers = NewWorkers(0)
+	}
+	pc.syncs = workers.calls.New("sync_pods_from_kubernetes", cfg.SyncPodsFromKubernetesRateLimiter,
 		orDefault(cfg.SyncPodsFromKubernetesShouldRetryFunc), pc.syncPod)
-	pc.removals = queue.New("delete_pods_from_kubernetes", cfg.DeletePodsFromKubernetesRateLimiter,
+	pc.removals = workers.writes.New("delete_pods_from_kubernetes", cfg.DeletePodsFromKubernetesRateLimiter,
 		orDefault(cfg.DeletePodsFromKubernetesShouldRetryFunc), pc.removePod)
-	pc.statuses = queue.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
+	pc.statuses = workers.writes.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
 		orDefault(cfg.SyncPodStatusFromProviderShouldRetryFunc), pc.writeStatus)
 	return pc, nil
 }
@@ -208,8 +215,8 @@ func (cfg *PodControllerConfig) validate() error {
 	return nil
 }
 
-// Run works with podSyncWorkers workers for each of the three queues (at least
-// one) until ctx ends, and returns when all of them have stopped. It waits for
+// Run works with at most podSyncWorkers workers for each of the three queues (at
+// least one) until ctx ends, and returns when all of them have stopped. It waits for
 // the informers' caches before the first pod. It can be called once.
 func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error) {
 	if !pc.started.CompareAndSwap(false, true) {
@@ -239,14 +246,17 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	pc.seed(ctx)
 
 	workers := max(podSyncWorkers, 1)
-	group, ctx := errgroup.WithContext(ctx)
-	for _, q := range []*queue.Queue{pc.syncs, pc.statuses, pc.removals} {
-		group.Go(func() error { q.Run(ctx, workers); return nil })
+	queues := []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
+	for _, q := range queues {
+		q.Start(ctx, workers)
 	}
-	group.Go(func() error { pc.patrol(ctx, workers); return nil })
 	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
 	close(pc.ready)
-	return group.Wait()
+	pc.patrol(ctx, workers)
+	for _, q := range queues {
+		q.Wait()
+	}
+	return nil
 }
 
 // askToNotify hands over the function to notify with. A provider that cannot
