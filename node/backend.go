@@ -120,7 +120,7 @@ func (b *backend) find(ctx context.Context, namespace, name string, uid types.UI
 			return nil, err
 		}
 		if status != nil {
-			pod.Status = *status
+			pod.Status = *status.DeepCopy()
 		}
 	}
 	return pod, nil
@@ -145,7 +145,7 @@ func (b *backend) findInList(ctx context.Context, namespace, name string, cause 
 }
 
 // status returns the status of a pod that the provider holds, or nil if it
-// does not know the pod. It is a copy.
+// does not know the pod. It is the provider's: copy what is kept.
 func (b *backend) status(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
 	var status *corev1.PodStatus
 	err := call(ctx, "GetPodStatus", namespace, name, func(ctx context.Context) (err error) {
@@ -162,7 +162,7 @@ func (b *backend) status(ctx context.Context, namespace, name string, uid types.
 	if err != nil {
 		return nil, err
 	}
-	return status.DeepCopy(), nil
+	return status, nil
 }
 
 // list returns what the provider holds, without the entries that name no pod.

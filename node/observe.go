@@ -5,8 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -26,19 +26,17 @@ func (pc *PodController) observe(ctx context.Context, pod *corev1.Pod) {
 		}
 		r = pc.records.getOrAdd(key)
 	}
-	status := pod.Status.DeepCopy()
-
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pod == nil {
-		r.early = &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: *status}
+		r.early = &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: *pod.Status.DeepCopy()}
 		pc.syncs.Add(key) // which forgets the name, should it not be ours
 		return
 	}
 	if !pc.isOf(r, pod) || !r.mayBeKnown(pod) {
 		return
 	}
-	pc.listen(key, r, status, pc.heard.Load())
+	pc.listen(key, r, &pod.Status, pc.heard.Load())
 }
 
 // isOf tells whether found, which the provider shows under the record's name, is
@@ -58,7 +56,7 @@ func (r *podRecord) mayBeKnown(said *corev1.Pod) bool {
 }
 
 // listen takes status as the provider's word on the record's pod, and has done
-// what follows from it. r.mu is held.
+// what follows from it. What it keeps it copies. r.mu is held.
 func (pc *PodController) listen(key string, r *podRecord, status *corev1.PodStatus, asked uint64) {
 	ended := r.stopped()
 	if pc.accept(r, status, asked) {
@@ -72,7 +70,8 @@ func (pc *PodController) listen(key string, r *podRecord, status *corev1.PodStat
 // accept takes status as the provider's newest word on the record's pod, unless
 // something newer was heard since the provider was asked (on the count of
 // observations), or it would take back an end. It tells whether the API is to
-// hear something new. r.mu is held.
+// hear something new. status is the provider's: what is kept is a copy. r.mu is
+// held.
 func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked uint64) bool {
 	if r.heard > asked {
 		return false
@@ -81,8 +80,10 @@ func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked ui
 	if status.Phase == "" || r.said != nil && isTerminal(r.said.Phase) && !isTerminal(status.Phase) {
 		return false
 	}
-	if equality.Semantic.DeepEqual(r.said, status) {
+	if podstatus.Equal(r.said, status) {
 		status = r.said
+	} else {
+		status = status.DeepCopy()
 	}
 	r.said = status
 	if r.report == status || r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
@@ -100,7 +101,7 @@ func (pc *PodController) say(key string, r *podRecord, status *corev1.PodStatus)
 	if r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
 		return
 	}
-	if !equality.Semantic.DeepEqual(r.report, status) {
+	if !podstatus.Equal(r.report, status) {
 		r.report = status
 	}
 	pc.statuses.Add(key)
@@ -150,5 +151,5 @@ func (pc *PodController) plant(ctx context.Context, ours, found *corev1.Pod, ask
 		return
 	}
 	r.inspected = time.Now()
-	pc.take(r, found.DeepCopy(), asked)
+	pc.take(r, found, asked)
 }

@@ -71,7 +71,7 @@ func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked ui
 			return
 		}
 		if pod := listed[key]; pod != nil && pod.Status.Phase != "" && pc.identity.same(wanted, pod) {
-			pc.hear(key, r, wanted, pod.Status.DeepCopy(), asked)
+			pc.hear(key, r, wanted, &pod.Status, asked)
 			return
 		}
 		group.Go(func() error {

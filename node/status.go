@@ -14,7 +14,7 @@ import (
 
 // mergeStatus returns the status that the API should have, from the one that it
 // has and the provider's word. It is pure: reported and the pod stay as they
-// are. The rules:
+// are. What it returns shares their memory, and is for reading. The rules:
 //
 //   - a terminal phase is final, and a phase does not move backwards;
 //   - the start time is set once;
@@ -30,7 +30,7 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 	if isTerminal(current.Phase) && reported.Phase != current.Phase {
 		return *current
 	}
-	next := *reported.DeepCopy()
+	next := *reported
 	if next.Phase == "" || next.Phase == corev1.PodPending && current.Phase == corev1.PodRunning {
 		next.Phase = current.Phase
 	}
@@ -40,8 +40,7 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 		next.StartTime = &metav1.Time{Time: now}
 	}
 	next.ObservedGeneration = max(current.ObservedGeneration, observedGeneration)
-	applyGates(pod, next.Conditions)
-	next.Conditions = mergeConditions(withoutResize(current.Conditions, next.Conditions), next.Conditions, observedGeneration, now)
+	next.Conditions = mergeConditions(current.Conditions, applyGates(pod, reported.Conditions), observedGeneration, now)
 	mergeAddresses(&next, current, hostIPs)
 
 	next.QOSClass = current.QOSClass
@@ -58,15 +57,17 @@ func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration
 // being ready.
 const reasonGates = "ReadinessGatesNotReady"
 
-// applyGates corrects the reported Ready, in place, by the pod's readiness gates.
-func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) {
+// applyGates returns the reported conditions with a Ready that goes by the pod's
+// readiness gates.
+func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) []corev1.PodCondition {
 	if len(pod.Spec.ReadinessGates) == 0 {
-		return
+		return reported
 	}
 	i := slices.IndexFunc(reported, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	if i < 0 || reported[i].Status != corev1.ConditionTrue && reported[i].Reason != reasonGates {
-		return
+		return reported
 	}
+	reported = slices.Clone(reported)
 	ready := &reported[i]
 	was := ready.Status
 	ready.Status, ready.Reason, ready.Message = corev1.ConditionTrue, "", ""
@@ -76,6 +77,7 @@ func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) {
 	if ready.Status != was {
 		ready.LastTransitionTime = metav1.Time{} // not the provider's
 	}
+	return reported
 }
 
 // closedGates says of each gate that is not open why it is not, as a kubelet
@@ -99,17 +101,15 @@ func isResize(kind corev1.PodConditionType) bool {
 	return kind == corev1.PodResizePending || kind == corev1.PodResizeInProgress
 }
 
-// withoutResize returns the current conditions but for those of a resize that is
-// not reported any more.
-func withoutResize(current, reported []corev1.PodCondition) []corev1.PodCondition {
-	return slices.DeleteFunc(slices.Clone(current), func(c corev1.PodCondition) bool {
-		return isResize(c.Type) && !slices.ContainsFunc(reported, func(r corev1.PodCondition) bool { return r.Type == c.Type })
-	})
-}
-
-// mergeConditions lays the reported conditions over the current ones.
+// mergeConditions lays the reported conditions over the current ones, but for
+// those of a resize that is not reported any more.
 func mergeConditions(current, reported []corev1.PodCondition, observedGeneration int64, now time.Time) []corev1.PodCondition {
-	merged := slices.Clone(current)
+	merged := slices.Grow([]corev1.PodCondition(nil), len(current)+len(reported))
+	for _, c := range current {
+		if !isResize(c.Type) || slices.ContainsFunc(reported, func(r corev1.PodCondition) bool { return r.Type == c.Type }) {
+			merged = append(merged, c)
+		}
+	}
 	for _, c := range reported {
 		if !isResize(c.Type) || c.ObservedGeneration == 0 {
 			c.ObservedGeneration = max(c.ObservedGeneration, observedGeneration)
@@ -148,6 +148,7 @@ func mergeAddresses(next, current *corev1.PodStatus, hostIPs []string) {
 	}
 	if next.HostIP == "" && len(hostIPs) > 0 {
 		next.HostIP = hostIPs[0]
+		next.HostIPs = make([]corev1.HostIP, 0, len(hostIPs))
 		for _, ip := range hostIPs {
 			next.HostIPs = append(next.HostIPs, corev1.HostIP{IP: ip})
 		}

@@ -1,14 +1,12 @@
 package node
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -289,67 +287,6 @@ func TestLost(t *testing.T) {
 	want(t, "Ready condition", got.Conditions[0].Status, corev1.ConditionFalse)
 	want(t, "Initialized condition", got.Conditions[1].Status, corev1.ConditionTrue)
 	want(t, "the report's phase", latest.Phase, corev1.PodRunning)
-}
-
-// The patch is of the status only, guarded, and makes one status the other.
-func TestStatusPatch(t *testing.T) {
-	secret := "s3cret"
-	pod := aPod("web", func(p *corev1.Pod) {
-		p.UID = "u1"
-		p.Labels = map[string]string{"a": "b"}
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: secret}}
-	})
-	statuses := map[string]corev1.PodStatus{
-		"empty":  {},
-		"failed": {Phase: corev1.PodPending, Reason: "ProviderFailed", Message: "no quota"},
-		"runs": {
-			Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}},
-			HostIP: "10.9.0.1", HostIPs: []corev1.HostIP{{IP: "10.9.0.1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "a", State: running}, {Name: "b", State: exited(0)}},
-		},
-		"moved": {
-			Phase: corev1.PodRunning, PodIP: "10.0.0.2", PodIPs: []corev1.PodIP{{IP: "10.0.0.2"}, {IP: "10.0.0.1"}},
-			HostIP: "10.9.0.2", HostIPs: []corev1.HostIP{{IP: "10.9.0.2"}, {IP: "10.9.0.1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "b", State: exited(0)}},
-		},
-	}
-	for from, before := range statuses {
-		for to, after := range statuses {
-			pod.Status = before
-			patch, err := statusPatch(pod, &after)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if from == to {
-				want(t, from+": patch without a change", patch, nil)
-				continue
-			}
-			var parts map[string]any
-			if err := json.Unmarshal(patch, &parts); err != nil {
-				t.Fatal(err)
-			}
-			want[any](t, "metadata", parts["metadata"], map[string]any{"uid": "u1"})
-			delete(parts, "metadata")
-			delete(parts, "status")
-			want(t, "the rest of the patch", parts, map[string]any{})
-
-			was, err := json.Marshal(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			result, err := strategicpatch.StrategicMergePatch(was, patch, corev1.Pod{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got corev1.Pod
-			if err := json.Unmarshal(result, &got); err != nil {
-				t.Fatal(err)
-			}
-			g, _ := json.Marshal(got.Status)
-			w, _ := json.Marshal(after)
-			want(t, from+" to "+to, string(g), string(w))
-		}
-	}
 }
 
 // A pod is ready once the provider says so and its gates, which are others'

@@ -239,9 +239,8 @@ func (pc *PodController) mayBeOurs(ctx context.Context, found *corev1.Pod) bool 
 	return found.Spec.NodeName == "" || pc.owns(ctx, found)
 }
 
-// take notes that the provider holds the record's pod. found is a copy of what
-// the provider answered when it was asked, as the count of observations tells.
-// r.mu is held.
+// take notes that the provider holds the record's pod. found is what the provider
+// answered when it was asked, as the count of observations tells. r.mu is held.
 func (pc *PodController) take(r *podRecord, found *corev1.Pod, asked uint64) {
 	r.provider = held
 	r.ran = true

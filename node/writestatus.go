@@ -2,19 +2,17 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
@@ -47,7 +45,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		// The cache has caught up with our last patch. What the API made of it
 		// stands, even where it differs: repeating it would not help.
 		if told && (r.stored.ResourceVersion == pod.ResourceVersion ||
-			equality.Semantic.DeepEqual(&r.stored.Status, &pod.Status)) {
+			podstatus.Equal(&r.stored.Status, &pod.Status)) {
 			settled = true
 			r.stored = pod
 		}
@@ -85,8 +83,9 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 	if handed != nil && handed.UID == pod.UID {
 		observedGeneration = handed.Generation
 	}
+	// The patch carries no spec, hence no secret, and is guarded by the UID.
 	next := mergeStatus(pod, report, observedGeneration, pc.hostIPs(), time.Now())
-	patch, err := statusPatch(pod, &next)
+	patch, err := podstatus.Patch(pod.UID, &pod.Status, &next)
 	if err != nil {
 		return err
 	}
@@ -122,33 +121,4 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 func older(pod, other *corev1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, other.ResourceVersion)
 	return err == nil && order < 0
-}
-
-// statusPatch is the strategic merge patch that turns the pod's status into
-// next, guarded by the UID, or nil if there is nothing to change.
-func statusPatch(pod *corev1.Pod, next *corev1.PodStatus) ([]byte, error) {
-	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode the present status: %w", err)
-	}
-	after, err := json.Marshal(corev1.Pod{Status: *next})
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode the new status: %w", err)
-	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot compute the difference of two statuses: %w", err)
-	}
-	if string(patch) == "{}" {
-		return nil, nil
-	}
-	var guarded map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &guarded); err != nil {
-		return nil, fmt.Errorf("cannot read a patch: %w", err)
-	}
-	guarded["metadata"], err = json.Marshal(map[string]types.UID{"uid": pod.UID})
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode a UID: %w", err)
-	}
-	return json.Marshal(guarded)
 }
