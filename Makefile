@@ -74,10 +74,20 @@ crash: build containerd-up images controlplane ## Kill the agent 50 times while 
 	$(GO) test -tags integration,containers -timeout 60m ./test/crash/... -v -crash.rounds=50
 
 # BENCH has further flags, such as --pods 5000 or --shape rich.
+BENCH_OUT ?= bin/bench-results
+BENCH_FLAGS = --out $(BENCH_OUT) --note "virtual-kubelet at $$(git describe --always --dirty)"
 .PHONY: bench
 bench: build controlplane ## Measure what the agent costs, beside the least that any agent could
 	$(GO) build -trimpath -o bin/bench ./bench
-	bin/bench pods $(BENCH)
+	bin/bench pods $(BENCH_FLAGS) $(BENCH)
+
+.PHONY: bench-all
+bench-all: bench ## Measure all that docs/performance.md has, and put it there (half an hour)
+	bin/bench pods $(BENCH_FLAGS) --shape rich --rest 75s --rounds 1
+	bin/bench pods $(BENCH_FLAGS) --pods 10000 --rest 75s --rounds 1
+	bin/bench restart $(BENCH_FLAGS)
+	bin/bench nodes $(BENCH_FLAGS)
+	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
 test: toolchain lint compat unit integration containers conformance-sample ## Everything that CI runs
@@ -89,7 +99,7 @@ toolchain: # what the race detector needs
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck on all modules
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags integration,containers ./test/... ./providers/...
+	$(GO) vet ./... && $(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
 	$(GO) run $(STATICCHECK) -tags integration,containers ./...
 	cd controlplane && CGO_ENABLED=0 $(GO) vet -trimpath ./...
 
@@ -104,7 +114,7 @@ unit: ## The tests that need no control plane
 .PHONY: integration
 integration: build controlplane metrics-server ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./bench/...
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -4,22 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 )
 
-// agent is a program that is to be measured: its command line, in which NODE and
-// KUBECONFIG stand for what they name.
+// agent is a program that is to be measured.
 type agent struct {
-	name    string
+	name string
+	// command is its command line, in which the following stand for what they
+	// name:
+	//
+	//	NODE        name of the node, or the beginning of the names of several
+	//	NODES       their number
+	//	KUBECONFIG  path of the kubeconfig
+	//	METRICS     address on which it is to serve its metrics; if there is none,
+	//	            what it allocates is not measured
 	command []string
 }
 
@@ -33,70 +38,91 @@ func parseAgent(text string) (agent, error) {
 	return agent{name, command}, nil
 }
 
-// running is an agent whose node is Ready.
+// running is an agent whose nodes are Ready.
 type running struct {
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{} // closed when it is gone
+	cmd     *exec.Cmd
+	log     string
+	nodes   []string      // their names
+	metrics string        // address; empty if it serves none
+	done    chan struct{} // closed when it is gone
 }
 
-// start starts the agent and waits until its node is Ready.
-func (a agent) start(ctx context.Context, client kubernetes.Interface, node, kubeconfig, logFile string) (*running, error) {
-	args := strings.Split(strings.NewReplacer("NODE", node, "KUBECONFIG", kubeconfig).Replace(strings.Join(a.command, "\x00")), "\x00")
-	log, err := os.Create(logFile)
+// start starts the agent and waits until it has the given number of nodes that
+// are Ready, whose names begin with node.
+func (r *rig) start(ctx context.Context, a agent, node string, count int) (*running, error) {
+	p, err := r.launch(a, node, count)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if p.nodes, err = readyNodes(ctx, r.client, node, count, p.done); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait until the nodes of %s are Ready: %w: see %s", a.name, err, p.log), p.stop())
+	}
+	return p, nil
+}
+
+// launch starts the agent.
+func (r *rig) launch(a agent, node string, count int) (*running, error) {
+	p := &running{log: filepath.Join(r.dir, node+".log"), done: make(chan struct{})}
+	if slices.ContainsFunc(a.command, func(arg string) bool { return strings.Contains(arg, "METRICS") }) {
+		var err error
+		if p.metrics, err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	values := strings.NewReplacer("NODES", fmt.Sprint(count), "NODE", node, "KUBECONFIG", r.kubeconfig, "METRICS", p.metrics)
+	args := make([]string, 0, len(a.command))
+	for _, arg := range a.command {
+		args = append(args, values.Replace(arg))
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	p.cmd = exec.Command(args[0], args[1:]...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", a.name, err)
 	}
-	r := &running{cmd: cmd, log: logFile, done: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // its log says more
-		close(r.done)
+		_ = p.cmd.Wait() // its log says more
+		close(p.done)
 	}()
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		select {
-		case <-r.done:
-			return false, errors.New("it ended")
-		default:
-		}
-		n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		return err == nil && ready(n), nil
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("wait until node %s of %s is Ready: %w: see %s", node, a.name, err, logFile), r.stop())
-	}
-	return r, nil
+	return p, nil
 }
 
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
 	}
-	return false
+	return listener.Addr().String(), listener.Close()
 }
+
+func (p *running) pid() int { return p.cmd.Process.Pid }
 
 // stop ends the agent, and returns an error if it had ended before or does not.
-func (r *running) stop() error {
+func (p *running) stop() error {
 	select {
-	case <-r.done:
-		return fmt.Errorf("the agent has ended (%s): see %s", r.cmd.ProcessState, r.log)
+	case <-p.done:
+		return fmt.Errorf("the agent has ended (%s): see %s", p.cmd.ProcessState, p.log)
 	default:
 	}
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-r.done:
+	case <-p.done:
 		return nil
 	case <-time.After(30 * time.Second):
-		_ = r.cmd.Process.Kill()
-		<-r.done
-		return fmt.Errorf("the agent did not end within 30 s of a SIGTERM: see %s", r.log)
+		p.kill()
+		return fmt.Errorf("the agent did not end within 30 s of a SIGTERM: see %s", p.log)
 	}
+}
+
+// kill ends the agent without its doing.
+func (p *running) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
 }

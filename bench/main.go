@@ -2,8 +2,11 @@
 // the floor, which is the least that any agent can do, on the same control plane
 // and in the same run, since figures of different machines and hours say little.
 //
-//	bench pods    # floor and virtual-kubelet in turns, as a table with ratios
-//	bench floor   # the floor alone, as a node's agent
+//	bench pods     # creates and deletes pods on a node
+//	bench nodes    # registers nodes and lets them rest
+//	bench restart  # kills the agent of a node with pods, and starts it again
+//	bench table    # makes the tables of an earlier run again
+//	bench floor    # the floor alone, as an agent of nodes
 package main
 
 import (
@@ -14,57 +17,37 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/floor"
-	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if newCommand().ExecuteContext(ctx) != nil {
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:          "bench",
 		Short:        "Measure what the agent of a node costs, beside the least that it could",
 		SilenceUsage: true,
 	}
-	command.AddCommand(newPodsCommand(), newFloorCommand())
-	if command.ExecuteContext(ctx) != nil {
-		os.Exit(1)
-	}
-}
-
-func newFloorCommand() *cobra.Command {
-	var agent floor.Agent
-	var kubeconfig string
-	command := &cobra.Command{
-		Use:   "floor",
-		Short: "Do the least for the pods of a node: one patch to say that each runs, one request to remove it",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-			if err != nil {
-				return err
-			}
-			if agent.Client, err = newClient(config); err != nil {
-				return err
-			}
-			return agent.Run(cmd.Context())
-		},
-	}
-	flags := command.Flags()
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
-	flags.StringVar(&agent.Node, "node", "floor", "name of the node")
-	flags.IntVar(&agent.Workers, "workers", 50, "requests at a time")
+	command.AddCommand(newPodsCommand(), newNodesCommand(), newRestartCommand(), newTableCommand(), newFloorCommand())
 	return command
 }
 
-// newClient makes a client without a rate limit of its own.
-func newClient(config *rest.Config) (kubernetes.Interface, error) {
+// newClient makes a client without a rate limit of its own. As the
+// floor is to be small, this program does without the packages of nodes.
+func newClient(config *rest.Config, userAgent string) (kubernetes.Interface, error) {
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(nodeutil.Protobuf(config))
+	config.UserAgent = userAgent
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}

@@ -19,21 +19,24 @@ func (b *podsBench) profile(ctx context.Context, node string) (finish func() err
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- b.readProfile(ctx, node, "cpu", fmt.Sprintf("profile?seconds=%d", profileSeconds))
+		done <- b.saveProfile(ctx, node, "cpu", fmt.Sprintf("profile?seconds=%d", profileSeconds))
 	}()
 	return func() error {
 		defer cancel()
-		if err := b.readProfile(ctx, node, "allocs", "allocs"); err != nil {
+		if err := b.saveProfile(ctx, node, "allocs", "allocs"); err != nil {
 			return err
 		}
 		return <-done
 	}
 }
 
-func (b *podsBench) readProfile(ctx context.Context, node, name, query string) error {
-	data, err := b.client.CoreV1().RESTClient().Get().RequestURI("/api/v1/nodes/" + node + "/proxy/debug/pprof/" + query).DoRaw(ctx)
+func (b *podsBench) saveProfile(ctx context.Context, node, name, query string) error {
+	data, err := b.profileOf(ctx, node, "/debug/pprof/"+query)
 	if err != nil {
-		return fmt.Errorf("read a profile of node %s: %w", node, err)
+		return err
+	}
+	if err := os.MkdirAll(b.profiles, 0o755); err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(b.profiles, name+".pprof"), data, 0o644)
 }

@@ -1,6 +1,6 @@
-// Package floor is the least that an agent can do for the pods of a node: one
+// Package floor is the least that an agent can do for the pods of its nodes: one
 // watch, one patch a pod to say that it runs, one request to remove it once it
-// is to go. What a node agent costs is measured against it.
+// is to go, and a lease a node. What a node agent costs is measured against it.
 package floor
 
 import (
@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -16,29 +15,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	watchtools "k8s.io/client-go/tools/watch"
-
 	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
-
-// heartbeat is how often the node's lease is renewed, as a kubelet's.
-const heartbeat = 10 * time.Second
 
 // Agent is the floor. It retries nothing and remembers nothing: it is no agent
 // to run pods with.
 type Agent struct {
-	Client  kubernetes.Interface
-	Node    string
-	Workers int
+	Client kubernetes.Interface
+	// Node is the name of the node or, of several, the beginning of their names.
+	Node string
+	// Nodes is how many there are; all pods of the cluster are theirs then.
+	Nodes   int
+	Workers int // requests at a time
 }
 
-// Run registers the node and serves its pods until ctx ends.
+// Run registers the nodes and serves their pods until ctx ends.
 func (a Agent) Run(ctx context.Context) error {
-	if err := a.register(ctx); err != nil {
-		return fmt.Errorf("register node %s: %w", a.Node, err)
+	leases, err := a.register(ctx)
+	if err != nil {
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	work := make(chan *corev1.Pod, 20_000)
@@ -57,7 +55,7 @@ func (a Agent) Run(ctx context.Context) error {
 			}
 		})
 	}
-	group.Go(func() error { return a.renew(ctx) })
+	group.Go(func() error { return a.renew(ctx, leases) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -67,7 +65,10 @@ func (a Agent) Run(ctx context.Context) error {
 // watch hands out each pod when it is new, and when it is to go.
 func (a Agent) watch(ctx context.Context, work chan<- *corev1.Pod) error {
 	pods := a.Client.CoreV1().Pods(metav1.NamespaceAll)
-	selector := fields.OneTermEqualSelector("spec.nodeName", a.Node).String()
+	selector := fields.Everything().String()
+	if a.Nodes == 1 {
+		selector = fields.OneTermEqualSelector("spec.nodeName", a.Node).String()
+	}
 	list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: selector, ResourceVersion: "0"})
 	if err != nil {
 		return err
@@ -140,33 +141,4 @@ func runningStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 		})
 	}
 	return status
-}
-
-// register makes a node that is Ready.
-func (a Agent) register(ctx context.Context) error {
-	nodes := a.Client.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		node, err = nodes.Get(ctx, a.Node, metav1.GetOptions{})
-	}
-	if err != nil {
-		return err
-	}
-	now := metav1.Now()
-	node.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Floor", LastHeartbeatTime: now, LastTransitionTime: now,
-	}}
-	if _, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	return nil
-}
-
-// renew keeps the node's status fresh, without which its pods would be evicted.
-func (a Agent) renew(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, heartbeat, false, func(ctx context.Context) (bool, error) {
-		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
-		_, err := a.Client.CoreV1().Nodes().Patch(ctx, a.Node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-		return false, err
-	})
 }

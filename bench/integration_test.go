@@ -1,0 +1,94 @@
+//go:build integration
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/report"
+)
+
+// The scenarios start the floor as this program.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "floor" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// scenario runs a scenario with few pods, and returns what it has measured of
+// virtual-kubelet. How long anything takes is of no account here.
+func scenario(t *testing.T, name string, args ...string) report.Sample {
+	t.Parallel()
+	dir := t.TempDir()
+	var stdout bytes.Buffer
+	command := newCommand()
+	command.SetArgs(append(args, "--bin", "../bin", "--out", dir))
+	command.SetOut(&stdout)
+	command.SetErr(t.Output())
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", &stdout)
+	result, err := report.Load(filepath.Join(dir, name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{".md", ".svg"} {
+		if _, err := os.Stat(filepath.Join(dir, name+suffix)); err != nil {
+			t.Error(err)
+		}
+	}
+	ours := result.Agents[len(result.Agents)-1]
+	if ours.Name != ourName || len(ours.Samples) != 1 {
+		t.Fatalf("the last column is %s with %d samples", ours.Name, len(ours.Samples))
+	}
+	for _, m := range result.Measures {
+		if _, ok := ours.Samples[0].Values[m.Name]; !ok {
+			t.Errorf("%q was not measured", m.Name)
+		}
+	}
+	return ours.Samples[0]
+}
+
+func TestPods(t *testing.T) {
+	s := scenario(t, "pods-20-rich", "pods", "--pods", "20", "--shape", "rich", "--rounds", "1", "--settle", "1s", "--rest", "1s")
+	if writes := s.Values[podWrites]; writes < 2 || writes > 2.5 {
+		t.Errorf("%v writes per pod, want its status and its removal", writes)
+	}
+	if left := s.Values[podsLeft]; left != 0 {
+		t.Errorf("%v pods are left", left)
+	}
+	for phase, latencies := range s.Latencies {
+		if len(latencies) != 20 {
+			t.Errorf("%s: %d latencies of 20 pods", phase, len(latencies))
+		}
+	}
+}
+
+// An agent that was killed takes up its pods without a write, and asks for them
+// once.
+func TestRestart(t *testing.T) {
+	s := scenario(t, "restart-20", "restart", "--pods", "20", "--settle", "1s", "--quiet", "5s")
+	if s.Values[restartWrite] != 0 || s.Values[podLists] != 1 || s.Values[podReads] != 0 || s.Values[podsCounted] != 20 {
+		t.Errorf("%v pods with %v", s.Values[podsCounted], s.Requests)
+	}
+}
+
+// A node at rest renews its lease, and does nothing else.
+func TestNodes(t *testing.T) {
+	s := scenario(t, "nodes-1-pods-20", "nodes", "--pods", "20", "--settle", "10s", "--for", "21s")
+	if s.Requests["PUT leases"] == 0 {
+		t.Error("no lease was renewed")
+	}
+	for kind := range s.Requests {
+		if !strings.HasSuffix(kind, " leases") {
+			t.Errorf("requests at rest: %v", s.Requests)
+		}
+	}
+}

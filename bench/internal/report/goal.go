@@ -1,0 +1,62 @@
+package report
+
+import "fmt"
+
+// Goal is a bound of a measure.
+type Goal struct {
+	Limit float64 `json:"limit"`
+	// OfFloor means that Limit is a multiple of the floor in the same run.
+	OfFloor bool `json:"ofFloor,omitempty"`
+	// Least means that the measure must not be less, rather than more.
+	Least bool `json:"least,omitempty"`
+}
+
+// AtMost is a goal that does not depend on the machine.
+func AtMost(limit float64) *Goal { return &Goal{Limit: limit} }
+
+// AtLeast is its counterpart.
+func AtLeast(limit float64) *Goal { return &Goal{Limit: limit, Least: true} }
+
+// AtMostOfFloor is a goal beside the floor.
+func AtMostOfFloor(ratio float64) *Goal { return &Goal{Limit: ratio, OfFloor: true} }
+
+// AtLeastOfFloor is its counterpart.
+func AtLeastOfFloor(ratio float64) *Goal { return &Goal{Limit: ratio, OfFloor: true, Least: true} }
+
+func (g *Goal) String() string {
+	if g == nil {
+		return ""
+	}
+	sign, unit := "≤", ""
+	if g.Least {
+		sign = "≥"
+	}
+	if g.OfFloor {
+		unit = " × floor"
+	}
+	return fmt.Sprintf("%s %g%s", sign, g.Limit, unit)
+}
+
+// bound is the value that must not be exceeded, or be gone below.
+func (g *Goal) bound(floor spread) (float64, bool) {
+	if g == nil || g.OfFloor && floor.count == 0 {
+		return 0, false
+	}
+	if g.OfFloor {
+		return g.Limit * floor.median, true
+	}
+	return g.Limit, true
+}
+
+// verdict tells whether a median meets the goal: "yes", "no", or nothing where
+// there is nothing to judge.
+func (g *Goal) verdict(value, floor spread) string {
+	bound, ok := g.bound(floor)
+	if !ok || value.count == 0 {
+		return ""
+	}
+	if value.median == bound || (value.median < bound) != g.Least {
+		return "yes"
+	}
+	return "no"
+}

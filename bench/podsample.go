@@ -1,0 +1,150 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/gauge"
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/report"
+)
+
+// The measures of pods that are used elsewhere too.
+const (
+	createCPU        = "agent CPU, create to Running"
+	deleteCPU        = "agent CPU, delete to gone"
+	createThroughput = "create throughput"
+	deleteThroughput = "delete throughput"
+	podWrites        = "API writes per pod, whole life"
+	podEvents        = "events per pod"
+	podsLeft         = "pods that the agent counts afterwards"
+)
+
+// measures are the rows of the table, with the goals for plain pods.
+func (b *podsBench) measures() []report.Measure {
+	rss := report.AtMost(60)
+	if b.pods <= 1000 {
+		rss = report.AtMost(45)
+	} else if b.pods > 5000 {
+		rss = nil
+	}
+	measures := []report.Measure{
+		{Name: createCPU, Unit: "s", Goal: report.AtMostOfFloor(1.5)},
+		{Name: deleteCPU, Unit: "s", Goal: report.AtMostOfFloor(1.45)},
+		{Name: createThroughput, Unit: "pods/s", Goal: report.AtLeastOfFloor(0.95)},
+		{Name: "create to Running, p50", Unit: "s"},
+		{Name: "create to Running, p90", Unit: "s"},
+		{Name: "create to Running, p99", Unit: "s"},
+		{Name: deleteThroughput, Unit: "pods/s"},
+		{Name: "delete to gone, p50", Unit: "s"},
+		{Name: "delete to gone, p90", Unit: "s"},
+		{Name: "delete to gone, p99", Unit: "s", Goal: report.AtMostOfFloor(1.2)},
+		{Name: podWrites, Goal: report.AtMost(2)},
+		{Name: podEvents},
+		{Name: "API reads per pod"},
+		{Name: "RSS with the pods running", Unit: "MB", Goal: rss},
+		{Name: "RSS, highest", Unit: "MB"},
+		{Name: "allocated per pod", Unit: "KB"},
+		{Name: "objects allocated per pod"},
+		{Name: "live heap before the pods", Unit: "MB"},
+		{Name: "live heap with the pods", Unit: "MB"},
+		{Name: "live heap when they are gone", Unit: "MB"},
+		{Name: "goroutines before the pods"},
+		{Name: "goroutines when they are gone"},
+		{Name: podsLeft, Goal: report.AtMost(0)},
+	}
+	if b.shape != "plain" { // the goals are for plain pods
+		for i := range measures {
+			measures[i].Goal = nil
+		}
+	}
+	return measures
+}
+
+// sample is what the run took, for the table.
+func (r *podsRun) sample() report.Sample {
+	pods := float64(r.pods)
+	requests := r.ofAgent()
+	values := map[string]float64{
+		createCPU: r.create.cpu.Seconds(), deleteCPU: r.delete.cpu.Seconds(),
+		createThroughput: r.create.Throughput(), deleteThroughput: r.delete.Throughput(),
+		podWrites:                   sum(requests, isPodWrite) / pods,
+		podEvents:                   sum(requests, func(k gauge.Request) bool { return isWrite(k) && k.Resource == "events" }) / pods,
+		"API reads per pod":         sum(requests, func(k gauge.Request) bool { return !isWrite(k) }) / pods,
+		"RSS with the pods running": megabytes(r.running.Now),
+		"RSS, highest":              megabytes(max(r.running.Peak, r.after.Peak)),
+	}
+	for name, p := range map[string]phase{"create to Running": r.create, "delete to gone": r.delete} {
+		for suffix, share := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99} {
+			values[name+", "+suffix] = p.Percentile(share).Seconds()
+		}
+	}
+	set := func(name string, m gauge.Metrics, metric string, unit float64) {
+		if v, ok := m[metric]; ok {
+			values[name] = v / unit
+		}
+	}
+	set("live heap before the pods", r.empty, heapBytes, 1e6)
+	set("live heap with the pods", r.full, heapBytes, 1e6)
+	set("live heap when they are gone", r.left, heapBytes, 1e6)
+	set("goroutines before the pods", r.empty, goroutines, 1)
+	set("goroutines when they are gone", r.left, goroutines, 1)
+	set(podsLeft, r.left, podsHeld, 1)
+	if before, ok := r.empty[allocatedBytes]; ok {
+		values["allocated per pod"] = (r.done[allocatedBytes] - before) / 1e3 / pods
+		values["objects allocated per pod"] = (r.done[allocatedObjects] - r.empty[allocatedObjects]) / pods
+	}
+	s := report.Sample{Values: values, Requests: map[string]float64{}, Latencies: map[string][]float64{
+		"create to Running": seconds(r.create.Latencies), "delete to gone": seconds(r.delete.Latencies),
+	}}
+	for kind, count := range requests {
+		s.Requests[kind.String()] = float64(count) / pods
+	}
+	return s
+}
+
+// ofAgent are the requests without the load's own.
+func (r *podsRun) ofAgent() gauge.Requests {
+	requests := gauge.Requests{}
+	own := gauge.Requests{
+		{Verb: "POST", Resource: "pods"}: r.pods, {Verb: "DELETE", Resource: "pods"}: r.pods,
+		{Verb: "LIST", Resource: "pods"}: 2, {Verb: "WATCH", Resource: "pods"}: 2,
+	}
+	for kind, count := range r.requests {
+		if count -= own[kind]; count > 0 {
+			requests[kind] = count
+		}
+	}
+	return requests
+}
+
+func isWrite(k gauge.Request) bool {
+	switch k.Verb {
+	case "POST", "PUT", "PATCH", "DELETE", "DELETECOLLECTION":
+		return true
+	}
+	return false
+}
+
+func isPodWrite(k gauge.Request) bool {
+	return isWrite(k) && (k.Resource == "pods" || strings.HasPrefix(k.Resource, "pods/"))
+}
+
+func sum(requests gauge.Requests, of func(gauge.Request) bool) float64 {
+	total := 0
+	for kind, count := range requests {
+		if of(kind) {
+			total += count
+		}
+	}
+	return float64(total)
+}
+
+func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }
+
+func seconds(durations []time.Duration) []float64 {
+	var all []float64
+	for _, d := range durations {
+		all = append(all, d.Round(10*time.Microsecond).Seconds())
+	}
+	return all
+}
