@@ -22,6 +22,7 @@ import (
 type backend struct {
 	handler PodLifecycleHandler
 	byUID   PodUIDLifecycleHandler // nil where the provider has none
+	metrics *Metrics               // may be nil
 
 	listing chan struct{} // holds a token while GetPods runs
 	mu      sync.Mutex
@@ -35,19 +36,21 @@ type listCall struct {
 	err  error
 }
 
-func newBackend(handler PodLifecycleHandler) *backend {
+func newBackend(handler PodLifecycleHandler, metrics *Metrics) *backend {
 	byUID, _ := handler.(PodUIDLifecycleHandler)
-	return &backend{handler: handler, byUID: byUID, listing: make(chan struct{}, 1)}
+	return &backend{handler: handler, byUID: byUID, metrics: metrics, listing: make(chan struct{}, 1)}
 }
 
 // call runs one provider method.
-func call(ctx context.Context, method, namespace, name string, f func(context.Context) error) (err error) {
+func call(ctx context.Context, metrics *Metrics, method, namespace, name string, f func(context.Context) error) (err error) {
 	ctx, span := trace.StartSpan(ctx, method)
 	defer span.End()
 	if name != "" {
 		ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
 	}
 	defer func() { span.SetStatus(err) }()
+	begin := metrics.callBegins(method)
+	defer func() { metrics.callEnded(method, begin, err) }()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("provider panicked in %s: %v", method, r)
@@ -60,13 +63,13 @@ func call(ctx context.Context, method, namespace, name string, f func(context.Co
 // create and update get pods that are copies already: their environment was
 // resolved for this call.
 func (b *backend) create(ctx context.Context, pod *corev1.Pod) error {
-	return call(ctx, "CreatePod", pod.Namespace, pod.Name, func(ctx context.Context) error {
+	return call(ctx, b.metrics, methodCreatePod, pod.Namespace, pod.Name, func(ctx context.Context) error {
 		return b.handler.CreatePod(ctx, pod)
 	})
 }
 
 func (b *backend) update(ctx context.Context, pod *corev1.Pod) error {
-	return call(ctx, "UpdatePod", pod.Namespace, pod.Name, func(ctx context.Context) error {
+	return call(ctx, b.metrics, methodUpdatePod, pod.Namespace, pod.Name, func(ctx context.Context) error {
 		return b.handler.UpdatePod(ctx, pod)
 	})
 }
@@ -84,7 +87,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now 
 	case pod.DeletionGracePeriodSeconds == nil:
 		pod.DeletionGracePeriodSeconds = ptr.To(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 	}
-	err = call(ctx, "DeletePod", pod.Namespace, pod.Name, func(ctx context.Context) error {
+	err = call(ctx, b.metrics, methodDeletePod, pod.Namespace, pod.Name, func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})
 	if errdefs.IsNotFound(err) {
@@ -97,7 +100,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now 
 // or nil if it holds none. An error means that it is not known which.
 func (b *backend) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	var pod *corev1.Pod
-	err := call(ctx, "GetPod", namespace, name, func(ctx context.Context) (err error) {
+	err := call(ctx, b.metrics, methodGetPod, namespace, name, func(ctx context.Context) (err error) {
 		if b.byUID != nil {
 			pod, err = b.byUID.GetPodByUID(ctx, namespace, name, uid)
 		} else {
@@ -148,7 +151,7 @@ func (b *backend) findInList(ctx context.Context, namespace, name string, cause 
 // does not know the pod. It is the provider's: copy what is kept.
 func (b *backend) status(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
 	var status *corev1.PodStatus
-	err := call(ctx, "GetPodStatus", namespace, name, func(ctx context.Context) (err error) {
+	err := call(ctx, b.metrics, methodGetPodStatus, namespace, name, func(ctx context.Context) (err error) {
 		if b.byUID != nil {
 			status, err = b.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
 		} else {
@@ -196,7 +199,7 @@ func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 
 func (b *backend) getPods(ctx context.Context) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
-	err := call(ctx, "GetPods", "", "", func(ctx context.Context) (err error) {
+	err := call(ctx, b.metrics, methodGetPods, "", "", func(ctx context.Context) (err error) {
 		pods, err = b.handler.GetPods(ctx)
 		return err
 	})

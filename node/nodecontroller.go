@@ -41,6 +41,7 @@ type NodeController struct {
 	pingTimeout    time.Duration
 	statusInterval time.Duration
 	onStatusError  ErrorHandler // nil: a deleted node is registered again
+	metrics        *Metrics     // may be nil
 
 	name     string
 	uid      atomic.Value // types.UID, for the lease's owner reference
@@ -127,7 +128,7 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		close(n.done)
 	}()
 
-	err = call(ctx, "NotifyNodeStatus", "", "", func(context.Context) error {
+	err = call(ctx, n.metrics, methodNotifyNodeStatus, "", "", func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		n.provider.NotifyNodeStatus(ctx, n.notify)
 		return nil

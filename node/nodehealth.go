@@ -46,20 +46,26 @@ func (n *NodeController) pingLoop(ctx context.Context) {
 // ping asks the provider how it is, and does not wait longer than the timeout:
 // then the answer is still to come, on the channel that is returned.
 func (n *NodeController) ping(ctx context.Context) (hanging <-chan error, err error) {
-	ctx, span := trace.StartSpan(ctx, "Ping")
+	ctx, span := trace.StartSpan(ctx, methodPing)
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 	timed, cancel := context.WithTimeout(ctx, n.pingTimeout)
 	answer := make(chan error, 1)
 	go func() { // ends with the provider's method, which is given a deadline
 		defer cancel()
+		begin := n.metrics.callBegins(methodPing)
+		var err error
+		defer func() {
+			n.metrics.callEnded(methodPing, begin, err)
+			answer <- err
+		}()
 		defer func() {
 			if r := recover(); r != nil {
 				log.G(ctx).WithField("stack", string(debug.Stack())).Errorf("provider panicked in Ping: %v", r)
-				answer <- fmt.Errorf("the provider panicked in Ping: %v", r)
+				err = fmt.Errorf("the provider panicked in Ping: %v", r)
 			}
 		}()
-		answer <- n.provider.Ping(timed)
+		err = n.provider.Ping(timed)
 	}()
 	select {
 	case err := <-answer:

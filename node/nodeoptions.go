@@ -40,6 +40,14 @@ type NodeControllerOpt func(*NodeController) error
 // error it returns is logged, and the update is tried at the next interval.
 type ErrorHandler func(ctx context.Context, err error) error
 
+// WithNodeMetrics has the calls of the provider measured.
+func WithNodeMetrics(metrics *Metrics) NodeControllerOpt {
+	return func(n *NodeController) error {
+		n.metrics = metrics
+		return nil
+	}
+}
+
 // WithNodeEnableLeaseV1 keeps the node alive by a Lease of the given duration
 // (zero or less means DefaultLeaseDuration), renewed each quarter of it.
 func WithNodeEnableLeaseV1(client coordinationv1.LeaseInterface, leaseDurationSeconds int32) NodeControllerOpt {

@@ -89,7 +89,7 @@ func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked ui
 	if r.report == status || r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
 		return false // the first end is the end, sent already or not
 	}
-	r.report = status
+	r.tell(status)
 	return true
 }
 
@@ -102,7 +102,7 @@ func (pc *PodController) say(key string, r *podRecord, status *corev1.PodStatus)
 		return
 	}
 	if !podstatus.Equal(r.report, status) {
-		r.report = status
+		r.tell(status)
 	}
 	pc.statuses.Add(key)
 }

@@ -101,6 +101,9 @@ type PodControllerConfig struct {
 	// three times in a row, and that the API server confirms to be gone, are
 	// deleted.
 	DisableOrphanCleanup bool
+
+	// Metrics measures the controller's work; nil means nothing does.
+	Metrics *Metrics
 }
 
 // PodController takes the pods of a node to the provider, and the provider's
@@ -112,6 +115,7 @@ type PodController struct {
 	pods      corev1listers.PodLister
 	owns      func(context.Context, *corev1.Pod) bool
 	backend   *backend
+	metrics   *Metrics
 	notifier  PodNotifier // nil: the provider is polled
 	objects   ObjectSource
 	env       *environment // nil: left to the provider
@@ -146,7 +150,8 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		informer:  cfg.PodInformer.Informer(),
 		pods:      cfg.PodInformer.Lister(),
 		owns:      func(context.Context, *corev1.Pod) bool { return true },
-		backend:   newBackend(cfg.Provider),
+		backend:   newBackend(cfg.Provider, cfg.Metrics),
+		metrics:   cfg.Metrics,
 		hostIPs:   cfg.HostIPs,
 		pollEvery: cfg.ProviderPollInterval,
 		ready:     make(chan struct{}),
@@ -265,7 +270,7 @@ func (pc *PodController) askToNotify(ctx context.Context) {
 	if pc.notifier == nil {
 		return
 	}
-	err := call(ctx, "NotifyPods", "", "", func(context.Context) error {
+	err := call(ctx, pc.metrics, methodNotifyPods, "", "", func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		pc.notifier.NotifyPods(ctx, func(pod *corev1.Pod) { pc.observe(ctx, pod) })
 		return nil

@@ -41,6 +41,8 @@ type state struct {
 	// changed.
 	said   *corev1.PodStatus
 	report *corev1.PodStatus
+	// unsent is since when there is a report that the API has not heard.
+	unsent time.Time
 	// heard is when (on the controller's count of observations) the provider
 	// last said something about the pod: older answers do not count.
 	heard uint64
@@ -72,6 +74,14 @@ func (r *podRecord) uid() types.UID {
 func (r *podRecord) adopt(pod *corev1.Pod) {
 	r.pod = pod
 	r.state = state{provider: unknown, early: r.early}
+}
+
+// tell makes status what the API should say. r.mu is held.
+func (r *podRecord) tell(status *corev1.PodStatus) {
+	r.report = status
+	if r.unsent.IsZero() {
+		r.unsent = time.Now()
+	}
 }
 
 // stopped tells whether the provider has reported that the pod runs no more.

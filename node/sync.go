@@ -28,6 +28,8 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	defer span.End()
 	ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
 	defer func() { span.SetStatus(err) }()
+	begin, operation := time.Now(), operationSync
+	defer func() { pc.metrics.worked(operation, begin) }()
 
 	pod, err := pc.podInAPI(ctx, namespace, name)
 	if err != nil {
@@ -51,6 +53,9 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 		case doRemove:
 			pc.removals.Add(key)
 			return nil
+		}
+		if kind := operationOf[a.verb]; kind != "" {
+			operation = kind
 		}
 		if err := pc.perform(ctx, a.verb, key, r, pod); err != nil {
 			return err
@@ -90,7 +95,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		r.adopt(pod)
 		if r.early != nil && pc.identity.same(pod, r.early) && r.mayBeKnown(r.early) {
 			r.said = &r.early.Status
-			r.report = r.said
+			r.tell(r.said)
 			pc.statuses.Add(key)
 		}
 		r.early = nil

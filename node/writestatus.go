@@ -107,6 +107,10 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		r.sent, r.stored = report, result
 		if patch != nil {
 			r.sentAt = time.Now()
+			pc.metrics.statusWritten(r.unsent)
+		}
+		if r.report == report {
+			r.unsent = time.Time{}
 		}
 	}
 	r.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -34,6 +35,9 @@ func clusterConfig(ctx context.Context, o *options, start func(run func(context.
 	identity, err := nodeutil.NewNodeIdentity(ctx, nodeutil.NodeIdentityConfig{NodeName: o.nodeName, BootstrapKubeconfig: o.bootstrap, CertDir: o.certDir})
 	if err != nil {
 		return nil, "", err
+	}
+	if err := legacyregistry.Registerer().Register(identity); err != nil {
+		return nil, "", fmt.Errorf("cannot measure the client certificate: %w", err)
 	}
 	start(identity.Run)
 	if err := identity.WaitReady(ctx); err != nil {

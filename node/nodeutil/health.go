@@ -34,9 +34,7 @@ func (n *Node) healthRoutes() []api.Route {
 		healthz.NamedCheck("pods", func(*http.Request) error {
 			return closed(n.pods.Ready(), "the pod controller waits for its caches, and so for the API server")
 		}),
-		healthz.NamedCheck("node", func(*http.Request) error {
-			return closed(n.nodes.Ready(), "the node is not registered yet")
-		}),
+		healthz.NamedCheck("node", func(*http.Request) error { return n.vitals.checkRegistered() }),
 		healthz.NamedCheck("lease", func(*http.Request) error { return n.vitals.checkLease() }),
 		healthz.NamedCheck("provider", func(*http.Request) error { return n.vitals.checkPing() }),
 	)
@@ -78,6 +76,11 @@ func (n *Node) checkRunning(*http.Request) error {
 	default:
 		return nil
 	}
+}
+
+// checkRegistered fails before the node is registered.
+func (v *vitals) checkRegistered() error {
+	return closed(v.registered, "the node is not registered yet")
 }
 
 // checkLease fails when the control plane may take the node for dead.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -92,6 +93,29 @@ func loadBootstrap(path string) (*rest.Config, error) {
 		return nil, errdefs.AsInvalidInput(fmt.Errorf("cannot use bootstrap kubeconfig %q, which also says where the API server is: %w", path, err))
 	}
 	return config, nil
+}
+
+var (
+	clientTTLDesc = prometheus.NewDesc("kubelet_certificate_manager_client_ttl_seconds",
+		"[ALPHA] Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until certificate expiry (negative if already expired). If client certificate is invalid or unused, the value will be +INF.", nil, nil)
+	clientErrorsDesc = prometheus.NewDesc("kubelet_certificate_manager_client_expiration_renew_errors",
+		"[ALPHA] Counter of certificate renewal errors.", nil, nil)
+)
+
+var _ prometheus.Collector = (*NodeIdentity)(nil)
+
+// Describe implements prometheus.Collector.
+func (i *NodeIdentity) Describe(descs chan<- *prometheus.Desc) {
+	descs <- clientTTLDesc
+	descs <- clientErrorsDesc
+}
+
+// Collect implements prometheus.Collector: how long the certificate is valid yet,
+// and how often it could not be renewed, under the kubelet's names. The caller
+// registers it where it likes.
+func (i *NodeIdentity) Collect(found chan<- prometheus.Metric) {
+	found <- prometheus.MustNewConstMetric(clientTTLDesc, prometheus.GaugeValue, i.signed.ttl())
+	found <- prometheus.MustNewConstMetric(clientErrorsDesc, prometheus.CounterValue, float64(i.signed.failures.Load()))
 }
 
 // Config returns a new client config with the identity. It is of use once

@@ -27,10 +27,10 @@ var reading = []string{http.MethodGet}
 // kubeletAPI is all that AttachProviderRoutes serves.
 func (n *Node) kubeletAPI(p Provider) http.Handler {
 	pods := corev1listers.NewPodLister(n.podInformer.GetIndexer())
-	own := newNodeMetrics(n.cfg.NodeSpec.Name, pods)
-	own.watch(n.podInformer)
-	routes := n.routes(p, pods, own.registry)
-	return own.counting(routes, api.RoutesHandler(routes))
+	n.metrics.add(&measuredNode{name: n.cfg.NodeSpec.Name, pods: pods, vitals: &n.vitals, serving: &n.servingLife})
+	n.metrics.starts.watch(n.podInformer)
+	routes := n.routes(p, pods, n.metrics.registry)
+	return n.metrics.requests.counting(routes, api.RoutesHandler(routes))
 }
 
 // routes are the endpoints of the kubelet API, each of which has a row in

@@ -37,6 +37,8 @@ type Node struct {
 	events         *lateRecorder // nil where the caller has a recorder
 	endpoint       *endpointTeller
 	vitals         vitals
+	metrics        *nodeMetrics
+	servingLife    servingLife
 	serving        *signedCert // nil unless the cluster signs it
 
 	started atomic.Bool
@@ -77,8 +79,9 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	}
 
 	n := &Node{
-		ready: make(chan struct{}),
-		done:  make(chan struct{}),
+		metrics: newNodeMetrics(),
+		ready:   make(chan struct{}),
+		done:    make(chan struct{}),
 	}
 	pods := listwatch.Pods(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod, func() string {
 		return n.cfg.NodeSpec.Name // which the provider may change
@@ -110,6 +113,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		Events:          cfg.EventRecorder,
 		HostIPs:         n.endpoint.hostIPs,
 		NodeAllocatable: n.endpoint.nodeAllocatable,
+		Metrics:         n.metrics.registry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the provider of node %s: %w", cfg.NodeSpec.Name, err)
@@ -129,6 +133,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		return nil, err
 	}
 
+	n.vitals.registered = n.nodes.Ready()
 	n.endpoint.keep(&cfg.NodeSpec)
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 cfg.Client.CoreV1(),
@@ -140,6 +145,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		PodEventFilterFunc:        FilterPodsForNodeName(cfg.NodeSpec.Name),
 		SkipDownwardAPIResolution: cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      cfg.DisableOrphanCleanup,
+		Metrics:                   n.metrics.controllers,
 		HostIPs:                   n.endpoint.hostIPs,
 		NodeAllocatable:           n.endpoint.nodeAllocatable,
 	})
@@ -154,7 +160,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 }
 
 func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
-	var opts []node.NodeControllerOpt
+	opts := []node.NodeControllerOpt{node.WithNodeMetrics(n.metrics.controllers)}
 	if !cfg.DisableLease {
 		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
 	}

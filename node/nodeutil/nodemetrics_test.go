@@ -1,6 +1,8 @@
 package nodeutil_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -102,7 +104,36 @@ func TestMetricsOfPods(t *testing.T) {
 		`kubelet_running_containers{container_state="running"} 1`,
 		`kubelet_running_containers{container_state="exited"} 1`,
 		"kubelet_started_pods_total 0",
+		`kubelet_desired_pods{static=""} 3`,
+		`kubelet_active_pods{static=""} 1`,
+		`vk_pods{phase="Pending"} 0`,
+		`vk_pods{phase="Failed"} 1`,
+		`vk_nodes{ready="true"} 0`,
+		`vk_nodes{ready="false"} 1`,
+		"kubelet_certificate_manager_server_ttl_seconds +Inf",
 	)
+}
+
+// full takes no pod.
+type full struct{ tiny }
+
+func (*full) CreatePod(context.Context, *corev1.Pod) error { return errors.New("full") }
+
+func TestMetricsTellOfReadyNodesAndPodsThatDoNotStart(t *testing.T) {
+	web := pod("web", "vk")
+	web.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	client := fake.NewSimpleClientset(web)
+	mux := http.NewServeMux()
+	start(t, client, making(&full{}), nodeutil.AttachProviderRoutes(mux), func(cfg *nodeutil.NodeConfig) error {
+		cfg.DisableLease = true
+		return nil
+	})
+	eventually(t, "the node is ready, and the pod waits", func() bool {
+		text := scrape(t, mux, "/metrics")
+		return strings.Contains(text, "\nvk_nodes{ready=\"true\"} 1\n") && strings.Contains(text, "\nvk_pods{phase=\"Pending\"} 1\n") &&
+			!strings.Contains(text, "\nvk_oldest_pending_pod_age_seconds 0\n") &&
+			strings.Contains(text, "\nvk_provider_call_duration_seconds_count{code=\"unknown\",method=\"CreatePod\"} ")
+	})
 }
 
 // Pods are counted when they start, and not when a virtual kubelet that was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -70,6 +71,10 @@ type ProviderConfig struct {
 	Events          record.EventRecorder
 	HostIPs         func() []string
 	NodeAllocatable func() corev1.ResourceList
+
+	// Metrics is where the provider may register metrics of its own, which
+	// /metrics then has too. Providers of several nodes may be given the same.
+	Metrics prometheus.Registerer
 
 	// Node is the node to be registered. The provider changes it as it sees
 	// fit while it is made; its maps of labels and annotations are not nil.

@@ -58,6 +58,7 @@ func (n *Node) listen(ctx context.Context) (net.Listener, error) {
 			return nil, err
 		}
 	}
+	n.servingLife.of(config)
 	// Streams are upgraded from HTTP/1.1; nothing here gains from HTTP/2.
 	config.NextProtos = []string{"http/1.1"}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", n.cfg.HTTPListenAddr)

@@ -72,6 +72,7 @@ func (n *Node) useServingCert(ctx context.Context, config *tls.Config) error {
 	}
 	n.endpoint.moved = signed.reconsider
 	n.serving = signed
+	n.servingLife.signed.Store(signed)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
@@ -58,7 +59,9 @@ type signedCert struct {
 	// was in use. It may be nil.
 	replaced func(context.Context)
 
-	pair  atomic.Pointer[tls.Certificate]
+	pair     atomic.Pointer[tls.Certificate]
+	failures atomic.Int64 // to have it signed
+
 	first chan struct{} // closed when there is a certificate
 	woken chan struct{} // something else may be wanted
 
@@ -115,6 +118,16 @@ func (s *signedCert) current() *tls.Certificate {
 	return pair
 }
 
+// ttl is the rest of the certificate's life in seconds: negative once it is over,
+// and infinite while there is none.
+func (s *signedCert) ttl() float64 {
+	pair := s.pair.Load()
+	if pair == nil {
+		return math.Inf(1)
+	}
+	return time.Until(pair.Leaf.NotAfter).Seconds()
+}
+
 // reconsider has what is wanted looked at again, if it is something else.
 func (s *signedCert) reconsider() {
 	s.mu.Lock()
@@ -164,6 +177,7 @@ func (s *signedCert) run(ctx context.Context) {
 		case errors.Is(err, errNothingWanted):
 			due = time.Now().Add(signingPatience) // or when it is woken
 		default:
+			s.failures.Add(1)
 			delay := backoff.Step()
 			due = time.Now().Add(delay)
 			log.G(ctx).WithError(err).WithFields(log.Fields{"signer": s.signer, "delay": delay.Round(time.Millisecond).String()}).

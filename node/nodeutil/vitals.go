@@ -17,11 +17,28 @@ type vitals struct {
 	ping    atomic.Pointer[pingAnswer]
 	renewed atomic.Pointer[time.Time] // the lease
 	leased  bool                      // there is to be a lease; set before the node runs
+
+	registered <-chan struct{} // closed when the node is; set before the node runs
 }
 
 type pingAnswer struct {
 	at  time.Time
 	err error
+}
+
+// ready tells whether the node has registered, its provider is well and its lease
+// renewed.
+func (v *vitals) ready() bool {
+	return v.checkRegistered() == nil && v.checkPing() == nil && v.checkLease() == nil
+}
+
+// leaseAge is the time since the lease was renewed; zero while there is none.
+func (v *vitals) leaseAge() time.Duration {
+	renewed := v.renewed.Load()
+	if renewed == nil {
+		return 0
+	}
+	return time.Since(*renewed)
 }
 
 // ofPings returns p with the answers to its pings noted.
