@@ -8,12 +8,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/follow"
 )
 
 // readyNodes waits for count nodes that are Ready and whose names begin with
@@ -24,15 +23,6 @@ func readyNodes(ctx context.Context, client kubernetes.Interface, prefix string,
 	if err != nil {
 		return nil, err
 	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, options)
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer watcher.Stop()
 	found := map[string]bool{}
 	note := func(n *corev1.Node) {
 		if strings.HasPrefix(n.Name, prefix) && ready(n) {
@@ -42,21 +32,27 @@ func readyNodes(ctx context.Context, client kubernetes.Interface, prefix string,
 	for i := range list.Items {
 		note(&list.Items[i])
 	}
-	for len(found) < count {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
 		select {
 		case <-ended:
-			return nil, errors.New("it has ended")
+			cancel(errors.New("it has ended"))
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d of %d are: %w", len(found), count, ctx.Err())
-		case event, ok := <-watcher.ResultChan():
-			if !ok {
-				return nil, fmt.Errorf("the watch of nodes ended: %w", ctx.Err())
+		}
+	}()
+	if len(found) < count {
+		err := follow.Watch(ctx, nodes, metav1.ListOptions{ResourceVersion: list.ResourceVersion}, func(event watch.Event) bool {
+			if node, ok := event.Object.(*corev1.Node); ok {
+				note(node)
 			}
-			node, ok := event.Object.(*corev1.Node)
-			if !ok {
-				return nil, fmt.Errorf("the watch of nodes ended: %w", apierrors.FromObject(event.Object))
-			}
-			note(node)
+			return len(found) >= count
+		})
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%d of %d are: %w", len(found), count, err)
 		}
 	}
 	names := make([]string, 0, len(found))

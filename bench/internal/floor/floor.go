@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/follow"
 )
 
 // Agent is the floor. It retries nothing and remembers nothing: it is no agent
@@ -73,22 +73,11 @@ func (a Agent) watch(ctx context.Context, work chan<- *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return pods.Watch(ctx, options)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	defer watcher.Stop()
 	doomed := map[types.UID]bool{}
-	for event := range watcher.ResultChan() {
+	return follow.Watch(ctx, pods, metav1.ListOptions{FieldSelector: selector, ResourceVersion: list.ResourceVersion}, func(event watch.Event) bool {
 		pod, ok := event.Object.(*corev1.Pod)
 		switch {
 		case !ok:
-			return fmt.Errorf("the watch of pods ended: %w", apierrors.FromObject(event.Object))
 		case event.Type == watch.Deleted:
 			delete(doomed, pod.UID)
 		case event.Type == watch.Added, pod.DeletionTimestamp != nil && !doomed[pod.UID]:
@@ -97,8 +86,8 @@ func (a Agent) watch(ctx context.Context, work chan<- *corev1.Pod) error {
 			}
 			work <- pod
 		}
-	}
-	return ctx.Err()
+		return false
+	})
 }
 
 // handle makes the one request that the pod needs.

@@ -4,7 +4,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,12 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/follow"
 )
 
 // Load is pods to be created and deleted. Create, then Delete, are called once.
@@ -87,11 +85,11 @@ func (l *Load) Delete(ctx context.Context) (Phase, error) {
 func (l *Load) run(ctx context.Context, request func(context.Context, int) error, arrived func(watch.Event, *corev1.Pod) bool) (Phase, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	watcher, err := l.watch(ctx)
+	pods := l.Client.CoreV1().Pods(l.Namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return Phase{}, err
 	}
-	defer watcher.Stop()
 
 	began := time.Now()
 	var mu sync.Mutex
@@ -132,47 +130,27 @@ func (l *Load) run(ctx context.Context, request func(context.Context, int) error
 	var phase Phase
 	group.Go(func() error {
 		seen := make(map[string]bool, l.Pods)
-		for len(seen) < l.Pods {
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%d of %d pods within %v: %w", len(seen), l.Pods, l.Timeout, ctx.Err())
-			case event, ok := <-watcher.ResultChan():
-				if !ok {
-					return errors.New("the watch of pods ended")
-				}
-				now := time.Now()
-				pod, ok := event.Object.(*corev1.Pod)
-				if !ok {
-					return fmt.Errorf("the watch of pods ended: %w", apierrors.FromObject(event.Object))
-				}
-				if seen[pod.Name] || !arrived(event, pod) {
-					continue
-				}
-				seen[pod.Name] = true
-				mu.Lock()
-				phase.Latencies = append(phase.Latencies, now.Sub(asked[pod.Name]))
-				mu.Unlock()
-				phase.Took = now.Sub(began)
+		err := follow.Watch(ctx, pods, metav1.ListOptions{ResourceVersion: list.ResourceVersion}, func(event watch.Event) bool {
+			now := time.Now()
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok || seen[pod.Name] || !arrived(event, pod) {
+				return false
 			}
+			seen[pod.Name] = true
+			mu.Lock()
+			phase.Latencies = append(phase.Latencies, now.Sub(asked[pod.Name]))
+			mu.Unlock()
+			phase.Took = now.Sub(began)
+			return len(seen) == l.Pods
+		})
+		if err != nil {
+			return fmt.Errorf("%d of %d pods within %v: %w", len(seen), l.Pods, l.Timeout, err)
 		}
 		return nil
 	})
 	err = group.Wait()
 	slices.Sort(phase.Latencies)
 	return phase, err
-}
-
-func (l *Load) watch(ctx context.Context) (*watchtools.RetryWatcher, error) {
-	pods := l.Client.CoreV1().Pods(l.Namespace)
-	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	return watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, options)
-		},
-	})
 }
 
 func name(i int) string { return fmt.Sprintf("pod-%06d", i) }

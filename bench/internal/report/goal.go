@@ -48,14 +48,14 @@ func (g *Goal) bound(floor spread) (float64, bool) {
 	return g.Limit, true
 }
 
-// verdict tells whether a median meets the goal: "yes", "no", or nothing where
-// there is nothing to judge.
+// verdict tells whether a median, as the table shows it, meets the goal: "yes",
+// "no", or nothing where there is nothing to judge.
 func (g *Goal) verdict(value, floor spread) string {
 	bound, ok := g.bound(floor)
 	if !ok || value.count == 0 {
 		return ""
 	}
-	if value.median == bound || (value.median < bound) != g.Least {
+	if number(value.median) == number(bound) || (value.median < bound) != g.Least {
 		return "yes"
 	}
 	return "no"
