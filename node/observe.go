@@ -19,7 +19,7 @@ func (pc *PodController) observe(ctx context.Context, pod *corev1.Pod) {
 	key := keyOf(pod)
 	r := pc.records.get(key)
 	if r == nil {
-		if pc.informer.HasSynced() {
+		if pc.pods.HasSynced() {
 			if ours, err := pc.podInAPI(ctx, pod.Namespace, pod.Name); err != nil || ours == nil {
 				return // deleted already, or never ours
 			}

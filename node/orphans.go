@@ -68,7 +68,7 @@ func (pc *PodController) isOrphan(ctx context.Context, pod *corev1.Pod) bool {
 			return false
 		}
 	}
-	ours, err := pc.pods.Pods(pod.Namespace).Get(pod.Name)
+	ours, err := pc.pods.Get(pod.Namespace, pod.Name)
 	return apierrors.IsNotFound(err) || err == nil && byUID && ours.UID != pod.UID
 }
 

@@ -154,7 +154,7 @@ func TestProviderChangesItsPods(t *testing.T) {
 		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		synctest.Wait()
 		spoil(kept[1])
-		cached, err := r.pc.pods.Pods("default").Get("web")
+		cached, err := r.pc.pods.Get("default", "web")
 		if err != nil {
 			t.Fatal(err)
 		}

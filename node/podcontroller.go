@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
@@ -33,8 +31,13 @@ type PodControllerConfig struct {
 	PodClient corev1client.PodsGetter
 
 	// PodInformer sees the pods of this node, those of others only if
-	// PodEventFilterFunc keeps them out. Required; the caller starts it.
+	// PodEventFilterFunc keeps them out. Required, unless Pods is set; the caller
+	// starts it.
 	PodInformer corev1informers.PodInformer
+
+	// Pods is used in place of PodInformer. Nodes made by package nodeutil have
+	// one.
+	Pods PodSource
 
 	// EventRecorder records events on pods. Required.
 	EventRecorder record.EventRecorder
@@ -111,8 +114,7 @@ type PodControllerConfig struct {
 type PodController struct {
 	client    corev1client.PodsGetter
 	events    record.EventRecorder
-	informer  cache.SharedIndexInformer
-	pods      corev1listers.PodLister
+	pods      PodSource
 	owns      func(context.Context, *corev1.Pod) bool
 	backend   *backend
 	metrics   *Metrics
@@ -147,8 +149,7 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	pc := &PodController{
 		client:    cfg.PodClient,
 		events:    cfg.EventRecorder,
-		informer:  cfg.PodInformer.Informer(),
-		pods:      cfg.PodInformer.Lister(),
+		pods:      cfg.source(),
 		owns:      func(context.Context, *corev1.Pod) bool { return true },
 		backend:   newBackend(cfg.Provider, cfg.Metrics),
 		metrics:   cfg.Metrics,
@@ -206,7 +207,7 @@ func (cfg *PodControllerConfig) validate() error {
 		}
 	}
 	check(cfg.PodClient != nil, "PodClient")
-	check(cfg.PodInformer != nil, "PodInformer")
+	check(cfg.PodInformer != nil || cfg.Pods != nil, "PodInformer (or Pods)")
 	check(cfg.EventRecorder != nil, "EventRecorder")
 	check(cfg.Provider != nil, "Provider")
 	if !cfg.SkipDownwardAPIResolution {
@@ -284,26 +285,27 @@ func (pc *PodController) askToNotify(ctx context.Context) {
 // watch awaits the caches and has every change of a pod, or of an object that a
 // pod waits for, lead to a look at the pod.
 func (pc *PodController) watch(ctx context.Context) (undo []func(), err error) {
-	register := func(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-		registration, err := informer.AddEventHandler(handler)
+	await := func(told <-chan struct{}, unsubscribe func(), err error) error {
 		if err != nil {
-			return fmt.Errorf("cannot watch through an informer that has been stopped: %w", err)
+			return err
 		}
-		undo = append(undo, func() { _ = informer.RemoveEventHandler(registration) })
-		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced, registration.HasSynced) {
+		undo = append(undo, unsubscribe)
+		select {
+		case <-told:
+			return nil
+		case <-ctx.Done():
 			return fmt.Errorf("stopped while waiting for the caches: %w", context.Cause(ctx))
 		}
-		return nil
 	}
 	if pc.env != nil {
 		undo = append(undo, pc.env.objects.Subscribe(pc.wakeWaiting))
 		for _, source := range pc.env.informers {
-			if err := register(source.informer, pc.wakeBy(source.kind)); err != nil {
+			if err := await(subscribe(source.informer, pc.wakeBy(source.kind))); err != nil {
 				return undo, err
 			}
 		}
 	}
-	return undo, register(pc.informer, pc.podEvents(ctx))
+	return undo, await(pc.pods.Subscribe(pc.podEvents(ctx)))
 }
 
 // Ready is closed once the caches have synced and the workers run.

@@ -68,7 +68,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 
 // podInAPI returns the pod of this node that the API has under a name, or nil.
 func (pc *PodController) podInAPI(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod, err := pc.pods.Pods(namespace).Get(name)
+	pod, err := pc.pods.Get(namespace, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

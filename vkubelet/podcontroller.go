@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -102,9 +102,9 @@ func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (c node.PodCont
 		c.PodEventFilterFunc = func(_ context.Context, pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.NodeName }
 	}
 	if c.PodInformer == nil {
-		pods := listwatch.Pods(cfg.Client, cfg.Namespace, 0, func() string { return cfg.NodeName })
-		c.PodInformer = pods
-		sources = append(sources, pods.Informer().RunWithContext)
+		pods := podwatch.NewPods()
+		c.Pods = pods
+		sources = append(sources, podwatch.ForNode(cfg.Client, cfg.Namespace, 0, cfg.NodeName, pods).Run)
 	}
 	if rm := cfg.ResourceManager; rm != nil && rm.informers != nil {
 		c.ConfigMapInformer = rm.informers.configMaps

@@ -12,42 +12,50 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// lateRecorder records events while the node runs. A broadcaster has goroutines
-// from its making on, so that a node that is not run must not have one.
+// eventWriter writes events while it runs. A broadcaster has goroutines from its
+// making on, so that a node that is not run must not have one.
 //
 // Of the events that tell of no problem it drops those above a rate, so that a
 // thousand pods that start at once cost no thousand writes more, and leave room
 // for the warnings.
-type lateRecorder struct {
-	recorder atomic.Pointer[record.EventRecorder]
-	normal   *rate.Limiter
+type eventWriter struct {
+	recorders atomic.Pointer[func(host string) record.EventRecorder] // nil unless it runs
+	normal    *rate.Limiter
 }
 
-func newLateRecorder(perSecond float32, burst int) *lateRecorder {
+func newEventWriter(perSecond float32, burst int) *eventWriter {
 	limit := rate.Limit(perSecond)
 	if perSecond < 0 {
 		limit = rate.Inf
 	}
-	return &lateRecorder{normal: rate.NewLimiter(limit, burst)}
+	return &eventWriter{normal: rate.NewLimiter(limit, burst)}
+}
+
+// start has events written to the API server, until the function that it returns
+// is called.
+func (w *eventWriter) start(client kubernetes.Interface) (stop func()) {
+	broadcaster := record.NewBroadcaster()
+	recorders := func(host string) record.EventRecorder {
+		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet", Host: host})
+	}
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	w.recorders.Store(&recorders)
+	return broadcaster.Shutdown
+}
+
+// lateRecorder records the events of a node.
+type lateRecorder struct {
+	writer *eventWriter
+	node   string // set before the node runs
 }
 
 // target returns where an event of a type goes, or nil if it is not recorded.
 func (r *lateRecorder) target(eventtype string) record.EventRecorder {
-	to := r.recorder.Load()
-	if to == nil || eventtype == corev1.EventTypeNormal && !r.normal.Allow() {
+	recorders := r.writer.recorders.Load()
+	if recorders == nil || eventtype == corev1.EventTypeNormal && !r.writer.normal.Allow() {
 		return nil
 	}
-	return *to
-}
-
-// start has the events of the named node written to the API server, until the
-// function that it returns is called.
-func (r *lateRecorder) start(client kubernetes.Interface, nodeName string) (stop func()) {
-	broadcaster := record.NewBroadcaster()
-	var recorder record.EventRecorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet", Host: nodeName})
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	r.recorder.Store(&recorder)
-	return broadcaster.Shutdown
+	return (*recorders)(r.node)
 }
 
 func (r *lateRecorder) Event(object runtime.Object, eventtype, reason, message string) {

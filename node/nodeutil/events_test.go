@@ -22,10 +22,10 @@ func TestEventsAreLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				recorded := record.NewFakeRecorder(2000)
-				var to record.EventRecorder = recorded
-				r := newLateRecorder(c.qps, c.burst)
+				to := func(string) record.EventRecorder { return recorded }
+				r := &lateRecorder{writer: newEventWriter(c.qps, c.burst)}
 				r.Event(&corev1.Pod{}, corev1.EventTypeWarning, "Early", "before the node runs")
-				r.recorder.Store(&to)
+				r.writer.recorders.Store(&to)
 				for range 2 {
 					for range 100 {
 						r.Event(&corev1.Pod{}, corev1.EventTypeNormal, "Fine", "message")

@@ -13,8 +13,6 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
 
-	corev1listers "k8s.io/client-go/listers/core/v1"
-
 	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -26,17 +24,14 @@ var reading = []string{http.MethodGet}
 
 // kubeletAPI is all that AttachProviderRoutes serves.
 func (n *Node) kubeletAPI(p Provider) http.Handler {
-	pods := corev1listers.NewPodLister(n.podInformer.GetIndexer())
-	n.metrics.add(&measuredNode{name: n.cfg.NodeSpec.Name, pods: pods, vitals: &n.vitals, serving: &n.servingLife})
-	n.metrics.starts.watch(n.podInformer)
-	routes := n.routes(p, pods, n.metrics.registry)
-	return n.metrics.requests.counting(routes, api.RoutesHandler(routes))
+	routes := n.routes(p, n.shared.metrics.registry)
+	return n.shared.metrics.requests.counting(routes, api.RoutesHandler(routes))
 }
 
 // routes are the endpoints of the kubelet API, each of which has a row in
 // docs/kubelet-api.md.
-func (n *Node) routes(p Provider, pods corev1listers.PodLister, own prometheus.Gatherer) []api.Route {
-	routes := api.PodRoutes(podHandlerConfig(p, &n.cfg, pods), true)
+func (n *Node) routes(p Provider, own prometheus.Gatherer) []api.Route {
+	routes := api.PodRoutes(podHandlerConfig(p, &n.cfg, n.known), true)
 	routes = append(routes, n.healthRoutes()...)
 	routes = append(routes, metricsRoutes(own)...)
 	routes = append(routes, api.Route{Pattern: "/configz", Methods: reading, Handler: serveConfig(&n.cfg)})

@@ -92,12 +92,8 @@ func TestMetricsOfPods(t *testing.T) {
 	}
 	done.Status.Phase = corev1.PodSucceeded
 	failed.Status.Phase = corev1.PodFailed
-	mux, n := attachedTo(t, &tiny{})
-	for _, p := range []*corev1.Pod{running, done, failed} {
-		if err := nodeutil.IndexerOf(n).Add(p); err != nil {
-			t.Fatal(err)
-		}
-	}
+	mux, n := attachedTo(t, &tiny{}, nodeutil.WithClient(fake.NewSimpleClientset(running, done, failed)))
+	nodeutil.WatchPods(testContext(t), n)
 	wantLines(t, scrape(t, mux, "/metrics"),
 		`kubelet_node_name{node="vk"} 1`,
 		"kubelet_running_pods 1",

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -59,9 +60,14 @@ func (n *Node) listen(ctx context.Context) (net.Listener, error) {
 		}
 	}
 	n.servingLife.of(config)
+	return listenTLS(ctx, n.cfg.HTTPListenAddr, config)
+}
+
+// listenTLS opens a port. It changes config.
+func listenTLS(ctx context.Context, address string, config *tls.Config) (net.Listener, error) {
 	// Streams are upgraded from HTTP/1.1; nothing here gains from HTTP/2.
 	config.NextProtos = []string{"http/1.1"}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", n.cfg.HTTPListenAddr)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve the kubelet API (another port, or port 0 for any free one, may help): %w", err)
 	}
@@ -76,11 +82,29 @@ type tlsListener struct {
 
 func (l *tlsListener) Addr() net.Addr { return l.plain.Addr() }
 
-// serve serves the kubelet API until ctx ends.
-func (n *Node) serve(ctx context.Context, listener net.Listener) error {
+// startServing serves the node's kubelet API in group, and has the node tell the
+// port.
+func (n *Node) startServing(ctx context.Context, group *errgroup.Group, listener net.Listener) {
+	n.tellPort(listener)
+	group.Go(func() error { return serve(ctx, listener, n.cfg.Handler) })
+	if n.serving != nil {
+		group.Go(func() error { return n.keepServingCert(ctx) })
+	}
+}
+
+// tellPort has the node tell the listener's port, unless it tells another. It is
+// called before the node runs.
+func (n *Node) tellPort(listener net.Listener) {
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && n.cfg.NodeSpec.Status.DaemonEndpoints.KubeletEndpoint.Port == 0 {
+		n.endpoint.port = int32(tcp.Port)
+	}
+}
+
+// serve serves a kubelet API until ctx ends.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	var running inFlight
 	server := &http.Server{
-		Handler:           running.counting(n.cfg.Handler),
+		Handler:           running.counting(handler),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 )
 
 // startMetrics are about how pods start.
@@ -59,11 +61,10 @@ func (m *startMetrics) longestWait() (longest time.Duration) {
 	return longest
 }
 
-// watch measures how long pods take to start. An informer that has been stopped
-// has no more pods to watch.
-func (m *startMetrics) watch(pods cache.SharedInformer) {
-	_, _ = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { m.follow(obj) },
+// watch measures how long the pods of a node take to start.
+func (m *startMetrics) watch(pods *podwatch.Pods) {
+	pods.Subscribe(cache.ResourceEventHandlerFuncs{
+		AddFunc:    m.follow,
 		UpdateFunc: func(_, obj any) { m.follow(obj) },
 		DeleteFunc: m.forget,
 	})

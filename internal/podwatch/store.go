@@ -1,0 +1,79 @@
+package podwatch
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// store is the watch as its reflector sees it.
+type store struct{ *Watch }
+
+// Add implements cache.ReflectorStore.
+func (s store) Add(obj any) error {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		if pods := s.of(pod.Spec.NodeName); pods != nil {
+			trim(pod)
+			pods.set(pod)
+		}
+	}
+	return nil
+}
+
+// Update implements cache.ReflectorStore.
+func (s store) Update(obj any) error { return s.Add(obj) }
+
+// Delete implements cache.ReflectorStore.
+func (s store) Delete(obj any) error {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		if pods := s.of(pod.Spec.NodeName); pods != nil {
+			trim(pod)
+			pods.delete(pod)
+		}
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore. Who is a member now was one when the
+// list began, so that what is not in it does not exist.
+func (s store) Replace(all []any, resourceVersion string) error {
+	found := map[string][]*corev1.Pod{}
+	for _, obj := range all {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			trim(pod)
+			found[pod.Spec.NodeName] = append(found[pod.Spec.NodeName], pod)
+		}
+	}
+	for name, pods := range s.members() {
+		pods.replace(found[name], resourceVersion)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced = true
+	select {
+	case <-s.settled:
+	default:
+		close(s.settled)
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (s store) Resync() error {
+	for _, pods := range s.members() {
+		pods.resync()
+	}
+	return nil
+}
+
+func (w *Watch) members() map[string]*Pods {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return maps.Clone(w.nodes)
+}
+
+// trim drops what nobody reads.
+func trim(pod *corev1.Pod) { pod.ManagedFields = nil }
+
+var _ cache.ReflectorStore = store{}

@@ -1,0 +1,140 @@
+// Package podwatch watches the pods of one node, or of many, with one watch. It
+// keeps the pods of the nodes that have joined, each node's by themselves, and
+// drops the others as they arrive.
+//
+// It is no shared informer: changes are told from the goroutine that reads the
+// watch, so that whoever subscribes must not block.
+package podwatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watch is the one watch. Make it with New or ForNode; its methods are safe for
+// concurrent use.
+type Watch struct {
+	client    kubernetes.Interface
+	namespace string
+	resync    time.Duration
+	only      string // the one node; empty: any
+
+	mu      sync.RWMutex
+	nodes   map[string]*Pods
+	synced  bool          // the first list has been taken
+	settled chan struct{} // closed while no list is under way
+}
+
+// New makes a watch of the pods that are bound to any node, in a namespace or,
+// with metav1.NamespaceAll, in all. Every resync, unless that is zero, all pods
+// are told of again as updates by which nothing has changed.
+func New(client kubernetes.Interface, namespace string, resync time.Duration) *Watch {
+	settled := make(chan struct{})
+	close(settled)
+	return &Watch{client: client, namespace: namespace, resync: resync, nodes: map[string]*Pods{}, settled: settled}
+}
+
+// ForNode is New for the pods of one node, which is all that a node's own
+// identity may ask for (see the Node authorizer). The node has joined.
+func ForNode(client kubernetes.Interface, namespace string, resync time.Duration, name string, pods *Pods) *Watch {
+	w := New(client, namespace, resync)
+	w.only = name
+	w.nodes[name] = pods
+	return w
+}
+
+// Run watches until ctx ends. It can be called once.
+func (w *Watch) Run(ctx context.Context) {
+	reflector := cache.NewReflectorWithOptions(w.listerWatcher(), &corev1.Pod{}, store{w}, cache.ReflectorOptions{
+		Name:         "pods",
+		ResyncPeriod: w.resync,
+		// An outage is sat out by the requests themselves (see listwatch.Patient).
+		Backoff: &wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 4, Cap: 7 * time.Second},
+	})
+	reflector.RunWithContext(ctx)
+}
+
+// Join has the pods of the named node kept in pods, which must be new. While the
+// watch runs, it returns when they have been read, and takes as long as the API
+// server does; an error means that ctx has ended, or that the API server does
+// not want to say. Then the node has not joined.
+func (w *Watch) Join(ctx context.Context, name string, pods *Pods) error {
+	late, err := w.add(ctx, name, pods)
+	if err != nil || !late {
+		return err
+	}
+	// What the watch has said before, it said to nobody. From now on it counts.
+	found, err := w.list(ctx, name)
+	if err != nil {
+		w.Leave(name)
+		return err
+	}
+	pods.fill(pointers(found), found.ResourceVersion)
+	return nil
+}
+
+// add makes the node a member, and tells whether it needs a list of its own. A
+// list that is under way has dropped the node's pods, and has to end before.
+func (w *Watch) add(ctx context.Context, name string, pods *Pods) (late bool, err error) {
+	for {
+		w.mu.Lock()
+		settled := w.settled
+		select {
+		case <-settled:
+			w.nodes[name] = pods
+			late = w.synced
+			w.mu.Unlock()
+			return late, nil
+		default:
+		}
+		w.mu.Unlock()
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// Leave has the pods of the named node kept no more.
+func (w *Watch) Leave(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.nodes, name)
+}
+
+// Find returns the node that has the pod of that name.
+func (w *Watch) Find(namespace, name string) (node string, found bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for node, pods := range w.nodes {
+		if _, err := pods.Get(namespace, name); err == nil {
+			return node, true
+		}
+	}
+	return "", false
+}
+
+// of returns what keeps the pods of a node, or nil.
+func (w *Watch) of(node string) *Pods {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.nodes[node]
+}
+
+// listing notes that a list begins: who joins from now on is not in it.
+func (w *Watch) listing() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.settled:
+		w.settled = make(chan struct{})
+	default: // one after another that has failed
+	}
+}

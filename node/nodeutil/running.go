@@ -1,0 +1,143 @@
+package nodeutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+// Run runs the node until ctx ends, then says that it is not ready, and returns
+// nil; or it returns the error with which one of its parts has failed. Pods go
+// on running in the provider. It can be called once, and not for a node of a
+// Fleet.
+func (n *Node) Run(ctx context.Context) (err error) {
+	if n.inFleet {
+		return errors.New("the node is one of a fleet, which runs it: run the fleet")
+	}
+	if !n.started.CompareAndSwap(false, true) {
+		return errors.New("the node was started before: make a new one to run it again")
+	}
+	defer func() { n.end(err) }()
+	ctx, cancel := context.WithCancel(n.logging(ctx))
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	if n.cfg.Handler != nil {
+		listener, err := n.listen(ctx)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		n.startServing(ctx, group, listener)
+	} else if n.cfg.attachRoutes != nil {
+		log.G(ctx).Warn("The kubelet API is not served: AttachProviderRoutes was given a mux, but NodeConfig.Handler is nil")
+	}
+	defer n.shared.start(ctx, group)() // after cancel, which runs first
+	defer cancel()
+	n.startControllers(ctx, group)
+	return group.Wait()
+}
+
+// logging returns ctx with the node's name for the log.
+func (n *Node) logging(ctx context.Context) context.Context {
+	return log.WithLogger(ctx, log.G(ctx).WithField("node", n.cfg.NodeSpec.Name))
+}
+
+// end says with what the node has ended.
+func (n *Node) end(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+	close(n.done)
+}
+
+// startControllers runs both controllers in group until ctx ends.
+func (n *Node) startControllers(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
+	group.Go(func() error {
+		// The node takes pods only when somebody is there to see them.
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.pods.Ready():
+		}
+		registered, err := n.shared.register(ctx)
+		if err != nil {
+			return nil
+		}
+		group.Go(func() error {
+			defer registered()
+			select {
+			case <-ctx.Done():
+			case <-n.nodes.Ready():
+				close(n.ready)
+			}
+			return nil
+		})
+		return unlessEnded(ctx, n.nodes.Run(ctx))
+	})
+}
+
+// unlessEnded drops what a part has to say about having been stopped.
+func unlessEnded(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		log.G(ctx).WithError(err).Info("Stopped before the node was ready")
+		return nil
+	}
+	return err
+}
+
+// Ready is closed once the node is registered and takes pods.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// Done is closed when Run has returned.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err returns what Run returned, once Done is closed.
+func (n *Node) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// WaitReady waits until the node is ready, it has ended, ctx ends, or the
+// timeout has passed, and returns an error in all cases but the first. A
+// timeout of zero or less means none.
+func (n *Node) WaitReady(ctx context.Context, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout,
+			fmt.Errorf("node %s is not ready after %v: %w", n.cfg.NodeSpec.Name, timeout, context.DeadlineExceeded))
+		defer cancel()
+	}
+	select {
+	case <-n.ready:
+	case <-n.done:
+	case <-ctx.Done():
+	}
+	// More than one of them may have come true.
+	select {
+	case <-n.done:
+		if err := n.Err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("node %s has ended", n.cfg.NodeSpec.Name)
+	default:
+	}
+	select {
+	case <-n.ready:
+		return nil
+	default:
+		return context.Cause(ctx)
+	}
+}
+
+// NodeController returns the controller of the Node object.
+func (n *Node) NodeController() *node.NodeController { return n.nodes }
+
+// PodController returns the controller of the pods.
+func (n *Node) PodController() *node.PodController { return n.pods }

@@ -1,0 +1,66 @@
+package nodeutil
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+// shared is what the nodes of a Fleet have in common, so that it costs once. A
+// node by itself has its own.
+type shared struct {
+	client   kubernetes.Interface
+	pods     *podwatch.Watch
+	objects  *podobjects.Cache
+	services informers.SharedInformerFactory
+	events   *eventWriter
+	workers  *node.Workers
+	metrics  *nodeMetrics
+
+	// registering bounds how many nodes register at the same time; nil means no
+	// bound.
+	registering chan struct{}
+}
+
+// newShared makes all but the pods and the workers.
+func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int) *shared {
+	return &shared{
+		client:   client,
+		objects:  podobjects.New(client),
+		services: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim)),
+		events:   newEventWriter(eventQPS, eventBurst),
+		metrics:  newNodeMetrics(),
+	}
+}
+
+// start has all of it run in group until ctx ends. The function that it returns
+// is to be called when nobody needs it any more, after the end of ctx.
+func (s *shared) start(ctx context.Context, group *errgroup.Group) (stop func()) {
+	stopEvents := s.events.start(s.client)
+	group.Go(func() error { s.pods.Run(ctx); return nil })
+	group.Go(func() error { s.objects.Run(ctx); return nil })
+	s.services.StartWithContext(ctx)
+	return func() {
+		s.services.Shutdown()
+		stopEvents()
+	}
+}
+
+// register waits until the node may register; done lets the next one.
+func (s *shared) register(ctx context.Context) (done func(), err error) {
+	if s.registering == nil {
+		return func() {}, nil
+	}
+	select {
+	case s.registering <- struct{}{}:
+		return func() { <-s.registering }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
