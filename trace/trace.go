@@ -54,6 +54,9 @@ func StartSpan(ctx context.Context, name string) (context.Context, Span) {
 	if !ok {
 		tracer = T
 	}
+	if nop, ok := tracer.(nopTracer); ok {
+		return nop.StartSpan(ctx, name) // its logger is that of ctx already
+	}
 	ctx, span := tracer.StartSpan(ctx, name)
 	return log.WithLogger(ctx, span.Logger()), span
 }

@@ -27,10 +27,33 @@ var (
 )
 
 type logger struct {
-	fields log.Fields // never changed once set
-	kv     []any      // fields, sorted by key
+	fields *fields // nil means none
 	err    error
 	skip   int
+}
+
+// fields are put in order for the lines that are written: most loggers never
+// write one.
+type fields struct {
+	before *fields
+	added  log.Fields // never changed
+}
+
+// kv returns the keys in their order, each with its last value.
+func (f *fields) kv() []any {
+	merged := log.Fields{}
+	for ; f != nil; f = f.before {
+		for key, value := range f.added {
+			if _, later := merged[key]; !later {
+				merged[key] = value
+			}
+		}
+	}
+	kv := make([]any, 0, 2*len(merged)+2)
+	for _, key := range slices.Sorted(maps.Keys(merged)) {
+		kv = append(kv, key, merged[key])
+	}
+	return kv
 }
 
 // New returns a logger that adds fields to each line; nil means none.
@@ -67,11 +90,11 @@ func (l logger) Warnf(format string, args ...any) {
 }
 
 func (l logger) Error(args ...any) {
-	klog.ErrorSDepth(1+l.skip, l.err, fmt.Sprint(args...), l.kv...)
+	klog.ErrorSDepth(1+l.skip, l.err, fmt.Sprint(args...), l.fields.kv()...)
 }
 
 func (l logger) Errorf(format string, args ...any) {
-	klog.ErrorSDepth(1+l.skip, l.err, fmt.Sprintf(format, args...), l.kv...)
+	klog.ErrorSDepth(1+l.skip, l.err, fmt.Sprintf(format, args...), l.fields.kv()...)
 }
 
 func (l logger) Fatal(args ...any) {
@@ -83,18 +106,12 @@ func (l logger) Fatalf(format string, args ...any) {
 }
 
 func (l logger) WithField(key string, value any) log.Logger {
-	return l.WithFields(log.Fields{key: value})
+	l.fields = &fields{l.fields, log.Fields{key: value}}
+	return l
 }
 
-func (l logger) WithFields(fields log.Fields) log.Logger {
-	merged := make(log.Fields, len(l.fields)+len(fields))
-	maps.Copy(merged, l.fields)
-	maps.Copy(merged, fields)
-	l.fields = merged
-	l.kv = make([]any, 0, 2*len(merged))
-	for _, key := range slices.Sorted(maps.Keys(merged)) {
-		l.kv = append(l.kv, key, merged[key])
-	}
+func (l logger) WithFields(added log.Fields) log.Logger {
+	l.fields = &fields{l.fields, maps.Clone(added)}
 	return l
 }
 
@@ -112,9 +129,9 @@ func (l logger) WithCallerSkip(calls int) log.Logger {
 // all returns the fields and the error, which klog.ErrorS takes on its own.
 func (l logger) all() []any {
 	if l.err == nil {
-		return l.kv
+		return l.fields.kv()
 	}
-	return append(slices.Clip(l.kv), "err", l.err)
+	return append(l.fields.kv(), "err", l.err)
 }
 
 // text renders a line like klog's structured ones.

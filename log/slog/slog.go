@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -25,7 +25,22 @@ var (
 
 type adapter struct {
 	logger *slog.Logger
+	fields *fields // nil means none
 	skip   int
+}
+
+// fields are kept for the lines that are written: a handler renders at once what
+// it is given for all lines, and most loggers never write one.
+type fields struct {
+	before *fields
+	attrs  []slog.Attr
+}
+
+func (f *fields) addTo(record *slog.Record) {
+	if f != nil {
+		f.before.addTo(record)
+		record.AddAttrs(f.attrs...)
+	}
 }
 
 // FromSlog returns a logger that logs with logger, its attributes included. Nil
@@ -59,17 +74,18 @@ func (a adapter) Fatalf(f string, args ...any) {
 }
 
 func (a adapter) WithField(key string, value any) log.Logger {
-	a.logger = a.logger.With(slog.Any(key, value))
+	a.fields = &fields{a.fields, []slog.Attr{slog.Any(key, value)}}
 	return a
 }
 
 // WithFields adds the fields in the order of their keys.
-func (a adapter) WithFields(fields log.Fields) log.Logger {
-	attrs := make([]any, 0, len(fields))
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		attrs = append(attrs, slog.Any(key, fields[key]))
+func (a adapter) WithFields(added log.Fields) log.Logger {
+	attrs := make([]slog.Attr, 0, len(added))
+	for key, value := range added {
+		attrs = append(attrs, slog.Any(key, value))
 	}
-	a.logger = a.logger.With(attrs...)
+	slices.SortFunc(attrs, func(a, b slog.Attr) int { return strings.Compare(a.Key, b.Key) })
+	a.fields = &fields{a.fields, attrs}
 	return a
 }
 
@@ -102,6 +118,8 @@ func (a adapter) handle(level slog.Level, msg string) {
 	const ours = 4 // runtime.Callers, handle, print or printf, Info and the like
 	var pcs [1]uintptr
 	runtime.Callers(ours+a.skip, pcs[:])
+	record := slog.NewRecord(time.Now(), level, msg, pcs[0])
+	a.fields.addTo(&record)
 	// As with slog.Logger itself, a handler that fails has nobody to tell.
-	_ = a.logger.Handler().Handle(context.Background(), slog.NewRecord(time.Now(), level, msg, pcs[0]))
+	_ = a.logger.Handler().Handle(context.Background(), record)
 }

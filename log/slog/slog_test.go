@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -97,11 +98,25 @@ func (u unprintable) String() string {
 }
 
 func TestNoFormattingBelowTheLevel(t *testing.T) {
-	l, _ := newLogger(t, slog.LevelError)
-	logger := vkslog.FromSlog(l)
+	l := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError}))
+	logger := vkslog.FromSlog(l).WithField("a", unprintable{t}).WithFields(log.Fields{"b": unprintable{t}})
 	logger.Debug(unprintable{t})
 	logger.Infof("%s", unprintable{t})
 	logger.Warn(unprintable{t})
+}
+
+// Loggers that are made of the same one do not get at each other's fields.
+func TestFieldsAreNotShared(t *testing.T) {
+	l, next := newLogger(t, slog.LevelInfo)
+	base := vkslog.FromSlog(l).WithField("node", "vk").WithFields(log.Fields{"n": 1, "error": "none"})
+	one, other := base.WithField("pod", "one"), base.WithField("pod", "other")
+	_ = base.WithFields(log.Fields{"pod": "third"})
+	for want, logger := range map[string]log.Logger{"one": one, "other": other, "": base} {
+		logger.Info("x")
+		if got := next(); got.Pod != want || got.Node != "vk" || got.N != 1 || got.Error != "none" {
+			t.Errorf("%q: fields are %+v", want, got)
+		}
+	}
 }
 
 func TestNilLogger(t *testing.T) {

@@ -30,8 +30,8 @@ const (
 type record struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	// Pod is all of the pod but the values of its environment for create and
-	// update, and else its identity.
+	// Pod is written without its environment for create and update, and else as
+	// its identity.
 	Pod     *corev1.Pod `json:"pod"`
 	IP      string      `json:"ip,omitempty"`
 	Message string      `json:"message,omitempty"`
@@ -67,6 +67,12 @@ type journal struct {
 func (j *journal) append(r record) error {
 	if j == nil {
 		return nil
+	}
+	switch r.Event {
+	case eventCreate, eventUpdate:
+		r.Pod = withoutEnv(r.Pod)
+	default:
+		r.Pod = bare(r.Pod)
 	}
 	line, err := json.Marshal(r)
 	if err == nil {

@@ -13,8 +13,9 @@ import (
 // defaultGracePeriod is how long a pod has to stop where nothing else is said.
 const defaultGracePeriod = 30 * time.Second
 
-// CreatePod implements node.PodLifecycleHandler. To create a pod that is held
-// already, or one of the same name, is an error of class Conflict.
+// CreatePod implements node.PodLifecycleHandler. It keeps pod, as UpdatePod does.
+// To create a pod that is held already, or one of the same name, is an error of
+// class Conflict.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if pod.Namespace == "" || pod.Name == "" {
 		return errdefs.InvalidInput("a pod needs a namespace and a name")
@@ -23,7 +24,6 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	pod = pod.DeepCopy()
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,11 +34,11 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if other := p.pods[key(pod.Namespace, pod.Name)]; other != nil {
 		err := errdefs.AsConflict(fmt.Errorf("pod %s/%s with UID %q is held already, and cannot be created with UID %q",
 			pod.Namespace, pod.Name, other.pod.UID, pod.UID))
-		p.journal.note(record{Time: now, Event: eventRefused, Pod: bare(pod), Message: err.Error()})
+		p.journal.note(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
 		return err
 	}
 	if err := p.fail(pod, s); err != nil {
-		p.journal.note(record{Time: now, Event: eventRefused, Pod: bare(pod), Message: err.Error()})
+		p.journal.note(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
 		return err
 	}
 	ip := p.cfg.HostIP
@@ -47,7 +47,7 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 			return err
 		}
 	}
-	if err := p.journal.append(record{Time: now, Event: eventCreate, Pod: withoutEnv(pod), IP: ip}); err != nil {
+	if err := p.journal.append(record{Time: now, Event: eventCreate, Pod: pod, IP: ip}); err != nil {
 		p.addresses.release(ip)
 		return err
 	}
@@ -87,7 +87,6 @@ func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	pod = pod.DeepCopy()
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +98,7 @@ func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	now := time.Now()
-	if err := p.journal.append(record{Time: now, Event: eventUpdate, Pod: withoutEnv(pod)}); err != nil {
+	if err := p.journal.append(record{Time: now, Event: eventUpdate, Pod: pod}); err != nil {
 		return err
 	}
 	h.update(pod, s)
@@ -137,7 +136,7 @@ func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if !h.stopAt.IsZero() && !stopAt.Before(h.stopAt) {
 		return nil
 	}
-	if err := p.journal.append(record{Time: now, Event: eventDelete, Pod: bare(h.pod), StopAt: stopAt, Killed: killed}); err != nil {
+	if err := p.journal.append(record{Time: now, Event: eventDelete, Pod: h.pod, StopAt: stopAt, Killed: killed}); err != nil {
 		return err
 	}
 	h.stopAt, h.killed = stopAt, killed
@@ -201,13 +200,13 @@ func (p *Provider) advance(h *held, now time.Time, changed bool) {
 	if h.stage == stageEnded {
 		if !ended {
 			p.journal.note(record{
-				Time: now, Event: eventTerminal, Pod: bare(h.pod),
+				Time: now, Event: eventTerminal, Pod: h.pod,
 				Phase: pod.Status.Phase, Started: h.current.started, Ready: h.current.ready, Ended: h.current.ended, ExitCode: h.current.code,
 			})
 		}
 		if !h.stopAt.IsZero() {
 			p.forget(h)
-			p.journal.note(record{Time: now, Event: eventForget, Pod: bare(h.pod)})
+			p.journal.note(record{Time: now, Event: eventForget, Pod: h.pod})
 		}
 	}
 	close(h.changed)

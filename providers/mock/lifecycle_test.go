@@ -395,9 +395,7 @@ func TestUpdate(t *testing.T) {
 
 func TestCopies(t *testing.T) {
 	p := newProvider(t, mock.Config{})
-	pod := newPod("p")
-	mustCreate(t, p, pod)
-	pod.Spec.Containers[0].Name = "changed"
+	mustCreate(t, p, newPod("p"))
 	first, _ := p.GetPod(ctx, "ns", "p")
 	first.Labels = map[string]string{"x": "y"}
 	first.Annotations["x"] = "y"

@@ -96,7 +96,8 @@ func (p *Provider) Close() error {
 
 var errClosed = errdefs.AsUnavailable(errors.New("the mock provider is closed"))
 
-// NotifyPods implements node.PodNotifier. Each call adds a receiver.
+// NotifyPods implements node.PodNotifier. Each call adds a receiver. What is
+// behind the pointers of the pods that it gets is for reading only.
 func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,18 +48,21 @@ type script struct {
 // scriptOf returns what a pod does, by its annotations and else by c.
 func scriptOf(c Config, pod *corev1.Pod) (script, error) {
 	s := c.script(pod)
-	for annotation, field := range map[string]*time.Duration{
-		AnnotationStartDelay:  &s.startDelay,
-		AnnotationStartJitter: &s.startJitter,
-		AnnotationReadyDelay:  &s.readyDelay,
-		AnnotationStopDelay:   &s.stopDelay,
+	for _, delay := range []struct {
+		annotation string
+		field      *time.Duration
+	}{
+		{AnnotationStartDelay, &s.startDelay},
+		{AnnotationStartJitter, &s.startJitter},
+		{AnnotationReadyDelay, &s.readyDelay},
+		{AnnotationStopDelay, &s.stopDelay},
 	} {
-		if text, ok := pod.Annotations[annotation]; ok {
-			d, err := parseDuration("annotation "+annotation, text)
+		if text, ok := pod.Annotations[delay.annotation]; ok {
+			d, err := parseDuration("annotation "+delay.annotation, text)
 			if err != nil {
 				return s, err
 			}
-			*field = d
+			*delay.field = d
 		}
 	}
 	if text, ok := pod.Annotations[AnnotationRunFor]; ok {

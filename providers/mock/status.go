@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,7 +124,7 @@ func (h *held) terminated(container string, restart int32, i instance) *corev1.C
 }
 
 func (h *held) containerID(container string, restart int32) string {
-	return "mock://" + digest(fmt.Sprintf("%s/%s/%d", h.pod.UID, container, restart))
+	return "mock://" + digest(string(h.pod.UID)+"/"+container+"/"+strconv.Itoa(int(restart)))
 }
 
 func digest(text string) string {

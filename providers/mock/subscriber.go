@@ -66,7 +66,8 @@ func (s *subscriber) run(ctx context.Context, done <-chan struct{}) {
 			if pod == nil {
 				break
 			}
-			s.notify(pod.DeepCopy())
+			shown := *pod
+			s.notify(&shown)
 		}
 	}
 }
