@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"podspec":                {"errdefs", "log", "trace", "node", "internal/podenv", "internal/podobjects"},
 	"podengine":              {"errdefs", "log", "trace", "node", "podspec", "internal/podenv", "internal/podobjects"},
 	"internal/nodecheck":     {},
+	"internal/ecitest":       {},
 	"providers":              {"errdefs", "log", "trace", "node", "podengine", "podspec"},
 	"providers/kubernetes":   {"errdefs", "log", "node", "podspec", "internal/listwatch"},
 	"providers/providertest": {"errdefs", "log", "trace", "node", "internal/nodecheck", "test/controlplane"},

@@ -1,0 +1,82 @@
+package ecitest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+)
+
+// Log lets a container print a line.
+func (s *Server) Log(pod, container, text string) error {
+	return s.of(pod, func(h *held) error {
+		h.logs[container] = append(h.logs[container], line{s.now(), text})
+		return nil
+	})
+}
+
+// describeLog is DescribeContainerLog.
+func (s *Server) describeLog(p params) (map[string]any, *apiError) {
+	h, refused := s.find(p)
+	if refused != nil {
+		return nil, refused
+	}
+	name := p["ContainerName"]
+	lines, ok := h.logs[name]
+	if !ok {
+		return nil, refuse(http.StatusNotFound, "ContainerNotFound", "There is no container %q, or it has not started.", name)
+	}
+	if c := h.containers[name]; c != nil && p["LastTime"] == "true" {
+		lines = c.previous
+	}
+	var since time.Time
+	switch {
+	case p["StartTime"] != "":
+		var err error
+		if since, err = time.Parse(time.RFC3339, p["StartTime"]); err != nil {
+			return nil, refuse(http.StatusBadRequest, "InvalidParameter.StartTime", "%q is no time.", p["StartTime"])
+		}
+	case p["SinceSeconds"] != "":
+		since = s.now().Add(-time.Duration(p.integer("SinceSeconds")) * time.Second)
+	}
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.at.Before(since) })
+	if tail := p.integer("Tail"); tail > 0 && tail < len(lines) {
+		lines = lines[len(lines)-tail:]
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		if p["Timestamps"] == "true" {
+			b.WriteString(l.at.UTC().Format(time.RFC3339Nano) + " ")
+		}
+		b.WriteString(l.text + "\n")
+	}
+	return map[string]any{"ContainerName": name, "Content": b.String()}, nil
+}
+
+// describeMetric is DescribeContainerGroupMetric, with the same figures each time.
+func (s *Server) describeMetric(p params) (map[string]any, *apiError) {
+	h, refused := s.find(p)
+	if refused != nil {
+		return nil, refused
+	}
+	records := []eci.DescribeContainerGroupMetricRecord0{}
+	if h.group.Status == "Running" {
+		age := int64(s.now().Sub(h.started))
+		r := eci.DescribeContainerGroupMetricRecord0{Timestamp: stamp(s.now())}
+		for _, c := range h.group.Containers {
+			one := eci.DescribeContainerGroupMetricContainer1{Name: c.Name}
+			one.CPU.UsageNanoCores, one.CPU.UsageCoreNanoSeconds = 10_000_000, age/100
+			one.Memory.UsageBytes, one.Memory.WorkingSet, one.Memory.Rss = 32<<20, 24<<20, 16<<20
+			r.Containers = append(r.Containers, one)
+			r.CPU.UsageNanoCores += one.CPU.UsageNanoCores
+			r.CPU.UsageCoreNanoSeconds += one.CPU.UsageCoreNanoSeconds
+			r.Memory.UsageBytes += one.Memory.UsageBytes
+			r.Memory.WorkingSet += one.Memory.WorkingSet
+			r.Memory.Rss += one.Memory.Rss
+		}
+		records = append(records, r)
+	}
+	return map[string]any{"ContainerGroupId": h.group.ContainerGroupId, "Records": records}, nil
+}

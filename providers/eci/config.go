@@ -1,0 +1,161 @@
+package eci
+
+import (
+	"cmp"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Config says where container groups are made, and what the node says that it
+// has.
+type Config struct {
+	// ClusterName tells the container groups of this cluster from those of
+	// others in the same account: two clusters with one name and nodes of one
+	// name would delete each other's pods. Required.
+	ClusterName string
+	// Region is the region, such as cn-hangzhou. Required.
+	Region string
+	// AccessKey and SecretKey are the credentials. Required.
+	AccessKey Secret
+	SecretKey Secret
+	// SecurityGroup is the ID of the security group of container groups.
+	// Required.
+	SecurityGroup string
+	// VSwitch are the IDs of the vSwitches to try, one or more, separated by
+	// commas; each stands for its zone. Required.
+	VSwitch string
+
+	// Zone limits container groups to one zone of the region. Defaults to those
+	// of the vSwitches.
+	Zone string
+	// RAMRole is the RAM role of container groups. Defaults to none.
+	RAMRole string
+	// Endpoint is the URL of another endpoint of the ECI API, as
+	// https://eci-vpc.cn-hangzhou.aliyuncs.com. Defaults to the region's.
+	Endpoint string
+	// OperatingSystem is Linux or Windows. Defaults to that of the node.
+	OperatingSystem string
+
+	// CPU, Memory and Pods are the node's capacity, which only the quotas of
+	// the account really limit. Default to 1000, 4Ti and 1000.
+	CPU, Memory, Pods resource.Quantity
+
+	// CacheFor is for how long a listing answers questions. Defaults to two
+	// seconds.
+	CacheFor time.Duration
+}
+
+// The defaults of the quotas.
+const (
+	defaultQuotaCPU    = "1000"
+	defaultQuotaMemory = "4Ti"
+	defaultQuotaPods   = "1000"
+)
+
+// The environment variables that Merge asks for.
+const (
+	EnvClusterName   = "ECI_CLUSTER_NAME"
+	EnvRegion        = "ECI_REGION"
+	EnvAccessKey     = "ECI_ACCESS_KEY"
+	EnvSecretKey     = "ECI_SECRET_KEY"
+	EnvSecurityGroup = "ECI_SECURITY_GROUP"
+	EnvVSwitch       = "ECI_VSWITCH"
+	EnvQuotaCPU      = "ECI_QUOTA_CPU"
+	EnvQuotaMemory   = "ECI_QUOTA_MEMORY"
+	EnvQuotaPod      = "ECI_QUOTA_POD"
+)
+
+// required are the settings that have no default, with the variable and the field
+// of the file that set each.
+func (c *Config) required() []struct{ env, field, value string } {
+	return []struct{ env, field, value string }{
+		{EnvClusterName, "ClusterName", c.ClusterName},
+		{EnvRegion, "Region", c.Region},
+		{EnvAccessKey, "AccessKey", c.AccessKey.Reveal()},
+		{EnvSecretKey, "SecretKey", c.SecretKey.Reveal()},
+		{EnvSecurityGroup, "SecureGroup", c.SecurityGroup},
+		{EnvVSwitch, "VSwitch", c.VSwitch},
+	}
+}
+
+// Complete fills in the defaults, and checks the rest. The error, of class
+// InvalidInput, names all required settings that are missing.
+func (c *Config) Complete() error {
+	var missing []string
+	for _, r := range c.required() {
+		if strings.TrimSpace(r.value) == "" {
+			missing = append(missing, r.env+" ("+r.field+")")
+		}
+	}
+	if len(missing) > 0 {
+		return errdefs.InvalidInputf("eci config: missing %s: set the environment variables, or the fields of the configuration file",
+			strings.Join(missing, ", "))
+	}
+	for _, q := range []struct {
+		name, value string
+		quantity    *resource.Quantity
+	}{
+		{"CPU", defaultQuotaCPU, &c.CPU},
+		{"Memory", defaultQuotaMemory, &c.Memory},
+		{"Pods", defaultQuotaPods, &c.Pods},
+	} {
+		if q.quantity.Sign() < 0 {
+			return errdefs.InvalidInputf("eci config: %s: %s is negative", q.name, q.quantity.String())
+		}
+		if q.quantity.IsZero() {
+			*q.quantity = resource.MustParse(q.value)
+		}
+	}
+	if c.Endpoint != "" {
+		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return errdefs.InvalidInputf("eci config: Endpoint: %q is no URL such as https://eci.cn-hangzhou.aliyuncs.com", c.Endpoint)
+		}
+	}
+	switch strings.ToLower(c.OperatingSystem) {
+	case "", "linux", "windows":
+		c.OperatingSystem = strings.ToLower(c.OperatingSystem)
+	default:
+		return errdefs.InvalidInputf("eci config: OperatingSystem: %q is neither Linux nor Windows", c.OperatingSystem)
+	}
+	c.CacheFor = cmp.Or(c.CacheFor, 2*time.Second)
+	if c.CacheFor < 0 {
+		return errdefs.InvalidInputf("eci config: CacheFor: %s is negative", c.CacheFor)
+	}
+	c.VSwitch = strings.Join(strings.FieldsFunc(c.VSwitch, func(r rune) bool { return r == ',' || r == ' ' }), ",")
+	return nil
+}
+
+// Merge puts the values of environment variables, as getenv returns them, over
+// those of c. An empty value says nothing.
+func (c *Config) Merge(getenv func(string) string) error {
+	for name, field := range map[string]*string{
+		EnvClusterName:   &c.ClusterName,
+		EnvRegion:        &c.Region,
+		EnvSecurityGroup: &c.SecurityGroup,
+		EnvVSwitch:       &c.VSwitch,
+		EnvAccessKey:     (*string)(&c.AccessKey),
+		EnvSecretKey:     (*string)(&c.SecretKey),
+	} {
+		if value := getenv(name); value != "" {
+			*field = value
+		}
+	}
+	for _, q := range []struct {
+		name  string
+		field *resource.Quantity
+	}{{EnvQuotaCPU, &c.CPU}, {EnvQuotaMemory, &c.Memory}, {EnvQuotaPod, &c.Pods}} {
+		if value := getenv(q.name); value != "" {
+			quantity, err := resource.ParseQuantity(value)
+			if err != nil {
+				return errdefs.InvalidInputf("%s: %q is no quantity", q.name, value)
+			}
+			*q.field = quantity
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package eci
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+const tomlConfig = `
+# the fields of the public provider
+Region = "cn-hangzhou"
+OperatingSystem = "Linux"
+CPU = "20"
+Memory = "100Gi"
+Pods = "50"
+VSwitch = "vsw-1, vsw-2"
+SecureGroup = "sg-1"
+ClusterName = "home"
+AccessKey = "the-access-key"
+SecretKey = "the-secret-key"
+`
+
+const yamlConfig = `
+# more
+region: cn-hangzhou
+operatingSystem: Linux
+cpu: "20"
+memory: 100Gi
+pods: "50"
+vSwitch: vsw-1, vsw-2
+secureGroup: sg-1
+clusterName: home
+accessKey: the-access-key
+secretKey: the-secret-key
+`
+
+func TestConfigFileIsTOMLOrYAML(t *testing.T) {
+	for name, text := range map[string]string{"TOML": tomlConfig, "YAML": yamlConfig} {
+		c, err := ParseConfig([]byte(text))
+		if err == nil {
+			err = c.Complete()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := []any{c.Region, c.OperatingSystem, c.CPU.String(), c.Memory.String(), c.Pods.String(), c.VSwitch, c.SecurityGroup, c.ClusterName, c.AccessKey.Reveal(), c.SecretKey.Reveal()}
+		want := []any{"cn-hangzhou", "linux", "20", "100Gi", "50", "vsw-1,vsw-2", "sg-1", "home", "the-access-key", "the-secret-key"}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: setting %d is %v, want %v", name, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+func TestConfigFileIsStrict(t *testing.T) {
+	for text, want := range map[string]string{
+		`Regoin = "x"`:                 "Regoin",
+		"regoin: x":                    "regoin",
+		`CPU = "many"`:                 "many",
+		"cacheFor: soon":               "soon",
+		"SecretKey = hunter2-unquoted": "line 1",
+	} {
+		_, err := ParseConfig([]byte(text))
+		if err == nil || !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want one of class InvalidInput that names %q", text, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the error shows a secret: %v", err)
+		}
+	}
+}
+
+func TestEnvironmentGoesBeforeTheFile(t *testing.T) {
+	c, err := ParseConfig([]byte(tomlConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{EnvRegion: "cn-beijing", EnvQuotaCPU: "7", EnvVSwitch: "vsw-9", EnvSecretKey: "another"}
+	if err := c.Merge(func(name string) string { return env[name] }); err != nil {
+		t.Fatal(err)
+	}
+	if c.Region != "cn-beijing" || c.CPU.String() != "7" || c.VSwitch != "vsw-9" || c.SecretKey.Reveal() != "another" || c.ClusterName != "home" {
+		t.Errorf("the config is %+v", c)
+	}
+	if err := c.Merge(func(string) string { return "x" }); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "ECI_QUOTA") {
+		t.Errorf("a quota that is no quantity gives %v", err)
+	}
+}
+
+func TestQuotasHaveDefaults(t *testing.T) {
+	c := testConfig("")
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if c.CPU.String() != "1k" && c.CPU.String() != "1000" || c.Memory.String() != "4Ti" || c.Pods.Value() != 1000 {
+		t.Errorf("the quotas are %s, %s and %s", c.CPU.String(), c.Memory.String(), c.Pods.String())
+	}
+}
+
+func TestMissingSettingsAreNamedTogether(t *testing.T) {
+	var c Config
+	err := c.Complete()
+	if !errdefs.IsInvalidInput(err) {
+		t.Fatalf("the error is %v", err)
+	}
+	for _, name := range []string{EnvClusterName, EnvRegion, EnvAccessKey, EnvSecretKey, EnvSecurityGroup, EnvVSwitch} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name %s: %v", name, err)
+		}
+	}
+}
+
+func TestPrintedConfigShowsNoSecrets(t *testing.T) {
+	c := testConfig("")
+	c.SecretKey, c.AccessKey = "hunter2", "hunter2-id"
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v", c, c), fmt.Sprintf("%q %x", c.SecretKey, c.SecretKey), string(text)} {
+		if strings.Contains(shown, "hunter2") || strings.Contains(shown, fmt.Sprintf("%x", "hunter2")) {
+			t.Errorf("it shows the secret: %s", shown)
+		}
+	}
+}

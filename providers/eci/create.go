@@ -1,0 +1,137 @@
+package eci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// inputs reads what the request for a pod needs.
+func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (Inputs, error) {
+	in := Inputs{Config: &p.cfg, NodeName: p.nodeName, Contents: map[string]volume.Files{}}
+	sources := p.sources
+	sources.NodeAllocatable = p.node.NodeAllocatable()
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if !volume.HasContents(v) {
+			continue
+		}
+		files, _, err := sources.Contents(ctx, pod, v)
+		if err != nil {
+			errs = append(errs, &volume.SetUpError{Volume: v.Name, Err: err})
+		}
+		in.Contents[v.Name] = files
+	}
+	var err error
+	if in.Credentials, err = p.credentials(ctx, pod); err != nil {
+		errs = append(errs, err)
+	}
+	return in, errors.Join(errs...)
+}
+
+// credentials are those of the registries of the pod's images, from its pull
+// secrets. Secrets that do not exist are passed over, as a kubelet does.
+func (p *Provider) credentials(ctx context.Context, pod *corev1.Pod) ([]eci.CreateContainerGroupImageRegistryCredential, error) {
+	var secrets []*corev1.Secret
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		secret, err := p.node.Objects.Secret(ctx, pod.Namespace, ref.Name)
+		switch {
+		case errdefs.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("failed to read pull secret %s/%s: %w", pod.Namespace, ref.Name, err)
+		default:
+			secrets = append(secrets, secret)
+		}
+	}
+	return Credentials(pod, secrets)
+}
+
+// Credentials are those of the registries of a pod's images, one for each, from
+// its pull secrets. An image whose name is none has no credentials.
+func Credentials(pod *corev1.Pod, secrets []*corev1.Secret) ([]eci.CreateContainerGroupImageRegistryCredential, error) {
+	ring, err := image.NewKeyring(secrets)
+	if err != nil {
+		return nil, err
+	}
+	var found []eci.CreateContainerGroupImageRegistryCredential
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		name, err := reference.ParseNormalizedNamed(c.Image)
+		if err != nil {
+			continue
+		}
+		server := reference.Domain(name)
+		known := func(c eci.CreateContainerGroupImageRegistryCredential) bool { return c.Server == server }
+		if login := ring.For(name.Name()); len(login) > 0 && !slices.ContainsFunc(found, known) {
+			found = append(found, eci.CreateContainerGroupImageRegistryCredential{Server: server, UserName: login[0].Username, Password: login[0].Password})
+		}
+	}
+	return found, nil
+}
+
+// inBody are the prefixes of parameters that are long, or secret: they travel in
+// the body rather than in the URL, which others may log, and which has a limit.
+var inBody = []string{"Container.", "InitContainer.", "Volume.", "ImageRegistryCredential."}
+
+// create makes the group, and returns its ID. The parameters are put into a
+// request that has no fields set, since the SDK cannot write all of them.
+func (p *Provider) create(ctx context.Context, r *CreateRequest) (string, error) {
+	params, err := r.Params()
+	if err != nil {
+		return "", err
+	}
+	request := eci.CreateCreateContainerGroupRequest()
+	for name, value := range params {
+		to := request.GetQueryParams()
+		if slices.ContainsFunc(inBody, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			to = request.GetFormParams()
+		}
+		to[name] = value
+	}
+	response := eci.CreateCreateContainerGroupResponse()
+	if err := p.client.do(ctx, request, response); err != nil {
+		return "", err
+	}
+	return response.ContainerGroupId, nil
+}
+
+// update gives the group the images of the pod.
+func (p *Provider) update(ctx context.Context, pod *corev1.Pod, id string) error {
+	request := eci.CreateUpdateContainerGroupRequest()
+	request.RegionId, request.ContainerGroupId = p.cfg.Region, id
+	request.ClientToken = fmt.Sprintf("%s-%s", pod.UID, pod.ResourceVersion)
+	params := request.GetFormParams()
+	for kind, list := range map[string][]corev1.Container{"Container": pod.Spec.Containers, "InitContainer": pod.Spec.InitContainers} {
+		for i := range list {
+			prefix := kind + "." + strconv.Itoa(i+1) + "."
+			params[prefix+"Name"], params[prefix+"Image"] = list[i].Name, list[i].Image
+		}
+	}
+	return p.client.do(ctx, request, eci.CreateUpdateContainerGroupResponse())
+}
+
+// imagesDiffer tells whether a container of the group has another image than the
+// pod says.
+func imagesDiffer(pod *corev1.Pod, found *group) bool {
+	want := map[string]string{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		want[c.Name] = c.Image
+	}
+	for _, c := range slices.Concat(found.InitContainers, found.Containers) {
+		if image, ok := want[c.Name]; ok && image != c.Image {
+			return true
+		}
+	}
+	return false
+}

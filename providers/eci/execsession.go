@@ -1,0 +1,169 @@
+package eci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/gorilla/websocket"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// The protocols of Kubernetes for commands over a WebSocket: the first byte of
+// each message says which stream it is of. That ECI speaks them is an assumption;
+// README.md says more.
+const (
+	channelsV4 = "v4.channel.k8s.io"
+	channelsV5 = "v5.channel.k8s.io" // in which streams can be closed
+)
+
+// The streams.
+const (
+	channelStdin byte = iota
+	channelStdout
+	channelStderr
+	channelError
+	channelResize
+
+	channelClose byte = 255
+)
+
+// execSession connects a client with a WebSocket.
+type execSession struct {
+	conn   *websocket.Conn
+	attach api.AttachIO
+	mu     sync.Mutex // of writes
+}
+
+func newExecSession(conn *websocket.Conn, attach api.AttachIO) *execSession {
+	return &execSession{conn: conn, attach: attach}
+}
+
+// run copies until the command has ended, or ctx. What reads from the client may
+// then be in a Read still, which ends with the client's streams.
+func (s *execSession) run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	defer stop()
+	defer s.conn.Close()
+	ended := make(chan struct{})
+	defer close(ended)
+	if s.attach.Stdin() != nil {
+		go s.sendInput()
+	}
+	go s.sendSizes(ended)
+	err := s.receive()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (s *execSession) sendInput() {
+	in := s.attach.Stdin()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := in.Read(buf)
+		if n > 0 && s.send(channelStdin, buf[:n]) != nil {
+			return
+		}
+		if errors.Is(err, io.EOF) && s.conn.Subprotocol() == channelsV5 {
+			_ = s.send(channelClose, []byte{channelStdin})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *execSession) sendSizes(ended <-chan struct{}) {
+	for {
+		select {
+		case size, ok := <-s.attach.Resize():
+			if !ok {
+				return
+			}
+			text, err := json.Marshal(size)
+			if err != nil || s.send(channelResize, text) != nil {
+				return
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+func (s *execSession) send(channel byte, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, data...))
+}
+
+// receive copies the output, until the status of the command.
+func (s *execSession) receive() error {
+	for {
+		_, message, err := s.conn.ReadMessage()
+		if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+			return nil
+		}
+		if err != nil {
+			return errdefs.AsUnavailable(fmt.Errorf("the WebSocket of the command broke off: %w", err))
+		}
+		if len(message) == 0 {
+			continue
+		}
+		data := message[1:]
+		switch message[0] {
+		case channelStdout:
+			err = write(s.attach.Stdout(), data)
+		case channelStderr:
+			if s.attach.TTY() {
+				err = write(s.attach.Stdout(), data)
+			} else {
+				err = write(s.attach.Stderr(), data)
+			}
+		case channelError:
+			return commandError(data)
+		}
+		if err != nil {
+			return err // the client has gone
+		}
+	}
+}
+
+func write(w io.Writer, data []byte) error {
+	if w == nil {
+		return nil
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// commandError is the end of a command: nil, or an error that has its exit code.
+func commandError(data []byte) error {
+	var status metav1.Status
+	if err := json.Unmarshal(data, &status); err != nil {
+		return fmt.Errorf("the end of the command is not told as a Status: %w", err)
+	}
+	if status.Status == metav1.StatusSuccess {
+		return nil
+	}
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if cause.Type != "ExitCode" {
+				continue
+			}
+			if code, err := strconv.Atoi(cause.Message); err == nil {
+				return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
+			}
+		}
+	}
+	return fmt.Errorf("the command failed: %s", status.Message)
+}

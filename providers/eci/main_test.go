@@ -1,0 +1,132 @@
+package eci
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a provider on a fake of the API.
+type rig struct {
+	*Provider
+	api     *ecitest.Server
+	pods    cache.Indexer
+	objects objects
+	events  *record.FakeRecorder
+	node    *corev1.Node
+}
+
+func testConfig(endpoint string) Config {
+	return Config{
+		ClusterName: "home", Region: ecitest.Region, AccessKey: ecitest.AccessKey, SecretKey: ecitest.SecretKey,
+		SecurityGroup: "sg-1", VSwitch: "vsw-1", Endpoint: endpoint,
+	}
+}
+
+// newRig makes a rig whose groups take step for each stage. Nothing is cached, so
+// that what a test changes is seen at once.
+func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{
+		api:     ecitest.New(step),
+		pods:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		objects: objects{configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}},
+		events:  record.NewFakeRecorder(100),
+	}
+	t.Cleanup(r.api.Close)
+	config := testConfig(r.api.URL)
+	config.CacheFor = time.Nanosecond
+	for _, f := range change {
+		f(&config)
+	}
+	r.Provider = r.newProvider(t, config)
+	return r
+}
+
+func (r *rig) newProvider(t *testing.T, config Config) *Provider {
+	t.Helper()
+	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
+	p, err := New(nodeutil.ProviderConfig{
+		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: fake.NewClientset(), Events: r.events,
+		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
+		Node: r.node,
+	}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// create has the provider create a pod that the API has.
+func (r *rig) create(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	if err := r.pods.Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func (r *rig) status(t *testing.T, pod *corev1.Pod) *corev1.PodStatus {
+	t.Helper()
+	status, err := r.GetPodStatusByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func newPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
+			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways,
+			Containers:    []corev1.Container{{Name: "main", Image: "busybox:1"}},
+		},
+	}
+}
+
+// objects is a node.ObjectSource.
+type objects struct {
+	configMaps map[string]*corev1.ConfigMap
+	secrets    map[string]*corev1.Secret
+}
+
+func (objects) Follow(*corev1.Pod)                                  {}
+func (objects) Forget(types.UID)                                    {}
+func (objects) Subscribe(func(kind, namespace, name string)) func() { return func() {} }
+
+func (o objects) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	if found := o.configMaps[name]; found != nil {
+		return found, nil
+	}
+	return nil, errdefs.NotFoundf("configmap %s/%s does not exist", namespace, name)
+}
+
+func (o objects) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	if found := o.secrets[name]; found != nil {
+		return found, nil
+	}
+	return nil, errdefs.NotFoundf("secret %s/%s does not exist", namespace, name)
+}

@@ -1,0 +1,213 @@
+package eci
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+var (
+	_ node.PodUIDLifecycleHandler = (*Provider)(nil)
+	_ node.NodeProvider           = (*Provider)(nil)
+)
+
+// Provider runs pods in container groups. Make one with New. It is safe for
+// concurrent use. It does not notify: the controller asks for all pods at
+// intervals, which takes one listing.
+type Provider struct {
+	cfg      Config
+	nodeName string
+	node     nodeutil.ProviderConfig
+	client   *client
+	groups   *groups
+	events   *eventLog
+	metrics  metrics
+	sources  volume.Sources
+	done     chan struct{}
+	close    func()
+}
+
+// New makes the provider of a node; the node's spec and status get what it is.
+// Close ends it. Nothing is asked of the API yet.
+func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, err
+	}
+	p := &Provider{
+		cfg: cfg, nodeName: init.Node.Name, node: init,
+		client: newClient(&cfg),
+		events: newEventLog(init.Events, time.Now()),
+		done:   make(chan struct{}),
+	}
+	p.close = sync.OnceFunc(func() {
+		close(p.done)
+		p.client.closeIdle()
+	})
+	p.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
+	p.groups = &groups{
+		client: p.client, cluster: cfg.ClusterName, node: p.nodeName, cacheFor: cfg.CacheFor,
+		created: map[types.UID]createdGroup{}, listed: p.tellEvents,
+	}
+	p.configureNode(init.Node)
+	return p, nil
+}
+
+// Close ends the logs that are followed. Container groups stay as they are.
+func (p *Provider) Close() error {
+	p.close()
+	return nil
+}
+
+// CreatePod implements node.PodLifecycleHandler. What ECI cannot do of the pod is
+// found before anything is created.
+func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	if err := Check(pod); err != nil {
+		return err
+	}
+	in, err := p.inputs(ctx, pod)
+	if err != nil {
+		return err
+	}
+	request, err := ToCreateRequest(pod, in)
+	if err != nil {
+		return err
+	}
+	id, err := p.create(ctx, request)
+	p.groups.changed() // also after an error: it may have been created
+	if err != nil {
+		return err
+	}
+	p.groups.add(pod.UID, newGroup(pod, request, id))
+	return nil
+}
+
+// newGroup is a group as a listing will have it.
+func newGroup(pod *corev1.Pod, request *CreateRequest, id string) group {
+	g := group{
+		ContainerGroupId: id, ContainerGroupName: request.ContainerGroupName, Status: groupScheduling,
+		RestartPolicy: request.RestartPolicy, CreationTime: time.Now().UTC().Format(time.RFC3339),
+	}
+	for _, tag := range *request.Tag {
+		g.Tags = append(g.Tags, eci.DescribeContainerGroupsLabel1(tag))
+	}
+	return g
+}
+
+// UpdatePod implements node.PodLifecycleHandler. Of what can change of a pod only
+// images are the container group's.
+func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	if len(pod.Spec.EphemeralContainers) > 0 {
+		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: ephemeral containers, such as %s", pod.Spec.EphemeralContainers[0].Name))
+	}
+	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return err
+	}
+	if !imagesDiffer(pod, found) {
+		return nil
+	}
+	defer p.groups.changed()
+	return p.update(ctx, pod, found.ContainerGroupId)
+}
+
+// DeletePod implements node.PodLifecycleHandler. The grace period of the group is
+// that of the pod's spec: the API takes none with the deletion.
+func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return err
+	}
+	p.groups.remove(uidOf(found))
+	defer p.groups.changed()
+	request := eci.CreateDeleteContainerGroupRequest()
+	request.RegionId, request.ContainerGroupId = p.cfg.Region, found.ContainerGroupId
+	return p.client.do(ctx, request, eci.CreateDeleteContainerGroupResponse())
+}
+
+// GetPod implements node.PodLifecycleHandler.
+func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return p.GetPodByUID(ctx, namespace, name, "")
+}
+
+// GetPodByUID implements node.PodUIDLifecycleHandler.
+func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	found, err := p.find(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	return p.pod(found), nil
+}
+
+// GetPodStatus implements node.PodLifecycleHandler.
+func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	return p.GetPodStatusByUID(ctx, namespace, name, "")
+}
+
+// GetPodStatusByUID implements node.PodUIDLifecycleHandler.
+func (p *Provider) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	pod, err := p.GetPodByUID(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPods implements node.PodLifecycleHandler.
+func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	all, err := p.groups.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, 0, len(all))
+	for _, found := range all {
+		pods = append(pods, p.pod(&found))
+	}
+	return pods, nil
+}
+
+// find returns the group of a pod, by its UID, or by its name if that is empty:
+// then the newest.
+func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (*group, error) {
+	all, err := p.groups.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found, ok := all[uid]; ok {
+		return &found, nil
+	}
+	var newest *group
+	for _, found := range all {
+		if uid == "" && tagOf(&found, TagNamespace) == namespace && tagOf(&found, TagPodName) == name &&
+			(newest == nil || found.CreationTime > newest.CreationTime) {
+			newest = &found
+		}
+	}
+	if newest == nil {
+		return nil, errdefs.NotFoundf("there is no container group of pod %s/%s", namespace, name)
+	}
+	return newest, nil
+}
+
+// pod is the pod of a group: as the API has it, if it has it, with the status that
+// ECI knows.
+func (p *Provider) pod(found *group) *corev1.Pod {
+	pod := podOf(found)
+	if known, err := p.node.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID {
+		pod = known.DeepCopy()
+	}
+	pod.Status = statusOf(pod, found, p.node.HostIPs(), metav1.Now())
+	return pod
+}
+
+func uidOf(found *group) types.UID { return types.UID(tagOf(found, TagUID)) }

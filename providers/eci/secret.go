@@ -1,0 +1,19 @@
+package eci
+
+// Secret is a string that shows itself to nobody: whatever prints it, formats it
+// or marshals it gets a placeholder.
+type Secret string
+
+const hidden = "[hidden]"
+
+// String implements fmt.Stringer.
+func (Secret) String() string { return hidden }
+
+// GoString implements fmt.GoStringer.
+func (Secret) GoString() string { return hidden }
+
+// MarshalText implements encoding.TextMarshaler, for JSON, YAML and TOML.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// Reveal returns the string.
+func (s Secret) Reveal() string { return string(s) }

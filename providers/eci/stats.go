@@ -1,0 +1,167 @@
+package eci
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+const (
+	// metricsFor is for how long figures are good: the API has new ones every 15
+	// seconds.
+	metricsFor = 15 * time.Second
+	// metricsCalls is how many calls for figures there are at once: the API has
+	// one for each group.
+	metricsCalls = 4
+)
+
+// metrics are the figures of the node's groups, as long as they are good.
+type metrics struct {
+	mu      sync.Mutex // is held while they are asked for, once for all
+	at      time.Time
+	summary *stats.Summary
+}
+
+// GetStatsSummary returns what the pods that run use, and the sum as what the node
+// does. A pod whose figures cannot be had is left out.
+func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
+	p.metrics.mu.Lock()
+	defer p.metrics.mu.Unlock()
+	if p.metrics.summary != nil && time.Since(p.metrics.at) < metricsFor && p.sameGroups(ctx) {
+		return p.metrics.summary, nil
+	}
+	all, err := p.groups.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := metav1.Now()
+	summary := &stats.Summary{Node: stats.NodeStats{NodeName: p.nodeName, StartTime: metav1.NewTime(p.events.since)}}
+	var mu sync.Mutex
+	calls, callCtx := errgroup.WithContext(ctx)
+	calls.SetLimit(metricsCalls)
+	for _, found := range all {
+		if found.Status != groupRunning {
+			continue
+		}
+		calls.Go(func() error {
+			record, err := p.lastRecord(callCtx, found.ContainerGroupId, now.Time)
+			if err != nil && !errdefs.IsNotFound(err) {
+				log.G(ctx).WithError(err).WithField("group", found.ContainerGroupId).Warn("Cannot get the figures of a container group")
+			}
+			if record != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				summary.Pods = append(summary.Pods, podStats(&found, record))
+			}
+			return nil
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return nil, err
+	}
+	addUp(summary, now)
+	p.metrics.summary, p.metrics.at = summary, now.Time
+	return summary, nil
+}
+
+// sameGroups tells whether the figures are of the pods that run now.
+func (p *Provider) sameGroups(ctx context.Context) bool {
+	all, err := p.groups.all(ctx)
+	running := 0
+	for _, found := range all {
+		if found.Status == groupRunning {
+			running++
+		}
+	}
+	return err == nil && running == len(p.metrics.summary.Pods)
+}
+
+// lastRecord asks for the newest figures of a group; nil if there are none yet.
+func (p *Provider) lastRecord(ctx context.Context, id string, now time.Time) (*eci.DescribeContainerGroupMetricRecord0, error) {
+	request := eci.CreateDescribeContainerGroupMetricRequest()
+	request.RegionId, request.ContainerGroupId = p.cfg.Region, id
+	request.StartTime = now.Add(-2 * time.Minute).UTC().Format(time.RFC3339)
+	request.EndTime = now.UTC().Format(time.RFC3339)
+	request.Period = "15"
+	response := eci.CreateDescribeContainerGroupMetricResponse()
+	if err := p.client.do(ctx, request, response); err != nil {
+		return nil, err
+	}
+	var last *eci.DescribeContainerGroupMetricRecord0
+	for i := range response.Records {
+		if r := &response.Records[i]; last == nil || r.Timestamp > last.Timestamp {
+			last = r
+		}
+	}
+	return last, nil
+}
+
+func podStats(found *group, r *eci.DescribeContainerGroupMetricRecord0) stats.PodStats {
+	at := timeOf(r.Timestamp)
+	pod := stats.PodStats{
+		PodRef:    stats.PodReference{Namespace: tagOf(found, TagNamespace), Name: tagOf(found, TagPodName), UID: string(uidOf(found))},
+		StartTime: timeOf(found.CreationTime),
+		CPU:       cpuStats(at, r.CPU.UsageNanoCores, r.CPU.UsageCoreNanoSeconds),
+		Memory:    memoryStats(at, r.Memory),
+	}
+	for i := range r.Containers {
+		c := &r.Containers[i]
+		started := pod.StartTime
+		if known, err := containerIn(found, c.Name); err == nil {
+			started = timeOf(known.CurrentState.StartTime)
+		}
+		pod.Containers = append(pod.Containers, stats.ContainerStats{
+			Name: c.Name, StartTime: started,
+			CPU:    cpuStats(at, c.CPU.UsageNanoCores, c.CPU.UsageCoreNanoSeconds),
+			Memory: memoryStats(at, eci.DescribeContainerGroupMetricMemory1(c.Memory)),
+		})
+	}
+	if len(r.Network.Interfaces) > 0 {
+		pod.Network = &stats.NetworkStats{Time: at, InterfaceStats: interfaceStats(&r.Network.Interfaces[0])}
+	}
+	return pod
+}
+
+func cpuStats(at metav1.Time, nanoCores, coreNanoSeconds int64) *stats.CPUStats {
+	return &stats.CPUStats{Time: at, UsageNanoCores: count(nanoCores), UsageCoreNanoSeconds: count(coreNanoSeconds)}
+}
+
+func memoryStats(at metav1.Time, m eci.DescribeContainerGroupMetricMemory1) *stats.MemoryStats {
+	return &stats.MemoryStats{
+		Time: at, UsageBytes: count(m.UsageBytes), WorkingSetBytes: count(m.WorkingSet), RSSBytes: count(m.Rss), AvailableBytes: count(m.AvailableBytes),
+	}
+}
+
+func interfaceStats(i *eci.DescribeContainerGroupMetricInterface2) stats.InterfaceStats {
+	return stats.InterfaceStats{
+		Name: i.Name, RxBytes: count(i.RxBytes), RxErrors: count(i.RxErrors), TxBytes: count(i.TxBytes), TxErrors: count(i.TxErrors),
+	}
+}
+
+// count is a figure, which is not negative.
+func count(n int64) *uint64 {
+	u := uint64(max(n, 0))
+	return &u
+}
+
+// addUp gives the node what its pods use.
+func addUp(summary *stats.Summary, at metav1.Time) {
+	var nanoCores, coreNanoSeconds, usage, workingSet uint64
+	for i := range summary.Pods {
+		pod := &summary.Pods[i]
+		nanoCores += *pod.CPU.UsageNanoCores
+		coreNanoSeconds += *pod.CPU.UsageCoreNanoSeconds
+		usage += *pod.Memory.UsageBytes
+		workingSet += *pod.Memory.WorkingSetBytes
+	}
+	summary.Node.CPU = &stats.CPUStats{Time: at, UsageNanoCores: &nanoCores, UsageCoreNanoSeconds: &coreNanoSeconds}
+	summary.Node.Memory = &stats.MemoryStats{Time: at, UsageBytes: &usage, WorkingSetBytes: &workingSet}
+}
