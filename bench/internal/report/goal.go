@@ -1,6 +1,9 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Goal is a bound of a measure.
 type Goal struct {
@@ -48,15 +51,17 @@ func (g *Goal) bound(floor spread) (float64, bool) {
 	return g.Limit, true
 }
 
-// verdict tells whether a median, as the table shows it, meets the goal: "yes",
-// "no", or nothing where there is nothing to judge.
+// verdict tells whether a median meets the goal: "yes", "no", or nothing where
+// there is nothing to judge. As in the table, less than a hundredth is nothing.
 func (g *Goal) verdict(value, floor spread) string {
 	bound, ok := g.bound(floor)
 	if !ok || value.count == 0 {
 		return ""
 	}
-	if number(value.median) == number(bound) || (value.median < bound) != g.Least {
+	if cents(value.median) == cents(bound) || (value.median < bound) != g.Least {
 		return "yes"
 	}
 	return "no"
 }
+
+func cents(v float64) float64 { return math.Round(v * 100) }

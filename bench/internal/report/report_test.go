@@ -105,6 +105,7 @@ func TestGoals(t *testing.T) {
 		{nil, at(1), at(1), ""},
 		{AtMost(2), at(2), spread{}, "yes"},
 		{AtMost(2), at(2.1), spread{}, "no"},
+		{AtMost(2), at(2.001), spread{}, "yes"},
 		{AtMost(2), spread{}, spread{}, ""},
 		{AtLeast(2), at(2), spread{}, "yes"},
 		{AtLeast(2), at(1), spread{}, "no"},
