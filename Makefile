@@ -90,7 +90,7 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain lint compat unit integration containers conformance-sample ## Everything that CI runs
+test: toolchain lint compat observability unit integration containers conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -106,6 +106,12 @@ lint: ## gofmt, go vet and staticcheck on all modules
 .PHONY: compat
 compat: ## Compare the public Go API with its contract
 	cd test/compat && $(GO) run . check -dir ../.. -contract api.txt
+
+.PHONY: observability
+observability: ## Check dashboard and alerts against the metrics
+	cd test/observability && $(GO) vet ./... && $(GO) test ./...
+	@command -v promtool >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends prometheus)
+	promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
 
 .PHONY: unit
 unit: ## The tests that need no control plane

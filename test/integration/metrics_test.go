@@ -1,0 +1,112 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var updateMetrics = flag.Bool("update-metrics", false, "write what /metrics has to the list that dashboard and alerts are checked against")
+
+// metricsList is what the module test/observability checks dashboard, alerts and
+// docs/observability.md against.
+const metricsList = "../observability/testdata/metrics.txt"
+
+var (
+	ourMetrics    = regexp.MustCompile(`^(kubelet|vk)_`)
+	listedMetrics = regexp.MustCompile(`^(kubelet|vk|workqueue)_|^process_(cpu_seconds_total|resident_memory_bytes|start_time_seconds|open_fds|max_fds)$|^rest_client_(requests_total|request_duration_seconds)$|^go_goroutines$`)
+)
+
+// What dashboard and alerts ask for is what a node has: the list against which
+// they are checked is compared with a node that has had a pod, and an identity
+// of its own.
+func TestMetricsAreThoseOfTheList(t *testing.T) {
+	_, bootstrap := bootstrapToken(t)
+	n, ns := startItself(t, bootstrap, t.TempDir(), "--metrics-addr", "127.0.0.1:0"), newNamespace(t)
+	pod := createPod(t, ns, "hello", podSpec(n), nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "hello", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitForGone(t, pod)
+	address := regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`).FindStringSubmatch(n.log.String())
+	if address == nil {
+		t.Fatal("the log does not say where metrics are served")
+	}
+	served := metricsOf(t, "http://"+address[1]+"/metrics")
+	if *updateMetrics {
+		lines := slices.Sorted(maps.Values(served))
+		if err := os.WriteFile(metricsList, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := os.ReadFile(metricsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(string(list)), "\n") {
+		listed[line] = true
+		name, _, _ := strings.Cut(line, " ")
+		if served[name] != line {
+			t.Errorf("the list has %q, the node %q: see -update-metrics", line, served[name])
+		}
+	}
+	for name, line := range served {
+		if ourMetrics.MatchString(name) && !listed[line] {
+			t.Errorf("the list lacks %q: see -update-metrics", line)
+		}
+	}
+}
+
+// metricsOf returns for each metric a line with its name, type and labels.
+func metricsOf(t *testing.T, url string) map[string]string {
+	t.Helper()
+	var families map[string]*dto.MetricFamily
+	eventually(t, "requests of the kubelet API were counted", func(ctx context.Context) (bool, string) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		if families, err = parser.TextToMetricFamilies(response.Body); err != nil {
+			t.Fatal(err)
+		}
+		return families["kubelet_http_requests_duration_seconds"] != nil, "they were not"
+	})
+	lines := map[string]string{}
+	for name, family := range families {
+		if !listedMetrics.MatchString(name) {
+			continue
+		}
+		labels := map[string]bool{}
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				labels[pair.GetName()] = true
+			}
+		}
+		kind := strings.ToLower(family.GetType().String())
+		lines[name] = strings.TrimSpace(fmt.Sprintf("%s %s %s", name, kind, strings.Join(slices.Sorted(maps.Keys(labels)), " ")))
+	}
+	return lines
+}
