@@ -1,0 +1,215 @@
+package eci
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+func (r *rig) logs(t *testing.T, container string, opts api.ContainerLogOpts) (string, error) {
+	t.Helper()
+	log, err := r.GetContainerLogs(t.Context(), "default", "a", container, opts)
+	if err != nil {
+		return "", err
+	}
+	defer log.Close()
+	text, err := io.ReadAll(log)
+	return string(text), err
+}
+
+func TestLogs(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	for _, text := range []string{"one", "two"} {
+		if err := r.api.Log("a", "main", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := r.logs(t, "main", api.ContainerLogOpts{}); err != nil || text != "container main started\none\ntwo\n" {
+		t.Errorf("the log is %q: %v", text, err)
+	}
+	if text, err := r.logs(t, "main", api.ContainerLogOpts{Tail: 1}); err != nil || text != "two\n" {
+		t.Errorf("the last line is %q: %v", text, err)
+	}
+	text, err := r.logs(t, "main", api.ContainerLogOpts{Tail: 1, Timestamps: true})
+	stamp, rest, _ := strings.Cut(text, " ")
+	if _, timeErr := time.Parse(time.RFC3339Nano, stamp); err != nil || timeErr != nil || rest != "two\n" {
+		t.Errorf("with its timestamp it is %q: %v", text, err)
+	}
+	r.api.Advance(time.Hour)
+	if err := r.api.Log("a", "main", "later"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := r.logs(t, "main", api.ContainerLogOpts{SinceSeconds: 60}); err != nil || text != "later\n" {
+		t.Errorf("the log of the last minute is %q: %v", text, err)
+	}
+	if _, err := r.logs(t, "nobody", api.ContainerLogOpts{}); !errdefs.IsNotFound(err) {
+		t.Errorf("the log of a container that there is not gives %v", err)
+	}
+	if _, err := r.logs(t, "main", api.ContainerLogOpts{Previous: true}); !errdefs.IsInvalidInput(err) {
+		t.Errorf("the log of a run that there was not gives %v", err)
+	}
+	if err := r.api.Exit("a", "main", 1); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := r.logs(t, "main", api.ContainerLogOpts{Previous: true, Tail: 1}); err != nil || text != "later\n" {
+		t.Errorf("the log of the run before ends in %q: %v", text, err)
+	}
+}
+
+func TestLogsOfAPodThatWaits(t *testing.T) {
+	r := newRig(t, time.Hour)
+	r.create(t, newPod("a"))
+	r.api.Advance(0)
+	if _, err := r.logs(t, "main", api.ContainerLogOpts{}); !errdefs.IsInvalidInput(err) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A log that is followed has each line once, although each answer begins with the
+// lines of the last second.
+func TestFollowedLogHasEachLineOnce(t *testing.T) {
+	l := &containerLog{}
+	var got strings.Builder
+	for _, answer := range []string{
+		"2026-01-01T00:00:01.5Z a\n2026-01-01T00:00:01.75Z b\n2026-01-01T00:00:01.75Z b\n",
+		"2026-01-01T00:00:01.5Z a\n2026-01-01T00:00:01.75Z b\n2026-01-01T00:00:01.75Z b\n2026-01-01T00:00:01.75Z c\n2026-01-01T00:00:02Z\n",
+		"2026-01-01T00:00:02Z\n2026-01-01T00:00:02.25Z d\n",
+		"",
+		"2026-01-01T00:00:02.25Z d\n",
+	} {
+		got.WriteString(l.fresh(answer))
+	}
+	if want := "a\nb\nb\nc\n\nd\n"; got.String() != want {
+		t.Errorf("the log is %q, want %q", got.String(), want)
+	}
+}
+
+func TestFollowEndsWithTheContainer(t *testing.T) {
+	r := newRig(t, 0)
+	pod := newPod("a")
+	pod.Spec.RestartPolicy = "Never"
+	r.create(t, pod)
+	log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if _, err := io.ReadFull(log, make([]byte, len("container main started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.api.Log("a", "main", "last words"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.api.Exit("a", "main", 0); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(log); err != nil || string(text) != "last words\n" {
+		t.Errorf("the rest of the log is %q: %v", text, err)
+	}
+}
+
+func TestFollowEndsWhenTheReaderIsClosed(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Read(make([]byte, 1)); err == nil {
+		t.Error("a closed log can be read")
+	} // that nothing is left running TestMain tells
+}
+
+// streams is an api.AttachIO.
+type streams struct {
+	in       io.Reader
+	out, err buffer
+	tty      bool
+	sizes    chan api.TermSize
+}
+
+type buffer struct{ bytes.Buffer }
+
+func (*buffer) Close() error { return nil }
+
+func (s *streams) Stdin() io.Reader            { return s.in }
+func (s *streams) Stdout() io.WriteCloser      { return &s.out }
+func (s *streams) Stderr() io.WriteCloser      { return &s.err }
+func (s *streams) TTY() bool                   { return s.tty }
+func (s *streams) Resize() <-chan api.TermSize { return s.sizes }
+
+func (r *rig) exec(ctx context.Context, s *streams, cmd ...string) error {
+	if s.sizes == nil {
+		s.sizes = make(chan api.TermSize, 1)
+	}
+	defer close(s.sizes)
+	return r.RunInContainer(ctx, "default", "a", "main", cmd, s)
+}
+
+func TestExec(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	s := &streams{}
+	if err := r.exec(t.Context(), s, "sh", "-c", "echo out; echo err >&2"); err != nil || s.out.String() != "out\n" || s.err.String() != "err\n" {
+		t.Errorf("the command prints %q and %q: %v", s.out.String(), s.err.String(), err)
+	}
+	sent := strings.Repeat("0123456789\n", 10000)
+	s = &streams{in: strings.NewReader(sent)}
+	if err := r.exec(t.Context(), s, "cat"); err != nil || s.out.String() != sent {
+		t.Errorf("of %d bytes %d come back: %v", len(sent), s.out.Len(), err)
+	}
+	s = &streams{tty: true}
+	if err := r.exec(t.Context(), s, "sh", "-c", "echo out; echo err >&2"); err != nil || s.out.String() != "out\r\nerr\r\n" {
+		t.Errorf("on a terminal the command prints %q: %v", s.out.String(), err)
+	}
+	s = &streams{tty: true, sizes: make(chan api.TermSize, 1)}
+	s.sizes <- api.TermSize{Width: 120, Height: 40}
+	if err := r.exec(t.Context(), s, "size"); err != nil || !strings.Contains(s.out.String(), "120") {
+		t.Errorf("the size of the terminal is %q: %v", s.out.String(), err)
+	}
+	exit, ok := r.exec(t.Context(), &streams{}, "sh", "-c", "exit 3").(utilexec.ExitError)
+	if !ok || exit.ExitStatus() != 3 {
+		t.Errorf("a command that ends with 3 gives %v", exit)
+	}
+}
+
+func TestExecEndsWithItsClient(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	in, out := io.Pipe()
+	defer out.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = io.WriteString(out, "hello")
+		cancel()
+	}()
+	if err := r.exec(ctx, &streams{in: in}, "cat"); err == nil {
+		t.Error("a command whose client has gone has ended well")
+	}
+}
+
+func TestExecThatCannotBe(t *testing.T) {
+	r := newRig(t, time.Hour)
+	r.create(t, newPod("a"))
+	if err := r.RunInContainer(t.Context(), "default", "a", "nobody", []string{"true"}, &streams{}); !errdefs.IsNotFound(err) {
+		t.Errorf("in a container that there is not: %v", err)
+	}
+	if err := r.RunInContainer(t.Context(), "default", "a", "main", []string{"true"}, &streams{}); !errdefs.IsConflict(err) {
+		t.Errorf("in a container that waits: %v", err)
+	}
+	if err := r.RunInContainer(t.Context(), "default", "b", "main", []string{"true"}, &streams{}); !errdefs.IsNotFound(err) {
+		t.Errorf("in a pod that there is not: %v", err)
+	}
+}
