@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -36,14 +37,18 @@ type providerEntry struct {
 	// resolves says that the provider resolves the environment of pods, and
 	// mounts volumes, itself.
 	resolves bool
-	new      func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
+	// rights are further ones that the provider needs at home, in the namespaces
+	// of its pods.
+	rights []rbacv1.PolicyRule
+	new    func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }
 
 // providers are those that this binary can run.
 var providers = map[string]providerEntry{
-	"cri":     criEntry,
-	"mock":    mockEntry,
-	"process": processEntry,
+	"cri":        criEntry,
+	"kubernetes": kubernetesEntry,
+	"mock":       mockEntry,
+	"process":    processEntry,
 }
 
 func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }

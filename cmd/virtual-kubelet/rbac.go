@@ -98,7 +98,7 @@ func (o *rbacOptions) objects() []runtime.Object {
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.accountNamespace, Name: o.accountName},
 	}}
 	cluster := append(o.nodeRules(), clusterRules...)
-	ofPods := podRules
+	ofPods := append(podRules[:len(podRules):len(podRules)], providers[o.provider].rights...)
 	if providers[o.provider].resolves {
 		ofPods = append(ofPods[:len(ofPods):len(ofPods)], volumeRules...)
 		cluster = append(append(cluster, claimRules...), classRules...)

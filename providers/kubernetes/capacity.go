@@ -1,0 +1,159 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// followCapacity looks at what the remote cluster has, until ctx ends. What it had
+// stays while it cannot be asked.
+func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify func(*corev1.Node)) {
+	look := p.nodesCapacity
+	if p.cfg.Capacity.Source == CapacityQuota {
+		look = p.quotaCapacity
+	}
+	for {
+		found, err := look(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("Cannot tell the remote cluster's capacity; it is tried again")
+		}
+		if err == nil {
+			capacity := maps.Clone(p.cfg.Capacity.Resources)
+			maps.Copy(capacity, found)
+			if !equality.Semantic.DeepEqual(capacity, n.Status.Capacity) {
+				n.Status.Capacity, n.Status.Allocatable = capacity, maps.Clone(capacity)
+				notify(n.DeepCopy())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(p.cfg.Capacity.Interval.Duration):
+		}
+	}
+}
+
+// nodesCapacity reads the remote nodes, and the pods on them.
+func (p *Provider) nodesCapacity(ctx context.Context) (corev1.ResourceList, error) {
+	var nodes []corev1.Node
+	options := metav1.ListOptions{LabelSelector: p.cfg.Capacity.NodeSelector, Limit: pageSize}
+	for {
+		list, err := p.remote.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the remote nodes: %w", err)
+		}
+		nodes = append(nodes, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
+		}
+	}
+	var pods []corev1.Pod
+	options = metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed", Limit: pageSize}
+	for {
+		list, err := p.remote.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the pods of the remote nodes: %w", err)
+		}
+		pods = append(pods, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return sumNodes(nodes, pods, p.translate.Home), nil
+		}
+	}
+}
+
+// sumNodes is what the nodes that can take pods can allocate, without the requests
+// of the pods that are not ours.
+func sumNodes(nodes []corev1.Node, pods []corev1.Pod, home translate.Home) corev1.ResourceList {
+	usable, sum := map[string]bool{}, corev1.ResourceList{}
+	for i := range nodes {
+		if n := &nodes[i]; !n.Spec.Unschedulable && isReady(n) {
+			usable[n.Name] = true
+			add(sum, n.Status.Allocatable, 1)
+		}
+	}
+	for i := range pods {
+		if pod := &pods[i]; usable[pod.Spec.NodeName] && !home.Owns(pod) {
+			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+			requests[corev1.ResourcePods] = resource.MustParse("1")
+			add(sum, requests, -1)
+		}
+	}
+	for name, q := range sum {
+		if q.Sign() < 0 {
+			sum[name] = resource.Quantity{Format: q.Format}
+		}
+	}
+	return sum
+}
+
+// add adds a list to sum, or with sign -1 takes what sum has of it away.
+func add(sum, list corev1.ResourceList, sign int) {
+	for name, q := range list {
+		total, ok := sum[name]
+		switch {
+		case sign > 0:
+			total.Add(q)
+		case ok:
+			total.Sub(q)
+		default:
+			continue
+		}
+		sum[name] = total
+	}
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (p *Provider) quotaCapacity(ctx context.Context) (corev1.ResourceList, error) {
+	list, err := p.remote.CoreV1().ResourceQuotas(p.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the resource quotas of the remote namespace: %w", err)
+	}
+	return leastQuota(list.Items), nil
+}
+
+// leastQuota is the least that quotas for all pods of a namespace allow.
+func leastQuota(quotas []corev1.ResourceQuota) corev1.ResourceList {
+	least := corev1.ResourceList{}
+	for i := range quotas {
+		if len(quotas[i].Spec.Scopes) > 0 || quotas[i].Spec.ScopeSelector != nil {
+			continue
+		}
+		for name, q := range quotas[i].Spec.Hard {
+			of := corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+			if !isNodeResource(of) {
+				continue
+			}
+			if old, ok := least[of]; !ok || q.Cmp(old) < 0 {
+				least[of] = q
+			}
+		}
+	}
+	return least
+}
+
+// isNodeResource tells whether a node has a resource of which there are quotas.
+func isNodeResource(name corev1.ResourceName) bool {
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage:
+		return true
+	}
+	return strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), "count/")
+}

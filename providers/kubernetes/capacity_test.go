@@ -1,0 +1,52 @@
+package kubernetes
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+func list(cpu, pods string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse(pods)}
+}
+
+func TestCapacityOfNodes(t *testing.T) {
+	home := translate.Home{Cluster: "home", Node: "far"}
+	remoteNode := func(name string, ready corev1.ConditionStatus, cordoned bool) corev1.Node {
+		return corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.NodeSpec{Unschedulable: cordoned},
+			Status:     corev1.NodeStatus{Allocatable: list("4", "10"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+		}
+	}
+	podOn := func(node string, labels map[string]string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"), "example.com/gpu": resource.MustParse("1")}},
+		}}}}
+	}
+	nodes := []corev1.Node{remoteNode("a", corev1.ConditionTrue, false), remoteNode("b", corev1.ConditionTrue, false),
+		remoteNode("down", corev1.ConditionUnknown, false), remoteNode("cordoned", corev1.ConditionTrue, true)}
+	pods := []corev1.Pod{podOn("a", nil), podOn("a", home.Labels()), podOn("down", nil), podOn("", nil)}
+	got := sumNodes(nodes, pods, home)
+	if got.Cpu().String() != "6500m" || got.Pods().Value() != 19 || len(got) != 2 {
+		t.Errorf("got %v, want 6500m and 19 pods", got)
+	}
+}
+
+func TestCapacityOfQuotas(t *testing.T) {
+	quota := func(hard corev1.ResourceList, scopes ...corev1.ResourceQuotaScope) corev1.ResourceQuota {
+		return corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}}
+	}
+	got := leastQuota([]corev1.ResourceQuota{
+		quota(corev1.ResourceList{"requests.cpu": resource.MustParse("8"), "pods": resource.MustParse("20"), "limits.cpu": resource.MustParse("1"), "secrets": resource.MustParse("1")}),
+		quota(corev1.ResourceList{"cpu": resource.MustParse("6"), "requests.example.com/gpu": resource.MustParse("2")}),
+		quota(corev1.ResourceList{"cpu": resource.MustParse("1")}, corev1.ResourceQuotaScopeBestEffort),
+	})
+	if got.Cpu().Value() != 6 || got.Pods().Value() != 20 || len(got) != 3 {
+		t.Errorf("got %v", got)
+	}
+}

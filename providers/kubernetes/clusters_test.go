@@ -1,0 +1,274 @@
+//go:build integration
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
+	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
+)
+
+const (
+	controlPlane = "../../bin/controlplane"
+	deploy       = "../../deploy"
+	// patience is how long a test waits for what should take a moment.
+	patience = 2 * time.Minute
+	// homeNode is the node of deploy/kubernetes-rbac.yaml.
+	homeNode = "virtual-kubelet"
+)
+
+// cluster is a control plane, with a client of its administrator.
+type cluster struct {
+	*controlplane.ControlPlane
+	client clientset.Interface
+	t      *testing.T
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := controlplane.Start(ctx, controlplane.Options{Binary: controlPlane})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &cluster{c, newClient(t, c.Config()), t}
+}
+
+func newClient(t *testing.T, config *rest.Config) clientset.Interface {
+	t.Helper()
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// account applies a file of deploy, and returns a token of its service account.
+func (c *cluster) account(file string) string {
+	c.t.Helper()
+	if out, err := c.Kubectl(c.t.Context(), "apply", "-f", filepath.Join(deploy, file)).CombinedOutput(); err != nil {
+		c.t.Fatalf("kubectl apply -f %s: %v\n%s", file, err, out)
+	}
+	token, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(c.t.Context(), "virtual-kubelet", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+// as is the config of who has a token.
+func (c *cluster) as(token string) *rest.Config {
+	config := rest.AnonymousClientConfig(c.Config())
+	config.BearerToken, config.QPS = token, -1
+	return config
+}
+
+// remoteOf is a configuration of the provider with the rights of
+// deploy/kubernetes-remote-rbac.yaml.
+func remoteOf(c *cluster, token string) kubernetes.Remote {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	ca, file := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "token")
+	data := c.Config().CAData
+	if len(data) == 0 {
+		var err error
+		if data, err = os.ReadFile(c.Config().CAFile); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for path, content := range map[string][]byte{ca: data, file: []byte(token)} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return kubernetes.Remote{Server: c.Config().Host, CAFile: ca, TokenFile: file}
+}
+
+// configOf is what a configuration file says, with remote.
+func configOf(t *testing.T, remote kubernetes.Remote, more string) kubernetes.Config {
+	t.Helper()
+	cfg, err := kubernetes.ParseConfig(fmt.Appendf(nil, `
+apiVersion: kubernetes.virtual-kubelet.io/v1
+kind: RemoteCluster
+cluster: home
+remote: {server: %q, caFile: %q, tokenFile: %q}
+%s`, remote.Server, remote.CAFile, remote.TokenFile, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// running is a node in this process.
+type running struct {
+	t     *testing.T
+	stop  context.CancelFunc
+	group *errgroup.Group
+	log   *lockedBuffer
+	close func() error
+}
+
+// startNode starts a node, and waits until it is ready.
+func startNode(t *testing.T, client clientset.Interface, name string, newProvider nodeutil.NewProviderFunc, opts ...nodeutil.NodeOpt) *running {
+	t.Helper()
+	r := &running{t: t, log: &lockedBuffer{}, close: func() error { return nil }}
+	ctx, cancel := context.WithCancel(log.WithLogger(context.Background(), vkslog.FromSlog(slog.New(slog.NewTextHandler(r.log, nil)))))
+	r.stop = cancel
+	r.group, ctx = errgroup.WithContext(ctx)
+	ca, err := nodeutil.NewClusterClientCA(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.group.Go(func() error { return ca.Run(ctx) })
+	auth, err := nodeutil.WebhookAuth(client, name, nodeutil.WithClientCA(ca))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	address := machineAddress(t)
+	cfg := nodeutil.NodeConfig{Client: client, HTTPListenAddr: net.JoinHostPort(address, "0"), Handler: nodeutil.WithAuth(auth, api.InstrumentHandler(mux))}
+	cfg.NodeSpec.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: name}}
+	n, err := nodeutil.NewNode(name, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		provider, nodeProvider, err := newProvider(cfg)
+		if closer, ok := nodeProvider.(io.Closer); ok {
+			r.close = closer.Close
+		}
+		return provider, nodeProvider, err
+	}, append(append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(cfg)}, opts...), nodeutil.AttachProviderRoutes(mux))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.group.Go(func() error { return n.Run(ctx) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of node %s:\n%s", name, r.log.tail())
+		}
+		r.end()
+	})
+	if err := n.WaitReady(t.Context(), patience); err != nil {
+		t.Fatalf("node %s does not get ready: %v\n%s", name, err, r.log.tail())
+	}
+	return r
+}
+
+func (r *running) end() {
+	if r.stop == nil {
+		return
+	}
+	r.stop()
+	r.stop = nil
+	if err := errors.Join(r.group.Wait(), r.close()); err != nil {
+		r.t.Errorf("a node did not end well: %v", err)
+	}
+}
+
+// startMock starts a node that only pretends to run pods.
+func startMock(t *testing.T, c *cluster, name string) *running {
+	t.Helper()
+	return startNode(t, c.client, name, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		p, err := mock.New(mock.Config{NodeName: name, HostIP: cfg.HostIPs()[0], StopDelay: time.Second})
+		if err != nil {
+			return nil, nil, err
+		}
+		p.ConfigureNode(context.Background(), cfg.Node)
+		return p, p, nil
+	})
+}
+
+// startVirtual starts the node at home whose pods run in the remote cluster.
+func startVirtual(t *testing.T, client clientset.Interface, cfg kubernetes.Config) *running {
+	t.Helper()
+	return startNode(t, client, homeNode, newProvider(cfg))
+}
+
+func newProvider(cfg kubernetes.Config) nodeutil.NewProviderFunc {
+	return func(home nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		p, err := kubernetes.New(context.Background(), home, cfg)
+		return p, p, err
+	}
+}
+
+func machineAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
+			return network.IP.String()
+		}
+	}
+	t.Fatal("this machine has no address but loopback, which the API server does not proxy to")
+	return ""
+}
+
+// eventually polls until check returns no error.
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waited for: %s: %v", what, last)
+	}
+}
+
+// lockedBuffer collects the log of a node.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func (b *lockedBuffer) tail() string {
+	lines := strings.Split(b.String(), "\n")
+	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+}

@@ -1,0 +1,455 @@
+//go:build integration
+
+package kubernetes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// theirs selects what is in the remote cluster of the node at home.
+var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", Node: homeNode}.Selector()}
+
+// TestAcross has two clusters, with the rights of deploy on both sides: those at
+// home as print-rbac prints them, those in the remote one of the file. What lacks
+// a right fails.
+func TestAcross(t *testing.T) {
+	home, remote := startCluster(t), startCluster(t)
+	startMock(t, remote, "remote-1")
+	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
+	access := remoteOf(remote, remote.account("kubernetes-remote-rbac.yaml"))
+	cfg := configOf(t, access, `
+namespaces: {mapping: prefix, prefix: home-, create: true}
+evicted: restart
+stats: kubelets
+capacity: {source: nodes}
+podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
+`)
+	virtual := startVirtual(t, homeClient, cfg)
+	w := &world{t: t, home: home, remote: remote}
+
+	t.Run("capacity", func(t *testing.T) {
+		eventually(t, "the node has what the remote one has", func(ctx context.Context) error {
+			n, err := home.client.CoreV1().Nodes().Get(ctx, homeNode, metav1.GetOptions{})
+			if err == nil && n.Status.Capacity.Pods().Value() != 1000 {
+				err = fmt.Errorf("it has %v", n.Status.Capacity)
+			}
+			return err
+		})
+	})
+	t.Run("clash", w.testClash)
+	t.Run("not supported", w.testNotSupported)
+	restart := func() {
+		virtual.end()
+		virtual = startVirtual(t, homeClient, cfg) // ends with t, and not with a part of it
+	}
+	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
+	t.Run("taken away", w.testTakenAway)
+	t.Run("deployment", w.testDeployment)
+	t.Run("nothing is left", w.testNothingLeft)
+	if text := virtual.log.String(); strings.Contains(text, "forbidden") && !strings.Contains(text, "is being terminated") {
+		t.Error("a right is missing in deploy: see the log of the node")
+	}
+}
+
+// world is two clusters.
+type world struct {
+	t            *testing.T
+	home, remote *cluster
+}
+
+// pod makes a pod for the virtual node, in the default namespace.
+func (w *world) pod(t *testing.T, name string, change func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeName:                      homeNode,
+			TerminationGracePeriodSeconds: ptr.To[int64](5),
+			Containers:                    []corev1.Container{{Name: "main", Image: "example.com/app:1"}},
+		},
+	}
+	if change != nil {
+		change(pod)
+	}
+	eventually(t, "the service account is there", func(ctx context.Context) error {
+		_, err := w.home.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	pod, err := w.home.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func (w *world) delete(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if err := w.home.client.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod is gone on both sides", func(ctx context.Context) error {
+		if now, err := w.home.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("at home: %v, %+v", err, now.Status)
+		}
+		_, err := w.remotePod(ctx, pod.UID)
+		if err == nil {
+			return errors.New("the remote pod is there")
+		}
+		return nil
+	})
+}
+
+func (w *world) waitRunning(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	var now *corev1.Pod
+	eventually(t, "the pod is ready", func(ctx context.Context) (err error) {
+		if now, err = w.home.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		for _, c := range now.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", now.Status)
+	})
+	return now
+}
+
+// remotePod is the remote pod of one at home.
+func (w *world) remotePod(ctx context.Context, uid types.UID) (*corev1.Pod, error) {
+	list, err := w.remote.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(uid)})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("there are %d remote pods", len(list.Items))
+	}
+	return &list.Items[0], nil
+}
+
+// waitEvent waits for an event on a pod whose message or reason has text.
+func (w *world) waitEvent(t *testing.T, pod *corev1.Pod, text string) {
+	t.Helper()
+	eventually(t, "an event says "+text, func(ctx context.Context) error {
+		events, err := w.home.client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID)})
+		if err != nil {
+			return err
+		}
+		var seen []string
+		for _, e := range events.Items {
+			if strings.Contains(e.Reason+" "+e.Message, text) {
+				return nil
+			}
+			seen = append(seen, e.Reason+" "+e.Message)
+		}
+		return fmt.Errorf("there are %q", seen)
+	})
+}
+
+// A remote pod of somebody else stays as it is, and the pod at home says so.
+func (w *world) testClash(t *testing.T) {
+	namespace := "home-default"
+	_, err := w.remote.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	eventually(t, "the remote service account is there", func(ctx context.Context) error {
+		_, err := w.remote.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: corev1.PodSpec{
+		NodeName: "no-such-node", Containers: []corev1.Container{{Name: "main", Image: "example.com/theirs:1"}}}}
+	other, err = w.remote.client.CoreV1().Pods(namespace).Create(t.Context(), other, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := w.pod(t, "taken", nil)
+	w.waitEvent(t, pod, "left alone")
+	if err := w.home.client.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	// What was done about the pod until then is done once another has come and gone.
+	w.delete(t, w.waitRunning(t, w.pod(t, "other", nil)))
+	now, err := w.remote.client.CoreV1().Pods(namespace).Get(t.Context(), "taken", metav1.GetOptions{})
+	if err != nil || now.UID != other.UID || now.DeletionTimestamp != nil || len(now.Labels) > 0 {
+		t.Errorf("the pod of somebody else was touched: %v %+v", err, now)
+	}
+	if err := w.remote.client.CoreV1().Pods(namespace).Delete(t.Context(), "taken", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) testNotSupported(t *testing.T) {
+	pod := w.pod(t, "claims", func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	})
+	w.waitEvent(t, pod, "ProviderNotSupported: volume data of kind persistentVolumeClaim")
+	w.delete(t, pod)
+}
+
+// testReflection follows a Secret, also over a restart of the node.
+func (w *world) testReflection(t *testing.T, restart func()) {
+	secrets := w.home.client.CoreV1().Secrets("default")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, Data: map[string][]byte{"key": []byte("one"), "old": []byte("x")}}
+	secret, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := w.pod(t, "reads", func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}, Key: "key"}}}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "keys", MountPath: "/keys"}}
+	})
+	now := w.waitRunning(t, pod)
+	if !strings.HasPrefix(now.Status.PodIP, "10.99.") {
+		t.Errorf("the pod's address is %s, want one of 10.99.0.0/16", now.Status.PodIP)
+	}
+	far, err := w.remotePod(t.Context(), pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := far.String(); strings.Contains(text, `"one"`) {
+		t.Error("the value of a Secret is in the remote pod")
+	}
+	copied := func(ctx context.Context) (*corev1.Secret, error) {
+		return w.remote.client.CoreV1().Secrets(far.Namespace).Get(ctx, far.Spec.Volumes[0].Secret.SecretName, metav1.GetOptions{})
+	}
+	rotate := func(value string) {
+		t.Helper()
+		secret.Data = map[string][]byte{"key": []byte(value)}
+		if secret, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the copy is "+value, func(ctx context.Context) error {
+			c, err := copied(ctx)
+			if err == nil && (string(c.Data["key"]) != value || len(c.Data) != 1) {
+				err = fmt.Errorf("it is %q", c.Data)
+			}
+			return err
+		})
+	}
+	rotate("two")
+
+	// The token is one of the pod at home.
+	var token string
+	files, err := w.remote.client.CoreV1().Secrets(far.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range files.Items {
+		for _, value := range s.Data {
+			if strings.Count(string(value), ".") == 2 && len(value) > 200 {
+				token = string(value)
+			}
+		}
+	}
+	if _, err := newClient(t, w.home.as(token)).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("with the token of the remote pod the home cluster says %v, want that its service account may not", err)
+	}
+
+	if out, err := w.home.Kubectl(t.Context(), "logs", "reads").CombinedOutput(); err != nil {
+		t.Errorf("kubectl logs: %v: %s", err, out)
+	}
+	if out, err := w.home.Kubectl(t.Context(), "exec", "reads", "--", "sh", "-c", "echo far; exit 7").CombinedOutput(); err == nil || !strings.Contains(string(out), "far") || !strings.Contains(string(out), "7") {
+		t.Errorf("kubectl exec: %v: %s", err, out)
+	}
+
+	restart()
+	rotate("three")
+	if again, err := w.remotePod(t.Context(), pod.UID); err != nil || again.UID != far.UID {
+		t.Errorf("the remote pod is another after a restart of the node: %v", err)
+	}
+	// An outage: the node says so, and the pod stays.
+	if err := w.remote.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node is not ready", func(ctx context.Context) error { return w.nodeReady(ctx, corev1.ConditionFalse) })
+	if secret.Data["key"] = []byte("four"); true {
+		if secret, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := w.pod(t, "born-in-the-outage", nil)
+	if err := w.remote.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node is ready", func(ctx context.Context) error { return w.nodeReady(ctx, corev1.ConditionTrue) })
+	if now := w.waitRunning(t, pod); now.UID != pod.UID {
+		t.Error("the pod is another after an outage")
+	}
+	eventually(t, "the copy is four", func(ctx context.Context) error {
+		c, err := copied(ctx)
+		if err == nil && string(c.Data["key"]) != "four" {
+			err = fmt.Errorf("it is %q", c.Data)
+		}
+		return err
+	})
+	if again, err := w.remotePod(t.Context(), pod.UID); err != nil || again.UID != far.UID {
+		t.Errorf("the remote pod is another after an outage: %v", err)
+	}
+	w.waitRunning(t, short)
+	w.delete(t, short)
+	w.delete(t, pod)
+	eventually(t, "the copy is gone", func(ctx context.Context) error {
+		if _, err := copied(ctx); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
+}
+
+func (w *world) nodeReady(ctx context.Context, want corev1.ConditionStatus) error {
+	n, err := w.home.client.CoreV1().Nodes().Get(ctx, homeNode, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("%+v", n.Status.Conditions)
+}
+
+// A pod that is deleted in the remote cluster is there again, as one whose
+// containers were restarted.
+func (w *world) testTakenAway(t *testing.T) {
+	pod := w.pod(t, "back", nil)
+	w.waitRunning(t, pod)
+	far, err := w.remotePod(t.Context(), pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.remote.client.CoreV1().Pods(far.Namespace).Delete(t.Context(), far.Name, *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod runs again", func(ctx context.Context) error {
+		now, err := w.home.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if s := now.Status.ContainerStatuses; now.UID != pod.UID || len(s) != 1 || s[0].RestartCount != 1 || s[0].State.Running == nil {
+			return fmt.Errorf("%+v", now.Status)
+		}
+		return nil
+	})
+	w.waitEvent(t, pod, "RemotePodReplaced")
+	w.delete(t, pod)
+}
+
+// A Deployment of 50 pods is rolled, and taken away.
+func (w *world) testDeployment(t *testing.T) {
+	const replicas = 50
+	deployments := w.home.client.AppsV1().Deployments("default")
+	labels := map[string]string{"app": "many"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "many"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					TerminationGracePeriodSeconds: ptr.To[int64](5),
+					Containers:                    []corev1.Container{{Name: "main", Image: "example.com/app:1"}},
+				},
+			},
+		},
+	}
+	d, err := deployments.Create(t.Context(), d, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rolled := func(image string) {
+		t.Helper()
+		eventually(t, "the Deployment is rolled", func(ctx context.Context) error {
+			now, err := deployments.Get(ctx, d.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if s := now.Status; s.ObservedGeneration < now.Generation || s.UpdatedReplicas != replicas || s.ReadyReplicas != replicas || s.Replicas != replicas {
+				return fmt.Errorf("%+v", s)
+			}
+			return nil
+		})
+		eventually(t, "the remote pods are those", func(ctx context.Context) error {
+			list, err := w.remote.client.CoreV1().Pods("").List(ctx, theirs)
+			if err != nil {
+				return err
+			}
+			uids := map[string]int{}
+			for _, pod := range list.Items {
+				uids[pod.Labels[translate.LabelUID]]++
+				if got := pod.Spec.Containers[0].Image; got != image {
+					return fmt.Errorf("pod %s has image %s", pod.Name, got)
+				}
+			}
+			if len(list.Items) != replicas || len(uids) != replicas {
+				return fmt.Errorf("there are %d, of %d at home", len(list.Items), len(uids))
+			}
+			return nil
+		})
+	}
+	rolled("example.com/app:1")
+	if d, err = deployments.Get(t.Context(), d.Name, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.Template.Spec.Containers[0].Image = "example.com/app:2"
+	if d, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rolled("example.com/app:2")
+	if out, err := w.home.Kubectl(t.Context(), "get", "--raw", "/api/v1/nodes/"+homeNode+"/proxy/stats/summary").CombinedOutput(); err != nil || strings.Count(string(out), `"podRef"`) != replicas {
+		t.Errorf("the statistics of %d pods: %v: %s", replicas, err, out)
+	}
+	// Drained: nothing comes back, since it cannot be scheduled.
+	if out, err := w.home.Kubectl(t.Context(), "drain", homeNode, "--ignore-daemonsets", "--force", "--timeout=100s").CombinedOutput(); err != nil {
+		t.Fatalf("kubectl drain: %v: %s", err, out)
+	}
+	eventually(t, "no remote pod is left", func(ctx context.Context) error {
+		list, err := w.remote.client.CoreV1().Pods("").List(ctx, theirs)
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("there are %d", len(list.Items))
+		}
+		return err
+	})
+	if err := deployments.Delete(t.Context(), d.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := w.home.Kubectl(t.Context(), "uncordon", homeNode).CombinedOutput(); err != nil {
+		t.Fatalf("kubectl uncordon: %v: %s", err, out)
+	}
+}
+
+// All that pods needed in the remote cluster has gone with them.
+func (w *world) testNothingLeft(t *testing.T) {
+	eventually(t, "nothing of ours is left", func(ctx context.Context) error {
+		secrets, err := w.remote.client.CoreV1().Secrets("").List(ctx, theirs)
+		if err != nil {
+			return err
+		}
+		maps, err := w.remote.client.CoreV1().ConfigMaps("").List(ctx, theirs)
+		if err != nil {
+			return err
+		}
+		if len(secrets.Items)+len(maps.Items) > 0 {
+			return fmt.Errorf("there are %d Secrets and %d ConfigMaps", len(secrets.Items), len(maps.Items))
+		}
+		return nil
+	})
+}

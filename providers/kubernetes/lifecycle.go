@@ -1,0 +1,198 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// makeWayDelay is when to try again where an older pod of the same name goes.
+const makeWayDelay = time.Second
+
+// CreatePod implements node.PodLifecycleHandler: what the pod needs is written
+// first, then the pod.
+func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	wanted, err := p.translate.Pod(pod)
+	if err != nil {
+		return err
+	}
+	if err := p.ensureNamespace(ctx, wanted.Namespace); err != nil {
+		return err
+	}
+	if err := p.reflector.Follow(ctx, pod); err != nil {
+		if errors.As(err, new(reflection.Clash)) {
+			return errdefs.AsConflict(err)
+		}
+		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
+	}
+	_, err = p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return p.makeWay(ctx, pod, wanted)
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return errdefs.AsPermanent(fmt.Errorf("the remote cluster refuses the pod: %w", err))
+	case err != nil:
+		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
+	}
+	return nil
+}
+
+// makeWay is for a pod whose name is taken in the remote cluster: by the pod
+// itself, which is well, by an older one of ours, which goes first, or by a pod of
+// somebody else, which stays.
+func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
+	found, err := p.remote.CoreV1().Pods(wanted.Namespace).Get(ctx, wanted.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return errdefs.AsRetryAfter(errors.New("the pod of the same name in the remote cluster has just gone"), makeWayDelay)
+	case err != nil:
+		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", err)
+	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
+		return errdefs.AsConflict(reflection.Clash{Kind: "Pod", Namespace: found.Namespace, Name: found.Name})
+	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
+		return nil
+	}
+	if found.DeletionTimestamp == nil {
+		if err := p.delete(ctx, found, 0); err != nil {
+			return err
+		}
+	}
+	return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster"), makeWayDelay)
+}
+
+// UpdatePod implements node.PodLifecycleHandler.
+func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	if err := p.reflector.Follow(ctx, pod); err != nil {
+		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
+	}
+	for _, update := range []func(context.Context, *corev1.Pod) error{p.updateFields, p.updateEphemeral, p.updateResources} {
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return update(ctx, pod) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Provider) updateFields(ctx context.Context, pod *corev1.Pod) error {
+	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil || !p.translate.Update(pod, remote) {
+		return err
+	}
+	_, err = p.remote.CoreV1().Pods(remote.Namespace).Update(ctx, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
+	return err
+}
+
+func (p *Provider) updateEphemeral(ctx context.Context, pod *corev1.Pod) error {
+	if len(pod.Spec.EphemeralContainers) == 0 {
+		return nil
+	}
+	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, c := range remote.Spec.EphemeralContainers {
+		known[c.Name] = true
+	}
+	before := len(known)
+	for _, c := range p.translate.EphemeralContainers(pod) {
+		if !known[c.Name] {
+			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, c)
+		}
+	}
+	if len(remote.Spec.EphemeralContainers) == before {
+		return nil
+	}
+	_, err = p.remote.CoreV1().Pods(remote.Namespace).UpdateEphemeralContainers(ctx, remote.Name, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
+	return err
+}
+
+func (p *Provider) updateResources(ctx context.Context, pod *corev1.Pod) error {
+	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil || !translate.Resize(pod, remote) {
+		return err
+	}
+	_, err = p.remote.CoreV1().Pods(remote.Namespace).UpdateResize(ctx, remote.Name, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
+	return err
+}
+
+// DeletePod implements node.PodLifecycleHandler.
+func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	p.forgetGone(pod.UID)
+	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return err
+	}
+	return p.delete(ctx, remote, ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)))
+}
+
+// delete deletes a remote pod, and no other that has taken its name.
+func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) error {
+	err := p.remote.CoreV1().Pods(remote.Namespace).Delete(ctx, remote.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &grace,
+		Preconditions:      metav1.NewUIDPreconditions(string(remote.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot delete the pod in the remote cluster: %w", err)
+	}
+	return err
+}
+
+// find returns the remote pod of one at home, from the remote API server itself.
+// Without a UID it goes by the name. An error of class NotFound says that there
+// is none.
+func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	at, err := p.translate.PodName(namespace, name)
+	if err != nil {
+		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster: %v", namespace, name, err)
+	}
+	found, err := p.remote.CoreV1().Pods(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster", namespace, name)
+	case err != nil:
+		return nil, errdefs.AsUnavailable(fmt.Errorf("cannot read the pod in the remote cluster: %v", err))
+	case !p.translate.Home.Owns(found) || translate.NameOf(found) != (types.NamespacedName{Namespace: namespace, Name: name}) || uid != "" && translate.UIDOf(found) != uid:
+		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster, but another of that name", namespace, name)
+	}
+	return found, nil
+}
+
+// ensureNamespace makes a remote namespace, where it may.
+func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
+	if !p.cfg.Namespaces.Create {
+		return nil
+	}
+	p.mu.Lock()
+	_, known := p.resolved[name]
+	p.mu.Unlock()
+	if known {
+		return nil
+	}
+	_, err := p.remote.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{translate.LabelCluster: p.cfg.Cluster},
+	}}, metav1.CreateOptions{FieldManager: translate.FieldManager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot create namespace %s in the remote cluster: %w", name, err)
+	}
+	if err == nil {
+		log.G(ctx).WithField("remoteNamespace", name).Info("Created a namespace in the remote cluster")
+	}
+	p.mu.Lock()
+	p.resolved[name] = struct{}{}
+	p.mu.Unlock()
+	return nil
+}

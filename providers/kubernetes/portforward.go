@@ -1,0 +1,88 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// PortForward implements nodeutil.Provider.
+func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error {
+	remote, err := p.find(ctx, namespace, pod, "")
+	if err != nil {
+		return err
+	}
+	conn, err := p.dial(remote)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the pod in the remote cluster: %w", err)
+	}
+	hangUp := func() { _ = conn.Close() }
+	defer hangUp()
+	defer context.AfterFunc(ctx, hangUp)()
+	data, failure, err := openPort(conn, port)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() {
+		text, err := io.ReadAll(failure) // ends with the connection
+		if len(text) > 0 {
+			err = errors.New(string(text))
+		}
+		failed <- err
+	}()
+	go func() { // ends with stream, which the caller closes
+		_, _ = io.Copy(data, stream)
+		_ = data.Close()
+	}()
+	if _, err = io.Copy(stream, data); err != nil && ctx.Err() == nil {
+		hangUp()
+		return errors.Join(err, <-failed)
+	}
+	hangUp()
+	return <-failed
+}
+
+// dial connects by WebSocket, and where the remote API server does not have that
+// by SPDY.
+func (p *Provider) dial(remote *corev1.Pod) (httpstream.Connection, error) {
+	address := p.podURL(remote, "portforward", nil)
+	transport, upgrader, err := spdy.RoundTripperFor(p.rest)
+	if err != nil {
+		return nil, err
+	}
+	second := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
+	first, err := portforward.NewSPDYOverWebsocketDialerForStreaming(address, p.rest)
+	if err != nil {
+		return nil, err
+	}
+	conn, _, err := portforward.NewFallbackDialerForStreaming(first, second, shouldFallBack).Dial(portforward.PortForwardProtocolV1Name)
+	return conn, err
+}
+
+// openPort makes the two streams of a connection to a port.
+func openPort(conn httpstream.Connection, port int32) (data, failure httpstream.Stream, err error) {
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	if failure, err = conn.CreateStream(headers); err == nil {
+		err = failure.Close() // we have nothing to say on it
+	}
+	if err == nil {
+		headers.Set(corev1.StreamType, corev1.StreamTypeData)
+		data, err = conn.CreateStream(headers)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot open port %d of the pod in the remote cluster: %w", port, err)
+	}
+	return data, failure, nil
+}

@@ -1,0 +1,189 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+var (
+	_ node.PodUIDLifecycleHandler = (*Provider)(nil)
+	_ node.PodNotifier            = (*Provider)(nil)
+	_ node.NodeProvider           = (*Provider)(nil)
+	_ nodeutil.Provider           = (*Provider)(nil)
+)
+
+// Provider runs pods in a remote cluster. Make one with New. It is safe for
+// concurrent use.
+type Provider struct {
+	cfg       Config
+	home      nodeutil.ProviderConfig
+	translate *translate.Options
+	started   time.Time
+
+	rest      *rest.Config
+	remote    clientset.Interface
+	metadata  metadata.Interface
+	namespace string // the only remote one, or all
+
+	reflector *reflection.Reflector
+	informer  cache.SharedIndexInformer // remote pods of this node
+	again     workqueue.TypedRateLimitingInterface[string]
+
+	ctx     context.Context // of all that runs
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	notify   func(*corev1.Pod)
+	gone     map[string]*corev1.Pod // remote pods to be created again, by key
+	resolved map[string]struct{}    // remote namespaces that are known to exist
+}
+
+// New makes the provider of a node. It does not ask the remote cluster anything:
+// see Ping.
+func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+	options, err := cfg.translation(home.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	config, err := cfg.Remote.Config()
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{
+		cfg: cfg, home: home, translate: options, started: time.Now(), rest: config,
+		again:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
+		gone:     map[string]*corev1.Pod{},
+		resolved: map[string]struct{}{},
+	}
+	if p.remote, err = clientset.NewForConfig(nodeutil.Protobuf(config)); err != nil {
+		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
+	}
+	if p.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
+	}
+	if cfg.Namespaces.Mapping == translate.Fixed {
+		p.namespace = cfg.Namespaces.Name
+	}
+	p.reflector = reflection.New(reflection.Options{
+		Translate:       options,
+		Objects:         home.Objects,
+		Tokens:          volume.Client{Interface: home.Client},
+		NodeAllocatable: home.NodeAllocatable,
+		Remote:          p.remote,
+		Tell:            p.tellNotReflected,
+	})
+	p.informer = p.newInformer()
+	if _, err := p.informer.AddEventHandler(p.podEvents()); err != nil {
+		return nil, fmt.Errorf("cannot watch the remote pods: %w", err)
+	}
+	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	p.describe(home.Node)
+	return p, nil
+}
+
+// newInformer watches the remote pods of this node.
+func (p *Provider) newInformer() cache.SharedIndexInformer {
+	pods := p.remote.CoreV1().Pods(p.namespace)
+	ours := func(options metav1.ListOptions) metav1.ListOptions {
+		options.LabelSelector = p.translate.Home.Selector()
+		return options
+	}
+	lw := listwatch.Patient("remote pods", &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, ours(options))
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, ours(options))
+		},
+	})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{})
+}
+
+// NotifyPods implements node.PodNotifier. It starts what runs in the background,
+// until Close.
+func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
+	p.mu.Lock()
+	p.notify = notify
+	p.mu.Unlock()
+	run := log.WithLogger(p.ctx, log.G(ctx))
+	p.running.Go(func() { p.informer.RunWithContext(run) })
+	p.running.Go(func() { p.reflector.Run(run) })
+	p.running.Go(func() { p.createAgain(run) })
+	p.running.Go(func() { p.sweep(run) })
+	if p.cfg.Events == nil || *p.cfg.Events {
+		p.running.Go(func() { p.mirrorEvents(run) })
+	}
+}
+
+// Close ends the provider. Pods run on, and the next one takes them up.
+func (p *Provider) Close() error {
+	p.cancel()
+	p.again.ShutDown()
+	p.running.Wait()
+	return nil
+}
+
+// tell notifies of a status of a pod at home.
+func (p *Provider) tell(remote *corev1.Pod, status corev1.PodStatus) {
+	p.mu.Lock()
+	notify := p.notify
+	p.mu.Unlock()
+	if notify != nil {
+		notify(p.atHome(remote, status))
+	}
+}
+
+// atHome returns the pod at home of a remote one, with its status there.
+func (p *Provider) atHome(remote *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
+	name := translate.NameOf(remote)
+	if local := p.local(remote); local != nil {
+		pod := *local
+		pod.Status = status
+		return &pod
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: translate.UIDOf(remote), CreationTimestamp: remote.CreationTimestamp},
+		Spec:       corev1.PodSpec{NodeName: p.home.Node.Name, Containers: remote.Spec.Containers, InitContainers: remote.Spec.InitContainers},
+		Status:     status,
+	}
+}
+
+// local returns the pod at home of a remote one, or nil if it is not known.
+func (p *Provider) local(remote *corev1.Pod) *corev1.Pod {
+	name := translate.NameOf(remote)
+	local, err := p.home.Pods.Pods(name.Namespace).Get(name.Name)
+	if err != nil || local.UID != translate.UIDOf(remote) {
+		return nil
+	}
+	return local
+}
+
+// event records an event on a pod at home.
+func (p *Provider) event(pod *corev1.Pod, kind, reason, message string) {
+	p.home.Events.Event(pod, kind, reason, message)
+}
+
+func (p *Provider) tellNotReflected(pod *corev1.Pod, err error) {
+	p.event(pod, corev1.EventTypeWarning, "FailedReflection", err.Error())
+}

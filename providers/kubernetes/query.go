@@ -1,0 +1,86 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// pageSize is how many remote pods are asked for at a time.
+const pageSize = 500
+
+// GetPod implements node.PodLifecycleHandler.
+func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return p.GetPodByUID(ctx, namespace, name, "")
+}
+
+// GetPodByUID implements node.PodUIDLifecycleHandler. A pod that was here before
+// the provider began is taken up.
+func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	if remote := p.waitingAgain(uid); remote != nil {
+		return p.atHome(remote, p.status(remote)), nil
+	}
+	remote, err := p.find(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	p.takeUp(remote)
+	return p.atHome(remote, p.status(remote)), nil
+}
+
+// takeUp keeps up what a remote pod needs whose pod at home is known.
+func (p *Provider) takeUp(remote *corev1.Pod) {
+	if local := p.local(remote); local != nil {
+		p.reflector.TakeUp(local)
+	}
+}
+
+// GetPodStatus implements node.PodLifecycleHandler.
+func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	return p.GetPodStatusByUID(ctx, namespace, name, "")
+}
+
+// GetPodStatusByUID implements node.PodUIDLifecycleHandler.
+func (p *Provider) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	pod, err := p.GetPodByUID(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPods implements node.PodLifecycleHandler. It asks the remote API server, so
+// that a connection that is lost is an error, and not a list of no pods.
+func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	options := metav1.ListOptions{LabelSelector: p.translate.Home.Selector(), Limit: pageSize}
+	for {
+		list, err := p.remote.CoreV1().Pods(p.namespace).List(ctx, options)
+		if err != nil {
+			return nil, errdefs.AsUnavailable(fmt.Errorf("cannot list the pods in the remote cluster: %w", err))
+		}
+		for i := range list.Items {
+			remote := &list.Items[i]
+			p.takeUp(remote)
+			pods = append(pods, p.atHome(remote, p.status(remote)))
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return pods, nil
+		}
+	}
+}
+
+// status is what a remote pod says of the one at home.
+func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
+	status := p.translate.Status(remote)
+	if p.replaces(remote) {
+		return translate.Waiting(status)
+	}
+	return status
+}

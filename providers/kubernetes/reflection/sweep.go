@@ -1,0 +1,87 @@
+package reflection
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// orphanAge is how old a copy has to be to be removed by Sweep: they are written
+// before the pods that need them.
+const orphanAge = 2 * time.Minute
+
+const pageSize = 500
+
+// Sweep removes copies, with the labels of this cluster and node, that neither a
+// followed pod nor one of the remote pods needs: they are left from an earlier
+// life. namespace is the remote one, or all. Only names and labels are read.
+func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namespace string, pods []*corev1.Pod) error {
+	used := map[types.NamespacedName]struct{}{}
+	for _, pod := range pods {
+		for name := range usedBy(pod) {
+			used[types.NamespacedName{Namespace: pod.Namespace, Name: name}] = struct{}{}
+		}
+	}
+	r.mu.Lock()
+	for of := range r.copies {
+		if at, err := r.place(of); err == nil {
+			used[at] = struct{}{}
+		}
+	}
+	r.mu.Unlock()
+
+	var errs []error
+	for kind, resource := range map[string]string{translate.KindConfigMap: "configmaps", translate.KindSecret: "secrets"} {
+		options := metav1.ListOptions{LabelSelector: r.opts.Translate.Home.Selector(), Limit: pageSize}
+		for {
+			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).List(ctx, options)
+			if err != nil {
+				errs = append(errs, err)
+				break
+			}
+			for i := range list.Items {
+				found := &list.Items[i]
+				at := types.NamespacedName{Namespace: found.Namespace, Name: found.Name}
+				if _, ok := used[at]; ok || time.Since(found.CreationTimestamp.Time) < orphanAge {
+					continue
+				}
+				errs = append(errs, r.delete(ctx, kind, at, found.UID))
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usedBy are the names of the ConfigMaps and Secrets that a remote pod needs.
+func usedBy(pod *corev1.Pod) map[string]struct{} {
+	used := map[string]struct{}{}
+	for o := range translate.Objects(pod) {
+		used[o.Name] = struct{}{}
+	}
+	environment := func(env []corev1.EnvVar) {
+		for i := range env {
+			if from := env[i].ValueFrom; from != nil && from.SecretKeyRef != nil {
+				used[from.SecretKeyRef.Name] = struct{}{}
+			}
+		}
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			environment(containers[i].Env)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		environment(pod.Spec.EphemeralContainers[i].Env)
+	}
+	return used
+}

@@ -1,0 +1,59 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func (r *Remote) check() error {
+	ways := 0
+	for _, given := range []bool{r.Kubeconfig != "", r.InCluster, r.Server != ""} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		return errors.New("remote: give one of kubeconfig, inCluster and server")
+	case r.Context != "" && r.Kubeconfig == "":
+		return errors.New("remote.context belongs to remote.kubeconfig")
+	case r.Server == "" && (r.CAFile != "" || r.TokenFile != ""):
+		return errors.New("remote.caFile and remote.tokenFile belong to remote.server")
+	case r.Server != "" && r.TokenFile == "":
+		return errors.New("remote.server needs remote.tokenFile, the path of a token of the remote cluster")
+	case r.QPS < 0:
+		return fmt.Errorf("remote.qps: %v is negative", r.QPS)
+	}
+	if u, err := url.Parse(r.Server); r.Server != "" && (err != nil || u.Host == "" || u.Scheme != "https") {
+		return fmt.Errorf("remote.server: %q is no URL that begins with https://", r.Server)
+	}
+	return nil
+}
+
+// Config returns how to reach the remote cluster.
+func (r *Remote) Config() (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	switch {
+	case r.Kubeconfig != "":
+		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: r.Kubeconfig}
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: r.Context}).ClientConfig()
+	case r.InCluster:
+		config, err = rest.InClusterConfig()
+	default:
+		config = &rest.Config{Host: r.Server, BearerTokenFile: r.TokenFile, TLSClientConfig: rest.TLSClientConfig{CAFile: r.CAFile}}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the remote cluster's configuration: %w", err)
+	}
+	config.QPS = -1 // the API server's priority and fairness is the limit
+	if r.QPS > 0 {
+		config.QPS, config.Burst = r.QPS, max(int(2*r.QPS), 1)
+	}
+	config.UserAgent = "virtual-kubelet"
+	return config, nil
+}

@@ -1,0 +1,172 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// GetStatsSummary implements nodeutil.Provider: the statistics of our pods, and as
+// the node's the sum.
+func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
+	ours := map[types.NamespacedName]*corev1.Pod{}
+	for _, obj := range p.informer.GetStore().List() {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			ours[translate.Key(pod)] = pod
+		}
+	}
+	var pods []stats.PodStats
+	var err error
+	switch p.cfg.Stats {
+	case StatsKubelets:
+		pods, err = p.statsOfKubelets(ctx, ours)
+	case StatsMetrics:
+		pods, err = p.statsOfMetrics(ctx, ours)
+	default:
+		return nil, fmt.Errorf("the provider's configuration has stats: none: %w", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	summary := &stats.Summary{Pods: pods}
+	summary.Node = stats.NodeStats{NodeName: p.home.Node.Name, StartTime: metav1.NewTime(p.started)}
+	sumStats(summary)
+	return summary, nil
+}
+
+// GetMetricsResource implements nodeutil.Provider.
+func (p *Provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily, error) {
+	summary, err := p.GetStatsSummary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return api.ResourceMetricsFromSummary(summary), nil
+}
+
+// statsOfKubelets asks the kubelets of the nodes on which pods of ours run. One
+// that does not answer does not take the others away.
+func (p *Provider) statsOfKubelets(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
+	nodes := map[string]struct{}{}
+	for _, pod := range ours {
+		if pod.Spec.NodeName != "" {
+			nodes[pod.Spec.NodeName] = struct{}{}
+		}
+	}
+	found := []stats.PodStats{}
+	var errs []error
+	for name := range nodes {
+		text, err := p.remote.CoreV1().RESTClient().Get().Resource("nodes").Name(name).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("remote node %s: %w", name, err))
+			continue
+		}
+		var summary stats.Summary
+		if err := json.Unmarshal(text, &summary); err != nil {
+			errs = append(errs, fmt.Errorf("remote node %s: %w", name, err))
+			continue
+		}
+		for _, s := range summary.Pods {
+			remote := ours[types.NamespacedName{Namespace: s.PodRef.Namespace, Name: s.PodRef.Name}]
+			if remote != nil && string(remote.UID) == s.PodRef.UID {
+				s.PodRef = homeRef(remote)
+				found = append(found, s)
+			}
+		}
+	}
+	if len(errs) == len(nodes) {
+		return found, errors.Join(errs...)
+	}
+	return found, nil
+}
+
+func homeRef(remote *corev1.Pod) stats.PodReference {
+	name := translate.NameOf(remote)
+	return stats.PodReference{Namespace: name.Namespace, Name: name.Name, UID: string(translate.UIDOf(remote))}
+}
+
+// podMetrics is a list of metrics.k8s.io/v1beta1 as far as it is needed.
+type podMetrics struct {
+	Items []struct {
+		Metadata   metav1.ObjectMeta `json:"metadata"`
+		Timestamp  metav1.Time       `json:"timestamp"`
+		Containers []struct {
+			Name  string                       `json:"name"`
+			Usage map[string]resource.Quantity `json:"usage"`
+		} `json:"containers"`
+	} `json:"items"`
+}
+
+// statsOfMetrics asks the remote cluster's metrics API.
+func (p *Provider) statsOfMetrics(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
+	path := "/apis/metrics.k8s.io/v1beta1/pods"
+	if p.namespace != "" {
+		path = "/apis/metrics.k8s.io/v1beta1/namespaces/" + p.namespace + "/pods"
+	}
+	text, err := p.remote.Discovery().RESTClient().Get().AbsPath(path).Param("labelSelector", p.translate.Home.Selector()).
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the remote cluster's metrics API: %w", err)
+	}
+	var metrics podMetrics
+	if err := json.Unmarshal(text, &metrics); err != nil {
+		return nil, fmt.Errorf("cannot read the answer of the remote cluster's metrics API: %w", err)
+	}
+	found := []stats.PodStats{}
+	for _, m := range metrics.Items {
+		remote := ours[types.NamespacedName{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}]
+		if remote == nil {
+			continue
+		}
+		pod := stats.PodStats{PodRef: homeRef(remote), StartTime: remote.CreationTimestamp}
+		var cores, bytes uint64
+		for _, c := range m.Containers {
+			cpu, memory := c.Usage["cpu"], c.Usage["memory"]
+			nano, working := uint64(max(cpu.ScaledValue(resource.Nano), 0)), uint64(max(memory.Value(), 0))
+			cores, bytes = cores+nano, bytes+working
+			pod.Containers = append(pod.Containers, stats.ContainerStats{
+				Name: c.Name, StartTime: remote.CreationTimestamp,
+				CPU:    &stats.CPUStats{Time: m.Timestamp, UsageNanoCores: &nano},
+				Memory: &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &working},
+			})
+		}
+		pod.CPU = &stats.CPUStats{Time: m.Timestamp, UsageNanoCores: &cores}
+		pod.Memory = &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &bytes}
+		found = append(found, pod)
+	}
+	return found, nil
+}
+
+// sumStats makes the node's statistics of those of the pods.
+func sumStats(summary *stats.Summary) {
+	var nano, core, bytes uint64
+	now := metav1.Now()
+	for i := range summary.Pods {
+		if cpu := summary.Pods[i].CPU; cpu != nil {
+			nano += value(cpu.UsageNanoCores)
+			core += value(cpu.UsageCoreNanoSeconds)
+		}
+		if memory := summary.Pods[i].Memory; memory != nil {
+			bytes += value(memory.WorkingSetBytes)
+		}
+	}
+	summary.Node.CPU = &stats.CPUStats{Time: now, UsageNanoCores: &nano, UsageCoreNanoSeconds: &core}
+	summary.Node.Memory = &stats.MemoryStats{Time: now, WorkingSetBytes: &bytes}
+}
+
+func value(n *uint64) uint64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

@@ -1,0 +1,148 @@
+package translate
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The variables with which a client in a pod finds the API server.
+const (
+	apiServerHost = "KUBERNETES_SERVICE_HOST"
+	apiServerPort = "KUBERNETES_SERVICE_PORT"
+)
+
+// environments moves the values of all variables out of the pod, whose spec many
+// may read, into the Secret EnvironmentName: some of them were secret at home.
+func (o *Options) environments(pod *corev1.Pod, spec *corev1.PodSpec) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			o.environment(pod, &containers[i])
+		}
+	}
+}
+
+func (o *Options) environment(pod *corev1.Pod, c *corev1.Container) {
+	late := lateNames(c.Env)
+	env := c.Env[:0:0]
+	for _, v := range o.variables(pod, c.Env) {
+		if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, late) {
+			v = corev1.EnvVar{Name: v.Name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: o.EnvironmentName(pod)},
+				Key:                  variableKey(c.Name, v.Name),
+			}}}
+		} else if v.ValueFrom == nil {
+			v.Value = escape(v.Value, late)
+		}
+		env = append(env, v)
+	}
+	c.Env, c.EnvFrom = env, nil
+	c.Command, c.Args = escapeAll(c.Command, late), escapeAll(c.Args, late)
+}
+
+// Environment is what is in the Secret EnvironmentName: the values of variables, by
+// variableKey.
+func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
+	values := map[string][]byte{}
+	each := func(c *corev1.Container) {
+		late := lateNames(c.Env)
+		for _, v := range o.variables(pod, c.Env) {
+			if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, late) {
+				values[variableKey(c.Name, v.Name)] = []byte(v.Value)
+			}
+		}
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			each(&containers[i])
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		c := corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		each(&c)
+	}
+	return values
+}
+
+// variables are the variables of a container as it should see them, which is
+// about the API server's address.
+func (o *Options) variables(pod *corev1.Pod, env []corev1.EnvVar) []corev1.EnvVar {
+	if usesRemoteAPI(pod) {
+		return slices.DeleteFunc(slices.Clone(env), func(v corev1.EnvVar) bool { return strings.HasPrefix(v.Name, "KUBERNETES_") })
+	}
+	env = slices.Clone(env)
+	for i := range env {
+		switch v := &env[i]; {
+		case v.Name == apiServerHost && o.APIServer.Host != "":
+			v.Value = o.APIServer.Host
+		case (v.Name == apiServerPort || v.Name == apiServerPort+"_HTTPS") && o.APIServer.Port != 0:
+			v.Value = strconv.Itoa(int(o.APIServer.Port))
+		}
+	}
+	return env
+}
+
+// variableKey is a key for a variable, whose name may have more characters than
+// a key may.
+func variableKey(container, name string) string {
+	if validKey.MatchString(name) && len(container)+1+len(name) <= 253 {
+		return container + "." + name
+	}
+	return fmt.Sprintf("%s.%s", container, hash(name))
+}
+
+var validKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
+
+// lateNames are the variables whose value only the remote cluster knows.
+func lateNames(env []corev1.EnvVar) (names []string) {
+	for i := range env {
+		if env[i].ValueFrom != nil {
+			names = append(names, env[i].Name)
+		}
+	}
+	return names
+}
+
+func refersTo(text string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, "$("+name+")") })
+}
+
+var reference = regexp.MustCompile(`\$+\([^)]*\)`)
+
+// escape writes text, which is expanded already, so that nothing in it is expanded
+// again but references to names.
+func escape(text string, names []string) string {
+	return reference.ReplaceAllStringFunc(text, func(found string) string {
+		dollars := strings.Index(found, "(")
+		if dollars == 1 && slices.Contains(names, found[2:len(found)-1]) {
+			return found
+		}
+		return strings.Repeat("$", dollars) + found
+	})
+}
+
+func escapeAll(texts, names []string) []string {
+	escaped := slices.Clone(texts)
+	for i := range escaped {
+		escaped[i] = escape(escaped[i], names)
+	}
+	return escaped
+}
+
+// EphemeralContainers returns the ephemeral containers of a pod at home for the
+// remote one.
+func (o *Options) EphemeralContainers(pod *corev1.Pod) []corev1.EphemeralContainer {
+	var all []corev1.EphemeralContainer
+	for i := range pod.Spec.EphemeralContainers {
+		e := *pod.Spec.EphemeralContainers[i].DeepCopy()
+		c := corev1.Container(e.EphemeralContainerCommon)
+		o.environment(pod, &c)
+		e.EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,79 @@
+package translate
+
+import (
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Options say how pods are translated.
+type Options struct {
+	Home       Home
+	Namespaces Namespaces
+
+	// Labels and Annotations say which of a pod's go with it.
+	Labels, Annotations Filter
+	// Scheduling is what decides where in the remote cluster a pod runs.
+	Scheduling Scheduling
+
+	// AllowHostNamespaces lets pods have the network, processes or IPC of the
+	// remote node, AllowHostPath its files.
+	AllowHostNamespaces, AllowHostPath bool
+	// RuntimeClasses and PriorityClasses are the remote names of classes. A pod
+	// whose runtime class is not there is refused; priorities that are not there
+	// are dropped.
+	RuntimeClasses, PriorityClasses map[string]string
+
+	// APIServer is where pods find the home cluster's API server; empty fields
+	// leave what the service "kubernetes" says.
+	APIServer APIServer
+	// PodIPs says how addresses of remote pods look at home; the first that has
+	// an address counts. Others stay as they are.
+	PodIPs []Range
+}
+
+// APIServer is the address of an API server.
+type APIServer struct {
+	Host string `json:"host,omitempty"`
+	Port int32  `json:"port,omitempty"`
+}
+
+// Range maps addresses to others, of as many bits.
+type Range struct{ Remote, Home netip.Prefix }
+
+// Filter says which names of labels or annotations are kept.
+type Filter struct {
+	// Exclude are names that are not; those that end in * stand for all that
+	// begin so.
+	Exclude []string `json:"exclude,omitempty"`
+}
+
+func (f Filter) keeps(name string) bool { return !matches(f.Exclude, name) }
+
+func matches(patterns []string, name string) bool {
+	for _, pattern := range patterns {
+		if start, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, start) || pattern == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Scheduling says what a remote pod has of the fields that a scheduler reads.
+// Those of the pod were for the home cluster, so that it keeps only what is
+// named here.
+type Scheduling struct {
+	// KeepNodeSelector and KeepTolerations are keys of the pod's own that are
+	// kept; those that end in * stand for all that begin so.
+	KeepNodeSelector []string `json:"keepNodeSelector,omitempty"`
+	KeepTolerations  []string `json:"keepTolerations,omitempty"`
+	// KeepAffinity keeps affinity and topologySpreadConstraints.
+	KeepAffinity bool `json:"keepAffinity,omitempty"`
+	// NodeSelector and Tolerations are added to each pod.
+	NodeSelector map[string]string   `json:"nodeSelector,omitempty"`
+	Tolerations  []corev1.Toleration `json:"tolerations,omitempty"`
+	// SchedulerName is that of the remote scheduler. Defaults to the remote
+	// cluster's default.
+	SchedulerName string `json:"schedulerName,omitempty"`
+}

@@ -1,0 +1,158 @@
+package translate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// AnnotationAPIServer, with the value "remote", is for pods that are clients of
+// the remote cluster's API server: its address, certificate authority and the
+// token of the namespace's default service account are the remote ones.
+const AnnotationAPIServer = Prefix + "api-server"
+
+func usesRemoteAPI(pod *corev1.Pod) bool { return pod.Annotations[AnnotationAPIServer] == "remote" }
+
+// Pod returns the remote pod for one at home, whose environment is resolved. What
+// it names is to be there under the names of ObjectName. An error is permanent:
+// the pod cannot run in the remote cluster.
+func (o *Options) Pod(pod *corev1.Pod) (*corev1.Pod, error) {
+	name, err := o.PodName(pod.Namespace, pod.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.refuse(pod); err != nil {
+		return nil, err
+	}
+	remote := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+		Spec:       *pod.Spec.DeepCopy(),
+	}
+	o.meta(pod, &remote.ObjectMeta)
+	spec := &remote.Spec
+	o.schedule(spec)
+	if spec.Hostname == "" && name.Name != pod.Name && !spec.HostNetwork {
+		spec.Hostname = hostname(pod.Name)
+	}
+	// What is the home cluster's alone, or set by the remote one.
+	spec.EphemeralContainers = nil // added later: see EphemeralContainers
+	spec.ReadinessGates = nil      // the conditions are set at home, and looked at there
+	spec.EnableServiceLinks = ptr.To(false)
+	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
+	spec.AutomountServiceAccountToken = ptr.To(false)
+	if spec.RuntimeClassName != nil {
+		spec.RuntimeClassName = ptr.To(o.RuntimeClasses[*spec.RuntimeClassName])
+	}
+	spec.Overhead = nil
+	for i := range spec.ImagePullSecrets {
+		spec.ImagePullSecrets[i].Name = o.ObjectName(KindSecret, pod.Namespace, spec.ImagePullSecrets[i].Name)
+	}
+	for i := range spec.Volumes {
+		o.volume(pod, &spec.Volumes[i])
+	}
+	o.environments(pod, spec)
+	return remote, nil
+}
+
+// meta sets labels and annotations: those of the pod that are kept, and ours.
+func (o *Options) meta(pod *corev1.Pod, to *metav1.ObjectMeta) {
+	to.Labels, to.Annotations = map[string]string{}, map[string]string{}
+	var own keys
+	for name, value := range pod.Labels {
+		if o.Labels.keeps(name) {
+			to.Labels[name] = value
+			own.Labels = append(own.Labels, name)
+		}
+	}
+	for name, value := range pod.Annotations {
+		if o.Annotations.keeps(name) {
+			to.Annotations[name] = value
+			own.Annotations = append(own.Annotations, name)
+		}
+	}
+	slices.Sort(own.Labels)
+	slices.Sort(own.Annotations)
+	maps.Copy(to.Labels, o.Home.LabelsOf(pod.Namespace, pod.UID))
+	to.Annotations[AnnotationName] = pod.Name
+	to.Annotations[AnnotationKeys] = own.String()
+}
+
+// keys are the names of labels and annotations that come from home.
+type keys struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+}
+
+func (k keys) String() string {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return "{}" // lists of strings can be written
+	}
+	return string(text)
+}
+
+func hostname(name string) string {
+	if len(name) <= maxLabelValue {
+		return name
+	}
+	return shorten(name, maxLabelValue, name)
+}
+
+// schedule rewrites the fields that a scheduler reads.
+func (o *Options) schedule(spec *corev1.PodSpec) {
+	s := &o.Scheduling
+	spec.NodeName, spec.SchedulingGates = "", nil
+	spec.SchedulerName = s.SchedulerName
+	maps.DeleteFunc(spec.NodeSelector, func(key, _ string) bool { return !matches(s.KeepNodeSelector, key) })
+	if len(s.NodeSelector) > 0 {
+		if spec.NodeSelector == nil {
+			spec.NodeSelector = map[string]string{}
+		}
+		maps.Copy(spec.NodeSelector, s.NodeSelector)
+	}
+	if !s.KeepAffinity {
+		spec.Affinity, spec.TopologySpreadConstraints = nil, nil
+	}
+	spec.Tolerations = o.tolerations(spec.Tolerations)
+	spec.PriorityClassName = o.PriorityClasses[spec.PriorityClassName]
+	spec.Priority, spec.PreemptionPolicy = nil, nil
+}
+
+func (o *Options) tolerations(of []corev1.Toleration) []corev1.Toleration {
+	kept := slices.DeleteFunc(slices.Clone(of), func(t corev1.Toleration) bool { return !matches(o.Scheduling.KeepTolerations, t.Key) })
+	return append(kept, o.Scheduling.Tolerations...)
+}
+
+// refuse returns an error that names what of a pod the remote cluster must not,
+// or cannot, have.
+func (o *Options) refuse(pod *corev1.Pod) error {
+	var what string
+	spec := &pod.Spec
+	class := ptr.Deref(spec.RuntimeClassName, "")
+	switch _, mapped := o.RuntimeClasses[class]; {
+	case !o.AllowHostNamespaces && (spec.HostNetwork || spec.HostPID || spec.HostIPC):
+		what = "hostNetwork, hostPID or hostIPC: the provider's configuration can allow it with allowHostNamespaces"
+	case len(spec.ResourceClaims) > 0:
+		what = "resourceClaims"
+	case class != "" && !mapped:
+		what = fmt.Sprintf("runtime class %s: the provider's configuration can name the remote one in runtimeClasses", class)
+	default:
+		for i := range spec.Volumes {
+			if kind := o.unsupported(&spec.Volumes[i]); kind != "" {
+				what = fmt.Sprintf("volume %s of kind %s", spec.Volumes[i].Name, kind)
+				break
+			}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: %s", what))
+}

@@ -1,0 +1,361 @@
+package translate
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+func options() *Options {
+	return &Options{Home: Home{Cluster: "home", Node: "far"}, Namespaces: Namespaces{Mapping: Same}}
+}
+
+func localPod(change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "api", UID: "u-1", ResourceVersion: "7",
+			Labels:          map[string]string{"app": "api", "pod-template-hash": "x"},
+			Annotations:     map[string]string{"note": "n"},
+			OwnerReferences: []metav1.OwnerReference{{Name: "api-rs"}},
+			Finalizers:      []string{"example.com/f"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "far", ServiceAccountName: "api", DeprecatedServiceAccount: "api", SchedulerName: "home-scheduler",
+			NodeSelector:      map[string]string{"type": "virtual-kubelet", "zone": "a"},
+			Tolerations:       []corev1.Toleration{{Key: "virtual-kubelet.io/provider"}, {Key: "gpu"}},
+			Affinity:          &corev1.Affinity{},
+			PriorityClassName: "high", Priority: ptr.To[int32](9), Overhead: corev1.ResourceList{},
+			ReadinessGates:   []corev1.PodReadinessGate{{ConditionType: "example.com/lb"}},
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+			Containers: []corev1.Container{{
+				Name: "main", Image: "api:1", Args: []string{"$(POD_IP)", "$(NOBODY)", "a$(b)"},
+				Env: []corev1.EnvVar{
+					{Name: "PASSWORD", Value: "hunter2"},
+					{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+					{Name: "URL", Value: "http://$(POD_IP)/$(OTHER)"},
+					{Name: "EMPTY"},
+					{Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"},
+				},
+			}},
+		},
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+func translated(t *testing.T, o *Options, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	remote, err := o.Pod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote
+}
+
+func TestPodLeavesHomeBehind(t *testing.T) {
+	o := options()
+	o.Labels.Exclude = []string{"pod-template-*"}
+	pod := localPod(nil)
+	before := pod.DeepCopy()
+	remote := translated(t, o, pod)
+	if pod.String() != before.String() {
+		t.Error("the pod at home was changed")
+	}
+	if remote.Namespace != "shop" || remote.Name != "api" || remote.UID != "" || remote.ResourceVersion != "" || remote.OwnerReferences != nil || remote.Finalizers != nil {
+		t.Errorf("metadata: %+v", remote.ObjectMeta)
+	}
+	if remote.Labels["app"] != "api" || remote.Labels["pod-template-hash"] != "" || remote.Annotations["note"] != "n" {
+		t.Errorf("labels %v, annotations %v", remote.Labels, remote.Annotations)
+	}
+	if !o.Home.Owns(remote) || UIDOf(remote) != "u-1" || NameOf(remote) != Key(pod) {
+		t.Errorf("it does not say where it comes from: %+v", remote.ObjectMeta)
+	}
+	if other := (Home{Cluster: "home", Node: "near"}); other.Owns(remote) {
+		t.Error("it is another node's too")
+	}
+	s := remote.Spec
+	if s.NodeName != "" || s.SchedulerName != "" || len(s.NodeSelector) > 0 || len(s.Tolerations) > 0 || s.Affinity != nil || s.Priority != nil || s.PriorityClassName != "" || s.Overhead != nil {
+		t.Errorf("scheduling: %+v", s)
+	}
+	if s.ServiceAccountName != "" || s.DeprecatedServiceAccount != "" || ptr.Deref(s.AutomountServiceAccountToken, true) || ptr.Deref(s.EnableServiceLinks, true) || s.ReadinessGates != nil {
+		t.Errorf("identity: %+v", s)
+	}
+	if got := s.ImagePullSecrets[0].Name; got == "registry" || got != o.ObjectName(KindSecret, "shop", "registry") {
+		t.Errorf("image pull secret %q", got)
+	}
+}
+
+func TestSchedulingKeepsWhatIsNamed(t *testing.T) {
+	o := options()
+	o.Scheduling = Scheduling{
+		KeepNodeSelector: []string{"zo*"}, KeepTolerations: []string{"gpu"}, KeepAffinity: true,
+		NodeSelector: map[string]string{"pool": "guests"}, Tolerations: []corev1.Toleration{{Key: "guests"}}, SchedulerName: "packer",
+	}
+	o.PriorityClasses = map[string]string{"high": "guest-high"}
+	s := translated(t, o, localPod(nil)).Spec
+	if len(s.NodeSelector) != 2 || s.NodeSelector["zone"] != "a" || s.NodeSelector["pool"] != "guests" {
+		t.Errorf("node selector %v", s.NodeSelector)
+	}
+	if len(s.Tolerations) != 2 || s.Tolerations[0].Key != "gpu" || s.Tolerations[1].Key != "guests" {
+		t.Errorf("tolerations %v", s.Tolerations)
+	}
+	if s.Affinity == nil || s.SchedulerName != "packer" || s.PriorityClassName != "guest-high" || s.Priority != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Values of variables are in a Secret, and are not expanded again.
+func TestEnvironment(t *testing.T) {
+	o := options()
+	pod := localPod(nil)
+	remote := translated(t, o, pod)
+	if strings.Contains(remote.String(), "hunter2") {
+		t.Error("the password is in the remote pod")
+	}
+	c := remote.Spec.Containers[0]
+	values := o.Environment(pod)
+	got := map[string]string{}
+	for _, v := range c.Env {
+		switch {
+		case v.ValueFrom == nil:
+			got[v.Name] = v.Value
+		case v.ValueFrom.SecretKeyRef != nil:
+			value, ok := values[v.ValueFrom.SecretKeyRef.Key]
+			if !ok || v.ValueFrom.SecretKeyRef.Name != o.EnvironmentName(pod) {
+				t.Errorf("%s is in %+v, which has it not", v.Name, v.ValueFrom.SecretKeyRef)
+			}
+			got[v.Name] = "secret " + string(value)
+		default:
+			got[v.Name] = v.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	for name, want := range map[string]string{
+		"PASSWORD": "secret hunter2", "POD_IP": "status.podIP", "URL": "http://$(POD_IP)/$$(OTHER)", "EMPTY": "", "KUBERNETES_SERVICE_HOST": "secret 10.96.0.1",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	if want := []string{"$(POD_IP)", "$$(NOBODY)", "a$$(b)"}; !slices.Equal(c.Args, want) {
+		t.Errorf("args %q, want %q", c.Args, want)
+	}
+}
+
+func TestAPIServer(t *testing.T) {
+	o := options()
+	o.APIServer = APIServer{Host: "api.home.example.com", Port: 6443}
+	values := o.Environment(localPod(nil))
+	if got := string(values["main.KUBERNETES_SERVICE_HOST"]); got != "api.home.example.com" {
+		t.Errorf("the API server is at %q", got)
+	}
+	pod := localPod(func(pod *corev1.Pod) {
+		pod.Annotations[AnnotationAPIServer] = "remote"
+		pod.Spec.Volumes = []corev1.Volume{apiAccess()}
+	})
+	remote := translated(t, o, pod)
+	for _, v := range remote.Spec.Containers[0].Env {
+		if strings.HasPrefix(v.Name, "KUBERNETES_") {
+			t.Errorf("%s is set", v.Name)
+		}
+	}
+	if s := remote.Spec.Volumes[0].Projected.Sources; s[0].ServiceAccountToken == nil || s[1].ConfigMap.Name != rootCA {
+		t.Errorf("the token and the certificate authority are not the remote ones: %+v", s)
+	}
+}
+
+// apiAccess is the volume that the API server adds to pods.
+func apiAccess() corev1.Volume {
+	return corev1.Volume{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: rootCA}}},
+		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+	}}}}
+}
+
+func TestVolumes(t *testing.T) {
+	o := options()
+	pod := localPod(func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{
+			apiAccess(),
+			{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
+			{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys", Optional: ptr.To(true)}}},
+			{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{DefaultMode: ptr.To[int32](0o400),
+				Items: []corev1.DownwardAPIVolumeFile{{Path: "a/labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}},
+		}
+	})
+	v := translated(t, o, pod).Spec.Volumes
+	access := v[0].Projected.Sources
+	files := o.FilesName(pod)
+	if access[0].ServiceAccountToken != nil || access[0].Secret.Name != files || access[0].Secret.Items[0] != (corev1.KeyToPath{Key: FileKey("access", "token"), Path: "token"}) {
+		t.Errorf("token: %+v", access[0])
+	}
+	if access[1].ConfigMap.Name == rootCA {
+		t.Error("the certificate authority is the remote cluster's")
+	}
+	if access[2].DownwardAPI != nil || access[2].Secret.Items[0].Path != "namespace" {
+		t.Errorf("downward API: %+v", access[2])
+	}
+	if v[1].ConfigMap.Name != o.ObjectName(KindConfigMap, "shop", "settings") || v[2].Secret.SecretName != o.ObjectName(KindSecret, "shop", "keys") || !*v[2].Secret.Optional {
+		t.Errorf("%+v", v)
+	}
+	if v[3].DownwardAPI != nil || v[3].Secret.SecretName != files || *v[3].Secret.DefaultMode != 0o400 || v[3].Secret.Items[0].Key != FileKey("info", "a/labels") {
+		t.Errorf("%+v", v[3])
+	}
+	if found := Files(pod); len(found) != 2 || len(found[0].Projected.Sources) != 2 {
+		t.Errorf("files of one's own: %+v", found)
+	}
+	want := map[Object]struct{}{{KindSecret, "registry"}: {}, {KindSecret, "keys"}: {}, {KindConfigMap, "settings"}: {}, {KindConfigMap, rootCA}: {}}
+	found := Objects(pod)
+	for o := range want {
+		if _, ok := found[o]; !ok {
+			t.Errorf("%v is not among the objects %v", o, found)
+		}
+	}
+	if len(found) != len(want) {
+		t.Errorf("objects %v, want %v", found, want)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		what, says string
+		change     func(*corev1.Pod)
+		allow      func(*Options)
+	}{
+		{"host network", "hostNetwork", func(p *corev1.Pod) { p.Spec.HostNetwork = true }, func(o *Options) { o.AllowHostNamespaces = true }},
+		{"host path", "volume v of kind hostPath", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		}, func(o *Options) { o.AllowHostPath = true }},
+		{"claim", "volume v of kind persistentVolumeClaim", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}
+		}, nil},
+		{"runtime class", "runtime class gvisor", func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("gvisor") }, func(o *Options) { o.RuntimeClasses = map[string]string{"gvisor": "runsc"} }},
+		{"resource claims", "resourceClaims", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, nil},
+		{"namespace", "namespace shop", nil, nil},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			o := options()
+			if c.what == "namespace" {
+				o.Namespaces = Namespaces{Mapping: Mapped, Map: map[string]string{"other": "other"}}
+			}
+			_, err := o.Pod(localPod(c.change))
+			if err == nil || !errdefs.IsPermanent(err) || !strings.HasPrefix(err.Error(), "ProviderNotSupported: "+c.says) {
+				t.Fatalf("got %v", err)
+			}
+			if c.allow != nil {
+				c.allow(o)
+				translated(t, o, localPod(c.change))
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	o := options()
+	o.Namespaces = Namespaces{Mapping: Fixed, Name: "guests"}
+	one, err := o.PodName("a", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, _ := o.PodName("b", "web")
+	if one.Namespace != "guests" || one == two || !strings.HasPrefix(one.Name, "web-") {
+		t.Errorf("%v and %v", one, two)
+	}
+	if got := translated(t, o, localPod(nil)).Spec.Hostname; got != "api" {
+		t.Errorf("host name %q, want the pod's name at home", got)
+	}
+	long := strings.Repeat("x", 253)
+	if name := o.ObjectName(KindSecret, "a", long); len(name) > 253 || name == o.ObjectName(KindSecret, "a", long[:252]+"y") {
+		t.Errorf("long names: %q", name)
+	}
+	other := options()
+	other.Home.Node = "near"
+	if o.ObjectName(KindSecret, "a", "s") == other.ObjectName(KindSecret, "a", "s") {
+		t.Error("two nodes have the same copy")
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	o := options()
+	remote := translated(t, o, localPod(nil))
+	remote.Labels["injected"] = "theirs"
+	if o.Update(localPod(nil), remote) {
+		t.Error("what has not changed is changed")
+	}
+	changed := o.Update(localPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"app": "api2"}
+		pod.Spec.Containers[0].Image = "api:2"
+	}), remote)
+	if !changed || remote.Labels["app"] != "api2" || remote.Labels["pod-template-hash"] != "" || remote.Labels["injected"] != "theirs" || remote.Spec.Containers[0].Image != "api:2" {
+		t.Errorf("%v %+v", changed, remote)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	o := options()
+	o.PodIPs = []Range{{netip.MustParsePrefix("10.1.16.0/20"), netip.MustParsePrefix("192.168.32.0/20")}}
+	remote := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationRestarts: `{"main":2}`}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, HostIP: "1.2.3.4", PodIP: "10.1.17.9", PodIPs: []corev1.PodIP{{IP: "10.1.17.9"}, {IP: "fd00::1"}},
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: 3}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", RestartCount: 1}, {Name: "side", RestartCount: 4}},
+			QOSClass:          corev1.PodQOSBurstable,
+		},
+	}
+	s := o.Status(remote)
+	if s.PodIP != "192.168.33.9" || s.PodIPs[0].IP != "192.168.33.9" || s.PodIPs[1].IP != "fd00::1" || s.HostIP != "" || s.QOSClass != "" {
+		t.Errorf("%+v", s)
+	}
+	if len(s.Conditions) != 1 || s.Conditions[0].ObservedGeneration != 0 {
+		t.Errorf("conditions %+v", s.Conditions)
+	}
+	if s.ContainerStatuses[0].RestartCount != 3 || s.ContainerStatuses[1].RestartCount != 4 {
+		t.Errorf("restarts %+v", s.ContainerStatuses)
+	}
+	unscheduled := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node"}}}}
+	if s := o.Status(unscheduled); s.Phase != corev1.PodPending || s.Reason != "Unschedulable" || !strings.Contains(s.Message, "no node") {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAgain(t *testing.T) {
+	remote := translated(t, options(), localPod(nil))
+	remote.UID, remote.ResourceVersion, remote.Spec.NodeName = "far-1", "5", "remote-1"
+	for round, want := range []int32{1, 2} {
+		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		next := Again(remote)
+		if next.UID != "" || next.ResourceVersion != "" || next.Spec.NodeName != "" || UIDOf(next) != "u-1" {
+			t.Fatalf("%+v", next.ObjectMeta)
+		}
+		next.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
+		if got := options().Status(next).ContainerStatuses[0].RestartCount; got != want {
+			t.Errorf("round %d: restarted %d times, want %d", round, got, want)
+		}
+		remote = next
+	}
+}
+
+func TestGone(t *testing.T) {
+	running := corev1.PodStatus{
+		Phase:             corev1.PodRunning,
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+	}
+	s := Gone(running, "gone", metav1.Now())
+	if s.Phase != corev1.PodFailed || s.ContainerStatuses[0].State.Terminated == nil || s.Conditions[0].Status != corev1.ConditionFalse {
+		t.Errorf("%+v", s)
+	}
+	if s := Gone(corev1.PodStatus{Phase: corev1.PodSucceeded}, "gone", metav1.Now()); s.Phase != corev1.PodSucceeded || s.Reason != "" {
+		t.Errorf("what had succeeded is %+v", s)
+	}
+}

@@ -1,0 +1,172 @@
+package translate
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Status returns the status at home of a remote pod.
+func (o *Options) Status(remote *corev1.Pod) corev1.PodStatus {
+	s := *remote.Status.DeepCopy()
+	if s.Phase == "" {
+		s.Phase = corev1.PodPending
+	}
+	// The host is the virtual node, and what the control plane says of the pod
+	// was about the remote one.
+	s.HostIP, s.HostIPs = "", nil
+	s.QOSClass, s.NominatedNodeName, s.ObservedGeneration = "", "", 0
+	s.ResourceClaimStatuses, s.ExtendedResourceClaimStatus = nil, nil
+
+	s.PodIP = o.homeIP(s.PodIP)
+	for i := range s.PodIPs {
+		s.PodIPs[i].IP = o.homeIP(s.PodIPs[i].IP)
+	}
+	s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && s.Reason == "" {
+			s.Reason, s.Message = c.Reason, "in the remote cluster: "+c.Message
+		}
+		return c.Type == corev1.PodScheduled
+	})
+	for i := range s.Conditions {
+		s.Conditions[i].ObservedGeneration = 0
+	}
+	restarts := restartsOf(remote)
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i := range statuses {
+			statuses[i].RestartCount += restarts[statuses[i].Name]
+		}
+	}
+	return s
+}
+
+func (o *Options) homeIP(text string) string {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return text
+	}
+	for _, r := range o.PodIPs {
+		if r.Remote.Contains(ip) {
+			return r.toHome(ip).String()
+		}
+	}
+	return text
+}
+
+// toHome puts the bits of the address below the prefix after those of Home.
+func (r Range) toHome(ip netip.Addr) netip.Addr {
+	from, to := ip.AsSlice(), r.Home.Masked().Addr().AsSlice()
+	for i := range to {
+		// The bits of this byte that belong to the prefix.
+		bits := min(max(r.Home.Bits()-8*i, 0), 8)
+		mask := byte(0xff) << (8 - bits)
+		to[i] = to[i]&mask | from[i]&^mask
+	}
+	home, _ := netip.AddrFromSlice(to)
+	return home
+}
+
+// Evicted tells whether the remote cluster took a pod away, which did not end by
+// itself.
+func Evicted(remote *corev1.Pod) bool {
+	if remote.Status.Phase != corev1.PodFailed {
+		return false
+	}
+	return remote.Status.Reason == "Evicted" || slices.ContainsFunc(remote.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Again returns the pod with which to replace a remote one that the remote
+// cluster took away: all of its containers have been restarted once more.
+func Again(remote *corev1.Pod) *corev1.Pod {
+	next := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: remote.Namespace, Name: remote.Name,
+			Labels: remote.Labels, Annotations: maps.Clone(remote.Annotations),
+		},
+		Spec: *remote.Spec.DeepCopy(),
+	}
+	next.Spec.NodeName = ""
+	next.Spec.EphemeralContainers = nil
+	next.Spec.ServiceAccountName, next.Spec.DeprecatedServiceAccount = "", ""
+	next.Spec.Priority, next.Spec.PreemptionPolicy = nil, nil
+	restarts := restartsOf(remote)
+	for _, statuses := range [][]corev1.ContainerStatus{remote.Status.InitContainerStatuses, remote.Status.ContainerStatuses} {
+		for _, s := range statuses {
+			restarts[s.Name] += s.RestartCount
+			if s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
+				restarts[s.Name]++
+			}
+		}
+	}
+	if text, err := json.Marshal(restarts); err == nil {
+		next.Annotations[AnnotationRestarts] = string(text)
+	}
+	return next
+}
+
+func restartsOf(remote *corev1.Pod) map[string]int32 {
+	restarts := map[string]int32{}
+	if text := remote.Annotations[AnnotationRestarts]; text != "" {
+		_ = json.Unmarshal([]byte(text), &restarts) // what is not ours to read counts as none
+	}
+	return restarts
+}
+
+// Waiting returns the status of a pod that is about to be replaced by Again.
+func Waiting(status corev1.PodStatus) corev1.PodStatus {
+	status.Phase = corev1.PodPending // at home Running stays Running
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			if c.State.Terminated != nil {
+				c.LastTerminationState = c.State
+			}
+			c.Ready, c.Started = false, nil
+			c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason: "RemotePodReplaced", Message: "The remote cluster took the pod away; it is created there again",
+			}}
+		}
+	}
+	setUnready(&status)
+	return status
+}
+
+// Gone returns the last status of a pod whose remote pod is gone: what had not
+// ended by then was killed.
+func Gone(status corev1.PodStatus, message string, now metav1.Time) corev1.PodStatus {
+	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
+		return status
+	}
+	status.Phase, status.Reason, status.Message = corev1.PodFailed, "RemotePodDeleted", message
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			c.Ready = false
+			if c.State.Terminated != nil {
+				continue
+			}
+			ended := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "RemotePodDeleted", Message: message, FinishedAt: now, ContainerID: c.ContainerID}
+			if c.State.Running != nil {
+				ended.StartedAt = c.State.Running.StartedAt
+			}
+			c.State = corev1.ContainerState{Terminated: ended}
+		}
+	}
+	setUnready(&status)
+	return status
+}
+
+func setUnready(status *corev1.PodStatus) {
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "RemotePodGone", ""
+			c.LastTransitionTime = metav1.Time{}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package translate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// unsupported returns what of a volume a remote pod cannot have, or nothing.
+func (o *Options) unsupported(v *corev1.Volume) string {
+	switch kind := volume.Kind(v); kind {
+	case "configMap", "secret", "downwardAPI", "emptyDir", "image":
+		return ""
+	case "hostPath":
+		if !o.AllowHostPath {
+			return kind + ": the provider's configuration can allow it with allowHostPath"
+		}
+		return ""
+	case "projected":
+		for i := range v.Projected.Sources {
+			s := &v.Projected.Sources[i]
+			if s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil {
+				return "projected (other than configMap, secret, downwardAPI and serviceAccountToken)"
+			}
+		}
+		return ""
+	default:
+		return kind
+	}
+}
+
+// volume rewrites what a volume names.
+func (o *Options) volume(pod *corev1.Pod, v *corev1.Volume) {
+	switch {
+	case v.ConfigMap != nil:
+		v.ConfigMap.Name = o.ObjectName(KindConfigMap, pod.Namespace, v.ConfigMap.Name)
+	case v.Secret != nil:
+		v.Secret.SecretName = o.ObjectName(KindSecret, pod.Namespace, v.Secret.SecretName)
+	case v.DownwardAPI != nil:
+		v.Secret = &corev1.SecretVolumeSource{
+			SecretName:  o.FilesName(pod),
+			DefaultMode: v.DownwardAPI.DefaultMode,
+			Items:       fieldFiles(v.Name, v.DownwardAPI.Items),
+		}
+		v.DownwardAPI = nil
+	case v.Projected != nil:
+		for i := range v.Projected.Sources {
+			o.projection(pod, v.Name, &v.Projected.Sources[i])
+		}
+	}
+}
+
+func (o *Options) projection(pod *corev1.Pod, volume string, s *corev1.VolumeProjection) {
+	files := func(items []corev1.KeyToPath) *corev1.SecretProjection {
+		return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: o.FilesName(pod)}, Items: items}
+	}
+	switch {
+	case s.ConfigMap != nil:
+		if s.ConfigMap.Name == rootCA && usesRemoteAPI(pod) {
+			return
+		}
+		s.ConfigMap.Name = o.ObjectName(KindConfigMap, pod.Namespace, s.ConfigMap.Name)
+	case s.Secret != nil:
+		s.Secret.Name = o.ObjectName(KindSecret, pod.Namespace, s.Secret.Name)
+	case s.DownwardAPI != nil:
+		s.Secret, s.DownwardAPI = files(fieldFiles(volume, s.DownwardAPI.Items)), nil
+	case s.ServiceAccountToken != nil:
+		if usesRemoteAPI(pod) {
+			return
+		}
+		path := s.ServiceAccountToken.Path
+		s.Secret, s.ServiceAccountToken = files([]corev1.KeyToPath{{Key: FileKey(volume, path), Path: path}}), nil
+	}
+}
+
+// rootCA is the ConfigMap with the certificate authority of the API server, which
+// each cluster has of its own in each namespace.
+const rootCA = "kube-root-ca.crt"
+
+func fieldFiles(volume string, items []corev1.DownwardAPIVolumeFile) []corev1.KeyToPath {
+	files := make([]corev1.KeyToPath, len(items))
+	for i, item := range items {
+		files[i] = corev1.KeyToPath{Key: FileKey(volume, item.Path), Path: item.Path, Mode: item.Mode}
+	}
+	return files
+}
+
+// FileKey is the key of a file of a volume in the Secret of kind KindFiles.
+func FileKey(volume, path string) string { return volume + "." + hash(path) }
+
+// Files are the volumes of a pod with nothing but what FilesName has of them.
+func Files(pod *corev1.Pod) []corev1.Volume {
+	var found []corev1.Volume
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		var sources []corev1.VolumeProjection
+		switch {
+		case v.DownwardAPI != nil:
+			sources = append(sources, corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: v.DownwardAPI.Items}})
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				if s.DownwardAPI != nil || s.ServiceAccountToken != nil && !usesRemoteAPI(pod) {
+					sources = append(sources, s)
+				}
+			}
+		}
+		if len(sources) > 0 {
+			found = append(found, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}})
+		}
+	}
+	return found
+}
+
+// Object names a ConfigMap or Secret at home.
+type Object struct{ Kind, Name string }
+
+// Objects are the ConfigMaps and Secrets of its namespace that a pod has to have in
+// the remote cluster: those of volumes, and image pull secrets. Those of its
+// environment are resolved at home.
+func Objects(pod *corev1.Pod) map[Object]struct{} {
+	found := map[Object]struct{}{}
+	add := func(kind, name string) {
+		if name != "" {
+			found[Object{kind, name}] = struct{}{}
+		}
+	}
+	for _, s := range pod.Spec.ImagePullSecrets {
+		add(KindSecret, s.Name)
+	}
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.ConfigMap != nil:
+			add(KindConfigMap, v.ConfigMap.Name)
+		case v.Secret != nil:
+			add(KindSecret, v.Secret.SecretName)
+		case v.Projected != nil:
+			for _, s := range v.Projected.Sources {
+				if s.ConfigMap != nil && !(s.ConfigMap.Name == rootCA && usesRemoteAPI(pod)) {
+					add(KindConfigMap, s.ConfigMap.Name)
+				}
+				if s.Secret != nil {
+					add(KindSecret, s.Secret.Name)
+				}
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,194 @@
+package kubernetes
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// podEvents has each change of a remote pod told at home.
+func (p *Provider) podEvents() cache.ResourceEventHandler {
+	changed := func(obj any) {
+		remote, ok := obj.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		p.takeUp(remote)
+		p.tell(remote, p.status(remote))
+		if p.replaces(remote) && remote.DeletionTimestamp == nil {
+			p.expect(remote)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(_, after any) { changed(after) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			if remote, ok := obj.(*corev1.Pod); ok {
+				p.deleted(remote)
+			}
+		},
+	}
+}
+
+// deleted is called when a remote pod has gone.
+func (p *Provider) deleted(remote *corev1.Pod) {
+	local := p.local(remote)
+	if local != nil && local.DeletionTimestamp == nil && p.restarts(local, remote) {
+		p.tell(remote, translate.Waiting(p.translate.Status(remote)))
+		p.expect(remote)
+		return
+	}
+	p.tell(remote, translate.Gone(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))
+	p.reflector.Forget(translate.UIDOf(remote))
+}
+
+// replaces tells whether a remote pod that was evicted is to be replaced.
+func (p *Provider) replaces(remote *corev1.Pod) bool {
+	if p.cfg.Evicted != Restart || !translate.Evicted(remote) || remote.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return false
+	}
+	local := p.local(remote)
+	return local != nil && local.DeletionTimestamp == nil && !ended(local)
+}
+
+// restarts tells whether a remote pod that was deleted, not by us, is to be
+// replaced.
+func (p *Provider) restarts(local, remote *corev1.Pod) bool {
+	return p.cfg.Evicted == Restart && remote.Spec.RestartPolicy != corev1.RestartPolicyNever && !ended(local) &&
+		(!ended(remote) || translate.Evicted(remote))
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// expect has a remote pod created again.
+func (p *Provider) expect(remote *corev1.Pod) {
+	key := string(translate.UIDOf(remote))
+	p.mu.Lock()
+	p.gone[key] = remote
+	p.mu.Unlock()
+	p.again.Add(key)
+}
+
+// waitingAgain returns the remote pod that is to be created again for a pod, or
+// nil.
+func (p *Provider) waitingAgain(uid types.UID) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone[string(uid)]
+}
+
+// forgetGone creates nothing again for a pod.
+func (p *Provider) forgetGone(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.gone, string(uid))
+}
+
+// createAgain replaces remote pods that the remote cluster took away, until ctx
+// ends.
+func (p *Provider) createAgain(ctx context.Context) {
+	for {
+		key, end := p.again.Get()
+		if end {
+			return
+		}
+		if err := p.replace(ctx, key); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).WithField("uid", key).Warn("Cannot create a pod again that the remote cluster took away; it is tried again")
+			p.again.AddRateLimited(key)
+		} else {
+			p.again.Forget(key)
+		}
+		p.again.Done(key)
+	}
+}
+
+func (p *Provider) replace(ctx context.Context, key string) error {
+	remote := p.waitingAgain(types.UID(key))
+	if remote == nil {
+		return nil
+	}
+	if local := p.local(remote); local == nil || local.DeletionTimestamp != nil || ended(local) {
+		p.forgetGone(types.UID(key))
+		p.reflector.Forget(types.UID(key))
+		return nil
+	}
+	if err := p.delete(ctx, remote, 0); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	next := translate.Again(remote)
+	_, err := p.remote.CoreV1().Pods(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: translate.FieldManager})
+	if err != nil {
+		if apierrors.IsAlreadyExists(err) && p.isBack(ctx, remote) {
+			p.forgetGone(types.UID(key))
+			return nil
+		}
+		return err
+	}
+	p.forgetGone(types.UID(key))
+	p.event(p.atHome(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote cluster took the pod away; it was created there again")
+	return nil
+}
+
+// isBack tells whether there is another remote pod for the same one at home.
+func (p *Provider) isBack(ctx context.Context, remote *corev1.Pod) bool {
+	name := translate.NameOf(remote)
+	found, err := p.find(ctx, name.Namespace, name.Name, translate.UIDOf(remote))
+	return err == nil && found.UID != remote.UID
+}
+
+const (
+	sweepInterval = 5 * time.Minute
+	// forgetAge is how long a pod has to be followed before its absence from
+	// both clusters counts.
+	forgetAge = 2 * time.Minute
+)
+
+// sweep removes, once the remote pods are known and then at intervals, what is
+// left in the remote cluster of pods that are gone.
+func (p *Provider) sweep(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+		return
+	}
+	for {
+		if err := p.sweepOnce(ctx); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("Cannot look for what is left in the remote cluster; it is tried again")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sweepInterval):
+		}
+	}
+}
+
+func (p *Provider) sweepOnce(ctx context.Context) error {
+	var remote []*corev1.Pod
+	present := map[types.UID]struct{}{}
+	for _, obj := range p.informer.GetStore().List() {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			remote = append(remote, pod)
+			present[translate.UIDOf(pod)] = struct{}{}
+		}
+	}
+	for _, pod := range p.reflector.Pods(forgetAge) {
+		local, err := p.home.Pods.Pods(pod.Namespace).Get(pod.Name)
+		athome := err == nil && local.UID == pod.UID || err != nil && !apierrors.IsNotFound(err)
+		if _, ok := present[pod.UID]; !ok && !athome {
+			p.reflector.Forget(pod.UID)
+		}
+	}
+	return p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
+}
