@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,9 @@ const (
 	// repairDelay keeps two writers that want different things of a node, or of
 	// a pod's status, from driving each other.
 	repairDelay = time.Second
+	// refusedDelay is between two attempts to register where the API server has
+	// refused it.
+	refusedDelay = time.Minute
 	// farewellTimeout bounds the last word at shutdown.
 	farewellTimeout = 5 * time.Second
 )
@@ -37,6 +41,8 @@ type NodeController struct {
 	provider       NodeProvider
 	nodes          corev1client.NodeInterface
 	lease          *leaseConfig // nil: the status is the heartbeat
+	source         NodeSource   // nil: it watches its node itself
+	patient        bool         // where its registration is refused
 	pingInterval   time.Duration
 	pingTimeout    time.Duration
 	statusInterval time.Duration
@@ -118,10 +124,12 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("node", n.name))
-	var background wait.Group
+	var background []func() // to be called at the end, each waits for something
 	defer func() {
 		cancel()
-		background.Wait()
+		for _, wait := range background {
+			wait()
+		}
 		n.mu.Lock()
 		n.err = err
 		n.mu.Unlock()
@@ -147,10 +155,10 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	log.G(ctx).Info("Registered node")
 	close(n.ready)
 
-	background.StartWithContext(ctx, n.pingLoop)
-	background.StartWithContext(ctx, n.watchNode)
+	background = append(background, n.watchNode(ctx), repeat(ctx, n.pingInterval, n.pingAgain))
 	if n.lease != nil {
-		background.StartWithContext(ctx, n.renewLease)
+		n.spreadReports()
+		background = append(background, repeat(ctx, 0, n.newLease().renew))
 	}
 	n.loop(ctx)
 	n.farewell(ctx)
@@ -318,8 +326,16 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 
 // take takes the API's answer for what the API has.
 func (n *NodeController) take(node *corev1.Node) {
-	n.current = node
+	kept := *node
+	kept.ManagedFields = nil // half of the node, and nobody reads them
+	n.current = &kept
 	n.uid.Store(node.UID)
+}
+
+// spreadReports has the first report of an unchanged status come earlier, at
+// random, so that nodes that were started together do not report together.
+func (n *NodeController) spreadReports() {
+	n.written = n.written.Add(-rand.N(reportInterval))
 }
 
 // tolerate lets the status be written although labels, annotations or taints
@@ -364,10 +380,13 @@ func (n *NodeController) register(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if refused(err) {
-			return fmt.Errorf("cannot register node %s: %w", n.name, err)
-		}
 		delay := backoff.Step()
+		if refused(err) {
+			if !n.patient {
+				return fmt.Errorf("cannot register node %s: %w", n.name, err)
+			}
+			delay = wait.Jitter(refusedDelay, 0.2)
+		}
 		log.G(ctx).WithError(err).WithField("delay", delay.String()).Warn("Cannot register the node yet; will try again")
 		timer := time.NewTimer(delay)
 		select {

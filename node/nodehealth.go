@@ -14,33 +14,25 @@ import (
 // errStopped is the health of a node whose controller has ended.
 var errStopped = errors.New("the virtual kubelet has stopped")
 
-// pingLoop asks the provider at intervals how it is. A ping that hangs is waited
-// for before the next: they do not pile up.
-func (n *NodeController) pingLoop(ctx context.Context) {
-	ticker := time.NewTicker(n.pingInterval)
-	defer ticker.Stop()
-	hanging := n.hanging
-	for {
+// pingAgain asks the provider how it is, and returns when to ask next. It does
+// not as long as the last ping hangs: pings do not pile up.
+func (n *NodeController) pingAgain(ctx context.Context) (next time.Duration) {
+	begin := time.Now()
+	if n.hanging != nil {
 		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if hanging != nil {
-			select {
-			case <-hanging:
-			default:
-				continue
-			}
-		}
-		var err error
-		hanging, err = n.ping(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case n.pings <- err:
+		case <-n.hanging:
+		default:
+			return n.pingInterval
 		}
 	}
+	var err error
+	n.hanging, err = n.ping(ctx)
+	select {
+	case <-n.pings: // which the loop has not looked at yet; the newest counts
+	default:
+	}
+	n.pings <- err
+	return max(n.pingInterval-time.Since(begin), 0)
 }
 
 // ping asks the provider how it is, and does not wait longer than the timeout:

@@ -2,7 +2,7 @@ package node
 
 import (
 	"context"
-	"errors"
+	"math/rand/v2"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -10,10 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/component-helpers/apimachinery/lease"
-	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 type leaseConfig struct {
@@ -22,27 +23,119 @@ type leaseConfig struct {
 	renewInterval   time.Duration
 }
 
-// renewLease keeps the node's lease fresh, whatever the provider's health: the
-// lease says that this process lives, the Ready condition how it is.
-func (n *NodeController) renewLease(ctx context.Context) {
-	controller := lease.NewController(clock.RealClock{}, leaseClientset{client: &outageWatcher{LeaseInterface: n.lease.client, over: n.noteReturn}}, n.name,
-		n.lease.durationSeconds, nil, n.lease.renewInterval, n.name, corev1.NamespaceNodeLease, n.ownLease)
-	controller.Run(ctx)
+// nodeLease is the lease of a node, which is renewed whatever the provider's
+// health: it says that this process lives, the Ready condition how the node is.
+// It is for one caller at a time.
+type nodeLease struct {
+	leaseConfig
+	node     string
+	uid      func() types.UID // of the Node
+	returned func()           // called when the API server is back
+
+	latest  *coordinationv1.Lease // as the API has it; nil: it has to be read
+	spread  bool                  // the renewals have been spread over the interval
+	away    bool                  // the API server, as far as the lease can tell
+	backoff wait.Backoff
 }
 
-// ownLease ties the lease to the Node, with which it is to go.
-func (n *NodeController) ownLease(l *coordinationv1.Lease) error {
-	uid, _ := n.uid.Load().(types.UID)
-	if uid == "" {
-		return errors.New("the node has no UID yet")
+func (n *NodeController) newLease() *nodeLease {
+	return &nodeLease{
+		leaseConfig: *n.lease,
+		node:        n.name,
+		uid:         func() types.UID { uid, _ := n.uid.Load().(types.UID); return uid },
+		returned:    n.noteReturn,
+		backoff:     leaseBackoff(),
 	}
-	l.OwnerReferences = []metav1.OwnerReference{{
+}
+
+// leaseBackoff is how a renewal that failed is repeated: at most 7 s apart, so
+// that a lease of 40 s survives that, and at random, so that many nodes do not
+// come together upon an API server that is back.
+func leaseBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 4500 * time.Millisecond}
+}
+
+// renew renews the lease, or makes it, and returns when that is due next.
+func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
+	err := l.write(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has changed or deleted it
+		err = l.write(ctx)
+	}
+	if err != nil {
+		return l.failed(ctx, err)
+	}
+	l.backoff = leaseBackoff()
+	if l.away {
+		l.away = false
+		l.returned()
+	}
+	if !l.spread { // nodes that were started together are not to renew together
+		l.spread = true
+		return rand.N(l.renewInterval)
+	}
+	return wait.Jitter(l.renewInterval, 0.04)
+}
+
+func (l *nodeLease) failed(ctx context.Context, err error) (next time.Duration) {
+	next = l.backoff.Step()
+	logger := log.G(ctx).WithError(err).WithField("delay", next.String())
+	switch {
+	case ctx.Err() != nil:
+	case l.away:
+		logger.Debug("Cannot renew the lease of the node yet")
+	default:
+		logger.Warn("Cannot renew the lease of the node; will try again until it works")
+	}
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		l.away = true
+	}
+	return next
+}
+
+// write writes the lease once. As a rule nobody else does, so that it is not
+// read before; it is after an error.
+func (l *nodeLease) write(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.renewInterval)
+	defer cancel()
+	if l.latest == nil {
+		lease, err := l.client.Get(ctx, l.node, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return l.take(l.client.Create(ctx, l.renewed(&coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Name: l.node, Namespace: corev1.NamespaceNodeLease},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(l.node)},
+			}), metav1.CreateOptions{}))
+		}
+		if err != nil {
+			return err
+		}
+		l.latest = lease
+	}
+	return l.take(l.client.Update(ctx, l.renewed(l.latest), metav1.UpdateOptions{}))
+}
+
+// take takes the API's answer for what it has.
+func (l *nodeLease) take(lease *coordinationv1.Lease, err error) error {
+	if err != nil {
+		l.latest = nil
+		return err
+	}
+	lease.ManagedFields = nil // the API server has them, and they are most of the lease
+	l.latest = lease
+	return nil
+}
+
+// renewed returns the lease as it is to be written. It goes with its Node.
+func (l *nodeLease) renewed(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	next := *lease
+	next.Spec.LeaseDurationSeconds = ptr.To(l.durationSeconds)
+	next.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+	next.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: corev1.SchemeGroupVersion.String(),
 		Kind:       "Node",
-		Name:       n.name,
-		UID:        uid,
+		Name:       l.node,
+		UID:        l.uid(),
 	}}
-	return nil
+	return &next
 }
 
 // noteReturn has the node looked at, since the control plane may have given it
@@ -53,50 +146,3 @@ func (n *NodeController) noteReturn() {
 	default: // it is about to be
 	}
 }
-
-// outageWatcher notices from the lease's fate when the API server is back. The
-// lease controller makes one call at a time.
-type outageWatcher struct {
-	coordinationv1client.LeaseInterface
-	away bool
-	over func()
-}
-
-func (w *outageWatcher) Update(ctx context.Context, l *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	l, err := w.LeaseInterface.Update(ctx, l, opts)
-	w.note(err)
-	return l, err
-}
-
-func (w *outageWatcher) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
-	l, err := w.LeaseInterface.Get(ctx, name, opts)
-	if err != nil {
-		w.note(err)
-	}
-	return l, err
-}
-
-func (w *outageWatcher) note(err error) {
-	switch {
-	case err == nil && w.away:
-		w.away = false
-		w.over()
-	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-		w.away = true
-	}
-}
-
-// leaseClientset is a client set with just the one client that the lease
-// controller of component-helpers asks it for.
-type leaseClientset struct {
-	kubernetes.Interface
-	coordinationv1client.CoordinationV1Interface
-	client coordinationv1client.LeaseInterface
-}
-
-func (c leaseClientset) CoordinationV1() coordinationv1client.CoordinationV1Interface { return c }
-
-func (c leaseClientset) Leases(string) coordinationv1client.LeaseInterface { return c.client }
-
-// RESTClient is in both of the embedded interfaces; nobody asks for it.
-var _ kubernetes.Interface = leaseClientset{}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +23,31 @@ type sighting struct {
 }
 
 // watchNode follows the node in the API, so that its deletion is noticed, and
-// what others overwrite is repaired, without asking. As long as it has not the
-// right to watch, the next status update notices.
-func (n *NodeController) watchNode(ctx context.Context) {
+// what others overwrite is repaired, without asking. It returns at once; end,
+// called when ctx has ended, waits for what was begun.
+func (n *NodeController) watchNode(ctx context.Context) (end func()) {
+	if n.source != nil {
+		return n.source.Subscribe(n.name, n.sight)
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { n.watchOneself(ctx) })
+	return watching.Wait
+}
+
+// sight has the loop look at the node as the API showed it.
+func (n *NodeController) sight(node *corev1.Node, deleted bool) {
+	for {
+		select {
+		case n.seen <- sighting{node, deleted}:
+			return
+		case <-n.seen: // the newest counts
+		}
+	}
+}
+
+// watchOneself watches the one node. As long as it has not the right to, the
+// next status update notices what becomes of the node.
+func (n *NodeController) watchOneself(ctx context.Context) {
 	only := func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
 	}
@@ -38,24 +61,15 @@ func (n *NodeController) watchNode(ctx context.Context) {
 			return n.nodes.Watch(ctx, options)
 		},
 	}), plainWatch{}), &corev1.Node{}, 0)
-	tell := func(s sighting) {
-		for {
-			select {
-			case n.seen <- s:
-				return
-			case <-n.seen: // the newest counts
-			}
-		}
-	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell(sighting{node: obj.(*corev1.Node)}) },
-		UpdateFunc: func(_, obj any) { tell(sighting{node: obj.(*corev1.Node)}) },
+		AddFunc:    func(obj any) { n.sight(obj.(*corev1.Node), false) },
+		UpdateFunc: func(_, obj any) { n.sight(obj.(*corev1.Node), false) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
 			if node, ok := obj.(*corev1.Node); ok {
-				tell(sighting{node: node, deleted: true})
+				n.sight(node, true)
 			}
 		},
 	})

@@ -1,0 +1,31 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+// repeat calls f after the time first, and from then on each time after what f
+// returned, until ctx ends. Calls do not overlap. Between them there is a timer,
+// and no goroutine. wait returns, once ctx has ended, when the last call has.
+func repeat(ctx context.Context, first time.Duration, f func(context.Context) (next time.Duration)) (wait func()) {
+	turn := make(chan struct{}, 1) // held by the one that may set the timer
+	var timer *time.Timer
+	turn <- struct{}{}
+	timer = time.AfterFunc(first, func() {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		if ctx.Err() != nil {
+			return
+		}
+		if next := f(ctx); ctx.Err() == nil {
+			timer.Reset(next)
+		}
+	})
+	<-turn
+	return func() {
+		turn <- struct{}{}
+		timer.Stop()
+		<-turn
+	}
+}
