@@ -38,7 +38,15 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		}
 		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
-	_, err = p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
+	err = p.create(ctx, pod, wanted)
+	if errdefs.IsConflict(err) || errdefs.IsPermanent(err) {
+		p.reflector.Forget(pod.UID) // it may be long until the next try
+	}
+	return err
+}
+
+func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
+	_, err := p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return p.makeWay(ctx, pod, wanted)

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,48 +146,4 @@ func (p *Provider) isBack(ctx context.Context, remote *corev1.Pod) bool {
 	name := translate.NameOf(remote)
 	found, err := p.find(ctx, name.Namespace, name.Name, translate.UIDOf(remote))
 	return err == nil && found.UID != remote.UID
-}
-
-const (
-	sweepInterval = 5 * time.Minute
-	// forgetAge is how long a pod has to be followed before its absence from
-	// both clusters counts.
-	forgetAge = 2 * time.Minute
-)
-
-// sweep removes, once the remote pods are known and then at intervals, what is
-// left in the remote cluster of pods that are gone.
-func (p *Provider) sweep(ctx context.Context) {
-	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
-		return
-	}
-	for {
-		if err := p.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			log.G(ctx).WithError(err).Warn("Cannot look for what is left in the remote cluster; it is tried again")
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(sweepInterval):
-		}
-	}
-}
-
-func (p *Provider) sweepOnce(ctx context.Context) error {
-	var remote []*corev1.Pod
-	present := map[types.UID]struct{}{}
-	for _, obj := range p.informer.GetStore().List() {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			remote = append(remote, pod)
-			present[translate.UIDOf(pod)] = struct{}{}
-		}
-	}
-	for _, pod := range p.reflector.Pods(forgetAge) {
-		local, err := p.home.Pods.Pods(pod.Namespace).Get(pod.Name)
-		athome := err == nil && local.UID == pod.UID || err != nil && !apierrors.IsNotFound(err)
-		if _, ok := present[pod.UID]; !ok && !athome {
-			p.reflector.Forget(pod.UID)
-		}
-	}
-	return p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
 }

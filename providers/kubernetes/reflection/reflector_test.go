@@ -1,0 +1,260 @@
+package reflection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// home is the home cluster: Secrets and tokens.
+type home struct {
+	mu      sync.Mutex
+	secrets map[string]*corev1.Secret
+	changed func(kind, namespace, name string)
+	tokens  int
+}
+
+func (h *home) Follow(*corev1.Pod) {}
+func (h *home) Forget(types.UID)   {}
+
+func (h *home) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
+	return nil, errdefs.NotFoundf("configmap %s", name)
+}
+
+func (h *home) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.secrets[name]; s != nil {
+		return s, nil
+	}
+	return nil, errdefs.NotFoundf("secret %s", name)
+}
+
+func (h *home) Subscribe(changed func(kind, namespace, name string)) func() {
+	h.changed = changed
+	return func() {}
+}
+
+func (h *home) put(name string, kind corev1.SecretType, value string) {
+	h.mu.Lock()
+	h.secrets[name] = &corev1.Secret{Type: kind, Data: map[string][]byte{"key": []byte(value)}}
+	h.mu.Unlock()
+	if h.changed != nil {
+		h.changed("Secret", "shop", name)
+	}
+}
+
+func (h *home) RequestToken(_ context.Context, _, _ string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tokens++
+	request.Status.Token = fmt.Sprint("token-", h.tokens)
+	return request, nil
+}
+
+// rig is a Reflector between home and a remote cluster.
+type rig struct {
+	*Reflector
+	t      *testing.T
+	home   *home
+	remote *fake.Clientset
+	told   []error
+}
+
+func newRig(t *testing.T) *rig {
+	g := &rig{t: t, home: &home{secrets: map[string]*corev1.Secret{}}, remote: fake.NewClientset()}
+	g.Reflector = New(Options{
+		Translate: &translate.Options{Home: translate.Home{Cluster: "home", Node: "far"}, Namespaces: translate.Namespaces{Mapping: translate.Same}},
+		Objects:   g.home, Tokens: g.home, Remote: g.remote,
+		Tell: func(_ *corev1.Pod, err error) { g.told = append(g.told, err) },
+	})
+	return g
+}
+
+// run runs the Reflector for the rest of the test.
+func (g *rig) run() {
+	ctx, cancel := context.WithCancel(g.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { g.Run(ctx) })
+	g.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	synctest.Wait()
+}
+
+func (g *rig) name(kind, name string) string { return g.opts.Translate.ObjectName(kind, "shop", name) }
+
+// copied returns the remote Secret, or nil.
+func (g *rig) copied(kind, name string) *corev1.Secret {
+	g.t.Helper()
+	s, err := g.remote.CoreV1().Secrets("shop").Get(g.t.Context(), g.name(kind, name), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+func reader(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "reader-" + string(uid), UID: uid},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+			{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}},
+		}},
+	}
+}
+
+func TestCopyFollowsAndGoesWithTheLastPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.home.put("keys", corev1.SecretTypeOpaque, "one")
+		g.run()
+		for _, uid := range []types.UID{"a", "b"} {
+			if err := g.Follow(t.Context(), reader(uid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c := g.copied("Secret", "keys"); c == nil || string(c.Data["key"]) != "one" || !g.opts.Translate.Home.Owns(c) || c.Labels[translate.LabelUID] != "" {
+			t.Fatalf("the copy is %+v", c)
+		}
+		g.home.put("keys", corev1.SecretTypeOpaque, "two")
+		synctest.Wait()
+		if c := g.copied("Secret", "keys"); string(c.Data["key"]) != "two" {
+			t.Errorf("the copy is %+v", c)
+		}
+		g.Forget("a")
+		synctest.Wait()
+		if g.copied("Secret", "keys") == nil {
+			t.Error("the copy went with the first of two pods")
+		}
+		g.Forget("b")
+		synctest.Wait()
+		if g.copied("Secret", "keys") != nil || g.copied(translate.KindEnvironment, "b") != nil {
+			t.Error("copies are left of the last pod")
+		}
+	})
+}
+
+// The type of a Secret cannot change: the copy is made anew.
+func TestSecretOfAnotherType(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.home.put("keys", "example.com/own", "one")
+		g.run()
+		if err := g.Follow(t.Context(), reader("a")); err != nil {
+			t.Fatal(err)
+		}
+		if c := g.copied("Secret", "keys"); c.Type != corev1.SecretTypeOpaque {
+			t.Errorf("type %s", c.Type)
+		}
+		g.home.put("keys", corev1.SecretTypeDockerConfigJson, "two")
+		synctest.Wait()
+		if c := g.copied("Secret", "keys"); c == nil || c.Type != corev1.SecretTypeDockerConfigJson {
+			t.Errorf("the copy is %+v", c)
+		}
+	})
+}
+
+func TestMissingObjectIsToldAndComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.run()
+		if err := g.Follow(t.Context(), reader("a")); err != nil {
+			t.Fatal(err)
+		}
+		if len(g.told) != 1 {
+			t.Errorf("told %v", g.told)
+		}
+		g.home.put("keys", corev1.SecretTypeOpaque, "late")
+		synctest.Wait()
+		if g.copied("Secret", "keys") == nil {
+			t.Error("the object is not reflected")
+		}
+	})
+}
+
+func TestObjectOfOthersStays(t *testing.T) {
+	g := newRig(t)
+	g.home.put("keys", corev1.SecretTypeOpaque, "ours")
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: g.name("Secret", "keys"), Labels: translate.Home{Cluster: "home", Node: "other"}.Labels()}, Data: map[string][]byte{"key": []byte("theirs")}}
+	if _, err := g.remote.CoreV1().Secrets("shop").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := g.Follow(t.Context(), reader("a"))
+	if !errors.As(err, new(Clash)) || len(g.told) != 1 {
+		t.Errorf("got %v, told %v", err, g.told)
+	}
+	g.Forget("a")
+	if err := g.reflect(t.Context(), ref{"Secret", "shop", "keys"}); err != nil {
+		t.Error(err)
+	}
+	if c := g.copied("Secret", "keys"); c == nil || string(c.Data["key"]) != "theirs" {
+		t.Errorf("it is now %+v", c)
+	}
+}
+
+func TestTokenIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.run()
+		pod := reader("a")
+		hour := int64(3600)
+		pod.Spec.Volumes = []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: &hour}},
+		}}}}}
+		if err := g.Follow(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		token := func() string {
+			return string(g.copied(translate.KindFiles, "a").Data[translate.FileKey("access", "token")])
+		}
+		if got := token(); got != "token-1" {
+			t.Fatalf("token %q", got)
+		}
+		time.Sleep(40 * time.Minute)
+		synctest.Wait()
+		if got := token(); got != "token-1" {
+			t.Errorf("renewed at two thirds of its life: %q", got)
+		}
+		time.Sleep(9 * time.Minute) // 49 of 60
+		synctest.Wait()
+		if got := token(); got != "token-2" {
+			t.Errorf("not renewed at 80 %% of its life: %q", got)
+		}
+	})
+}
+
+func TestEnvironmentIsKeptByWhoDoesNotKnowIt(t *testing.T) {
+	g := newRig(t)
+	pod := reader("a")
+	pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}}
+	if err := g.Follow(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	after := newRig(t)
+	after.opts.Remote = g.remote
+	after.TakeUp(pod)
+	if err := after.reflect(t.Context(), ref{translate.KindEnvironment, "shop", "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := g.copied(translate.KindEnvironment, "a"); c == nil || string(c.Data["main.A"]) != "1" {
+		t.Errorf("the environment is %+v", c)
+	}
+}
