@@ -117,6 +117,11 @@ observability: ## Check dashboard and alerts against the metrics
 unit: ## The tests that need no control plane
 	$(GO) test $(TESTFLAGS) ./...
 
+# Not part of unit, since the race detector allocates too.
+.PHONY: allocs
+allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
+	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./node ./providers/mock
+
 .PHONY: integration
 integration: build controlplane metrics-server ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...

@@ -84,6 +84,24 @@ func (r *podRecord) tell(status *corev1.PodStatus) {
 	}
 }
 
+// store takes what the API made of the last patch. r.mu is held.
+func (r *podRecord) store(pod *corev1.Pod) {
+	r.stored = pod
+	if !older(pod, r.pod) {
+		r.renew(pod)
+	}
+}
+
+// renew takes a newer form of the record's pod, also as the one that the provider
+// was handed if that is the same to it: of a pod that rests one form is kept in
+// memory, that of the cache. r.mu is held.
+func (r *podRecord) renew(pod *corev1.Pod) {
+	r.pod = pod
+	if r.handed != nil && r.handed.UID == pod.UID && !specChanged(r.handed, pod) {
+		r.handed = pod
+	}
+}
+
 // stopped tells whether the provider has reported that the pod runs no more.
 // Before its end was asked for only the phase tells, since containers that have
 // ended may be started again.

@@ -100,7 +100,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		}
 		r.early = nil
 	case r.uid() == pod.UID:
-		r.pod = pod
+		r.renew(pod)
 	case r.over():
 		pc.objects.Forget(r.uid())
 		r.adopt(pod)

@@ -47,7 +47,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		if told && (r.stored.ResourceVersion == pod.ResourceVersion ||
 			podstatus.Equal(&r.stored.Status, &pod.Status)) {
 			settled = true
-			r.stored = pod
+			r.store(pod)
 		}
 	} else if r.stored != nil {
 		pod = r.stored
@@ -104,7 +104,8 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 	}
 	r.mu.Lock()
 	if r.uid() == pod.UID {
-		r.sent, r.stored = report, result
+		r.sent = report
+		r.store(result)
 		if patch != nil {
 			r.sentAt = time.Now()
 			pc.metrics.statusWritten(r.unsent)

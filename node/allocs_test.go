@@ -1,0 +1,152 @@
+//go:build !race
+
+package node
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/allocs"
+)
+
+// What the controller itself allocates for a pod, without a client, a watch or
+// a provider.
+func TestAllocations(t *testing.T) {
+	l := newLife(t)
+	running := statusOf(l.scheduled, corev1.PodRunning)
+	views := decisions()
+	allocs.Compare(t,
+		allocs.Operation{Name: "decide", Do: func() {
+			for _, v := range views {
+				decide(v)
+			}
+		}},
+		allocs.Operation{Name: "mergeStatus", Do: func() { mergeStatus(l.scheduled, &running, 1, nil, epoch) }},
+		allocs.Operation{Name: "life", Do: l.live},
+		allocs.Operation{Name: "told-the-same-again", Do: func() { l.notify(&l.running) }},
+	)
+	if l.patches == 0 || l.patches != l.removals {
+		t.Errorf("%d patches and %d removals, want one each for a life", l.patches, l.removals)
+	}
+}
+
+// BenchmarkLife is the time of a pod's life in the controller.
+func BenchmarkLife(b *testing.B) {
+	l := newLife(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.live()
+	}
+}
+
+// decisions are views of a pod's life.
+func decisions() []view {
+	at := time.Unix(1700000000, 0)
+	return []view{
+		{now: at, wish: wishRun, uid: "u", heldUID: "u", provider: unknown},
+		{now: at, wish: wishRun, uid: "u", heldUID: "u", provider: absent},
+		{now: at, wish: wishRun, uid: "u", heldUID: "u", provider: held, ran: true},
+		{now: at, wish: wishStop, uid: "u", heldUID: "u", provider: held, ran: true, deadline: at.Add(time.Minute)},
+		{now: at, wish: wishStop, uid: "u", heldUID: "u", provider: held, ran: true, asked: requestStop, askedAt: at, stopped: true},
+		{now: at, wish: wishGone, heldUID: "u", provider: absent, ran: true, asked: requestStop, askedAt: at},
+	}
+}
+
+// life has one pod live again and again, as fast as the API and the provider
+// could be at best.
+type life struct {
+	t      testing.TB
+	pc     *PodController
+	notify func(*corev1.Pod)
+
+	scheduled, deleted *corev1.Pod // in the API
+	running, ended     corev1.Pod  // in the provider
+	inAPI              *corev1.Pod
+	patches, removals  int
+
+	PodLifecycleHandler // the provider's other methods
+}
+
+func newLife(t testing.TB) *life {
+	l := &life{t: t}
+	l.scheduled = aPod("web", func(p *corev1.Pod) {
+		p.UID, p.ResourceVersion, p.Generation = "u1", "1", 1
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+		p.Status.Phase = corev1.PodPending
+	})
+	l.deleted = l.scheduled.DeepCopy()
+	l.deleted.ResourceVersion, l.deleted.Status = "3", statusOf(l.scheduled, corev1.PodRunning)
+	l.deleted.DeletionTimestamp, l.deleted.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](30)
+	l.running, l.ended = *l.scheduled, *l.scheduled
+	l.running.Status = statusOf(l.scheduled, corev1.PodRunning)
+	l.ended.Status = statusOf(l.scheduled, corev1.PodSucceeded)
+	pc, err := NewPodController(PodControllerConfig{
+		PodClient: l, Pods: lifeSource{life: l}, EventRecorder: &record.FakeRecorder{}, Provider: l, SkipDownwardAPIResolution: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.pc = pc
+	pc.askToNotify(t.Context())
+	return l
+}
+
+func (l *life) live() {
+	const key = "default/web"
+	step := func(do func(context.Context, string) error) {
+		if err := do(context.Background(), key); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.pc.records.drop(key)
+	l.inAPI = l.scheduled
+	step(l.pc.syncPod)
+	step(l.pc.writeStatus)
+	l.inAPI = l.deleted
+	step(l.pc.syncPod)
+	step(l.pc.writeStatus)
+	step(l.pc.removePod)
+}
+
+func (l *life) Pods(string) corev1client.PodInterface             { return lifeClient{life: l} }
+func (l *life) NotifyPods(_ context.Context, f func(*corev1.Pod)) { l.notify = f }
+
+func (l *life) CreatePod(context.Context, *corev1.Pod) error { l.notify(&l.running); return nil }
+func (l *life) DeletePod(context.Context, *corev1.Pod) error { l.notify(&l.ended); return nil }
+func (l *life) GetPod(context.Context, string, string) (*corev1.Pod, error) {
+	return nil, errNoPod
+}
+
+var errNoPod = errdefs.NotFound("no such pod")
+
+type lifeSource struct {
+	PodSource
+	life *life
+}
+
+func (s lifeSource) Get(string, string) (*corev1.Pod, error) { return s.life.inAPI, nil }
+func (s lifeSource) HasSynced() bool                         { return true }
+
+type lifeClient struct {
+	corev1client.PodInterface
+	life *life
+}
+
+func (c lifeClient) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error) {
+	c.life.patches++
+	return c.life.deleted, nil
+}
+
+func (c lifeClient) Delete(context.Context, string, metav1.DeleteOptions) error {
+	c.life.removals++
+	return nil
+}
