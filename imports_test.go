@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"internal/podwatch":      {"internal/listwatch"},
 	"node":                   {"errdefs", "log", "trace", "internal/queue", "internal/podenv", "internal/podstatus", "internal/listwatch"},
 	"node/api":               {"errdefs", "log", "trace", "node/api"},
-	"node/nodeutil":          {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/podobjects", "internal/podwatch"},
+	"node/nodeutil":          {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/podobjects", "internal/podwatch"},
 	"vkubelet":               {"errdefs", "log", "trace", "node", "internal/podobjects", "internal/podwatch"},
 	"podspec":                {"errdefs", "log", "trace", "node", "internal/podenv", "internal/podobjects"},
 	"podengine":              {"errdefs", "log", "trace", "node", "podspec", "internal/podenv", "internal/podobjects"},

@@ -17,7 +17,8 @@ import (
 type environment struct {
 	objects   ObjectSource
 	services  corev1listers.ServiceLister
-	informers []kindInformer
+	known     cache.DoneChecker // the services
+	informers []kindInformer    // of what pods may wait for
 	options   func() podenv.Options
 	changes   atomic.Uint64 // of any object
 }
@@ -29,9 +30,9 @@ type kindInformer struct {
 
 func newEnvironment(cfg PodControllerConfig, objects ObjectSource, hostIPs func() []string) *environment {
 	e := &environment{
-		objects:   objects,
-		services:  cfg.ServiceInformer.Lister(),
-		informers: []kindInformer{{"Service", cfg.ServiceInformer.Informer()}},
+		objects:  objects,
+		services: cfg.ServiceInformer.Lister(),
+		known:    cfg.ServiceInformer.Informer().HasSyncedChecker(),
 		options: func() podenv.Options {
 			options := podenv.Options{HostIPs: hostIPs()}
 			if cfg.NodeAllocatable != nil {
@@ -41,9 +42,10 @@ func newEnvironment(cfg PodControllerConfig, objects ObjectSource, hostIPs func(
 		},
 	}
 	if cfg.Objects == nil {
-		e.informers = append(e.informers,
-			kindInformer{"ConfigMap", cfg.ConfigMapInformer.Informer()},
-			kindInformer{"Secret", cfg.SecretInformer.Informer()})
+		e.informers = []kindInformer{
+			{"ConfigMap", cfg.ConfigMapInformer.Informer()},
+			{"Secret", cfg.SecretInformer.Informer()},
+		}
 	}
 	return e
 }

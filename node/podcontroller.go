@@ -299,6 +299,9 @@ func (pc *PodController) watch(ctx context.Context) (undo []func(), err error) {
 	}
 	if pc.env != nil {
 		undo = append(undo, pc.env.objects.Subscribe(pc.wakeWaiting))
+		if err := await(pc.env.known.Done(), func() {}, nil); err != nil {
+			return undo, err
+		}
 		for _, source := range pc.env.informers {
 			if err := await(subscribe(source.informer, pc.wakeBy(source.kind))); err != nil {
 				return undo, err

@@ -170,6 +170,21 @@ func (a NodeRequestAttr) GetRequestAttributes(u user.Info, r *http.Request) auth
 	return attributes
 }
 
+// AuthForNode is auth for another node: it asks the same questions about the
+// named one. An empty name stands for all nodes.
+func AuthForNode(auth Auth, nodeName string) Auth {
+	return nodeAuth{auth, NodeRequestAttr{NodeName: nodeName}}
+}
+
+type nodeAuth struct {
+	Auth
+	attributes NodeRequestAttr
+}
+
+func (a nodeAuth) GetRequestAttributes(u user.Info, r *http.Request) authorizer.Attributes {
+	return a.attributes.GetRequestAttributes(u, r)
+}
+
 // WithAuth lets requests through to h that auth knows (else 401) and allows
 // (else 403).
 func WithAuth(auth Auth, h http.Handler) http.Handler {

@@ -21,6 +21,7 @@ type Node struct {
 	cfg     NodeConfig
 	shared  *shared
 	inFleet bool
+	source  node.NodeSource // nil: the node watches itself
 	pods    *node.PodController
 	nodes   *node.NodeController
 
@@ -166,6 +167,9 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 	opts := []node.NodeControllerOpt{node.WithNodeMetrics(n.shared.metrics.controllers)}
 	if !cfg.DisableLease {
 		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
+	}
+	if n.source != nil {
+		opts = append(opts, node.WithNodeSource(n.source), node.WithNodePatience())
 	}
 	if cfg.NodeStatusUpdateErrorHandler != nil {
 		opts = append(opts, node.WithNodeStatusUpdateErrorHandler(cfg.NodeStatusUpdateErrorHandler))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -44,23 +45,34 @@ func checkListenAddr(addr string) error {
 
 // listen opens the port of the kubelet API, with TLS.
 func (n *Node) listen(ctx context.Context) (net.Listener, error) {
-	config := n.cfg.TLSConfig
+	config := n.cfg.TLSConfig.Clone()
 	if config == nil {
 		config = defaultTLSConfig()
 	}
-	config = config.Clone()
 	if n.cfg.ServingCertDir != "" {
 		if err := n.useServingCert(ctx, config); err != nil {
 			return nil, err
 		}
 	}
-	if len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
-		if err := WithSelfSignedCertificate(n.cfg.NodeSpec.Name, n.cfg.NodeSpec.Status.Addresses)(config); err != nil {
-			return nil, err
-		}
+	config, err := completeTLS(config, n.cfg.NodeSpec.Name, n.cfg.NodeSpec.Status.Addresses)
+	if err != nil {
+		return nil, err
 	}
 	n.servingLife.of(config)
 	return listenTLS(ctx, n.cfg.HTTPListenAddr, config)
+}
+
+// completeTLS returns config, or the default one, with a self-signed certificate
+// if it has none.
+func completeTLS(config *tls.Config, host string, addresses []corev1.NodeAddress) (*tls.Config, error) {
+	config = config.Clone()
+	if config == nil {
+		config = defaultTLSConfig()
+	}
+	if len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil {
+		return config, nil
+	}
+	return config, WithSelfSignedCertificate(host, addresses)(config)
 }
 
 // listenTLS opens a port. It changes config.

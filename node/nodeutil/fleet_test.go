@@ -1,0 +1,294 @@
+package nodeutil_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	stdruntime "runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// fleetRig is a fleet in virtual time.
+type fleetRig struct {
+	t         *testing.T
+	client    *fake.Clientset
+	fleet     *nodeutil.Fleet
+	providers map[string]*tiny
+	stop      func() error
+}
+
+func fleetBubble(t *testing.T, test func(t *testing.T, r *fleetRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &fleetRig{t: t, client: fake.NewSimpleClientset(), providers: map[string]*tiny{}}
+		fleet, err := nodeutil.NewFleet(nodeutil.FleetConfig{Client: r.client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.fleet = fleet
+		test(t, r)
+		if r.stop != nil {
+			if err := r.stop(); err != nil {
+				t.Errorf("the fleet ended with %v", err)
+			}
+		}
+	})
+}
+
+func (r *fleetRig) add(name string) *nodeutil.Node {
+	r.t.Helper()
+	r.providers[name] = &tiny{}
+	n, err := r.fleet.Add(name, making(r.providers[name]))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+func (r *fleetRig) start() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	result := make(chan error, 1)
+	go func() { result <- r.fleet.Run(ctx) }()
+	r.stop = sync.OnceValue(func() error { cancel(); return <-result })
+}
+
+func (r *fleetRig) create(name, node string) {
+	r.t.Helper()
+	if _, err := r.client.CoreV1().Pods("default").Create(r.t.Context(), pod(name, node), metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// runs are the names of the pods that a node's provider has.
+func (r *fleetRig) runs(node string) (names []string) {
+	pods, _ := r.providers[node].GetPods(r.t.Context())
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *fleetRig) ready(name string) corev1.ConditionStatus {
+	r.t.Helper()
+	for _, c := range getNode(r.t, r.client, name).Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func (r *fleetRig) count(verb, resource string) (count int) {
+	for _, action := range r.client.Actions() {
+		if action.Matches(verb, resource) {
+			count++
+		}
+	}
+	return count
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func wantNames(t *testing.T, what string, got []string, wanted ...string) {
+	t.Helper()
+	if !slices.Equal(got, wanted) {
+		t.Errorf("%s: got %q, want %q", what, got, wanted)
+	}
+}
+
+func TestFleetRunsThePodsOfEachNodeOverOneWatch(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		r.create("early", "vk-1")
+		for i := range 20 {
+			r.add(fmt.Sprint("vk-", i))
+		}
+		r.start()
+		pass(time.Minute)
+		for i := range 20 {
+			if err := r.fleet.Node(fmt.Sprint("vk-", i)).WaitReady(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.create("late", "vk-2")
+		r.create("elsewhere", "other")
+		pass(time.Second)
+		wantNames(t, "pods of vk-1", r.runs("vk-1"), "early")
+		wantNames(t, "pods of vk-2", r.runs("vk-2"), "late")
+		wantNames(t, "pods of vk-3", r.runs("vk-3"))
+
+		r.create("before-its-node", "added")
+		r.add("added")
+		pass(time.Minute)
+		r.create("after-its-node", "added")
+		pass(time.Second)
+		wantNames(t, "pods of a node added at run time", r.runs("added"), "after-its-node", "before-its-node")
+		for _, resource := range []string{"pods", "nodes", "services"} {
+			if got := r.count("watch", resource); got != 1 {
+				t.Errorf("%d watches of %s for 21 nodes, want 1", got, resource)
+			}
+		}
+		if got := r.count("list", "pods"); got != 2 {
+			t.Errorf("%d lists of pods, want one for all and one for the node that was added", got)
+		}
+		if _, err := r.fleet.Add("added", making(&tiny{})); !errdefs.IsConflict(err) {
+			t.Errorf("a name that is taken: got %v, want an error of class Conflict", err)
+		}
+	})
+}
+
+// The cost of a node at rest: that it has few goroutines is what lets a process
+// have many.
+func TestNodesOfAFleetShareWhatTheyCan(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		count := func(nodes int) int {
+			for i := range nodes {
+				r.add(fmt.Sprintf("vk-%d-%d", len(r.providers), i))
+			}
+			pass(10 * time.Minute)
+			return stdruntime.NumGoroutine()
+		}
+		r.start()
+		before := count(10)
+		if more := count(100) - before; more > 100*8 {
+			t.Errorf("100 more nodes have %d more goroutines", more)
+		} else {
+			t.Logf("%.1f goroutines a node", float64(more)/100)
+		}
+	})
+}
+
+func TestNodeThatFailsDoesNotTakeDownTheOthers(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		var mu sync.Mutex
+		refuse := true
+		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			created := action.(clienttesting.CreateAction).GetObject().(*corev1.Node)
+			if refuse && created.Name == "bad" {
+				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "bad", errors.New("no"))
+			}
+			return false, nil, nil
+		})
+		r.add("good")
+		bad := r.add("bad")
+		r.start()
+		pass(5 * time.Minute)
+		if got := r.ready("good"); got != corev1.ConditionTrue {
+			t.Errorf("the other node is Ready=%q", got)
+		}
+		select {
+		case <-bad.Ready():
+			t.Fatal("a node that was refused says that it is ready")
+		default:
+		}
+		mu.Lock()
+		refuse = false
+		mu.Unlock()
+		pass(2 * time.Minute)
+		if got := r.ready("bad"); got != corev1.ConditionTrue {
+			t.Errorf("once it is let in, the node is Ready=%q", got)
+		}
+		if _, err := r.fleet.Add("unmade", func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			return nil, nil, errors.New("no backend")
+		}); err == nil || r.fleet.Node("unmade") != nil {
+			t.Errorf("a provider that cannot be made: got %v and node %v", err, r.fleet.Node("unmade"))
+		}
+		r.add("unmade") // it can be tried again
+	})
+}
+
+func TestRemoveLeavesThePodsAndSaysNotReady(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		first := r.add("vk-0")
+		r.add("vk-1")
+		r.create("web", "vk-0")
+		r.start()
+		pass(time.Minute)
+		if err := r.fleet.Remove(t.Context(), "vk-0"); err != nil {
+			t.Fatal(err)
+		}
+		<-first.Done()
+		if err := first.Err(); err != nil {
+			t.Errorf("the node ended with %v", err)
+		}
+		if got := r.ready("vk-0"); got != corev1.ConditionFalse {
+			t.Errorf("a node that was removed is Ready=%q", got)
+		}
+		wantNames(t, "pods in the provider", r.runs("vk-0"), "web")
+		r.create("later", "vk-0")
+		pass(2 * time.Minute)
+		wantNames(t, "pods in the provider later", r.runs("vk-0"), "web")
+		if err := r.fleet.Remove(t.Context(), "vk-0"); !errdefs.IsNotFound(err) {
+			t.Errorf("removed twice: got %v, want an error of class NotFound", err)
+		}
+
+		if err := r.fleet.Remove(t.Context(), "vk-1", nodeutil.DeletingNode()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if _, err := r.client.CoreV1().Nodes().Get(t.Context(), "vk-1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a Node that was to be deleted: %v", err)
+		}
+
+		back, err := r.fleet.Add("vk-0", making(r.providers["vk-0"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if err := back.WaitReady(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		wantNames(t, "pods of the node that is back", r.runs("vk-0"), "later", "web")
+	})
+}
+
+func TestNodesSayNotReadyWhenTheFleetEnds(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		n := r.add("vk-0")
+		r.start()
+		pass(time.Minute)
+		if err := n.Run(t.Context()); err == nil {
+			t.Error("a node of a fleet can be run by itself, too")
+		}
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.ready("vk-0"); got != corev1.ConditionFalse {
+			t.Errorf("the node is Ready=%q", got)
+		}
+	})
+}
+
+// A Node that somebody deletes is noticed by the one watch, and comes back.
+func TestNodeOfAFleetThatIsDeletedComesBack(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		r.add("vk-0")
+		r.start()
+		pass(10 * time.Second)
+		if err := r.client.CoreV1().Nodes().Delete(t.Context(), "vk-0", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second) // before the next look at the status
+		getNode(t, r.client, "vk-0")
+	})
+}

@@ -1,0 +1,126 @@
+package nodeutil
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// Run runs the fleet until ctx ends; then all nodes say that they are not ready,
+// and it returns nil. An error is about what the nodes have in common, such as
+// the port. Of what is wrong with one node the log tells, and Node.Err if it has
+// ended for it. It can be called once.
+func (f *Fleet) Run(ctx context.Context) error {
+	f.mu.Lock()
+	again := f.started
+	f.started = true
+	f.mu.Unlock()
+	if again {
+		return errors.New("the fleet was started before: make a new one to run it again")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	if f.cfg.Auth != nil && !f.cfg.PortPerNode {
+		listener, err := listenTLS(ctx, f.cfg.HTTPListenAddr, f.cfg.TLSConfig.Clone())
+		if err != nil {
+			return err
+		}
+		f.port = func(n *Node) { n.tellPort(listener) }
+		group.Go(func() error { return serve(ctx, listener, f) })
+	}
+	defer f.shared.start(ctx, group)()
+	group.Go(func() error { f.watch.run(ctx); return nil })
+
+	f.mu.Lock()
+	f.running = ctx
+	for _, m := range f.nodes {
+		if m.node != nil && m.cancel == nil {
+			f.start(m)
+		}
+	}
+	f.mu.Unlock()
+	<-ctx.Done()
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.members.Wait()
+	return group.Wait()
+}
+
+// start runs a node. f.mu is held.
+func (f *Fleet) start(m *member) {
+	ctx, cancel := context.WithCancel(m.node.logging(f.running))
+	m.cancel = cancel
+	f.members.Go(func() {
+		defer cancel()
+		err := f.keep(ctx, m)
+		if err != nil {
+			log.G(ctx).WithError(err).Error("A node of the fleet has failed; the others go on")
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		m.ended = true
+		if m.removing {
+			f.release(m.node.cfg.NodeSpec.Name, m)
+		}
+		m.node.end(err)
+	})
+}
+
+// keep runs a node until ctx ends.
+func (f *Fleet) keep(ctx context.Context, m *member) error {
+	n := m.node
+	group, ctx := errgroup.WithContext(ctx)
+	switch {
+	case f.port != nil:
+		f.port(n)
+	case n.cfg.Handler != nil:
+		var listener net.Listener
+		err := insist(ctx, "Cannot serve the node's kubelet API", func() (err error) {
+			listener, err = n.listen(ctx)
+			return err
+		})
+		if err != nil {
+			return nil
+		}
+		n.startServing(ctx, group, listener)
+	}
+	if !m.joined {
+		join := func() error { return f.shared.pods.Join(ctx, n.cfg.NodeSpec.Name, n.known) }
+		if insist(ctx, "Cannot read the node's pods", join) != nil {
+			return group.Wait()
+		}
+	}
+	n.startControllers(ctx, group)
+	return group.Wait()
+}
+
+// insist does something until it works; the error is that ctx has ended before.
+func insist(ctx context.Context, problem string, do func() error) error {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		delay := backoff.Step()
+		log.G(ctx).WithError(err).WithField("delay", delay.Round(time.Millisecond).String()).Error(problem + "; trying again until it works")
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
