@@ -11,6 +11,10 @@ func TestPrintRBAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ofKubernetes, err := os.ReadFile("../../deploy/kubernetes-rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		what string
 		args []string
@@ -18,6 +22,7 @@ func TestPrintRBAC(t *testing.T) {
 		not  []string
 	}{
 		{"as deployed", nil, []string{string(deployed)}, nil},
+		{"as deployed for the kubernetes provider", []string{"--provider", "kubernetes"}, []string{string(ofKubernetes)}, nil},
 		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames"}},
 		{"a node of a shared account", []string{"--nodename", "n1", "--service-account", "apps/vk"},
 			[]string{"name: vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},

@@ -63,7 +63,7 @@ func (p *Provider) mirror(obj any) {
 		return
 	}
 	remote, ok := found.(*corev1.Pod)
-	if !ok || remote.UID != e.InvolvedObject.UID || !p.translate.Home.Owns(remote) || e.Source.Component == "kube-scheduler" && e.Type == corev1.EventTypeNormal {
+	if !ok || remote.UID != e.InvolvedObject.UID || !p.translate.Home.Owns(remote) {
 		return
 	}
 	if local := p.local(remote); local != nil {

@@ -316,14 +316,14 @@ func TestStatus(t *testing.T) {
 	if s.PodIP != "192.168.33.9" || s.PodIPs[0].IP != "192.168.33.9" || s.PodIPs[1].IP != "fd00::1" || s.HostIP != "" || s.QOSClass != "" {
 		t.Errorf("%+v", s)
 	}
-	if len(s.Conditions) != 1 || s.Conditions[0].ObservedGeneration != 0 {
+	if len(s.Conditions) != 2 || s.Conditions[0].Type != corev1.PodReady || s.Conditions[0].ObservedGeneration != 0 {
 		t.Errorf("conditions %+v", s.Conditions)
 	}
 	if s.ContainerStatuses[0].RestartCount != 3 || s.ContainerStatuses[1].RestartCount != 4 {
 		t.Errorf("restarts %+v", s.ContainerStatuses)
 	}
 	unscheduled := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node"}}}}
-	if s := o.Status(unscheduled); s.Phase != corev1.PodPending || s.Reason != "Unschedulable" || !strings.Contains(s.Message, "no node") {
+	if s := o.Status(unscheduled); s.Phase != corev1.PodPending || s.Reason != "Unschedulable" || !strings.Contains(s.Message, "no node") || len(s.Conditions) != 1 || s.Conditions[0].Status != corev1.ConditionTrue {
 		t.Errorf("%+v", s)
 	}
 }

@@ -35,6 +35,8 @@ func (o *Options) Status(remote *corev1.Pod) corev1.PodStatus {
 	for i := range s.Conditions {
 		s.Conditions[i].ObservedGeneration = 0
 	}
+	// At home it is, and a node says so of pods that had no scheduler.
+	s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	restarts := restartsOf(remote)
 	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range statuses {
