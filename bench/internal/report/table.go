@@ -114,14 +114,14 @@ func (s spread) String() string {
 	switch {
 	case s.count == 0:
 		return "–"
-	case s.least == s.most:
+	case number(s.least) == number(s.most):
 		return number(s.median)
 	}
 	return fmt.Sprintf("%s (%s–%s)", number(s.median), number(s.least), number(s.most))
 }
 
 func ratio(value, base spread) string {
-	if value.count == 0 || base.count == 0 || base.median == 0 {
+	if value.count == 0 || base.count == 0 || cents(base.median) == 0 {
 		return "–"
 	}
 	return number(value.median / base.median)
