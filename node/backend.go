@@ -14,7 +14,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // backend calls the provider: with copies, in spans, with panics as errors, and
@@ -43,18 +42,15 @@ func newBackend(handler PodLifecycleHandler, metrics *Metrics) *backend {
 
 // call runs one provider method.
 func call(ctx context.Context, metrics *Metrics, method, namespace, name string, f func(context.Context) error) (err error) {
-	ctx, span := trace.StartSpan(ctx, method)
+	ctx, span := startCallSpan(ctx, method, namespace, name)
 	defer span.End()
-	if name != "" {
-		ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
-	}
 	defer func() { span.SetStatus(err) }()
 	begin := metrics.callBegins(method)
 	defer func() { metrics.callEnded(method, begin, err) }()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("provider panicked in %s: %v", method, r)
-			log.G(ctx).WithField("stack", string(debug.Stack())).Error(err)
+			log.G(ctx).WithError(err).WithField("stack", string(debug.Stack())).Error("The provider panicked")
 		}
 	}()
 	return f(ctx)

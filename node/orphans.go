@@ -96,7 +96,8 @@ func (pc *PodController) namesake(ctx context.Context, pod *corev1.Pod) (*corev1
 // deleteOrphan makes sure with the API server itself, then deletes. What fails
 // is tried again in the next round. It returns false if the pod is no orphan.
 func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) bool {
-	logger := log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)})
+	ctx = withPod(ctx, pod)
+	logger := log.G(ctx)
 	named, err := pc.namesake(ctx, pod)
 	switch {
 	case err == nil && (pc.identity.same(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):

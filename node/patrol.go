@@ -75,9 +75,10 @@ func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked ui
 			return
 		}
 		group.Go(func() error {
+			ctx := withPod(ctx, wanted)
 			status, err := pc.backend.status(ctx, wanted.Namespace, wanted.Name, wanted.UID)
 			if err != nil {
-				log.G(ctx).WithError(err).WithField("key", key).Warn("The provider cannot tell the status of a pod")
+				log.G(ctx).WithError(err).Warn("The provider cannot tell the status of a pod")
 				return nil
 			}
 			pc.hear(key, r, wanted, status, asked)

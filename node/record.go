@@ -5,9 +5,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // podRecord is what the controller remembers of one pod name: what the provider
@@ -55,6 +57,10 @@ type state struct {
 	stored *corev1.Pod
 	sentAt time.Time
 
+	// cause is the span in which the provider was last asked for something, until
+	// the API has heard what came of it; nil if nobody records spans.
+	cause trace.Span
+
 	// waitsFor are the objects without which the pod cannot be created.
 	waitsFor map[podenv.Object]struct{}
 	// told are the warnings since the last success, so that a retry that fails
@@ -67,6 +73,20 @@ func (r *podRecord) uid() types.UID {
 		return ""
 	}
 	return r.pod.UID
+}
+
+// subject is the pod that the record is about, or else that of the API, or else one
+// that has only the name.
+func (r *podRecord) subject(namespace, name string, pod *corev1.Pod) *corev1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.pod != nil:
+		return r.pod
+	case pod != nil:
+		return pod
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 // adopt makes the record one about another pod, of which nothing is known.

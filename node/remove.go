@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // removePod removes a pod from the API whose end was asked for and has come.
@@ -41,9 +40,8 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 		pc.say(key, r, killed(pod, report, time.Now()))
 		return nil
 	}
-	ctx, span := trace.StartSpan(ctx, "removePod")
+	ctx, span := startPodSpan(r.follows(ctx), "removePod", pod)
 	defer span.End()
-	ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
 	defer func() { span.SetStatus(err) }()
 
 	options := metav1.NewDeleteOptions(0)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // maxSteps bounds the actions that one visit of a pod takes.
@@ -24,13 +23,6 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	if err != nil {
 		return nil // made by keyOf: cannot happen, and a retry would not help
 	}
-	ctx, span := trace.StartSpan(ctx, "syncPod")
-	defer span.End()
-	ctx = span.WithFields(ctx, log.Fields{"namespace": namespace, "pod": name})
-	defer func() { span.SetStatus(err) }()
-	begin, operation := time.Now(), operationSync
-	defer func() { pc.metrics.worked(operation, begin) }()
-
 	pod, err := pc.podInAPI(ctx, namespace, name)
 	if err != nil {
 		return err
@@ -39,6 +31,11 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 		return nil
 	}
 	r := pc.records.getOrAdd(key)
+	ctx, span := startPodSpan(ctx, "syncPod", r.subject(namespace, name, pod))
+	defer span.End()
+	defer func() { span.SetStatus(err) }()
+	begin, operation := time.Now(), operationSync
+	defer func() { pc.metrics.worked(operation, begin) }()
 	for range maxSteps {
 		pc.follow(key, r, pod)
 		v := pc.view(r, pod)
@@ -56,6 +53,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 		}
 		if kind := operationOf[a.verb]; kind != "" {
 			operation = kind
+			r.causedBy(span)
 		}
 		if err := pc.perform(ctx, a.verb, key, r, pod); err != nil {
 			return err

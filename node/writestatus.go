@@ -14,7 +14,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // writeStatus brings the status of a pod in the API in line with the newest
@@ -74,9 +73,9 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 
 // patchStatus sends what differs between the pod's status and the report.
 func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, handed *corev1.Pod) (err error) {
-	ctx, span := trace.StartSpan(ctx, "writeStatus")
+	ctx, span := startPodSpan(r.follows(ctx), "writeStatus", pod)
 	defer span.End()
-	ctx = span.WithFields(ctx, log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "phase": string(report.Phase)})
+	ctx = span.WithField(ctx, "phase", string(report.Phase))
 	defer func() { span.SetStatus(err) }()
 
 	var observedGeneration int64
@@ -112,6 +111,7 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		}
 		if r.report == report {
 			r.unsent = time.Time{}
+			r.settle(pod, report.Phase)
 		}
 	}
 	r.mu.Unlock()

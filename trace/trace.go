@@ -35,6 +35,21 @@ type Span interface {
 	Logger() log.Logger
 }
 
+// AttributeSetter is a Span that takes attributes for itself alone, and not for a
+// logger. Those of the adapters are; the spans of a tracer that records nothing
+// are not, and so nobody has to make attributes for them.
+type AttributeSetter interface {
+	SetAttributes(log.Fields)
+}
+
+// Continuer is a Span that can have spans below it which are started elsewhere,
+// such as by the worker of another queue, and also after it has ended.
+type Continuer interface {
+	// Continue returns ctx with the span as the parent of spans that are started
+	// with it. The rest of ctx, its end and its logger, stays.
+	Continue(ctx context.Context) context.Context
+}
+
 // T is the tracer of contexts that carry none. Assign it once at start-up,
 // before anything starts a span; it is not synchronized. Its default records
 // nothing.

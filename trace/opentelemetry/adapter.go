@@ -42,6 +42,11 @@ func (a Adapter) StartSpan(ctx context.Context, name string) (context.Context, t
 	return log.WithLogger(ctx, s.logger), s
 }
 
+var (
+	_ trace.AttributeSetter = span{}
+	_ trace.Continuer       = span{}
+)
+
 type span struct {
 	recorder *recorder
 	logger   log.Logger
@@ -72,6 +77,18 @@ func (s span) WithFields(ctx context.Context, fields log.Fields) context.Context
 		s.recorder.span.SetAttributes(attributesOf(fields)...)
 	}
 	return log.WithLogger(ctx, spanlogger.New(log.G(ctx), s.recorder).WithFields(fields))
+}
+
+// SetAttributes implements trace.AttributeSetter.
+func (s span) SetAttributes(fields log.Fields) {
+	if s.recorder.Recording() {
+		s.recorder.span.SetAttributes(attributesOf(fields)...)
+	}
+}
+
+// Continue implements trace.Continuer.
+func (s span) Continue(ctx context.Context) context.Context {
+	return oteltrace.ContextWithSpanContext(ctx, s.recorder.span.SpanContext())
 }
 
 func (s span) Logger() log.Logger { return s.logger }

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
+)
+
+// journal keeps log lines.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// lines are those so far.
+func (j *journal) lines(t *testing.T) (lines []map[string]any) {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range bytes.Lines(j.text.Bytes()) {
+		var fields map[string]any
+		if err := json.Unmarshal(line, &fields); err != nil {
+			t.Fatal(err)
+		}
+		for key := range fields { // a key that is there twice is lost in the map
+			if bytes.Count(line, []byte(`"`+key+`":`)) > 1 {
+				t.Errorf("%q is in this line twice: %s", key, line)
+			}
+		}
+		lines = append(lines, fields)
+	}
+	return lines
+}
+
+// Whoever searches the log for a pod finds all that happened to it.
+func TestEveryLineAboutAPodNamesIt(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var j journal
+		before := log.L
+		log.L = vkslog.FromSlog(slog.New(slog.NewJSONHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		t.Cleanup(func() { log.L = before })
+		r.handler = polled{r.provider}
+		r.start()
+		// What is said from here on is about the one pod.
+		begin := len(j.lines(t))
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { panic("no") }
+			s.onStatus = func(string) error { return errors.New("no") }
+			s.onDelete = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		})
+		pod := r.api.addPod(aPod("web"))
+		pass(time.Second)
+		r.provider.script(func(s *script) { s.onCreate = nil })
+		pass(time.Minute)
+		r.api.changePod("web", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
+		pass(time.Minute)
+		r.api.deletePod("web")
+		pass(time.Minute)
+		r.provider.script(func(s *script) { s.onDelete = nil })
+		pass(5 * time.Minute)
+		if r.api.pod("web") != nil {
+			t.Fatal("the pod is still there")
+		}
+		said := map[any]bool{}
+		for _, line := range j.lines(t)[begin:] {
+			said[line["msg"]] = true
+			if line["queue"] != nil {
+				want(t, "the key of a line about a queue", line["key"], any("default/web"))
+				continue
+			}
+			if line["namespace"] != "default" || line["pod"] != "web" || line["uid"] != string(pod.UID) {
+				t.Errorf("a line does not say which pod it is about: %v", line)
+			}
+		}
+		for _, message := range []string{"Created pod in provider", "Updated pod in provider", "Deleted pod in provider", "Wrote pod status",
+			"Removed pod from the API", "Will try again", "The provider panicked"} {
+			if !said[message] {
+				t.Errorf("nothing said %q", message)
+			}
+		}
+	})
+}
