@@ -46,6 +46,7 @@ type providerEntry struct {
 // providers are those that this binary can run.
 var providers = map[string]providerEntry{
 	"cri":        criEntry,
+	"eci":        eciEntry,
 	"kubernetes": kubernetesEntry,
 	"mock":       mockEntry,
 	"process":    processEntry,

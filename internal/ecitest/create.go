@@ -124,7 +124,7 @@ func checkVolume(v params) *apiError {
 // newHeld is the group that a call asks for.
 func (s *Server) newHeld(p params) *held {
 	s.next++
-	h := &held{params: p, created: s.now(), logs: map[string][]line{}, containers: map[string]*container{}}
+	h := &held{number: s.next, params: p, created: s.now(), logs: map[string][]line{}, containers: map[string]*container{}}
 	h.group = eci.DescribeContainerGroupsContainerGroup0{
 		ContainerGroupId: fmt.Sprintf("eci-%06d", s.next), ContainerGroupName: p["ContainerGroupName"], RegionId: Region,
 		Cpu: float32(p.float("Cpu")), Memory: float32(p.float("Memory")), InstanceType: p["InstanceType"], RamRoleName: p["RamRoleName"],

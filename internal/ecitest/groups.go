@@ -12,6 +12,7 @@ import (
 
 // held is a container group of the fake.
 type held struct {
+	number     int
 	group      eci.DescribeContainerGroupsContainerGroup0
 	params     params
 	created    time.Time

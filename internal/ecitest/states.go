@@ -22,7 +22,7 @@ func (s *Server) progress() {
 func (h *held) progress(now time.Time, step time.Duration) {
 	if h.group.Status == "Scheduling" && !now.Before(h.created.Add(step)) {
 		h.group.Status = "Pending"
-		h.group.IntranetIp = "10.200.0." + h.group.ContainerGroupId[len(h.group.ContainerGroupId)-2:]
+		h.group.IntranetIp = fmt.Sprintf("10.200.%d.%d", h.number/250%250, 1+h.number%250)
 		h.event("Normal", "SuccessfulMountVolume", "the volumes are there", h.created.Add(step))
 	}
 	if h.group.Status == "Pending" && !now.Before(h.created.Add(2*step)) {

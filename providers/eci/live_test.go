@@ -1,0 +1,108 @@
+//go:build ecilive
+
+package eci
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// TestLive runs a pod in the real service, with the settings of the environment. A
+// setting that is missing fails it.
+func TestLive(t *testing.T) {
+	var config Config
+	if err := config.Merge(os.Getenv); err != nil {
+		t.Fatal(err)
+	}
+	config.ClusterName += "-live-" + rand.String(5)
+	r := newRig(t, 0)
+	r.Provider = r.newProvider(t, config)
+
+	pod := newPod("live-" + rand.String(5))
+	pod.UID = types.UID(rand.String(20))
+	pod.Spec.Containers[0].Image = "registry.k8s.io/e2e-test-images/busybox:1.36.1-1"
+	if image := os.Getenv("ECI_TEST_IMAGE"); image != "" {
+		pod.Spec.Containers[0].Image = image
+	}
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", "echo hello; sleep 3600"}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "COLOUR", Value: "blue"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+	}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "conf", MountPath: "/conf"}}
+	r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"size": "big"}}
+	r.create(t, pod)
+	t.Cleanup(func() {
+		if err := r.DeletePod(context.Background(), pod); err != nil && !errdefs.IsNotFound(err) {
+			t.Errorf("the container group of %s is left over: %v", pod.Name, err)
+		}
+	})
+	if err := r.CreatePod(t.Context(), pod); err != nil {
+		t.Errorf("a creation that is repeated: %v", err)
+	}
+	eventually(t, "the pod is ready", func() error {
+		status, err := r.GetPodStatusByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+		if err == nil && (status.Phase != corev1.PodRunning || !status.ContainerStatuses[0].Ready) {
+			err = fmt.Errorf("it is %+v", status)
+		}
+		return err
+	})
+	eventually(t, "the log has its line", func() error {
+		log, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Timestamps: true})
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(log)
+		if err == nil && !strings.HasSuffix(string(text), "Z hello\n") {
+			err = fmt.Errorf("it is %q", text)
+		}
+		return err
+	})
+	s := &streams{sizes: make(chan api.TermSize)}
+	defer close(s.sizes)
+	if err := r.RunInContainer(t.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", `echo "$COLOUR"; cat /conf/size`}, s); err != nil || s.out.String() != "blue\nbig" {
+		t.Errorf("a command prints %q, and %q as errors: %v", s.out.String(), s.err.String(), err)
+	}
+	if _, err := r.GetStatsSummary(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := r.DeletePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod is gone", func() error {
+		_, err := r.GetPod(t.Context(), pod.Namespace, pod.Name)
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %w", err)
+	})
+}
+
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waiting until %s: %v", what, err)
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
