@@ -36,6 +36,9 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		if errors.As(err, new(reflection.Clash)) {
 			return errdefs.AsConflict(err)
 		}
+		if apierrors.IsNotFound(err) { // of the namespace: it has gone since
+			p.forgetNamespace(wanted.Namespace)
+		}
 		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
 	err = p.create(ctx, pod, wanted)
@@ -185,7 +188,7 @@ func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
 		return nil
 	}
 	p.mu.Lock()
-	_, known := p.resolved[name]
+	_, known := p.namespaces[name]
 	p.mu.Unlock()
 	if known {
 		return nil
@@ -200,7 +203,14 @@ func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
 		log.G(ctx).WithField("remoteNamespace", name).Info("Created a namespace in the remote cluster")
 	}
 	p.mu.Lock()
-	p.resolved[name] = struct{}{}
+	p.namespaces[name] = struct{}{}
 	p.mu.Unlock()
 	return nil
+}
+
+// forgetNamespace has a remote namespace made again, where it may.
+func (p *Provider) forgetNamespace(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.namespaces, name)
 }

@@ -53,10 +53,10 @@ type Provider struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu       sync.Mutex
-	notify   func(*corev1.Pod)
-	gone     map[string]*corev1.Pod // remote pods to be created again, by key
-	resolved map[string]struct{}    // remote namespaces that are known to exist
+	mu         sync.Mutex
+	notify     func(*corev1.Pod)
+	gone       map[string]*corev1.Pod // remote pods to be created again, by UID at home
+	namespaces map[string]struct{}    // remote ones that are known to exist
 }
 
 // New makes the provider of a node. It does not ask the remote cluster anything:
@@ -72,9 +72,9 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	}
 	p := &Provider{
 		cfg: cfg, home: home, translate: options, started: time.Now(), rest: config,
-		again:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
-		gone:     map[string]*corev1.Pod{},
-		resolved: map[string]struct{}{},
+		again:      workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
+		gone:       map[string]*corev1.Pod{},
+		namespaces: map[string]struct{}{},
 	}
 	if p.remote, err = clientset.NewForConfig(nodeutil.Protobuf(config)); err != nil {
 		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)

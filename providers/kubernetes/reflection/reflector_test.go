@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
@@ -257,4 +259,54 @@ func TestEnvironmentIsKeptByWhoDoesNotKnowIt(t *testing.T) {
 	if c := g.copied(translate.KindEnvironment, "a"); c == nil || string(c.Data["main.A"]) != "1" {
 		t.Errorf("the environment is %+v", c)
 	}
+}
+
+// What is left of an earlier life goes, what somebody has removed comes back, and
+// what others have stays.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.home.put("keys", corev1.SecretTypeOpaque, "one")
+		g.run()
+		if err := g.Follow(t.Context(), reader("a")); err != nil {
+			t.Fatal(err)
+		}
+		secrets := g.remote.CoreV1().Secrets("shop")
+		if err := secrets.Delete(t.Context(), g.name("Secret", "keys"), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		ours := g.opts.Translate.Home.LabelsOf("shop", "")
+		old, young := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.Now()
+		listed := []runtime.Object{}
+		for name, meta := range map[string]metav1.ObjectMeta{
+			"left":   {Labels: ours, CreationTimestamp: old},
+			"young":  {Labels: ours, CreationTimestamp: young},
+			"needed": {Labels: ours, CreationTimestamp: old},
+			"theirs": {CreationTimestamp: old},
+		} {
+			meta.Name, meta.Namespace, meta.UID = name, "shop", types.UID(name)
+			if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			listed = append(listed, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta})
+		}
+		scheme := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		pod := reader("b")
+		pod.Spec.Volumes[0].Secret.SecretName = "needed"
+		if err := g.Sweep(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, listed...), "shop", []*corev1.Pod{pod}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if g.copied("Secret", "keys") == nil {
+			t.Error("the copy that was removed is not there again")
+		}
+		for name, want := range map[string]bool{"left": false, "young": true, "needed": true, "theirs": true} {
+			if _, err := secrets.Get(t.Context(), name, metav1.GetOptions{}); (err == nil) != want {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }

@@ -21,7 +21,8 @@ const pageSize = 500
 
 // Sweep removes copies, with the labels of this cluster and node, that neither a
 // followed pod nor one of the remote pods needs: they are left from an earlier
-// life. namespace is the remote one, or all. Only names and labels are read.
+// life. What followed pods need and is not there is written again. namespace is
+// the remote one, or all. Only names and labels are read.
 func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namespace string, pods []*corev1.Pod) error {
 	used := map[types.NamespacedName]struct{}{}
 	for _, pod := range pods {
@@ -29,10 +30,12 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 			used[types.NamespacedName{Namespace: pod.Namespace, Name: name}] = struct{}{}
 		}
 	}
+	missing := map[placed]ref{}
 	r.mu.Lock()
 	for of := range r.copies {
 		if at, err := r.place(of); err == nil {
 			used[at] = struct{}{}
+			missing[placed{remoteKind(of.kind), at}] = of
 		}
 	}
 	r.mu.Unlock()
@@ -43,12 +46,12 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 		for {
 			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).List(ctx, options)
 			if err != nil {
-				errs = append(errs, err)
-				break
+				return errors.Join(append(errs, err)...)
 			}
 			for i := range list.Items {
 				found := &list.Items[i]
 				at := types.NamespacedName{Namespace: found.Namespace, Name: found.Name}
+				delete(missing, placed{kind, at})
 				if _, ok := used[at]; ok || time.Since(found.CreationTimestamp.Time) < orphanAge {
 					continue
 				}
@@ -59,7 +62,30 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 			}
 		}
 	}
+	for _, of := range missing {
+		r.writeAgain(of)
+	}
 	return errors.Join(errs...)
+}
+
+// placed is a place in the remote cluster.
+type placed struct {
+	kind string
+	at   types.NamespacedName
+}
+
+// writeAgain writes a copy although its original has not changed.
+func (r *Reflector) writeAgain(of ref) {
+	r.mu.Lock()
+	c := r.copies[of]
+	r.mu.Unlock()
+	if c == nil {
+		return
+	}
+	c.writing.Lock()
+	c.written = ""
+	c.writing.Unlock()
+	r.queue.Add(of)
 }
 
 // usedBy are the names of the ConfigMaps and Secrets that a remote pod needs.
