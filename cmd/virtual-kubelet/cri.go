@@ -21,6 +21,7 @@ var criEntry = providerEntry{
 `,
 	sample:   (*cri.Provider)(nil),
 	resolves: true,
+	oneNode:  true,
 	new:      newCRI,
 }
 

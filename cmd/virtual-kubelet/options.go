@@ -19,6 +19,7 @@ type options struct {
 	bootstrap      string
 	certDir        string
 	nodeName       string
+	nodes          int // 0: one, by the name itself
 	os             string
 	provider       string
 	providerConfig string
@@ -27,6 +28,7 @@ type options struct {
 
 	listenAddress string
 	port          int
+	portPerNode   bool
 	metricsAddr   string
 	nodeIP        string
 	serving       string
@@ -89,6 +91,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig file with which the node gets a client certificate of its own, as system:node:NAME, unless --kubeconfig has credentials; needs --cert-dir, and has to stay")
 	flags.StringVar(&o.certDir, "cert-dir", "", "directory for the certificates that the cluster signs for this node; each node needs its own")
 	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
+	flags.IntVar(&o.nodes, "nodes", 0, "run this many nodes in this process, named after --nodename with -0, -1, ... (default: one node of that name)")
 	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
 	flags.StringVar(&o.provider, "provider", "mock", "provider that runs the pods (see virtual-kubelet providers)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
@@ -96,6 +99,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "take only pods of this namespace (default: of all)")
 	flags.StringVar(&o.listenAddress, "listen-address", "", "address on which the kubelet API is served (default: all)")
 	flags.IntVar(&o.port, "port", defaultKubeletPort, "port of the kubelet API, 0 for any free one ($KUBELET_PORT)")
+	flags.BoolVar(&o.portPerNode, "port-per-node", false, "with --nodes: serve each node's kubelet API on a port of its own, from --port on upwards, or a free one; metrics-server needs that")
 	flags.StringVar(&o.serving, "serving-certificate", "", "where the certificate of the kubelet API comes from: files, cluster (signed after somebody has approved it; needs --cert-dir), or self-signed (default: files if they are given, else self-signed)")
 	flags.StringVar(&o.certFile, "tls-cert-file", getenv("APISERVER_CERT_LOCATION"), "certificate of the kubelet API, a PEM file that is followed ($APISERVER_CERT_LOCATION)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", getenv("APISERVER_KEY_LOCATION"), "key of --tls-cert-file ($APISERVER_KEY_LOCATION)")
@@ -141,6 +145,9 @@ func (o *options) complete() error {
 	}
 	if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
 		return fmt.Errorf("%q cannot be the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
+	}
+	if err := o.checkNodes(); err != nil {
+		return err
 	}
 	if err := oneOf("--os", o.os, "linux", "windows"); err != nil {
 		return err
@@ -191,6 +198,28 @@ func (o *options) complete() error {
 	}
 	if o.taintValue == "" {
 		o.taintValue = o.provider
+	}
+	return nil
+}
+
+// checkNodes refuses what one process cannot be, or have, for several nodes.
+func (o *options) checkNodes() error {
+	switch {
+	case o.nodes < 0:
+		return fmt.Errorf("--nodes is %d: it must not be negative", o.nodes)
+	case o.nodes == 0 && o.portPerNode:
+		return fmt.Errorf("--port-per-node is given, but there is one node only: give --nodes, or leave it out")
+	case o.nodes == 0:
+		return nil
+	case o.portPerNode && o.port != 0 && o.port+o.nodes-1 > 65535:
+		return fmt.Errorf("%d nodes have no ports from %d on: use a lower --port, or 0 for any free ones", o.nodes, o.port)
+	case o.bootstrap != "":
+		return fmt.Errorf("--bootstrap-kubeconfig gives this process the identity of one node, and --nodes asks for %d: use a service account (see virtual-kubelet config print-rbac)", o.nodes)
+	case o.serving == servingCluster:
+		return fmt.Errorf("--serving-certificate=cluster is for one node, and --nodes asks for %d: use files or self-signed", o.nodes)
+	}
+	if entry, ok := providers[o.provider]; ok && o.nodes > 1 && entry.oneNode {
+		return fmt.Errorf("provider %s is for one node in a process, and --nodes asks for %d: start one process for each, or use the mock provider", o.provider, o.nodes)
 	}
 	return nil
 }

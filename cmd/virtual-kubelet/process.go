@@ -22,6 +22,7 @@ rest):
 `,
 	sample:   (*process.Provider)(nil),
 	resolves: true,
+	oneNode:  true,
 	new:      newProcess,
 }
 

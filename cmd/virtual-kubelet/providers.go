@@ -37,6 +37,8 @@ type providerEntry struct {
 	// resolves says that the provider resolves the environment of pods, and
 	// mounts volumes, itself.
 	resolves bool
+	// oneNode says that two nodes of one process would get in each other's way.
+	oneNode bool
 	// rights are further ones that the provider needs at home, in the namespaces
 	// of its pods.
 	rights []rbacv1.PolicyRule

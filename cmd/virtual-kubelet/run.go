@@ -63,6 +63,10 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	}
 	group.Go(func() error { return runAuth(ctx) })
 
+	if o.nodes > 0 {
+		f := virtualFleet{options: o, client: client, address: address, auth: auth}
+		return f.run(ctx, began)
+	}
 	v := virtualNode{options: o, client: client, address: address, auth: auth}
 	n, err := v.build()
 	if err != nil {
@@ -79,7 +83,7 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	}).Info("Starting node")
 
 	if o.metricsAddr != "" {
-		serve, err := v.metricsServer(ctx)
+		serve, err := v.metricsServer(ctx, v.mux)
 		if err != nil {
 			return err
 		}
@@ -132,44 +136,56 @@ func (v *virtualNode) build() (*nodeutil.Node, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	opts := []nodeutil.NodeOpt{
-		nodeutil.WithNodeConfig(nodeutil.NodeConfig{
-			Client:                    v.client,
-			NodeSpec:                  v.nodeSpec(),
-			HTTPListenAddr:            net.JoinHostPort(v.listenAddress, strconv.Itoa(v.port)),
-			Handler:                   v.handler(mux),
-			NumWorkers:                v.podSyncWorkers,
-			InformerResyncPeriod:      v.fullResyncPeriod,
-			StreamIdleTimeout:         v.streamIdleTimeout,
-			StreamCreationTimeout:     v.streamCreationTimeout,
-			Namespace:                 v.namespace,
-			SkipDownwardAPIResolution: providers[v.options.provider].resolves,
-			DisableLease:              !v.enableNodeLease,
-			EventQPS:                  v.eventQPS,
-			EventBurst:                v.eventBurst,
-			DebugHTTP:                 v.debugHTTP,
-			Flags:                     v.flagValues(),
-		}),
-		nodeutil.AttachProviderRoutes(mux),
+	config := v.config()
+	config.Client, config.Handler = v.client, v.handler(mux)
+	opts := append(v.servingOptions(), nodeutil.AttachProviderRoutes(mux))
+	return nodeutil.NewNode(v.nodeName, v.newProvider(providerConfig), append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(config)}, opts...)...)
+}
+
+// config is the node's configuration without client and handler.
+func (v *virtualNode) config() nodeutil.NodeConfig {
+	return nodeutil.NodeConfig{
+		NodeSpec:                  v.nodeSpec(),
+		HTTPListenAddr:            net.JoinHostPort(v.listenAddress, strconv.Itoa(v.port)),
+		NumWorkers:                v.podSyncWorkers,
+		InformerResyncPeriod:      v.fullResyncPeriod,
+		StreamIdleTimeout:         v.streamIdleTimeout,
+		StreamCreationTimeout:     v.streamCreationTimeout,
+		Namespace:                 v.namespace,
+		SkipDownwardAPIResolution: providers[v.options.provider].resolves,
+		DisableLease:              !v.enableNodeLease,
+		EventQPS:                  v.eventQPS,
+		EventBurst:                v.eventBurst,
+		DebugHTTP:                 v.debugHTTP,
+		Flags:                     v.flagValues(),
 	}
+}
+
+// servingOptions are about the serving certificate.
+func (v *virtualNode) servingOptions() []nodeutil.NodeOpt {
 	switch v.serving {
 	case servingFiles:
-		opts = append(opts, nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(v.certFile, v.keyFile)))
+		return []nodeutil.NodeOpt{nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(v.certFile, v.keyFile))}
 	case servingCluster:
-		opts = append(opts, nodeutil.WithServingCertificateFromCluster(v.certDir))
+		return []nodeutil.NodeOpt{nodeutil.WithServingCertificateFromCluster(v.certDir)}
 	}
-	return nodeutil.NewNode(v.nodeName, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+	return nil
+}
+
+// newProvider makes the provider, and keeps it.
+func (v *virtualNode) newProvider(config []byte) nodeutil.NewProviderFunc {
+	return func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		provider, nodeProvider, closer, err := providers[v.options.provider].new(providerInit{
 			ProviderConfig: cfg,
 			NodeName:       v.nodeName,
 			OS:             v.os,
 			InternalIP:     v.address,
 			ClusterDomain:  v.clusterDomain,
-			Config:         providerConfig,
+			Config:         config,
 		})
 		v.provider, v.closer = provider, closer
 		return provider, nodeProvider, err
-	}, opts...)
+	}
 }
 
 // nodeSpec is the node as far as it does not depend on the provider.

@@ -51,21 +51,21 @@ func (v *virtualNode) handler(mux *http.ServeMux) http.Handler {
 
 // metricsHandler answers for --metrics-addr: of the kubelet API, the routes for
 // Prometheus and the statistics.
-func (v *virtualNode) metricsHandler() http.Handler {
+func metricsHandler(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/metrics", "/metrics/", "/stats/"} {
-		mux.Handle(path, api.InstrumentHandler(v.mux))
+		mux.Handle(path, api.InstrumentHandler(all))
 	}
 	return mux
 }
 
 // metricsServer opens the port of --metrics-addr, and returns what serves it.
-func (v *virtualNode) metricsServer(ctx context.Context) (func(context.Context) error, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", v.metricsAddr)
+func (o *options) metricsServer(ctx context.Context, all http.Handler) (func(context.Context) error, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.metricsAddr)
 	if err != nil {
 		return nil, usagef("--metrics-addr cannot be served: %w", err)
 	}
-	server := &http.Server{Handler: v.metricsHandler(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: metricsHandler(all), ReadHeaderTimeout: 10 * time.Second}
 	return func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 		log.G(ctx).WithField("address", listener.Addr().String()).Info("Serving metrics")

@@ -54,7 +54,7 @@ func built(t *testing.T, args ...string) (*virtualNode, http.Handler) {
 
 func TestWhoMayReadWhat(t *testing.T) {
 	v, kubeletAPI := built(t, "--debug-http")
-	plain := v.metricsHandler()
+	plain := metricsHandler(v.mux)
 	_, withoutProfiles := built(t)
 	const stranger, known = "", "me"
 	for _, test := range []struct {

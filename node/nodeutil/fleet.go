@@ -61,6 +61,9 @@ type FleetConfig struct {
 	// that go by address and port alone, such as metrics-server, need that.
 	PortPerNode bool
 
+	// DebugHTTP adds /debug/pprof/ to what is answered about the process.
+	DebugHTTP bool
+
 	// TLSConfig is the server's, or that of each, as in NodeConfig.
 	TLSConfig *tls.Config
 }

@@ -77,6 +77,9 @@ func podIn(path string) (namespace, pod string, ok bool) {
 // /metrics, to everybody; what is about a node it refuses with 421.
 func (f *Fleet) ProcessHandler() http.Handler {
 	routes := append(f.healthRoutes(), metricsRoutes(prometheus.Gatherer(f.shared.metrics.registry))...)
+	if f.cfg.DebugHTTP {
+		routes = append(routes, profileRoutes()...)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", http.HandlerFunc(misdirected))
 	known := api.RoutesHandler(routes)

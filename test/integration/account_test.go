@@ -29,30 +29,37 @@ const accountNamespace = "virtual-kubelets"
 // binary prints for it, and returns its user name and a kubeconfig file.
 func newAccount(t *testing.T, dir, nodeName string) (user, kubeconfig string) {
 	t.Helper()
+	return newAccountFor(t, dir, nodeName, nodeName)
+}
+
+// newAccountFor makes one of the given name with the rights for a node, or for
+// any node if nodeName is empty.
+func newAccountFor(t *testing.T, dir, name, nodeName string) (user, kubeconfig string) {
+	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: accountNamespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	apply := cluster.Kubectl(t.Context(), "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(printRBAC(t, nodeName))
+	apply.Stdin = strings.NewReader(printRBAC(t, name, nodeName))
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
 	}
-	token, err := client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(t.Context(), nodeName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig = filepath.Join(dir, "kubeconfig")
 	writeKubeconfig(t, kubeconfig, &clientcmdapi.AuthInfo{Token: token.Status.Token})
-	return "system:serviceaccount:" + accountNamespace + ":" + nodeName, kubeconfig
+	return "system:serviceaccount:" + accountNamespace + ":" + name, kubeconfig
 }
 
-// printRBAC returns what the binary prints for a node, whose service account
-// has the node's name.
-func printRBAC(t *testing.T, nodeName string) string {
+// printRBAC returns what the binary prints for a service account and a node, or
+// any node if nodeName is empty.
+func printRBAC(t *testing.T, account, nodeName string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(bin, "virtual-kubelet"),
-		"config", "print-rbac", "--nodename", nodeName, "--service-account", accountNamespace+"/"+nodeName)
+		"config", "print-rbac", "--nodename", nodeName, "--service-account", accountNamespace+"/"+account)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	manifests, err := command.Output()

@@ -83,7 +83,7 @@ func TestEveryRightIsUsed(t *testing.T) {
 	})
 
 	requests := requestsOf(t, n.user)
-	for _, right := range rightsOf(t, printRBAC(t, n.name)) {
+	for _, right := range rightsOf(t, printRBAC(t, n.name, n.name)) {
 		if !slices.ContainsFunc(requests, right.covers) {
 			t.Errorf("the right to %s is not used", right)
 		}
