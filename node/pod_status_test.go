@@ -369,3 +369,23 @@ func TestHostIPs(t *testing.T) {
 		want(t, "host IPs", r.api.pod("web").Status.HostIPs, []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}})
 	})
 }
+
+// A provider that reports the pod running before CreatePod has returned costs
+// one patch: it says which generation it is about.
+func TestStatusFromWithinCreate(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.notify(r.provider.hold(pod, corev1.PodRunning))
+				time.Sleep(time.Second)
+				return nil
+			}
+		})
+		r.start()
+		r.api.addPod(aPod("web"))
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "observed generation", r.api.pod("web").Status.ObservedGeneration, 1)
+		wantList(t, "writes", r.api.written(), "patch pods/status web")
+	})
+}

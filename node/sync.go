@@ -285,15 +285,18 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	}
 	r.mu.Lock()
 	r.creating = true
+	before := r.handed
+	r.handed = pod // what the provider says within the call is about this form
 	r.mu.Unlock()
 	err = pc.backend.create(ctx, mine)
 	r.mu.Lock()
 	r.creating = false
 	r.provider = unknown
-	if err == nil {
+	if err != nil {
+		r.handed = before
+	} else {
 		r.ran = true
 		r.missing = 0
-		r.handed = pod
 		r.told = nil
 		if pc.notifier != nil {
 			r.provider = held
