@@ -12,7 +12,7 @@ import (
 )
 
 // orphanSearchInterval is how often a provider that notifies is asked for its
-// pods, only to find those that nobody wants any more.
+// pods, only to find those that nobody wants any more, and what was not notified.
 const orphanSearchInterval = time.Minute
 
 // patrol asks the provider for its pods at intervals: for their statuses where
@@ -46,6 +46,8 @@ func (pc *PodController) patrol(ctx context.Context, workers int) {
 		}
 		if pc.notifier == nil {
 			pc.poll(ctx, found, asked, workers)
+		} else {
+			pc.compare(found, asked)
 		}
 		if pc.orphans != nil {
 			pc.cleanUp(ctx, found)

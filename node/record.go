@@ -48,6 +48,9 @@ type state struct {
 	// heard is when (on the controller's count of observations) the provider
 	// last said something about the pod: older answers do not count.
 	heard uint64
+	// differed is what heard was when a list said something else; nil if the last
+	// one did not.
+	differed *uint64
 
 	// early is what the provider notified before the record knew its pod.
 	early *corev1.Pod
@@ -56,6 +59,8 @@ type state struct {
 	sent   *corev1.PodStatus
 	stored *corev1.Pod
 	sentAt time.Time
+	// insisted is the report that was sent again, as the API had something else.
+	insisted *corev1.PodStatus
 
 	// cause is the span in which the provider was last asked for something, until
 	// the API has heard what came of it; nil if nobody records spans.

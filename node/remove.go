@@ -47,7 +47,9 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	err = pc.client.Pods(namespace).Delete(ctx, name, *options)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict: another UID by now
+	if err != nil && !apierrors.IsNotFound(err) {
+		// A conflict too: if another pod has the name by now the watch will tell,
+		// and the next try sees it; if not, it was no word on this one's end.
 		return fmt.Errorf("cannot remove pod %s from the API: %w", key, err)
 	}
 	r.mu.Lock()

@@ -93,8 +93,8 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		result, err = pc.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		return nil // the pod of this UID is gone
+	case apierrors.IsNotFound(err):
+		return nil // the pod is gone; a conflict may mean that too, or that somebody else wrote
 	case err != nil:
 		if apierrors.IsInvalid(err) {
 			pc.warn(ctx, r, pod, ReasonStatusRejected, err.Error())
@@ -108,6 +108,7 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		if patch != nil {
 			r.sentAt = time.Now()
 			pc.metrics.statusWritten(r.unsent)
+			pc.insist(r, report, podstatus.Equal(&result.Status, &next))
 		}
 		if r.report == report {
 			r.unsent = time.Time{}
@@ -119,6 +120,19 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		log.G(ctx).Debug("Wrote pod status")
 	}
 	return nil
+}
+
+// insist has a report sent again, once, if the API made something else of it:
+// somebody may have written a moment before. Where the API itself does so,
+// repeating it would not help. r.mu is held.
+func (pc *PodController) insist(r *podRecord, report *corev1.PodStatus, taken bool) {
+	switch {
+	case taken:
+		r.insisted = nil
+	case r.insisted != report:
+		r.insisted, r.sent = report, nil
+		pc.statuses.AddAfter(keyOf(r.pod), repairDelay)
+	}
 }
 
 // older tells whether pod is an older version than other. Where versions cannot

@@ -1,0 +1,155 @@
+package fault
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+// Provider stands before a pod provider. Give its Handler to a controller; it may
+// be given to another one after the first has ended.
+type Provider struct {
+	inner node.PodLifecycleHandler
+	byUID node.PodUIDLifecycleHandler // nil where inner is none
+	dice  *dice
+	weather
+
+	// MaxDelay is the longest Delay, MaxHang how long a Stubborn call takes at
+	// most. Set them before the first call, if at all; they are 2 s and 20 s.
+	MaxDelay, MaxHang time.Duration
+
+	news     sync.Mutex
+	notify   func(*corev1.Pod)
+	last     map[types.NamespacedName]*corev1.Pod // what was notified last
+	vanished map[types.UID]struct{}
+	lied     map[types.NamespacedName]struct{}
+}
+
+// NewProvider returns a calm Provider before inner.
+func NewProvider(inner node.PodLifecycleHandler, seed uint64) *Provider {
+	byUID, _ := inner.(node.PodUIDLifecycleHandler)
+	return &Provider{
+		inner:    inner,
+		byUID:    byUID,
+		dice:     newDice(seed),
+		MaxDelay: 2 * time.Second,
+		MaxHang:  20 * time.Second,
+		last:     map[types.NamespacedName]*corev1.Pod{},
+		vanished: map[types.UID]struct{}{},
+		lied:     map[types.NamespacedName]struct{}{},
+	}
+}
+
+// Break has calls go wrong as planned from now on.
+func (p *Provider) Break(plan Plan) { p.brew(plan) }
+
+// Calm has nothing more go wrong. Calls that hang fail at once.
+func (p *Provider) Calm() { p.clear() }
+
+// Lied tells whether what was said of a pod of that name was ever untrue, in a
+// way that no caller can know: that a pod is not there, or another one.
+func (p *Provider) Lied(namespace, name string) bool {
+	p.news.Lock()
+	defer p.news.Unlock()
+	_, lied := p.lied[types.NamespacedName{Namespace: namespace, Name: name}]
+	return lied
+}
+
+// Handler returns what implements the same interfaces of package node as the
+// provider behind does.
+func (p *Provider) Handler() node.PodLifecycleHandler {
+	notifier, notifies := p.inner.(node.PodNotifier)
+	switch {
+	case notifies && p.byUID != nil:
+		return struct {
+			handlerByUID
+			notifications
+		}{handlerByUID{handler{p}}, notifications{p, notifier}}
+	case notifies:
+		return struct {
+			handler
+			notifications
+		}{handler{p}, notifications{p, notifier}}
+	case p.byUID != nil:
+		return handlerByUID{handler{p}}
+	}
+	return handler{p}
+}
+
+// handler is a Provider before a node.PodLifecycleHandler.
+type handler struct{ p *Provider }
+
+func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	return h.p.call(ctx, "CreatePod", nameOf(pod), changes, func() error {
+		h.p.reappear(pod)
+		return h.p.inner.CreatePod(ctx, pod)
+	})
+}
+
+func (h handler) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	return h.p.call(ctx, "UpdatePod", nameOf(pod), changes, func() error { return h.p.inner.UpdatePod(ctx, pod) })
+}
+
+func (h handler) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	return h.p.call(ctx, "DeletePod", nameOf(pod), finds, func() error {
+		if err := h.p.overlook("DeletePod", pod); err != nil {
+			return err
+		}
+		return h.p.inner.DeletePod(ctx, pod)
+	})
+}
+
+func (h handler) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return h.p.get(ctx, "GetPod", namespace, name, func() (*corev1.Pod, error) { return h.p.inner.GetPod(ctx, namespace, name) })
+}
+
+func (h handler) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	return h.p.getStatus(ctx, namespace, name, func() (*corev1.PodStatus, error) {
+		return h.p.inner.GetPodStatus(ctx, namespace, name)
+	})
+}
+
+func (h handler) GetPods(ctx context.Context) (shown []*corev1.Pod, err error) {
+	err = h.p.call(ctx, "GetPods", types.NamespacedName{}, finds, func() error {
+		pods, err := h.p.inner.GetPods(ctx)
+		for _, pod := range pods {
+			if pod, err := h.p.show(ctx, "GetPods", pod); err == nil {
+				shown = append(shown, pod)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shown, nil
+}
+
+// handlerByUID is one before a node.PodUIDLifecycleHandler.
+type handlerByUID struct{ handler }
+
+func (h handlerByUID) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	return h.p.get(ctx, "GetPodByUID", namespace, name, func() (*corev1.Pod, error) {
+		return h.p.byUID.GetPodByUID(ctx, namespace, name, uid)
+	})
+}
+
+func (h handlerByUID) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	return h.p.getStatus(ctx, namespace, name, func() (*corev1.PodStatus, error) {
+		return h.p.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
+	})
+}
+
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+var (
+	_ node.PodLifecycleHandler    = handler{}
+	_ node.PodUIDLifecycleHandler = handlerByUID{}
+)

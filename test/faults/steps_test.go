@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fault"
+)
+
+// do takes a step. What a step asks of a pod that is not there, or of an agent
+// that does not run, has no effect, so that each part of a history is one too.
+func (w *world) do(step string) {
+	tell("step: %s", step)
+	words := strings.Fields(step)
+	switch words[0] {
+	case "create":
+		w.create(words)
+	case "recreate":
+		w.delete(words[1], ptr.To[int64](0))
+		w.create(words)
+	case "update":
+		w.update(words[1])
+	case "delete":
+		w.delete(words[1], grace(words, 2))
+	case "force":
+		w.delete(words[1], ptr.To[int64](0))
+	case "unfinalize":
+		w.unfinalize(words[1])
+	case "condition":
+		w.setCondition(words[1], "example.com/theirs", corev1.ConditionTrue)
+	case "drift":
+		w.setCondition(words[1], corev1.PodReady, corev1.ConditionUnknown)
+	case "kill":
+		w.stop(true)
+	case "stop":
+		w.stop(false)
+	case "start":
+		w.start()
+	case "api":
+		w.api.Break(plan(words))
+	case "provider":
+		w.prov.Break(plan(words))
+	case "partition":
+		w.api.Partition(duration(words), false)
+	case "silence":
+		w.api.Partition(duration(words), true)
+	case "compact":
+		w.compact()
+	case "node-delete":
+		w.must(w.admin.CoreV1().Nodes().Delete(w.ctx, nodeName, metav1.DeleteOptions{}))
+	case "heal":
+		w.heal()
+	case "wait":
+		time.Sleep(duration(words))
+	default:
+		panic(fmt.Sprintf("%q is no step", step))
+	}
+}
+
+func plan(words []string) fault.Plan {
+	p, err := fault.ParsePlan(strings.Join(words[1:], " "))
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// must takes note of an error of a request that meets no faults; that there is
+// no such object, or another one, is none.
+func (w *world) must(err error) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		w.breaks("a request of the test failed: %v", err)
+	}
+}
+
+func (w *world) heal() {
+	w.api.Calm()
+	w.prov.Calm()
+}
+
+func (w *world) create(words []string) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: words[1], Labels: map[string]string{behaviour: words[2]}},
+		Spec: corev1.PodSpec{
+			NodeName:                      nodeName,
+			Containers:                    []corev1.Container{{Name: "main", Image: "image-0"}},
+			TerminationGracePeriodSeconds: ptr.To[int64](10),
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			EnableServiceLinks:            ptr.To(false),
+			AutomountServiceAccountToken:  ptr.To(false),
+		},
+	}
+	if slices.Contains(words, "never") || words[2] == ends || words[2] == fails {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	}
+	if slices.Contains(words, "finalizer") {
+		pod.Finalizers = []string{"example.com/finalizer"}
+	}
+	_, err := w.admin.CoreV1().Pods(w.ns).Create(w.ctx, pod, metav1.CreateOptions{})
+	w.must(err)
+}
+
+// get returns a pod of the API, or nil.
+func (w *world) get(name string) *corev1.Pod {
+	pod, err := w.admin.CoreV1().Pods(w.ns).Get(w.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		w.must(err)
+		return nil
+	}
+	return pod
+}
+
+func (w *world) update(name string) {
+	pod := w.get(name)
+	if pod == nil {
+		return
+	}
+	w.updates++
+	pod.Labels["update"] = fmt.Sprint(w.updates)
+	if w.updates%2 == 0 {
+		pod.Spec.Containers[0].Image = fmt.Sprintf("image-%d", w.updates)
+	}
+	_, err := w.admin.CoreV1().Pods(w.ns).Update(w.ctx, pod, metav1.UpdateOptions{})
+	w.must(err)
+}
+
+func (w *world) delete(name string, grace *int64) {
+	w.must(w.admin.CoreV1().Pods(w.ns).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: grace}))
+}
+
+func (w *world) unfinalize(name string) {
+	pod := w.get(name)
+	if pod == nil || len(pod.Finalizers) == 0 {
+		return
+	}
+	pod.Finalizers = nil
+	_, err := w.admin.CoreV1().Pods(w.ns).Update(w.ctx, pod, metav1.UpdateOptions{})
+	w.must(err)
+}
+
+// setCondition is somebody else's write to the status of a pod.
+func (w *world) setCondition(name string, kind corev1.PodConditionType, status corev1.ConditionStatus) {
+	pod := w.get(name)
+	if pod == nil {
+		return
+	}
+	conditions := slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	pod.Status.Conditions = append(conditions, corev1.PodCondition{Type: kind, Status: status})
+	_, err := w.admin.CoreV1().Pods(w.ns).UpdateStatus(w.ctx, pod, metav1.UpdateOptions{})
+	w.must(err)
+	if kind != corev1.PodReady && err == nil {
+		w.mu.Lock()
+		w.pods[pod.UID].condition = true
+		w.mu.Unlock()
+	}
+}

@@ -1,0 +1,221 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fault"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// nodeName is the name of the agent's node.
+const nodeName = "vk"
+
+// maxBroken bounds what is said of one history.
+const maxBroken = 20
+
+// world is an agent between an API server and a provider, both with faults, and
+// what is known of it all.
+type world struct {
+	ctx   context.Context
+	ns    string
+	admin kubernetes.Interface // whose requests meet no faults
+	api   *fault.Transport     // those of the agent do
+	prov  *fault.Provider
+	model *model
+	agent *agent // nil while there is none
+
+	compact func() // has resource versions expire
+	updates int    // count, for labels that differ
+
+	mu        sync.Mutex
+	pods      map[types.UID]*fate
+	strangers []*fate // see excused
+	blind     bool    // no agent has seen all pods of the API yet
+	broken    []string
+}
+
+// fate is what the API has had of a pod.
+type fate struct {
+	namespace, name string
+	created         time.Time
+	node            string
+	deleted         bool // its deletion was asked for
+	gone            bool
+	terminal        bool
+	never           bool      // is its restart policy
+	deadline        time.Time // before which it is not to be killed
+	condition       bool      // somebody has set a condition of theirs
+}
+
+func newWorld(ctx context.Context, h history) *world {
+	w := &world{ctx: ctx, ns: "default", pods: map[types.UID]*fate{}}
+	w.model = newModel(h.shape, w)
+	w.prov = fault.NewProvider(w.model.handler(), h.seed)
+	return w
+}
+
+// breaks notes that something that must always hold does not.
+func (w *world) breaks(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.breaksLocked(format, args...)
+}
+
+// breaksLocked is breaks with w.mu held.
+func (w *world) breaksLocked(format string, args ...any) {
+	if len(w.broken) < maxBroken {
+		w.broken = append(w.broken, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	}
+}
+
+// know takes in what the API says of a pod.
+func (w *world) know(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.pods[pod.UID]
+	if f == nil {
+		f = &fate{namespace: pod.Namespace, name: pod.Name, created: pod.CreationTimestamp.Time, node: pod.Spec.NodeName, never: pod.Spec.RestartPolicy == corev1.RestartPolicyNever}
+		w.pods[pod.UID] = f
+	}
+	f.terminal = f.terminal || isTerminal(pod.Status.Phase)
+	if pod.DeletionTimestamp != nil {
+		f.deleted, f.deadline = true, pod.DeletionTimestamp.Time
+	}
+}
+
+// excused tells whether nobody can demand that the agent does right by a pod. The
+// provider has lied about its name; or it goes by names, and holds a pod that went
+// from the API while no agent saw it. Then its successor of about the same age is
+// taken for it: see "Identity" in docs/architecture.md.
+func (w *world) excused(pod *corev1.Pod) bool {
+	if w.prov.Lied(pod.Namespace, pod.Name) {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.strangers {
+		if !w.model.shape.byUID && s.name == pod.Name && !pod.CreationTimestamp.After(s.created.Add(clockSkew)) {
+			return true
+		}
+	}
+	return false
+}
+
+// clockSkew is by how much the ages of two pods have to differ to tell them apart.
+const clockSkew = 61 * time.Second
+
+// estrange takes note of a pod that the provider holds, and the API no more,
+// where no agent knows of it. w.mu is held.
+func (w *world) estrange(f *fate) { w.strangers = append(w.strangers, f) }
+
+// strange tells whether a pod of that name is one of them. It takes its time until
+// it is found to be an orphan: where the provider goes by UIDs, longer than it takes
+// until another pod of its name is created. w.mu is held.
+func (w *world) strange(name string) bool {
+	return slices.ContainsFunc(w.strangers, func(s *fate) bool { return s.name == name })
+}
+
+// lookAway takes note that there is no agent any more, which knew what the
+// provider held.
+func (w *world) lookAway() {
+	held := w.model.all()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blind = true
+	for _, pod := range held {
+		if f := w.pods[pod.UID]; f != nil && f.gone {
+			w.estrange(f)
+		}
+	}
+}
+
+// agent is one run of a node.
+type agent struct {
+	node   *nodeutil.Node
+	cancel context.CancelFunc
+	done   chan error
+	cut    *switchable
+}
+
+// switchable is a way to the API server that a kill cuts.
+type switchable struct {
+	http.RoundTripper
+	mu  sync.Mutex
+	off bool
+}
+
+func (s *switchable) RoundTrip(request *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	off := s.off
+	s.mu.Unlock()
+	if off {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
+		return nil, context.Canceled
+	}
+	return s.RoundTripper.RoundTrip(request)
+}
+
+// start starts an agent, unless there is one.
+func (w *world) start() {
+	if w.agent != nil {
+		return
+	}
+	cut := &switchable{RoundTripper: w.api}
+	made, err := nodeutil.NewNode(nodeName,
+		func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			return nodeutil.AsProvider(w.prov.Handler()), nil, nil
+		},
+		nodeutil.WithNodeConfig(nodeutil.NodeConfig{
+			Client:        clientOver(cut),
+			NodeSpec:      corev1.Node{},
+			NumWorkers:    3,
+			EventRecorder: silent{},
+		}))
+	if err != nil {
+		w.breaks("no agent could be made: %v", err)
+		return
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.agent = &agent{node: made, cancel: cancel, done: make(chan error, 1), cut: cut}
+	done := w.agent.done
+	go func() { done <- made.Run(ctx) }()
+	go func() {
+		select {
+		case <-made.PodController().Ready():
+			w.mu.Lock()
+			w.blind = false
+			w.mu.Unlock()
+		case <-made.Done():
+		}
+	}()
+}
+
+// stop ends the agent, if there is one: with its last words, or without.
+func (w *world) stop(kill bool) {
+	if w.agent == nil {
+		return
+	}
+	if kill {
+		w.agent.cut.mu.Lock()
+		w.agent.cut.off = true
+		w.agent.cut.mu.Unlock()
+	}
+	w.agent.cancel()
+	if err := <-w.agent.done; err != nil {
+		w.breaks("the agent ended with an error: %v", err)
+	}
+	w.agent = nil
+	w.lookAway()
+}
