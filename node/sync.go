@@ -89,6 +89,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		r.provider = absent // notified of, but never ours
 		r.early = nil
 	case pod == nil:
+		r.handed, r.sent, r.stored = nil, nil, nil // nothing will be compared with them
 	case r.pod == nil:
 		r.adopt(pod)
 		if r.early != nil && pc.identity.same(pod, r.early) && r.mayBeKnown(r.early) {
