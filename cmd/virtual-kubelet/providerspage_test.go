@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+var update = flag.Bool("update", false, "write docs/providers.md anew")
+
+// listed is a provider of providers/providers.yaml.
+type listed struct {
+	Name        string `json:"name"`
+	Runs        string `json:"runs"`
+	Takes       string `json:"takes"`
+	Conformance string `json:"conformance"`
+}
+
+// docs/providers.md is what providers/providers.yaml and the binary say.
+func TestProvidersPage(t *testing.T) {
+	text, err := os.ReadFile("../../providers/providers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []listed
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range list {
+		names = append(names, p.Name)
+		if _, err := os.Stat(filepath.Join("../../providers", p.Name, "README.md")); err != nil {
+			t.Errorf("provider %s has no README: %v", p.Name, err)
+		}
+	}
+	for _, name := range providerNames() {
+		if !slices.Contains(names, name) {
+			t.Errorf("provider %s of the binary is not in providers/providers.yaml", name)
+		}
+	}
+	const path = "../../docs/providers.md"
+	want := providersPage(list)
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(page, want) {
+		t.Errorf("docs/providers.md is not what providers/providers.yaml says: run this test with -update. It should be:\n%s", want)
+	}
+}
+
+func providersPage(list []listed) []byte {
+	var page bytes.Buffer
+	page.WriteString(`# Providers
+
+Those of this repository; ` + "`virtual-kubelet providers`" + ` lists what a binary has. This page is
+made of [providers/providers.yaml](../providers/providers.yaml). What the
+capabilities of the conformance kit are is in [providertest.md](providertest.md).
+
+| provider | runs | takes | can | passes of the conformance kit |
+|---|---|---|---|---|
+`)
+	for _, p := range list {
+		can := "not in this binary"
+		if entry, ok := providers[p.Name]; ok {
+			can = strings.Join(nodeutil.Capabilities(entry.sample), ", ")
+		}
+		fmt.Fprintf(&page, "| [%s](../providers/%s/README.md) | %s | %s | %s | %s |\n", p.Name, p.Name, p.Runs, p.Takes, can, p.Conformance)
+	}
+	return page.Bytes()
+}
