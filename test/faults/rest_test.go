@@ -149,10 +149,8 @@ func (w *world) unrestOfNode() string {
 	if err != nil {
 		return "the node: " + err.Error()
 	}
-	for _, c := range object.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return ""
-		}
+	if !isReady(object) {
+		return "the node is not ready"
 	}
-	return "the node is not ready"
+	return ""
 }
