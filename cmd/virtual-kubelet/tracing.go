@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"time"
 
@@ -22,35 +23,49 @@ import (
 // flushTimeout bounds the last export at shutdown.
 const flushTimeout = 5 * time.Second
 
-// setUpTracing starts the exporter that the flags name, and returns what stops
-// it, having sent what is left.
-func setUpTracing(ctx context.Context, o *options, stdout io.Writer) (stop func(), err error) {
-	var exporter sdktrace.SpanExporter
-	switch o.traceExporter {
-	case "none":
-		return func() {}, nil
-	case "stdout":
-		exporter, err = stdouttrace.New(stdouttrace.WithWriter(stdout))
-	case "otlp":
-		exporter, err = autoexport.NewSpanExporter(ctx)
+// tracing is the exporter that the standard variables of OpenTelemetry ask for.
+func (o *options) tracing(getenv func(string) string) string {
+	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
+	case getenv("OTEL_SDK_DISABLED") == "true", exporter == "none":
+		return "none"
+	case exporter == "console":
+		return "stdout"
+	case exporter != "":
+		return exporter
+	case getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "", getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "":
+		return "otlp"
 	}
+	return "none"
+}
+
+// setUpTracing starts the exporter that the flags or the standard variables of
+// OpenTelemetry name, and returns what stops it, having sent what is left. The
+// flags go before the variables.
+func setUpTracing(ctx context.Context, o *options, stdout io.Writer) (stop func(), err error) {
+	if o.traceExporter == "none" {
+		return func() {}, nil
+	}
+	exporter, err := newExporter(ctx, o.traceExporter, stdout)
 	if err != nil {
 		return nil, fmt.Errorf("cannot export traces with %s: %w", o.traceExporter, err)
 	}
+	about, err := o.traceResource(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot describe this process in traces (see OTEL_RESOURCE_ATTRIBUTES): %w", err)
+	}
+	options := []sdktrace.TracerProviderOption{sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)}
 	sampler, err := o.sampler()
 	if err != nil {
 		return nil, err
 	}
-	attributes := []attribute.KeyValue{
-		attribute.String("service.name", o.traceServiceName),
-		attribute.String("k8s.node.name", o.nodeName),
+	if sampler != nil {
+		options = append(options, sdktrace.WithSampler(sampler))
 	}
-	for key, value := range o.traceTags {
-		attributes = append(attributes, attribute.String(key, value))
-	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithSampler(sampler),
-		sdktrace.WithResource(resource.NewSchemaless(attributes...)))
+	provider := sdktrace.NewTracerProvider(options...)
 	otel.SetTracerProvider(provider)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.G(ctx).WithError(err).Warn("Cannot send traces")
+	}))
 	trace.T = opentelemetry.Adapter{}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
@@ -61,8 +76,33 @@ func setUpTracing(ctx context.Context, o *options, stdout io.Writer) (stop func(
 	}, nil
 }
 
+// newExporter makes the named exporter.
+func newExporter(ctx context.Context, name string, stdout io.Writer) (sdktrace.SpanExporter, error) {
+	if name == "stdout" {
+		return stdouttrace.New(stdouttrace.WithWriter(stdout))
+	}
+	// autoexport goes by the variable alone, and a flag goes before that.
+	if err := os.Setenv("OTEL_TRACES_EXPORTER", name); err != nil {
+		return nil, err
+	}
+	return autoexport.NewSpanExporter(ctx)
+}
+
+// traceResource is what all spans have in common.
+func (o *options) traceResource(ctx context.Context) (*resource.Resource, error) {
+	attributes := []attribute.KeyValue{attribute.String("service.name", o.traceServiceName)}
+	for key, value := range o.traceTags {
+		attributes = append(attributes, attribute.String(key, value))
+	}
+	return resource.New(ctx, resource.WithAttributes(attribute.String("k8s.node.name", o.nodeName)),
+		resource.WithFromEnv(), resource.WithAttributes(attributes...))
+}
+
+// sampler is the one that the flag asks for; nil leaves it to the variables.
 func (o *options) sampler() (sdktrace.Sampler, error) {
 	switch o.traceSampleRate {
+	case "":
+		return nil, nil
 	case "always":
 		return sdktrace.AlwaysSample(), nil
 	case "never":

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace/noop"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// received is a collector of traces, as OTLP over HTTP has it.
+type received struct {
+	mu       sync.Mutex
+	resource map[string]string
+	spans    []string
+}
+
+func (c *received) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var request collector.ExportTraceServiceRequest
+	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &request) != nil {
+		http.Error(w, "no traces", http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resource = map[string]string{}
+	for _, of := range request.GetResourceSpans() {
+		for _, a := range of.GetResource().GetAttributes() {
+			c.resource[a.GetKey()] = a.GetValue().GetStringValue()
+		}
+		for _, scope := range of.GetScopeSpans() {
+			for _, span := range scope.GetSpans() {
+				c.spans = append(c.spans, span.GetName())
+			}
+		}
+	}
+}
+
+// traceWith parses the flags, with the environment set, traces one span, and
+// returns what a collector got.
+func traceWith(t *testing.T, env map[string]string, args ...string) *received {
+	t.Helper()
+	var got received
+	server := httptest.NewServer(&got)
+	t.Cleanup(server.Close)
+	t.Setenv("OTEL_TRACES_EXPORTER", "") // which the exporter is told by
+	for name, value := range env {
+		if value == "COLLECTOR" {
+			value = server.URL
+		}
+		t.Setenv(name, value)
+	}
+	before := trace.T
+	t.Cleanup(func() { trace.T = before; otel.SetTracerProvider(noop.NewTracerProvider()) })
+	var o options
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.addFlags(flags, os.Getenv)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := setUpTracing(t.Context(), &o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := trace.StartSpan(context.Background(), "work")
+	span.End()
+	stop() // which sends it
+	return &got
+}
+
+func TestStandardVariablesTurnTracingOn(t *testing.T) {
+	got := traceWith(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "COLLECTOR", "OTEL_SERVICE_NAME": "mine",
+		"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test"}, "--nodename", "n1")
+	if len(got.spans) != 1 || got.spans[0] != "work" {
+		t.Fatalf("the collector got the spans %v, want one", got.spans)
+	}
+	for key, want := range map[string]string{"service.name": "mine", "deployment.environment.name": "test", "k8s.node.name": "n1"} {
+		if got.resource[key] != want {
+			t.Errorf("%s is %q, want %q", key, got.resource[key], want)
+		}
+	}
+}
+
+func TestFlagsOfTracingGoBeforeVariables(t *testing.T) {
+	got := traceWith(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "COLLECTOR", "OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "mine", "OTEL_TRACES_SAMPLER": "always_off"},
+		"--trace-exporter", "otlp", "--trace-service-name", "theirs", "--trace-tag", "env=ci", "--trace-sample-rate", "always")
+	if len(got.spans) != 1 || got.resource["service.name"] != "theirs" || got.resource["env"] != "ci" {
+		t.Errorf("the collector got the spans %v of %v", got.spans, got.resource)
+	}
+}
+
+func TestTracingThatNobodyWants(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"nothing is set":      {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+		"no exporter":         {"OTEL_EXPORTER_OTLP_ENDPOINT": "COLLECTOR", "OTEL_TRACES_EXPORTER": "none"},
+		"the SDK is disabled": {"OTEL_EXPORTER_OTLP_ENDPOINT": "COLLECTOR", "OTEL_SDK_DISABLED": "true"},
+		"nothing is sampled":  {"OTEL_EXPORTER_OTLP_ENDPOINT": "COLLECTOR", "OTEL_TRACES_SAMPLER": "always_off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := traceWith(t, env); len(got.spans) != 0 {
+				t.Errorf("the collector got %v", got.spans)
+			}
+		})
+	}
+}
