@@ -16,7 +16,7 @@ type Mapping string
 const (
 	// Same: to the one of the same name.
 	Same Mapping = "same"
-	// Prefix: to the one of the same name after Namespaces.Prefix.
+	// Prefixed: to the one of the same name after Namespaces.Prefix.
 	Prefixed Mapping = "prefix"
 	// Fixed: all to Namespaces.Name.
 	Fixed Mapping = "fixed"
