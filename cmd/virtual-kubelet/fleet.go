@@ -23,7 +23,8 @@ type virtualFleet struct {
 	address string
 	auth    nodeutil.Auth
 
-	closers closers // of the providers
+	flagz   map[string]string // for /flagz
+	closers closers           // of the providers
 }
 
 // run runs the nodes until ctx ends.
@@ -93,6 +94,7 @@ func (f *virtualFleet) build() (*nodeutil.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.flagz = f.flagValues()
 	for i := range f.nodes {
 		if err := f.add(fleet, i, providerConfig); err != nil {
 			return nil, err
@@ -109,7 +111,9 @@ func (f *virtualFleet) add(fleet *nodeutil.Fleet, i int, providerConfig []byte) 
 		of.port = f.port + i
 	}
 	v := virtualNode{options: &of, client: f.client, address: f.address, auth: f.auth}
-	_, err := fleet.Add(of.nodeName, v.newProvider(providerConfig), nodeutil.WithNodeConfig(v.config()))
+	config := v.config()
+	config.Flags = f.flagz
+	_, err := fleet.Add(of.nodeName, v.newProvider(providerConfig), nodeutil.WithNodeConfig(config))
 	if v.closer != nil {
 		f.closers = append(f.closers, io.Closer(v.closer))
 	}

@@ -137,7 +137,7 @@ func (v *virtualNode) build() (*nodeutil.Node, error) {
 	}
 	mux := http.NewServeMux()
 	config := v.config()
-	config.Client, config.Handler = v.client, v.handler(mux)
+	config.Client, config.Handler, config.Flags = v.client, v.handler(mux), v.flagValues()
 	opts := append(v.servingOptions(), nodeutil.AttachProviderRoutes(mux))
 	return nodeutil.NewNode(v.nodeName, v.newProvider(providerConfig), append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(config)}, opts...)...)
 }
@@ -157,7 +157,6 @@ func (v *virtualNode) config() nodeutil.NodeConfig {
 		EventQPS:                  v.eventQPS,
 		EventBurst:                v.eventBurst,
 		DebugHTTP:                 v.debugHTTP,
-		Flags:                     v.flagValues(),
 	}
 }
 

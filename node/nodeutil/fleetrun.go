@@ -38,8 +38,10 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer f.shared.start(ctx, group)()
 	group.Go(func() error { f.watch.run(ctx); return nil })
 
+	nodes, endAll := context.WithCancel(context.WithoutCancel(ctx))
+	defer endAll()
 	f.mu.Lock()
-	f.running = ctx
+	f.running = nodes
 	for _, m := range f.nodes {
 		if m.node != nil && m.cancel == nil {
 			f.start(m)
@@ -47,11 +49,38 @@ func (f *Fleet) Run(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	<-ctx.Done()
+	f.endNodes(endAll)
+	return group.Wait()
+}
+
+// farewellsTimeout is what all nodes together are given to say that they are not
+// ready, before those that are left do so at once.
+const farewellsTimeout = 10 * time.Second
+
+// endNodes ends the nodes some at a time: of a thousand last words at once many
+// would come too late.
+func (f *Fleet) endNodes(all context.CancelFunc) {
+	defer time.AfterFunc(farewellsTimeout, all).Stop()
 	f.mu.Lock()
 	f.ended = true
+	var members []*member
+	for _, m := range f.nodes {
+		if m.cancel != nil {
+			members = append(members, m)
+		}
+	}
 	f.mu.Unlock()
+	var ending errgroup.Group
+	ending.SetLimit(cap(f.shared.registering))
+	for _, m := range members {
+		ending.Go(func() error {
+			m.cancel()
+			<-m.node.done
+			return nil
+		})
+	}
+	_ = ending.Wait() // nothing returns an error
 	f.members.Wait()
-	return group.Wait()
 }
 
 // start runs a node. f.mu is held.
@@ -98,7 +127,9 @@ func (f *Fleet) keep(ctx context.Context, m *member) error {
 			return group.Wait()
 		}
 	}
-	n.startControllers(ctx, group)
+	if err := n.control(ctx); err != nil {
+		group.Go(func() error { return err }) // has the server end
+	}
 	return group.Wait()
 }
 

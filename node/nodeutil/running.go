@@ -38,7 +38,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	defer n.shared.start(ctx, group)() // after cancel, which runs first
 	defer cancel()
-	n.startControllers(ctx, group)
+	group.Go(func() error { return n.control(ctx) })
 	return group.Wait()
 }
 
@@ -55,31 +55,40 @@ func (n *Node) end(err error) {
 	close(n.done)
 }
 
-// startControllers runs both controllers in group until ctx ends.
-func (n *Node) startControllers(ctx context.Context, group *errgroup.Group) {
+// control runs both controllers until ctx ends, or one of them fails.
+func (n *Node) control(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
+	// Not in the group, so that a node has no goroutine that only waits.
+	err := n.keepNode(ctx, group)
+	if err != nil {
+		group.Go(func() error { return err })
+	}
+	return group.Wait()
+}
+
+// keepNode runs the controller of the Node, once that of the pods is ready: the
+// node takes pods only when somebody is there to see them.
+func (n *Node) keepNode(ctx context.Context, group *errgroup.Group) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.pods.Ready():
+	}
+	registered, err := n.shared.register(ctx)
+	if err != nil {
+		return nil
+	}
 	group.Go(func() error {
-		// The node takes pods only when somebody is there to see them.
+		defer registered()
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-n.pods.Ready():
+		case <-n.nodes.Ready():
+			close(n.ready)
 		}
-		registered, err := n.shared.register(ctx)
-		if err != nil {
-			return nil
-		}
-		group.Go(func() error {
-			defer registered()
-			select {
-			case <-ctx.Done():
-			case <-n.nodes.Ready():
-				close(n.ready)
-			}
-			return nil
-		})
-		return unlessEnded(ctx, n.nodes.Run(ctx))
+		return nil
 	})
+	return unlessEnded(ctx, n.nodes.Run(ctx))
 }
 
 // unlessEnded drops what a part has to say about having been stopped.
