@@ -41,7 +41,13 @@ func Check(pod *corev1.Pod) error {
 		found.addContainer(&pod.Spec.Containers[i])
 	}
 	slices.Sort(found)
-	return errors.Join(found.err(), checkVolumes(pod))
+	volumes := checkVolumes(pod)
+	if err := found.err(); err != nil && volumes != nil {
+		return fmt.Errorf("%w; %w", err, volumes) // of one line, as events are
+	} else if err != nil {
+		return err
+	}
+	return volumes
 }
 
 // problems are what ECI cannot do.

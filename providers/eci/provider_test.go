@@ -344,14 +344,14 @@ func TestErrorsHaveClasses(t *testing.T) {
 // signature that does not match.
 func TestErrorsShowNoSecrets(t *testing.T) {
 	pod := newPod("a")
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2-environment"}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2 of/the environment"}}
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
 	failures := map[string]func(r *rig){
 		"a signature that does not match": func(r *rig) { r.Provider.client.secretKey = "hunter2-key" },
 		"an unknown access key":           func(r *rig) { r.Provider.client.accessKey = "hunter2-id" },
 		"a server that is away":           func(r *rig) { r.Provider.client.domain = "127.0.0.1:1" },
 		"an answer that quotes": func(r *rig) {
-			r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-password and hunter2-environment are no good")
+			r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-password and hunter2 of/the environment are no good")
 		},
 	}
 	for what, fail := range failures {
