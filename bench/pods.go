@@ -83,7 +83,7 @@ func (b *podsBench) scenario(ctx context.Context) (report.Result, error) {
 		return report.Result{}, err
 	}
 	result := report.Result{
-		Title: fmt.Sprintf("%d pods on one node", b.pods), Measures: b.measures(), RequestUnit: "a pod",
+		Title: strings.Replace(fmt.Sprintf("%d %s pods on one node", b.pods, b.shape), "plain ", "", 1), Measures: b.measures(), RequestUnit: "a pod",
 		Conditions: []string{fmt.Sprintf("%d %s pods, %d workers create and delete, the agents have %d, rounds: %d", b.pods, b.shape, b.workers, b.agentWorkers, b.rounds)},
 	}
 	for _, a := range agents {
