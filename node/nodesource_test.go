@@ -122,11 +122,11 @@ func TestNodeSource(t *testing.T) {
 // A node of a fleet at rest is one goroutine: that of its controller's Run.
 func TestNodesAtRestHaveOneGoroutine(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		const nodes = 80
+		const nodes = 40
 		r.fleet(0)
 		before := runtime.NumGoroutine()
 		r.fleet(nodes, r.withLease())
-		pass(10*time.Minute + time.Second/2)
+		pass(2*time.Minute + time.Second/2)
 		if n := runtime.NumGoroutine() - before; n < nodes || n >= 2*nodes {
 			t.Errorf("%d goroutines for %d nodes, want one each", n, nodes)
 		}
