@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -325,6 +326,11 @@ func (pc *PodController) update(ctx context.Context, key string, r *podRecord, p
 		return err
 	}
 	if err := pc.backend.update(ctx, mine); err != nil {
+		if errdefs.IsNotFound(err) {
+			r.mu.Lock()
+			r.provider = unknown // it may have lost the pod, and not said so
+			r.mu.Unlock()
+		}
 		pc.warn(ctx, r, pod, ReasonProviderUpdateFailed, err.Error())
 		return err
 	}
