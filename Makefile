@@ -90,7 +90,7 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain lint compat observability unit integration containers conformance-sample ## Everything that CI runs
+test: toolchain lint compat allocs observability unit integration containers conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
