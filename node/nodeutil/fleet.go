@@ -285,6 +285,9 @@ func (f *Fleet) release(name string, m *member) {
 	f.shared.pods.Leave(name)
 	f.watch.drop(name)
 	m.node.unmeasure()
-	f.shared.metrics.starts.forgetAll(m.node.known.List())
+	for _, pod := range m.node.known.List() {
+		f.shared.objects.Forget(pod.UID)
+		f.shared.metrics.starts.forget(pod)
+	}
 	delete(f.nodes, name)
 }

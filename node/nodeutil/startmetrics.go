@@ -106,10 +106,3 @@ func (m *startMetrics) forget(obj any) {
 		delete(m.waiting, pod.UID)
 	}
 }
-
-// forgetAll forgets the pods of a node that nobody looks after any more.
-func (m *startMetrics) forgetAll(pods []*corev1.Pod) {
-	for _, pod := range pods {
-		m.forget(pod)
-	}
-}
