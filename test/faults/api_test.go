@@ -108,7 +108,11 @@ type door struct {
 
 // clientOver returns a client that speaks protobuf over a transport.
 func clientOver(transport http.RoundTripper) kubernetes.Interface {
-	config := &rest.Config{Host: "http://api", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}}
+	return clientTo("http://api", transport)
+}
+
+func clientTo(host string, transport http.RoundTripper) kubernetes.Interface {
+	config := &rest.Config{Host: host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}}
 	client, err := kubernetes.NewForConfigAndClient(config, &http.Client{Transport: transport})
 	if err != nil {
 		panic(err) // the configuration is the same in all tests

@@ -17,7 +17,7 @@ import (
 func (w *world) auditPatch(before, after *corev1.Pod, subresource string, patch []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if before.Spec.NodeName != nodeName {
+	if before.Spec.NodeName != w.node {
 		w.breaksLocked("invariant 3: the agent wrote to pod %s of node %s", before.Name, before.Spec.NodeName)
 	}
 	if subresource != "status" {
@@ -47,7 +47,7 @@ func (w *world) auditDelete(pod *corev1.Pod, options *metav1.DeleteOptions) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case pod.Spec.NodeName != nodeName:
+	case pod.Spec.NodeName != w.node:
 		w.breaksLocked("invariant 3: the agent removed pod %s of node %s", pod.Name, pod.Spec.NodeName)
 	case options.Preconditions == nil || options.Preconditions.UID == nil:
 		w.breaksLocked("invariant 1: the agent removed pod %s (%s), whatever its UID", pod.Name, pod.UID)
@@ -72,12 +72,15 @@ func (w *world) auditEnd(pod *corev1.Pod) {
 
 // auditCreate sees the provider being asked to take a pod on.
 func (w *world) auditCreate(m *model, pod *corev1.Pod) {
+	if w.look != nil {
+		w.look(pod)
+	}
 	excused := w.excused(pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.pods[pod.UID]
 	switch {
-	case f == nil || f.node != nodeName:
+	case f == nil || f.node != w.node:
 		w.breaksLocked("invariant 3: pod %s (%s) was created, which is not this node's", pod.Name, pod.UID)
 	case m.pods[pod.UID] != nil && !excused:
 		w.breaksLocked("invariant 2: pod %s (%s) was created while it is held", pod.Name, pod.UID)
@@ -92,13 +95,16 @@ func (w *world) auditCreate(m *model, pod *corev1.Pod) {
 
 // auditEndOf sees the provider being asked to end a pod that it holds.
 func (w *world) auditEndOf(m *model, asked, held *corev1.Pod) {
+	if w.look != nil {
+		w.look(held)
+	}
 	excused := w.excused(held) || w.excused(asked)
 	kill := ptr.Deref(asked.DeletionGracePeriodSeconds, 0) == 0
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.pods[held.UID]
 	switch {
-	case held.Spec.NodeName != nodeName && !excused:
+	case held.Spec.NodeName != w.node && !excused:
 		w.breaksLocked("invariant 3: pod %s of node %s was deleted in the provider", held.Name, held.Spec.NodeName)
 	case excused || f == nil || f.gone || f.terminal:
 	case asked.UID != held.UID:

@@ -28,7 +28,7 @@ func (w *world) unrest() (left []string) {
 		}
 	}
 	for _, pod := range w.model.all() {
-		if pod.Spec.NodeName == nodeName && !wanted[pod.UID] && !w.excusedLeak(pod, list.Items) {
+		if pod.Spec.NodeName == w.node && !wanted[pod.UID] && !w.excusedLeak(pod, list.Items) {
 			say("invariant 3: pod %s (%s) is held, which the API has not", pod.Name, pod.UID)
 		}
 	}
@@ -145,7 +145,7 @@ func ready(status *corev1.PodStatus) corev1.ConditionStatus {
 
 // unrestOfNode says what is wrong with the node.
 func (w *world) unrestOfNode() string {
-	object, err := w.admin.CoreV1().Nodes().Get(w.ctx, nodeName, metav1.GetOptions{})
+	object, err := w.admin.CoreV1().Nodes().Get(w.ctx, w.node, metav1.GetOptions{})
 	if err != nil {
 		return "the node: " + err.Error()
 	}

@@ -39,6 +39,8 @@ func run(t *testing.T, h history) (broken []string) {
 		w.admin = clientOver(server.transport(false))
 		w.compact = server.compact
 		w.api = fault.NewTransport(server.transport(true), h.seed)
+		w.host, w.way, w.settle = "http://api", w.api, synctest.Wait
+		w.most, w.restWithin, w.restStep = time.Hour, restWithin, restStep
 		w.live(h)
 		broken = w.broken
 	})
@@ -52,7 +54,7 @@ func (w *world) live(h history) {
 	defer w.stop(false)
 	w.start()
 	for _, step := range h.steps {
-		synctest.Wait()
+		w.settle()
 		w.do(step)
 		if w.isBroken() {
 			break
@@ -79,9 +81,9 @@ func (w *world) isBroken() bool {
 // rest waits until all is at rest, and notes what is not.
 func (w *world) rest(when string) {
 	var left []string
-	for deadline := time.Now().Add(restWithin); time.Now().Before(deadline) && !w.isBroken(); {
-		time.Sleep(restStep)
-		synctest.Wait()
+	for deadline := time.Now().Add(w.restWithin); time.Now().Before(deadline) && !w.isBroken(); {
+		time.Sleep(w.restStep)
+		w.settle()
 		if left = w.unrest(); len(left) == 0 {
 			return
 		}

@@ -48,17 +48,17 @@ func (w *world) do(step string) {
 	case "provider":
 		w.prov.Break(plan(words))
 	case "partition":
-		w.api.Partition(duration(words), false)
+		w.api.Partition(min(duration(words), w.most), false)
 	case "silence":
-		w.api.Partition(duration(words), true)
+		w.api.Partition(min(duration(words), w.most), true)
 	case "compact":
 		w.compact()
 	case "node-delete":
-		w.must(w.admin.CoreV1().Nodes().Delete(w.ctx, nodeName, metav1.DeleteOptions{}))
+		w.must(w.admin.CoreV1().Nodes().Delete(w.ctx, w.node, metav1.DeleteOptions{}))
 	case "heal":
 		w.heal()
 	case "wait":
-		time.Sleep(duration(words))
+		time.Sleep(min(duration(words), w.most))
 	default:
 		panic(fmt.Sprintf("%q is no step", step))
 	}
@@ -89,7 +89,7 @@ func (w *world) create(words []string) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: words[1], Labels: map[string]string{behaviour: words[2]}},
 		Spec: corev1.PodSpec{
-			NodeName:                      nodeName,
+			NodeName:                      w.node,
 			Containers:                    []corev1.Container{{Name: "main", Image: "image-0"}},
 			TerminationGracePeriodSeconds: ptr.To[int64](10),
 			RestartPolicy:                 corev1.RestartPolicyAlways,

@@ -17,9 +17,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// nodeName is the name of the agent's node.
-const nodeName = "vk"
-
 // maxBroken bounds what is said of one history.
 const maxBroken = 20
 
@@ -27,15 +24,24 @@ const maxBroken = 20
 // what is known of it all.
 type world struct {
 	ctx   context.Context
-	ns    string
+	ns    string               // the namespace of its pods
+	node  string               // the name of the agent's node
 	admin kubernetes.Interface // whose requests meet no faults
 	api   *fault.Transport     // those of the agent do
 	prov  *fault.Provider
 	model *model
 	agent *agent // nil while there is none
 
-	compact func() // has resource versions expire
-	updates int    // count, for labels that differ
+	// What differs between the API server in memory and the real one.
+	host       string            // of the agent's requests
+	way        http.RoundTripper // that they take
+	settle     func()            // waits for what is about to happen
+	look       func(*corev1.Pod) // takes in what the API has of a pod; nil: it is known
+	most       time.Duration     // the longest wait or partition
+	restWithin time.Duration
+	restStep   time.Duration
+	compact    func() // has resource versions expire
+	updates    int    // count, for labels that differ
 
 	mu        sync.Mutex
 	pods      map[types.UID]*fate
@@ -58,7 +64,7 @@ type fate struct {
 }
 
 func newWorld(ctx context.Context, h history) *world {
-	w := &world{ctx: ctx, ns: "default", pods: map[types.UID]*fate{}}
+	w := &world{ctx: ctx, ns: "default", node: "vk", pods: map[types.UID]*fate{}}
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
 	return w
@@ -172,13 +178,13 @@ func (w *world) start() {
 	if w.agent != nil {
 		return
 	}
-	cut := &switchable{RoundTripper: w.api}
-	made, err := nodeutil.NewNode(nodeName,
+	cut := &switchable{RoundTripper: w.way}
+	made, err := nodeutil.NewNode(w.node,
 		func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 			return nodeutil.AsProvider(w.prov.Handler()), nil, nil
 		},
 		nodeutil.WithNodeConfig(nodeutil.NodeConfig{
-			Client:        clientOver(cut),
+			Client:        clientTo(w.host, cut),
 			NodeSpec:      corev1.Node{},
 			NumWorkers:    3,
 			EventRecorder: silent{},
