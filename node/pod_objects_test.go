@@ -103,3 +103,22 @@ func TestObjectsAreFollowedForEachPod(t *testing.T) {
 		})
 	}
 }
+
+// So is what the pods name that run when the agent is started.
+func TestObjectsOfPodsThatRunAreFollowed(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		objects, use := withObjects(r)
+		r.start(use)
+		pod := r.api.addPod(aPod("web", needs(true)))
+		pass(time.Minute)
+		r.end()
+
+		f := &following{objects, map[types.UID]bool{}}
+		r.start(use, func(cfg *PodControllerConfig) { cfg.Objects = f })
+		pass(time.Second)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		if !f.uids[pod.UID] {
+			t.Errorf("followed: %v, want the pod", f.uids)
+		}
+	})
+}

@@ -253,6 +253,9 @@ func (pc *PodController) take(r *podRecord, found *corev1.Pod, asked uint64) {
 	if r.handed == nil {
 		r.handed = r.pod
 		r.stale = outdated(found, r.pod)
+		if !r.theirs {
+			pc.objects.Follow(r.pod) // what it names is read on, as for a pod that was created
+		}
 	}
 	pc.accept(r, &found.Status, asked)
 }
