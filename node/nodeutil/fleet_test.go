@@ -262,6 +262,21 @@ func TestRemoveLeavesThePodsAndSaysNotReady(t *testing.T) {
 	})
 }
 
+// The first node may come after the start: until then nobody needed what nodes share.
+func TestFleetBeginsWithoutNodes(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		r.start()
+		pass(time.Minute)
+		r.add("vk-0")
+		r.create("web", "vk-0")
+		pass(time.Minute)
+		if got := r.ready("vk-0"); got != corev1.ConditionTrue {
+			t.Errorf("the node is Ready=%q", got)
+		}
+		wantNames(t, "pods in the provider", r.runs("vk-0"), "web")
+	})
+}
+
 func TestNodesSayNotReadyWhenTheFleetEnds(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {
 		n := r.add("vk-0")

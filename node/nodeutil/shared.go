@@ -30,13 +30,15 @@ type shared struct {
 
 // newShared makes all but the pods and the workers.
 func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int) *shared {
-	return &shared{
+	s := &shared{
 		client:   client,
 		objects:  podobjects.New(client),
 		services: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim)),
 		events:   newEventWriter(eventQPS, eventBurst),
 		metrics:  newNodeMetrics(),
 	}
+	s.services.Core().V1().Services().Informer() // the first node may come after start
+	return s
 }
 
 // start has all of it run in group until ctx ends. The function that it returns
