@@ -120,7 +120,7 @@ unit: ## The tests that need no control plane
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
-	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./node ./providers/mock
+	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./node ./podengine/runtimemetrics ./providers/mock
 
 .PHONY: integration
 integration: build controlplane metrics-server ## The tests on a real control plane

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/runtimemetrics"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
@@ -47,6 +49,9 @@ type Config struct {
 	Tokens   volume.TokenRequester
 	// Events records events on pods. Required.
 	Events record.EventRecorder
+	// Metrics is where the calls of the runtime are counted and timed, as
+	// kubelet_runtime_operations_*; nil means nowhere.
+	Metrics prometheus.Registerer
 
 	// DNS is what the node knows of name resolution.
 	DNS podspec.DNS
@@ -119,6 +124,10 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
+	}
+	var err error
+	if cfg.Runtime, cfg.Images, err = runtimemetrics.Measured(cfg.Metrics, cfg.Runtime, cfg.Images); err != nil {
+		return nil, fmt.Errorf("cannot measure the calls of the container runtime: %w", err)
 	}
 	version, err := cfg.Runtime.Version(ctx, "v1")
 	if err != nil {

@@ -66,6 +66,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		Tokens:   client,
 		Claims:   client,
 		Events:   n.Events,
+		Metrics:  n.Metrics,
 		DNS: podspec.DNS{
 			ClusterServers: cfg.ClusterDNS,
 			ClusterDomain:  n.ClusterDomain,

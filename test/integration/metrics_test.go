@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,12 +34,15 @@ var (
 )
 
 // What dashboard and alerts ask for is what a node has: the list against which
-// they are checked is compared with a node that has had a pod, and an identity
-// of its own.
+// they are checked is compared with a node that has had a pod, an identity of its
+// own, and a runtime of containers.
 func TestMetricsAreThoseOfTheList(t *testing.T) {
 	_, bootstrap := bootstrapToken(t)
-	n, ns := startItself(t, bootstrap, t.TempDir(), "--metrics-addr", "127.0.0.1:0"), newNamespace(t)
-	pod := createPod(t, ns, "hello", podSpec(n), nil)
+	args := append([]string{"--metrics-addr", "127.0.0.1:0"}, processes(t)...)
+	n, ns := startItself(t, bootstrap, t.TempDir(), args...), newNamespace(t)
+	spec := podSpec(n)
+	spec.Containers[0].Command = []string{"sleep", "1000"}
+	pod := createPod(t, ns, "hello", spec, nil)
 	waitForPhase(t, ns, "hello", corev1.PodRunning)
 	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "hello", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -72,6 +76,17 @@ func TestMetricsAreThoseOfTheList(t *testing.T) {
 			t.Errorf("the list lacks %q: see -update-metrics", line)
 		}
 	}
+}
+
+// processes are the flags of a node whose pods are processes.
+func processes(t *testing.T) []string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "process.json")
+	content := fmt.Sprintf(`{"root": %q, "runtime": {"isolation": "none"}, "endPodsOnExit": true}`, t.TempDir())
+	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--provider", "process", "--provider-config", config}
 }
 
 // metricsOf returns for each metric a line with its name, type and labels.
