@@ -24,7 +24,7 @@ func (w *Watch) listerWatcher() cache.ListerWatcher {
 	if w.only != "" {
 		selector = fields.OneTermEqualSelector(nodeNameField, w.only)
 	}
-	patient := listwatch.Patient("pods", &cache.ListWatch{
+	steady := listwatch.Steady(listwatch.Patient("pods", &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = selector.String()
 			if options.Continue == "" {
@@ -47,8 +47,8 @@ func (w *Watch) listerWatcher() cache.ListerWatcher {
 			}
 			return watch.Filter(events, w.concerns), nil
 		},
-	})
-	return cache.ToListWatcherWithWatchListSemantics(patient, w.client)
+	}))
+	return cache.ToListWatcherWithWatchListSemantics(steady, w.client)
 }
 
 // concerns keeps the events of members' pods, and those that are about none.
