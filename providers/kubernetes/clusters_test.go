@@ -80,14 +80,29 @@ func newClient(t *testing.T, config *rest.Config) clientset.Interface {
 // account applies a file of deploy, and returns a token of its service account.
 func (c *cluster) account(file string) string {
 	c.t.Helper()
-	if out, err := c.Kubectl(c.t.Context(), "apply", "-f", filepath.Join(deploy, file)).CombinedOutput(); err != nil {
-		c.t.Fatalf("kubectl apply -f %s: %v\n%s", file, err, out)
-	}
+	c.apply(filepath.Join(deploy, file))
 	token, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(c.t.Context(), "virtual-kubelet", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return token.Status.Token
+}
+
+func (c *cluster) apply(path string) {
+	c.t.Helper()
+	if out, err := c.Kubectl(c.t.Context(), "apply", "-f", path).CombinedOutput(); err != nil {
+		c.t.Fatalf("kubectl apply -f %s: %v\n%s", path, err, out)
+	}
+}
+
+// applyText applies manifests.
+func (c *cluster) applyText(text string) {
+	c.t.Helper()
+	path := filepath.Join(c.t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	c.apply(path)
 }
 
 // as is the config of who has a token.

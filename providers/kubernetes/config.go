@@ -52,6 +52,14 @@ type Config struct {
 	RuntimeClasses      map[string]string `json:"runtimeClasses,omitempty"`
 	PriorityClasses     map[string]string `json:"priorityClasses,omitempty"`
 
+	// StorageClasses are the remote names of storage classes, whose claims get
+	// volumes there; an empty one stands for the remote default. Pods with
+	// claims of others are refused.
+	StorageClasses map[string]string `json:"storageClasses,omitempty"`
+	// DeleteClaims lets remote claims be deleted with those at home whose class
+	// has the reclaim policy Delete. Without, they stay. Defaults to false.
+	DeleteClaims bool `json:"deleteClaims,omitempty"`
+
 	// HomeAPIServer is where remote pods find the home cluster's API server.
 	HomeAPIServer translate.APIServer `json:"homeAPIServer,omitempty"`
 	// PodIPs says how addresses of remote pods look at home.
@@ -195,7 +203,7 @@ func (c *Config) complete() error {
 	}
 	_, rangesErr := c.ranges()
 	errs := []error{
-		c.cluster(), c.Remote.check(), c.Namespaces.check(), rangesErr,
+		c.cluster(), c.Remote.check(), c.Namespaces.check(), rangesErr, c.claims(),
 		choose("evicted", &c.Evicted, Fail, Restart),
 		choose("stats", &c.Stats, StatsNone, StatsKubelets, StatsMetrics),
 		choose("capacity.source", &c.Capacity.Source, CapacityFixed, CapacityNodes, CapacityQuota),
@@ -223,6 +231,13 @@ func (c *Config) cluster() error {
 	}
 	if problems := validation.IsValidLabelValue(c.Cluster); len(problems) > 0 {
 		return fmt.Errorf("cluster: %q cannot be the value of a label: %s", c.Cluster, problems[0])
+	}
+	return nil
+}
+
+func (c *Config) claims() error {
+	if c.DeleteClaims && len(c.StorageClasses) == 0 {
+		return errors.New("deleteClaims belongs to storageClasses, without which there are no claims")
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"negative", good + "capacity: {resources: {cpu: -1}}\n", "capacity.resources.cpu"},
 		{"no quantity", good + "capacity: {resources: {cpu: lots}}\n", "quantit"},
 		{"quota of all namespaces", good + "capacity: {source: quota}\n", "capacity.source"},
+		{"claims that there are not", good + "deleteClaims: true\n", "storageClasses"},
 		{"no selector", good + "capacity: {nodeSelector: 'a=('}\n", "capacity.nodeSelector"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,10 +30,13 @@ func TestAcross(t *testing.T) {
 	home, remote := startCluster(t), startCluster(t)
 	startMock(t, remote, "remote-1")
 	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
+	home.apply(filepath.Join(deploy, "kubernetes-claims-rbac.yaml"))
 	access := remoteOf(remote, remote.account("kubernetes-remote-rbac.yaml"))
 	cfg := configOf(t, access, `
 namespaces: {mapping: prefix, prefix: home-, create: true}
 evicted: restart
+storageClasses: {remote: fast}
+deleteClaims: true
 stats: kubelets
 capacity: {source: nodes}
 podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
@@ -59,6 +63,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 		}
 		virtual = startVirtual(t, homeClient, cfg) // ends with t, and not with a part of it
 	}
+	t.Run("claim", w.testClaim)
 	t.Run("taken away", w.testTakenAway)
 	t.Run("deployment", w.testDeployment)
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
@@ -195,10 +200,16 @@ func (w *world) testClash(t *testing.T) {
 }
 
 func (w *world) testNotSupported(t *testing.T) {
+	w.home.applyText(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {storageClassName: other, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`)
 	pod := w.pod(t, "claims", func(pod *corev1.Pod) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 	})
-	w.waitEvent(t, pod, "ProviderNotSupported: volume data of kind persistentVolumeClaim")
+	w.waitEvent(t, pod, `ProviderNotSupported: persistentvolumeclaim "data" has storage class "other"`)
 	w.delete(t, pod)
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -25,7 +24,7 @@ const makeWayDelay = time.Second
 // CreatePod implements node.PodLifecycleHandler: what the pod needs is written
 // first, then the pod.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
-	wanted, err := p.translate.Pod(pod)
+	wanted, err := p.remotePod(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -33,7 +32,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if err := p.reflector.Follow(ctx, pod); err != nil {
-		if errors.As(err, new(reflection.Clash)) {
+		if errors.As(err, new(translate.Clash)) {
 			return errdefs.AsConflict(err)
 		}
 		if apierrors.IsNotFound(err) { // of the namespace: it has gone since
@@ -46,6 +45,18 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		p.reflector.Forget(pod.UID) // it may be long until the next try
 	}
 	return err
+}
+
+// remotePod is what a pod is to be in the remote cluster.
+func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	var volumes map[string]string
+	if p.claims != nil {
+		var err error
+		if volumes, err = p.claims.Of(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	return p.translate.Pod(pod, volumes)
 }
 
 func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
@@ -72,7 +83,7 @@ func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", err)
 	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
-		return errdefs.AsConflict(reflection.Clash{Kind: "Pod", Namespace: found.Namespace, Name: found.Name})
+		return errdefs.AsConflict(translate.Clash{Kind: "Pod", Namespace: found.Namespace, Name: found.Name})
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
 		return nil
 	}

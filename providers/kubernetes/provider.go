@@ -21,6 +21,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/claims"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
@@ -46,6 +47,7 @@ type Provider struct {
 	namespace string // the only remote one, or all
 
 	reflector *reflection.Reflector
+	claims    *claims.Claims            // nil where no storage class is mapped
 	informer  cache.SharedIndexInformer // remote pods of this node
 	again     workqueue.TypedRateLimitingInterface[string]
 
@@ -93,6 +95,9 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 		Remote:          p.remote,
 		Tell:            p.tellNotReflected,
 	})
+	if len(cfg.StorageClasses) > 0 {
+		p.claims = p.newClaims()
+	}
 	p.informer = p.newInformer()
 	if _, err := p.informer.AddEventHandler(p.podEvents()); err != nil {
 		return nil, fmt.Errorf("cannot watch the remote pods: %w", err)
@@ -100,6 +105,20 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.describe(home.Node)
 	return p, nil
+}
+
+func (p *Provider) newClaims() *claims.Claims {
+	return claims.New(claims.Options{
+		Translate: p.translate, Classes: p.cfg.StorageClasses, Delete: p.cfg.DeleteClaims,
+		Home: p.home.Client, Remote: p.remote,
+		EnsureNamespace: func(ctx context.Context, name string) error {
+			p.forgetNamespace(name) // it may have gone since
+			return p.ensureNamespace(ctx, name)
+		},
+		Tell: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
+			p.home.Events.Event(claim, kind, reason, message)
+		},
+	})
 }
 
 // newInformer watches the remote pods of this node.
@@ -131,6 +150,9 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.running.Go(func() { p.reflector.Run(run) })
 	p.running.Go(func() { p.createAgain(run) })
 	p.running.Go(func() { p.sweep(run) })
+	if p.claims != nil {
+		p.running.Go(func() { p.claims.Run(run) })
+	}
 	if p.cfg.Events == nil || *p.cfg.Events {
 		p.running.Go(func() { p.mirrorEvents(run) })
 	}

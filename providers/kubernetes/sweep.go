@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,11 @@ func (p *Provider) sweep(ctx context.Context) {
 		remote := p.forgetMissing()
 		if time.Since(last) >= sweepInterval {
 			last = time.Now()
-			if err := p.reflector.Sweep(ctx, p.metadata, p.namespace, remote); err != nil && ctx.Err() == nil {
+			err := p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
+			if p.claims != nil {
+				err = errors.Join(err, p.claims.Sweep(ctx, p.namespace))
+			}
+			if err != nil && ctx.Err() == nil {
 				log.G(ctx).WithError(err).Warn("Cannot look for what is left in the remote cluster; it is tried again")
 			}
 		}

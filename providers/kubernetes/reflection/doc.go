@@ -4,5 +4,6 @@
 // originals, and go with the last pod that needs them.
 //
 // Copies are written by server-side apply. One whose labels are not those of this
-// cluster and node is never written or deleted: see Clash.
+// cluster and node is never written or deleted: see
+// translate.Clash.
 package reflection

@@ -117,7 +117,7 @@ func (r *Reflector) next(ctx context.Context) bool {
 	if err := r.reflect(ctx, of); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"kind": of.kind, "namespace": of.namespace, "name": of.name}).
 			Warn("Cannot reflect an object into the remote cluster; it is tried again")
-		if errors.As(err, new(Clash)) {
+		if errors.As(err, new(translate.Clash)) {
 			r.queue.AddAfter(of, rereadInterval)
 			return true
 		}
@@ -281,7 +281,7 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 
 // tell tells the pods of an error that waiting alone does not cure.
 func (r *Reflector) tell(needs []*followed, err error) error {
-	if errors.As(err, new(Clash)) || errdefs.IsPermanent(err) {
+	if errors.As(err, new(translate.Clash)) || errdefs.IsPermanent(err) {
 		for _, f := range needs {
 			r.opts.Tell(f.pod, err)
 		}

@@ -15,18 +15,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// Clash is the error of a copy whose place in the remote cluster is taken by an
-// object that is not ours.
-type Clash struct {
-	// Kind, Namespace and Name are those of the remote object.
-	Kind, Namespace, Name string
-}
-
-// Error says which object it is, and what to do.
-func (c Clash) Error() string {
-	return fmt.Sprintf("the remote cluster has a %s %s/%s already, which does not come from this node and is left alone: remove or rename it", c.Kind, c.Namespace, c.Name)
-}
-
 // place is the remote object of an original.
 func (r *Reflector) place(of ref) (types.NamespacedName, error) {
 	namespace, err := r.opts.Translate.Namespaces.Remote(of.namespace)
@@ -49,7 +37,7 @@ func (r *Reflector) look(ctx context.Context, kind string, at types.NamespacedNa
 	case err != nil:
 		return nil, err
 	case !r.opts.Translate.Home.Owns(found):
-		return nil, errdefs.AsConflict(Clash{remoteKind(kind), at.Namespace, at.Name})
+		return nil, errdefs.AsConflict(translate.Clash{Kind: remoteKind(kind), Namespace: at.Namespace, Name: at.Name})
 	}
 	return found, nil
 }
@@ -110,7 +98,7 @@ func (r *Reflector) remove(ctx context.Context, of ref) error {
 	}
 	found, err := r.look(ctx, of.kind, at)
 	switch {
-	case errors.As(err, new(Clash)) || err == nil && found == nil:
+	case errors.As(err, new(translate.Clash)) || err == nil && found == nil:
 		return nil
 	case err != nil:
 		return err

@@ -20,7 +20,8 @@ const (
 	LabelCluster   = Prefix + "cluster"
 	LabelNode      = Prefix + "node"
 	LabelNamespace = Prefix + "namespace"
-	// LabelUID is the UID at home, of pods and of what is for one pod alone.
+	// LabelUID is the UID at home, of pods and claims and of what is for one pod
+	// alone.
 	LabelUID = Prefix + "uid"
 )
 

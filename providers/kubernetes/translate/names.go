@@ -87,6 +87,12 @@ func (o *Options) ObjectName(kind, namespace, name string) string {
 	return shorten(name, 253, o.Home.Cluster, o.Home.Node, kind, namespace, name)
 }
 
+// ClaimName returns the name of the remote claim for one at home. Another of the
+// same name, later, has another: what the first held is not the second's.
+func (o *Options) ClaimName(claim *corev1.PersistentVolumeClaim) string {
+	return shorten(claim.Name, 253, o.Home.Cluster, o.Home.Node, "PersistentVolumeClaim", claim.Namespace, claim.Name, string(claim.UID))
+}
+
 // EnvironmentName and FilesName are ObjectName for what is for one pod.
 func (o *Options) EnvironmentName(pod *corev1.Pod) string {
 	return o.ObjectName(KindEnvironment, pod.Namespace, string(pod.UID))

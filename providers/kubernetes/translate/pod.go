@@ -21,14 +21,15 @@ const AnnotationAPIServer = Prefix + "api-server"
 func usesRemoteAPI(pod *corev1.Pod) bool { return pod.Annotations[AnnotationAPIServer] == "remote" }
 
 // Pod returns the remote pod for one at home, whose environment is resolved. What
-// it names is to be there under the names of ObjectName. An error is permanent:
+// it names is to be there under the names of ObjectName; claims are the names of
+// the remote claims of its volumes, by the volumes' names. An error is permanent:
 // the pod cannot run in the remote cluster.
-func (o *Options) Pod(pod *corev1.Pod) (*corev1.Pod, error) {
+func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, error) {
 	name, err := o.PodName(pod.Namespace, pod.Name)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.refuse(pod); err != nil {
+	if err := o.refuse(pod, claims); err != nil {
 		return nil, err
 	}
 	remote := &corev1.Pod{
@@ -55,7 +56,7 @@ func (o *Options) Pod(pod *corev1.Pod) (*corev1.Pod, error) {
 		spec.ImagePullSecrets[i].Name = o.ObjectName(KindSecret, pod.Namespace, spec.ImagePullSecrets[i].Name)
 	}
 	for i := range spec.Volumes {
-		o.volume(pod, &spec.Volumes[i])
+		o.volume(pod, &spec.Volumes[i], claims)
 	}
 	o.environments(pod, spec)
 	return remote, nil
@@ -132,7 +133,7 @@ func (o *Options) tolerations(of []corev1.Toleration) []corev1.Toleration {
 
 // refuse returns an error that names what of a pod the remote cluster must not,
 // or cannot, have.
-func (o *Options) refuse(pod *corev1.Pod) error {
+func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
 	var what string
 	spec := &pod.Spec
 	class := ptr.Deref(spec.RuntimeClassName, "")
@@ -145,7 +146,7 @@ func (o *Options) refuse(pod *corev1.Pod) error {
 		what = fmt.Sprintf("runtime class %s: the provider's configuration can name the remote one in runtimeClasses", class)
 	default:
 		for i := range spec.Volumes {
-			if kind := o.unsupported(&spec.Volumes[i]); kind != "" {
+			if kind := o.unsupported(&spec.Volumes[i], claims); kind != "" {
 				what = fmt.Sprintf("volume %s of kind %s", spec.Volumes[i].Name, kind)
 				break
 			}

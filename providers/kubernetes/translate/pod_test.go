@@ -54,7 +54,7 @@ func localPod(change func(*corev1.Pod)) *corev1.Pod {
 
 func translated(t *testing.T, o *Options, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	remote, err := o.Pod(pod)
+	remote, err := o.Pod(pod, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestRefused(t *testing.T) {
 			if c.what == "namespace" {
 				o.Namespaces = Namespaces{Mapping: Mapped, Map: map[string]string{"other": "other"}}
 			}
-			_, err := o.Pod(localPod(c.change))
+			_, err := o.Pod(localPod(c.change), nil)
 			if err == nil || !errdefs.IsPermanent(err) || !strings.HasPrefix(err.Error(), "ProviderNotSupported: "+c.says) {
 				t.Fatalf("got %v", err)
 			}
@@ -256,6 +256,26 @@ func TestRefused(t *testing.T) {
 				translated(t, o, localPod(c.change))
 			}
 		})
+	}
+}
+
+func TestVolumesOfClaims(t *testing.T) {
+	pod := localPod(func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}},
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		}
+	})
+	remote, err := options().Pod(pod, map[string]string{"data": "far-data", "scratch": "far-scratch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, scratch := remote.Spec.Volumes[0].PersistentVolumeClaim, remote.Spec.Volumes[1].PersistentVolumeClaim
+	if data == nil || data.ClaimName != "far-data" || !data.ReadOnly || scratch == nil || scratch.ClaimName != "far-scratch" || remote.Spec.Volumes[1].Ephemeral != nil {
+		t.Errorf("volumes %+v", remote.Spec.Volumes)
+	}
+	if pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data" {
+		t.Error("the pod at home was changed")
 	}
 }
 

@@ -7,8 +7,13 @@ import (
 )
 
 // unsupported returns what of a volume a remote pod cannot have, or nothing.
-func (o *Options) unsupported(v *corev1.Volume) string {
+func (o *Options) unsupported(v *corev1.Volume, claims map[string]string) string {
 	switch kind := volume.Kind(v); kind {
+	case "persistentVolumeClaim", "ephemeral":
+		if _, ok := claims[v.Name]; !ok {
+			return kind + ": the provider's configuration can give it volumes of the remote cluster with storageClasses"
+		}
+		return ""
 	case "configMap", "secret", "downwardAPI", "emptyDir", "image":
 		return ""
 	case "hostPath":
@@ -30,8 +35,12 @@ func (o *Options) unsupported(v *corev1.Volume) string {
 }
 
 // volume rewrites what a volume names.
-func (o *Options) volume(pod *corev1.Pod, v *corev1.Volume) {
+func (o *Options) volume(pod *corev1.Pod, v *corev1.Volume, claims map[string]string) {
 	switch {
+	case v.PersistentVolumeClaim != nil:
+		v.PersistentVolumeClaim.ClaimName = claims[v.Name]
+	case v.Ephemeral != nil: // whose claim at home is the pod's
+		v.VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claims[v.Name]}}
 	case v.ConfigMap != nil:
 		v.ConfigMap.Name = o.ObjectName(KindConfigMap, pod.Namespace, v.ConfigMap.Name)
 	case v.Secret != nil:

@@ -1,0 +1,136 @@
+package claims
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// selectedNode is where the scheduler says for which node a claim is to get a
+// volume.
+const selectedNode = "volume.kubernetes.io/selected-node"
+
+// key names a claim, or without a namespace a volume.
+type key struct{ namespace, name string }
+
+// Run serves claims until ctx ends.
+func (c *Claims) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.claims.RunWithContext(ctx) })
+	running.Go(func() { c.volumes.RunWithContext(ctx) })
+	running.Go(func() {
+		for c.next(ctx) {
+		}
+	})
+	<-ctx.Done()
+	c.queue.ShutDown()
+	running.Wait()
+}
+
+func (c *Claims) next(ctx context.Context) bool {
+	k, end := c.queue.Get()
+	if end {
+		return false
+	}
+	defer c.queue.Done(k)
+	if err := c.sync(ctx, k); err != nil && ctx.Err() == nil {
+		log.G(ctx).WithError(err).WithFields(log.Fields{"namespace": k.namespace, "name": k.name}).
+			Warn("Cannot bring a claim, or its volume, to where it should be; it is tried again")
+		c.queue.AddRateLimited(k)
+		return true
+	}
+	c.queue.Forget(k)
+	return true
+}
+
+func (c *Claims) sync(ctx context.Context, k key) error {
+	if k.namespace == "" {
+		if volume, ok := stored[*corev1.PersistentVolume](c.volumes, k.name); ok {
+			return c.reclaim(ctx, volume)
+		}
+		return nil
+	}
+	claim, ok := stored[*corev1.PersistentVolumeClaim](c.claims, k.namespace+"/"+k.name)
+	if !ok || !c.placed(claim) {
+		return nil
+	}
+	err := c.provision(ctx, claim)
+	if err != nil && ctx.Err() == nil {
+		c.opts.Tell(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
+	}
+	if errdefs.IsPermanent(err) {
+		return nil
+	}
+	return err
+}
+
+// placed tells whether the scheduler waits for us to give a claim a volume.
+func (c *Claims) placed(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && claim.Annotations[selectedNode] == c.opts.Translate.Home.Node
+}
+
+func stored[T any](informer cache.SharedIndexInformer, key string) (found T, ok bool) {
+	obj, ok, err := informer.GetStore().GetByKey(key)
+	if err != nil || !ok {
+		return found, false
+	}
+	found, ok = obj.(T)
+	return found, ok
+}
+
+// newInformers watches the claims at home, and the volumes of this node.
+func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
+	home := c.opts.Home.CoreV1()
+	claims = c.newInformer("claims", &corev1.PersistentVolumeClaim{}, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return home.PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return home.PersistentVolumeClaims(metav1.NamespaceAll).Watch(ctx, options)
+		},
+	})
+	ours := c.opts.Translate.Home.Selector()
+	volumes = c.newInformer("volumes of remote claims", &corev1.PersistentVolume{}, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = ours
+			return home.PersistentVolumes().List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = ours
+			return home.PersistentVolumes().Watch(ctx, options)
+		},
+	})
+	return claims, volumes
+}
+
+func (c *Claims) newInformer(what string, of runtime.Object, lw *cache.ListWatch) cache.SharedIndexInformer {
+	patient := cache.ToListWatcherWithWatchListSemantics(listwatch.Patient(what, lw), c.opts.Home)
+	informer := cache.NewSharedIndexInformer(patient, of, 0, cache.Indexers{})
+	_ = informer.SetTransform(withoutManagedFields) // fails once it runs, which it does not
+	add := func(obj any) {
+		if object, ok := obj.(metav1.Object); ok {
+			c.queue.Add(key{object.GetNamespace(), object.GetName()})
+		}
+	}
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // likewise, once it has stopped
+		AddFunc:    add,
+		UpdateFunc: func(_, after any) { add(after) },
+	})
+	return informer
+}
+
+func withoutManagedFields(obj any) (any, error) {
+	if object, ok := obj.(metav1.Object); ok {
+		object.SetManagedFields(nil)
+	}
+	return obj, nil
+}
