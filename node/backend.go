@@ -41,8 +41,8 @@ func newBackend(handler PodLifecycleHandler, metrics *Metrics) *backend {
 }
 
 // call runs one provider method.
-func call(ctx context.Context, metrics *Metrics, method, namespace, name string, f func(context.Context) error) (err error) {
-	ctx, span := startCallSpan(ctx, method, namespace, name)
+func call(ctx context.Context, metrics *Metrics, method string, about subject, f func(context.Context) error) (err error) {
+	ctx, span := startCallSpan(ctx, method, about)
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 	begin := metrics.callBegins(method)
@@ -59,13 +59,13 @@ func call(ctx context.Context, metrics *Metrics, method, namespace, name string,
 // create and update get pods that are copies already: their environment was
 // resolved for this call.
 func (b *backend) create(ctx context.Context, pod *corev1.Pod) error {
-	return call(ctx, b.metrics, methodCreatePod, pod.Namespace, pod.Name, func(ctx context.Context) error {
+	return call(ctx, b.metrics, methodCreatePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.CreatePod(ctx, pod)
 	})
 }
 
 func (b *backend) update(ctx context.Context, pod *corev1.Pod) error {
-	return call(ctx, b.metrics, methodUpdatePod, pod.Namespace, pod.Name, func(ctx context.Context) error {
+	return call(ctx, b.metrics, methodUpdatePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.UpdatePod(ctx, pod)
 	})
 }
@@ -83,7 +83,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now 
 	case pod.DeletionGracePeriodSeconds == nil:
 		pod.DeletionGracePeriodSeconds = ptr.To(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 	}
-	err = call(ctx, b.metrics, methodDeletePod, pod.Namespace, pod.Name, func(ctx context.Context) error {
+	err = call(ctx, b.metrics, methodDeletePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})
 	if errdefs.IsNotFound(err) {
@@ -96,7 +96,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now 
 // or nil if it holds none. An error means that it is not known which.
 func (b *backend) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	var pod *corev1.Pod
-	err := call(ctx, b.metrics, methodGetPod, namespace, name, func(ctx context.Context) (err error) {
+	err := call(ctx, b.metrics, methodGetPod, subject{namespace, name, uid}, func(ctx context.Context) (err error) {
 		if b.byUID != nil {
 			pod, err = b.byUID.GetPodByUID(ctx, namespace, name, uid)
 		} else {
@@ -147,7 +147,7 @@ func (b *backend) findInList(ctx context.Context, namespace, name string, cause 
 // does not know the pod. It is the provider's: copy what is kept.
 func (b *backend) status(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
 	var status *corev1.PodStatus
-	err := call(ctx, b.metrics, methodGetPodStatus, namespace, name, func(ctx context.Context) (err error) {
+	err := call(ctx, b.metrics, methodGetPodStatus, subject{namespace, name, uid}, func(ctx context.Context) (err error) {
 		if b.byUID != nil {
 			status, err = b.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
 		} else {
@@ -195,7 +195,7 @@ func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 
 func (b *backend) getPods(ctx context.Context) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
-	err := call(ctx, b.metrics, methodGetPods, "", "", func(ctx context.Context) (err error) {
+	err := call(ctx, b.metrics, methodGetPods, subject{}, func(ctx context.Context) (err error) {
 		pods, err = b.handler.GetPods(ctx)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // environment resolves the environment of pods.
@@ -51,7 +52,14 @@ func newEnvironment(cfg PodControllerConfig, objects ObjectSource, hostIPs func(
 }
 
 // resolve fills in the environment of pod, in place.
-func (e *environment) resolve(ctx context.Context, pod *corev1.Pod) ([]podenv.Problem, error) {
+func (e *environment) resolve(ctx context.Context, pod *corev1.Pod) (_ []podenv.Problem, err error) {
+	if trace.Enabled(ctx) { // for the requests that it may take to read what the pod names
+		var span trace.Span
+		ctx, span = trace.StartSpan(ctx, "resolveEnvironment")
+		identifyPod(span, pod)
+		defer span.End()
+		defer func() { span.SetStatus(err) }()
+	}
 	return podenv.Resolve(pod, podSource{ctx, e}, e.options())
 }
 

@@ -96,7 +96,7 @@ func TestProviderCallsAreMeasured(t *testing.T) {
 // A call that panics is over, and has failed.
 func TestPanicsAreMeasured(t *testing.T) {
 	m := NewMetrics()
-	_ = call(t.Context(), m, methodGetPods, "", "", func(context.Context) error { panic("no") })
+	_ = call(t.Context(), m, methodGetPods, subject{}, func(context.Context) error { panic("no") })
 	count, _ := measured(t, m, callSeconds, "method", "GetPods", "code", "unknown")
 	want(t, "GetPods with unknown", count, 1)
 	want(t, "GetPods in flight", inFlight(t, m, "GetPods"), 0)

@@ -136,7 +136,7 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		close(n.done)
 	}()
 
-	err = call(ctx, n.metrics, methodNotifyNodeStatus, "", "", func(context.Context) error {
+	err = call(ctx, n.metrics, methodNotifyNodeStatus, subject{}, func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		n.provider.NotifyNodeStatus(ctx, n.notify)
 		return nil

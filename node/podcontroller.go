@@ -271,7 +271,7 @@ func (pc *PodController) askToNotify(ctx context.Context) {
 	if pc.notifier == nil {
 		return
 	}
-	err := call(ctx, pc.metrics, methodNotifyPods, "", "", func(context.Context) error {
+	err := call(ctx, pc.metrics, methodNotifyPods, subject{}, func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		pc.notifier.NotifyPods(ctx, func(pod *corev1.Pod) { pc.observe(ctx, pod) })
 		return nil

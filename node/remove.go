@@ -40,7 +40,7 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 		pc.say(key, r, killed(pod, report, time.Now()))
 		return nil
 	}
-	ctx, span := startPodSpan(r.follows(ctx), "removePod", pod)
+	ctx, span := startPodSpan(r.follows(ctx), "removePod", pc.removals, key, pod)
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 

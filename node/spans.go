@@ -2,9 +2,12 @@ package node
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
@@ -17,15 +20,32 @@ const (
 	attributeNode      = "k8s.node.name"
 )
 
-// startPodSpan starts a span about a pod, whose logger names the pod in each
-// line.
-func startPodSpan(ctx context.Context, name string, pod *corev1.Pod) (context.Context, trace.Span) {
-	ctx, span := trace.StartSpan(ctx, name)
+// waitSpan is the span of the time that a pod waited until a worker took it up.
+const waitSpan = "waitForWorker"
+
+// startPodSpan starts a span for what a worker of q does about a pod, whose logger
+// names the pod in each line. The span begins when the pod became due, which is
+// when the watch or the provider told of it, and has one below it for the wait.
+func startPodSpan(ctx context.Context, name string, q *queue.Queue, key string, pod *corev1.Pod) (context.Context, trace.Span) {
+	var due time.Time
+	if trace.Enabled(ctx) {
+		due = q.DueSince(key)
+	}
+	ctx, span := trace.StartSpanAt(ctx, name, due)
+	identifyPod(span, pod)
+	if !due.IsZero() {
+		_, wait := trace.StartSpanAt(ctx, waitSpan, due)
+		identifyPod(wait, pod)
+		wait.End()
+	}
+	return withPod(ctx, pod), span
+}
+
+func identifyPod(span trace.Span, pod *corev1.Pod) {
 	if s, ok := span.(trace.AttributeSetter); ok {
 		s.SetAttributes(log.Fields{attributeNamespace: pod.Namespace, attributePod: pod.Name,
 			attributeUID: string(pod.UID), attributeNode: pod.Spec.NodeName})
 	}
-	return withPod(ctx, pod), span
 }
 
 // withPod has the logger of ctx name a pod in each line.
@@ -33,12 +53,20 @@ func withPod(ctx context.Context, pod *corev1.Pod) context.Context {
 	return log.WithLogger(ctx, log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)}))
 }
 
+// subject is the pod that a call of the provider is about; the zero value is none.
+type subject struct {
+	namespace, name string
+	uid             types.UID
+}
+
+func subjectOf(pod *corev1.Pod) subject { return subject{pod.Namespace, pod.Name, pod.UID} }
+
 // startCallSpan starts a span for a method of the provider. The logger of ctx
 // knows which pod it is about.
-func startCallSpan(ctx context.Context, method, namespace, name string) (context.Context, trace.Span) {
+func startCallSpan(ctx context.Context, method string, about subject) (context.Context, trace.Span) {
 	ctx, span := trace.StartSpan(ctx, method)
-	if s, ok := span.(trace.AttributeSetter); ok && name != "" {
-		s.SetAttributes(log.Fields{attributeNamespace: namespace, attributePod: name})
+	if s, ok := span.(trace.AttributeSetter); ok && about != (subject{}) {
+		s.SetAttributes(log.Fields{attributeNamespace: about.namespace, attributePod: about.name, attributeUID: string(about.uid)})
 	}
 	return ctx, span
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,6 +77,46 @@ func TestAChangeIsOneTrace(t *testing.T) {
 	})
 }
 
+// Where the time of a pod's start has gone: it waited for workers that were busy,
+// then for the provider, and for the write of its status.
+func TestATraceShowsWhereTheTimeWent(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		spans := traced(t)
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { time.Sleep(10 * time.Second); return nil }
+		})
+		r.start()
+		for _, name := range []string{"a", "b", "c"} { // as many as there are workers
+			r.api.addPod(aPod(name))
+		}
+		pass(4 * time.Second)
+		pod := r.api.addPod(aPod("web"))
+		pass(time.Minute)
+		made := spans.GetSpans()
+		created := named(t, slices.DeleteFunc(slices.Clone(made), func(s tracetest.SpanStub) bool { return !about(s, pod) }), "CreatePod")
+		took := map[string]time.Duration{}
+		for _, span := range made {
+			if span.SpanContext.TraceID() != created.SpanContext.TraceID() {
+				continue
+			}
+			if took[span.Name] += span.EndTime.Sub(span.StartTime); !about(span, pod) {
+				t.Errorf("%s does not name the pod", span.Name)
+			}
+		}
+		want(t, "what the spans of the trace took", took, map[string]time.Duration{"syncPod": 16 * time.Second, "waitForWorker": 6 * time.Second,
+			"GetPod": 0, "resolveEnvironment": 0, "CreatePod": 10 * time.Second, "writeStatus": 0})
+	})
+}
+
+// about tells whether a span names a pod.
+func about(span tracetest.SpanStub, pod *corev1.Pod) bool {
+	named := map[string]string{}
+	for _, a := range span.Attributes {
+		named[string(a.Key)] = a.Value.AsString()
+	}
+	return named[attributeNamespace] == pod.Namespace && named[attributePod] == pod.Name && named[attributeUID] == string(pod.UID)
+}
+
 // syncOf is the span in which a provider was called.
 func syncOf(t *testing.T, spans tracetest.SpanStubs, call tracetest.SpanStub) tracetest.SpanStub {
 	t.Helper()
@@ -107,7 +148,7 @@ func TestLaterReportsAreTracesOfTheirOwn(t *testing.T) {
 // A failed call is an error in its trace.
 func TestFailuresAreTraced(t *testing.T) {
 	spans := traced(t)
-	_ = call(t.Context(), nil, methodGetPods, "", "", func(ctx context.Context) error {
+	_ = call(t.Context(), nil, methodGetPods, subject{}, func(ctx context.Context) error {
 		if !oteltrace.SpanContextFromContext(ctx).IsValid() {
 			t.Error("the provider's method has no span in its context")
 		}

@@ -32,7 +32,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 		return nil
 	}
 	r := pc.records.getOrAdd(key)
-	ctx, span := startPodSpan(ctx, "syncPod", r.subject(namespace, name, pod))
+	ctx, span := startPodSpan(ctx, "syncPod", pc.syncs, key, r.subject(namespace, name, pod))
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 	begin, operation := time.Now(), operationSync

@@ -73,7 +73,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 
 // patchStatus sends what differs between the pod's status and the report.
 func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, handed *corev1.Pod) (err error) {
-	ctx, span := startPodSpan(r.follows(ctx), "writeStatus", pod)
+	ctx, span := startPodSpan(r.follows(ctx), "writeStatus", pc.statuses, keyOf(pod), pod)
 	defer span.End()
 	ctx = span.WithField(ctx, "phase", string(report.Phase))
 	defer func() { span.SetStatus(err) }()

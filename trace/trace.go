@@ -7,6 +7,7 @@ package trace
 
 import (
 	"context"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
@@ -50,6 +51,13 @@ type Continuer interface {
 	Continue(ctx context.Context) context.Context
 }
 
+// Backdater is a Tracer that can start spans in the past, such as for the time that
+// something waited before anybody could trace it.
+type Backdater interface {
+	// StartSpanAt is StartSpan for a span that began at start.
+	StartSpanAt(ctx context.Context, name string, start time.Time) (context.Context, Span)
+}
+
 // T is the tracer of contexts that carry none. Assign it once at start-up,
 // before anything starts a span; it is not synchronized. Its default records
 // nothing.
@@ -62,16 +70,38 @@ func WithTracer(ctx context.Context, tracer Tracer) context.Context {
 	return context.WithValue(ctx, tracerKey{}, tracer)
 }
 
+// Enabled tells whether ctx carries a tracer, or T was assigned one. If not, spans
+// record nothing, and what is made only for them need not be made.
+func Enabled(ctx context.Context) bool {
+	_, nop := tracerOf(ctx).(nopTracer)
+	return !nop
+}
+
 // StartSpan starts a span with the tracer that ctx carries, or else with T.
 // The logger that it puts into the returned context is the span's.
 func StartSpan(ctx context.Context, name string) (context.Context, Span) {
-	tracer, ok := ctx.Value(tracerKey{}).(Tracer)
-	if !ok {
-		tracer = T
-	}
+	return StartSpanAt(ctx, name, time.Time{})
+}
+
+// StartSpanAt is StartSpan for a span that began at start, or begins now if that
+// is zero or the tracer is no Backdater.
+func StartSpanAt(ctx context.Context, name string, start time.Time) (context.Context, Span) {
+	tracer := tracerOf(ctx)
 	if nop, ok := tracer.(nopTracer); ok {
 		return nop.StartSpan(ctx, name) // its logger is that of ctx already
 	}
-	ctx, span := tracer.StartSpan(ctx, name)
+	var span Span
+	if past, ok := tracer.(Backdater); ok && !start.IsZero() {
+		ctx, span = past.StartSpanAt(ctx, name, start)
+	} else {
+		ctx, span = tracer.StartSpan(ctx, name)
+	}
 	return log.WithLogger(ctx, span.Logger()), span
+}
+
+func tracerOf(ctx context.Context) Tracer {
+	if tracer, ok := ctx.Value(tracerKey{}).(Tracer); ok {
+		return tracer
+	}
+	return T
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
@@ -24,6 +25,23 @@ func TestDefaultRecordsNothingButFieldsReachTheLogger(t *testing.T) {
 	span.End()
 	if line := buf.String(); !strings.Contains(line, "pod=ns/p") || !strings.Contains(line, "n=1") {
 		t.Errorf("logged %q", line)
+	}
+}
+
+func TestEnabled(t *testing.T) {
+	if trace.Enabled(t.Context()) {
+		t.Error("the default tracer is said to record")
+	}
+	if !trace.Enabled(trace.WithTracer(t.Context(), tracer{trace.T})) {
+		t.Error("a tracer in the context is said not to record")
+	}
+}
+
+// A tracer that knows only the present is good enough.
+func TestSpansInThePastAreForThoseWhoCan(t *testing.T) {
+	_, span := trace.StartSpanAt(trace.WithTracer(t.Context(), tracer{trace.T}), "mine", time.Unix(1, 0))
+	if n, ok := span.(named); !ok || n.name != "mine" {
+		t.Errorf("the span is %v", span)
 	}
 }
 

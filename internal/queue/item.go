@@ -18,6 +18,7 @@ type item struct {
 	waits   time.Time   // since when it counts as waiting; zero: it does not
 
 	asked time.Time // the handler's: when this try was asked for
+	stood time.Time // the handler's: since when it stood in line
 	tries int       // the handler's: those that failed since the last success
 	since time.Time // the handler's: when the first of them was asked for
 

@@ -118,6 +118,18 @@ func (q *Queue) ItemsBeingProcessedLen() int {
 	return q.lenOf(func(it *item) bool { return it.running })
 }
 
+// DueSince is since when a key had been due when its handler, which asks, was
+// called: from then on it waited for a worker, or for an earlier call to end. It
+// is zero for a key that is not being handled.
+func (q *Queue) DueSince(key string) time.Time {
+	q.pool.mu.Lock()
+	defer q.pool.mu.Unlock()
+	if it := q.items[key]; it != nil && it.running {
+		return it.stood
+	}
+	return time.Time{}
+}
+
 func (q *Queue) lenOf(which func(*item) bool) (n int) {
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,39 @@ func TestFailuresAreRetriedForEverWithCappedDelays(t *testing.T) {
 			if gap := at[i].Sub(at[i-1]); gap > MaxDelay {
 				t.Fatalf("gap %d is %v, want at most %v", i, gap, MaxDelay)
 			}
+		}
+	})
+}
+
+// The time that a key waits is that for a worker, or for an earlier call, and not
+// the delay that it was added with.
+func TestDueSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q *Queue
+		var mu sync.Mutex
+		waited := map[string][]time.Duration{}
+		q = New("test", nil, nil, func(_ context.Context, key string) error {
+			mu.Lock()
+			waited[key] = append(waited[key], time.Since(q.DueSince(key)))
+			mu.Unlock()
+			time.Sleep(10 * time.Second)
+			return nil
+		})
+		start(t, q, 1)
+		synctest.Wait()
+		q.Add("a")
+		q.AddAfter("b", 3*time.Second)
+		time.Sleep(time.Second)
+		q.Add("a") // while it is being handled
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string][]time.Duration{"a": {0, 19 * time.Second}, "b": {7 * time.Second}}
+		if !reflect.DeepEqual(waited, want) {
+			t.Errorf("the keys waited %v, want %v", waited, want)
+		}
+		if since := q.DueSince("a"); !since.IsZero() {
+			t.Errorf("a key that is not being handled was due since %v", since)
 		}
 	})
 }

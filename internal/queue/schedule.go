@@ -84,7 +84,7 @@ func (q *Queue) take() *item {
 		return nil
 	}
 	q.handling++
-	it.due, it.running, it.began = false, true, time.Now()
+	it.due, it.running, it.began, it.stood = false, true, time.Now(), it.dueAt
 	it.asked = it.waits
 	if it.asked.IsZero() {
 		it.asked = it.began

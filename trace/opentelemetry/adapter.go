@@ -2,6 +2,7 @@ package opentelemetry
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -20,7 +21,10 @@ const scope = "github.com/virtual-kubelet/virtual-kubelet"
 // errorTypeKey is OpenTelemetry's attribute for the class of an error.
 const errorTypeKey = "error.type"
 
-var _ trace.Tracer = Adapter{}
+var (
+	_ trace.Tracer    = Adapter{}
+	_ trace.Backdater = Adapter{}
+)
 
 // Adapter starts spans with OpenTelemetry. Its zero value is ready for use.
 type Adapter struct {
@@ -32,11 +36,20 @@ type Adapter struct {
 // StartSpan implements trace.Tracer. The logger of the returned context is the
 // span's.
 func (a Adapter) StartSpan(ctx context.Context, name string) (context.Context, trace.Span) {
+	return a.start(ctx, name)
+}
+
+// StartSpanAt implements trace.Backdater.
+func (a Adapter) StartSpanAt(ctx context.Context, name string, start time.Time) (context.Context, trace.Span) {
+	return a.start(ctx, name, oteltrace.WithTimestamp(start))
+}
+
+func (a Adapter) start(ctx context.Context, name string, options ...oteltrace.SpanStartOption) (context.Context, trace.Span) {
 	provider := a.TracerProvider
 	if provider == nil {
 		provider = otel.GetTracerProvider()
 	}
-	ctx, otelSpan := provider.Tracer(scope).Start(ctx, name)
+	ctx, otelSpan := provider.Tracer(scope).Start(ctx, name, options...)
 	r := &recorder{otelSpan}
 	s := span{r, spanlogger.New(log.G(ctx), r)}
 	return log.WithLogger(ctx, s.logger), s

@@ -62,6 +62,19 @@ func TestZeroValueUsesTheGlobalProvider(t *testing.T) {
 	}
 }
 
+func TestSpansCanBeginInThePast(t *testing.T) {
+	ctx, recorder := record()
+	begin := time.Now().Add(-time.Minute)
+	_, span := trace.StartSpanAt(ctx, "old", begin)
+	span.End()
+	_, span = trace.StartSpanAt(ctx, "new", time.Time{})
+	span.End()
+	old, young := recorder.Ended()[0], recorder.Ended()[1]
+	if !old.StartTime().Equal(begin) || young.StartTime().Before(old.EndTime()) {
+		t.Errorf("the spans begin at %v and %v, want %v and now", old.StartTime(), young.StartTime(), begin)
+	}
+}
+
 func TestSetStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
