@@ -129,6 +129,7 @@ func (pc *PodController) seed(ctx context.Context) {
 		}
 		pc.plant(ctx, ours, pod, asked)
 	}
+	pc.noteStrays(ctx, found)
 }
 
 // plant makes the record of a pod that the provider has listed at start-up.
@@ -143,11 +144,11 @@ func (pc *PodController) plant(ctx context.Context, ours, found *corev1.Pod, ask
 	case same:
 		r.adopt(ours)
 		pc.statuses.Add(keyOf(ours))
-	case pc.mayBeOurs(ctx, found):
+	case pc.strays == nil && pc.mayBeOurs(ctx, found):
 		r.early = nil
 		r.adopt(found.DeepCopy()) // ours took its name while we were down
 		r.theirs = true
-	default:
+	default: // not ours, or a stray
 		return
 	}
 	r.inspected = time.Now()

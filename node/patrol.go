@@ -49,6 +49,7 @@ func (pc *PodController) patrol(ctx context.Context, workers int) {
 		} else {
 			pc.compare(found, asked)
 		}
+		pc.noteStrays(ctx, found)
 		if pc.orphans != nil {
 			pc.cleanUp(ctx, found)
 		}

@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -197,6 +199,59 @@ func TestReplacedWhileDown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Invariant 1: what a provider that goes by UIDs still holds of pods that went while
+// nobody watched ends before another one of their name is created, orphans or not.
+func TestNamesakesGoFirst(t *testing.T) {
+	for name, broken := range map[string]bool{"listed at the start": false, "listed later": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.provider.byUID = true
+				r.handler = uidKeyed{polled{r.provider}}
+				for _, uid := range []types.UID{"u0", "u1"} {
+					r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
+				}
+				if broken {
+					r.provider.script(func(s *script) { s.onList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+				}
+				r.start()
+				uid := r.api.addPod(aPod("web")).UID
+				synctest.Wait()
+				if broken {
+					wantList(t, "calls before there was a list", r.provider.took("create", "delete"))
+					r.provider.script(func(s *script) { s.onList = nil })
+				}
+				pass(2 * time.Second)
+				wantList(t, "calls", r.provider.took("create", "delete"),
+					"delete web u0 grace 0", "delete web u1 grace 0", "create web "+string(uid))
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+				pass(time.Hour)
+				wantList(t, "calls later", r.provider.took("create", "delete"))
+			})
+		})
+	}
+}
+
+// Invariant 3: a cache that is behind may show the older of two pods of one name,
+// and the provider hold the newer. Which of them is gone the API server says.
+func TestTheNewerNamesakeIsNoStray(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		behind := r.api.addPod(aPod("web"))
+		newer := aPod("web", func(p *corev1.Pod) { p.UID = "newer" })
+		r.api.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, newer, nil })
+		r.provider.hold(newer, corev1.PodRunning)
+		r.start()
+		pass(time.Hour)
+		wantList(t, "calls", r.provider.took("create", "delete"))
+		r.api.deletePod(behind.Name, 0)
+		r.api.addPod(newer)
+		pass(time.Minute)
+		wantList(t, "calls for the newer", r.provider.took("create", "delete"))
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
 }
 
 // Invariant 1: from the UIDs of an old pod, which are the provider's own, it does

@@ -124,6 +124,7 @@ type PodController struct {
 	hostIPs   func() []string
 	pollEvery time.Duration
 	orphans   *orphans // nil: not cleaned up
+	strays    *strays  // nil: the provider goes by names
 
 	records  records
 	identity identity
@@ -175,6 +176,9 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	}
 	if !cfg.SkipDownwardAPIResolution {
 		pc.env = newEnvironment(cfg, pc.objects, pc.hostIPs)
+	}
+	if pc.backend.byUID != nil {
+		pc.strays = &strays{}
 	}
 	if !cfg.DisableOrphanCleanup {
 		pc.orphans = &orphans{}

@@ -62,7 +62,9 @@ type PodNotifier interface {
 
 // PodUIDLifecycleHandler is implemented by a provider that finds its pods by
 // UID. Where it is, its two methods are called in place of GetPod and
-// GetPodStatus, under the same rules.
+// GetPodStatus, under the same rules. GetPods has to show the UIDs, and to have
+// answered once before the first pod is created: it alone tells of an older pod of
+// the same name, which goes first.
 type PodUIDLifecycleHandler interface {
 	PodLifecycleHandler
 

@@ -207,9 +207,13 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 	r.mu.Lock()
 	target := r.pod
 	r.inspected = time.Now()
+	fresh := pod != nil && pod.UID == target.UID && pod.DeletionTimestamp == nil && !r.ran
 	r.mu.Unlock()
 
 	found, err := pc.backend.find(ctx, target.Namespace, target.Name, target.UID)
+	if err == nil && found == nil && fresh {
+		found, err = pc.predecessor(ctx, target)
+	}
 	if err != nil {
 		err = fmt.Errorf("cannot tell whether the provider holds the pod: %w", err)
 		pc.warn(ctx, r, target, ReasonProviderInspectFailed, err.Error())
