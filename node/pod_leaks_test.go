@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,27 @@ func TestGoneInAWatchGap(t *testing.T) {
 		pass(time.Minute)
 		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+uid+" grace 0")
 		want(t, "the other pod", r.phase("stays"), corev1.PodRunning)
+	})
+}
+
+// Invariant 3: a pod that went from the API just when a worker had read it, for the
+// first time, is deleted in the provider.
+func TestGoneWhileItIsFirstLookedAt(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var looks atomic.Int32
+		r.start(func(cfg *PodControllerConfig) {
+			cfg.PodEventFilterFunc = func(context.Context, *corev1.Pod) bool {
+				if looks.Add(1) == 2 { // the first was the watch's, this is the worker's
+					r.api.deletePod("web", 0)
+					time.Sleep(time.Second)
+				}
+				return true
+			}
+		})
+		uid := string(r.api.addPod(aPod("web")).UID)
+		pass(5 * time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+uid, "delete web "+uid+" grace 0")
+		want(t, "names that are remembered", r.pc.RememberedPods(), 0)
 	})
 }
 

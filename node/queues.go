@@ -1,5 +1,10 @@
 package node
 
+// RememberedPods is the number of pod names of which the controller knows
+// something: those of the node's pods in the API, those that the provider holds
+// still, and for a minute those that have gone.
+func (pc *PodController) RememberedPods() int { return pc.records.len() }
+
 // SyncPodsFromKubernetesQueueLen is the number of pods for which a decision or
 // a provider call waits, is delayed until a retry, or is in progress. Pods that
 // are only looked at again after a while, to see how they are, do not count.

@@ -192,6 +192,12 @@ func (t *records) drop(key string) {
 	delete(t.byKey, key)
 }
 
+func (t *records) len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byKey)
+}
+
 // each calls f for every record of the moment, without holding the table.
 func (t *records) each(f func(key string, r *podRecord)) {
 	t.mu.RLock()

@@ -35,7 +35,9 @@ func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandl
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			if pod, ok := obj.(*corev1.Pod); ok && pc.records.get(keyOf(pod)) != nil {
+			// Also where there is no record: a worker may have read the pod a moment
+			// ago, and be about to make one.
+			if pod, ok := obj.(*corev1.Pod); ok && pc.concerns(ctx, pod) {
 				pc.syncs.Add(keyOf(pod))
 			}
 		},
