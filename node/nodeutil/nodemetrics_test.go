@@ -157,6 +157,26 @@ func TestPodsAreCountedWhenTheyStart(t *testing.T) {
 	)
 }
 
+// A pod that never started, and whose end was in a gap of the watch, waits no more:
+// its successor's start is the word on both.
+func TestAPodThatWasReplacedDoesNotWaitToStart(t *testing.T) {
+	client := fake.NewSimpleClientset(pod("web", "vk"))
+	mux, n := attachedTo(t, &tiny{}, nodeutil.WithClient(client))
+	nodeutil.WatchPods(testContext(t), n)
+	if text := scrape(t, mux, "/metrics"); strings.Contains(text, "\nvk_oldest_pending_pod_age_seconds 0\n") {
+		t.Fatal("the pod does not count as one that waits")
+	}
+	successor := pod("web", "vk")
+	successor.UID, successor.Status.Phase = "another", corev1.PodRunning
+	if _, err := client.CoreV1().Pods("default").Update(t.Context(), successor, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the successor is known, and nothing waits", func() bool {
+		text := scrape(t, mux, "/metrics")
+		return strings.Contains(text, "\nvk_pods{phase=\"Running\"} 1\n") && strings.Contains(text, "\nvk_oldest_pending_pod_age_seconds 0\n")
+	})
+}
+
 func TestRequestsAreCounted(t *testing.T) {
 	mux, _ := attachedTo(t, &tiny{})
 	for _, request := range [][2]string{

@@ -64,8 +64,13 @@ func (m *startMetrics) longestWait() (longest time.Duration) {
 // watch measures how long the pods of a node take to start.
 func (m *startMetrics) watch(pods *podwatch.Pods) {
 	pods.Subscribe(cache.ResourceEventHandlerFuncs{
-		AddFunc:    m.follow,
-		UpdateFunc: func(_, obj any) { m.follow(obj) },
+		AddFunc: m.follow,
+		UpdateFunc: func(before, obj any) {
+			if replaced(before, obj) {
+				m.forget(before)
+			}
+			m.follow(obj)
+		},
 		DeleteFunc: m.forget,
 	})
 }
@@ -94,6 +99,14 @@ func (m *startMetrics) follow(obj any) {
 	default:
 		delete(m.waiting, pod.UID) // it has failed, and may never have started
 	}
+}
+
+// replaced tells whether another pod has taken the name of one, whose end was in a
+// gap of the watch.
+func replaced(before, after any) bool {
+	was, ok1 := before.(*corev1.Pod)
+	is, ok2 := after.(*corev1.Pod)
+	return ok1 && ok2 && was.UID != is.UID
 }
 
 func (m *startMetrics) forget(obj any) {
