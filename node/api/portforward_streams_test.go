@@ -135,7 +135,7 @@ func TestManyForwardsAtOnce(t *testing.T) {
 // TestPortForwardWithOneStream: the other one does not come.
 func TestPortForwardWithOneStream(t *testing.T) {
 	eachDialer(t, func(t *testing.T, how string) {
-		conn := dialForward(t, how, echoPort, func(c *api.PodHandlerConfig) { c.StreamCreationTimeout = 100 * time.Millisecond })
+		conn := dialForward(t, how, echoPort, func(c *api.PodHandlerConfig) { c.StreamCreationTimeout = time.Second })
 		errs, data := openForward(t, conn, "error", "80", "1"), openForward(t, conn, "data", "80", "2")
 		second := openForward(t, conn, "error", "80", "1")
 		if text, err := io.ReadAll(second); len(text) != 0 || err != nil {
