@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -30,6 +31,23 @@ const realHistories = 24
 // The histories of virtual time, shorter and faster, with the real API server
 // behind a proxy with faults.
 func TestHistoriesOnARealControlPlane(t *testing.T) {
+	config, base := realCluster(t), drawSeed(t)
+	t.Run("histories", func(t *testing.T) {
+		for i := range realHistories {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				h := drawHistory(base+uint64(i), 20)
+				if broken := runReal(t, config, h, fmt.Sprintf("faults-%d", i)); len(broken) > 0 {
+					t.Errorf("%s\n%s", strings.Join(broken, "\n"), h)
+				}
+			})
+		}
+	})
+}
+
+// realCluster starts a control plane that ends with the test.
+func realCluster(t *testing.T) *rest.Config {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cluster, err := controlplane.Start(ctx, controlplane.Options{Binary: "../../bin/controlplane"})
@@ -41,27 +59,31 @@ func TestHistoriesOnARealControlPlane(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return cluster.Config()
+}
+
+// drawSeed returns the seed of -faults.seed, or a new one, and says which.
+func drawSeed(t *testing.T) uint64 {
 	base := *seed
 	if base == 0 {
 		base = rand.Uint64() >> 1
 	}
 	t.Logf("-faults.seed=%d", base)
-	t.Run("histories", func(t *testing.T) {
-		for i := range realHistories {
-			t.Run(fmt.Sprint(i), func(t *testing.T) {
-				t.Parallel()
-				h := drawHistory(base+uint64(i), 20)
-				if broken := runReal(t, cluster.Config(), h, fmt.Sprintf("faults-%d", i)); len(broken) > 0 {
-					t.Errorf("%s\n%s", strings.Join(broken, "\n"), h)
-				}
-			})
-		}
-	})
+	return base
 }
 
 // runReal runs a history against the API server of a configuration, on a node and
 // in a namespace of the given name.
 func runReal(t *testing.T, config *rest.Config, h history, name string) []string {
+	t.Helper()
+	w := realWorld(t, config, h, name)
+	defer w.follow(t)()
+	w.live(h)
+	return w.broken
+}
+
+// realWorld is a world with the API server of a configuration.
+func realWorld(t *testing.T, config *rest.Config, h history, name string) *world {
 	t.Helper()
 	w := newWorld(t.Context(), h)
 	w.ns, w.node = name, name
@@ -89,11 +111,12 @@ func runReal(t *testing.T, config *rest.Config, h history, name string) []string
 	w.settle = func() {}
 	w.compact = func() {}
 	w.most, w.restWithin, w.restStep = 2*time.Second, 3*time.Minute, time.Second
+	w.hangUp = func() {
+		direct.CloseIdleConnections()
+		utilnet.CloseIdleConnectionsFor(upstream)
+	}
 	makeNamespace(t, admin, name)
-	stop := w.follow(t)
-	defer stop()
-	w.live(h)
-	return w.broken
+	return w
 }
 
 func makeNamespace(t *testing.T, admin kubernetes.Interface, name string) {

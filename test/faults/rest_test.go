@@ -20,9 +20,13 @@ func (w *world) unrest() (left []string) {
 		return []string{err.Error()}
 	}
 	wanted := map[types.UID]bool{}
+	confused := 0 // pods that may be tried for ever: another one is taken for them
 	for i := range list.Items {
 		pod := &list.Items[i]
 		wanted[pod.UID] = true
+		if w.excused(pod) {
+			confused++
+		}
 		if problem := w.unrestOf(pod); problem != "" {
 			say("pod %s (%s): %s", pod.Name, pod.UID, problem)
 		}
@@ -38,7 +42,7 @@ func (w *world) unrest() (left []string) {
 	if w.agent != nil {
 		pods := w.agent.node.PodController()
 		for name, length := range map[string]int{
-			"sync":    pods.SyncPodsFromKubernetesQueueLen(),
+			"sync":    max(0, pods.SyncPodsFromKubernetesQueueLen()-confused),
 			"status":  pods.SyncPodStatusFromProviderQueueLen(),
 			"removal": pods.DeletePodsFromKubernetesQueueLen(),
 		} {

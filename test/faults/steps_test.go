@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -31,6 +32,8 @@ func (w *world) do(step string) {
 		w.delete(words[1], grace(words, 2))
 	case "force":
 		w.delete(words[1], ptr.To[int64](0))
+	case "evict":
+		w.must(w.admin.CoreV1().Pods(w.ns).EvictV1(w.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: words[1]}}))
 	case "unfinalize":
 		w.unfinalize(words[1])
 	case "condition":
@@ -103,8 +106,25 @@ func (w *world) create(words []string) {
 	if slices.Contains(words, "finalizer") {
 		pod.Finalizers = []string{"example.com/finalizer"}
 	}
+	if slices.Contains(words, "env") {
+		pod.Spec.Containers[0].EnvFrom = environment(settings)
+	}
+	if slices.Contains(words, "waits") {
+		pod.Spec.Containers[0].EnvFrom = environment("missing")
+	}
 	_, err := w.admin.CoreV1().Pods(w.ns).Create(w.ctx, pod, metav1.CreateOptions{})
 	w.must(err)
+}
+
+// settings is the name of a ConfigMap and of a Secret.
+const settings = "settings"
+
+func environment(name string) []corev1.EnvFromSource {
+	of := corev1.LocalObjectReference{Name: name}
+	return []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of}},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: of}},
+	}
 }
 
 // get returns a pod of the API, or nil.
@@ -122,10 +142,10 @@ func (w *world) update(name string) {
 	if pod == nil {
 		return
 	}
-	w.updates++
-	pod.Labels["update"] = fmt.Sprint(w.updates)
-	if w.updates%2 == 0 {
-		pod.Spec.Containers[0].Image = fmt.Sprintf("image-%d", w.updates)
+	n := w.updates.Add(1)
+	pod.Labels["update"] = fmt.Sprint(n)
+	if n%2 == 0 {
+		pod.Spec.Containers[0].Image = fmt.Sprintf("image-%d", n)
 	}
 	_, err := w.admin.CoreV1().Pods(w.ns).Update(w.ctx, pod, metav1.UpdateOptions{})
 	w.must(err)
@@ -156,6 +176,7 @@ func (w *world) setCondition(name string, kind corev1.PodConditionType, status c
 	_, err := w.admin.CoreV1().Pods(w.ns).UpdateStatus(w.ctx, pod, metav1.UpdateOptions{})
 	w.must(err)
 	if kind != corev1.PodReady && err == nil {
+		w.know(pod) // the watch may be late
 		w.mu.Lock()
 		w.pods[pod.UID].condition = true
 		w.mu.Unlock()

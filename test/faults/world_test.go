@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +40,10 @@ type world struct {
 	most       time.Duration     // the longest wait or partition
 	restWithin time.Duration
 	restStep   time.Duration
-	compact    func() // has resource versions expire
-	updates    int    // count, for labels that differ
+	compact    func()       // has resource versions expire
+	workers    int          // of each of the agent's queues
+	hangUp     func()       // closes the connections that nobody uses
+	updates    atomic.Int64 // count, for labels that differ
 
 	mu        sync.Mutex
 	pods      map[types.UID]*fate
@@ -64,7 +66,7 @@ type fate struct {
 }
 
 func newWorld(ctx context.Context, h history) *world {
-	w := &world{ctx: ctx, ns: "default", node: "vk", pods: map[types.UID]*fate{}}
+	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}}
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
 	return w
@@ -94,8 +96,8 @@ func (w *world) know(pod *corev1.Pod) {
 		w.pods[pod.UID] = f
 	}
 	f.terminal = f.terminal || isTerminal(pod.Status.Phase)
-	if pod.DeletionTimestamp != nil {
-		f.deleted, f.deadline = true, pod.DeletionTimestamp.Time
+	if at := pod.DeletionTimestamp; at != nil && (!f.deleted || at.Time.Before(f.deadline)) {
+		f.deleted, f.deadline = true, at.Time // which only comes nearer, whatever is known late
 	}
 }
 
@@ -124,13 +126,6 @@ const clockSkew = 61 * time.Second
 // where no agent knows of it. w.mu is held.
 func (w *world) estrange(f *fate) { w.strangers = append(w.strangers, f) }
 
-// strange tells whether a pod of that name is one of them. It takes its time until
-// it is found to be an orphan: where the provider goes by UIDs, longer than it takes
-// until another pod of its name is created. w.mu is held.
-func (w *world) strange(name string) bool {
-	return slices.ContainsFunc(w.strangers, func(s *fate) bool { return s.name == name })
-}
-
 // lookAway takes note that there is no agent any more, which knew what the
 // provider held.
 func (w *world) lookAway() {
@@ -148,6 +143,7 @@ func (w *world) lookAway() {
 // agent is one run of a node.
 type agent struct {
 	node   *nodeutil.Node
+	config nodeutil.ProviderConfig // of its provider
 	cancel context.CancelFunc
 	done   chan error
 	cut    *switchable
@@ -179,14 +175,16 @@ func (w *world) start() {
 		return
 	}
 	cut := &switchable{RoundTripper: w.way}
+	var config nodeutil.ProviderConfig
 	made, err := nodeutil.NewNode(w.node,
-		func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		func(given nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			config = given
 			return nodeutil.AsProvider(w.prov.Handler()), nil, nil
 		},
 		nodeutil.WithNodeConfig(nodeutil.NodeConfig{
 			Client:        clientTo(w.host, cut),
 			NodeSpec:      corev1.Node{},
-			NumWorkers:    3,
+			NumWorkers:    w.workers,
 			EventRecorder: silent{},
 		}))
 	if err != nil {
@@ -194,7 +192,7 @@ func (w *world) start() {
 		return
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	w.agent = &agent{node: made, cancel: cancel, done: make(chan error, 1), cut: cut}
+	w.agent = &agent{node: made, config: config, cancel: cancel, done: make(chan error, 1), cut: cut}
 	done := w.agent.done
 	go func() { done <- made.Run(ctx) }()
 	go func() {
