@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"internal/nodecheck":     {},
 	"internal/ecitest":       {},
 	"providers":              {"errdefs", "log", "trace", "node", "podengine", "podspec"},
-	"providers/kubernetes":   {"errdefs", "log", "node", "podspec", "internal/listwatch"},
+	"providers/kubernetes":   {"errdefs", "log", "node", "podspec", "internal/listwatch", "internal/podenv"},
 	"providers/providertest": {"errdefs", "log", "trace", "node", "internal/nodecheck", "test/controlplane"},
 	"test":                   {"test", "errdefs", "log", "node", "internal/nodecheck"},
 	"examples":               {"errdefs", "log", "trace", "node"},

@@ -55,8 +55,9 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	})
 	t.Run("clash", w.testClash)
 	t.Run("not supported", w.testNotSupported)
-	restart := func() {
+	restart := func(meanwhile func()) {
 		virtual.end()
+		meanwhile()
 		// Later an API server is started anew, which has no roles at first.
 		if strings.Contains(virtual.log.String(), "forbidden") {
 			t.Errorf("a right is missing in deploy:\n%s", virtual.log.String())
@@ -65,6 +66,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	}
 	t.Run("claim", w.testClaim)
 	t.Run("taken away", w.testTakenAway)
+	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
 	t.Run("nothing is left", w.testNothingLeft)
@@ -214,7 +216,7 @@ spec: {storageClassName: other, accessModes: [ReadWriteOnce], resources: {reques
 }
 
 // testReflection follows a Secret, also over a restart of the node.
-func (w *world) testReflection(t *testing.T, restart func()) {
+func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 	secrets := w.home.client.CoreV1().Secrets("default")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, Data: map[string][]byte{"key": []byte("one"), "old": []byte("x")}}
 	secret, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
@@ -281,7 +283,7 @@ func (w *world) testReflection(t *testing.T, restart func()) {
 		t.Errorf("kubectl exec: %v: %s", err, out)
 	}
 
-	restart()
+	restart(func() {})
 	rotate("three")
 	if again, err := w.remotePod(t.Context(), pod.UID); err != nil || again.UID != far.UID {
 		t.Errorf("the remote pod is another after a restart of the node: %v", err)
@@ -349,18 +351,85 @@ func (w *world) testTakenAway(t *testing.T) {
 	if err := w.remote.client.CoreV1().Pods(far.Namespace).Delete(t.Context(), far.Name, *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
+	w.waitRestarted(t, pod, 1)
+	w.delete(t, pod)
+}
+
+// So is one that is deleted there while no node runs at home, with all that it
+// needs; one that is never restarted has failed.
+func (w *world) testTakenAwayUnseen(t *testing.T, restart func(meanwhile func())) {
+	w.home.applyText(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {COLOR: blue}
+`)
+	back := w.pod(t, "back-unseen", func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+	})
+	once := w.pod(t, "once", func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever })
+	pods := []*corev1.Pod{w.waitRunning(t, back), w.waitRunning(t, once)}
+	restart(func() {
+		for _, pod := range pods {
+			far, err := w.remotePod(t.Context(), pod.UID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.remote.client.CoreV1().Pods(far.Namespace).Delete(t.Context(), far.Name, *metav1.NewDeleteOptions(0)); err != nil {
+				t.Fatal(err)
+			}
+			secrets := w.remote.client.CoreV1().Secrets(far.Namespace)
+			if err := secrets.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	w.waitRestarted(t, back, 1)
+	far, err := w.remotePod(t.Context(), back.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var color *corev1.SecretKeySelector
+	for _, v := range far.Spec.Containers[0].Env {
+		if v.Name == "COLOR" {
+			color = v.ValueFrom.SecretKeyRef
+		}
+	}
+	if color == nil {
+		t.Fatalf("the new remote pod has not the variable: %+v", far.Spec.Containers[0].Env)
+	}
+	env, err := w.remote.client.CoreV1().Secrets(far.Namespace).Get(t.Context(), color.Name, metav1.GetOptions{})
+	if err != nil || string(env.Data[color.Key]) != "blue" {
+		t.Errorf("the new remote pod's variable is %q, %v", env.Data[color.Key], err)
+	}
+	eventually(t, "the pod that is never restarted has failed", func(ctx context.Context) error {
+		now, err := w.home.client.CoreV1().Pods(once.Namespace).Get(ctx, once.Name, metav1.GetOptions{})
+		if err == nil && now.Status.Phase != corev1.PodFailed {
+			err = fmt.Errorf("%+v", now.Status)
+		}
+		return err
+	})
+	if _, err := w.remotePod(t.Context(), once.UID); err == nil {
+		t.Error("the pod that is never restarted runs again")
+	}
+	w.delete(t, back)
+	w.delete(t, once)
+}
+
+// waitRestarted waits until a pod runs whose container was restarted so often.
+func (w *world) waitRestarted(t *testing.T, pod *corev1.Pod, restarts int32) {
+	t.Helper()
 	eventually(t, "the pod runs again", func(ctx context.Context) error {
 		now, err := w.home.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if s := now.Status.ContainerStatuses; now.UID != pod.UID || len(s) != 1 || s[0].RestartCount != 1 || s[0].State.Running == nil {
+		if s := now.Status.ContainerStatuses; now.UID != pod.UID || len(s) != 1 || s[0].RestartCount != restarts || s[0].State.Running == nil {
 			return fmt.Errorf("%+v", now.Status)
 		}
 		return nil
 	})
 	w.waitEvent(t, pod, "RemotePodReplaced")
-	w.delete(t, pod)
 }
 
 // A Deployment of 50 pods is rolled, and taken away.

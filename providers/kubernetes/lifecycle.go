@@ -41,6 +41,9 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
 	err = p.create(ctx, pod, wanted)
+	if err == nil {
+		p.meet(pod.UID)
+	}
 	if errdefs.IsConflict(err) || errdefs.IsPermanent(err) {
 		p.reflector.Forget(pod.UID) // it may be long until the next try
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -58,6 +59,7 @@ type Provider struct {
 	mu         sync.Mutex
 	notify     func(*corev1.Pod)
 	gone       map[string]*corev1.Pod // remote pods to be created again, by UID at home
+	met        map[types.UID]struct{} // pods that this provider has had, by UID at home
 	namespaces map[string]struct{}    // remote ones that are known to exist
 }
 
@@ -76,6 +78,7 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 		cfg: cfg, home: home, translate: options, started: time.Now(), rest: config,
 		again:      workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
 		gone:       map[string]*corev1.Pod{},
+		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
 	}
 	if p.remote, err = clientset.NewForConfig(nodeutil.Protobuf(config)); err != nil {

@@ -21,12 +21,16 @@ func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.
 }
 
 // GetPodByUID implements node.PodUIDLifecycleHandler. A pod that was here before
-// the provider began is taken up.
+// the provider began is taken up; one that was lost then is made again, where the
+// configuration says so.
 func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	if remote := p.waitingAgain(uid); remote != nil {
 		return p.atHome(remote, p.status(remote)), nil
 	}
 	remote, err := p.find(ctx, namespace, name, uid)
+	if errdefs.IsNotFound(err) {
+		remote, err = p.lost(namespace, name, uid, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +82,9 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 
 // status is what a remote pod says of the one at home.
 func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
+	if isLost(remote) { // with the status at home
+		return translate.Waiting(*remote.Status.DeepCopy())
+	}
 	status := p.translate.Status(remote)
 	if p.replaces(remote) {
 		return translate.Waiting(status)

@@ -68,5 +68,6 @@ func (p *Provider) forgetMissing() []*corev1.Pod {
 			p.reflector.Forget(pod.UID)
 		}
 	}
+	p.forgetMet(present)
 	return remote
 }

@@ -20,6 +20,7 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 		if !ok {
 			return
 		}
+		p.meet(translate.UIDOf(remote))
 		p.takeUp(remote)
 		p.tell(remote, p.status(remote))
 		if p.replaces(remote) && remote.DeletionTimestamp == nil {
@@ -119,16 +120,17 @@ func (p *Provider) replace(ctx context.Context, key string) error {
 	if remote == nil {
 		return nil
 	}
-	if local := p.local(remote); local == nil || local.DeletionTimestamp != nil || ended(local) {
+	local := p.local(remote)
+	if local == nil || local.DeletionTimestamp != nil || ended(local) {
 		p.forgetGone(types.UID(key))
 		p.reflector.Forget(types.UID(key))
 		return nil
 	}
-	if err := p.delete(ctx, remote, 0); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	next, err := p.successor(ctx, local, remote)
+	if err != nil {
 		return err
 	}
-	next := translate.Again(remote)
-	_, err := p.remote.CoreV1().Pods(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: translate.FieldManager})
+	_, err = p.remote.CoreV1().Pods(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	if err != nil {
 		if apierrors.IsAlreadyExists(err) && p.isBack(ctx, remote) {
 			p.forgetGone(types.UID(key))
@@ -139,6 +141,18 @@ func (p *Provider) replace(ctx context.Context, key string) error {
 	p.forgetGone(types.UID(key))
 	p.event(p.atHome(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote cluster took the pod away; it was created there again")
 	return nil
+}
+
+// successor makes way for the remote pod that takes the place of another, and
+// returns it.
+func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
+	if isLost(remote) {
+		return p.anew(ctx, local)
+	}
+	if err := p.delete(ctx, remote, 0); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return nil, err
+	}
+	return translate.Again(remote), nil
 }
 
 // isBack tells whether there is another remote pod for the same one at home.

@@ -97,8 +97,16 @@ func Again(remote *corev1.Pod) *corev1.Pod {
 	next.Spec.EphemeralContainers = nil
 	next.Spec.ServiceAccountName, next.Spec.DeprecatedServiceAccount = "", ""
 	next.Spec.Priority, next.Spec.PreemptionPolicy = nil, nil
-	restarts := restartsOf(remote)
-	for _, statuses := range [][]corev1.ContainerStatus{remote.Status.InitContainerStatuses, remote.Status.ContainerStatuses} {
+	CountRestarts(next, &remote.Status)
+	return next
+}
+
+// CountRestarts has a remote pod, which is to be created, begin with the restarts
+// of the pod whose place it takes, given that one's last status, and one more for
+// each container that ran.
+func CountRestarts(next *corev1.Pod, last *corev1.PodStatus) {
+	restarts := restartsOf(next)
+	for _, statuses := range [][]corev1.ContainerStatus{last.InitContainerStatuses, last.ContainerStatuses} {
 		for _, s := range statuses {
 			restarts[s.Name] += s.RestartCount
 			if s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
@@ -109,7 +117,6 @@ func Again(remote *corev1.Pod) *corev1.Pod {
 	if text, err := json.Marshal(restarts); err == nil {
 		next.Annotations[AnnotationRestarts] = string(text)
 	}
-	return next
 }
 
 func restartsOf(remote *corev1.Pod) map[string]int32 {
