@@ -193,6 +193,9 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		orDefault(cfg.DeletePodsFromKubernetesShouldRetryFunc), pc.removePod)
 	pc.statuses = workers.writes.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
 		orDefault(cfg.SyncPodStatusFromProviderShouldRetryFunc), pc.writeStatus)
+	for _, q := range []*queue.Queue{pc.syncs, pc.removals, pc.statuses} {
+		q.Name(pc.aboutKey)
+	}
 	return pc, nil
 }
 

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -51,6 +53,19 @@ func identifyPod(span trace.Span, pod *corev1.Pod) {
 // withPod has the logger of ctx name a pod in each line.
 func withPod(ctx context.Context, pod *corev1.Pod) context.Context {
 	return log.WithLogger(ctx, log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)}))
+}
+
+// aboutKey is withPod for what has only the key.
+func (pc *PodController) aboutKey(ctx context.Context, key string) context.Context {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return ctx // made by keyOf: cannot happen
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if r := pc.records.get(key); r != nil {
+		pod = r.subject(namespace, name, nil)
+	}
+	return withPod(ctx, pod)
 }
 
 // subject is the pod that a call of the provider is about; the zero value is none.

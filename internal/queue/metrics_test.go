@@ -113,3 +113,25 @@ func TestMetrics(t *testing.T) {
 	}
 	theirs.ShutDown()
 }
+
+// What is added to a queue that is never run waits for nobody. What is added before
+// a queue is run waits from then on.
+func TestKeysOfAQueueThatIsNotRunDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := fmt.Sprintf("idle-%p", t)
+		nothing := func(context.Context, string) error { return nil }
+		idle, later := New(name, nil, nil, nothing), New(name, nil, nil, nothing)
+		idle.Add("1")
+		idle.AddAfter("2", time.Second)
+		later.Add("1")
+		if got := measured(t, name); got["workqueue_depth"] != 0 || got["workqueue_adds_total"] != 0 {
+			t.Errorf("before anything is run %v keys wait, and %v were added", got["workqueue_depth"], got["workqueue_adds_total"])
+		}
+		time.Sleep(time.Minute)
+		start(t, later, 1)
+		synctest.Wait()
+		if got := measured(t, name); got["workqueue_depth"] != 0 || got["workqueue_adds_total"] != 1 || got["workqueue_queue_duration_seconds"] != 60 {
+			t.Errorf("after one queue was run the metrics are %v", got)
+		}
+	})
+}

@@ -1,9 +1,12 @@
 package queue
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // Pool runs the handlers of many queues. The queues that have something to do
@@ -41,6 +44,9 @@ func (p *Pool) New(name string, limiter workqueue.TypedRateLimiter[any], shouldR
 		handler:     handler,
 		shouldRetry: shouldRetry,
 		limiter:     limiter,
+		about: func(ctx context.Context, key string) context.Context {
+			return log.WithLogger(ctx, log.G(ctx).WithField("key", key))
+		},
 		pool:        p,
 		meter:       p.meter(name),
 		items:       map[string]*item{},

@@ -31,6 +31,7 @@ type Queue struct {
 	handler     Handler
 	shouldRetry ShouldRetryFunc
 	limiter     workqueue.TypedRateLimiter[any]
+	about       func(ctx context.Context, key string) context.Context
 	pool        *Pool
 	meter       *meter
 	done        chan struct{} // closed when it has ended, and its handlers have
@@ -50,6 +51,11 @@ type Queue struct {
 func New(name string, limiter workqueue.TypedRateLimiter[any], shouldRetry ShouldRetryFunc, handler Handler) *Queue {
 	return NewPool(0).New(name, limiter, shouldRetry, handler)
 }
+
+// Name has lines about a key logged with the logger of the context that about
+// returns, which says what the key stands for; without it they have the key. It is
+// to be called before Start.
+func (q *Queue) Name(about func(ctx context.Context, key string) context.Context) { q.about = about }
 
 // Add has key handled as soon as a worker is free. A key that is waiting is not
 // added twice; one that is being handled is handled once more afterwards.
@@ -95,6 +101,11 @@ func (q *Queue) Start(ctx context.Context, workers int) {
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()
 	q.ctx, q.workers = ctx, max(workers, 1)
+	for _, it := range q.items {
+		if it.due {
+			q.meter.added()
+		}
+	}
 	context.AfterFunc(ctx, q.end)
 	q.offer()
 	q.pool.dispatch()

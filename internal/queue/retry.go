@@ -33,11 +33,14 @@ func (q *Queue) call(key string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic while handling %s in queue %s: %v", key, q.name, r)
-			log.G(q.ctx).WithField("stack", string(debug.Stack())).Error(err)
+			q.logger(key).WithField("stack", string(debug.Stack())).Error(err)
 		}
 	}()
 	return q.handler(q.ctx, key)
 }
+
+// logger says in each line which key it is about.
+func (q *Queue) logger(key string) log.Logger { return log.G(q.about(q.ctx, key)) }
 
 // retry decides about a key that failed.
 func (q *Queue) retry(it *item, err error) (again bool, delay time.Duration) {
@@ -45,7 +48,7 @@ func (q *Queue) retry(it *item, err error) (again bool, delay time.Duration) {
 		it.since = it.asked
 	}
 	it.tries++
-	logger := log.G(q.ctx).WithField("queue", q.name).WithField("key", it.key).WithField("tries", it.tries).WithError(err)
+	logger := q.logger(it.key).WithField("queue", q.name).WithField("tries", it.tries).WithError(err)
 	delay, giveUp := q.delay(q.ctx, it, err)
 	if giveUp != nil {
 		logger.WithField("cause", giveUp.Error()).Error("Giving up")
@@ -65,7 +68,7 @@ func (q *Queue) retry(it *item, err error) (again bool, delay time.Duration) {
 func (q *Queue) delay(ctx context.Context, it *item, err error) (delay time.Duration, giveUp error) {
 	defer func() {
 		if r := recover(); r != nil {
-			log.G(ctx).WithField("stack", string(debug.Stack())).Errorf("panic while deciding on the retry of %s in queue %s: %v", it.key, q.name, r)
+			q.logger(it.key).WithField("stack", string(debug.Stack())).Errorf("panic while deciding on the retry of %s in queue %s: %v", it.key, q.name, r)
 			delay, giveUp = MaxDelay, nil
 		}
 	}()

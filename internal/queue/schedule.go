@@ -57,7 +57,9 @@ func (q *Queue) ready(it *item) {
 		return
 	}
 	it.due, it.dueAt = true, time.Now()
-	q.meter.added()
+	if q.ctx != nil { // else Start counts it: nobody would ever take it back
+		q.meter.added()
+	}
 	if !it.running {
 		q.line.push(&it.line)
 		q.offer()
