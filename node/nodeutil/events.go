@@ -21,6 +21,7 @@ import (
 type eventWriter struct {
 	recorders atomic.Pointer[func(host string) record.EventRecorder] // nil unless it runs
 	normal    *rate.Limiter
+	metrics   eventMetrics
 }
 
 func newEventWriter(perSecond float32, burst int) *eventWriter {
@@ -28,7 +29,7 @@ func newEventWriter(perSecond float32, burst int) *eventWriter {
 	if perSecond < 0 {
 		limit = rate.Inf
 	}
-	return &eventWriter{normal: rate.NewLimiter(limit, burst)}
+	return &eventWriter{normal: rate.NewLimiter(limit, burst), metrics: newEventMetrics()}
 }
 
 // start has events written to the API server, until the function that it returns
@@ -38,7 +39,7 @@ func (w *eventWriter) start(client kubernetes.Interface) (stop func()) {
 	recorders := func(host string) record.EventRecorder {
 		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet", Host: host})
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(countedSink{&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")}, w.metrics.written})
 	w.recorders.Store(&recorders)
 	return broadcaster.Shutdown
 }
@@ -52,9 +53,14 @@ type lateRecorder struct {
 // target returns where an event of a type goes, or nil if it is not recorded.
 func (r *lateRecorder) target(eventtype string) record.EventRecorder {
 	recorders := r.writer.recorders.Load()
-	if recorders == nil || eventtype == corev1.EventTypeNormal && !r.writer.normal.Allow() {
+	if recorders == nil {
 		return nil
 	}
+	if eventtype == corev1.EventTypeNormal && !r.writer.normal.Allow() {
+		r.writer.metrics.limited.Inc()
+		return nil
+	}
+	r.writer.metrics.recorded.WithLabelValues(eventtype).Inc()
 	return (*recorders)(r.node)
 }
 

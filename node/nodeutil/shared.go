@@ -37,6 +37,7 @@ func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int) *s
 		events:   newEventWriter(eventQPS, eventBurst),
 		metrics:  newNodeMetrics(),
 	}
+	s.metrics.registry.MustRegister(s.events.metrics.collectors()...)
 	s.services.Core().V1().Services().Informer() // the first node may come after start
 	return s
 }
