@@ -22,7 +22,11 @@ var criEntry = providerEntry{
 	sample:   (*cri.Provider)(nil),
 	resolves: true,
 	oneNode:  true,
-	new:      newCRI,
+	check: func(config []byte) error {
+		_, err := cri.ParseConfig(config)
+		return err
+	},
+	new: newCRI,
 }
 
 // machine is the node for a provider whose containers run on this machine.

@@ -26,7 +26,11 @@ ECI_QUOTA_MEMORY and ECI_QUOTA_POD go before it, and may be all there is
   Pods = "1000"
 `,
 	sample: (*eci.Provider)(nil),
-	new:    newECI,
+	check: func(config []byte) error {
+		_, err := eci.ParseConfig(config)
+		return err
+	},
+	new: newECI,
 }
 
 func newECI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

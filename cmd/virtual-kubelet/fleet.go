@@ -4,73 +4,96 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// virtualFleet puts many nodes together, which differ in their names.
+// virtualFleet puts many nodes together: those of --nodes, or of the pools in a
+// file.
 type virtualFleet struct {
 	*options
 	client  kubernetes.Interface
 	address string
 	auth    nodeutil.Auth
 
-	flagz   map[string]string // for /flagz
-	closers closers           // of the providers
+	fleet *nodeutil.Fleet
+	flagz map[string]string // for /flagz
+
+	pools *poolFile // nil with --nodes
+	taken contents  // of the file, as it was last taken
+
+	// Not for several goroutines.
+	nodes map[string]*fleetNode // those that are in the fleet
+	left  map[string]struct{}   // that have left it, and whose Nodes are to be deleted
 }
 
 // run runs the nodes until ctx ends.
 func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
-	fleet, err := f.build()
-	defer func() { err = errors.Join(err, f.closers.Close()) }()
+	err = f.build()
+	defer func() { err = errors.Join(err, f.closeProviders()) }()
 	if err != nil {
 		return err
 	}
-	log.G(ctx).WithFields(log.Fields{"name": f.nodeName, "nodes": f.nodes, "provider": f.options.provider, "address": f.address}).Info("Starting nodes")
+	fields := log.Fields{"nodes": len(f.nodes), "address": f.address}
+	if f.pools != nil {
+		fields["config"] = f.poolsFile
+	} else {
+		fields["name"], fields["provider"] = f.nodeName, f.options.provider
+	}
+	log.G(ctx).WithFields(fields).Info("Starting nodes")
 	group, ctx := errgroup.WithContext(ctx)
 	if f.metricsAddr != "" {
-		serve, err := f.metricsServer(ctx, fleet.ProcessHandler())
+		serve, err := f.metricsServer(ctx, f.fleet.ProcessHandler())
 		if err != nil {
 			return err
 		}
 		group.Go(func() error { return serve(ctx) })
 	}
-	group.Go(func() error { return fleet.Run(ctx) })
-	group.Go(func() error { return f.awaitReady(ctx, fleet, began) })
+	names := slices.Sorted(maps.Keys(f.nodes))
+	group.Go(func() error { return f.fleet.Run(ctx) })
+	group.Go(func() error { return f.awaitReady(ctx, names, began) })
+	if f.pools != nil {
+		group.Go(func() error { f.follow(ctx); return nil })
+	}
 	return group.Wait()
 }
 
-// awaitReady says when all nodes are ready; the error is that they are not in
-// time.
-func (f *virtualFleet) awaitReady(ctx context.Context, fleet *nodeutil.Fleet, began time.Time) error {
+// awaitReady says when the first nodes are all ready; the error is that they are
+// not in time.
+func (f *virtualFleet) awaitReady(ctx context.Context, names []string, began time.Time) error {
 	starting, started := f.starting(ctx)
 	defer started()
-	for i := range f.nodes {
-		name := f.name(i)
-		if err := fleet.Node(name).WaitReady(starting, 0); err != nil {
+	for _, name := range names {
+		n := f.fleet.Node(name)
+		if n == nil {
+			continue // the file has not got it any more
+		}
+		if err := n.WaitReady(starting, 0); err != nil {
 			if starting.Err() == nil {
 				continue // it has ended, which the log has told
 			}
 			return unlessStopped(ctx, fmt.Errorf("node %s: %w", name, err))
 		}
 	}
-	log.G(ctx).WithFields(log.Fields{"nodes": f.nodes, "took": time.Since(began).Round(time.Millisecond).String()}).Info("All nodes are ready")
+	log.G(ctx).WithFields(log.Fields{"nodes": len(names), "took": time.Since(began).Round(time.Millisecond).String()}).Info("All nodes are ready")
 	return nil
 }
 
 // build makes the fleet and its nodes.
-func (f *virtualFleet) build() (*nodeutil.Fleet, error) {
-	providerConfig, err := readProviderConfig(f.providerConfig)
+func (f *virtualFleet) build() error {
+	wanted, err := f.wanted()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	config := nodeutil.FleetConfig{
 		Client:               f.client,
@@ -86,39 +109,56 @@ func (f *virtualFleet) build() (*nodeutil.Fleet, error) {
 	var serving nodeutil.NodeConfig
 	for _, opt := range (&virtualNode{options: f.options}).servingOptions() {
 		if err := opt(&serving); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	config.TLSConfig = serving.TLSConfig
-	fleet, err := nodeutil.NewFleet(config)
+	if f.fleet, err = nodeutil.NewFleet(config); err != nil {
+		return err
+	}
+	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]struct{}{}
+	for _, n := range wanted {
+		node, err := f.add(n)
+		if err != nil {
+			return err
+		}
+		f.nodes[n.Name] = node
+	}
+	return nil
+}
+
+// wanted are the nodes with which the fleet begins.
+func (f *virtualFleet) wanted() ([]nodepools.Node, error) {
+	if f.poolsFile == "" {
+		return f.numbered()
+	}
+	f.pools = newPoolFile(f.options)
+	wanted, read, err := f.pools.load(nil)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	f.taken = read
+	return wanted.Nodes, nil
+}
+
+// numbered are the nodes of --nodes.
+func (o *options) numbered() ([]nodepools.Node, error) {
+	config, err := readProviderConfig(o.providerConfig)
 	if err != nil {
 		return nil, err
 	}
-	f.flagz = f.flagValues()
-	for i := range f.nodes {
-		if err := f.add(fleet, i, providerConfig); err != nil {
-			return nil, err
+	nodes := make([]nodepools.Node, o.nodes)
+	for i := range nodes {
+		nodes[i] = nodepools.Node{
+			Name:           o.nodeName + "-" + strconv.Itoa(i),
+			Overlay:        nodepools.Overlay{Taints: o.taints(o.provider)},
+			OS:             o.os,
+			Provider:       o.provider,
+			ProviderConfig: string(config),
+		}
+		if o.portPerNode && o.port != 0 {
+			nodes[i].Port = o.port + i
 		}
 	}
-	return fleet, nil
+	return nodes, nil
 }
-
-// add adds a node, by its number.
-func (f *virtualFleet) add(fleet *nodeutil.Fleet, i int, providerConfig []byte) error {
-	of := *f.options
-	of.nodeName = f.name(i)
-	if f.portPerNode && f.port != 0 {
-		of.port = f.port + i
-	}
-	v := virtualNode{options: &of, client: f.client, address: f.address, auth: f.auth}
-	config := v.config()
-	config.Flags = f.flagz
-	_, err := fleet.Add(of.nodeName, v.newProvider(providerConfig), nodeutil.WithNodeConfig(config))
-	if v.closer != nil {
-		f.closers = append(f.closers, io.Closer(v.closer))
-	}
-	return err
-}
-
-// name is the name of a node, by its number.
-func (f *virtualFleet) name(i int) string { return f.nodeName + "-" + strconv.Itoa(i) }

@@ -26,7 +26,11 @@ required:
 	sample: (*kubernetes.Provider)(nil),
 	// Remote pods have the tokens of their service accounts at home.
 	rights: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}},
-	new:    newKubernetes,
+	check: func(config []byte) error {
+		_, err := kubernetes.ParseConfig(config)
+		return err
+	},
+	new: newKubernetes,
 }
 
 func newKubernetes(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

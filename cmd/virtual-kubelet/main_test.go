@@ -31,6 +31,8 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pools := filepath.Join(t.TempDir(), "pools.yaml")
+	writePools(t, pools, `{pools: [{name: a, count: -1}]}`)
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -69,6 +71,10 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"nodes with the identity of one", []string{"--nodes", "2", "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"service account"}},
 		{"nodes with one signed certificate", []string{"--nodes", "2", "--serving-certificate", "cluster", "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"self-signed"}},
 		{"nodes of a provider for one", []string{"--nodes", "2", "--provider", "process"}, nil, exitUsage, []string{"process", "mock"}},
+		{"no file of pools", []string{"--config", "/nonexistent"}, nil, exitUsage, []string{"--config", "/nonexistent"}},
+		{"bad file of pools", []string{"--config", pools}, nil, exitUsage, []string{pools, "pools[a].count", "-1", "from 0 on"}},
+		{"nodes and pools", []string{"--config", pools, "--nodes", "2"}, nil, exitUsage, []string{"--config", "--nodes"}},
+		{"pools with the identity of one", []string{"--config", pools, "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"service account"}},
 		{"kubeconfig", []string{"--kubeconfig", "/nonexistent"}, nil, exitUsage, []string{"/nonexistent"}},
 		{"no cluster", nil, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
 		{"broken kubeconfig", []string{"--kubeconfig", file}, nil, exitFailed, []string{file}},
@@ -123,7 +129,7 @@ func TestFlags(t *testing.T) {
 		metrics-addr pod-sync-workers disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
 		trace-exporter trace-service-name trace-tag trace-sample-rate log-level log-format namespace enable-node-lease
 		kube-api-qps kube-api-burst debug-http v vmodule bootstrap-kubeconfig cert-dir serving-certificate tls-cert-file tls-private-key-file
-		client-ca-file anonymous-auth event-qps event-burst`) {
+		client-ca-file anonymous-auth event-qps event-burst nodes port-per-node config`) {
 		if command.Flags().Lookup(name) == nil {
 			t.Errorf("there is no flag --%s", name)
 		}

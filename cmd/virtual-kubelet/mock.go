@@ -22,7 +22,11 @@ optional (providers/mock/README.md has the rest):
             "startDelay": "1s", "stopDelay": "1s", "journal": "FILE"}}
 `,
 	sample: (*mock.Provider)(nil),
-	new:    newMock,
+	check: func(config []byte) error {
+		_, err := mock.ParseConfig(config, "")
+		return err
+	},
+	new: newMock,
 }
 
 func newMock(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

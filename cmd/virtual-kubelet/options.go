@@ -20,6 +20,7 @@ type options struct {
 	certDir        string
 	nodeName       string
 	nodes          int // 0: one, by the name itself
+	poolsFile      string
 	os             string
 	provider       string
 	providerConfig string
@@ -92,6 +93,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.certDir, "cert-dir", "", "directory for the certificates that the cluster signs for this node; each node needs its own")
 	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
 	flags.IntVar(&o.nodes, "nodes", 0, "run this many nodes in this process, named after --nodename with -0, -1, ... (default: one node of that name)")
+	flags.StringVar(&o.poolsFile, "config", "", "file with pools of nodes to run in this process, which is followed: nodes come, change and go with it (see docs/scale.md)")
 	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
 	flags.StringVar(&o.provider, "provider", "mock", "provider that runs the pods (see virtual-kubelet providers)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
@@ -99,7 +101,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "take only pods of this namespace (default: of all)")
 	flags.StringVar(&o.listenAddress, "listen-address", "", "address on which the kubelet API is served (default: all)")
 	flags.IntVar(&o.port, "port", defaultKubeletPort, "port of the kubelet API, 0 for any free one ($KUBELET_PORT)")
-	flags.BoolVar(&o.portPerNode, "port-per-node", false, "with --nodes: serve each node's kubelet API on a port of its own, from --port on upwards, or a free one; metrics-server needs that")
+	flags.BoolVar(&o.portPerNode, "port-per-node", false, "with --nodes or --config: serve each node's kubelet API on a port of its own, from --port (with --config: the pool's basePort) on upwards, or a free one; metrics-server needs that")
 	flags.StringVar(&o.serving, "serving-certificate", "", "where the certificate of the kubelet API comes from: files, cluster (signed after somebody has approved it; needs --cert-dir), or self-signed (default: files if they are given, else self-signed)")
 	flags.StringVar(&o.certFile, "tls-cert-file", getenv("APISERVER_CERT_LOCATION"), "certificate of the kubelet API, a PEM file that is followed ($APISERVER_CERT_LOCATION)")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", getenv("APISERVER_KEY_LOCATION"), "key of --tls-cert-file ($APISERVER_KEY_LOCATION)")
@@ -196,27 +198,34 @@ func (o *options) complete() error {
 			return fmt.Errorf("--kubeconfig cannot be used: %w", err)
 		}
 	}
-	if o.taintValue == "" {
-		o.taintValue = o.provider
+	if o.poolsFile != "" {
+		_, _, err := newPoolFile(o).load(nil)
+		return err
 	}
 	return nil
 }
 
 // checkNodes refuses what one process cannot be, or have, for several nodes.
 func (o *options) checkNodes() error {
+	several := fmt.Sprintf("--nodes asks for %d", o.nodes)
+	if o.poolsFile != "" {
+		several = "--config asks for pools of them"
+	}
 	switch {
 	case o.nodes < 0:
 		return fmt.Errorf("--nodes is %d: it must not be negative", o.nodes)
-	case o.nodes == 0 && o.portPerNode:
-		return fmt.Errorf("--port-per-node is given, but there is one node only: give --nodes, or leave it out")
-	case o.nodes == 0:
+	case o.nodes > 0 && o.poolsFile != "":
+		return fmt.Errorf("--nodes is %d, and --config is %s: leave out one of the two", o.nodes, o.poolsFile)
+	case o.nodes == 0 && o.poolsFile == "" && o.portPerNode:
+		return fmt.Errorf("--port-per-node is given, but there is one node only: give --nodes or --config, or leave it out")
+	case o.nodes == 0 && o.poolsFile == "":
 		return nil
 	case o.portPerNode && o.port != 0 && o.port+o.nodes-1 > 65535:
 		return fmt.Errorf("%d nodes have no ports from %d on: use a lower --port, or 0 for any free ones", o.nodes, o.port)
 	case o.bootstrap != "":
-		return fmt.Errorf("--bootstrap-kubeconfig gives this process the identity of one node, and --nodes asks for %d: use a service account (see virtual-kubelet config print-rbac)", o.nodes)
+		return fmt.Errorf("--bootstrap-kubeconfig gives this process the identity of one node, and %s: use a service account (see virtual-kubelet config print-rbac)", several)
 	case o.serving == servingCluster:
-		return fmt.Errorf("--serving-certificate=cluster is for one node, and --nodes asks for %d: use files or self-signed", o.nodes)
+		return fmt.Errorf("--serving-certificate=cluster is for one node, and %s: use files or self-signed", several)
 	}
 	if entry, ok := providers[o.provider]; ok && o.nodes > 1 && entry.oneNode {
 		return fmt.Errorf("provider %s is for one node in a process, and --nodes asks for %d: start one process for each, or use the mock provider", o.provider, o.nodes)

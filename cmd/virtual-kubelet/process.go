@@ -23,7 +23,11 @@ rest):
 	sample:   (*process.Provider)(nil),
 	resolves: true,
 	oneNode:  true,
-	new:      newProcess,
+	check: func(config []byte) error {
+		_, err := process.ParseConfig(config)
+		return err
+	},
+	new: newProcess,
 }
 
 func newProcess(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

@@ -39,6 +39,8 @@ type providerEntry struct {
 	resolves bool
 	// oneNode says that two nodes of one process would get in each other's way.
 	oneNode bool
+	// check says what is wrong with a configuration; nil is none.
+	check func(config []byte) error
 	// rights are further ones that the provider needs at home, in the namespaces
 	// of its pods.
 	rights []rbacv1.PolicyRule

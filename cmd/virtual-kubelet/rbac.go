@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,7 @@ its own (see --bootstrap-kubeconfig) needs none of this.`,
 	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the only node for which the rights are; empty for any node ($DEFAULT_NODE_NAME)")
 	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "the only namespace for whose pods the rights are, as in virtual-kubelet --namespace (default: all)")
 	command.Flags().StringVar(&o.provider, "provider", "mock", "provider of the node: some need more rights than others")
+	command.Flags().StringVar(&o.poolsFile, "config", "", "file with pools of nodes, as in virtual-kubelet --config: the rights are for any node, and as many as its providers, and deleteNodes, need")
 	command.Flags().StringVar(&o.account, "service-account", "kube-system/virtual-kubelet", "namespace and name of the service account")
 	return command
 }
@@ -60,7 +62,11 @@ type rbacOptions struct {
 	nodeName  string
 	namespace string
 	provider  string
+	poolsFile string
 	account   string // namespace/name
+
+	providers   []string
+	deleteNodes bool
 
 	accountNamespace, accountName string
 }
@@ -84,6 +90,15 @@ func (o *rbacOptions) complete() error {
 		return fmt.Errorf("there is no provider %q: use one of %s", o.provider, strings.Join(providerNames(), ", "))
 	}
 	o.accountNamespace, o.accountName = namespace, name
+	o.providers = []string{o.provider}
+	if o.poolsFile == "" {
+		return nil
+	}
+	wanted, err := poolRights(o.poolsFile, o.provider)
+	if err != nil {
+		return err
+	}
+	o.nodeName, o.providers, o.deleteNodes = "", wanted.Providers, wanted.DeleteNodes
 	return nil
 }
 
@@ -98,11 +113,8 @@ func (o *rbacOptions) objects() []runtime.Object {
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.accountNamespace, Name: o.accountName},
 	}}
 	cluster := append(o.nodeRules(), clusterRules...)
-	ofPods := append(podRules[:len(podRules):len(podRules)], providers[o.provider].rights...)
-	if providers[o.provider].resolves {
-		ofPods = append(ofPods[:len(ofPods):len(ofPods)], volumeRules...)
-		cluster = append(append(cluster, claimRules...), classRules...)
-	}
+	ofPods, more := o.providerRules()
+	cluster = append(cluster, more...)
 	if o.namespace == corev1.NamespaceAll {
 		cluster = append(cluster, ofPods...)
 	} else {
@@ -114,11 +126,32 @@ func (o *rbacOptions) objects() []runtime.Object {
 	return append(objects, o.clusterRole(name, cluster)...)
 }
 
+// providerRules are the rights on pods, and those that no namespace has, that the
+// providers need.
+func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
+	ofPods = slices.Clone(podRules)
+	resolves := false
+	for _, name := range o.providers {
+		entry := providers[name]
+		resolves = resolves || entry.resolves
+		ofPods = append(ofPods, entry.rights...)
+	}
+	if resolves {
+		ofPods = append(ofPods, volumeRules...)
+		ofCluster = append(append(ofCluster, claimRules...), classRules...)
+	}
+	return ofPods, ofCluster
+}
+
 // nodeRules are the rights on the Node object.
 func (o *rbacOptions) nodeRules() []rbacv1.PolicyRule {
+	verbs := []string{"get", "list", "watch", "patch"}
+	if o.deleteNodes {
+		verbs = append(verbs, "delete")
+	}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"}, ResourceNames: o.onlyNode()},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: verbs, ResourceNames: o.onlyNode()},
 		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}, ResourceNames: o.onlyNode()},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -15,15 +16,18 @@ func TestPrintRBAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pools := filepath.Join(t.TempDir(), "pools.yaml")
+	writePools(t, pools, `{deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 0, provider: kubernetes, providerConfig: not-here.yaml}]}`)
 	for _, c := range []struct {
 		what string
 		args []string
 		says []string
 		not  []string
 	}{
+		{"pools whose nodes are deleted", []string{"--config", pools}, []string{"- watch\n  - patch\n  - delete\n", "serviceaccounts/token"}, []string{"resourceNames", "persistentvolumes"}},
 		{"as deployed", nil, []string{string(deployed)}, nil},
 		{"as deployed for the kubernetes provider", []string{"--provider", "kubernetes"}, []string{string(ofKubernetes)}, nil},
-		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames"}},
+		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames", "patch\n  - delete"}},
 		{"a node of a shared account", []string{"--nodename", "n1", "--service-account", "apps/vk"},
 			[]string{"name: vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},
 		{"a provider that mounts volumes", []string{"--provider", "cri"}, []string{"serviceaccounts/token", "persistentvolumes\n", "runtimeclasses\n"}, nil},
@@ -61,6 +65,7 @@ func TestPrintRBACRefuses(t *testing.T) {
 		{"--nodename", "No Name"},
 		{"--namespace", "no/name"},
 		{"--provider", "nope"},
+		{"--config", "nope.yaml"},
 		{"extra"},
 	} {
 		noCluster(t)
@@ -68,5 +73,15 @@ func TestPrintRBACRefuses(t *testing.T) {
 		if status == 0 || stdout != "" || stderr == "" {
 			t.Errorf("%q: exit status %d, %q, %q", args, status, stdout, stderr)
 		}
+	}
+}
+
+// writePools writes a file of node pools; fields are what it holds beside its
+// type, in YAML's flow style.
+func writePools(t *testing.T, path, fields string) {
+	t.Helper()
+	content := "{apiVersion: virtual-kubelet.io/v1alpha1, kind: NodePools, " + strings.TrimPrefix(fields, "{") + "\n"
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

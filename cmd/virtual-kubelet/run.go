@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	}
 	group.Go(func() error { return runAuth(ctx) })
 
-	if o.nodes > 0 {
+	if o.nodes > 0 || o.poolsFile != "" {
 		f := virtualFleet{options: o, client: client, address: address, auth: auth}
 		return f.run(ctx, began)
 	}
@@ -199,13 +200,19 @@ func (v *virtualNode) nodeSpec() corev1.Node {
 		corev1.LabelNodeExcludeBalancers: "",
 		"virtual-kubelet.io/provider":    v.options.provider,
 	}
-	if !v.disableTaint {
-		spec.Spec.Taints = []corev1.Taint{{Key: v.taintKey, Value: v.taintValue, Effect: corev1.TaintEffect(v.taintEffect)}}
-	}
+	spec.Spec.Taints = v.taints(v.options.provider)
 	spec.Status.NodeInfo.OperatingSystem = v.os
 	spec.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: v.address},
 		{Type: corev1.NodeHostName, Address: v.nodeName},
 	}
 	return spec
+}
+
+// taints are those of a node with that provider, unless its pool says otherwise.
+func (o *options) taints(provider string) []corev1.Taint {
+	if o.disableTaint {
+		return nil
+	}
+	return []corev1.Taint{{Key: o.taintKey, Value: cmp.Or(o.taintValue, provider), Effect: corev1.TaintEffect(o.taintEffect)}}
 }

@@ -33,15 +33,15 @@ func newAccount(t *testing.T, dir, nodeName string) (user, kubeconfig string) {
 }
 
 // newAccountFor makes one of the given name with the rights for a node, or for
-// any node if nodeName is empty.
-func newAccountFor(t *testing.T, dir, name, nodeName string) (user, kubeconfig string) {
+// any node if nodeName is empty; args are further ones for print-rbac.
+func newAccountFor(t *testing.T, dir, name, nodeName string, args ...string) (user, kubeconfig string) {
 	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: accountNamespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 	apply := cluster.Kubectl(t.Context(), "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(printRBAC(t, name, nodeName))
+	apply.Stdin = strings.NewReader(printRBAC(t, name, nodeName, args...))
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, out)
 	}
@@ -56,10 +56,10 @@ func newAccountFor(t *testing.T, dir, name, nodeName string) (user, kubeconfig s
 
 // printRBAC returns what the binary prints for a service account and a node, or
 // any node if nodeName is empty.
-func printRBAC(t *testing.T, account, nodeName string) string {
+func printRBAC(t *testing.T, account, nodeName string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(bin, "virtual-kubelet"),
-		"config", "print-rbac", "--nodename", nodeName, "--service-account", accountNamespace+"/"+account)
+		append([]string{"config", "print-rbac", "--nodename", nodeName, "--service-account", accountNamespace + "/" + account}, args...)...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	manifests, err := command.Output()

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// fleetNode is a node that is in the fleet.
+type fleetNode struct {
+	nodepools.Node // as it was wanted
+	said           *poolNode
+	closer         io.Closer // of its provider; may be nil
+}
+
+func (n *fleetNode) close() error {
+	if n.closer == nil {
+		return nil
+	}
+	return n.closer.Close()
+}
+
+// add adds a node to the fleet.
+func (f *virtualFleet) add(n nodepools.Node) (*fleetNode, error) {
+	of := *f.options
+	of.nodeName, of.os, of.provider = n.Name, n.OS, n.Provider
+	v := virtualNode{options: &of, client: f.client, address: f.address, auth: f.auth}
+	config := v.config()
+	config.NodeSpec.Spec.Taints = nil // the pool has them
+	config.HTTPListenAddr = net.JoinHostPort(f.listenAddress, strconv.Itoa(n.Port))
+	config.Flags = f.flagz
+	var content []byte
+	if n.ProviderConfig != "" {
+		content = []byte(n.ProviderConfig)
+	}
+	said := &poolNode{overlay: n.Overlay}
+	_, err := f.fleet.Add(n.Name, said.making(v.newProvider(content)), nodeutil.WithNodeConfig(config))
+	node := &fleetNode{Node: n, said: said, closer: v.closer}
+	if err != nil {
+		return nil, errors.Join(err, node.close())
+	}
+	return node, nil
+}
+
+// maxRemovals is how many nodes say goodbye at the same time.
+const maxRemovals = 50
+
+// remove takes nodes out of the fleet, and ends their providers. A node that is
+// still ending because ctx did stays in f.nodes.
+func (f *virtualFleet) remove(ctx context.Context, names []string) error {
+	errs := make([]error, len(names))
+	var removing errgroup.Group
+	removing.SetLimit(maxRemovals)
+	for i, name := range names {
+		node := f.nodes[name]
+		removing.Go(func() error {
+			errs[i] = f.fleet.Remove(ctx, name)
+			if f.fleet.Node(name) == nil {
+				errs[i] = errors.Join(errs[i], node.close())
+			}
+			return nil
+		})
+	}
+	_ = removing.Wait() // the errors are in errs
+	for _, name := range names {
+		if f.fleet.Node(name) == nil {
+			delete(f.nodes, name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteLeft deletes the Nodes of nodes that have left. Those for which it does
+// not work stay in f.left.
+func (f *virtualFleet) deleteLeft(ctx context.Context) error {
+	var errs []error
+	for name := range f.left {
+		err := f.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("cannot delete Node %s, whose node is gone: %w", name, err))
+			continue
+		}
+		delete(f.left, name)
+	}
+	return errors.Join(errs...)
+}
+
+// closeProviders ends the providers of all nodes.
+func (f *virtualFleet) closeProviders() error {
+	var errs []error
+	for _, n := range f.nodes {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(errs...)
+}

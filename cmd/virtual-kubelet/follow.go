@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+const (
+	// pollInterval is how often the file is looked at. It counts once it was
+	// the same twice: half a file has fewer nodes, and may be as valid.
+	pollInterval = 2 * time.Second
+	// retryInterval is between two attempts to do what has failed.
+	retryInterval = 30 * time.Second
+)
+
+// follow brings the fleet in line with the file whenever that changes, until ctx
+// ends.
+func (f *virtualFleet) follow(ctx context.Context) {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	last := f.taken
+	var retry time.Time // zero: nothing has failed
+	var told string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		}
+		now := last.again()
+		settled := maps.Equal(now, last)
+		last = now
+		due := !retry.IsZero() && !time.Now().Before(retry)
+		if !settled || maps.Equal(now, f.taken) && !due {
+			continue
+		}
+		wanted, read, err := f.pools.load(now)
+		if last = read; !maps.Equal(read, now) {
+			continue // it names other files than before, which have to settle, too
+		}
+		f.taken, retry = read, time.Time{}
+		if err != nil {
+			log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
+			continue
+		}
+		if err = f.apply(ctx, wanted); err == nil || ctx.Err() != nil {
+			told = ""
+			continue
+		}
+		retry = time.Now().Add(retryInterval)
+		if err.Error() != told {
+			told = err.Error()
+			log.G(ctx).WithError(err).Error("Not all nodes are as the file wants them; the others are, and it is tried again")
+		}
+	}
+}
+
+// apply has the fleet have the nodes that are wanted. The error tells of single
+// nodes; the others are as they should be.
+func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) error {
+	changes := f.changes(wanted)
+	errs := []error{f.remove(ctx, changes.Removed)}
+	f.leave(changes.Removed, wanted)
+	errs = append(errs, f.deleteLeft(ctx))
+	var replaced []string
+	for _, n := range changes.Replaced {
+		replaced = append(replaced, n.Name)
+	}
+	errs = append(errs, f.remove(ctx, replaced))
+	for _, n := range changes.Amended {
+		f.nodes[n.Name].said.change(n.Overlay)
+		f.nodes[n.Name].Node = n
+	}
+	for _, n := range append(changes.Replaced, changes.Added...) {
+		node, err := f.add(n)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f.nodes[n.Name] = node
+	}
+	if !changes.Empty() {
+		log.G(ctx).WithFields(log.Fields{
+			"added": len(changes.Added), "removed": len(changes.Removed),
+			"changed": len(changes.Amended), "replaced": len(changes.Replaced), "nodes": len(f.nodes),
+		}).Info("Applied a change of the node pools")
+	}
+	return errors.Join(errs...)
+}
+
+func (f *virtualFleet) changes(wanted *nodepools.Wanted) nodepools.Changes {
+	running := make(map[string]nodepools.Node, len(f.nodes))
+	for name, n := range f.nodes {
+		running[name] = n.Node
+	}
+	return nodepools.Diff(running, wanted.Nodes)
+}
+
+// leave notes whose Nodes are to be deleted: those of nodes that were removed
+// now, and of earlier ones for which that did not work, if that is still wanted.
+func (f *virtualFleet) leave(removed []string, wanted *nodepools.Wanted) {
+	if !wanted.DeleteNodes {
+		clear(f.left)
+		return
+	}
+	for _, name := range removed {
+		if f.nodes[name] == nil {
+			f.left[name] = struct{}{}
+		}
+	}
+	for _, n := range wanted.Nodes {
+		delete(f.left, n.Name)
+	}
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	stdruntime "runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // which wait in real time
+	os.Exit(m.Run())
+}
+
+// errorLog keeps the errors that are logged.
+type errorLog struct {
+	log.Logger
+	mu   *sync.Mutex
+	told *[]string
+	err  error
+}
+
+func (l errorLog) WithField(string, any) log.Logger { return l }
+func (l errorLog) WithFields(log.Fields) log.Logger { return l }
+func (l errorLog) WithError(err error) log.Logger   { l.err = err; return l }
+func (l errorLog) Error(args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*l.told = append(*l.told, fmt.Sprint(args...)+": "+fmt.Sprint(l.err))
+}
+
+// poolsRig is a process with a file of pools, in virtual time.
+type poolsRig struct {
+	t      *testing.T
+	file   string
+	client *fake.Clientset
+	fleet  *virtualFleet
+
+	keepNodes atomic.Bool // has the API refuse to delete Nodes
+
+	mu     sync.Mutex
+	errors []string // that were logged
+}
+
+func poolsBubble(t *testing.T, fields string, test func(r *poolsRig)) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
+		r.client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return r.keepNodes.Load(), nil, errors.New("no")
+		})
+		r.write(fields)
+		var o options
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		o.addFlags(flags, func(string) string { return "" })
+		if err := flags.Parse([]string{"--config", file}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.complete(); err != nil {
+			t.Fatal(err)
+		}
+		r.fleet = &virtualFleet{options: &o, client: r.client, address: "192.0.2.1"}
+		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), errorLog{Logger: log.L, mu: &r.mu, told: &r.errors}))
+		done := make(chan error)
+		go func() { done <- r.fleet.run(ctx, time.Now()) }()
+		r.pass()
+		test(r)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (r *poolsRig) write(fields string) { r.t.Helper(); writePools(r.t, r.file, fields) }
+
+// pass lets enough time pass for a change to be taken.
+func (r *poolsRig) pass() {
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+}
+
+// want compares the Nodes there are with those wanted, by name: whether they are
+// ready, the label tier, and the CPUs.
+func (r *poolsRig) want(what string, want map[string]string) {
+	r.t.Helper()
+	got := map[string]string{}
+	for name, n := range r.nodes() {
+		ready := "gone"
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				ready = "ready"
+			}
+		}
+		got[name] = strings.Join(strings.Fields(ready+" "+n.Labels["tier"]+" "+n.Status.Capacity.Cpu().String()), " ")
+	}
+	if !maps.Equal(got, want) {
+		r.t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func (r *poolsRig) nodes() map[string]corev1.Node {
+	r.t.Helper()
+	list, err := r.client.CoreV1().Nodes().List(r.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	nodes := map[string]corev1.Node{}
+	for _, n := range list.Items {
+		nodes[n.Name] = n
+	}
+	return nodes
+}
+
+// wantErrors compares the errors that were logged since it was last called: each
+// has to say one of these.
+func (r *poolsRig) wantErrors(what string, want ...string) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.errors) != len(want) {
+		r.t.Errorf("%s: logged %q, want %q", what, r.errors, want)
+	} else {
+		for i, err := range r.errors {
+			if !strings.Contains(err, want[i]) {
+				r.t.Errorf("%s: logged %q, want %q", what, err, want[i])
+			}
+		}
+	}
+	r.errors = nil
+}
+
+func TestNodesFollowTheFile(t *testing.T) {
+	poolsBubble(t, `{pools: [{name: a, count: 2, labels: {tier: front}}, {name: b, count: 1, capacity: {cpu: 7}}]}`, func(r *poolsRig) {
+		r.want("at first", map[string]string{"a-0": "ready front 20", "a-1": "ready front 20", "b-0": "ready 7"})
+		provider := r.fleet.fleet.Node("a-0")
+
+		r.write(`{pools: [{name: a, count: 2, labels: {tier: back}, capacity: {cpu: 3}, taints: [{key: new, effect: NoSchedule}]}, {name: b, count: 1}, {name: c, count: 1, nodeName: single}]}`)
+		r.pass()
+		r.want("after a change", map[string]string{"a-0": "ready back 3", "a-1": "ready back 3", "b-0": "ready 20", "single": "ready 20"})
+		if taints := r.nodes()["a-0"].Spec.Taints; len(taints) != 1 || taints[0].Key != "new" {
+			t.Errorf("the taints are %v, want the new one", taints)
+		}
+		if r.fleet.fleet.Node("a-0") != provider {
+			t.Error("a node was made anew although what has changed can change in place")
+		}
+
+		r.write(`{pools: [{name: a, count: 1, os: windows}]}`)
+		r.pass()
+		r.want("nodes that are gone keep their Nodes", map[string]string{"a-0": "ready 20", "a-1": "gone back 3", "b-0": "gone 20", "single": "gone 20"})
+		if os := r.nodes()["a-0"].Status.NodeInfo.OperatingSystem; os != "windows" {
+			t.Errorf("the operating system is %s", os)
+		}
+		if known := len(r.fleet.nodes); known != 1 || len(r.fleet.fleet.Nodes()) != 1 {
+			t.Errorf("%d nodes are known, and %d in the fleet, want 1", known, len(r.fleet.fleet.Nodes()))
+		}
+
+		r.write(`{deleteNodes: true, pools: []}`)
+		r.pass()
+		r.want("nodes that are gone earlier keep their Nodes", map[string]string{"a-1": "gone back 3", "b-0": "gone 20", "single": "gone 20"})
+		r.wantErrors("all of it")
+	})
+}
+
+func TestNodesThatAreGoneLeaveNothing(t *testing.T) {
+	few := `{deleteNodes: true, pools: [{name: a, count: 1}]}`
+	poolsBubble(t, few, func(r *poolsRig) {
+		cycle := func() int {
+			r.write(`{deleteNodes: true, pools: [{name: a, count: 50}]}`)
+			time.Sleep(time.Minute)
+			if got := len(r.nodes()); got != 50 {
+				r.t.Fatalf("there are %d Nodes, want 50", got)
+			}
+			r.write(few)
+			time.Sleep(time.Minute)
+			if len(r.nodes()) != 1 || len(r.fleet.nodes) != 1 || len(r.fleet.fleet.Nodes()) != 1 {
+				r.t.Errorf("%d Nodes are there, %d nodes are known and %d in the fleet, want 1", len(r.nodes()), len(r.fleet.nodes), len(r.fleet.fleet.Nodes()))
+			}
+			synctest.Wait()
+			return stdruntime.NumGoroutine()
+		}
+		if first, second := cycle(), cycle(); second-first >= 49 {
+			r.t.Errorf("%d goroutines after 49 nodes have left, %d after as many again", first, second)
+		}
+	})
+}
+
+// Half a file, or none for a moment, is what editors and copies leave.
+func TestFileThatIsBeingWritten(t *testing.T) {
+	all := `{deleteNodes: true, pools: [{name: a, count: 2}]}`
+	poolsBubble(t, all, func(r *poolsRig) {
+		ready := map[string]string{"a-0": "ready 20", "a-1": "ready 20"}
+		time.Sleep(pollInterval / 2)
+		for range 20 {
+			r.write(`{deleteNodes: true, pools: []}`)
+			time.Sleep(pollInterval)
+			r.write(all)
+			time.Sleep(pollInterval)
+		}
+		r.want("while it is written", ready)
+		if len(r.client.Actions()) == 0 {
+			t.Fatal("no requests are seen")
+		}
+		for _, action := range r.client.Actions() {
+			if action.Matches("delete", "nodes") {
+				t.Error("a Node was deleted for half a file")
+			}
+		}
+		if err := os.Remove(r.file); err != nil {
+			t.Fatal(err)
+		}
+		r.pass()
+		r.want("without a file", ready)
+		r.wantErrors("without a file", "--config cannot be read")
+		other := r.file + ".new"
+		writePools(t, other, `{pools: [{name: a, count: 3}]}`)
+		if err := os.Rename(other, r.file); err != nil {
+			t.Fatal(err)
+		}
+		r.pass()
+		ready["a-2"] = "ready 20"
+		r.want("with another file in its place", ready)
+	})
+}
+
+func TestBadFileChangesNothing(t *testing.T) {
+	poolsBubble(t, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		r.write(`{pools: [{name: a, count: -1}, {name: b, count: 1, provider: nope}]}`)
+		r.pass()
+		r.pass()
+		r.want("a bad file", map[string]string{"a-0": "ready 20"})
+		r.wantErrors("a bad file is told of once", "pools[b].provider")
+		r.write(`{pools: [{name: b, count: 1}]}`)
+		r.pass()
+		r.want("a good file", map[string]string{"a-0": "gone 20", "b-0": "ready 20"})
+		r.wantErrors("a good file")
+	})
+}
+
+// What fails for one node is tried again, and holds up no other.
+func TestNodeThatCannotBeMade(t *testing.T) {
+	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
+		journal := filepath.Join(filepath.Dir(r.file), "later", "journal")
+		r.write(fmt.Sprintf(`{pools: [{name: a, count: 1, providerConfig: {a-0: {journal: %q}}}, {name: b, count: 1}]}`, journal))
+		r.pass()
+		r.want("one of two", map[string]string{"b-0": "ready 20"})
+		time.Sleep(5 * retryInterval)
+		r.wantErrors("told of once", "node a-0: cannot open the journal")
+		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryInterval)
+		r.pass()
+		r.want("both", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+	})
+}
+
+func TestNodeThatCannotBeDeleted(t *testing.T) {
+	poolsBubble(t, `{deleteNodes: true, pools: [{name: a, count: 3}]}`, func(r *poolsRig) {
+		r.keepNodes.Store(true)
+		r.write(`{deleteNodes: true, pools: [{name: a, count: 1}]}`)
+		r.pass()
+		r.want("refused", map[string]string{"a-0": "ready 20", "a-1": "gone 20", "a-2": "gone 20"})
+		r.wantErrors("refused", "cannot delete Node a-")
+		r.write(`{deleteNodes: true, pools: [{name: a, count: 2}]}`)
+		r.pass()
+		r.keepNodes.Store(false)
+		r.client.ClearActions()
+		time.Sleep(retryInterval)
+		r.pass()
+		for _, action := range r.client.Actions() {
+			if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetName() == "a-1" {
+				r.t.Error("the Node of a node that has come back was deleted")
+			}
+		}
+		r.want("deleted, but for the node that has come back", map[string]string{"a-0": "ready 20", "a-1": "ready 20"})
+
+		r.keepNodes.Store(true)
+		r.write(`{deleteNodes: true, pools: [{name: a, count: 1}]}`)
+		r.pass()
+		r.write(`{pools: [{name: a, count: 1}]}`)
+		r.pass()
+		r.keepNodes.Store(false)
+		time.Sleep(2 * retryInterval)
+		r.want("not to be deleted any more", map[string]string{"a-0": "ready 20", "a-1": "gone 20"})
+	})
+}

@@ -1,0 +1,139 @@
+package nodepools
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Provider is what has to be known of a provider.
+type Provider struct {
+	// OneNode says that it can be the provider of one node in a process only.
+	OneNode bool
+	// Check says what is wrong with its configuration, which is nil without one.
+	Check func(config []byte) error
+}
+
+// Options are what a file does not say.
+type Options struct {
+	// File is the name of the file, for errors.
+	File string
+	// Providers are those that there are, by name.
+	Providers map[string]Provider
+	// OS, Provider and Config are of pools that do not say otherwise; Config is
+	// the path of that provider's configuration, and may be empty. Taints are
+	// those of such a pool with a provider.
+	OS, Provider, Config string
+	Taints               func(provider string) []corev1.Taint
+	// PortPerNode says that each node has a port of its own.
+	PortPerNode bool
+	// ReadFile reads a provider's configuration.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// Wanted is what a file wants. Its nodes share what they have in common, which is
+// for reading only.
+type Wanted struct {
+	Nodes       []Node
+	Providers   []string // of all pools, also of those that have no nodes at the moment
+	DeleteNodes bool
+}
+
+// Node is a node as a file wants it.
+type Node struct {
+	Name string
+	Overlay
+	OS             string
+	Provider       string
+	ProviderConfig string // its content; empty without one
+	Port           int    // zero: any free one, or that of all
+}
+
+// Parse reads a file. It is strict. The error names all that is wrong with it at
+// once, each with the file, the pool, the field, its value, and what is to be done.
+func Parse(data []byte, o Options) (*Wanted, error) {
+	f, errs := decode(data)
+	var wanted *Wanted
+	if f != nil {
+		e := expansion{Options: o, errs: errs, pools: map[string]bool{}, nodes: map[string]bool{}, used: map[string]bool{}, ports: map[int]string{}, lone: map[string]string{}}
+		for i := range f.Pools {
+			e.pool(f.Pools[i], i)
+		}
+		errs = e.errs
+		wanted = &Wanted{Nodes: e.wanted, Providers: slices.Sorted(maps.Keys(e.used)), DeleteNodes: f.DeleteNodes}
+	}
+	if len(errs) == 0 {
+		return wanted, nil
+	}
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("%s: %w", o.File, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// maxNodes bounds what a slip of the pen can do.
+const maxNodes = 10000
+
+// expansion makes nodes of pools, and collects what is wrong with them.
+type expansion struct {
+	Options
+	errs   []error
+	wanted []Node
+
+	pools, nodes, used map[string]bool   // names of pools, nodes and providers
+	ports              map[int]string    // the node that has it
+	lone               map[string]string // the one node of a provider that can have no more
+}
+
+// pool adds the nodes of a pool.
+func (e *expansion) pool(text []byte, i int) {
+	p, at, errs := decodePool(text, i)
+	e.errs = append(e.errs, errs...)
+	if p == nil {
+		return
+	}
+	names := e.names(p, at)
+	template := Node{
+		Overlay:  Overlay{Labels: p.Labels, Annotations: p.Annotations, Taints: p.Taints, Capacity: e.capacity(p, at.Child("capacity"))},
+		OS:       e.os(p, at.Child("os")),
+		Provider: cmp.Or(p.Provider, e.Provider),
+	}
+	e.metadata(p, at)
+	if p.Taints == nil {
+		template.Taints = e.Taints(template.Provider)
+	}
+	e.used[template.Provider] = true
+	known, ok := e.Providers[template.Provider]
+	if ok {
+		template.ProviderConfig = e.config(p, known, at.Child("providerConfig"))
+	} else {
+		e.add(field.NotSupported(at.Child("provider"), template.Provider, slices.Sorted(maps.Keys(e.Providers))))
+	}
+	ports := e.checkBasePort(p, len(names), at.Child("basePort"))
+	first := len(e.wanted)
+	for i, name := range names {
+		n := template
+		n.Name = name
+		if ports {
+			n.Port = p.BasePort + i
+		}
+		if known.OneNode {
+			e.takeLone(n, at.Child("provider"))
+		}
+		e.wanted = append(e.wanted, n)
+	}
+	if ports {
+		e.takePorts(e.wanted[first:], at.Child("basePort"))
+	}
+}
+
+func (e *expansion) add(err *field.Error) { e.errs = append(e.errs, err) }
+
+func (e *expansion) invalid(at *field.Path, value any, format string, args ...any) {
+	e.add(field.Invalid(at, value, fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,59 @@
+package nodepools
+
+import (
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// index stands for a node's number in the pattern of names.
+const index = "{index}"
+
+// names are those of the pool's nodes; none if they cannot be told.
+func (e *expansion) names(p *pool, at *field.Path) []string {
+	if p.Name == "" {
+		e.add(field.Required(at.Child("name"), "give the pool a name"))
+		return nil
+	}
+	if e.pools[p.Name] {
+		e.invalid(at.Child("name"), p.Name, "another pool has this name: choose another one")
+		return nil
+	}
+	e.pools[p.Name] = true
+	if p.Count == nil {
+		e.add(field.Required(at.Child("count"), "say how many nodes there are"))
+		return nil
+	}
+	if *p.Count < 0 || *p.Count > maxNodes-len(e.wanted) {
+		e.invalid(at.Child("count"), *p.Count, "write a number from 0 on, such that all pools together have no more than %d nodes", maxNodes)
+		return nil
+	}
+	if p.NodeName == "" {
+		return e.expand(p.Name+"-"+index, *p.Count, at.Child("name"))
+	}
+	return e.expand(p.NodeName, *p.Count, at.Child("nodeName"))
+}
+
+// expand makes names of a pattern.
+func (e *expansion) expand(pattern string, count int, at *field.Path) (names []string) {
+	if problems := validation.IsDNS1123Subdomain(strings.ReplaceAll(pattern, index, "0")); len(problems) > 0 {
+		e.invalid(at, pattern, "nodes cannot have such names: %s", strings.Join(problems, "; "))
+		return nil
+	}
+	if !strings.Contains(pattern, index) && count > 1 {
+		e.invalid(at, pattern, "%d nodes would have this name: write %s where their numbers go", count, index)
+		return nil
+	}
+	for i := range count {
+		name := strings.ReplaceAll(pattern, index, strconv.Itoa(i))
+		if e.nodes[name] {
+			e.invalid(at, name, "another pool has a node of this name: choose another one")
+			return nil
+		}
+		e.nodes[name] = true
+		names = append(names, name)
+	}
+	return names
+}
