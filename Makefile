@@ -109,10 +109,13 @@ lint: ## gofmt, go vet and staticcheck on all modules
 compat: ## Compare the public Go API with its contract
 	cd test/compat && $(GO) run . check -dir ../.. -contract api.txt
 
-.PHONY: observability
-observability: ## Check dashboard and alerts against the metrics
-	cd test/observability && $(GO) vet ./... && $(GO) test ./...
+.PHONY: prometheus
+prometheus: # what the tests of metrics need
 	@command -v promtool >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends prometheus)
+
+.PHONY: observability
+observability: prometheus ## Check dashboard and alerts against the metrics
+	cd test/observability && $(GO) vet ./... && $(GO) test ./...
 	promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
 
 .PHONY: unit
@@ -125,7 +128,7 @@ allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.t
 	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./node ./podengine/runtimemetrics ./providers/mock
 
 .PHONY: integration
-integration: build controlplane metrics-server ## The tests on a real control plane
+integration: build controlplane metrics-server prometheus ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
 

@@ -93,6 +93,10 @@ func TestFleetOnOnePort(t *testing.T) {
 	if out := kubectl(t, "get", "--raw", "/api/v1/nodes/"+name+"-0/proxy/metrics"); !strings.Contains(out, fmt.Sprintf("vk_nodes{ready=\"true\"} %d\n", fleetSize)) {
 		t.Error("the metrics do not tell of all nodes")
 	}
+	// All nodes tell the same port: what is there is one process, and scraped once.
+	prometheus := startScraper(t)
+	prometheus.waitFor(t, `sum(vk_nodes{job="virtual-kubelet"})`, fmt.Sprint(fleetSize))
+	prometheus.waitFor(t, `count(up{job="virtual-kubelet"})`, "1")
 }
 
 // With a port for each node, the whole kubelet API of each is reached.
