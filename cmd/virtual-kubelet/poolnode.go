@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"maps"
-	"runtime"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +39,6 @@ func (p *poolNode) making(newProvider nodeutil.NewProviderFunc) nodeutil.NewProv
 			p.NodeProvider = node.NaiveNodeProvider{}
 		}
 		*spec = *cfg.Node.DeepCopy()
-		if spec.Labels[corev1.LabelArchStable] == "" && spec.Labels != nil {
-			spec.Labels[corev1.LabelArchStable] = cmp.Or(spec.Status.NodeInfo.Architecture, runtime.GOARCH)
-		}
 		p.own.Name = spec.Name
 		p.keep(spec)
 		p.overlay.LayOver(spec)

@@ -2,6 +2,7 @@ package nodeutil
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -11,11 +12,13 @@ import (
 )
 
 // endpointTeller adds to what a provider says of its node the port on which it
-// can be reached, where the provider does not say. It also keeps what pods get
-// to know of the node: its addresses, and what it can allocate.
+// can be reached, and the labels that every kubelet gives its node, where the
+// provider does not say. It also keeps what pods get to know of the node: its
+// addresses, and what it can allocate.
 type endpointTeller struct {
 	node.NodeProvider
-	port int32 // set before the node controller runs; 0 if nothing is served
+	port   int32             // set before the node controller runs; 0 if nothing is served
+	labels map[string]string // of the node as it was made
 
 	moved func() // called when it has other addresses; set before, too; may be nil
 
@@ -32,8 +35,24 @@ func (e *endpointTeller) NotifyNodeStatus(ctx context.Context, notify func(*core
 	}
 	e.NodeProvider.NotifyNodeStatus(ctx, func(n *corev1.Node) {
 		e.keep(n)
-		notify(n)
+		notify(e.labelled(n))
 	})
+}
+
+// labelled returns n with the labels that all nodes have. A provider that says all
+// its labels seldom knows of them: they are not in the node that it was given.
+func (e *endpointTeller) labelled(n *corev1.Node) *corev1.Node {
+	if n == nil || n.Labels == nil {
+		return n
+	}
+	next := *n
+	next.Labels = maps.Clone(n.Labels)
+	for _, label := range commonLabels {
+		if next.Labels[label] == "" {
+			next.Labels[label] = e.labels[label]
+		}
+	}
+	return &next
 }
 
 // keep notes what the node says; what it does not mention stays.

@@ -118,6 +118,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	cfg.NodeSpec = *spec.DeepCopy()
 	cfg.setDefaults(name) // the provider may have replaced the maps
 	completeNode(&cfg.NodeSpec)
+	n.endpoint.labels = cfg.NodeSpec.Labels
 	n.cfg = cfg
 	if n.events != nil {
 		n.events.node = cfg.NodeSpec.Name

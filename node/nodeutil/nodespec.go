@@ -21,6 +21,9 @@ func HealthyConditions() []corev1.NodeCondition {
 	}
 }
 
+// commonLabels are those that every kubelet gives its node: pods select by them.
+var commonLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
+
 // completeNode fills in what neither the caller nor the provider has set.
 func completeNode(n *corev1.Node) {
 	if len(n.Status.Conditions) == 0 {

@@ -177,6 +177,32 @@ func TestHostIPsFollowTheProvider(t *testing.T) {
 	})
 }
 
+// A provider that says all of its node again, as it was given it, takes no labels
+// back by which pods select nodes.
+func TestNodeKeepsItsCommonLabels(t *testing.T) {
+	client := fake.NewSimpleClientset()
+	nodeProvider := addressed{notify: make(chan func(*corev1.Node), 1)}
+	var given *corev1.Node
+	start(t, client, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		cfg.Node.Status.NodeInfo.Architecture = "arm64"
+		given = cfg.Node.DeepCopy()
+		return nodeutil.AsProvider(&tiny{}), nodeProvider, nil
+	})
+	notify := <-nodeProvider.notify
+	given.Labels["said"] = "again"
+	notify(given)
+	eventually(t, "the notified label", func() bool {
+		got, err := client.CoreV1().Nodes().Get(t.Context(), "vk", metav1.GetOptions{})
+		if err != nil || got.Labels["said"] != "again" {
+			return false
+		}
+		if got.Labels[corev1.LabelHostname] != "vk" || got.Labels[corev1.LabelOSStable] != "linux" || got.Labels[corev1.LabelArchStable] != "arm64" {
+			t.Fatalf("the node has the labels %v", got.Labels)
+		}
+		return true
+	})
+}
+
 func TestEventsReachTheAPI(t *testing.T) {
 	client := fake.NewSimpleClientset()
 	start(t, client, making(&failing{}))
