@@ -28,12 +28,14 @@ var allowed = map[string][]string{
 	"internal/podenv":        {"errdefs"},
 	"internal/podstatus":     {},
 	"internal/allocs":        {},
+	"internal/leader":        {"log", "node"},
 	"internal/listwatch":     {"log"},
 	"internal/podobjects":    {"internal/listwatch", "internal/podenv"},
 	"internal/podwatch":      {"internal/listwatch"},
+	"internal/shard":         {"errdefs", "log", "node"},
 	"node":                   {"errdefs", "log", "trace", "internal/queue", "internal/podenv", "internal/podstatus", "internal/listwatch"},
 	"node/api":               {"errdefs", "log", "trace", "node/api"},
-	"node/nodeutil":          {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/podobjects", "internal/podwatch"},
+	"node/nodeutil":          {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/podobjects", "internal/podwatch", "internal/shard"},
 	"vkubelet":               {"errdefs", "log", "trace", "node", "internal/podobjects", "internal/podwatch"},
 	"podspec":                {"errdefs", "log", "trace", "node", "internal/podenv", "internal/podobjects"},
 	"podengine":              {"errdefs", "log", "trace", "node", "podspec", "internal/podenv", "internal/podobjects"},
@@ -45,7 +47,7 @@ var allowed = map[string][]string{
 	"test":                   {"test", "errdefs", "log", "node", "internal/nodecheck"},
 	"examples":               {"errdefs", "log", "trace", "node"},
 	"bench":                  {"bench", "node", "test"},
-	"cmd":                    {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodecheck", "providers"},
+	"cmd":                    {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/leader", "internal/nodecheck", "providers"},
 }
 
 // files calls f for each Go file of this module that is no test.

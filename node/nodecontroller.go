@@ -115,9 +115,10 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 }
 
 // Run registers the node, waiting for an API server that is away, and keeps it
-// until ctx ends; then it writes that the node is not ready, and returns nil.
-// An error means that the node could not be registered: the API server refused
-// it, or ctx ended before. It can be called once.
+// until ctx ends; then it writes that the node is not ready, unless the cause of
+// the end is ErrHandedOver, and returns nil. An error means that the node could
+// not be registered: the API server refused it, or ctx ended before. It can be
+// called once.
 func (n *NodeController) Run(ctx context.Context) (err error) {
 	if !n.started.CompareAndSwap(false, true) {
 		return errors.New("the node controller was started before: make a new one to run it again")
@@ -161,7 +162,9 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		background = append(background, repeat(ctx, 0, n.newLease().renew))
 	}
 	n.loop(ctx)
-	n.farewell(ctx)
+	if !errors.Is(context.Cause(ctx), ErrHandedOver) {
+		n.farewell(ctx)
+	}
 	return nil
 }
 

@@ -11,6 +11,11 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
+// ErrHandedOver is the cause (see context.WithCancelCause) with which the context
+// of a node ends where another process goes on with the node, or has already
+// taken it: then the last word, that the node is not ready, is not said.
+var ErrHandedOver = errors.New("another process goes on with the node")
+
 // errStopped is the health of a node whose controller has ended.
 var errStopped = errors.New("the virtual kubelet has stopped")
 

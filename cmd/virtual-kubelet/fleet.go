@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,8 +30,11 @@ type virtualFleet struct {
 	fleet *nodeutil.Fleet
 	flagz map[string]string // for /flagz
 
-	pools *poolFile // nil with --nodes
-	taken contents  // of the file, as it was last taken
+	fixed *nodepools.Wanted         // the nodes of --nodes
+	pools *poolFile                 // of --config; nil with --nodes
+	good  *atomic.Pointer[contents] // of the file, when it could last be used
+	taken contents                  // of the file, as it was last taken
+	mine  func(node string) bool    // nil: all nodes are; see ofShard
 
 	// Not for several goroutines.
 	nodes map[string]*fleetNode // those that are in the fleet
@@ -44,7 +48,12 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	fields := log.Fields{"nodes": len(f.nodes), "address": f.address}
+	fields := log.Fields{"address": f.address}
+	if f.shards > 0 {
+		fields["shards"] = f.shards
+	} else {
+		fields["nodes"] = len(f.nodes)
+	}
 	if f.pools != nil {
 		fields["config"] = f.poolsFile
 	} else {
@@ -59,11 +68,15 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 		}
 		group.Go(func() error { return serve(ctx) })
 	}
+	if f.shards > 0 {
+		f.share(ctx, group)
+		return group.Wait()
+	}
 	names := slices.Sorted(maps.Keys(f.nodes))
 	group.Go(func() error { return f.fleet.Run(ctx) })
 	group.Go(func() error { return f.awaitReady(ctx, names, began) })
 	if f.pools != nil {
-		group.Go(func() error { f.follow(ctx); return nil })
+		group.Go(func() error { f.follow(ctx, time.Time{}); return nil })
 	}
 	return group.Wait()
 }
@@ -71,7 +84,7 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 // awaitReady says when the first nodes are all ready; the error is that they are
 // not in time.
 func (f *virtualFleet) awaitReady(ctx context.Context, names []string, began time.Time) error {
-	starting, started := f.starting(ctx)
+	starting, started := f.starting(ctx, began)
 	defer started()
 	for _, name := range names {
 		n := f.fleet.Node(name)
@@ -89,12 +102,22 @@ func (f *virtualFleet) awaitReady(ctx context.Context, names []string, began tim
 	return nil
 }
 
-// build makes the fleet and its nodes.
+// build makes the fleet, and its nodes unless they are shared with others.
 func (f *virtualFleet) build() error {
-	wanted, err := f.wanted()
-	if err != nil {
-		return err
+	if f.poolsFile != "" {
+		f.pools, f.good = newPoolFile(f.options), &atomic.Pointer[contents]{}
+	} else {
+		fixed, err := f.numbered()
+		if err != nil {
+			return err
+		}
+		f.fixed = fixed
 	}
+	wanted, read, err := f.load(nil)
+	if err != nil {
+		return usageError{err}
+	}
+	f.taken = read
 	config := nodeutil.FleetConfig{
 		Client:               f.client,
 		Namespace:            f.namespace,
@@ -117,8 +140,11 @@ func (f *virtualFleet) build() error {
 		return err
 	}
 	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]struct{}{}
-	for _, n := range wanted {
-		node, err := f.add(n)
+	if f.shards > 0 {
+		return nil
+	}
+	for _, n := range wanted.Nodes {
+		node, err := f.add(context.Background(), n)
 		if err != nil {
 			return err
 		}
@@ -127,22 +153,32 @@ func (f *virtualFleet) build() error {
 	return nil
 }
 
-// wanted are the nodes with which the fleet begins.
-func (f *virtualFleet) wanted() ([]nodepools.Node, error) {
-	if f.poolsFile == "" {
-		return f.numbered()
+// load returns which nodes there are to be, and what the files hold that say it. Of
+// those that are known nothing is read.
+func (f *virtualFleet) load(known contents) (*nodepools.Wanted, contents, error) {
+	wanted, read := f.fixed, contents{}
+	if f.pools != nil {
+		var err error
+		if wanted, read, err = f.pools.load(known); err != nil {
+			return nil, read, err
+		}
+		f.good.Store(&read)
 	}
-	f.pools = newPoolFile(f.options)
-	wanted, read, err := f.pools.load(nil)
-	if err != nil {
-		return nil, usageError{err}
+	if f.mine == nil {
+		return wanted, read, nil
 	}
-	f.taken = read
-	return wanted.Nodes, nil
+	some := *wanted
+	some.Nodes = nil
+	for _, n := range wanted.Nodes {
+		if f.mine(n.Name) {
+			some.Nodes = append(some.Nodes, n)
+		}
+	}
+	return &some, read, nil
 }
 
 // numbered are the nodes of --nodes.
-func (o *options) numbered() ([]nodepools.Node, error) {
+func (o *options) numbered() (*nodepools.Wanted, error) {
 	config, err := readProviderConfig(o.providerConfig)
 	if err != nil {
 		return nil, err
@@ -160,5 +196,5 @@ func (o *options) numbered() ([]nodepools.Node, error) {
 			nodes[i].Port = o.port + i
 		}
 	}
-	return nodes, nil
+	return &nodepools.Wanted{Nodes: nodes}, nil
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -30,8 +31,9 @@ func (n *fleetNode) close() error {
 	return n.closer.Close()
 }
 
-// add adds a node to the fleet.
-func (f *virtualFleet) add(n nodepools.Node) (*fleetNode, error) {
+// add adds a node to the fleet, unless ctx has ended when its provider is made:
+// then the node may be another process's already.
+func (f *virtualFleet) add(ctx context.Context, n nodepools.Node) (*fleetNode, error) {
 	of := *f.options
 	of.nodeName, of.os, of.provider = n.Name, n.OS, n.Provider
 	v := virtualNode{options: &of, client: f.client, address: f.address, auth: f.auth}
@@ -44,12 +46,19 @@ func (f *virtualFleet) add(n nodepools.Node) (*fleetNode, error) {
 		content = []byte(n.ProviderConfig)
 	}
 	said := &poolNode{overlay: n.Overlay}
-	_, err := f.fleet.Add(n.Name, said.making(v.newProvider(content)), nodeutil.WithNodeConfig(config))
-	node := &fleetNode{Node: n, said: said, closer: v.closer}
-	if err != nil {
-		return nil, errors.Join(err, node.close())
+	newProvider := func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		provider, nodeProvider, err := v.newProvider(content)(cfg)
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		return provider, nodeProvider, err
 	}
-	return node, nil
+	_, err := f.fleet.Add(n.Name, said.making(newProvider), nodeutil.WithNodeConfig(config))
+	added := &fleetNode{Node: n, said: said, closer: v.closer}
+	if err != nil {
+		return nil, errors.Join(err, added.close())
+	}
+	return added, nil
 }
 
 // maxRemovals is how many nodes say goodbye at the same time.
@@ -57,16 +66,16 @@ const maxRemovals = 50
 
 // remove takes nodes out of the fleet, and ends their providers. A node that is
 // still ending because ctx did stays in f.nodes.
-func (f *virtualFleet) remove(ctx context.Context, names []string) error {
+func (f *virtualFleet) remove(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
 	errs := make([]error, len(names))
 	var removing errgroup.Group
 	removing.SetLimit(maxRemovals)
 	for i, name := range names {
-		node := f.nodes[name]
+		of := f.nodes[name]
 		removing.Go(func() error {
-			errs[i] = f.fleet.Remove(ctx, name)
+			errs[i] = f.fleet.Remove(ctx, name, opts...)
 			if f.fleet.Node(name) == nil {
-				errs[i] = errors.Join(errs[i], node.close())
+				errs[i] = errors.Join(errs[i], of.close())
 			}
 			return nil
 		})

@@ -19,12 +19,11 @@ const (
 )
 
 // follow brings the fleet in line with the file whenever that changes, until ctx
-// ends.
-func (f *virtualFleet) follow(ctx context.Context) {
+// ends. At the time retry, unless it is zero, it tries again what has failed.
+func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	last := f.taken
-	var retry time.Time // zero: nothing has failed
 	var told string
 	for {
 		select {
@@ -39,7 +38,7 @@ func (f *virtualFleet) follow(ctx context.Context) {
 		if !settled || maps.Equal(now, f.taken) && !due {
 			continue
 		}
-		wanted, read, err := f.pools.load(now)
+		wanted, read, err := f.load(now)
 		if last = read; !maps.Equal(read, now) {
 			continue // it names other files than before, which have to settle, too
 		}
@@ -77,7 +76,10 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) erro
 		f.nodes[n.Name].Node = n
 	}
 	for _, n := range append(changes.Replaced, changes.Added...) {
-		node, err := f.add(n)
+		if ctx.Err() != nil {
+			break
+		}
+		node, err := f.add(ctx, n)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -88,7 +90,7 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) erro
 		log.G(ctx).WithFields(log.Fields{
 			"added": len(changes.Added), "removed": len(changes.Removed),
 			"changed": len(changes.Amended), "replaced": len(changes.Replaced), "nodes": len(f.nodes),
-		}).Info("Applied a change of the node pools")
+		}).Info("Applied a change of the nodes")
 	}
 	return errors.Join(errs...)
 }

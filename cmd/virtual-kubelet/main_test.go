@@ -75,6 +75,13 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"bad file of pools", []string{"--config", pools}, nil, exitUsage, []string{pools, "pools[a].count", "-1", "from 0 on"}},
 		{"nodes and pools", []string{"--config", pools, "--nodes", "2"}, nil, exitUsage, []string{"--config", "--nodes"}},
 		{"pools with the identity of one", []string{"--config", pools, "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"service account"}},
+		{"negative number of shards", []string{"--nodes", "2", "--shards", "-1"}, nil, exitUsage, []string{"--shards"}},
+		{"shards of one node", []string{"--shards", "1"}, nil, exitUsage, []string{"--shards", "--nodes"}},
+		{"a leader of many nodes", []string{"--nodes", "2", "--leader-elect"}, nil, exitUsage, []string{"--leader-elect", "--shards"}},
+		{"shards and a leader", []string{"--nodes", "2", "--shards", "2", "--leader-elect"}, nil, exitUsage, []string{"--leader-elect", "--shards"}},
+		{"a leader with the identity of the node", []string{"--leader-elect", "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"--leader-elect", "service account"}},
+		{"shards that have to start in time", []string{"--nodes", "2", "--shards", "2", "--startup-timeout", "1m"}, nil, exitUsage, []string{"--startup-timeout"}},
+		{"a lease too short", []string{"--leader-elect", "--leader-elect-lease-duration", "1s"}, nil, exitUsage, []string{"--leader-elect-lease-duration", "3s"}},
 		{"kubeconfig", []string{"--kubeconfig", "/nonexistent"}, nil, exitUsage, []string{"/nonexistent"}},
 		{"no cluster", nil, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
 		{"broken kubeconfig", []string{"--kubeconfig", file}, nil, exitFailed, []string{file}},
@@ -129,7 +136,8 @@ func TestFlags(t *testing.T) {
 		metrics-addr pod-sync-workers disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
 		trace-exporter trace-service-name trace-tag trace-sample-rate log-level log-format namespace enable-node-lease
 		kube-api-qps kube-api-burst debug-http v vmodule bootstrap-kubeconfig cert-dir serving-certificate tls-cert-file tls-private-key-file
-		client-ca-file anonymous-auth event-qps event-burst nodes port-per-node config`) {
+		client-ca-file anonymous-auth event-qps event-burst nodes port-per-node config shards leader-elect leader-elect-namespace
+		leader-elect-lease-duration`) {
 		if command.Flags().Lookup(name) == nil {
 			t.Errorf("there is no flag --%s", name)
 		}

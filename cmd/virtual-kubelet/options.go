@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -21,6 +22,10 @@ type options struct {
 	nodeName       string
 	nodes          int // 0: one, by the name itself
 	poolsFile      string
+	shards         int // 0: all nodes are in this process
+	leaderElect    bool
+	electNamespace string
+	electDuration  time.Duration
 	os             string
 	provider       string
 	providerConfig string
@@ -94,6 +99,10 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
 	flags.IntVar(&o.nodes, "nodes", 0, "run this many nodes in this process, named after --nodename with -0, -1, ... (default: one node of that name)")
 	flags.StringVar(&o.poolsFile, "config", "", "file with pools of nodes to run in this process, which is followed: nodes come, change and go with it (see docs/scale.md)")
+	flags.IntVar(&o.shards, "shards", 0, "share the nodes of --nodes or --config, in this many parts, with other processes that have the same nodes, --nodename and --shards; each takes its share, and what others leave (default: all nodes are in this process)")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run the node only while this process leads among those with the same --nodename; the others stand by")
+	flags.StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards")
+	flags.DurationVar(&o.electDuration, "leader-elect-lease-duration", 15*time.Second, "after what time others take over from a process that does not renew its leases, with --leader-elect and --shards; the nodes' own leases last 40s")
 	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
 	flags.StringVar(&o.provider, "provider", "mock", "provider that runs the pods (see virtual-kubelet providers)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
@@ -149,6 +158,9 @@ func (o *options) complete() error {
 		return fmt.Errorf("%q cannot be the name of a node: %s", o.nodeName, strings.Join(problems, "; "))
 	}
 	if err := o.checkNodes(); err != nil {
+		return err
+	}
+	if err := o.checkElection(); err != nil {
 		return err
 	}
 	if err := oneOf("--os", o.os, "linux", "windows"); err != nil {

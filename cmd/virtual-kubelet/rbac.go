@@ -54,6 +54,9 @@ its own (see --bootstrap-kubeconfig) needs none of this.`,
 	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "the only namespace for whose pods the rights are, as in virtual-kubelet --namespace (default: all)")
 	command.Flags().StringVar(&o.provider, "provider", "mock", "provider of the node: some need more rights than others")
 	command.Flags().StringVar(&o.poolsFile, "config", "", "file with pools of nodes, as in virtual-kubelet --config: the rights are for any node, and as many as its providers, and deleteNodes, need")
+	command.Flags().BoolVar(&o.leaderElect, "leader-elect", false, "add the rights that virtual-kubelet --leader-elect needs")
+	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights that virtual-kubelet --shards needs")
+	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of both; the rights for --shards are on all leases there, so that it should be one of its own")
 	command.Flags().StringVar(&o.account, "service-account", "kube-system/virtual-kubelet", "namespace and name of the service account")
 	return command
 }
@@ -65,8 +68,10 @@ type rbacOptions struct {
 	poolsFile string
 	account   string // namespace/name
 
-	providers   []string
-	deleteNodes bool
+	providers           []string
+	deleteNodes         bool
+	leaderElect, shards bool
+	electNamespace      string
 
 	accountNamespace, accountName string
 }
@@ -85,6 +90,9 @@ func (o *rbacOptions) complete() error {
 		if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 			return fmt.Errorf("%q cannot be the name of a namespace: %s", o.namespace, strings.Join(problems, "; "))
 		}
+	}
+	if problems := validation.IsDNS1123Label(o.electNamespace); len(problems) > 0 {
+		return fmt.Errorf("%q cannot be the name of a namespace: %s", o.electNamespace, strings.Join(problems, "; "))
 	}
 	if _, ok := providers[o.provider]; !ok {
 		return fmt.Errorf("there is no provider %q: use one of %s", o.provider, strings.Join(providerNames(), ", "))
@@ -121,6 +129,9 @@ func (o *rbacOptions) objects() []runtime.Object {
 		objects = append(objects, o.role(o.namespace, name, ofPods)...)
 	}
 	objects = append(objects, o.role(corev1.NamespaceNodeLease, name, o.leaseRules())...)
+	if rules := o.electionRules(); rules != nil {
+		objects = append(objects, o.role(o.electNamespace, name+"-election", rules)...)
+	}
 	// Where the API server says who signs its clients' certificates.
 	objects = append(objects, o.binding(metav1.NamespaceSystem, name, "extension-apiserver-authentication-reader"))
 	return append(objects, o.clusterRole(name, cluster)...)
@@ -162,6 +173,27 @@ func (o *rbacOptions) leaseRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update"}, ResourceNames: o.onlyNode()},
 	}
+}
+
+// electionRules are the rights on the leases by which processes agree on who runs
+// what. How many there are of shards, and what those of members are called, is not
+// known here.
+func (o *rbacOptions) electionRules() (rules []rbacv1.PolicyRule) {
+	rule := func(names []string, verbs ...string) {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs, ResourceNames: names})
+	}
+	if o.leaderElect {
+		var leader []string
+		if o.nodeName != "" {
+			leader = []string{leaderLease(o.nodeName)}
+		}
+		rule(nil, "create")
+		rule(leader, "get", "update")
+	}
+	if o.shards {
+		rule(nil, "create", "list", "update", "delete")
+	}
+	return rules
 }
 
 func (o *rbacOptions) onlyNode() []string {

@@ -25,12 +25,15 @@ func TestPrintRBAC(t *testing.T) {
 		not  []string
 	}{
 		{"pools whose nodes are deleted", []string{"--config", pools}, []string{"- watch\n  - patch\n  - delete\n", "serviceaccounts/token"}, []string{"resourceNames", "persistentvolumes"}},
-		{"as deployed", nil, []string{string(deployed)}, nil},
+		{"as deployed", nil, []string{string(deployed)}, []string{"election"}},
 		{"as deployed for the kubernetes provider", []string{"--provider", "kubernetes"}, []string{string(ofKubernetes)}, nil},
 		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames", "patch\n  - delete"}},
 		{"a node of a shared account", []string{"--nodename", "n1", "--service-account", "apps/vk"},
 			[]string{"name: vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},
 		{"a provider that mounts volumes", []string{"--provider", "cri"}, []string{"serviceaccounts/token", "persistentvolumes\n", "runtimeclasses\n"}, nil},
+		{"one of several processes for a node", []string{"--leader-elect", "--leader-elect-namespace", "vk"},
+			[]string{"name: virtual-kubelet-election\n  namespace: vk\n", "resourceNames:\n  - virtual-kubelet-leader\n"}, []string{"- list\n  - update"}},
+		{"one of several processes for many nodes", []string{"--shards", "--nodename", ""}, []string{"name: virtual-kubelet-election\n  namespace: kube-system\n", "- create\n  - list\n  - update\n  - delete\n"}, []string{"resourceNames"}},
 		{"one namespace", []string{"--namespace", "apps"},
 			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n"}, nil},
 	} {
@@ -64,6 +67,7 @@ func TestPrintRBACRefuses(t *testing.T) {
 		{"--service-account", "/vk"},
 		{"--nodename", "No Name"},
 		{"--namespace", "no/name"},
+		{"--leader-elect-namespace", "no/name"},
 		{"--provider", "nope"},
 		{"--config", "nope.yaml"},
 		{"extra"},

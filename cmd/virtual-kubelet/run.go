@@ -39,7 +39,7 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		cancel()
 		err = errors.Join(err, group.Wait())
 	}()
-	starting, started := o.starting(ctx)
+	starting, started := o.starting(ctx, began)
 	defer started()
 
 	config, source, err := clusterConfig(starting, o, func(run func(context.Context) error) {
@@ -69,6 +69,14 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		return f.run(ctx, began)
 	}
 	v := virtualNode{options: o, client: client, address: address, auth: auth}
+	if o.leaderElect {
+		return o.election(client).Run(ctx, func(ctx context.Context) error { return v.run(ctx, time.Now()) })
+	}
+	return v.run(ctx, began)
+}
+
+// run makes the node, and runs it until ctx ends.
+func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 	n, err := v.build()
 	if err != nil {
 		return err
@@ -76,14 +84,15 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	if v.closer != nil {
 		defer v.closer.Close()
 	}
-	logger.WithFields(log.Fields{
-		"name":         o.nodeName,
-		"provider":     o.provider,
+	log.G(ctx).WithFields(log.Fields{
+		"name":         v.nodeName,
+		"provider":     v.options.provider,
 		"capabilities": strings.Join(nodeutil.Capabilities(v.provider), ","),
-		"address":      address,
+		"address":      v.address,
 	}).Info("Starting node")
 
-	if o.metricsAddr != "" {
+	group, ctx := errgroup.WithContext(ctx)
+	if v.metricsAddr != "" {
 		serve, err := v.metricsServer(ctx, v.mux)
 		if err != nil {
 			return err
@@ -91,23 +100,30 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		group.Go(func() error { return serve(ctx) })
 	}
 	group.Go(func() error { return n.Run(ctx) })
-	if err := n.WaitReady(starting, 0); err != nil {
-		if n.Err() != nil {
-			return err
-		}
-		return unlessStopped(ctx, err)
-	}
-	started()
-	logger.WithField("took", time.Since(began).Round(time.Millisecond).String()).Info("Node is ready")
+	group.Go(func() error { return v.awaitReady(ctx, n, began) })
 	return group.Wait()
 }
 
+// awaitReady says when the node is ready; the error is that it is not in time.
+func (v *virtualNode) awaitReady(ctx context.Context, n *nodeutil.Node, began time.Time) error {
+	starting, started := v.starting(ctx, began)
+	defer started()
+	if err := n.WaitReady(starting, 0); err != nil {
+		if n.Err() != nil {
+			return nil // which Run returns
+		}
+		return unlessStopped(ctx, err)
+	}
+	log.G(ctx).WithField("took", time.Since(began).Round(time.Millisecond).String()).Info("Node is ready")
+	return nil
+}
+
 // starting is ctx until the node has to be ready.
-func (o *options) starting(ctx context.Context) (context.Context, context.CancelFunc) {
+func (o *options) starting(ctx context.Context, began time.Time) (context.Context, context.CancelFunc) {
 	if o.startupTimeout == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, o.startupTimeout,
+	return context.WithDeadlineCause(ctx, began.Add(o.startupTimeout),
 		fmt.Errorf("node %s is not ready after %v: %w", o.nodeName, o.startupTimeout, context.DeadlineExceeded))
 }
 

@@ -94,9 +94,9 @@ type Fleet struct {
 
 // member is a node of a fleet. The fleet's lock guards it.
 type member struct {
-	node     *Node              // nil while it is being made
-	joined   bool               // the pods
-	cancel   context.CancelFunc // nil before it runs
+	node     *Node                   // nil while it is being made
+	joined   bool                    // the pods
+	cancel   context.CancelCauseFunc // nil before it runs
 	ended    bool
 	removing bool
 }
@@ -233,11 +233,18 @@ func (f *Fleet) Nodes() []*Node {
 // RemoveOption changes what Remove does.
 type RemoveOption func(*removal)
 
-type removal struct{ deleteNode bool }
+type removal struct {
+	deleteNode bool
+	cause      error // of the end of the node's context
+}
 
 // DeletingNode also deletes the Node object, so that the cluster forgets the node
 // and gives its pods to others. The client needs the right to delete nodes.
 func DeletingNode() RemoveOption { return func(r *removal) { r.deleteNode = true } }
+
+// KeepingReady leaves the Node as it is, for another process that goes on with it
+// before its lease runs out (see Shards).
+func KeepingReady() RemoveOption { return func(r *removal) { r.cause = node.ErrHandedOver } }
 
 // Remove takes the node out of the fleet: it says that it is not ready, and
 // nobody keeps it from then on. Its pods are left in the provider, and in the
@@ -262,7 +269,7 @@ func (f *Fleet) Remove(ctx context.Context, name string, opts ...RemoveOption) e
 	case m.ended:
 		f.release(name, m)
 	default:
-		m.cancel()
+		m.cancel(how.cause)
 	}
 	f.mu.Unlock()
 	select {

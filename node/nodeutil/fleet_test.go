@@ -277,6 +277,30 @@ func TestFleetBeginsWithoutNodes(t *testing.T) {
 	})
 }
 
+// A node that another process goes on with is left as it is.
+func TestNodeThatIsHandedOverStaysReady(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		r.add("vk-0")
+		r.create("web", "vk-0")
+		r.start()
+		pass(time.Minute)
+		before := r.client.Actions()
+		if err := r.fleet.Remove(t.Context(), "vk-0", nodeutil.KeepingReady()); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Minute)
+		if got := r.ready("vk-0"); got != corev1.ConditionTrue {
+			t.Errorf("a node that was handed over is Ready=%q", got)
+		}
+		for _, action := range r.client.Actions()[len(before):] {
+			if verb := action.GetVerb(); verb != "get" && verb != "watch" {
+				t.Errorf("after the node has left: %s %s", verb, action.GetResource().Resource)
+			}
+		}
+		wantNames(t, "pods in the provider", r.runs("vk-0"), "web")
+	})
+}
+
 func TestNodesSayNotReadyWhenTheFleetEnds(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {
 		n := r.add("vk-0")

@@ -74,7 +74,7 @@ func (f *Fleet) endNodes(all context.CancelFunc) {
 	ending.SetLimit(cap(f.shared.registering))
 	for _, m := range members {
 		ending.Go(func() error {
-			m.cancel()
+			m.cancel(nil)
 			<-m.node.done
 			return nil
 		})
@@ -85,10 +85,10 @@ func (f *Fleet) endNodes(all context.CancelFunc) {
 
 // start runs a node. f.mu is held.
 func (f *Fleet) start(m *member) {
-	ctx, cancel := context.WithCancel(m.node.logging(f.running))
+	ctx, cancel := context.WithCancelCause(m.node.logging(f.running))
 	m.cancel = cancel
 	f.members.Go(func() {
-		defer cancel()
+		defer cancel(nil)
 		err := f.keep(ctx, m)
 		if err != nil {
 			log.G(ctx).WithError(err).Error("A node of the fleet has failed; the others go on")

@@ -12,10 +12,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// Run runs the node until ctx ends, then says that it is not ready, and returns
-// nil; or it returns the error with which one of its parts has failed. Pods go
-// on running in the provider. It can be called once, and not for a node of a
-// Fleet.
+// Run runs the node until ctx ends, then says that it is not ready (unless the
+// cause of the end is node.ErrHandedOver), and returns nil; or it returns the error
+// with which one of its parts has failed. Pods go on running in the provider. It
+// can be called once, and not for a node of a Fleet.
 func (n *Node) Run(ctx context.Context) (err error) {
 	if n.inFleet {
 		return errors.New("the node is one of a fleet, which runs it: run the fleet")

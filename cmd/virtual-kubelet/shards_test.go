@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+func TestShardOf(t *testing.T) {
+	for name, number := range map[string]string{"vk-": "%d", "with-zeros-": "%04d", "zone-2-pool": "%d"} {
+		counts := map[int]int{}
+		for i := range 100 {
+			counts[shardOf(name+fmt.Sprintf(number, i), 8)]++
+		}
+		for shard := range 8 {
+			if counts[shard] != 12 && counts[shard] != 13 {
+				t.Errorf("of 100 nodes of %s shard %d has %d, want 12 or 13", name, shard, counts[shard])
+			}
+		}
+	}
+	for _, name := range []string{"node", "42", "vk-99999999999999999999"} {
+		if got := shardOf(name, 8); got < 0 || got > 7 {
+			t.Errorf("node %s is in shard %d of 8", name, got)
+		}
+	}
+}
+
+// serve serves a shard of a fleet of its own until the returned function is called.
+func (r *poolsRig) serve(f *virtualFleet, shard int) (stop func(cause error)) {
+	ctx, cancel := context.WithCancelCause(log.WithLogger(r.t.Context(), errorLog{Logger: log.L, mu: &r.mu, told: &r.errors}))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f.serveShard(ctx, shard)
+	}()
+	return func(cause error) { cancel(cause); <-over }
+}
+
+// Two shards of the nodes in a file: both follow it, and what happens to one leaves
+// the other alone.
+func TestShardsOfPools(t *testing.T) {
+	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
+		t, of := r.t, *r.fleet.options
+		r.file += ".shared" // the fleet of the rig is not shared, and has no nodes
+		r.write(`{pools: [{name: a, count: 4, labels: {tier: front}}]}`)
+		of.poolsFile, of.shards = r.file, 2
+		f := &virtualFleet{options: &of, client: r.client, address: "192.0.2.1"}
+		if err := f.build(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- f.fleet.Run(ctx) }()
+		defer func() { cancel(); <-over }()
+		inShard := map[int][]string{}
+		for i := range 4 {
+			name := fmt.Sprint("a-", i)
+			inShard[shardOf(name, 2)] = append(inShard[shardOf(name, 2)], name)
+		}
+		synctest.Wait()
+		first, second := r.serve(f, 0), r.serve(f, 1)
+		r.pass()
+		r.want("at first", map[string]string{"a-0": "ready front 20", "a-1": "ready front 20", "a-2": "ready front 20", "a-3": "ready front 20"})
+
+		second(context.Canceled)
+		want := map[string]string{}
+		for shard, says := range map[int]string{0: "ready front 20", 1: "gone front 20"} {
+			for _, name := range inShard[shard] {
+				want[name] = says
+			}
+		}
+		r.want("after the end of a shard", want)
+		for _, name := range inShard[1] {
+			if f.fleet.Node(name) != nil {
+				t.Errorf("node %s is still in the fleet", name)
+			}
+		}
+		r.wantErrors("until then")
+
+		r.write(`{pools: [{name: `)
+		second = r.serve(f, 1)
+		r.pass()
+		r.want("a shard that begins with a file that is no use", map[string]string{"a-0": "ready front 20", "a-1": "ready front 20", "a-2": "ready front 20", "a-3": "ready front 20"})
+
+		r.write(`{pools: [{name: a, count: 4, labels: {tier: back}}]}`)
+		r.pass()
+		r.want("after a change", map[string]string{"a-0": "ready back 20", "a-1": "ready back 20", "a-2": "ready back 20", "a-3": "ready back 20"})
+		first(node.ErrHandedOver)
+		second(node.ErrHandedOver)
+		r.want("handed over", map[string]string{"a-0": "ready back 20", "a-1": "ready back 20", "a-2": "ready back 20", "a-3": "ready back 20"})
+		if left := len(f.fleet.Nodes()); left != 0 {
+			t.Errorf("%d nodes are still in the fleet", left)
+		}
+		r.mu.Lock()
+		r.errors = nil // those of the broken file
+		r.mu.Unlock()
+	})
+}

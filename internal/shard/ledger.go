@@ -1,0 +1,212 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Leases is what is used of a client's LeaseInterface.
+type Leases interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*coordinationv1.LeaseList, error)
+	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+const (
+	// labelName is on all leases; its value is Config.Name.
+	labelName = "virtual-kubelet.io/shards"
+	// annotationCount tells how many shards the holder of a lease goes by.
+	annotationCount = "virtual-kubelet.io/shard-count"
+)
+
+// ledger is what a member has seen of the leases of all. It is safe for
+// concurrent use, but for refresh beside anything else.
+type ledger struct {
+	*Config
+
+	mu   sync.Mutex
+	seen map[string]sighting // by the lease's name
+}
+
+// sighting is a lease in one of its versions.
+type sighting struct {
+	lease *coordinationv1.Lease
+	since time.Time // when this version was first seen
+}
+
+// expires is when the lease ends unless it is renewed.
+func (s sighting) expires(otherwise time.Duration) time.Time {
+	if seconds := s.lease.Spec.LeaseDurationSeconds; seconds != nil {
+		return s.since.Add(time.Duration(*seconds) * time.Second)
+	}
+	return s.since.Add(otherwise)
+}
+
+func (s sighting) holder() string {
+	if s.lease == nil {
+		return ""
+	}
+	return ptr.Deref(s.lease.Spec.HolderIdentity, "")
+}
+
+func (l *ledger) shardName(shard int) string { return l.Name + "-shard-" + strconv.Itoa(shard) }
+
+// memberName is the name of a member's own lease. Identities may be no names.
+func (l *ledger) memberName(identity string) string {
+	sum := fnv.New64a()
+	sum.Write([]byte(identity))
+	return fmt.Sprintf("%s-member-%016x", l.Name, sum.Sum64())
+}
+
+// isMember tells whether a lease is that of a member.
+func (l *ledger) isMember(name string) bool { return strings.HasPrefix(name, l.Name+"-member-") }
+
+// refresh reads all leases.
+func (l *ledger) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.requestTimeout())
+	defer cancel()
+	list, err := l.Leases.List(ctx, metav1.ListOptions{LabelSelector: labelName + "=" + l.Name})
+	if err != nil {
+		return fmt.Errorf("cannot list the leases of the shards: %w", err)
+	}
+	now := time.Now()
+	seen := make(map[string]sighting, len(list.Items))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range list.Items {
+		lease := &list.Items[i]
+		s, known := l.seen[lease.Name]
+		if !known || s.lease.ResourceVersion != lease.ResourceVersion {
+			s = sighting{lease, now}
+		}
+		seen[lease.Name] = s
+	}
+	l.seen = seen
+	return nil
+}
+
+// get returns what was seen of a lease.
+func (l *ledger) get(name string) sighting {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[name]
+}
+
+// renew is hold for a lease that this member had when it was last seen.
+func (l *ledger) renew(ctx context.Context, name string) error {
+	if l.get(name).holder() != l.Identity {
+		return fmt.Errorf("lease %s is not held: it cannot be renewed", name)
+	}
+	return l.hold(ctx, name)
+}
+
+// hold writes a lease as held by this member as of now: it is claimed, or
+// renewed. It fails with a conflict if somebody has written it since it was seen.
+func (l *ledger) hold(ctx context.Context, name string) error {
+	s := l.get(name)
+	now := metav1.NowMicro()
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if s.lease != nil {
+		next = s.lease.DeepCopy()
+	}
+	if s.holder() != l.Identity {
+		next.Spec.HolderIdentity, next.Spec.AcquireTime = ptr.To(l.Identity), &now
+		next.Spec.LeaseTransitions = ptr.To(ptr.Deref(next.Spec.LeaseTransitions, 0) + 1)
+	}
+	next.Spec.RenewTime = &now
+	next.Spec.LeaseDurationSeconds = ptr.To(int32(l.LeaseDuration / time.Second))
+	metav1.SetMetaDataLabel(&next.ObjectMeta, labelName, l.Name)
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationCount, strconv.Itoa(l.Shards))
+	return l.write(ctx, next)
+}
+
+// release writes a lease as held by nobody, if it is this member's.
+func (l *ledger) release(ctx context.Context, name string) error {
+	s := l.get(name)
+	if s.holder() != l.Identity {
+		return nil
+	}
+	next := s.lease.DeepCopy()
+	next.Spec.HolderIdentity = nil
+	return l.write(ctx, next)
+}
+
+func (l *ledger) write(ctx context.Context, next *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, l.requestTimeout())
+	defer cancel()
+	var written *coordinationv1.Lease
+	var err error
+	if next.ResourceVersion == "" {
+		written, err = l.Leases.Create(ctx, next, metav1.CreateOptions{})
+	} else {
+		written, err = l.Leases.Update(ctx, next, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write lease %s: %w", next.Name, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen[next.Name] = sighting{written, time.Now()}
+	return nil
+}
+
+// remove deletes a lease in the version in which it was seen.
+func (l *ledger) remove(ctx context.Context, name string) error {
+	s := l.get(name)
+	if s.lease == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.requestTimeout())
+	defer cancel()
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &s.lease.ResourceVersion}}
+	err := l.Leases.Delete(ctx, name, options)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("cannot delete lease %s: %w", name, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.seen, name)
+	return nil
+}
+
+// members are the identities of those that are alive and go by the same number
+// of shards. mixed says that there are also leases, which have not expired, of
+// somebody who goes by another number.
+func (l *ledger) members(now time.Time) (members []string, mixed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, s := range l.seen {
+		if s.holder() == "" || !now.Before(s.expires(l.LeaseDuration)) {
+			continue
+		}
+		if s.lease.Annotations[annotationCount] != strconv.Itoa(l.Shards) {
+			mixed = true
+		} else if l.isMember(name) {
+			members = append(members, s.holder())
+		}
+	}
+	return members, mixed
+}
+
+// dead are the leases of members that have not renewed theirs for long.
+func (l *ledger) dead(now time.Time) (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, s := range l.seen {
+		if l.isMember(name) && now.After(s.expires(l.LeaseDuration).Add(2*l.LeaseDuration)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

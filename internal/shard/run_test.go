@@ -1,0 +1,200 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/shard"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestShardsOfAKilledProcessAreTakenBeforeTheNodesLeasesRunOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10, 1)
+		a, b, c := w.join("a"), w.join("b"), w.join("c")
+		pass(time.Minute)
+		w.wantBalance("at first", a, b, c)
+		moves := w.moves
+		pass(10 * time.Minute)
+		if w.moves != moves {
+			t.Errorf("at rest %d shards have moved", w.moves-moves)
+		}
+		c.kill()
+		// A node has renewed its lease of 40 s at most 10 s before.
+		pass(25 * time.Second)
+		w.wantBalance("after the kill", a, b)
+		if w.moves != moves {
+			t.Errorf("%d shards of the others have moved", w.moves-moves)
+		}
+		pass(10 * time.Minute)
+		list, _ := a.List(t.Context(), metav1.ListOptions{})
+		if len(list.Items) != 10+2 {
+			t.Errorf("%d leases are left, want one for each shard and each process", len(list.Items))
+		}
+
+		back := w.join("c2")
+		pass(time.Minute)
+		w.wantBalance("once it is back", a, b, back)
+		if got := w.moves - moves; got != 3 {
+			t.Errorf("%d shards have moved, want just the 3 that it is to have", got)
+		}
+		for _, p := range []*process{a, b, back} {
+			p.end()
+		}
+	})
+}
+
+func TestShardsOfAProcessThatEndsAreTakenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8, 2)
+		a, b := w.join("a"), w.join("b")
+		pass(time.Minute)
+		before := w.ended[node.ErrHandedOver]
+		b.end()
+		pass(5 * time.Second)
+		w.wantBalance("after the end of one", a)
+		if got := w.ended[node.ErrHandedOver] - before; got != 4 {
+			t.Errorf("%d shards were handed over, want 4", got)
+		}
+		a.end()
+		if got := w.ended[context.Canceled]; got != 8 {
+			t.Errorf("of the last process %d shards were told that nobody goes on, want 8", got)
+		}
+		b = w.join("b2")
+		pass(2 * time.Second)
+		w.wantBalance("a process that comes later", b)
+		b.end()
+	})
+}
+
+// A process that cannot reach the API server stops in time, and takes part again
+// when it can.
+func TestProcessThatIsCutOffStops(t *testing.T) {
+	for _, way := range []int{wayRefused, wayHangs, wayDeaf} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 6, 3)
+			a, b := w.join("a"), w.join("b")
+			pass(time.Minute)
+			a.setWay(way)
+			pass(12 * time.Second)
+			if loads, _ := w.loads(); loads["a"] != 0 {
+				t.Errorf("after 12 s without the API server it still serves %d shards", loads["a"])
+			}
+			pass(time.Minute)
+			w.wantBalance("without it", b)
+			a.setWay(wayOpen)
+			pass(2 * time.Minute)
+			w.wantBalance("when it is back", a, b)
+			a.end()
+			b.end()
+		})
+	}
+}
+
+// Two processes that go by different numbers of shards would run nodes twice.
+func TestProcessesWithAnotherNumberOfShardsAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4, 4)
+		old := w.join("old")
+		pass(time.Minute)
+		w.mu.Lock()
+		w.count = 6
+		w.mu.Unlock()
+		next := w.join("next")
+		pass(5 * time.Minute)
+		if loads, _ := w.loads(); loads["old"] != 4 || loads["next"] != 0 {
+			t.Errorf("the shards are served by %v", loads)
+		}
+		old.end()
+		pass(10 * time.Second)
+		w.wantBalance("when the old one has gone", next)
+		if got := w.ended[node.ErrHandedOver]; got != 4 {
+			t.Errorf("%d shards were handed over, want 4", got)
+		}
+		next.end()
+	})
+}
+
+func TestConfigThatIsNoUse(t *testing.T) {
+	good := shard.Config{Leases: &process{}, Name: "vk", Identity: "me", Shards: 1, Serve: func(context.Context, int) {}}
+	for name, change := range map[string]func(*shard.Config){
+		"no client":       func(c *shard.Config) { c.Leases = nil },
+		"no identity":     func(c *shard.Config) { c.Identity = "" },
+		"no name":         func(c *shard.Config) { c.Name = "" },
+		"no shards":       func(c *shard.Config) { c.Shards = 0 },
+		"short lease":     func(c *shard.Config) { c.LeaseDuration = time.Second },
+		"fraction of one": func(c *shard.Config) { c.LeaseDuration = 3500 * time.Millisecond },
+	} {
+		bad := good
+		change(&bad)
+		if err := shard.Run(t.Context(), bad); !errdefs.IsInvalidInput(err) {
+			t.Errorf("%s: got %v, want an error of class InvalidInput", name, err)
+		}
+	}
+}
+
+// Random histories of processes that come, end, are killed and cut off: never do
+// two serve a shard (see process.serve), and at rest each has its share.
+func TestRandomHistories(t *testing.T) {
+	histories := 40
+	if testing.Short() {
+		histories = 10
+	}
+	for seed := range histories {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { history(t, uint64(seed)) })
+		})
+	}
+}
+
+func history(t *testing.T, seed uint64) {
+	w := newWorld(t, 1+int(seed)%17, seed)
+	var alive []*process
+	for step := range 40 {
+		pick := 0
+		if len(alive) > 0 {
+			pick = w.intn(len(alive))
+		}
+		switch action := w.intn(6); {
+		case len(alive) == 0 || action < 2 && len(alive) < 8:
+			alive = append(alive, w.join(nameOf(step)))
+		case action == 2:
+			alive[pick].end()
+			alive = slices.Delete(alive, pick, pick+1)
+		case action == 3:
+			alive[pick].kill()
+			alive = slices.Delete(alive, pick, pick+1)
+		default:
+			alive[pick].setWay(w.intn(4))
+		}
+		pass(time.Duration(w.intn(30_000)) * time.Millisecond)
+	}
+	if len(alive) == 0 {
+		alive = append(alive, w.join("last"))
+	}
+	for _, p := range alive {
+		p.setWay(wayOpen)
+	}
+	pass(2 * time.Minute)
+	w.wantBalance("at rest", alive...)
+	moves := w.moves
+	pass(time.Minute)
+	if w.moves != moves {
+		t.Errorf("at rest %d shards have moved", w.moves-moves)
+	}
+	for _, p := range alive {
+		p.end()
+	}
+}
