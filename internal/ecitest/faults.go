@@ -7,6 +7,7 @@ type fault struct {
 	left    int
 	refused *apiError
 	delay   time.Duration
+	lost    bool
 }
 
 // Fail refuses the next count calls of an action, such as with 400 and
@@ -22,6 +23,25 @@ func (s *Server) Delay(action string, count int, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[action] = append(s.faults[action], &fault{left: count, delay: d})
+}
+
+// Lose makes the next count calls of an action, but breaks the connection before
+// they are answered.
+func (s *Server) Lose(action string, count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[action] = append(s.faults[action], &fault{left: count, lost: true})
+}
+
+// loses tells whether the answer of the next call is lost. s.mu is held.
+func (s *Server) loses(action string) bool {
+	for _, f := range s.faults[action] {
+		if f.left > 0 && f.lost {
+			f.left--
+			return true
+		}
+	}
+	return false
 }
 
 // faulty is what the next call is refused with. s.mu is held.

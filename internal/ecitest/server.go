@@ -123,6 +123,10 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 			"HostId": r.Host, "Code": refused.code, "Message": refused.message, "Recommend": "https://example.com/" + refused.code,
 		}
 	}
+	if s.loses(p["Action"]) {
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
 	answer["RequestId"] = id
 	body, err = json.Marshal(answer) // of what the lock guards
 	s.mu.Unlock()

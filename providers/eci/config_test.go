@@ -75,6 +75,29 @@ func TestConfigFileIsStrict(t *testing.T) {
 	}
 }
 
+// Who writes a number writes no quotes.
+func TestQuantitiesMayBeNumbers(t *testing.T) {
+	for _, text := range []string{
+		"cpu: 1000\nmemory: 1099511627776\npods: 50",
+		"cpu: \"1000\"\nmemory: 1Ti\npods: 5e1",
+		"CPU = 1000\nMemory = 1099511627776\nPods = 50.0",
+		`{"cpu": 1000, "memory": "1Ti", "pods": 50}`,
+	} {
+		c, err := ParseConfig([]byte(text))
+		if err != nil || c.CPU.Value() != 1000 || c.Memory.Value() != 1<<40 || c.Pods.Value() != 50 {
+			t.Errorf("%q: the quotas are %s, %s and %s, %v", text, c.CPU.String(), c.Memory.String(), c.Pods.String(), err)
+		}
+	}
+	for text, want := range map[string]string{"cpu: true": "CPU", "pods: [1]": "Pods", "Memory = false": "Memory"} {
+		if _, err := ParseConfig([]byte(text)); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: the error is %v, want one that names %s", text, err, want)
+		}
+	}
+	if c, err := ParseConfig([]byte("cpu:\nregion: x")); err != nil || !c.CPU.IsZero() {
+		t.Errorf("without a value the CPU is %s, %v", c.CPU.String(), err)
+	}
+}
+
 func TestEnvironmentGoesBeforeTheFile(t *testing.T) {
 	c, err := ParseConfig([]byte(tomlConfig))
 	if err != nil {

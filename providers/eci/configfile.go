@@ -17,16 +17,16 @@ import (
 // fileConfig is a configuration file: the fields of the public ECI provider's, and
 // more.
 type fileConfig struct {
-	Region          string `json:"region"`
-	ClusterName     string `json:"clusterName"`
-	OperatingSystem string `json:"operatingSystem"`
-	CPU             string `json:"cpu"`
-	Memory          string `json:"memory"`
-	Pods            string `json:"pods"`
-	VSwitch         string `json:"vSwitch"`
-	SecureGroup     string `json:"secureGroup"`
-	AccessKey       string `json:"accessKey"`
-	SecretKey       string `json:"secretKey"`
+	Region          string   `json:"region"`
+	ClusterName     string   `json:"clusterName"`
+	OperatingSystem string   `json:"operatingSystem"`
+	CPU             quantity `json:"cpu"`
+	Memory          quantity `json:"memory"`
+	Pods            quantity `json:"pods"`
+	VSwitch         string   `json:"vSwitch"`
+	SecureGroup     string   `json:"secureGroup"`
+	AccessKey       string   `json:"accessKey"`
+	SecretKey       string   `json:"secretKey"`
 
 	Zone     string `json:"zone"`
 	RAMRole  string `json:"ramRole"`
@@ -89,17 +89,18 @@ func (f *fileConfig) config() (Config, error) {
 		OperatingSystem: f.OperatingSystem,
 	}
 	for _, q := range []struct {
-		name, text string
-		field      *resource.Quantity
+		name  string
+		text  quantity
+		field *resource.Quantity
 	}{{"CPU", f.CPU, &c.CPU}, {"Memory", f.Memory, &c.Memory}, {"Pods", f.Pods, &c.Pods}} {
 		if q.text == "" {
 			continue
 		}
-		quantity, err := resource.ParseQuantity(q.text)
+		parsed, err := resource.ParseQuantity(string(q.text))
 		if err != nil {
 			return c, fmt.Errorf("%s: %q is no quantity", q.name, q.text)
 		}
-		*q.field = quantity
+		*q.field = parsed
 	}
 	if f.CacheFor != "" {
 		var err error

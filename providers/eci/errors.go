@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,10 +51,15 @@ func (c *client) classify(ctx context.Context, request requests.AcsRequest, err 
 		action: action, code: server.ErrorCode(), requestID: server.RequestId(),
 		message: c.withoutSecrets(server.Message(), request),
 	}
-	if e.code == "" { // what is not the API's, but of something before it
+	wait := retryAfter(server.RespHeaders)
+	if e.code == "" { // what is not the API's, but of something before it, and says nothing of the pod
 		e.code, e.message = "HTTP "+strconv.Itoa(server.HttpStatus()), http.StatusText(server.HttpStatus())
+		if wait > 0 || server.HttpStatus() == http.StatusTooManyRequests {
+			return errdefs.AsRetryAfter(e, max(wait, throttledFor))
+		}
+		return errdefs.AsUnavailable(e)
 	}
-	return withClass(e, server.HttpStatus(), retryAfter(server.RespHeaders))
+	return withClass(e, server.HttpStatus(), wait)
 }
 
 // unanswered is the error of a call that has no answer.
@@ -94,19 +100,37 @@ func withClass(e callError, status int, wait time.Duration) error {
 		return errdefs.AsConflict(e)
 	case has("IncorrectStatus", "InvalidStatus", "OperationConflict"):
 		return errdefs.AsConflict(e)
-	case has("NotFound", "NotExist"):
-		// What a new group names and does not exist is not the group.
-		if e.action == "CreateContainerGroup" {
-			return errdefs.AsPermanent(e)
+	case has("NotFound", "NotExist") && (e.action == actionCreate || e.action == actionList || !has("Container")):
+		// It is not the group that does not exist, or its container: then the pod
+		// would be taken for gone, and what runs be forgotten.
+		if e.action == actionCreate && !has("Region", "Action", "Api", "Product") {
+			return errdefs.AsPermanent(e) // what a new group names
 		}
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
+	case has("NotFound", "NotExist"):
 		return errdefs.AsNotFound(e)
-	case status >= http.StatusInternalServerError, family == "InternalError", family == "ServiceUnavailable":
+	case status >= http.StatusInternalServerError, family == "InternalError", family == "ServiceUnavailable", has("Timeout"):
 		return errdefs.AsUnavailable(e)
-	case status >= http.StatusBadRequest:
+	case has("TimeStamp"): // the clock of this machine is wrong
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
+	case slices.ContainsFunc(aboutPod, func(prefix string) bool { return strings.HasPrefix(family, prefix) }):
 		return errdefs.AsPermanent(e)
+	case status >= http.StatusBadRequest:
+		// Of a code that nobody knows it is not said that the pod is to blame.
+		return errdefs.AsRetryAfter(e, max(wait, exhaustedFor))
 	}
 	return e
 }
+
+// The actions that are not about one group that there is.
+const (
+	actionCreate = "CreateContainerGroup"
+	actionList   = "DescribeContainerGroups"
+)
+
+// aboutPod are the families of codes, by their first words, that refuse what was
+// asked for, however often it is asked.
+var aboutPod = []string{"Invalid", "Missing", "Malformed", "Illegal", "Unsupported", "NotSupport", "Duplicate"}
 
 // isThrottled tells whether err says that there were too many calls.
 func isThrottled(err error) bool {

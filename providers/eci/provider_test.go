@@ -1,9 +1,11 @@
 package eci
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 )
 
 func TestAPodGoesThroughItsPhases(t *testing.T) {
@@ -323,6 +327,9 @@ func TestErrorsHaveClasses(t *testing.T) {
 		{"InvalidVSwitchId.NotFound", 404, errdefs.PermanentClass, 0},
 		{"IdempotentParameterMismatch", 400, errdefs.ConflictClass, 0},
 		{"IncorrectStatus", 400, errdefs.ConflictClass, 0},
+		{"InvalidRegionId.NotFound", 404, errdefs.RetryAfterClass, time.Minute},
+		{"InvalidTimeStamp.Expired", 400, errdefs.RetryAfterClass, time.Minute},
+		{"UserNotActivated", 400, errdefs.RetryAfterClass, time.Minute},
 		{"InternalError", 500, errdefs.UnavailableClass, 0},
 		{"ServiceUnavailable", 503, errdefs.UnavailableClass, 0},
 	} {
@@ -337,6 +344,75 @@ func TestErrorsHaveClasses(t *testing.T) {
 	r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, "ContainerGroupNotFound", "gone")
 	if err := r.DeletePod(t.Context(), pod); !errdefs.IsNotFound(err) {
 		t.Errorf("the deletion of a group that is gone gives %v", err)
+	}
+}
+
+// A wrong endpoint or region, or a proxy, does not know the groups: they run all
+// the same, and must not be taken for gone.
+func TestOnlyAGroupThatIsGoneIsNotFound(t *testing.T) {
+	r := newRig(t, 0)
+	pod := r.create(t, newPod("a"))
+	for _, code := range []string{"InvalidRegionId.NotFound", "InvalidAction.NotFound", "InvalidContainerGroupId.NotFound"} {
+		r.api.Fail("DescribeContainerGroups", 1, http.StatusNotFound, code, "no")
+		if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err == nil || errdefs.IsNotFound(err) {
+			t.Errorf("a listing that is refused with %s gives %v", code, err)
+		}
+	}
+	for _, code := range []string{"InvalidRegionId.NotFound", "InvalidAction.NotFound"} {
+		r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, code, "no")
+		if err := r.DeletePod(t.Context(), pod); err == nil || errdefs.IsNotFound(err) || errdefs.IsPermanent(err) {
+			t.Errorf("a deletion that is refused with %s gives %v", code, err)
+		}
+	}
+	r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, "", "")
+	if err := r.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+		t.Errorf("a 404 that is not the API's gives %v", err)
+	}
+}
+
+// The creation was taken, but nobody heard: neither a further try nor another
+// process makes a second group.
+func TestACreationWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+	r := newRig(t, 0)
+	pod := newPod("a")
+	if err := r.pods.Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	r.api.Lose("CreateContainerGroup", 1)
+	if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+		t.Fatalf("a creation without an answer gives %v", err)
+	}
+	config := testConfig(r.api.URL)
+	again := r.newProvider(t, config)
+	if err := again.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	pods, err := again.GetPods(t.Context())
+	if err != nil || len(pods) != 1 {
+		t.Errorf("there are %d groups (%v), want one", len(pods), err)
+	}
+}
+
+// Nothing of a pod's secrets is in the log, at any level, be calls taken or not.
+func TestTheLogShowsNoSecrets(t *testing.T) {
+	var lines bytes.Buffer
+	before := log.L
+	log.L = vkslog.FromSlog(slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug - 4})))
+	t.Cleanup(func() { log.L = before })
+	r := newRig(t, 0)
+	r.objects.secrets["keys"] = &corev1.Secret{Data: map[string][]byte{"key": []byte("hunter2-file")}}
+	pod := newPod("a")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2-env"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
+	r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-env is no good")
+	if err := r.CreatePod(t.Context(), pod); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error is %v", err)
+	}
+	r.create(t, pod)
+	r.status(t, pod)
+	log.G(t.Context()).Info("said at last") // the log is the one that is looked at
+	if text := lines.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMi") || !strings.Contains(text, "said at last") {
+		t.Errorf("the log is %s", text)
 	}
 }
 

@@ -1,0 +1,30 @@
+package eci
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// quantity is the text of a quantity in a configuration file, where one that is a
+// number needs no quotes. What is neither is kept as it is written, and is no
+// quantity for whoever reads it.
+type quantity string
+
+// UnmarshalJSON implements json.Unmarshaler, also for YAML.
+func (q *quantity) UnmarshalJSON(data []byte) error {
+	var text *string
+	if json.Unmarshal(data, &text) != nil {
+		*q = quantity(data)
+		return nil
+	}
+	if text != nil {
+		*q = quantity(*text)
+	}
+	return nil
+}
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (q *quantity) UnmarshalTOML(value any) error {
+	*q = quantity(fmt.Sprint(value))
+	return nil
+}
