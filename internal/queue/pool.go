@@ -47,10 +47,10 @@ func (p *Pool) New(name string, limiter workqueue.TypedRateLimiter[any], shouldR
 		about: func(ctx context.Context, key string) context.Context {
 			return log.WithLogger(ctx, log.G(ctx).WithField("key", key))
 		},
-		pool:        p,
-		meter:       p.meter(name),
-		items:       map[string]*item{},
-		done:        make(chan struct{}),
+		pool:  p,
+		meter: p.meter(name),
+		items: map[string]*item{},
+		done:  make(chan struct{}),
 	}
 	q.turn.of = q
 	return q

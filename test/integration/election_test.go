@@ -314,6 +314,56 @@ func TestTwoProcessesShareAFleet(t *testing.T) {
 	s.assertElectionRightsUsed(accountNamespace, printRBAC(t, s.name, "", s.rights...))
 }
 
+// Two processes share the nodes of a file, which changes while one of them is dead
+// and nobody has its nodes.
+func TestTwoProcessesShareNodePools(t *testing.T) {
+	const count = 2 * shardCount
+	s := newSharers(t, count, "--shards", fmt.Sprint(shardCount))
+	ns := newNamespace(t)
+	file := filepath.Join(s.journals, "pools.yaml")
+	s.args = append(s.args, "--config", file)
+	write := func(tier string) {
+		content := fmt.Sprintf("apiVersion: virtual-kubelet.io/v1alpha1\nkind: NodePools\npools: [{name: %s, count: %d, labels: {tier: %s}}]\n", s.name, count, tier)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitTier := func(tier string) {
+		t.Helper()
+		eventually(t, "all nodes are of tier "+tier, func(ctx context.Context) (bool, string) {
+			nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "tier=" + tier})
+			if err != nil {
+				return false, err.Error()
+			}
+			ready := readyNodes(t, ctx, s.name, corev1.ConditionTrue)
+			return ready == count && len(nodes.Items) == count, fmt.Sprintf("%d of %d, and %d are Ready", len(nodes.Items), count, ready)
+		})
+	}
+	var nodes []string
+	for i := range count {
+		nodes = append(nodes, fmt.Sprint(s.name, "-", i))
+	}
+	write("front")
+	first := s.start()
+	s.start()
+	s.waitShares(2)
+	waitTier("front")
+	unready := watchReady(t, s.name)
+	defer unready()
+	allRun(t, ns, "before", nodes)
+	before := podsOf(t, ns)
+
+	first.stop(t, syscall.SIGKILL)
+	write("back")
+	waitTier("back")
+	allRun(t, ns, "after-the-kill", nodes)
+	s.assertUntouched(before, ns)
+	s.assertCreatedOnce(ns)
+	for _, seen := range unready() {
+		t.Errorf("a node was not Ready: %s", seen)
+	}
+}
+
 // A process that cannot reach the API server lets go of its nodes before another one
 // has them, and does not run their pods when it is back.
 func TestProcessThatIsCutOffLetsGo(t *testing.T) {
