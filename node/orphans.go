@@ -107,6 +107,9 @@ func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) bool
 		logger.WithError(err).Warn("Cannot make sure that a pod of the provider is an orphan; it is left alone")
 		return true
 	}
+	if !pc.isOrphan(ctx, pod) {
+		return true // a new pod has taken the name meanwhile: the sync sees to the old one first
+	}
 	if _, err := pc.backend.delete(ctx, pod, true, time.Now()); err != nil {
 		logger.WithError(err).Warn("Cannot delete an orphan in the provider; it is tried again")
 		return true

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Invariant 3: a pod that went from the API in a gap of the watch is deleted in
@@ -121,6 +124,46 @@ func TestOldPodBesideTheNewOne(t *testing.T) {
 		want(t, "held", r.provider.holds("web"), []types.UID{uid})
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
+}
+
+// Invariant 3: while the API server was asked about an orphan, a new pod may have
+// taken its name, which is all that some providers go by.
+func TestOrphanWhoseNameIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID, p.CreationTimestamp = "u0", metav1.Now() }), corev1.PodRunning)
+		var uid types.UID
+		meanwhile := sync.OnceFunc(func() {
+			time.Sleep(2 * time.Minute) // so that their ages tell them apart
+			uid = r.api.addPod(aPod("web")).UID
+			time.Sleep(time.Minute)
+		})
+		r.start(func(cfg *PodControllerConfig) { cfg.PodClient = late{cfg.PodClient, meanwhile} })
+		pass(10 * time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0", "create web "+string(uid))
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+	})
+}
+
+// late is a client that hears late of a pod that it asked for.
+type late struct {
+	corev1client.PodsGetter
+	meanwhile func()
+}
+
+func (l late) Pods(namespace string) corev1client.PodInterface {
+	return latePods{l.PodsGetter.Pods(namespace), l.meanwhile}
+}
+
+type latePods struct {
+	corev1client.PodInterface
+	meanwhile func()
+}
+
+func (l latePods) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Pod, error) {
+	pod, err := l.PodInterface.Get(ctx, name, options)
+	l.meanwhile()
+	return pod, err
 }
 
 // Invariant 3: orphan clean-up can be turned off.
