@@ -167,13 +167,15 @@ func (m *model) later(uid types.UID, d time.Duration, f func(h *held)) {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	h.timer = time.AfterFunc(d, func() {
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
 		m.mu.Lock()
-		if m.pods[uid] == h {
+		if m.pods[uid] == h && h.timer == timer { // it may have waited for the lock too long
 			f(h)
 		}
 		m.mu.Unlock()
 	})
+	h.timer = timer
 }
 
 // become gives a pod a new status, and tells. m.mu is held.

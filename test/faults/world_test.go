@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -125,6 +126,13 @@ const clockSkew = 61 * time.Second
 // estrange takes note of a pod that the provider holds, and the API no more,
 // where no agent knows of it. w.mu is held.
 func (w *world) estrange(f *fate) { w.strangers = append(w.strangers, f) }
+
+// strange tells whether a pod of that name is one of them, and the provider goes by
+// names. Once it has been taken for its successor, it is not looked for any more.
+// w.mu is held.
+func (w *world) strange(name string) bool {
+	return !w.model.shape.byUID && slices.ContainsFunc(w.strangers, func(s *fate) bool { return s.name == name })
+}
 
 // lookAway takes note that there is no agent any more, which knew what the
 // provider held.
