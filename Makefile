@@ -75,6 +75,13 @@ conformance-sample: ## Some of the Kubernetes node specs, of each area, on a nod
 crash: build containerd-up images controlplane ## Kill the agent 50 times while pods come and go, with each provider that runs them
 	$(GO) test -tags integration,containers -timeout 60m ./test/crash/... -v -crash.rounds=50
 
+# The load's time; each round of it takes a minute or two more, to come to rest.
+# Add SOAK_FLAGS=-faults.seed=N for the load and faults of an earlier run.
+SOAK ?= 30m
+.PHONY: soak
+soak: controlplane ## Half an hour (SOAK) of pods that come and go, with faults; nothing may be left of it
+	$(GO) test -tags integration -count=1 -run '^TestSoak$$' -timeout 0 -v ./test/faults -faults.soak=$(SOAK) $(SOAK_FLAGS)
+
 # BENCH has further flags, such as --pods 5000 or --shape rich.
 BENCH_OUT ?= bin/bench-results
 BENCH_FLAGS = --out $(BENCH_OUT) --note "virtual-kubelet at $$(git describe --always --dirty)"

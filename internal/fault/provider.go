@@ -60,6 +60,16 @@ func (p *Provider) Lied(namespace, name string) bool {
 	return lied
 }
 
+// Forget forgets what was said of pods, and with it the lies. It is for the moment
+// at which there are none, in a test so long that this would count.
+func (p *Provider) Forget() {
+	p.news.Lock()
+	defer p.news.Unlock()
+	clear(p.last)
+	clear(p.vanished)
+	clear(p.lied)
+}
+
 // Handler returns what implements the same interfaces of package node as the
 // provider behind does.
 func (p *Provider) Handler() node.PodLifecycleHandler {

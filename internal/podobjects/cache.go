@@ -126,6 +126,13 @@ func (c *Cache) Forget(uid types.UID) {
 	delete(c.pods, uid)
 }
 
+// Followed is the number of pods that are followed.
+func (c *Cache) Followed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pods)
+}
+
 // release takes back one pod's interest in an object. c.mu is held.
 func (c *Cache) release(object podenv.Object) {
 	e := c.entries[object]

@@ -8,6 +8,9 @@
 // For long runs:
 //
 //	go test ./test/faults -run Random -faults.histories=10000
+//
+// TestSoak has one agent work on the real control plane for a while ("make soak":
+// for half an hour), and sees to it that nothing of that stays.
 package faults
 
 import (
