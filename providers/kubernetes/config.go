@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -59,6 +60,10 @@ type Config struct {
 	// DeleteClaims lets remote claims be deleted with those at home whose class
 	// has the reclaim policy Delete. Without, they stay. Defaults to false.
 	DeleteClaims bool `json:"deleteClaims,omitempty"`
+
+	// Services reflects the Services of namespaces that pods are in. Each of
+	// these has to have a remote namespace of its own. Defaults to false.
+	Services bool `json:"services,omitempty"`
 
 	// HomeAPIServer is where remote pods find the home cluster's API server.
 	HomeAPIServer translate.APIServer `json:"homeAPIServer,omitempty"`
@@ -203,7 +208,7 @@ func (c *Config) complete() error {
 	}
 	_, rangesErr := c.ranges()
 	errs := []error{
-		c.cluster(), c.Remote.check(), c.Namespaces.check(), rangesErr, c.claims(),
+		c.cluster(), c.Remote.check(), c.Namespaces.check(), rangesErr, c.claims(), c.services(),
 		choose("evicted", &c.Evicted, Fail, Restart),
 		choose("stats", &c.Stats, StatsNone, StatsKubelets, StatsMetrics),
 		choose("capacity.source", &c.Capacity.Source, CapacityFixed, CapacityNodes, CapacityQuota),
@@ -238,6 +243,24 @@ func (c *Config) cluster() error {
 func (c *Config) claims() error {
 	if c.DeleteClaims && len(c.StorageClasses) == 0 {
 		return errors.New("deleteClaims belongs to storageClasses, without which there are no claims")
+	}
+	return nil
+}
+
+func (c *Config) services() error {
+	if !c.Services {
+		return nil
+	}
+	if c.Namespaces.Mapping == translate.Fixed {
+		return errors.New("services: with namespaces.mapping: fixed, Services of several namespaces would have the same name")
+	}
+	seen := map[string]string{}
+	for _, namespace := range slices.Sorted(maps.Keys(c.Namespaces.Map)) {
+		remote := c.Namespaces.Map[namespace]
+		if other, ok := seen[remote]; ok {
+			return fmt.Errorf("services: namespaces.map has %s for both %s and %s, whose Services could have the same name", remote, other, namespace)
+		}
+		seen[remote] = namespace
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"no quantity", good + "capacity: {resources: {cpu: lots}}\n", "quantit"},
 		{"quota of all namespaces", good + "capacity: {source: quota}\n", "capacity.source"},
 		{"claims that there are not", good + "deleteClaims: true\n", "storageClasses"},
+		{"services of several namespaces in one", good + "services: true\nnamespaces: {mapping: map, map: {a: x, b: x}}\n", "services:"},
+		{"services in a fixed namespace", good + "services: true\nnamespaces: {mapping: fixed, name: x}\n", "services:"},
 		{"no selector", good + "capacity: {nodeSelector: 'a=('}\n", "capacity.nodeSelector"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -31,12 +31,14 @@ func TestAcross(t *testing.T) {
 	startMock(t, remote, "remote-1")
 	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
 	home.apply(filepath.Join(deploy, "kubernetes-claims-rbac.yaml"))
+	home.apply(filepath.Join(deploy, "kubernetes-services-rbac.yaml"))
 	access := remoteOf(remote, remote.account("kubernetes-remote-rbac.yaml"))
 	cfg := configOf(t, access, `
 namespaces: {mapping: prefix, prefix: home-, create: true}
 evicted: restart
 storageClasses: {remote: fast}
 deleteClaims: true
+services: true
 stats: kubelets
 capacity: {source: nodes}
 podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
@@ -65,6 +67,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 		virtual = startVirtual(t, homeClient, cfg) // ends with t, and not with a part of it
 	}
 	t.Run("claim", w.testClaim)
+	t.Run("services", w.testServices)
 	t.Run("taken away", w.testTakenAway)
 	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)

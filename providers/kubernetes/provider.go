@@ -24,6 +24,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/claims"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/services"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -49,6 +50,7 @@ type Provider struct {
 
 	reflector *reflection.Reflector
 	claims    *claims.Claims            // nil where no storage class is mapped
+	services  *services.Services        // nil where they are not reflected
 	informer  cache.SharedIndexInformer // remote pods of this node
 	again     workqueue.TypedRateLimitingInterface[string]
 
@@ -102,6 +104,14 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 		p.claims = p.newClaims()
 	}
 	p.informer = p.newInformer()
+	if cfg.Services {
+		p.services = services.New(services.Options{
+			Translate: options, Home: home.Client, Remote: p.remote, Used: p.uses,
+			Tell: func(service *corev1.Service, err error) {
+				home.Events.Event(service, corev1.EventTypeWarning, "FailedReflection", err.Error())
+			},
+		})
+	}
 	if _, err := p.informer.AddEventHandler(p.podEvents()); err != nil {
 		return nil, fmt.Errorf("cannot watch the remote pods: %w", err)
 	}
@@ -139,7 +149,23 @@ func (p *Provider) newInformer() cache.SharedIndexInformer {
 			return pods.Watch(ctx, ours(options))
 		},
 	})
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{byHome: homeNamespace})
+}
+
+// byHome is the index of remote pods by their namespace at home.
+const byHome = "home"
+
+func homeNamespace(obj any) ([]string, error) {
+	if remote, ok := obj.(*corev1.Pod); ok {
+		return []string{translate.NameOf(remote).Namespace}, nil
+	}
+	return nil, nil
+}
+
+// uses tells whether pods of a namespace at home are in the remote cluster.
+func (p *Provider) uses(namespace string) bool {
+	keys, err := p.informer.GetIndexer().IndexKeys(byHome, namespace)
+	return err == nil && len(keys) > 0
 }
 
 // NotifyPods implements node.PodNotifier. It starts what runs in the background,
@@ -155,6 +181,9 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.running.Go(func() { p.sweep(run) })
 	if p.claims != nil {
 		p.running.Go(func() { p.claims.Run(run) })
+	}
+	if p.services != nil {
+		p.running.Go(func() { p.services.Run(run) })
 	}
 	if p.cfg.Events == nil || *p.cfg.Events {
 		p.running.Go(func() { p.mirrorEvents(run) })

@@ -39,6 +39,9 @@ func (p *Provider) sweep(ctx context.Context) {
 			if p.claims != nil {
 				err = errors.Join(err, p.claims.Sweep(ctx, p.namespace))
 			}
+			if p.services != nil {
+				err = errors.Join(err, p.services.Sweep(ctx, p.namespace))
+			}
 			if err != nil && ctx.Err() == nil {
 				log.G(ctx).WithError(err).Warn("Cannot look for what is left in the remote cluster; it is tried again")
 			}

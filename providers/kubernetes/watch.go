@@ -28,7 +28,12 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    changed,
+		AddFunc: func(obj any) {
+			changed(obj)
+			if remote, ok := obj.(*corev1.Pod); ok && p.services != nil {
+				p.services.Look(translate.NameOf(remote).Namespace)
+			}
+		},
 		UpdateFunc: func(_, after any) { changed(after) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {

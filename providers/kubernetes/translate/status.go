@@ -59,17 +59,34 @@ func (o *Options) homeIP(text string) string {
 	return text
 }
 
-// toHome puts the bits of the address below the prefix after those of Home.
-func (r Range) toHome(ip netip.Addr) netip.Addr {
-	from, to := ip.AsSlice(), r.Home.Masked().Addr().AsSlice()
-	for i := range to {
+// toHome returns the address at home of a remote one.
+func (r Range) toHome(ip netip.Addr) netip.Addr { return move(ip, r.Home) }
+
+// move puts the bits of an address below the prefix after those of to.
+func move(ip netip.Addr, to netip.Prefix) netip.Addr {
+	from, moved := ip.AsSlice(), to.Masked().Addr().AsSlice()
+	for i := range moved {
 		// The bits of this byte that belong to the prefix.
-		bits := min(max(r.Home.Bits()-8*i, 0), 8)
+		bits := min(max(to.Bits()-8*i, 0), 8)
 		mask := byte(0xff) << (8 - bits)
-		to[i] = to[i]&mask | from[i]&^mask
+		moved[i] = moved[i]&mask | from[i]&^mask
 	}
-	home, _ := netip.AddrFromSlice(to)
-	return home
+	addr, _ := netip.AddrFromSlice(moved)
+	return addr
+}
+
+// RemoteIP returns the remote address of one at home: the way back of PodIPs.
+func (o *Options) RemoteIP(text string) string {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return text
+	}
+	for _, r := range o.PodIPs {
+		if r.Home.Contains(ip) {
+			return move(ip, r.Remote).String()
+		}
+	}
+	return text
 }
 
 // Evicted tells whether the remote cluster took a pod away, which did not end by

@@ -1,0 +1,106 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// managedBy marks EndpointSlices as none of the remote cluster's own.
+const managedBy = "kubernetes.virtual-kubelet.io"
+
+// applySlices brings the remote EndpointSlices of a Service to where they should
+// be.
+func (s *Services) applySlices(ctx context.Context, of, at types.NamespacedName) error {
+	found, err := s.slices.GetIndexer().ByIndex(byService, of.String())
+	if err != nil {
+		return fmt.Errorf("cannot find the EndpointSlices of Service %s: %w", of, err)
+	}
+	kept := map[string]struct{}{}
+	var errs []error
+	for _, obj := range found {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			name := s.opts.Translate.ObjectName("EndpointSlice", slice.Namespace, slice.Name)
+			kept[name] = struct{}{}
+			errs = append(errs, s.applySlice(ctx, slice, at, name))
+		}
+	}
+	return errors.Join(append(errs, s.keepSlices(ctx, at, kept))...)
+}
+
+func (s *Services) applySlice(ctx context.Context, slice *discoveryv1.EndpointSlice, at types.NamespacedName, name string) error {
+	remotes := s.opts.Remote.DiscoveryV1().EndpointSlices(at.Namespace)
+	wanted := s.remoteSlice(slice, at, name)
+	found, err := remotes.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("cannot read EndpointSlice %s/%s in the remote cluster: %w", at.Namespace, name, err)
+	case !s.opts.Translate.Home.Owns(found):
+		return translate.Clash{Kind: "EndpointSlice", Namespace: at.Namespace, Name: name}
+	default:
+		wanted.WithUID(found.UID)
+	}
+	if _, err := remotes.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: wanted.UID != nil}); err != nil {
+		return fmt.Errorf("cannot write EndpointSlice %s/%s in the remote cluster: %w", at.Namespace, name, err)
+	}
+	return nil
+}
+
+// remoteSlice is a remote EndpointSlice. The nodes, zones and pods of its endpoints
+// are not the remote cluster's.
+func (s *Services) remoteSlice(slice *discoveryv1.EndpointSlice, at types.NamespacedName, name string) *discoveryv1ac.EndpointSliceApplyConfiguration {
+	meta := s.opts.Translate.Home.LabelsOf(slice.Namespace, "")
+	meta[discoveryv1.LabelServiceName], meta[discoveryv1.LabelManagedBy] = at.Name, managedBy
+	wanted := discoveryv1ac.EndpointSlice(name, at.Namespace).WithLabels(meta).
+		WithAnnotations(map[string]string{translate.AnnotationName: slice.Name}).
+		WithAddressType(slice.AddressType)
+	for i := range slice.Ports {
+		from := &slice.Ports[i]
+		wanted.WithPorts(&discoveryv1ac.EndpointPortApplyConfiguration{Name: from.Name, Protocol: from.Protocol, Port: from.Port, AppProtocol: from.AppProtocol})
+	}
+	for i := range slice.Endpoints {
+		from := &slice.Endpoints[i]
+		endpoint := discoveryv1ac.Endpoint().WithConditions(&discoveryv1ac.EndpointConditionsApplyConfiguration{
+			Ready: from.Conditions.Ready, Serving: from.Conditions.Serving, Terminating: from.Conditions.Terminating,
+		})
+		for _, address := range from.Addresses {
+			endpoint.WithAddresses(s.opts.Translate.RemoteIP(address))
+		}
+		endpoint.Hostname = from.Hostname
+		wanted.WithEndpoints(endpoint)
+	}
+	return wanted
+}
+
+// keepSlices deletes our remote EndpointSlices of a Service but for some.
+func (s *Services) keepSlices(ctx context.Context, at types.NamespacedName, kept map[string]struct{}) error {
+	remotes := s.opts.Remote.DiscoveryV1().EndpointSlices(at.Namespace)
+	ours := s.opts.Translate.Home.Labels()
+	ours[discoveryv1.LabelServiceName] = at.Name
+	list, err := remotes.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(ours).String()})
+	if err != nil {
+		return fmt.Errorf("cannot list the EndpointSlices of Service %s in the remote cluster: %w", at, err)
+	}
+	var errs []error
+	for i := range list.Items {
+		found := &list.Items[i]
+		if _, ok := kept[found.Name]; ok {
+			continue
+		}
+		err := remotes.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("cannot delete EndpointSlice %s/%s in the remote cluster: %w", at.Namespace, found.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,81 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+const pageSize = 500
+
+// Sweep removes the remote Services and EndpointSlices, with the labels of this
+// cluster and node, of Services that are gone and of namespaces without pods, and
+// has all others written again, should somebody have changed them. namespace is
+// the remote one, or all.
+func (s *Services) Sweep(ctx context.Context, namespace string) error {
+	if !s.services.HasSynced() || !s.slices.HasSynced() {
+		return nil // later, when it is known what there is at home
+	}
+	s.mu.Lock()
+	maps.DeleteFunc(s.looked, func(namespace string, _ struct{}) bool { return !s.opts.Used(namespace) })
+	s.mu.Unlock()
+	left, err := s.present(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for _, obj := range s.services.GetStore().List() {
+		if service, ok := obj.(*corev1.Service); ok && s.opts.Used(service.Namespace) {
+			s.queue.Add(types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+		}
+	}
+	var errs []error
+	for at, of := range left {
+		if s.service(of) == nil || !s.opts.Used(of.Namespace) {
+			errs = append(errs, s.remove(ctx, of, at))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// present returns the Services at home of what is in the remote cluster, by the
+// remote Service.
+func (s *Services) present(ctx context.Context, namespace string) (map[types.NamespacedName]types.NamespacedName, error) {
+	found := map[types.NamespacedName]types.NamespacedName{}
+	ours := metav1.ListOptions{LabelSelector: s.opts.Translate.Home.Selector(), Limit: pageSize}
+	for options := ours; ; {
+		list, err := s.opts.Remote.CoreV1().Services(namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			remote := &list.Items[i]
+			found[types.NamespacedName{Namespace: remote.Namespace, Name: remote.Name}] = translate.NameOf(remote)
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			break
+		}
+	}
+	for options := ours; ; {
+		list, err := s.opts.Remote.DiscoveryV1().EndpointSlices(namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			remote := &list.Items[i]
+			// A Service has its name at home in the remote cluster, too.
+			name := remote.Labels[discoveryv1.LabelServiceName]
+			found[types.NamespacedName{Namespace: remote.Namespace, Name: name}] =
+				types.NamespacedName{Namespace: remote.Labels[translate.LabelNamespace], Name: name}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
