@@ -56,7 +56,7 @@ func startPools(t *testing.T, fields string) *poolsProcess {
 	if err := os.Symlink(filepath.Join("..data", "pools.yaml"), p.file); err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, "deleteNodes: true\npools: []")
+	p.write(t, "deleteNodes: true\n"+fields)
 	user, kubeconfig := newAccountFor(t, dir, name, "", "--config", p.file)
 	p.write(t, fields)
 	process := exec.Command(filepath.Join(bin, "virtual-kubelet"), "--kubeconfig", kubeconfig, "--config", p.file, "--port", "0")
