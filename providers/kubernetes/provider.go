@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -78,7 +79,6 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	}
 	p := &Provider{
 		cfg: cfg, home: home, translate: options, started: time.Now(), rest: config,
-		again:      workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)),
 		gone:       map[string]*corev1.Pod{},
 		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
@@ -89,6 +89,9 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	if p.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
 	}
+	// From here on there is what Close ends: queues have goroutines.
+	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	p.again = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
 	if cfg.Namespaces.Mapping == translate.Fixed {
 		p.namespace = cfg.Namespaces.Name
 	}
@@ -113,9 +116,8 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 		})
 	}
 	if _, err := p.informer.AddEventHandler(p.podEvents()); err != nil {
-		return nil, fmt.Errorf("cannot watch the remote pods: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot watch the remote pods: %w", err), p.Close())
 	}
-	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.describe(home.Node)
 	return p, nil
 }
@@ -194,6 +196,13 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 func (p *Provider) Close() error {
 	p.cancel()
 	p.again.ShutDown()
+	p.reflector.Close()
+	if p.claims != nil {
+		p.claims.Close()
+	}
+	if p.services != nil {
+		p.services.Close()
+	}
 	p.running.Wait()
 	return nil
 }

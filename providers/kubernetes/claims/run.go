@@ -36,6 +36,9 @@ func (c *Claims) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// Close ends Claims that may never have run.
+func (c *Claims) Close() { c.queue.ShutDown() }
+
 func (c *Claims) next(ctx context.Context) bool {
 	k, end := c.queue.Get()
 	if end {

@@ -108,6 +108,9 @@ func (r *Reflector) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// Close ends a Reflector that may never have run.
+func (r *Reflector) Close() { r.queue.ShutDown() }
+
 func (r *Reflector) next(ctx context.Context) bool {
 	of, end := r.queue.Get()
 	if end {

@@ -122,6 +122,9 @@ func (s *Services) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// Close ends Services that may never have run.
+func (s *Services) Close() { s.queue.ShutDown() }
+
 func (s *Services) next(ctx context.Context) bool {
 	of, end := s.queue.Get()
 	if end {

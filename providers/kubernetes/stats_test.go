@@ -1,0 +1,88 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// between returns the provider of a node "far" whose remote cluster is a handler.
+func between(t *testing.T, more string, remote http.Handler) *Provider {
+	t.Helper()
+	server := httptest.NewServer(remote)
+	t.Cleanup(server.Close)
+	cfg, err := ParseConfig([]byte(header + "cluster: home\nremote: {kubeconfig: testdata/kubeconfig}\n" + more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}}
+	p, err := New(context.Background(), nodeutil.ProviderConfig{Node: n}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	if p.remote, err = clientset.NewForConfig(&rest.Config{Host: server.URL}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Statistics of the remote metrics API are those of the pods at home, whose names
+// they have; those of other pods are not among them.
+func TestStatsOfMetrics(t *testing.T) {
+	asked := ""
+	p := between(t, "stats: metrics\n", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.String()
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [
+			{"metadata": {"namespace": "far", "name": "web-1"}, "timestamp": "2026-01-02T03:04:05Z", "window": "15s", "containers": [
+				{"name": "main", "usage": {"cpu": "250m", "memory": "64Mi"}}, {"name": "side", "usage": {"cpu": "1500u", "memory": "1Mi"}}]},
+			{"metadata": {"namespace": "far", "name": "theirs"}, "containers": [{"name": "main", "usage": {"cpu": "4"}}]}]}`)
+	}))
+	err := p.informer.GetStore().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "far", Name: "web-1", Labels: p.translate.Home.LabelsOf("shop", "u-1"), Annotations: map[string]string{translate.AnnotationName: "web"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary, err := p.GetStatsSummary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(summary.Pods) != 1 {
+		t.Fatalf("there are %+v; asked for %s", summary.Pods, asked)
+	}
+	pod := summary.Pods[0]
+	if ref := pod.PodRef; ref.Namespace != "shop" || ref.Name != "web" || ref.UID != "u-1" {
+		t.Errorf("they are of %+v", ref)
+	}
+	if *pod.CPU.UsageNanoCores != 251_500_000 || *pod.Memory.WorkingSetBytes != 65<<20 || len(pod.Containers) != 2 || *pod.Containers[0].CPU.UsageNanoCores != 250_000_000 {
+		t.Errorf("the pod uses %+v, %+v", pod.CPU, pod.Memory)
+	}
+	if *summary.Node.CPU.UsageNanoCores != 251_500_000 || *summary.Node.Memory.WorkingSetBytes != 65<<20 {
+		t.Errorf("the node uses %+v, %+v", summary.Node.CPU, summary.Node.Memory)
+	}
+	families, err := p.GetMetricsResource(t.Context())
+	if err != nil || len(families) == 0 {
+		t.Errorf("metrics for kubectl top: %v, %v", families, err)
+	}
+}
+
+// A metrics API that is not there is an error, and not a cluster in which nothing
+// is used.
+func TestStatsWithoutMetricsServer(t *testing.T) {
+	p := between(t, "stats: metrics\n", http.NotFoundHandler())
+	if summary, err := p.GetStatsSummary(t.Context()); err == nil {
+		t.Errorf("got %+v", summary)
+	}
+}
