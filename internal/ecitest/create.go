@@ -129,7 +129,7 @@ func (s *Server) newHeld(p params) *held {
 		ContainerGroupId: fmt.Sprintf("eci-%06d", s.next), ContainerGroupName: p["ContainerGroupName"], RegionId: Region,
 		Cpu: float32(p.float("Cpu")), Memory: float32(p.float("Memory")), InstanceType: p["InstanceType"], RamRoleName: p["RamRoleName"],
 		SecurityGroupId: p["SecurityGroupId"], VSwitchId: p["VSwitchId"], RestartPolicy: p["RestartPolicy"],
-		Status: "Scheduling", CreationTime: stamp(h.created),
+		Status: "Scheduling", CreationTime: stamp(h.created), Volumes: volumesOf(p),
 	}
 	if h.group.RestartPolicy == "" {
 		h.group.RestartPolicy = "Always"

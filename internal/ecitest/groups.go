@@ -107,7 +107,8 @@ func (s *Server) deleteGroup(p params) (map[string]any, *apiError) {
 	return nil, nil
 }
 
-// updateGroup is UpdateContainerGroup, of images.
+// updateGroup is UpdateContainerGroup, of images and of volumes with files. The
+// volumes that it is told are all that the group has then.
 func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
 	h, refused := s.find(p)
 	if refused != nil {
@@ -115,6 +116,14 @@ func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
 	}
 	if h.group.Status != "Running" {
 		return nil, refuse(http.StatusBadRequest, "IncorrectStatus", "The container group is %s.", h.group.Status)
+	}
+	for _, v := range p.each("Volume") {
+		if refused := checkVolume(v); refused != nil {
+			return nil, refused
+		}
+	}
+	if len(p.each("Volume")) > 0 {
+		h.group.Volumes = volumesOf(p)
 	}
 	for _, update := range p.each("Container") {
 		c := h.find(update["Name"])
@@ -137,4 +146,35 @@ func (h *held) find(name string) *eci.DescribeContainerGroupsContainer1 {
 		}
 	}
 	return nil
+}
+
+// volumesOf are the volumes that a call names.
+func volumesOf(p params) []eci.DescribeContainerGroupsVolume1 {
+	var volumes []eci.DescribeContainerGroupsVolume1
+	for _, v := range p.each("Volume") {
+		made := eci.DescribeContainerGroupsVolume1{Name: v["Name"], Type: v["Type"]}
+		for _, f := range v.each("ConfigFileVolume.ConfigFileToPath") {
+			made.ConfigFileVolumeConfigFileToPaths = append(made.ConfigFileVolumeConfigFileToPaths,
+				eci.DescribeContainerGroupsConfigFileVolumeConfigFileToPath2{Path: f["Path"], Content: f["Content"]})
+		}
+		volumes = append(volumes, made)
+	}
+	return volumes
+}
+
+// Files returns the files of a volume of a pod's group by path, as they were given.
+func (s *Server) Files(pod, volume string) (files map[string]string, err error) {
+	err = s.of(pod, func(h *held) error {
+		for _, v := range h.group.Volumes {
+			if v.Name != volume {
+				continue
+			}
+			files = map[string]string{}
+			for _, f := range v.ConfigFileVolumeConfigFileToPaths {
+				files[f.Path] = f.Content
+			}
+		}
+		return nil
+	})
+	return files, err
 }

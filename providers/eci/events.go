@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
 // eventLog knows which events of container groups were told as events of pods.
@@ -50,4 +52,11 @@ func (l *eventLog) tell(pod *corev1.Pod, found *group) map[string]string {
 		l.recorder.Event(pod, kind, e.Reason, e.Message)
 	}
 	return now
+}
+
+// volumesStale says that the volumes of a pod are not up to date.
+func (l *eventLog) volumesStale(pod *corev1.Pod, message string) {
+	if l.recorder != nil {
+		l.recorder.Event(pod, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, message)
+	}
 }

@@ -2,15 +2,23 @@ package eci
 
 import (
 	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -45,7 +53,7 @@ func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
 	r := &rig{
 		api:     ecitest.New(step),
 		pods:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		objects: objects{configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}},
+		objects: newObjects(),
 		events:  record.NewFakeRecorder(100),
 	}
 	t.Cleanup(r.api.Close)
@@ -62,7 +70,7 @@ func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	t.Helper()
 	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	p, err := New(nodeutil.ProviderConfig{
-		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: fake.NewClientset(), Events: r.events,
+		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: givesTokens(), Events: r.events,
 		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
 		Node: r.node,
 	}, config)
@@ -71,6 +79,17 @@ func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return p
+}
+
+// givesTokens is a client of an API server that gives another token each time.
+func givesTokens() kubernetes.Interface {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
+			Token: rand.Text(), ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
+		}}, nil
+	})
+	return client
 }
 
 // create has the provider create a pod that the API has.
@@ -111,13 +130,46 @@ func newPod(name string) *corev1.Pod {
 type objects struct {
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
+
+	mu      *sync.Mutex
+	changed map[*func(kind, namespace, name string)]bool // subscribers
 }
 
-func (objects) Follow(*corev1.Pod)                                  {}
-func (objects) Forget(types.UID)                                    {}
-func (objects) Subscribe(func(kind, namespace, name string)) func() { return func() {} }
+func newObjects() objects {
+	return objects{
+		configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{},
+		mu: &sync.Mutex{}, changed: map[*func(kind, namespace, name string)]bool{},
+	}
+}
+
+func (objects) Follow(*corev1.Pod) {}
+func (objects) Forget(types.UID)   {}
+
+func (o objects) Subscribe(changed func(kind, namespace, name string)) func() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed[&changed] = true
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.changed, &changed)
+	}
+}
+
+// change makes a change of objects, and tells of it.
+func (o objects) change(kind, name string, change func()) {
+	o.mu.Lock()
+	change()
+	subscribers := slices.Collect(maps.Keys(o.changed))
+	o.mu.Unlock()
+	for _, changed := range subscribers {
+		(*changed)(kind, "default", name)
+	}
+}
 
 func (o objects) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if found := o.configMaps[name]; found != nil {
 		return found, nil
 	}
@@ -125,6 +177,8 @@ func (o objects) ConfigMap(_ context.Context, namespace, name string) (*corev1.C
 }
 
 func (o objects) Secret(_ context.Context, namespace, name string) (*corev1.Secret, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if found := o.secrets[name]; found != nil {
 		return found, nil
 	}

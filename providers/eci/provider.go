@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -34,8 +35,11 @@ type Provider struct {
 	events   *eventLog
 	metrics  metrics
 	sources  volume.Sources
-	done     chan struct{}
-	close    func()
+
+	refresher refresher
+
+	done  chan struct{}
+	close func()
 }
 
 // New makes the provider of a node; the node's spec and status get what it is.
@@ -50,20 +54,23 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 		events: newEventLog(init.Events, time.Now()),
 		done:   make(chan struct{}),
 	}
-	p.close = sync.OnceFunc(func() {
-		close(p.done)
-		p.client.closeIdle()
-	})
 	p.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
 	p.groups = &groups{
 		client: p.client, cluster: cfg.ClusterName, node: p.nodeName, cacheFor: cfg.CacheFor,
 		created: map[types.UID]createdGroup{}, listed: p.tellEvents,
 	}
 	p.configureNode(init.Node)
+	stopRefreshing := p.startRefreshing()
+	p.close = sync.OnceFunc(func() {
+		close(p.done)
+		stopRefreshing()
+		p.client.closeIdle()
+	})
 	return p, nil
 }
 
-// Close ends the logs that are followed. Container groups stay as they are.
+// Close ends the logs that are followed, and what the provider does by itself.
+// Container groups stay as they are.
 func (p *Provider) Close() error {
 	p.close()
 	return nil
@@ -98,6 +105,9 @@ func newGroup(pod *corev1.Pod, request *CreateRequest, id string) group {
 		ContainerGroupId: id, ContainerGroupName: request.ContainerGroupName, Status: groupScheduling,
 		RestartPolicy: request.RestartPolicy, CreationTime: time.Now().UTC().Format(time.RFC3339),
 	}
+	if request.Volume != nil {
+		g.Volumes = contentsOf(*request.Volume)
+	}
 	for _, tag := range *request.Tag {
 		g.Tags = append(g.Tags, eci.DescribeContainerGroupsLabel1(tag))
 	}
@@ -105,11 +115,12 @@ func newGroup(pod *corev1.Pod, request *CreateRequest, id string) group {
 }
 
 // UpdatePod implements node.PodLifecycleHandler. Of what can change of a pod only
-// images are the container group's.
+// images are the container group's, and what its downwardAPI volumes say of it.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: ephemeral containers, such as %s", pod.Spec.EphemeralContainers[0].Name))
 	}
+	p.refresher.queue.Add(cache.MetaObjectToName(pod))
 	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 	if err != nil {
 		return err

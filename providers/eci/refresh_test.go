@@ -1,0 +1,133 @@
+package eci
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// podWithSettings is a pod with the ConfigMap settings as files, and a volume of
+// another kind before them.
+func podWithSettings(name string) *corev1.Pod {
+	pod := newPod(name)
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+		}}},
+		{Name: "labels", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}},
+		}}},
+	}
+	return pod
+}
+
+func (r *rig) paint(colour string) {
+	r.objects.change("ConfigMap", "settings", func() {
+		r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"colour": colour}}
+	})
+}
+
+// waitForFile waits until a file of a volume of the pod's group has a content.
+func (r *rig) waitForFile(t *testing.T, pod, volume, path, want string) {
+	t.Helper()
+	var got string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		files, err := r.api.Files(pod, volume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := base64.StdEncoding.DecodeString(files[path])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = string(content); got == want {
+			return
+		}
+	}
+	t.Fatalf("pod %s has %q in %s/%s, want %q", pod, got, volume, path, want)
+}
+
+// What a pod has of a ConfigMap follows it, with no update of pods that have
+// nothing of it, and of its other volumes none is lost.
+func TestChangesOfConfigMapsArrive(t *testing.T) {
+	r := newRig(t, 0)
+	r.paint("blue")
+	r.create(t, podWithSettings("a"))
+	r.create(t, newPod("other"))
+	r.waitForFile(t, "a", "conf", "colour", "blue")
+	r.paint("red")
+	r.waitForFile(t, "a", "conf", "colour", "red")
+	if files, err := r.api.Files("a", "scratch"); err != nil || files == nil {
+		t.Errorf("the other volume is lost: %v", err)
+	}
+	if calls := r.api.Calls("UpdateContainerGroup"); calls != 1 {
+		t.Errorf("the change took %d updates, want 1", calls)
+	}
+}
+
+// A restart of the agent, in which each object is new to it, updates nothing, and
+// neither does a token, which is another one each time.
+func TestWhatIsUpToDateIsLeftAlone(t *testing.T) {
+	r := newRig(t, 0)
+	r.paint("blue")
+	pod := podWithSettings("a")
+	pod.Spec.Volumes[1] = corev1.Volume{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		},
+	}}}
+	r.create(t, pod)
+	restarted := r.newProvider(t, r.cfg)
+	if err := restarted.refresh(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if calls := r.api.Calls("UpdateContainerGroup"); calls != 0 {
+		t.Errorf("what is up to date was updated with %d calls", calls)
+	}
+	r.paint("red")
+	if err := restarted.refresh(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	r.waitForFile(t, "a", "conf", "colour", "red")
+}
+
+// A pod's own labels are in its files, too.
+func TestChangesOfLabelsArrive(t *testing.T) {
+	r := newRig(t, 0)
+	r.paint("blue")
+	pod := r.create(t, podWithSettings("a")).DeepCopy()
+	pod.Labels = map[string]string{"tier": "front"}
+	if err := r.pods.Update(pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.UpdatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	r.waitForFile(t, "a", "labels", "labels", `tier="front"`)
+}
+
+// What ECI refuses for good is an event; the pod goes on with what it has.
+func TestARefusedChangeIsAnEvent(t *testing.T) {
+	r := newRig(t, 0)
+	r.paint("blue")
+	r.create(t, podWithSettings("a"))
+	r.api.Fail("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParameter.Volume", "no")
+	r.paint("red")
+	for event := range r.events.Events {
+		if strings.Contains(event, "ProviderUpdateFailed") {
+			if !strings.Contains(event, "InvalidParameter.Volume") || !strings.HasPrefix(event, "Warning") {
+				t.Errorf("the event is %q", event)
+			}
+			break
+		}
+	}
+	r.waitForFile(t, "a", "conf", "colour", "blue")
+	r.paint("green") // and a further change is tried again
+	r.waitForFile(t, "a", "conf", "colour", "green")
+}
