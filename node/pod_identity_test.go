@@ -233,6 +233,27 @@ func TestNamesakesGoFirst(t *testing.T) {
 	}
 }
 
+// Invariant 6: a pod that was refused for good is not created after all, because an
+// older one of its name is still shown, and goes.
+func TestRefusedWhileItsPredecessorIsShown(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.pc.identity.keepsUIDs.Store(true)
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error {
+				r.provider.script(func(s *script) { s.onCreate = nil })
+				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+				return errdefs.AsPermanent(errors.New("refused"))
+			}
+		})
+		uid := r.api.addPod(aPod("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })).UID
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid), "delete web u0 grace 0")
+		want(t, "phase", r.phase("web"), corev1.PodFailed)
+	})
+}
+
 // Invariant 3: a cache that is behind may show the older of two pods of one name,
 // and the provider hold the newer. Which of them is gone the API server says.
 func TestTheNewerNamesakeIsNoStray(t *testing.T) {

@@ -28,6 +28,7 @@ type podRecord struct {
 type state struct {
 	provider  knowledge
 	theirs    bool        // pod is the provider's: the API has it no more
+	next      *verdict    // on the pod that comes after theirs; nil: none yet
 	creating  bool        // CreatePod is running
 	ran       bool        // the provider held it at some time
 	handed    *corev1.Pod // API object that the provider was last given
@@ -71,6 +72,20 @@ type state struct {
 	// told are the warnings since the last success, so that a retry that fails
 	// the same way says nothing new.
 	told map[string]struct{}
+}
+
+// verdict is how a pod has ended that never ran.
+type verdict struct {
+	uid    types.UID
+	status *corev1.PodStatus
+}
+
+// verdict returns that on the record's pod, or nil. r.mu is held.
+func (r *podRecord) verdict() *verdict {
+	if r.report == nil || !isTerminal(r.report.Phase) {
+		return nil
+	}
+	return &verdict{r.uid(), r.report}
 }
 
 func (r *podRecord) uid() types.UID {

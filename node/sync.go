@@ -103,7 +103,12 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		r.renew(pod)
 	case r.over():
 		pc.objects.Forget(r.uid())
+		next := r.next
 		r.adopt(pod)
+		if next != nil && next.uid == pod.UID {
+			r.tell(next.status) // which the cache may not have yet
+			pc.statuses.Add(key)
+		}
 		if pc.backend.byUID == nil {
 			// Whatever a provider that goes by names still shows under this one
 			// is the old pod: it cannot hold what it was not given yet.
@@ -232,8 +237,9 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 	case pod != nil && r.uid() == pod.UID && !r.ran:
 		// An older pod of the same name: it was replaced while we were down.
 		pc.objects.Forget(pod.UID) // until it is its turn
+		next := r.verdict()
 		r.adopt(found)
-		r.theirs = true
+		r.theirs, r.next = true, next
 		r.inspected = time.Now()
 		pc.take(r, found, asked)
 	default: // what went before it, or what came after
