@@ -52,11 +52,12 @@ type cluster struct {
 	t      *testing.T
 }
 
-func startCluster(t *testing.T) *cluster {
+// startCluster starts one, with further flags of its API server.
+func startCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := controlplane.Start(ctx, controlplane.Options{Binary: controlPlane})
+	c, err := controlplane.Start(ctx, controlplane.Options{Binary: controlPlane, Args: map[string][]string{"kube-apiserver": flags}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,10 @@ var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", N
 
 // TestAcross has two clusters, with the rights of deploy on both sides: those at
 // home as print-rbac prints them, those in the remote one of the file. What lacks
-// a right fails.
+// a right fails, and so does a right in the remote one that nothing needs.
 func TestAcross(t *testing.T) {
-	home, remote := startCluster(t), startCluster(t)
+	home := startCluster(t)
+	remote, asked := startAudited(t)
 	startMock(t, remote, "remote-1")
 	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
 	home.apply(filepath.Join(deploy, "kubernetes-claims-rbac.yaml"))
@@ -68,11 +69,20 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	}
 	t.Run("claim", w.testClaim)
 	t.Run("services", w.testServices)
+	t.Run("commands", w.testCommands)
 	t.Run("taken away", w.testTakenAway)
 	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
 	t.Run("nothing is left", w.testNothingLeft)
+	virtual.end()
+	virtual = startVirtual(t, homeClient, configOf(t, access, `
+namespaces: {mapping: fixed, name: guests}
+capacity: {source: quota, interval: 1s}
+stats: metrics
+`))
+	t.Run("quota", w.testQuota)
+	t.Run("every right is used", func(t *testing.T) { w.testRights(t, asked) })
 }
 
 // world is two clusters.
@@ -514,6 +524,7 @@ func (w *world) testDeployment(t *testing.T) {
 	if err := deployments.Delete(t.Context(), d.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	w.testNothingLeft(t)
 }
 
 // All that pods needed in the remote cluster has gone with them.
@@ -528,7 +539,7 @@ func (w *world) testNothingLeft(t *testing.T) {
 			return err
 		}
 		if len(secrets.Items)+len(maps.Items) > 0 {
-			return fmt.Errorf("there are %d Secrets and %d ConfigMaps", len(secrets.Items), len(maps.Items))
+			return fmt.Errorf("there are %d Secrets, of them %+v, and %d ConfigMaps", len(secrets.Items), secrets.Items[:min(len(secrets.Items), 1)], len(maps.Items))
 		}
 		return nil
 	})

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,25 +23,21 @@ const (
 	forgetAge = time.Minute
 )
 
-// sweep removes, once the remote pods are known and then at intervals, what is
-// left in the remote cluster of pods that are gone.
+// sweep removes, once it is known what there is and then at intervals, what is left
+// in the remote cluster of pods, claims and Services that are gone.
 func (p *Provider) sweep(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return
 	}
-	var last time.Time
+	sweepers := p.sweepers()
 	for ctx.Err() == nil {
 		remote := p.forgetMissing()
-		if time.Since(last) >= sweepInterval {
-			last = time.Now()
-			err := p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
-			if p.claims != nil {
-				err = errors.Join(err, p.claims.Sweep(ctx, p.namespace))
+		for _, s := range sweepers {
+			if time.Since(s.last) < sweepInterval || !s.ready() {
+				continue
 			}
-			if p.services != nil {
-				err = errors.Join(err, p.services.Sweep(ctx, p.namespace))
-			}
-			if err != nil && ctx.Err() == nil {
+			s.last = time.Now()
+			if err := s.sweep(ctx, remote); err != nil && ctx.Err() == nil {
 				log.G(ctx).WithError(err).Warn("Cannot look for what is left in the remote cluster; it is tried again")
 			}
 		}
@@ -51,6 +46,29 @@ func (p *Provider) sweep(ctx context.Context) {
 		case <-time.After(forgetInterval):
 		}
 	}
+}
+
+// sweeper removes what is left of one kind of objects.
+type sweeper struct {
+	ready func() bool // what there is at home is known
+	sweep func(ctx context.Context, remote []*corev1.Pod) error
+	last  time.Time
+}
+
+func (p *Provider) sweepers() []*sweeper {
+	all := []*sweeper{{
+		ready: func() bool { return true },
+		sweep: func(ctx context.Context, remote []*corev1.Pod) error {
+			return p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
+		},
+	}}
+	if p.claims != nil {
+		all = append(all, &sweeper{ready: p.claims.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.claims.Sweep(ctx, p.namespace) }})
+	}
+	if p.services != nil {
+		all = append(all, &sweeper{ready: p.services.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.services.Sweep(ctx, p.namespace) }})
+	}
+	return all
 }
 
 // forgetMissing lets go of pods that are in neither cluster: such as could never

@@ -105,11 +105,9 @@ func (c *Claims) deleteRemote(ctx context.Context, at types.NamespacedName) erro
 
 // Sweep deletes remote claims of which nothing came: they never were bound, hence
 // hold nothing, and neither the claim at home is there for which they were made
-// nor a volume. namespace is the remote one, or all.
+// nor a volume. namespace is the remote one, or all. It must not be called before
+// HasSynced.
 func (c *Claims) Sweep(ctx context.Context, namespace string) error {
-	if !c.claims.HasSynced() || !c.volumes.HasSynced() {
-		return nil // later, when it is known what there is at home
-	}
 	needed := map[types.UID]struct{}{}
 	for _, obj := range c.claims.GetStore().List() {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {

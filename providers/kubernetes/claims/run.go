@@ -39,6 +39,9 @@ func (c *Claims) Run(ctx context.Context) {
 // Close ends Claims that may never have run.
 func (c *Claims) Close() { c.queue.ShutDown() }
 
+// HasSynced tells whether the claims at home, and their volumes, are known.
+func (c *Claims) HasSynced() bool { return c.claims.HasSynced() && c.volumes.HasSynced() }
+
 func (c *Claims) next(ctx context.Context) bool {
 	k, end := c.queue.Get()
 	if end {

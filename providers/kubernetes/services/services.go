@@ -125,6 +125,9 @@ func (s *Services) Run(ctx context.Context) {
 // Close ends Services that may never have run.
 func (s *Services) Close() { s.queue.ShutDown() }
 
+// HasSynced tells whether the Services at home, and their EndpointSlices, are known.
+func (s *Services) HasSynced() bool { return s.services.HasSynced() && s.slices.HasSynced() }
+
 func (s *Services) next(ctx context.Context) bool {
 	of, end := s.queue.Get()
 	if end {

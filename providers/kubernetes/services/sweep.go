@@ -18,11 +18,8 @@ const pageSize = 500
 // Sweep removes the remote Services and EndpointSlices, with the labels of this
 // cluster and node, of Services that are gone and of namespaces without pods, and
 // has all others written again, should somebody have changed them. namespace is
-// the remote one, or all.
+// the remote one, or all. It must not be called before HasSynced.
 func (s *Services) Sweep(ctx context.Context, namespace string) error {
-	if !s.services.HasSynced() || !s.slices.HasSynced() {
-		return nil // later, when it is known what there is at home
-	}
 	s.mu.Lock()
 	maps.DeleteFunc(s.looked, func(namespace string, _ struct{}) bool { return !s.opts.Used(namespace) })
 	s.mu.Unlock()

@@ -1,0 +1,265 @@
+//go:build integration
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:kube-system:virtual-kubelet"]
+- level: None
+`
+
+// audit is the log of what the node asks of the remote API server.
+type audit struct{ path string }
+
+// startAudited starts a cluster with one.
+func startAudited(t *testing.T) (*cluster, audit) {
+	t.Helper()
+	dir := t.TempDir()
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startCluster(t, "--audit-policy-file="+policy, "--audit-log-path="+log), audit{log}
+}
+
+func (a audit) requests(t *testing.T) (requests []auditv1.Event) {
+	t.Helper()
+	content, err := os.ReadFile(a.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(content) {
+		var request auditv1.Event
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // being written
+		}
+		if err := json.Unmarshal(line, &request); err != nil {
+			t.Fatalf("%v in the audit log: %s", err, line)
+		}
+		if request.ObjectRef != nil {
+			requests = append(requests, request)
+		}
+	}
+	return requests
+}
+
+// right is a verb on a resource of the remote cluster.
+type right struct{ group, resource, verb string }
+
+// usedBy tells whether a request needed the right, also beside its own verb: one
+// that applies an object which there was not creates it, and a stream over
+// WebSocket, which is a GET, is created, too.
+func (r right) usedBy(request *auditv1.Event) bool {
+	of := request.ObjectRef
+	name := of.Resource
+	if of.Subresource != "" {
+		name += "/" + of.Subresource
+	}
+	if r.group != of.APIGroup || r.resource != name || request.ResponseStatus == nil {
+		return false
+	}
+	return r.verb == request.Verb ||
+		r.verb == "create" && request.Verb == "patch" && request.ResponseStatus.Code == http.StatusCreated ||
+		r.verb == "create" && request.Verb == "get" && request.ResponseStatus.Code == http.StatusSwitchingProtocols
+}
+
+func remoteRights(t *testing.T) map[right]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deploy, "kubernetes-remote-rbac.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := map[right]bool{}
+	for _, document := range strings.Split(string(text), "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, name := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					rights[right{rule.APIGroups[0], name, verb}] = false
+				}
+			}
+		}
+	}
+	if len(rights) < 40 {
+		t.Fatalf("found only the rights %v", rights)
+	}
+	// Of events an API server before Kubernetes 1.34 has to give a list.
+	delete(rights, right{"", "events", "list"})
+	return rights
+}
+
+// testRights has the rights of deploy/kubernetes-remote-rbac.yaml all been used.
+func (w *world) testRights(t *testing.T, asked audit) {
+	rights := remoteRights(t)
+	eventually(t, "all rights are used", func(context.Context) error {
+		for _, request := range asked.requests(t) {
+			for r := range rights {
+				rights[r] = rights[r] || r.usedBy(&request)
+			}
+		}
+		var unused []string
+		for r, used := range rights {
+			if !used {
+				unused = append(unused, fmt.Sprintf("%s %s %s", r.verb, r.group, r.resource))
+			}
+		}
+		slices.Sort(unused)
+		if len(unused) > 0 {
+			return fmt.Errorf("the rights to %q are not used", unused)
+		}
+		return nil
+	})
+}
+
+// testCommands does with a pod across what kubectl can do with one.
+func (w *world) testCommands(t *testing.T) {
+	pod := w.pod(t, "commands", func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	})
+	w.waitRunning(t, pod)
+	far := func(ctx context.Context) *corev1.Pod {
+		now, err := w.remotePod(ctx, pod.UID)
+		if err != nil {
+			return &corev1.Pod{}
+		}
+		return now
+	}
+	w.kubectl(t, "label", "pod", "commands", "color=blue")
+	eventually(t, "the remote pod has the label", func(ctx context.Context) error {
+		if now := far(ctx); now.Labels["color"] != "blue" {
+			return fmt.Errorf("%v", now.Labels)
+		}
+		return nil
+	})
+	w.kubectl(t, "patch", "pod", "commands", "--subresource=resize", "--patch", `{"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "200m"}}}]}}`)
+	eventually(t, "the remote pod is resized", func(ctx context.Context) error {
+		if now := far(ctx); len(now.Spec.Containers) == 0 || now.Spec.Containers[0].Resources.Requests.Cpu().String() != "200m" {
+			return fmt.Errorf("%+v", now.Spec.Containers)
+		}
+		return nil
+	})
+	w.kubectl(t, "debug", "commands", "--image=example.com/debug:1", "--container=look")
+	eventually(t, "the remote pod has the ephemeral container", func(ctx context.Context) error {
+		if now := far(ctx); len(now.Spec.EphemeralContainers) != 1 {
+			return fmt.Errorf("%+v", now.Spec.EphemeralContainers)
+		}
+		return nil
+	})
+	attach := w.home.Kubectl(t.Context(), "attach", "commands", "-c", "main", "-i")
+	attach.Stdin = strings.NewReader("hello\n")
+	if out, err := attach.CombinedOutput(); err != nil {
+		t.Errorf("kubectl attach: %v: %s", err, out)
+	}
+	w.forward(t, "commands")
+	w.delete(t, pod)
+}
+
+func (w *world) kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := w.home.Kubectl(t.Context(), args...).CombinedOutput(); err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// forward connects to a port of a pod through the API servers.
+func (w *world) forward(t *testing.T, pod string) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	_ = free.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	command := w.home.Kubectl(ctx, "port-forward", "pod/"+pod, port+":80")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		stop()
+		_ = command.Wait() // it was killed
+	}()
+	eventually(t, "the port answers", func(ctx context.Context) error {
+		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		defer connection.Close()
+		_ = connection.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.WriteString(connection, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		if n, err := connection.Read(make([]byte, 1)); n == 0 {
+			return fmt.Errorf("it says nothing: %w", err)
+		}
+		return nil
+	})
+}
+
+// testQuota has the node be one remote namespace, of which there is a quota, and
+// ask for statistics where the remote cluster has no metrics API.
+func (w *world) testQuota(t *testing.T) {
+	w.remote.applyText(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: guests}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: all, namespace: guests}
+spec: {hard: {pods: "42"}}
+`)
+	capacity := func(pods int64) {
+		t.Helper()
+		eventually(t, "the node has what the quota allows", func(ctx context.Context) error {
+			n, err := w.home.client.CoreV1().Nodes().Get(ctx, homeNode, metav1.GetOptions{})
+			if err == nil && n.Status.Allocatable.Pods().Value() != pods {
+				err = fmt.Errorf("it has %v", n.Status.Allocatable)
+			}
+			return err
+		})
+	}
+	capacity(42)
+	w.remote.applyText(`
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: all, namespace: guests}
+spec: {hard: {pods: "43"}}
+`)
+	capacity(43)
+	if out, err := w.home.Kubectl(t.Context(), "get", "--raw", "/api/v1/nodes/"+homeNode+"/proxy/stats/summary").CombinedOutput(); err == nil {
+		t.Errorf("there are statistics without a metrics API: %s", out)
+	}
+}
