@@ -24,11 +24,12 @@ import (
 var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", Node: homeNode}.Selector()}
 
 // TestAcross has two clusters, with the rights of deploy on both sides: those at
-// home as print-rbac prints them, those in the remote one of the file. What lacks
-// a right fails, and so does a right in the remote one that nothing needs.
+// home as print-rbac prints them and those for claims and Services, those in the
+// remote one of the file. What lacks a right fails, and so does a right that nothing
+// needs, but for what print-rbac prints, of which package integration knows.
 func TestAcross(t *testing.T) {
-	home := startCluster(t)
-	remote, asked := startAudited(t)
+	home, askedHome := startAudited(t)
+	remote, askedRemote := startAudited(t)
 	startMock(t, remote, "remote-1")
 	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
 	home.apply(filepath.Join(deploy, "kubernetes-claims-rbac.yaml"))
@@ -82,7 +83,11 @@ capacity: {source: quota, interval: 1s}
 stats: metrics
 `))
 	t.Run("quota", w.testQuota)
-	t.Run("every right is used", func(t *testing.T) { w.testRights(t, asked) })
+	t.Run("every right is used", func(t *testing.T) {
+		askedRemote.wantUsed(t, rightsOf(t, "kubernetes-remote-rbac.yaml", "events"))
+		askedHome.wantUsed(t, rightsOf(t, "kubernetes-claims-rbac.yaml", "persistentvolumeclaims", "persistentvolumes"))
+		askedHome.wantUsed(t, rightsOf(t, "kubernetes-services-rbac.yaml", "endpointslices"))
+	})
 }
 
 // world is two clusters.
