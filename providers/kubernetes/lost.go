@@ -49,7 +49,7 @@ func (p *Provider) lost(namespace, name string, uid types.UID, notFound error) (
 		local.Status.Phase != corev1.PodRunning || local.Spec.RestartPolicy == corev1.RestartPolicyNever {
 		return nil, notFound
 	}
-	if !p.informer.HasSynced() {
+	if !p.heard.HasSynced() { // also one in another namespace, of a former configuration, is met
 		return nil, errdefs.AsUnavailable(errors.New("the remote pods are not known yet"))
 	}
 	p.mu.Lock()

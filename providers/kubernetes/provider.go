@@ -53,6 +53,7 @@ type Provider struct {
 	claims    *claims.Claims            // nil where no storage class is mapped
 	services  *services.Services        // nil where they are not reflected
 	informer  cache.SharedIndexInformer // remote pods of this node
+	heard     cache.ResourceEventHandlerRegistration
 	again     workqueue.TypedRateLimitingInterface[string]
 
 	ctx     context.Context // of all that runs
@@ -115,7 +116,7 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 			},
 		})
 	}
-	if _, err := p.informer.AddEventHandler(p.podEvents()); err != nil {
+	if p.heard, err = p.informer.AddEventHandler(p.podEvents()); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot watch the remote pods: %w", err), p.Close())
 	}
 	p.describe(home.Node)
