@@ -280,6 +280,7 @@ func (s *sharers) assertUntouched(before map[string]corev1.Pod, ns string) {
 // Two processes share a hundred nodes. When one is killed the other one takes its
 // nodes over, and neither nodes nor pods notice; when it is back it gets a share.
 func TestTwoProcessesShareAFleet(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	s := newSharers(t, fleetSize, "--nodes", fmt.Sprint(fleetSize), "--shards", fmt.Sprint(shardCount))
 	ns := newNamespace(t)
 	first := s.start()
@@ -317,6 +318,7 @@ func TestTwoProcessesShareAFleet(t *testing.T) {
 // Two processes share the nodes of a file, which changes while one of them is dead
 // and nobody has its nodes.
 func TestTwoProcessesShareNodePools(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	const count = 2 * shardCount
 	s := newSharers(t, count, "--shards", fmt.Sprint(shardCount))
 	ns := newNamespace(t)
@@ -367,6 +369,7 @@ func TestTwoProcessesShareNodePools(t *testing.T) {
 // A process that cannot reach the API server lets go of its nodes before another one
 // has them, and does not run their pods when it is back.
 func TestProcessThatIsCutOffLetsGo(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	s := newSharers(t, fleetSize, "--nodes", fmt.Sprint(fleetSize), "--shards", fmt.Sprint(shardCount))
 	ns := newNamespace(t)
 	s.addresses = true
@@ -429,6 +432,7 @@ func (s *sharers) proxy() (way *fault.Transport, kubeconfig string) {
 
 // One process runs the node, and the other one stands by.
 func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel() // they wait most of the time
 	s := newSharers(t, 0, "--leader-elect")
 	ns := newNamespace(t)
 	leader := s.start()
