@@ -57,6 +57,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 			return err
 		})
 	})
+	t.Run("in a pod of the remote cluster", w.testInCluster)
 	t.Run("clash", w.testClash)
 	t.Run("not supported", w.testNotSupported)
 	restart := func(meanwhile func()) {
