@@ -66,6 +66,9 @@ func (s *Server) describeGroups(p params) (map[string]any, *apiError) {
 			if p["WithEvent"] != "true" {
 				group.Events = nil
 			}
+			if s.hides {
+				group.Volumes = nil
+			}
 			all = append(all, group)
 		}
 	}

@@ -34,6 +34,7 @@ type Server struct {
 	calls    map[string]int
 	sessions map[string]session
 	open     sync.WaitGroup // sessions
+	hides    bool           // the contents of files
 }
 
 // creation is what a client token stands for.
@@ -59,6 +60,26 @@ func (s *Server) Close() {
 	s.http.CloseClientConnections()
 	s.http.Close()
 	s.open.Wait()
+}
+
+// RoundTrip answers a call without a connection, for tests in virtual time. A call
+// whose answer is lost gives an error.
+func (s *Server) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	defer func() {
+		if reason := recover(); reason != nil { // as net/http's server does
+			answer, err = nil, fmt.Errorf("the connection broke off: %v", reason)
+		}
+	}()
+	w := httptest.NewRecorder()
+	s.serveAPI(w, r)
+	return w.Result(), nil
+}
+
+// HideFiles has listings show no files of volumes.
+func (s *Server) HideFiles() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hides = true
 }
 
 // Advance puts the clock of the fake forward.

@@ -59,6 +59,14 @@ type tokenKey struct {
 	seconds  int64
 }
 
+func keyOf(audience string, seconds *int64) tokenKey {
+	key := tokenKey{audience: audience}
+	if seconds != nil {
+		key.seconds = *seconds
+	}
+	return key
+}
+
 // held is a token and, by the clock of this machine, how long it is valid.
 type held struct {
 	Token
@@ -74,10 +82,7 @@ func NewTokens(requester TokenRequester) *Tokens {
 // audience is the API server's; nil seconds are its default. If a renewal fails
 // while the old token is valid, it is the old one; the renewal is due again soon.
 func (t *Tokens) Token(ctx context.Context, pod *corev1.Pod, audience string, seconds *int64) (Token, error) {
-	key := tokenKey{audience: audience}
-	if seconds != nil {
-		key.seconds = *seconds
-	}
+	key := keyOf(audience, seconds)
 	old, now := t.get(pod.UID, key), time.Now()
 	if now.Before(old.Renew) && now.Before(old.expires) {
 		return old.Token, nil

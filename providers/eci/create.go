@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	"github.com/distribution/reference"
@@ -14,31 +15,16 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
-	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-// inputs reads what the request for a pod needs.
-func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (Inputs, error) {
-	in := Inputs{Config: &p.cfg, NodeName: p.nodeName, Contents: map[string]volume.Files{}}
-	sources := p.sources
-	sources.NodeAllocatable = p.node.NodeAllocatable()
-	var errs []error
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if !volume.HasContents(v) {
-			continue
-		}
-		files, _, err := sources.Contents(ctx, pod, v)
-		if err != nil {
-			errs = append(errs, &volume.SetUpError{Volume: v.Name, Err: err})
-		}
-		in.Contents[v.Name] = files
-	}
-	var err error
-	if in.Credentials, err = p.credentials(ctx, pod); err != nil {
-		errs = append(errs, err)
-	}
-	return in, errors.Join(errs...)
+// inputs reads what the request for a pod needs, and tells when a token in it is to
+// be renewed.
+func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (in Inputs, renew time.Time, err error) {
+	in = Inputs{Config: &p.cfg, NodeName: p.nodeName}
+	in.Contents, renew, err = p.contents(ctx, pod)
+	var failed error
+	in.Credentials, failed = p.credentials(ctx, pod)
+	return in, renew, errors.Join(err, failed)
 }
 
 // credentials are those of the registries of the pod's images, from its pull

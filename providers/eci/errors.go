@@ -28,6 +28,7 @@ const (
 // callError is the answer of the API to a call that failed.
 type callError struct {
 	action, code, message, requestID string
+	status                           int
 }
 
 // Error implements error.
@@ -48,18 +49,18 @@ func (c *client) classify(ctx context.Context, request requests.AcsRequest, err 
 		return unanswered(ctx, action, err)
 	}
 	e := callError{
-		action: action, code: server.ErrorCode(), requestID: server.RequestId(),
+		action: action, code: server.ErrorCode(), requestID: server.RequestId(), status: server.HttpStatus(),
 		message: c.withoutSecrets(server.Message(), request),
 	}
 	wait := retryAfter(server.RespHeaders)
 	if e.code == "" { // what is not the API's, but of something before it, and says nothing of the pod
 		e.code, e.message = "HTTP "+strconv.Itoa(server.HttpStatus()), http.StatusText(server.HttpStatus())
-		if wait > 0 || server.HttpStatus() == http.StatusTooManyRequests {
+		if wait > 0 || e.throttled() {
 			return errdefs.AsRetryAfter(e, max(wait, throttledFor))
 		}
 		return errdefs.AsUnavailable(e)
 	}
-	return withClass(e, server.HttpStatus(), wait)
+	return withClass(e, wait)
 }
 
 // unanswered is the error of a call that has no answer.
@@ -78,7 +79,7 @@ func unanswered(ctx context.Context, action string, err error) error {
 
 // withClass decides by the code of an answer. Codes are a family, and more after
 // a dot: Throttling.User.
-func withClass(e callError, status int, wait time.Duration) error {
+func withClass(e callError, wait time.Duration) error {
 	family, _, _ := strings.Cut(e.code, ".")
 	has := func(parts ...string) bool {
 		for _, part := range parts {
@@ -89,7 +90,7 @@ func withClass(e callError, status int, wait time.Duration) error {
 		return false
 	}
 	switch {
-	case has("Throttling") || status == http.StatusTooManyRequests:
+	case e.throttled():
 		return errdefs.AsRetryAfter(e, max(wait, throttledFor))
 	case has("Quota", "NoStock", "NotOnSale", "SoldOut", "Balance", "InDebt", "Arrear"):
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
@@ -109,13 +110,13 @@ func withClass(e callError, status int, wait time.Duration) error {
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
 	case has("NotFound", "NotExist"):
 		return errdefs.AsNotFound(e)
-	case status >= http.StatusInternalServerError, family == "InternalError", family == "ServiceUnavailable", has("Timeout"):
+	case e.status >= http.StatusInternalServerError, family == "InternalError", family == "ServiceUnavailable", has("Timeout"):
 		return errdefs.AsUnavailable(e)
 	case has("TimeStamp"): // the clock of this machine is wrong
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
 	case slices.ContainsFunc(aboutPod, func(prefix string) bool { return strings.HasPrefix(family, prefix) }):
 		return errdefs.AsPermanent(e)
-	case status >= http.StatusBadRequest:
+	case e.status >= http.StatusBadRequest:
 		// Of a code that nobody knows it is not said that the pod is to blame.
 		return errdefs.AsRetryAfter(e, max(wait, exhaustedFor))
 	}
@@ -135,7 +136,11 @@ var aboutPod = []string{"Invalid", "Missing", "Malformed", "Illegal", "Unsupport
 // isThrottled tells whether err says that there were too many calls.
 func isThrottled(err error) bool {
 	e, ok := errors.AsType[callError](err)
-	return ok && strings.Contains(e.code, "Throttling")
+	return ok && e.throttled()
+}
+
+func (e callError) throttled() bool {
+	return strings.Contains(e.code, "Throttling") || e.status == http.StatusTooManyRequests
 }
 
 // retryAfter is what the answer's header of that name says, in seconds.

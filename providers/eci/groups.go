@@ -10,6 +10,8 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 const (
@@ -68,6 +70,28 @@ func (g *groups) all(ctx context.Context) (map[types.UID]group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.withCreated(g.cached), nil
+}
+
+// ofPod returns the group of a pod from the last listing, however old that is: for
+// what does not change of a group. Of a pod that is not in it a new one is asked.
+func (g *groups) ofPod(ctx context.Context, uid types.UID) (group, error) {
+	g.mu.Lock()
+	found, ok := g.cached[uid]
+	if created, isNew := g.created[uid]; !ok && isNew {
+		found, ok = created.group, true
+	}
+	g.mu.Unlock()
+	if ok {
+		return found, nil
+	}
+	all, err := g.all(ctx)
+	if err != nil {
+		return group{}, err
+	}
+	if found, ok = all[uid]; !ok {
+		return group{}, errdefs.NotFoundf("there is no container group of pod %s", uid)
+	}
+	return found, nil
 }
 
 func (g *groups) withCreated(listed map[types.UID]group) map[types.UID]group {

@@ -2,11 +2,13 @@ package eci
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/base64"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -21,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/ecitest"
@@ -36,6 +39,7 @@ type rig struct {
 	pods    cache.Indexer
 	objects objects
 	events  *record.FakeRecorder
+	tokens  *tokenGiver
 	node    *corev1.Node
 }
 
@@ -50,14 +54,34 @@ func testConfig(endpoint string) Config {
 // that what a test changes is seen at once.
 func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
 	t.Helper()
+	api := ecitest.New(step)
+	t.Cleanup(api.Close)
+	return newRigOn(t, api, change...)
+}
+
+// inVirtualTime runs a test in a bubble of synctest, whose provider calls the API
+// without connections, which know no such time.
+func inVirtualTime(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	api := ecitest.New(0)
+	t.Cleanup(api.Close)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigOn(t, api)
+		r.client.transport = api
+		test(t, r)
+	})
+}
+
+func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
+	t.Helper()
 	r := &rig{
-		api:     ecitest.New(step),
+		api:     api,
 		pods:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		objects: newObjects(),
 		events:  record.NewFakeRecorder(100),
+		tokens:  &tokenGiver{life: time.Hour},
 	}
-	t.Cleanup(r.api.Close)
-	config := testConfig(r.api.URL)
+	config := testConfig(api.URL)
 	config.CacheFor = time.Nanosecond
 	for _, f := range change {
 		f(&config)
@@ -70,7 +94,7 @@ func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	t.Helper()
 	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	p, err := New(nodeutil.ProviderConfig{
-		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: givesTokens(), Events: r.events,
+		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: r.tokens.client(), Events: r.events,
 		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
 		Node: r.node,
 	}, config)
@@ -81,15 +105,52 @@ func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	return p
 }
 
-// givesTokens is a client of an API server that gives another token each time.
-func givesTokens() kubernetes.Interface {
+// tokenGiver gives another token each time, as an API server does.
+type tokenGiver struct {
+	mu    sync.Mutex
+	life  time.Duration
+	age   time.Duration // that a token says to have when it is given
+	given int
+	away  error
+}
+
+func (g *tokenGiver) client() kubernetes.Interface {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
-			Token: rand.Text(), ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
-		}}, nil
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.away != nil {
+			return true, nil, g.away
+		}
+		g.given++
+		now := time.Now()
+		claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"jti":"%d"}`, now.Add(-g.age).Unix(), now.Add(g.life-g.age).Unix(), g.given)
+		return true, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(g.life.Seconds()))},
+			Status: authenticationv1.TokenRequestStatus{
+				Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln", ExpirationTimestamp: metav1.NewTime(now.Add(g.life)),
+			},
+		}, nil
 	})
 	return client
+}
+
+func (g *tokenGiver) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.away = err
+}
+
+func (g *tokenGiver) setAge(age time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.age = age
+}
+
+func (g *tokenGiver) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.given
 }
 
 // create has the provider create a pod that the API has.

@@ -57,7 +57,8 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	p.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
 	p.groups = &groups{
 		client: p.client, cluster: cfg.ClusterName, node: p.nodeName, cacheFor: cfg.CacheFor,
-		created: map[types.UID]createdGroup{}, listed: p.tellEvents,
+		created: map[types.UID]createdGroup{},
+		listed:  func(list []group) { p.tellEvents(list); p.takeUp(list) },
 	}
 	p.configureNode(init.Node)
 	stopRefreshing := p.startRefreshing()
@@ -82,11 +83,15 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := Check(pod); err != nil {
 		return err
 	}
-	in, err := p.inputs(ctx, pod)
+	in, renew, err := p.inputs(ctx, pod)
 	if err != nil {
 		return err
 	}
 	request, err := ToCreateRequest(pod, in)
+	if err != nil {
+		return err
+	}
+	volumes, err := volumesOf(request)
 	if err != nil {
 		return err
 	}
@@ -96,6 +101,8 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	p.groups.add(pod.UID, newGroup(pod, request, id))
+	p.refresher.pods.gave(pod.UID, volumes)
+	p.schedule(cache.MetaObjectToName(pod), renew)
 	return nil
 }
 
@@ -104,9 +111,6 @@ func newGroup(pod *corev1.Pod, request *CreateRequest, id string) group {
 	g := group{
 		ContainerGroupId: id, ContainerGroupName: request.ContainerGroupName, Status: groupScheduling,
 		RestartPolicy: request.RestartPolicy, CreationTime: time.Now().UTC().Format(time.RFC3339),
-	}
-	if request.Volume != nil {
-		g.Volumes = contentsOf(*request.Volume)
 	}
 	for _, tag := range *request.Tag {
 		g.Tags = append(g.Tags, eci.DescribeContainerGroupsLabel1(tag))

@@ -70,8 +70,8 @@ func TestChangesOfConfigMapsArrive(t *testing.T) {
 	}
 }
 
-// A restart of the agent, in which each object is new to it, updates nothing, and
-// neither does a token, which is another one each time.
+// A restart of the agent, in which each object is new to it, updates nothing: a token
+// that the group has is not requested anew.
 func TestWhatIsUpToDateIsLeftAlone(t *testing.T) {
 	r := newRig(t, 0)
 	r.paint("blue")
@@ -84,14 +84,14 @@ func TestWhatIsUpToDateIsLeftAlone(t *testing.T) {
 	}}}
 	r.create(t, pod)
 	restarted := r.newProvider(t, r.cfg)
-	if err := restarted.refresh(t.Context(), pod); err != nil {
+	if _, err := restarted.refresh(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	if calls := r.api.Calls("UpdateContainerGroup"); calls != 0 {
 		t.Errorf("what is up to date was updated with %d calls", calls)
 	}
 	r.paint("red")
-	if err := restarted.refresh(t.Context(), pod); err != nil {
+	if _, err := restarted.refresh(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	r.waitForFile(t, "a", "conf", "colour", "red")

@@ -22,6 +22,7 @@ const (
 	groupSucceeded      = "Succeeded"
 	groupFailed         = "Failed"
 	groupExpired        = "Expired"
+	groupTerminating    = "Terminating"
 )
 
 // The states of a container.
@@ -60,6 +61,10 @@ func ended(status string) bool {
 	}
 	return false
 }
+
+// refreshable tells whether a group of that status has containers to come, or has
+// them, that read its volumes.
+func refreshable(status string) bool { return !ended(status) && status != groupTerminating }
 
 // failureOf says why the group as a whole ended, where its containers do not.
 func failureOf(pod *corev1.Pod, found *group) *podspec.Failure {

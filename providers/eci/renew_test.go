@@ -1,0 +1,328 @@
+package eci
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// podWithToken is a pod with the volume that Kubernetes mounts into all pods, but
+// for its ConfigMap.
+func podWithToken(name string) *corev1.Pod {
+	pod := newPod(name)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+	}}}}
+	return pod
+}
+
+// goOn lets time pass, in which the controller asks for the pods each minute.
+func (r *rig) goOn(t *testing.T, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); ; time.Sleep(min(time.Minute, time.Until(end))) {
+		if _, err := r.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// restart ends the provider, and makes the next, which knows nothing.
+func (r *rig) restart(t *testing.T) {
+	t.Helper()
+	transport := r.client.transport
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Provider = r.newProvider(t, r.cfg)
+	r.client.transport = transport
+}
+
+// tokenOf returns which of the tokens that were given the group of a pod has.
+func (r *rig) tokenOf(t *testing.T, pod string) string {
+	t.Helper()
+	files, err := r.api.Files(pod, "access")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := base64.StdEncoding.DecodeString(files["token"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(string(token)+"..", ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, id, _ := strings.Cut(string(claims), `"jti":"`)
+	return strings.TrimSuffix(id, `"}`)
+}
+
+func (r *rig) expectUpdates(t *testing.T, when string, want int) {
+	t.Helper()
+	if calls := r.api.Calls("UpdateContainerGroup"); calls != want {
+		t.Fatalf("%s there were %d updates, want %d", when, calls, want)
+	}
+}
+
+func TestTokensAreRenewedAtFourFifthsOfTheirLife(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.paint("blue")
+		r.create(t, podWithToken("a"))
+		r.create(t, podWithSettings("without"))
+		r.goOn(t, 45*time.Minute)
+		r.expectUpdates(t, "before a renewal is due", 0)
+		r.goOn(t, 3*time.Minute+time.Second)
+		r.expectUpdates(t, "when the renewal is due", 1)
+		if got := r.tokenOf(t, "a"); got != "2" {
+			t.Errorf("the group has token %q, want the second", got)
+		}
+		r.goOn(t, 24*time.Hour)
+		updates := r.api.Calls("UpdateContainerGroup")
+		if updates < 30 || updates > 33 {
+			t.Errorf("in a day there were %d updates, want one each 48 minutes, or a little less", updates)
+		}
+		if asked := r.tokens.count(); asked != updates+1 {
+			t.Errorf("%d tokens were asked for %d updates", asked, updates)
+		}
+	})
+}
+
+// After a restart a token is as old as before.
+func TestARestartRenewsTokensWhenTheyAreDue(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, podWithToken("a"))
+		r.goOn(t, 30*time.Minute)
+		r.restart(t)
+		r.goOn(t, 15*time.Minute)
+		r.expectUpdates(t, "before the renewal is due, after a restart,", 0)
+		if asked := r.tokens.count(); asked != 1 {
+			t.Errorf("the restart asks for %d tokens", asked-1)
+		}
+		r.goOn(t, 4*time.Minute)
+		r.expectUpdates(t, "when the renewal is due", 1)
+		r.restart(t)
+		r.goOn(t, 40*time.Minute)
+		r.expectUpdates(t, "before the next is due, after another restart,", 1)
+		r.goOn(t, 10*time.Minute)
+		r.expectUpdates(t, "when the next is due", 2)
+	})
+}
+
+func TestARestartThatTookTooLongRenewsTokensAtOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, podWithToken("a"))
+		r.goOn(t, time.Second)
+		transport := r.client.transport
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		r.Provider = r.newProvider(t, r.cfg)
+		r.client.transport = transport
+		r.goOn(t, time.Second)
+		if got := r.tokenOf(t, "a"); got != "2" {
+			t.Errorf("the group has token %q, want the second", got)
+		}
+	})
+}
+
+// Of a group that shows no files the age of its token is not known: it gets another,
+// once. That takes no more listings than the controller asks for.
+func TestTokensOfUnknownAgeAreRenewedOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		const count = 5
+		var pods []*corev1.Pod
+		for i := range count {
+			pods = append(pods, r.create(t, podWithToken(fmt.Sprintf("pod-%d", i))))
+		}
+		r.api.HideFiles()
+		r.goOn(t, 30*time.Minute)
+		r.expectUpdates(t, "before the restart", 0)
+		r.restart(t)
+		before := r.api.Calls("DescribeContainerGroups")
+		r.goOn(t, 0)
+		r.expectUpdates(t, "after the restart", count)
+		if listings := r.api.Calls("DescribeContainerGroups") - before; listings != 1 {
+			t.Errorf("%d listings were asked for, want 1", listings)
+		}
+		if err := r.UpdatePod(t.Context(), pods[0]); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.expectUpdates(t, "after a change of a pod that is none of its files", count)
+		r.goOn(t, 45*time.Minute)
+		r.expectUpdates(t, "before a renewal is due", count)
+		r.goOn(t, 4*time.Minute)
+		r.expectUpdates(t, "when the renewals are due", 2*count)
+	})
+}
+
+// One pod that is throttled has all others wait, too: it is the account that is.
+func TestRenewalsRespectThrottling(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		for _, name := range []string{"a", "b", "c"} {
+			r.create(t, podWithToken(name))
+		}
+		r.goOn(t, time.Minute)
+		r.restart(t)
+		r.api.Fail("UpdateContainerGroup", 1, http.StatusBadRequest, "Throttling.User", "too many")
+		time.Sleep(2 * time.Hour) // the tokens have expired, and nothing has been asked
+		if _, err := r.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		r.expectUpdates(t, "within ten seconds of the first, which is throttled,", 1)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		r.expectUpdates(t, "after them", 4)
+		select {
+		case event := <-r.events.Events:
+			if strings.Contains(event, "ProviderUpdateFailed") {
+				t.Errorf("throttling, which passes, is the event %q", event)
+			}
+		default:
+		}
+	})
+}
+
+func (r *rig) stale() (found []string) {
+	for {
+		select {
+		case event := <-r.events.Events:
+			if strings.Contains(event, "ProviderUpdateFailed") {
+				found = append(found, event)
+			}
+		default:
+			return found
+		}
+	}
+}
+
+// What ECI refuses is told, and tried again although nothing else changes: the token
+// in the group ends.
+func TestARefusedRenewalIsAnEventAndTriedAgain(t *testing.T) {
+	for _, code := range []string{"InvalidParameter.Volume", "Forbidden.RAM"} {
+		t.Run(code, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, r *rig) {
+				r.create(t, podWithToken("a"))
+				r.api.Fail("UpdateContainerGroup", 2, http.StatusBadRequest, code, "no")
+				r.goOn(t, 48*time.Minute)
+				if events := r.stale(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning") || !strings.Contains(events[0], code) {
+					t.Errorf("the events are %q, want one that tells of %s", events, code)
+				}
+				r.goOn(t, 11*time.Minute)
+				if got := r.tokenOf(t, "a"); got != "2" {
+					t.Errorf("before the end of the first token the group has %q, want the second", got)
+				}
+				r.expectUpdates(t, "with two that are refused", 3)
+				if events := r.stale(); len(events) != 0 {
+					t.Errorf("it is told again: %q", events)
+				}
+			})
+		})
+	}
+}
+
+// While the API server gives no token, the group keeps the one that it has, and is
+// not told it anew.
+func TestWithoutAnotherTokenNothingIsSent(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, podWithToken("a"))
+		r.tokens.fail(errors.New("away"))
+		r.goOn(t, 55*time.Minute)
+		r.expectUpdates(t, "without another token", 0)
+		r.tokens.fail(nil)
+		r.goOn(t, time.Minute)
+		r.expectUpdates(t, "with one", 1)
+	})
+}
+
+// An object that is gone keeps its files, and keeps no token from being renewed.
+func TestAMissingObjectKeepsNoTokenFromBeingRenewed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.paint("blue")
+		pod := podWithToken("a")
+		pod.Spec.Volumes = append(podWithSettings("a").Spec.Volumes, pod.Spec.Volumes...)
+		r.create(t, pod)
+		r.objects.change("ConfigMap", "settings", func() { delete(r.objects.configMaps, "settings") })
+		r.goOn(t, 54*time.Minute)
+		if got := r.tokenOf(t, "a"); got != "2" {
+			t.Errorf("the group has token %q, want the second", got)
+		}
+		r.waitForFile(t, "a", "conf", "colour", "blue")
+		if events := r.stale(); len(events) != 1 || !strings.Contains(events[0], `configmap "settings" not found`) {
+			t.Errorf("the events are %q, want one that names the ConfigMap", events)
+		}
+		r.paint("red")
+		synctest.Wait()
+		r.waitForFile(t, "a", "conf", "colour", "red")
+	})
+}
+
+// An update that was taken, but whose answer was lost, is undone by what follows.
+func TestAnUpdateWhoseAnswerWasLostIsNotReliedOn(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.paint("blue")
+		r.create(t, podWithSettings("a"))
+		r.goOn(t, time.Minute)
+		r.api.Lose("UpdateContainerGroup", 1)
+		r.paint("red")
+		synctest.Wait()
+		r.waitForFile(t, "a", "conf", "colour", "red")
+		r.paint("blue")
+		r.goOn(t, time.Minute)
+		r.waitForFile(t, "a", "conf", "colour", "blue")
+	})
+}
+
+func TestAPodThatIsGoneIsForgotten(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		pod := r.create(t, podWithToken("a"))
+		r.goOn(t, time.Minute)
+		if err := r.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.pods.Delete(pod); err != nil {
+			t.Fatal(err)
+		}
+		r.goOn(t, time.Minute)
+		if n := len(r.refresher.pods.pods); n != 0 {
+			t.Errorf("%d pods are remembered", n)
+		}
+		if _, err := r.sources.Tokens.Token(t.Context(), pod, "", nil); err != nil || r.tokens.count() != 2 {
+			t.Errorf("its token is remembered: %d were given, %v", r.tokens.count(), err)
+		}
+		r.goOn(t, 2*time.Hour)
+		r.expectUpdates(t, "of a pod that is gone", 0)
+	})
+}
+
+// The same over HTTP, to a fake that verifies what it is sent.
+func TestATokenThatIsDueIsRenewedOverHTTP(t *testing.T) {
+	r := newRig(t, 0)
+	r.tokens.setAge(50 * time.Minute)
+	r.create(t, podWithToken("a"))
+	r.tokens.setAge(0)
+	r.restart(t)
+	if _, err := r.GetPods(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for ; r.tokenOf(t, "a") != "2"; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the token is not renewed")
+		}
+	}
+	r.expectUpdates(t, "for it", 1)
+}
