@@ -38,7 +38,7 @@ type virtualFleet struct {
 
 	// Not for several goroutines.
 	nodes map[string]*fleetNode // those that are in the fleet
-	left  map[string]struct{}   // that have left it, and whose Nodes are to be deleted
+	left  map[string]leftNode   // Nodes that are left of others, and may have to be deleted
 }
 
 // run runs the nodes until ctx ends.
@@ -76,7 +76,7 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 	group.Go(func() error { return f.fleet.Run(ctx) })
 	group.Go(func() error { return f.awaitReady(ctx, names, began) })
 	if f.pools != nil {
-		group.Go(func() error { f.follow(ctx, time.Time{}); return nil })
+		group.Go(func() error { f.follow(ctx, time.Now()); return nil }) // at once, for what is left of earlier nodes
 	}
 	return group.Wait()
 }
@@ -139,7 +139,7 @@ func (f *virtualFleet) build() error {
 	if f.fleet, err = nodeutil.NewFleet(config); err != nil {
 		return err
 	}
-	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]struct{}{}
+	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]leftNode{}
 	if f.shards > 0 {
 		return nil
 	}

@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -85,21 +82,6 @@ func (f *virtualFleet) remove(ctx context.Context, names []string, opts ...nodeu
 		if f.fleet.Node(name) == nil {
 			delete(f.nodes, name)
 		}
-	}
-	return errors.Join(errs...)
-}
-
-// deleteLeft deletes the Nodes of nodes that have left. Those for which it does
-// not work stay in f.left.
-func (f *virtualFleet) deleteLeft(ctx context.Context) error {
-	var errs []error
-	for name := range f.left {
-		err := f.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("cannot delete Node %s, whose node is gone: %w", name, err))
-			continue
-		}
-		delete(f.left, name)
 	}
 	return errors.Join(errs...)
 }

@@ -47,12 +47,16 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 			log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
 			continue
 		}
-		if err = f.apply(ctx, wanted); err == nil || ctx.Err() != nil {
-			told = ""
+		waiting, err := f.apply(ctx, wanted)
+		if ctx.Err() != nil {
 			continue
 		}
-		retry = time.Now().Add(retryInterval)
-		if err.Error() != told {
+		if waiting || err != nil {
+			retry = time.Now().Add(retryInterval)
+		}
+		if err == nil {
+			told = ""
+		} else if err.Error() != told {
 			told = err.Error()
 			log.G(ctx).WithError(err).Error("Not all nodes are as the file wants them; the others are, and it is tried again")
 		}
@@ -60,12 +64,11 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 }
 
 // apply has the fleet have the nodes that are wanted. The error tells of single
-// nodes; the others are as they should be.
-func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) error {
+// nodes; the others are as they should be. It has to be called again while waiting,
+// as well.
+func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting bool, err error) {
 	changes := f.changes(wanted)
 	errs := []error{f.remove(ctx, changes.Removed)}
-	f.leave(changes.Removed, wanted)
-	errs = append(errs, f.deleteLeft(ctx))
 	var replaced []string
 	for _, n := range changes.Replaced {
 		replaced = append(replaced, n.Name)
@@ -92,7 +95,8 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) erro
 			"changed": len(changes.Amended), "replaced": len(changes.Replaced), "nodes": len(f.nodes),
 		}).Info("Applied a change of the nodes")
 	}
-	return errors.Join(errs...)
+	waiting, err = f.deleteLeft(ctx, wanted)
+	return waiting, errors.Join(append(errs, err)...)
 }
 
 func (f *virtualFleet) changes(wanted *nodepools.Wanted) nodepools.Changes {
@@ -101,21 +105,4 @@ func (f *virtualFleet) changes(wanted *nodepools.Wanted) nodepools.Changes {
 		running[name] = n.Node
 	}
 	return nodepools.Diff(running, wanted.Nodes)
-}
-
-// leave notes whose Nodes are to be deleted: those of nodes that were removed
-// now, and of earlier ones for which that did not work, if that is still wanted.
-func (f *virtualFleet) leave(removed []string, wanted *nodepools.Wanted) {
-	if !wanted.DeleteNodes {
-		clear(f.left)
-		return
-	}
-	for _, name := range removed {
-		if f.nodes[name] == nil {
-			f.left[name] = struct{}{}
-		}
-	}
-	for _, n := range wanted.Nodes {
-		delete(f.left, n.Name)
-	}
 }

@@ -63,12 +63,19 @@ type poolsRig struct {
 
 func poolsBubble(t *testing.T, fields string, test func(r *poolsRig)) {
 	t.Helper()
+	poolsBubbleAfter(t, func(*poolsRig) {}, fields, test)
+}
+
+// poolsBubbleAfter has something be in the API before the process starts.
+func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, test func(r *poolsRig)) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "pools.yaml")
 	synctest.Test(t, func(t *testing.T) {
 		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
 		r.client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return r.keepNodes.Load(), nil, errors.New("no")
 		})
+		before(r)
 		r.write(fields)
 		var o options
 		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -98,6 +105,12 @@ func (r *poolsRig) write(fields string) { r.t.Helper(); writePools(r.t, r.file, 
 func (r *poolsRig) pass() {
 	time.Sleep(10 * time.Second)
 	synctest.Wait()
+}
+
+// passStopped lets as much time pass as is waited before a Node is deleted.
+func (r *poolsRig) passStopped() {
+	time.Sleep(stoppedTime + retryInterval)
+	r.pass()
 }
 
 // want compares the Nodes there are with those wanted, by name: whether they are
@@ -175,24 +188,26 @@ func TestNodesFollowTheFile(t *testing.T) {
 			t.Errorf("%d nodes are known, and %d in the fleet, want 1", known, len(r.fleet.fleet.Nodes()))
 		}
 
-		r.write(`{deleteNodes: true, pools: []}`)
+		r.write(`{name: edge, pools: [{name: a, count: 1, os: windows}]}`)
 		r.pass()
-		r.want("nodes that are gone earlier keep their Nodes", map[string]string{"a-1": "gone back 3", "b-0": "gone 20", "single": "gone 20"})
+		r.write(`{name: edge, deleteNodes: true, pools: []}`)
+		r.passStopped()
+		r.want("those that are gone before the file has a name keep their Nodes, as none knows whose they are", map[string]string{"a-1": "gone back 3", "b-0": "gone 20", "single": "gone 20"})
 		r.wantErrors("all of it")
 	})
 }
 
 func TestNodesThatAreGoneLeaveNothing(t *testing.T) {
-	few := `{deleteNodes: true, pools: [{name: a, count: 1}]}`
+	few := `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}]}`
 	poolsBubble(t, few, func(r *poolsRig) {
 		cycle := func() int {
-			r.write(`{deleteNodes: true, pools: [{name: a, count: 50}]}`)
+			r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 50}]}`)
 			time.Sleep(time.Minute)
 			if got := len(r.nodes()); got != 50 {
 				r.t.Fatalf("there are %d Nodes, want 50", got)
 			}
 			r.write(few)
-			time.Sleep(time.Minute)
+			r.passStopped()
 			if len(r.nodes()) != 1 || len(r.fleet.nodes) != 1 || len(r.fleet.fleet.Nodes()) != 1 {
 				r.t.Errorf("%d Nodes are there, %d nodes are known and %d in the fleet, want 1", len(r.nodes()), len(r.fleet.nodes), len(r.fleet.fleet.Nodes()))
 			}
@@ -207,12 +222,12 @@ func TestNodesThatAreGoneLeaveNothing(t *testing.T) {
 
 // Half a file, or none for a moment, is what editors and copies leave.
 func TestFileThatIsBeingWritten(t *testing.T) {
-	all := `{deleteNodes: true, pools: [{name: a, count: 2}]}`
+	all := `{name: edge, deleteNodes: true, pools: [{name: a, count: 2}]}`
 	poolsBubble(t, all, func(r *poolsRig) {
 		ready := map[string]string{"a-0": "ready 20", "a-1": "ready 20"}
 		time.Sleep(pollInterval / 2)
 		for range 20 {
-			r.write(`{deleteNodes: true, pools: []}`)
+			r.write(`{name: edge, deleteNodes: true, pools: []}`)
 			time.Sleep(pollInterval)
 			r.write(all)
 			time.Sleep(pollInterval)
@@ -276,32 +291,29 @@ func TestNodeThatCannotBeMade(t *testing.T) {
 }
 
 func TestNodeThatCannotBeDeleted(t *testing.T) {
-	poolsBubble(t, `{deleteNodes: true, pools: [{name: a, count: 3}]}`, func(r *poolsRig) {
+	poolsBubble(t, `{name: edge, deleteNodes: true, pools: [{name: a, count: 3}]}`, func(r *poolsRig) {
 		r.keepNodes.Store(true)
-		r.write(`{deleteNodes: true, pools: [{name: a, count: 1}]}`)
-		r.pass()
+		r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1}]}`)
+		r.passStopped()
 		r.want("refused", map[string]string{"a-0": "ready 20", "a-1": "gone 20", "a-2": "gone 20"})
 		r.wantErrors("refused", "cannot delete Node a-")
-		r.write(`{deleteNodes: true, pools: [{name: a, count: 2}]}`)
+		r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 2}]}`)
 		r.pass()
 		r.keepNodes.Store(false)
 		r.client.ClearActions()
-		time.Sleep(retryInterval)
-		r.pass()
-		for _, action := range r.client.Actions() {
-			if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetName() == "a-1" {
-				r.t.Error("the Node of a node that has come back was deleted")
-			}
+		r.passStopped()
+		if r.deleted("a-1") {
+			r.t.Error("the Node of a node that has come back was deleted")
 		}
 		r.want("deleted, but for the node that has come back", map[string]string{"a-0": "ready 20", "a-1": "ready 20"})
 
 		r.keepNodes.Store(true)
-		r.write(`{deleteNodes: true, pools: [{name: a, count: 1}]}`)
-		r.pass()
-		r.write(`{pools: [{name: a, count: 1}]}`)
+		r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1}]}`)
+		r.passStopped()
+		r.write(`{name: edge, pools: [{name: a, count: 1}]}`)
 		r.pass()
 		r.keepNodes.Store(false)
-		time.Sleep(2 * retryInterval)
+		r.passStopped()
 		r.want("not to be deleted any more", map[string]string{"a-0": "ready 20", "a-1": "gone 20"})
 	})
 }

@@ -17,7 +17,7 @@ func TestPrintRBAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	pools := filepath.Join(t.TempDir(), "pools.yaml")
-	writePools(t, pools, `{deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 0, provider: kubernetes, providerConfig: not-here.yaml}]}`)
+	writePools(t, pools, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 0, provider: kubernetes, providerConfig: not-here.yaml}]}`)
 	for _, c := range []struct {
 		what string
 		args []string

@@ -32,7 +32,7 @@ func (f *virtualFleet) share(ctx context.Context, group *errgroup.Group) {
 // ofShard is the same fleet, as far as one shard is concerned.
 func (f *virtualFleet) ofShard(shard int) *virtualFleet {
 	of := *f
-	of.nodes, of.left = map[string]*fleetNode{}, map[string]struct{}{}
+	of.nodes, of.left = map[string]*fleetNode{}, map[string]leftNode{}
 	of.mine = func(node string) bool { return shardOf(node, f.shards) == shard }
 	return &of
 }
@@ -56,9 +56,12 @@ func (f *virtualFleet) serveShard(ctx context.Context, shard int) {
 	of := f.ofShard(shard)
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("shard", shard))
 	var retry time.Time
-	if err := of.begin(ctx); err != nil && ctx.Err() == nil {
-		log.G(ctx).WithError(err).Error("Not all nodes of a shard could be made; trying again")
+	waiting, err := of.begin(ctx)
+	if waiting || err != nil {
 		retry = time.Now()
+	}
+	if err != nil && ctx.Err() == nil {
+		log.G(ctx).WithError(err).Error("Not all nodes of a shard could be made; trying again")
 	}
 	of.follow(ctx, retry)
 	var how []nodeutil.RemoveOption
@@ -73,13 +76,13 @@ func (f *virtualFleet) serveShard(ctx context.Context, shard int) {
 
 // begin adds the nodes of a shard. If the file cannot be used they come as they
 // were in it before, like those of other shards, which stay.
-func (f *virtualFleet) begin(ctx context.Context) error {
+func (f *virtualFleet) begin(ctx context.Context) (waiting bool, err error) {
 	wanted, read, err := f.load(nil)
 	f.taken = read
 	if err != nil {
 		log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes are as it wanted them before")
 		if wanted, _, err = f.load(*f.good.Load()); err != nil {
-			return err
+			return false, err
 		}
 	}
 	return f.apply(ctx, wanted)

@@ -40,22 +40,31 @@ func (r *poolsRig) serve(f *virtualFleet, shard int) (stop func(cause error)) {
 	return func(cause error) { cancel(cause); <-over }
 }
 
+// shared is a fleet whose nodes are shared. That of the rig, which runs beside it,
+// has no nodes.
+func (r *poolsRig) shared(fields string, shards int) (f *virtualFleet, end func()) {
+	r.t.Helper()
+	of := *r.fleet.options
+	r.file += ".shared"
+	r.write(fields)
+	of.poolsFile, of.shards = r.file, shards
+	f = &virtualFleet{options: &of, client: r.client, address: "192.0.2.1"}
+	if err := f.build(); err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	over := make(chan error)
+	go func() { over <- f.fleet.Run(ctx) }()
+	return f, func() { cancel(); <-over }
+}
+
 // Two shards of the nodes in a file: both follow it, and what happens to one leaves
 // the other alone.
 func TestShardsOfPools(t *testing.T) {
 	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
-		t, of := r.t, *r.fleet.options
-		r.file += ".shared" // the fleet of the rig is not shared, and has no nodes
-		r.write(`{pools: [{name: a, count: 4, labels: {tier: front}}]}`)
-		of.poolsFile, of.shards = r.file, 2
-		f := &virtualFleet{options: &of, client: r.client, address: "192.0.2.1"}
-		if err := f.build(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan error)
-		go func() { over <- f.fleet.Run(ctx) }()
-		defer func() { cancel(); <-over }()
+		t := r.t
+		f, end := r.shared(`{pools: [{name: a, count: 4, labels: {tier: front}}]}`, 2)
+		defer end()
 		inShard := map[int][]string{}
 		for i := range 4 {
 			name := fmt.Sprint("a-", i)

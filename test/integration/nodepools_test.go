@@ -20,9 +20,13 @@ import (
 // poolsProcess is a process whose nodes are in a file. The names of all its pools
 // begin with its own.
 type poolsProcess struct {
-	name      string
-	dir, file string
-	log       *lockedBuffer
+	name       string
+	dir, file  string
+	user       string
+	kubeconfig string
+	args       []string
+	process    *virtualNode // as it was started last
+	log        *lockedBuffer
 }
 
 // write has the file hold these fields, beside its type: each time a new directory
@@ -48,7 +52,7 @@ func (p *poolsProcess) write(t *testing.T, fields string) {
 
 // startPools starts one with the rights that "virtual-kubelet config print-rbac"
 // prints for a file that may delete nodes.
-func startPools(t *testing.T, fields string) *poolsProcess {
+func startPools(t *testing.T, fields string, args ...string) *poolsProcess {
 	t.Helper()
 	dir := t.TempDir()
 	name := strings.ToLower(t.Name())
@@ -56,21 +60,17 @@ func startPools(t *testing.T, fields string) *poolsProcess {
 	if err := os.Symlink(filepath.Join("..data", "pools.yaml"), p.file); err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, "deleteNodes: true\n"+fields)
-	user, kubeconfig := newAccountFor(t, dir, name, "", "--config", p.file)
+	p.write(t, "name: NAME\ndeleteNodes: true\n"+fields[strings.Index(fields, "pools:"):])
+	p.user, p.kubeconfig = newAccountFor(t, dir, name, "", "--config", p.file)
 	p.write(t, fields)
-	process := exec.Command(filepath.Join(bin, "virtual-kubelet"), "--kubeconfig", kubeconfig, "--config", p.file, "--port", "0")
-	process.Stdout, process.Stderr = p.log, p.log
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p.args = args
+	p.start(t)
 	t.Cleanup(func() {
-		(&virtualNode{process: process}).stop(t, syscall.SIGTERM)
+		p.process.stop(t, syscall.SIGTERM)
 		if t.Failed() {
 			t.Logf("log:\n%s", p.log.String())
 		}
-		assertNothingForbidden(t, user)
+		assertNothingForbidden(t, p.user)
 		for node := range p.nodes(t, context.Background()) {
 			if err := client.CoreV1().Nodes().Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
@@ -78,6 +78,18 @@ func startPools(t *testing.T, fields string) *poolsProcess {
 		}
 	})
 	return p
+}
+
+// start starts the process, again if it has ended.
+func (p *poolsProcess) start(t *testing.T) {
+	t.Helper()
+	process := exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", p.kubeconfig, "--config", p.file, "--port", "0"}, p.args...)...)
+	process.Stdout, process.Stderr = p.log, p.log
+	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.process = &virtualNode{process: process}
 }
 
 // nodes are the Nodes of the process, by name.
@@ -97,7 +109,7 @@ func (p *poolsProcess) nodes(t *testing.T, ctx context.Context) map[string]corev
 }
 
 // await waits until there are these nodes, by their names after the process's, in
-// this state: "True" or "False" as they are Ready or not, the label tier, and the
+// this state: whether they are Ready ("True", "False" or "Unknown"), the label tier, and the
 // CPUs.
 func (p *poolsProcess) await(t *testing.T, want map[string]string) {
 	t.Helper()
@@ -118,7 +130,9 @@ func (p *poolsProcess) await(t *testing.T, want map[string]string) {
 // Nodes come, go and change with the file, while the pods of those that stay go
 // on, and a bad file changes nothing.
 func TestNodePools(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	p := startPools(t, `
+name: NAME
 pools:
 - {name: NAME-a, count: 2, labels: {tier: front}, capacity: {cpu: 7}}
 - {name: NAME-b, count: 1}
@@ -132,6 +146,7 @@ pools:
 	}
 
 	p.write(t, `
+name: NAME
 pools:
 - {name: NAME-a, count: 1, labels: {tier: back}, taints: [{key: example.com/new, effect: NoSchedule}], capacity: {cpu: 5}}
 - {name: NAME-b, count: 3}
@@ -144,6 +159,7 @@ pools:
 	}
 
 	p.write(t, `
+name: NAME
 pools:
 - {name: NAME-a, count: -1}
 - {name: NAME-b, count: 1, provider: nope}
@@ -156,6 +172,7 @@ pools:
 
 	// What comes next shows that the bad file was behind it, and nothing of it done.
 	p.write(t, `
+name: NAME
 deleteNodes: true
 pools:
 - {name: NAME-a, count: 1, labels: {tier: back}, taints: [{key: example.com/new, effect: NoSchedule}], capacity: {cpu: 5}}
@@ -164,6 +181,7 @@ pools:
 `)
 	replaced := p.nodes(t, t.Context())[p.name+"-c-0"]
 	delete(asNow, "b-2")
+	delete(asNow, "a-1") // which went before
 	asNow["c-0"] = "True anew 20"
 	p.await(t, asNow)
 	if now := p.nodes(t, t.Context())[replaced.Name]; now.Labels[corev1.LabelOSStable] != "windows" || now.UID != replaced.UID {
@@ -188,4 +206,81 @@ pools:
 	createPod(t, ns, "on-b-1", onNode(p.name+"-b-1"), nil)
 	waitForPhase(t, ns, "on-b-1", corev1.PodRunning)
 	kubectl(t, "-n", ns, "delete", "pods", "--all", "--timeout=60s")
+}
+
+// Nodes that went from the file while no process ran are deleted, with their pods in
+// the API, and nothing else is: not what others have made, and no pod in the provider.
+func TestNodesThatWentWhileNoProcessRan(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	name := strings.ToLower(t.Name())
+	journal := filepath.Join(t.TempDir(), "journal")
+	config := fmt.Sprintf("providerConfig: {%[1]s-a-0: {journal: %[2]s-a}, %[1]s-b-1: {journal: %[2]s}}", name, journal)
+	p := startPools(t, `
+name: NAME
+deleteNodes: true
+pools:
+- {name: NAME-a, count: 1, `+config+`}
+- {name: NAME-b, count: 2, `+config+`}
+`)
+	p.await(t, map[string]string{"a-0": "True 20", "b-0": "True 20", "b-1": "True 20"})
+	ns := newNamespace(t)
+	createPod(t, ns, "stays", onNode(p.name+"-a-0"), nil)
+	createPod(t, ns, "goes", onNode(p.name+"-b-1"), nil)
+	stays, goes := waitForPhase(t, ns, "stays", corev1.PodRunning), waitForPhase(t, ns, "goes", corev1.PodRunning)
+	for other, label := range map[string]string{"by-hand": p.name, "other-file": p.name + "-2"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.name + "-" + other, Labels: map[string]string{"virtual-kubelet.io/node-pools": label}}}
+		if other == "other-file" {
+			node.Annotations = map[string]string{"virtual-kubelet.io/owned": `{"labels":["virtual-kubelet.io/node-pools"]}`}
+		}
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	p.process.stop(t, syscall.SIGTERM)
+	p.write(t, `
+name: NAME
+deleteNodes: true
+pools:
+- {name: NAME-a, count: 1, `+config+`}
+- {name: NAME-b, count: 1, `+config+`}
+`)
+	p.start(t)
+	p.await(t, map[string]string{"a-0": "True 20", "b-0": "True 20", "by-hand": "Unknown 0", "other-file": "Unknown 0"})
+	waitForGone(t, goes)
+	if now, err := client.CoreV1().Pods(ns).Get(t.Context(), "stays", metav1.GetOptions{}); err != nil || now.UID != stays.UID || now.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod of a node that stays: %v, %v", now, err)
+	}
+	if done := (&virtualNode{journal: journal}).journalOf(t, ns); len(done) != 1 || done[0].UID != string(goes.UID) {
+		t.Errorf("the provider has done %v, want only to create the pod", done)
+	}
+	if log := p.log.String(); !strings.Contains(log, "what runs of them in the provider is left there") {
+		t.Error("the log does not tell of what is left in the provider")
+	}
+	for _, request := range requestsOf(t, p.user) {
+		if request.Verb == "delete" && request.ObjectRef.Resource == "nodes" && request.ObjectRef.Name != p.name+"-b-1" {
+			t.Errorf("it has asked to delete Node %s", request.ObjectRef.Name)
+		}
+	}
+}
+
+// Without deleteNodes a process has no right more than one of --nodes.
+func TestRightsToDeleteNodes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	of := func(fields string) map[right]bool {
+		content := "apiVersion: virtual-kubelet.io/v1alpha1\nkind: NodePools\npools: []\n" + fields
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rights := map[right]bool{}
+		for _, r := range rightsOf(t, printRBAC(t, "vk", "", "--config", file)) {
+			rights[r] = true
+		}
+		return rights
+	}
+	without, with := of("name: a\n"), of("name: a\ndeleteNodes: true\n")
+	added := right{resource: "nodes", verb: "delete"}
+	if without[added] || !with[added] || len(with) != len(without)+1 {
+		t.Errorf("deleteNodes makes %d rights of %d, want one more, to %s", len(with), len(without), added)
+	}
 }

@@ -28,8 +28,12 @@ type file struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
+	// Name is what all Nodes of the file are labelled with. No other file in the
+	// cluster may have it.
+	Name string `json:"name"`
+
 	// DeleteNodes has the Node deleted of a node that the file no longer has.
-	// Without, it is there and not ready.
+	// Without, it is there and not ready. It goes by the Name, which it needs.
 	DeleteNodes bool `json:"deleteNodes"`
 
 	// Pools are read one by one, so that errors can name them. They have to be

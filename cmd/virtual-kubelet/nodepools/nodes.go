@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// Label is on the Nodes of a file with a name, which is its value.
+const Label = "virtual-kubelet.io/node-pools"
+
 // Provider is what has to be known of a provider.
 type Provider struct {
 	// OneNode says that it can be the provider of one node in a process only.
@@ -39,6 +42,7 @@ type Options struct {
 // Wanted is what a file wants. Its nodes share what they have in common, which is
 // for reading only.
 type Wanted struct {
+	Name        string // of the file; may be empty
 	Nodes       []Node
 	Providers   []string // of all pools, also of those that have no nodes at the moment
 	DeleteNodes bool
@@ -60,12 +64,13 @@ func Parse(data []byte, o Options) (*Wanted, error) {
 	f, errs := decode(data)
 	var wanted *Wanted
 	if f != nil {
-		e := expansion{Options: o, errs: errs, pools: map[string]bool{}, nodes: map[string]bool{}, used: map[string]bool{}, ports: map[int]string{}, lone: map[string]string{}}
+		e := expansion{Options: o, file: f, errs: errs, pools: map[string]bool{}, nodes: map[string]bool{}, used: map[string]bool{}, ports: map[int]string{}, lone: map[string]string{}}
+		e.checkName()
 		for i := range f.Pools {
 			e.pool(f.Pools[i], i)
 		}
 		errs = e.errs
-		wanted = &Wanted{Nodes: e.wanted, Providers: slices.Sorted(maps.Keys(e.used)), DeleteNodes: f.DeleteNodes}
+		wanted = &Wanted{Name: f.Name, Nodes: e.wanted, Providers: slices.Sorted(maps.Keys(e.used)), DeleteNodes: f.DeleteNodes}
 	}
 	if len(errs) == 0 {
 		return wanted, nil
@@ -82,6 +87,7 @@ const maxNodes = 10000
 // expansion makes nodes of pools, and collects what is wrong with them.
 type expansion struct {
 	Options
+	file   *file
 	errs   []error
 	wanted []Node
 
@@ -99,7 +105,7 @@ func (e *expansion) pool(text []byte, i int) {
 	}
 	names := e.names(p, at)
 	template := Node{
-		Overlay:  Overlay{Labels: p.Labels, Annotations: p.Annotations, Taints: p.Taints, Capacity: e.capacity(p, at.Child("capacity"))},
+		Overlay:  Overlay{Labels: e.labels(p), Annotations: p.Annotations, Taints: p.Taints, Capacity: e.capacity(p, at.Child("capacity"))},
 		OS:       e.os(p, at.Child("os")),
 		Provider: cmp.Or(p.Provider, e.Provider),
 	}
@@ -130,6 +136,14 @@ func (e *expansion) pool(text []byte, i int) {
 	if ports {
 		e.takePorts(e.wanted[first:], at.Child("basePort"))
 	}
+}
+
+// labels are the pool's, and that of the file.
+func (e *expansion) labels(p *pool) map[string]string {
+	if e.file.Name == "" {
+		return p.Labels
+	}
+	return overlaid(p.Labels, map[string]string{Label: e.file.Name})
 }
 
 func (e *expansion) add(err *field.Error) { e.errs = append(e.errs, err) }

@@ -50,6 +50,7 @@ func TestParse(t *testing.T) {
 	o := options()
 	o.PortPerNode = true
 	wanted, err := nodepools.Parse([]byte(head+`
+name: edge
 deleteNodes: true
 pools:
 - name: a
@@ -80,27 +81,29 @@ pools:
 	}
 	a := nodepools.Node{
 		Overlay: nodepools.Overlay{
-			Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"example.com/note": "hello"}, Taints: taint("k", "v"),
+			Labels: map[string]string{"tier": "front", nodepools.Label: "edge"}, Annotations: map[string]string{"example.com/note": "hello"}, Taints: taint("k", "v"),
 			Capacity: corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "nvidia.com/gpu": resource.MustParse("2")},
 		},
 		OS: "windows", Provider: "mock", ProviderConfig: "content of /etc/mock.json",
 	}
 	a0, a1 := a, a
 	a0.Name, a0.Port, a1.Name, a1.Port = "a-0", 10300, "a-1", 10301
+	named := map[string]string{nodepools.Label: "edge"}
 	b := nodepools.Node{OS: "linux", Provider: "cloud", ProviderConfig: `{"a":["x"],"b":1}`}
 	b0, b1 := b, b
 	b0.Name, b1.Name = "b0.example.com", "b1.example.com"
-	lone := nodepools.Node{Name: "alone", OS: "linux", Provider: "machine", ProviderConfig: "content of machine.json"}
+	b0.Labels, b1.Labels = named, named
+	lone := nodepools.Node{Overlay: nodepools.Overlay{Labels: named}, Name: "alone", OS: "linux", Provider: "machine", ProviderConfig: "content of machine.json"}
 	lone.Taints = taint("provider", "machine")
 	// The configuration of the command line is for its provider.
-	bare := nodepools.Node{Name: "bare-0", OS: "linux", Provider: "cloud"}
+	bare := nodepools.Node{Overlay: nodepools.Overlay{Labels: named}, Name: "bare-0", OS: "linux", Provider: "cloud"}
 	bare.Taints = taint("provider", "cloud")
 	want := []nodepools.Node{a0, a1, b0, b1, lone, bare}
 	if !equality.Semantic.DeepEqual(wanted.Nodes, want) {
 		t.Errorf("got\n%+v, want\n%+v", wanted.Nodes, want)
 	}
-	if !wanted.DeleteNodes || !reflect.DeepEqual(wanted.Providers, []string{"cloud", "machine", "mock"}) {
-		t.Errorf("deleteNodes %v, providers %v", wanted.DeleteNodes, wanted.Providers)
+	if wanted.Name != "edge" || !wanted.DeleteNodes || !reflect.DeepEqual(wanted.Providers, []string{"cloud", "machine", "mock"}) {
+		t.Errorf("name %q, deleteNodes %v, providers %v", wanted.Name, wanted.DeleteNodes, wanted.Providers)
 	}
 	if _, err := nodepools.Parse([]byte(head+"pools: []"), o); err != nil {
 		t.Errorf("no pools are refused: %v", err)
@@ -134,6 +137,9 @@ func TestParseRefuses(t *testing.T) {
 		{"bad label", head + "pools: [{name: a, count: 1, labels: {k: 'no spaces'}}]", `pools[a].labels[k]: Invalid value: "no spaces"`},
 		{"host name", head + "pools: [{name: a, count: 1, labels: {kubernetes.io/hostname: x}}]", `pools[a].labels[kubernetes.io/hostname]: Invalid value: "x": it is the name of each node: leave it out`},
 		{"os label", head + "pools: [{name: a, count: 1, labels: {kubernetes.io/os: linux}}]", "write os instead"},
+		{"label of the file", head + "pools: [{name: a, count: 1, labels: {virtual-kubelet.io/node-pools: x}}]", "write it as the name of the file"},
+		{"deletion without a name", head + "deleteNodes: true\npools: []", "name: Required value: deleteNodes knows by it"},
+		{"a name that is no label", head + "name: a b\npools: []", `name: Invalid value: "a b"`},
 		{"bad annotation", head + "pools: [{name: a, count: 1, annotations: {'a b': x}}]", `pools[a].annotations: Invalid value: "a b"`},
 		{"our annotation", head + "pools: [{name: a, count: 1, annotations: {virtual-kubelet.io/owned: x}}]", "virtual-kubelet's own: leave it out"},
 		{"taint without effect", head + "pools: [{name: a, count: 1, taints: [{key: k}]}]", `pools[a].taints[0].effect: Unsupported value: ""`},

@@ -14,6 +14,7 @@ import (
 var ownLabels = map[string]string{
 	corev1.LabelHostname: "it is the name of each node: leave it out",
 	corev1.LabelOSStable: "write os instead",
+	Label:                "write it as the name of the file",
 }
 
 // metadata checks labels, annotations and taints.

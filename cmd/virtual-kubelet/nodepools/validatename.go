@@ -11,6 +11,17 @@ import (
 // index stands for a node's number in the pattern of names.
 const index = "{index}"
 
+// checkName checks the name of the file.
+func (e *expansion) checkName() {
+	at := field.NewPath("name")
+	if e.file.Name == "" && e.file.DeleteNodes {
+		e.add(field.Required(at, "deleteNodes knows by it which Nodes are this file's: choose one that no other file in the cluster has"))
+	}
+	for _, problem := range validation.IsValidLabelValue(e.file.Name) {
+		e.invalid(at, e.file.Name, "%s", problem)
+	}
+}
+
 // names are those of the pool's nodes; none if they cannot be told.
 func (e *expansion) names(p *pool, at *field.Path) []string {
 	if p.Name == "" {
