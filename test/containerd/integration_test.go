@@ -203,6 +203,24 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	m.assertGone(t)
 }
 
+// What pods know of this machine stays true when others come.
+func TestPodsDoNotChangeTheBridge(t *testing.T) {
+	c := start(t)
+	name := tracesOf(t, c.Dir(), c.Gateway()).bridge
+	before, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	startPod(t, c.Endpoint())
+	after, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.HardwareAddr.String() != before.HardwareAddr.String() {
+		t.Errorf("the bridge has the address %s, and had %s", after.HardwareAddr, before.HardwareAddr)
+	}
+}
+
 func TestTwoSideBySide(t *testing.T) {
 	a, b := start(t), start(t)
 	if a.Subnet() == b.Subnet() || a.Endpoint() == b.Endpoint() {

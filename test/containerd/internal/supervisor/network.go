@@ -18,6 +18,7 @@ type network struct {
 	Name    string
 	Subnet  string
 	Gateway string // this machine's address in it
+	mac     string // of the bridge
 }
 
 // networkPrefix begins the names of bridges; names of interfaces end at 15 bytes.
@@ -36,11 +37,14 @@ func newNetwork() (network, error) {
 			Name:    fmt.Sprintf("%s%d", networkPrefix, i),
 			Subnet:  fmt.Sprintf("10.93.%d.0/24", i),
 			Gateway: fmt.Sprintf("10.93.%d.1", i),
+			mac:     fmt.Sprintf("0a:58:0a:5d:%02x:01", i),
 		}
 		if n.overlaps(addresses) {
 			continue
 		}
-		if last = run("ip", "link", "add", n.Name, "type", "bridge"); last != nil {
+		// Without an address of its own the bridge takes the least of the pods', and
+		// changes it as they come and go: the others then lose this machine.
+		if last = run("ip", "link", "add", n.Name, "address", n.mac, "type", "bridge"); last != nil {
 			continue
 		}
 		if err := n.setUp(); err != nil {
