@@ -112,10 +112,7 @@ func (o *rbacOptions) complete() error {
 
 // objects are the service account, its roles, and what binds them.
 func (o *rbacOptions) objects() []runtime.Object {
-	name := o.accountName
-	if o.nodeName != "" && o.nodeName != name {
-		name += "-" + o.nodeName // one account may be that of several nodes
-	}
+	name := o.roleName()
 	objects := []runtime.Object{&corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.accountNamespace, Name: o.accountName},
@@ -135,6 +132,20 @@ func (o *rbacOptions) objects() []runtime.Object {
 	// Where the API server says who signs its clients' certificates.
 	objects = append(objects, o.binding(metav1.NamespaceSystem, name, "extension-apiserver-authentication-reader"))
 	return append(objects, o.clusterRole(name, cluster)...)
+}
+
+// roleName is the name of the roles, and of what binds them. Those of other accounts
+// have other names, also of accounts in other namespaces: what is applied later
+// must not take the rights of what was applied before.
+func (o *rbacOptions) roleName() string {
+	name := o.accountName
+	if o.accountNamespace != metav1.NamespaceSystem {
+		name = o.accountNamespace + ":" + name
+	}
+	if o.nodeName != "" && o.nodeName != o.accountName {
+		name += "-" + o.nodeName // one account may be that of several nodes
+	}
+	return name
 }
 
 // providerRules are the rights on pods, and those that no namespace has, that the

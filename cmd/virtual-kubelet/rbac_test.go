@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 func TestPrintRBAC(t *testing.T) {
@@ -29,7 +32,7 @@ func TestPrintRBAC(t *testing.T) {
 		{"as deployed for the kubernetes provider", []string{"--provider", "kubernetes"}, []string{string(ofKubernetes)}, nil},
 		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames", "patch\n  - delete"}},
 		{"a node of a shared account", []string{"--nodename", "n1", "--service-account", "apps/vk"},
-			[]string{"name: vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},
+			[]string{"name: apps:vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},
 		{"a provider that mounts volumes", []string{"--provider", "cri"}, []string{"serviceaccounts/token", "persistentvolumes\n", "runtimeclasses\n"}, nil},
 		{"one of several processes for a node", []string{"--leader-elect", "--leader-elect-namespace", "vk"},
 			[]string{"name: virtual-kubelet-election\n  namespace: vk\n", "resourceNames:\n  - virtual-kubelet-leader\n"}, []string{"- list\n  - update"}},
@@ -57,6 +60,34 @@ func TestPrintRBAC(t *testing.T) {
 				t.Errorf("secrets of all namespaces may be read:\n%s", rest)
 			}
 		})
+	}
+}
+
+// What is applied for one account takes nothing from another one of the same name.
+func TestPrintRBACOfTwoNamespaces(t *testing.T) {
+	noCluster(t)
+	var named [2]map[string]bool
+	for i, account := range []string{"kube-system/virtual-kubelet", "virtual-kubelet/virtual-kubelet"} {
+		status, stdout, stderr := execute(t, "config", "print-rbac", "--nodename", "", "--shards", "--service-account", account)
+		if status != 0 {
+			t.Fatalf("exit status %d: %s", status, stderr)
+		}
+		named[i] = map[string]bool{}
+		for text := range strings.SplitSeq(stdout, "---\n") {
+			var object metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+				t.Fatal(err)
+			}
+			named[i][object.Kind+" "+object.Namespace+"/"+object.Name] = true
+		}
+	}
+	for object := range named[0] {
+		if named[1][object] {
+			t.Errorf("%s is printed for both accounts", object)
+		}
+	}
+	if len(named[0]) != 8 {
+		t.Errorf("the objects are %v, want 8", named[0])
 	}
 }
 
