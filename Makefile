@@ -21,6 +21,13 @@ quickstart: build controlplane ## Start a control plane and a virtual node, and 
 build: ## Build bin/virtual-kubelet
 	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -o bin/virtual-kubelet ./cmd/virtual-kubelet
 
+# bin/image.tar is for docker load, ctr images import, crane push, skopeo copy and
+# kind load image-archive.
+IMAGE ?= localhost/virtual-kubelet:dev
+.PHONY: image
+image: build ## Make bin/image.tar, a container image of bin/virtual-kubelet named IMAGE
+	scripts/image.sh bin/virtual-kubelet $(IMAGE) bin/image.tar
+
 .PHONY: controlplane
 controlplane: ## Build bin/controlplane (minutes the first time, cached then)
 	@echo "Building the control plane (minutes the first time, cached then)"
@@ -61,9 +68,9 @@ conformance: build conformance-parts ## Run the Kubernetes node specs on a node 
 		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
 .PHONY: containers
-containers: build containerd-up images controlplane ## The tests that need containerd, the conformance module's own
+containers: image containerd-up images controlplane ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./providers/providertest/...
+	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/providertest/...
 
 # The whole is make conformance; this takes four minutes.
 .PHONY: conformance-sample

@@ -23,6 +23,10 @@ type Options struct {
 	// their own cannot reach.
 	Address string
 
+	// ServiceCIDR is the range of the cluster IPs of Services, of which the API
+	// server has the first. Defaults to 10.96.0.0/16. There is no service proxy.
+	ServiceCIDR string
+
 	// Args are further flags of the components, by component
 	// ("kube-apiserver", "kube-controller-manager", "kube-scheduler"). They
 	// win over the ones that the control plane sets itself.
@@ -65,6 +69,9 @@ func (o *Options) flags(dir string, ephemeral bool) []string {
 	}
 	if o.Address != "" {
 		flags = append(flags, "--address", o.Address)
+	}
+	if o.ServiceCIDR != "" {
+		flags = append(flags, "--service-cidr", o.ServiceCIDR)
 	}
 	for component, args := range o.Args {
 		for _, arg := range args {
