@@ -35,6 +35,7 @@ type virtualFleet struct {
 	good  *atomic.Pointer[contents] // of the file, when it could last be used
 	taken contents                  // of the file, as it was last taken
 	mine  func(node string) bool    // nil: all nodes are; see ofShard
+	loads *reloads                  // of the file
 
 	// Not for several goroutines.
 	nodes map[string]*fleetNode // those that are in the fleet
@@ -139,6 +140,12 @@ func (f *virtualFleet) build() error {
 	if f.fleet, err = nodeutil.NewFleet(config); err != nil {
 		return err
 	}
+	if f.loads = newReloads(); f.pools != nil {
+		if err := f.fleet.Metrics().Register(f.loads); err != nil {
+			return fmt.Errorf("cannot have metrics of the node pools: %w", err)
+		}
+	}
+	f.loads.note(f, nil, true)
 	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]leftNode{}
 	if f.shards > 0 {
 		return nil

@@ -35,7 +35,8 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 		settled := maps.Equal(now, last)
 		last = now
 		due := !retry.IsZero() && !time.Now().Before(retry)
-		if !settled || maps.Equal(now, f.taken) && !due {
+		changed := !maps.Equal(now, f.taken)
+		if !settled || !changed && !due {
 			continue
 		}
 		wanted, read, err := f.load(now)
@@ -44,6 +45,7 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 		}
 		f.taken, retry = read, time.Time{}
 		if err != nil {
+			f.loads.note(f, err, changed)
 			log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
 			continue
 		}
@@ -51,6 +53,7 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 		if ctx.Err() != nil {
 			continue
 		}
+		f.loads.note(f, err, changed)
 		if waiting || err != nil {
 			retry = time.Now().Add(retryInterval)
 		}

@@ -54,6 +54,7 @@ func shardOf(node string, shards int) int {
 // serveShard has the nodes of a shard in the fleet until ctx ends.
 func (f *virtualFleet) serveShard(ctx context.Context, shard int) {
 	of := f.ofShard(shard)
+	defer f.loads.forget(of)
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("shard", shard))
 	var retry time.Time
 	waiting, err := of.begin(ctx)
@@ -77,15 +78,17 @@ func (f *virtualFleet) serveShard(ctx context.Context, shard int) {
 // begin adds the nodes of a shard. If the file cannot be used they come as they
 // were in it before, like those of other shards, which stay.
 func (f *virtualFleet) begin(ctx context.Context) (waiting bool, err error) {
-	wanted, read, err := f.load(nil)
+	wanted, read, fileErr := f.load(nil)
 	f.taken = read
-	if err != nil {
-		log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes are as it wanted them before")
+	if fileErr != nil {
+		log.G(ctx).WithError(fileErr).Error("The file of the node pools cannot be used; the nodes are as it wanted them before")
 		if wanted, _, err = f.load(*f.good.Load()); err != nil {
 			return false, err
 		}
 	}
-	return f.apply(ctx, wanted)
+	waiting, err = f.apply(ctx, wanted)
+	f.loads.note(f, errors.Join(fileErr, err), true)
+	return waiting, err
 }
 
 // end removes all nodes of a shard, and returns when they have ended.

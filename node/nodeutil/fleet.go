@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -229,6 +230,10 @@ func (f *Fleet) Nodes() []*Node {
 	}
 	return nodes
 }
+
+// Metrics is where the program that has the fleet may register metrics of its own,
+// which are then in /metrics of the process.
+func (f *Fleet) Metrics() prometheus.Registerer { return f.shared.metrics.registry }
 
 // RemoveOption changes what Remove does.
 type RemoveOption func(*removal)

@@ -34,8 +34,8 @@ var (
 )
 
 // What dashboard and alerts ask for is what a node has: the list against which
-// they are checked is compared with a node that has had a pod, an identity of its
-// own, and a runtime of containers.
+// they are checked is compared with a node that has had a pod, and has an
+// identity of its own and a runtime of containers, and with a process whose nodes are in a file.
 func TestMetricsAreThoseOfTheList(t *testing.T) {
 	_, bootstrap := bootstrapToken(t)
 	args := append([]string{"--metrics-addr", "127.0.0.1:0"}, processes(t)...)
@@ -48,11 +48,17 @@ func TestMetricsAreThoseOfTheList(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForGone(t, pod)
-	address := regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`).FindStringSubmatch(n.log.String())
-	if address == nil {
-		t.Fatal("the log does not say where metrics are served")
+	served := metricsOf(t, n.log)
+	pools := startPools(t, "pools: []", "--metrics-addr", "127.0.0.1:0")
+	eventually(t, "the process with a file of pools serves metrics", func(context.Context) (bool, string) {
+		log := pools.log.String()
+		return servingMetrics.MatchString(log), log
+	})
+	for name, line := range metricsOf(t, pools.log) {
+		if strings.HasPrefix(name, "vk_config_") { // which only such a process has
+			served[name] = line
+		}
 	}
-	served := metricsOf(t, "http://"+address[1]+"/metrics")
 	if *updateMetrics {
 		lines := slices.Sorted(maps.Values(served))
 		if err := os.WriteFile(metricsList, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -89,9 +95,17 @@ func processes(t *testing.T) []string {
 	return []string{"--provider", "process", "--provider-config", config}
 }
 
-// metricsOf returns for each metric a line with its name, type and labels.
-func metricsOf(t *testing.T, url string) map[string]string {
+var servingMetrics = regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`)
+
+// metricsOf returns for each metric of a process a line with its name, type and
+// labels. The log says where they are.
+func metricsOf(t *testing.T, log *lockedBuffer) map[string]string {
 	t.Helper()
+	address := servingMetrics.FindStringSubmatch(log.String())
+	if address == nil {
+		t.Fatal("the log does not say where metrics are served")
+	}
+	url := "http://" + address[1] + "/metrics"
 	var families map[string]*dto.MetricFamily
 	eventually(t, "requests of the kubelet API were counted", func(ctx context.Context) (bool, string) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

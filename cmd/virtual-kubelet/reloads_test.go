@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+// wantReloads compares what the metrics tell of the file.
+func (r *poolsRig) wantReloads(what string, of *reloads, successful float64, at time.Time) {
+	r.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(of)
+	families, err := registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+	}
+	want := map[string]float64{"vk_config_last_reload_successful": successful, "vk_config_last_reload_success_timestamp_seconds": float64(at.Unix())}
+	if !maps.Equal(got, want) {
+		r.t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func TestReloadsAreToldOf(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of the bubble's clock
+	poolsBubble(t, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		r.wantReloads("at first", r.fleet.loads, 1, start)
+		time.Sleep(time.Hour)
+		r.wantReloads("while nothing changes", r.fleet.loads, 1, start)
+		r.write(`{pools: [{name: a, count: 1, cuont: 2}]}`)
+		r.pass()
+		r.wantReloads("with a bad file", r.fleet.loads, 0, start)
+		r.write(`{pools: [{name: a, count: 1}]}`)
+		changed := time.Now()
+		r.pass()
+		r.wantReloads("with the file as it was", r.fleet.loads, 1, changed.Add(2*pollInterval))
+
+		journal := filepath.Join(filepath.Dir(r.file), "later", "journal")
+		r.write(fmt.Sprintf(`{pools: [{name: a, count: 1}, {name: b, count: 1, providerConfig: {b-0: {journal: %q}}}]}`, journal))
+		r.pass()
+		r.wantReloads("with a node that cannot be made", r.fleet.loads, 0, changed.Add(2*pollInterval))
+		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryInterval)
+		r.pass()
+		if got := r.fleet.loads.succeeded; got.Before(changed.Add(retryInterval)) {
+			t.Errorf("the file was last taken %v after it changed, which is before the node could be made", got.Sub(changed))
+		}
+	})
+}
+
+// Of several shards all have to have taken the file.
+func TestReloadsOfShards(t *testing.T) {
+	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
+		journal := filepath.Join(filepath.Dir(r.file), "later", "journal")
+		f, end := r.shared(fmt.Sprintf(`{pools: [{name: a, count: 2, providerConfig: {a-0: {journal: %q}}}]}`, journal), 2)
+		defer end()
+		first, second := r.serve(f, shardOf("a-0", 2)), r.serve(f, shardOf("a-1", 2))
+		r.pass()
+		if len(f.loads.failing) != 1 {
+			t.Errorf("%d shards have not taken the file, want that of the node that cannot be made", len(f.loads.failing))
+		}
+		first(node.ErrHandedOver)
+		if len(f.loads.failing) != 0 {
+			t.Error("a shard that another process has counts")
+		}
+		second(node.ErrHandedOver)
+		r.wantErrors("of the node", "cannot open the journal", "cannot open the journal")
+	})
+}
