@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -94,14 +95,18 @@ func TestFleetOnOnePort(t *testing.T) {
 		t.Error("the metrics do not tell of all nodes")
 	}
 	// All nodes tell the same port: what is there is one process, and scraped once.
-	prometheus := startScraper(t)
+	prometheus := startScraper(t, "scrape.yaml")
 	prometheus.waitFor(t, `sum(vk_nodes{job="virtual-kubelet"})`, fmt.Sprint(fleetSize))
 	prometheus.waitFor(t, `count(up{job="virtual-kubelet"})`, "1")
 }
 
 // With a port for each node, the whole kubelet API of each is reached.
 func TestFleetOnAPortForEachNode(t *testing.T) {
-	name := startFleet(t, "--port-per-node")
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := startFleet(t, "--port-per-node", "--metrics-addr", ":"+port)
 	if ports := fleetPorts(t, name); len(ports) != fleetSize {
 		t.Errorf("the nodes tell %d ports, want %d", len(ports), fleetSize)
 	}
@@ -114,6 +119,13 @@ func TestFleetOnAPortForEachNode(t *testing.T) {
 			t.Errorf("node %s answers %q", node, out)
 		}
 	}
+	// Each port answers for the process, which is scraped once nevertheless.
+	if out := kubectl(t, "get", "--raw", "/api/v1/nodes/"+name+"-8/proxy/metrics"); !strings.Contains(out, fmt.Sprintf("vk_nodes{ready=\"true\"} %d\n", fleetSize)) {
+		t.Error("the metrics at a node's port do not tell of all nodes")
+	}
+	prometheus := startScraper(t, "scrape-port-per-node.yaml", ":9100", ":"+port)
+	prometheus.waitFor(t, `sum(vk_nodes{job="virtual-kubelet"})`, fmt.Sprint(fleetSize))
+	prometheus.waitFor(t, `count(up{job="virtual-kubelet"})`, "1")
 }
 
 // podsRunAndGo runs a pod on each tenth node.

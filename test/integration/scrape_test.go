@@ -25,14 +25,16 @@ import (
 type scraper struct{ url string }
 
 // startScraper starts Prometheus (Debian's package prometheus), which is the
-// administrator to the nodes. That package cannot ask a cluster for nodes: it is
-// told of them in a file, as it would find them.
-func startScraper(t *testing.T) scraper {
+// administrator to the nodes, with a file of deploy/prometheus, in which something
+// may be replaced. That package cannot ask a cluster for nodes: it is told of them in
+// a file, as it would find them.
+func startScraper(t *testing.T, configuration string, replace ...string) scraper {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/prometheus/scrape.yaml")
+	text, err := os.ReadFile("../../deploy/prometheus/" + configuration)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text = []byte(strings.NewReplacer(replace...).Replace(string(text)))
 	var config map[string]any
 	if err := yaml.UnmarshalStrict(text, &config); err != nil {
 		t.Fatal(err)

@@ -76,21 +76,23 @@ func TestAlertsNameEachOther(t *testing.T) {
 	}
 }
 
-func TestScrapeConfigurationIsYAML(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/prometheus/scrape.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config struct {
-		Jobs []struct {
-			Name string `json:"job_name"`
-		} `json:"scrape_configs"`
-	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
-	// The name by which the alerts know what is ours.
-	if len(config.Jobs) == 0 || config.Jobs[0].Name != "virtual-kubelet" {
-		t.Errorf("the jobs are %v, want virtual-kubelet first", config.Jobs)
+func TestScrapeConfigurationsAreYAML(t *testing.T) {
+	for _, file := range []string{"scrape.yaml", "scrape-port-per-node.yaml"} {
+		text, err := os.ReadFile("../../deploy/prometheus/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			Jobs []struct {
+				Name string `json:"job_name"`
+			} `json:"scrape_configs"`
+		}
+		if err := yaml.Unmarshal(text, &config); err != nil {
+			t.Fatal(err)
+		}
+		// The name by which the alerts know what is ours.
+		if len(config.Jobs) == 0 || config.Jobs[0].Name != "virtual-kubelet" {
+			t.Errorf("the jobs of %s are %v, want virtual-kubelet first", file, config.Jobs)
+		}
 	}
 }
