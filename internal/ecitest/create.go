@@ -13,7 +13,7 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 )
 
-var groupName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?$`)
+var groupName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])$`)
 
 // createGroup is CreateContainerGroup.
 func (s *Server) createGroup(p params) (map[string]any, *apiError) {

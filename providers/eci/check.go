@@ -25,6 +25,7 @@ func Check(pod *corev1.Pod) error {
 	}
 	for what, wanted := range map[string]bool{
 		"hostNetwork": pod.Spec.HostNetwork, "hostPID": pod.Spec.HostPID, "hostIPC": pod.Spec.HostIPC,
+		"shareProcessNamespace": pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace,
 	} {
 		if wanted {
 			found.add("%s", what)
@@ -35,10 +36,10 @@ func Check(pod *corev1.Pod) error {
 		if podspec.IsSidecar(c) {
 			found.add("init container %s with restartPolicy Always", c.Name)
 		}
-		found.addContainer(c)
+		found.addContainer(pod, c)
 	}
 	for i := range pod.Spec.Containers {
-		found.addContainer(&pod.Spec.Containers[i])
+		found.addContainer(pod, &pod.Spec.Containers[i])
 	}
 	slices.Sort(found)
 	volumes := checkVolumes(pod)
@@ -62,7 +63,36 @@ func (p problems) err() error {
 	return errdefs.AsPermanent(errors.New("ProviderNotSupported: " + strings.Join(p, "; ")))
 }
 
-func (p *problems) addContainer(c *corev1.Container) {
+func (p *problems) addContainer(pod *corev1.Pod, c *corev1.Container) {
+	p.addProbes(c)
+	p.addHooks(c)
+	if c.RestartPolicy != nil && !podspec.IsSidecar(c) || len(c.RestartPolicyRules) > 0 {
+		p.add("a restartPolicy of container %s", c.Name)
+	}
+	if len(c.VolumeDevices) > 0 {
+		p.add("block devices in container %s", c.Name)
+	}
+	for i := range c.VolumeMounts {
+		if c.VolumeMounts[i].SubPathExpr != "" {
+			p.add("subPathExpr in container %s", c.Name)
+		}
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
+			p.add("variable %s of container %s from a file", c.Env[i].Name, c.Name)
+		}
+	}
+	if s := c.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
+		p.add("privileged container %s", c.Name)
+	}
+	if gpus(c) != "" && pod.Annotations[AnnotationInstanceType] == "" {
+		p.add("GPUs for container %s without an instance type that has them (annotation %s)", c.Name, AnnotationInstanceType)
+	}
+}
+
+// addProbes names what of probes the API has no parameter for: those that would go
+// elsewhere, or be answered otherwise, than the pod says.
+func (p *problems) addProbes(c *corev1.Container) {
 	if c.StartupProbe != nil {
 		p.add("startupProbe of container %s", c.Name)
 	}
@@ -73,20 +103,37 @@ func (p *problems) addContainer(c *corev1.Container) {
 		if probe.GRPC != nil {
 			p.add("%s of container %s by gRPC", kind, c.Name)
 		}
-		if probe.HTTPGet != nil && portNumber(c, probe.HTTPGet.Port) == 0 || probe.TCPSocket != nil && portNumber(c, probe.TCPSocket.Port) == 0 {
+		http, tcp := probe.HTTPGet, probe.TCPSocket
+		if http != nil && portNumber(c, http.Port) == 0 || tcp != nil && portNumber(c, tcp.Port) == 0 {
+			p.add("%s of container %s: it has no port of that name", kind, c.Name)
+		}
+		if http != nil && http.Host != "" || tcp != nil && tcp.Host != "" {
+			p.add("%s of container %s of another host", kind, c.Name)
+		}
+		if http != nil && len(http.HTTPHeaders) > 0 {
+			p.add("%s of container %s with httpHeaders", kind, c.Name)
+		}
+	}
+}
+
+// addHooks names what of hooks the API has no parameter for.
+func (p *problems) addHooks(c *corev1.Container) {
+	if c.Lifecycle == nil {
+		return
+	}
+	for kind, hook := range map[string]*corev1.LifecycleHandler{"postStart": c.Lifecycle.PostStart, "preStop": c.Lifecycle.PreStop} {
+		if hook == nil {
+			continue
+		}
+		if hook.Sleep != nil {
+			p.add("%s of container %s that sleeps", kind, c.Name)
+		}
+		if hook.HTTPGet != nil && portNumber(c, hook.HTTPGet.Port) == 0 || hook.TCPSocket != nil && portNumber(c, hook.TCPSocket.Port) == 0 {
 			p.add("%s of container %s: it has no port of that name", kind, c.Name)
 		}
 	}
-	if len(c.VolumeDevices) > 0 {
-		p.add("block devices in container %s", c.Name)
-	}
-	for i := range c.VolumeMounts {
-		if c.VolumeMounts[i].SubPathExpr != "" {
-			p.add("subPathExpr in container %s", c.Name)
-		}
-	}
-	if s := c.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
-		p.add("privileged container %s", c.Name)
+	if c.Lifecycle.StopSignal != nil {
+		p.add("stopSignal of container %s", c.Name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -44,6 +45,9 @@ type Config struct {
 	// CPU, Memory and Pods are the node's capacity, which only the quotas of
 	// the account really limit. Default to 1000, 4Ti and 1000.
 	CPU, Memory, Pods resource.Quantity
+	// GPU is how many nvidia.com/gpu the node says that it has. Defaults to
+	// none: pods that need some are then not scheduled to it.
+	GPU resource.Quantity
 
 	// CacheFor is for how long a listing answers questions. Defaults to two
 	// seconds.
@@ -86,9 +90,10 @@ func (c *Config) required() []struct{ env, field, value string } {
 // Complete fills in the defaults, and checks the rest. The error, of class
 // InvalidInput, names all required settings that are missing.
 func (c *Config) Complete() error {
+	c.trim()
 	var missing []string
 	for _, r := range c.required() {
-		if strings.TrimSpace(r.value) == "" {
+		if r.value == "" {
 			missing = append(missing, r.env+" ("+r.field+")")
 		}
 	}
@@ -111,6 +116,9 @@ func (c *Config) Complete() error {
 			*q.quantity = resource.MustParse(q.value)
 		}
 	}
+	if c.GPU.Sign() < 0 {
+		return errdefs.InvalidInputf("eci config: GPU: %s is negative", c.GPU.String())
+	}
 	if c.Endpoint != "" {
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			return errdefs.InvalidInputf("eci config: Endpoint: %q is no URL such as https://eci.cn-hangzhou.aliyuncs.com", c.Endpoint)
@@ -126,8 +134,17 @@ func (c *Config) Complete() error {
 	if c.CacheFor < 0 {
 		return errdefs.InvalidInputf("eci config: CacheFor: %s is negative", c.CacheFor)
 	}
-	c.VSwitch = strings.Join(strings.FieldsFunc(c.VSwitch, func(r rune) bool { return r == ',' || r == ' ' }), ",")
 	return nil
+}
+
+// trim takes away the white space that settings from files end in.
+func (c *Config) trim() {
+	for _, field := range []*string{
+		&c.ClusterName, &c.Region, (*string)(&c.AccessKey), (*string)(&c.SecretKey), &c.SecurityGroup, &c.Zone, &c.RAMRole, &c.Endpoint, &c.OperatingSystem,
+	} {
+		*field = strings.TrimSpace(*field)
+	}
+	c.VSwitch = strings.Join(strings.FieldsFunc(c.VSwitch, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }), ",")
 }
 
 // Merge puts the values of environment variables, as getenv returns them, over

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
@@ -135,6 +137,41 @@ func TestMissingSettingsAreNamedTogether(t *testing.T) {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("the error does not name %s: %v", name, err)
 		}
+	}
+}
+
+// What is read from a file of a Secret, say, ends in a new line, and a list of
+// nothing is none.
+func TestWhiteSpaceIsNoSetting(t *testing.T) {
+	c := testConfig("")
+	c.SecretKey, c.Region, c.VSwitch = "the-secret-key\n", " cn-test ", " , "
+	err := c.Complete()
+	if !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "missing "+EnvVSwitch+" (VSwitch):") {
+		t.Errorf("without a vSwitch the error is %v", err)
+	}
+	c.VSwitch = "vsw-1,\n vsw-2"
+	if err := c.Complete(); err != nil || c.VSwitch != "vsw-1,vsw-2" || c.SecretKey.Reveal() != "the-secret-key" || c.Region != "cn-test" {
+		t.Errorf("the config is %+v, with the key %q: %v", c, c.SecretKey.Reveal(), err)
+	}
+}
+
+// Without GPUs that the node has, the scheduler gives it no pods that need some.
+func TestGPUsOfTheNode(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "GPU = 8": 8, "gpu: \"8\"": 8} {
+		c, err := ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t, 0, func(config *Config) { config.GPU = c.GPU })
+		has, ok := r.node.Status.Allocatable[resourceGPU]
+		if has.Value() != want || ok != (want > 0) {
+			t.Errorf("%q: the node has %s GPUs, want %d", text, has.String(), want)
+		}
+	}
+	c := testConfig("")
+	c.GPU.Sub(resource.MustParse("1"))
+	if err := c.Complete(); !errdefs.IsInvalidInput(err) {
+		t.Errorf("less than none gives %v", err)
 	}
 }
 

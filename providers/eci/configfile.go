@@ -23,6 +23,7 @@ type fileConfig struct {
 	CPU             quantity `json:"cpu"`
 	Memory          quantity `json:"memory"`
 	Pods            quantity `json:"pods"`
+	GPU             quantity `json:"gpu"`
 	VSwitch         string   `json:"vSwitch"`
 	SecureGroup     string   `json:"secureGroup"`
 	AccessKey       string   `json:"accessKey"`
@@ -92,7 +93,7 @@ func (f *fileConfig) config() (Config, error) {
 		name  string
 		text  quantity
 		field *resource.Quantity
-	}{{"CPU", f.CPU, &c.CPU}, {"Memory", f.Memory, &c.Memory}, {"Pods", f.Pods, &c.Pods}} {
+	}{{"CPU", f.CPU, &c.CPU}, {"Memory", f.Memory, &c.Memory}, {"Pods", f.Pods, &c.Pods}, {"GPU", f.GPU, &c.GPU}} {
 		if q.text == "" {
 			continue
 		}

@@ -19,7 +19,9 @@ func (r *CreateRequest) setContainers(pod *corev1.Pod) {
 			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: unlessZero(size.cpu), Memory: unlessZero(size.memory), Gpu: gpus(c),
 			EnvironmentVar: environment(c), Port: ports(c), VolumeMount: mounts(c),
 		})
-		r.secure(fmt.Sprintf("InitContainer.%d.", i+1), pod, c)
+		prefix := fmt.Sprintf("InitContainer.%d.", i+1)
+		r.secure(prefix, pod, c)
+		r.terminationMessage(prefix, c)
 	}
 	if len(before) > 0 {
 		r.InitContainer = &before
@@ -42,12 +44,7 @@ func (r *CreateRequest) setContainers(pod *corev1.Pod) {
 			r.hook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
 		}
 		r.secure(prefix, pod, c)
-		if policy := c.TerminationMessagePolicy; policy != "" {
-			r.Extra[prefix+"TerminationMessagePolicy"] = string(policy)
-		}
-		if path := c.TerminationMessagePath; path != "" {
-			r.Extra[prefix+"TerminationMessagePath"] = path
-		}
+		r.terminationMessage(prefix, c)
 		containers = append(containers, made)
 	}
 	r.Container = &containers
@@ -61,6 +58,9 @@ func environment(c *corev1.Container) *[]eci.CreateContainerGroupEnvironmentVar 
 		e := eci.CreateContainerGroupEnvironmentVar{Key: c.Env[i].Name, Value: c.Env[i].Value}
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
 			e.FieldRef.FieldPath = from.FieldRef.FieldPath
+			if e.FieldRef.FieldPath == "status.podIPs" { // which the API does not have; the first is the same
+				e.FieldRef.FieldPath = "status.podIP"
+			}
 		}
 		list = append(list, e)
 	}
@@ -131,6 +131,10 @@ func (r *CreateRequest) hook(prefix string, c *corev1.Container, h *corev1.Lifec
 			prefix + "HttpGetHost": h.HTTPGet.Host, prefix + "HttpGetPath": h.HTTPGet.Path, prefix + "HttpGetScheme": string(h.HTTPGet.Scheme),
 			prefix + "HttpGetPort": strconv.Itoa(int(portNumber(c, h.HTTPGet.Port))),
 		})
+		for i, header := range h.HTTPGet.HTTPHeaders {
+			one := fmt.Sprintf("%sHttpGetHttpHeader.%d.", prefix, i+1)
+			r.Extra[one+"Name"], r.Extra[one+"Value"] = header.Name, header.Value
+		}
 	case h.TCPSocket != nil:
 		r.some(map[string]string{
 			prefix + "TcpSocketHost": h.TCPSocket.Host, prefix + "TcpSocketPort": strconv.Itoa(int(portNumber(c, h.TCPSocket.Port))),
@@ -168,6 +172,12 @@ func (r *CreateRequest) secure(prefix string, pod *corev1.Pod, c *corev1.Contain
 			r.Extra[fmt.Sprintf("%sCapability.Add.%d", prefix, i+1)] = string(added)
 		}
 	}
+}
+
+func (r *CreateRequest) terminationMessage(prefix string, c *corev1.Container) {
+	r.some(map[string]string{
+		prefix + "TerminationMessagePolicy": string(c.TerminationMessagePolicy), prefix + "TerminationMessagePath": c.TerminationMessagePath,
+	})
 }
 
 func (r *CreateRequest) list(prefix string, values []string) {

@@ -108,16 +108,25 @@ func (p *Provider) update(ctx context.Context, pod *corev1.Pod, id string) error
 }
 
 // imagesDiffer tells whether a container of the group has another image than the
-// pod says.
+// pod says. To take two names of one for two images would restart it.
 func imagesDiffer(pod *corev1.Pod, found *group) bool {
 	want := map[string]string{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		want[c.Name] = c.Image
 	}
 	for _, c := range slices.Concat(found.InitContainers, found.Containers) {
-		if image, ok := want[c.Name]; ok && image != c.Image {
+		if image, ok := want[c.Name]; ok && fullName(image) != fullName(c.Image) {
 			return true
 		}
 	}
 	return false
+}
+
+// fullName is the name of an image with its registry and tag, should ECI tell it so.
+func fullName(image string) string {
+	name, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return image
+	}
+	return reference.TagNameOnly(name).String()
 }

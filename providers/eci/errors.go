@@ -181,5 +181,5 @@ func (c *client) withoutSecrets(message string, request requests.AcsRequest) str
 func isSecret(name string) bool {
 	return strings.HasSuffix(name, ".Password") || strings.HasSuffix(name, ".Content") ||
 		strings.Contains(name, ".EnvironmentVar.") && strings.HasSuffix(name, ".Value") || name == "Signature" ||
-		strings.Contains(name, ".FlexVolume.")
+		strings.Contains(name, ".FlexVolume.") || strings.Contains(name, "HttpHeader.") && strings.HasSuffix(name, ".Value")
 }

@@ -21,6 +21,9 @@ func (p *Provider) configureNode(n *corev1.Node) {
 		corev1.ResourcePods:             p.cfg.Pods.DeepCopy(),
 		corev1.ResourceEphemeralStorage: resource.MustParse(ephemeralStorage),
 	}
+	if !p.cfg.GPU.IsZero() {
+		capacity[resourceGPU] = p.cfg.GPU.DeepCopy()
+	}
 	n.Status.Capacity, n.Status.Allocatable = capacity, capacity.DeepCopy()
 	n.Status.Conditions = nodeConditions(metav1.Now())
 	n.Status.NodeInfo.OperatingSystem = cmp.Or(p.cfg.OperatingSystem, n.Status.NodeInfo.OperatingSystem, "linux")

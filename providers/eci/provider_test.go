@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -260,6 +261,10 @@ func TestUpdates(t *testing.T) {
 	if err := r.UpdatePod(t.Context(), pod); err != nil || r.api.Calls("UpdateContainerGroup") != 0 {
 		t.Errorf("a label is changed with %d calls, and %v", r.api.Calls("UpdateContainerGroup"), err)
 	}
+	pod.Spec.Containers[0].Image = "docker.io/library/busybox:1" // which is the same
+	if err := r.UpdatePod(t.Context(), pod); err != nil || r.api.Calls("UpdateContainerGroup") != 0 {
+		t.Errorf("another name of its image restarts a container with %d calls, and %v", r.api.Calls("UpdateContainerGroup"), err)
+	}
 	pod.Spec.Containers[0].Image = "busybox:2"
 	if err := r.UpdatePod(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -421,13 +426,16 @@ func TestTheLogShowsNoSecrets(t *testing.T) {
 func TestErrorsShowNoSecrets(t *testing.T) {
 	pod := newPod("a")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2 of/the environment"}}
+	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
+		Port: intstr.FromInt32(80), HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: "hunter2-header"}},
+	}}}
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
 	failures := map[string]func(r *rig){
 		"a signature that does not match": func(r *rig) { r.Provider.client.secretKey = "hunter2-key" },
 		"an unknown access key":           func(r *rig) { r.Provider.client.accessKey = "hunter2-id" },
 		"a server that is away":           func(r *rig) { r.Provider.client.domain = "127.0.0.1:1" },
 		"an answer that quotes": func(r *rig) {
-			r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-password and hunter2 of/the environment are no good")
+			r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-password, hunter2-header and hunter2 of/the environment are no good")
 		},
 	}
 	for what, fail := range failures {

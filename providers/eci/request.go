@@ -92,6 +92,9 @@ func ToCreateRequest(pod *corev1.Pod, in Inputs) (*CreateRequest, error) {
 	if err := r.setSize(pod); err != nil {
 		return nil, err
 	}
+	if in.Config.OperatingSystem == "windows" {
+		r.Extra["OsType"] = "Windows"
+	}
 	r.setPlace(pod, in.Config)
 	r.setLife(pod)
 	r.setNames(pod)
@@ -103,12 +106,12 @@ func ToCreateRequest(pod *corev1.Pod, in Inputs) (*CreateRequest, error) {
 	return r, nil
 }
 
-// groupName is the name of a pod's container group, which need not be unique, and
-// has 128 characters at most.
+// groupName is the name of a pod's container group, which need not be unique, has
+// 128 characters at most, and, other than a pod's, no dots.
 func groupName(pod *corev1.Pod) string {
-	name := pod.Namespace + "-" + pod.Name
+	name := strings.ReplaceAll(pod.Namespace+"-"+pod.Name, ".", "-")
 	if len(name) > 128 {
-		name = strings.TrimRight(name[:128], "-.")
+		name = strings.TrimRight(name[:128], "-")
 	}
 	return name
 }

@@ -152,12 +152,16 @@ func TestAnnotationsAndPodFields(t *testing.T) {
 
 func TestContainersInFull(t *testing.T) {
 	pod := newPod("a")
+	pod.Annotations = map[string]string{AnnotationInstanceType: "ecs.gn6i-c4g1.xlarge"}
 	quantity := resource.MustParse
-	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1", Command: []string{"true"}}}
+	pod.Spec.InitContainers = []corev1.Container{{
+		Name: "first", Image: "busybox:1", Command: []string{"true"}, TerminationMessagePath: "/end", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}}
 	pod.Spec.Containers[0] = corev1.Container{
 		Name: "main", Image: "busybox:1", Command: []string{"sh", "-c"}, Args: []string{"exit 0"}, WorkingDir: "/srv",
 		ImagePullPolicy: corev1.PullAlways, Stdin: true, StdinOnce: true, TTY: true,
-		Env:   []corev1.EnvVar{{Name: "COLOUR", Value: "blue"}, {Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+		Env: []corev1.EnvVar{{Name: "COLOUR", Value: "blue"}, {Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			{Name: "IPS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIPs"}}}},
 		Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("1500m"), corev1.ResourceMemory: quantity("3Gi")},
@@ -166,8 +170,10 @@ func TestContainersInFull(t *testing.T) {
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ok", Port: intstr.FromString("web"), Scheme: "HTTP"}}},
 		LivenessProbe:  &corev1.Probe{InitialDelaySeconds: 3, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"cat", "/ok"}}}},
 		Lifecycle: &corev1.Lifecycle{
-			PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"touch", "/ok"}}},
-			PreStop:   &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
+			PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: "/start", Port: intstr.FromString("web"), Scheme: "HTTP", HTTPHeaders: []corev1.HTTPHeader{{Name: "X-By", Value: "vk"}},
+			}},
+			PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
 		},
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser: ptr.To[int64](7), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
@@ -177,20 +183,50 @@ func TestContainersInFull(t *testing.T) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	expect(t, "the containers", request(t, pod), map[string]string{
 		"InitContainer.1.Name": "first", "InitContainer.1.Image": "busybox:1", "InitContainer.1.Command.1": "true",
+		"InitContainer.1.TerminationMessagePath": "/end", "InitContainer.1.TerminationMessagePolicy": "File",
 		"Container.1.Name": "main", "Container.1.Image": "busybox:1", "Container.1.Command.1": "sh", "Container.1.Command.2": "-c", "Container.1.Arg.1": "exit 0",
 		"Container.1.WorkingDir": "/srv", "Container.1.ImagePullPolicy": "Always", "Container.1.Stdin": "true", "Container.1.StdinOnce": "true", "Container.1.Tty": "true",
 		"Container.1.EnvironmentVar.1.Key": "COLOUR", "Container.1.EnvironmentVar.1.Value": "blue",
 		"Container.1.EnvironmentVar.2.Key": "IP", "Container.1.EnvironmentVar.2.FieldRef.FieldPath": "status.podIP",
+		"Container.1.EnvironmentVar.3.Key": "IPS", "Container.1.EnvironmentVar.3.FieldRef.FieldPath": "status.podIP",
 		"Container.1.Port.1.Port": "80", "Container.1.Port.1.Protocol": "TCP", "Container.1.Port.2.Port": "53", "Container.1.Port.2.Protocol": "UDP",
-		"Container.1.Cpu": "1.5", "Container.1.Memory": "3.42", "Container.1.Gpu": "1", "Cpu": "2", "Memory": "4",
+		"Container.1.Cpu": "1.5", "Container.1.Memory": "3.42", "Container.1.Gpu": "1",
 		"Container.1.ReadinessProbe.InitialDelaySeconds": "0", "Container.1.ReadinessProbe.PeriodSeconds": "5",
 		"Container.1.ReadinessProbe.HttpGet.Path": "/ok", "Container.1.ReadinessProbe.HttpGet.Port": "80", "Container.1.ReadinessProbe.HttpGet.Scheme": "HTTP",
 		"Container.1.LivenessProbe.InitialDelaySeconds": "3", "Container.1.LivenessProbe.Exec.Command.1": "cat", "Container.1.LivenessProbe.Exec.Command.2": "/ok",
-		"Container.1.LifecyclePostStartHandlerExec.1": "touch", "Container.1.LifecyclePostStartHandlerExec.2": "/ok",
+		"Container.1.LifecyclePostStartHandlerHttpGetPath": "/start", "Container.1.LifecyclePostStartHandlerHttpGetPort": "80", "Container.1.LifecyclePostStartHandlerHttpGetScheme": "HTTP",
+		"Container.1.LifecyclePostStartHandlerHttpGetHttpHeader.1.Name": "X-By", "Container.1.LifecyclePostStartHandlerHttpGetHttpHeader.1.Value": "vk",
 		"Container.1.LifecyclePreStopHandlerTcpSocketPort": "80",
 		"Container.1.SecurityContext.RunAsUser":            "7", "Container.1.SecurityContext.ReadOnlyRootFilesystem": "true", "Container.1.SecurityContext.Capability.Add.1": "NET_ADMIN",
 		"Container.1.VolumeMount.1.Name": "v", "Container.1.VolumeMount.1.MountPath": "/v", "Container.1.VolumeMount.1.SubPath": "s", "Container.1.VolumeMount.1.ReadOnly": "true",
 	}, "Container.", "InitContainer.", "Cpu", "Memory")
+}
+
+func TestHooksThatAreCommands(t *testing.T) {
+	pod := newPod("a")
+	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"touch", "/ok"}}}}
+	expect(t, "the hook", request(t, pod), map[string]string{
+		"Container.1.LifecyclePostStartHandlerExec.1": "touch", "Container.1.LifecyclePostStartHandlerExec.2": "/ok",
+	}, "Container.1.Lifecycle")
+}
+
+// ECI takes other names than Kubernetes.
+func TestNamesOfGroups(t *testing.T) {
+	pod := newPod("db-0.example")
+	if got := request(t, pod)["ContainerGroupName"]; got != "default-db-0-example" {
+		t.Errorf("the group of a pod with a dot is named %q", got)
+	}
+	pod.Name = strings.Repeat("a", 119) + ".b.c"
+	if got := request(t, pod)["ContainerGroupName"]; len(got) > 128 || strings.HasSuffix(got, "-") {
+		t.Errorf("the group of a pod with a long name is named %q, of %d characters", got, len(got))
+	}
+}
+
+func TestGroupsOfWindows(t *testing.T) {
+	params := request(t, newPod("a"), func(in *Inputs) { in.Config.OperatingSystem = "windows" })
+	if params["OsType"] != "Windows" {
+		t.Errorf("the operating system is %q", params["OsType"])
+	}
 }
 
 func TestVolumes(t *testing.T) {
@@ -241,6 +277,32 @@ func TestWhatIsNotSupportedIsNamed(t *testing.T) {
 		"port name": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}}
 		}, "no port of that name"},
+		"shared processes": {func(pod *corev1.Pod) { pod.Spec.ShareProcessNamespace = ptr.To(true) }, "ProviderNotSupported: shareProcessNamespace"},
+		"probe of another host": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "db", Port: intstr.FromInt32(1)}}}
+		}, "livenessProbe of container main of another host"},
+		"probe with headers": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Port: intstr.FromInt32(1), HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "a"}}}}}
+		}, "readinessProbe of container main with httpHeaders"},
+		"sleeping hook": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}
+		}, "preStop of container main that sleeps"},
+		"port name of a hook": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}}}
+		}, "postStart of container main: it has no port of that name"},
+		"stop signal": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: ptr.To(corev1.SIGUSR1)}
+		}, "stopSignal of container main"},
+		"restart policy of a container": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+		}, "a restartPolicy of container main"},
+		"variable from a file": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
+		}, "variable A of container main from a file"},
+		"GPUs of no instance type": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{resourceGPU: resource.MustParse("1")}
+		}, "GPUs for container main without an instance type"},
 		"privileged": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 		}, "privileged container main"},
