@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
@@ -110,7 +111,7 @@ func (s *Server) deleteGroup(p params) (map[string]any, *apiError) {
 	return nil, nil
 }
 
-// updateGroup is UpdateContainerGroup, of images and of volumes with files. The
+// updateGroup is UpdateContainerGroup, of images, credentials and volumes with files. The
 // volumes that it is told are all that the group has then.
 func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
 	h, refused := s.find(p)
@@ -127,6 +128,11 @@ func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
 	}
 	if len(p.each("Volume")) > 0 {
 		h.group.Volumes = volumesOf(p)
+	}
+	for name, value := range p {
+		if strings.HasPrefix(name, "ImageRegistryCredential.") {
+			h.params[name] = value
+		}
 	}
 	for _, update := range p.each("Container") {
 		c := h.find(update["Name"])

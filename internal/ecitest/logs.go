@@ -17,6 +17,12 @@ func (s *Server) Log(pod, container, text string) error {
 	})
 }
 
+// How many lines of a log an answer has.
+const (
+	defaultTail = 500
+	maxTail     = 2000
+)
+
 // describeLog is DescribeContainerLog.
 func (s *Server) describeLog(p params) (map[string]any, *apiError) {
 	h, refused := s.find(p)
@@ -42,9 +48,13 @@ func (s *Server) describeLog(p params) (map[string]any, *apiError) {
 		since = s.now().Add(-time.Duration(p.integer("SinceSeconds")) * time.Second)
 	}
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.at.Before(since) })
-	if tail := p.integer("Tail"); tail > 0 && tail < len(lines) {
-		lines = lines[len(lines)-tail:]
+	tail := defaultTail
+	if p["Tail"] != "" {
+		if tail = p.integer("Tail"); tail < 1 || tail > maxTail {
+			return nil, refuse(http.StatusBadRequest, "InvalidParameter.Tail", "The tail has to be from 1 to %d.", maxTail)
+		}
 	}
+	lines = lines[max(0, len(lines)-tail):]
 	var b strings.Builder
 	for _, l := range lines {
 		if p["Timestamps"] == "true" {
@@ -75,6 +85,9 @@ func (s *Server) describeMetric(p params) (map[string]any, *apiError) {
 			r.Memory.UsageBytes += one.Memory.UsageBytes
 			r.Memory.WorkingSet += one.Memory.WorkingSet
 			r.Memory.Rss += one.Memory.Rss
+		}
+		r.Network.Interfaces = []eci.DescribeContainerGroupMetricInterface2{
+			{Name: "lo", RxBytes: 1, TxBytes: 1}, {Name: "eth0", RxBytes: 3 << 20, TxBytes: 2 << 20},
 		}
 		records = append(records, r)
 	}

@@ -154,6 +154,19 @@ func (s *Server) SetStatus(pod, status, reason, message string) error {
 	})
 }
 
+// SetState says what a container is at, such as Waiting for CrashLoopBackOff, and
+// nothing of the group.
+func (s *Server) SetState(pod, container, state, reason string) error {
+	return s.of(pod, func(h *held) error {
+		c := h.find(container)
+		if c == nil {
+			return fmt.Errorf("pod %q has no container %q", pod, container)
+		}
+		c.CurrentState = eci.DescribeContainerGroupsCurrentState2{State: state, Reason: reason, StartTime: c.CurrentState.StartTime}
+		return nil
+	})
+}
+
 // Params returns the parameters with which the group of a pod was created.
 func (s *Server) Params(pod string) (found map[string]string, err error) {
 	err = s.of(pod, func(h *held) error {

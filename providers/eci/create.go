@@ -92,7 +92,8 @@ func (p *Provider) create(ctx context.Context, r *CreateRequest) (string, error)
 	return response.ContainerGroupId, nil
 }
 
-// update gives the group the images of the pod.
+// update gives the group the images of the pod, and what their registries ask for by
+// now.
 func (p *Provider) update(ctx context.Context, pod *corev1.Pod, id string) error {
 	request := eci.CreateUpdateContainerGroupRequest()
 	request.RegionId, request.ContainerGroupId = p.cfg.Region, id
@@ -103,6 +104,14 @@ func (p *Provider) update(ctx context.Context, pod *corev1.Pod, id string) error
 			prefix := kind + "." + strconv.Itoa(i+1) + "."
 			params[prefix+"Name"], params[prefix+"Image"] = list[i].Name, list[i].Image
 		}
+	}
+	credentials, err := p.credentials(ctx, pod)
+	if err != nil {
+		return err
+	}
+	for i, c := range credentials {
+		prefix := "ImageRegistryCredential." + strconv.Itoa(i+1) + "."
+		params[prefix+"Server"], params[prefix+"UserName"], params[prefix+"Password"] = c.Server, c.UserName, c.Password
 	}
 	return p.client.do(ctx, request, eci.CreateUpdateContainerGroupResponse())
 }

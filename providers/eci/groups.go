@@ -40,6 +40,8 @@ type groups struct {
 	cached  map[types.UID]group
 	at      time.Time
 	created map[types.UID]createdGroup
+	quiet   time.Time // until then nothing is asked,
+	refused error     // for this
 }
 
 // createdGroup is a group that was created, and may not be in a listing yet.
@@ -48,12 +50,17 @@ type createdGroup struct {
 	at time.Time
 }
 
-// all returns the groups by UID, from a listing that is new enough.
+// all returns the groups by UID, from a listing that is new enough. After one that
+// was throttled the error is the same until another may be asked for.
 func (g *groups) all(ctx context.Context) (map[types.UID]group, error) {
 	g.mu.Lock()
 	if g.cached != nil && time.Since(g.at) < g.cacheFor {
 		defer g.mu.Unlock()
 		return g.withCreated(g.cached), nil
+	}
+	if time.Now().Before(g.quiet) {
+		defer g.mu.Unlock()
+		return nil, g.refused
 	}
 	g.mu.Unlock()
 	// Whoever asks meanwhile gets the same answer; it does not end with whoever
@@ -118,12 +125,24 @@ func (g *groups) refresh(ctx context.Context) error {
 		g.mu.Unlock()
 		list, err := g.list(ctx)
 		if err != nil {
+			g.respect(err)
 			return err
 		}
 		if g.store(list, era) || try == 2 {
 			return nil
 		}
 	}
+}
+
+// respect has nothing asked for a while after an answer that too much was.
+func (g *groups) respect(err error) {
+	delay, named := errdefs.RetryAfter(err)
+	if !named || !isThrottled(err) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.quiet, g.refused = time.Now().Add(delay), err
 }
 
 // store takes a listing over, and tells whether nothing has changed since it began.

@@ -75,6 +75,24 @@ func TestLive(t *testing.T) {
 	if err := r.RunInContainer(t.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", `echo "$COLOUR"; cat /conf/size`}, s); err != nil || s.out.String() != "blue\nbig" {
 		t.Errorf("a command prints %q, and %q as errors: %v", s.out.String(), s.err.String(), err)
 	}
+	r.objects.change("ConfigMap", "settings", func() {
+		r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"size": "small"}}
+	})
+	eventually(t, "the change of the ConfigMap is in the volume", func() error {
+		s := &streams{sizes: make(chan api.TermSize)}
+		defer close(s.sizes)
+		err := r.RunInContainer(t.Context(), pod.Namespace, pod.Name, "main", []string{"cat", "/conf/size"}, s)
+		if err == nil && s.out.String() != "small" {
+			err = fmt.Errorf("it has %q", s.out.String())
+		}
+		return err
+	})
+	if c := r.status(t, pod).ContainerStatuses[0]; c.RestartCount != 0 {
+		t.Errorf("UpdateContainerGroup restarts containers for files: each renewal of a token would: %+v", c)
+	}
+	if found, err := r.find(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || len(filesShown(found)["conf"]) != 1 {
+		t.Errorf("a listing does not show files: each restart of the node updates each pod: %v", err)
+	}
 	if _, err := r.GetStatsSummary(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -16,6 +16,9 @@ import (
 // logPollInterval is how often a log that is followed is asked for more.
 const logPollInterval = 2 * time.Second
 
+// maxTail is how many lines the API returns at most.
+const maxTail = 2000
+
 // GetContainerLogs returns what ECI keeps of a container's log: the newest part of
 // it. A log is followed by asking again.
 func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
@@ -30,7 +33,8 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	if opts.Previous && c.PreviousState.State != containerTerminated {
 		return nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", containerName, podName)
 	}
-	if !opts.Previous && c.CurrentState.State != containerRunning && c.CurrentState.State != containerTerminated {
+	// Of one that waits to be started again there is the log of its last run.
+	if !opts.Previous && c.CurrentState.State != containerRunning && c.CurrentState.State != containerTerminated && c.PreviousState.State != containerTerminated {
 		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", containerName, podName)
 	}
 	l := &containerLog{p: p, group: found.ContainerGroupId, container: containerName, opts: opts}
@@ -77,8 +81,9 @@ func (l *containerLog) fetch(ctx context.Context, timestamps bool) (string, erro
 	case !l.opts.SinceTime.IsZero():
 		request.StartTime = l.opts.SinceTime.UTC().Format(time.RFC3339)
 	}
+	request.Tail = integer(maxTail) // for the API's default is less
 	if l.opts.Tail > 0 && l.since == "" {
-		request.Tail = integer(l.opts.Tail)
+		request.Tail = integer(min(l.opts.Tail, maxTail))
 	}
 	if l.opts.Previous {
 		request.LastTime = boolean(true)
@@ -160,32 +165,46 @@ func (l *containerLog) running(ctx context.Context) bool {
 }
 
 // fresh returns the lines that were not taken before, with their timestamps only
-// if the client wants them. Lines come in the order of their times.
+// if the client wants them. Lines come in the order of their times; one without a
+// time goes with the line before it.
 func (l *containerLog) fresh(text string) string {
 	var b strings.Builder
 	l.seen = 0
+	taken := true // the line before
 	for line := range strings.Lines(text) {
 		stamp, rest, ok := strings.Cut(line, " ")
 		if !ok {
 			stamp, rest = strings.TrimSuffix(line, "\n"), "\n"
 		}
-		switch {
-		case l.since != "" && earlier(stamp, l.since):
-			continue
-		case stamp == l.since:
-			if l.seen++; l.seen <= l.sameTime {
-				continue
-			}
-			l.sameTime++
-		default:
-			l.since, l.sameTime, l.seen = stamp, 1, 1
+		if timeOf(stamp).Time.IsZero() {
+			rest = line
+		} else {
+			taken = l.take(stamp)
 		}
 		if l.opts.Timestamps {
 			rest = line
 		}
-		b.WriteString(rest)
+		if taken {
+			b.WriteString(rest)
+		}
 	}
 	return b.String()
+}
+
+// take tells whether the next line, of that time, is a new one.
+func (l *containerLog) take(stamp string) bool {
+	switch {
+	case l.since != "" && earlier(stamp, l.since), timeOf(stamp).Time.Before(l.opts.SinceTime):
+		return false // the API is asked for whole seconds
+	case stamp == l.since:
+		if l.seen++; l.seen <= l.sameTime {
+			return false
+		}
+		l.sameTime++
+	default:
+		l.since, l.sameTime, l.seen = stamp, 1, 1
+	}
+	return true
 }
 
 // earlier compares the times of lines, whose fractions have no fixed length.

@@ -113,6 +113,38 @@ func TestAGroupThatCannotBeScheduledFailsThePod(t *testing.T) {
 	}
 }
 
+// What a container is at may be older than what its group is: one that has ended has
+// ended for the pod, too, which else would run for ever.
+func TestAGroupThatHasEndedEndsItsContainers(t *testing.T) {
+	for status, want := range map[string]struct {
+		phase corev1.PodPhase
+		code  int32
+	}{"Failed": {corev1.PodFailed, 137}, "Succeeded": {corev1.PodSucceeded, 0}, "Expired": {corev1.PodFailed, 137}} {
+		r := newRig(t, 0)
+		pod := r.create(t, newPod("a"))
+		if err := r.api.SetStatus("a", status, "Ended", "it has ended"); err != nil {
+			t.Fatal(err)
+		}
+		got := r.status(t, pod)
+		end := got.ContainerStatuses[0].State.Terminated
+		if got.Phase != want.phase || got.ContainerStatuses[0].Ready || end == nil || end.ExitCode != want.code || end.StartedAt.IsZero() {
+			t.Errorf("with a group that is %s the pod is %s, its container %+v", status, got.Phase, got.ContainerStatuses[0])
+		}
+	}
+}
+
+// An init container that has done what it is for is ready, and has started nothing.
+func TestInitContainersThatAreDone(t *testing.T) {
+	r := newRig(t, 0)
+	pod := newPod("a")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1"}}
+	r.create(t, pod)
+	got := r.status(t, pod)
+	if first := got.InitContainerStatuses[0]; !first.Ready || *first.Started || first.State.Terminated == nil || got.Phase != corev1.PodRunning {
+		t.Errorf("the pod is %s, its init container %+v", got.Phase, first)
+	}
+}
+
 func TestOneListingAnswersForAllPods(t *testing.T) {
 	r := newRig(t, 0, func(c *Config) { c.CacheFor = time.Hour })
 	const count = 45
@@ -278,6 +310,32 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// A pull secret that has changed since the pod was made is what its next image is
+// pulled with.
+func TestANewImageComesWithNewCredentials(t *testing.T) {
+	r := newRig(t, 0)
+	pod := newPod("a")
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
+	for i, password := range []string{"first", "second"} {
+		r.objects.secrets["hub"] = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{
+			corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{"docker.io":{"username":"me","password":%q}}}`, password),
+		}}
+		if i == 0 {
+			r.create(t, pod)
+			continue
+		}
+		pod = pod.DeepCopy()
+		pod.Spec.Containers[0].Image = "busybox:2"
+		if err := r.UpdatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	params, err := r.api.Params("a")
+	if err != nil || params["ImageRegistryCredential.1.Password"] != "second" {
+		t.Errorf("the new image is pulled with %v: %v", params, err)
+	}
+}
+
 func TestStats(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))
@@ -290,9 +348,56 @@ func TestStats(t *testing.T) {
 		*summary.Node.CPU.UsageNanoCores != 20_000_000 || summary.Node.NodeName != "vk" {
 		t.Errorf("the figures are %+v", summary)
 	}
+	if network := summary.Pods[0].Network; network == nil || network.Name != "eth0" || *network.RxBytes != 3<<20 || len(network.Interfaces) != 2 {
+		t.Errorf("the network's figures are %+v", network)
+	}
 	if _, err := r.GetStatsSummary(t.Context()); err != nil || r.api.Calls("DescribeContainerGroupMetric") != 2 {
 		t.Errorf("figures that are good are asked for again: %d calls, %v", r.api.Calls("DescribeContainerGroupMetric"), err)
 	}
+}
+
+// A group of which there are no figures yet does not have those of all asked for
+// each time; one that is being updated has some.
+func TestFiguresAreAskedForOnceInAWhile(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	r.create(t, newPod("b"))
+	if err := r.api.SetStatus("b", "Updating", "Updating", "it is updated"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		summary, err := r.GetStatsSummary(t.Context())
+		if err != nil || len(summary.Pods) != 1 { // the fake has some of groups that are Running
+			t.Fatalf("there are figures of %d pods: %v", len(summary.Pods), err)
+		}
+	}
+	if calls := r.api.Calls("DescribeContainerGroupMetric"); calls != 2 {
+		t.Errorf("the figures of two groups take %d calls", calls)
+	}
+}
+
+// While the API says that too much is asked, nothing is.
+func TestListingsRespectThrottling(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, newPod("a"))
+		r.api.Fail("DescribeContainerGroups", 1, http.StatusTooManyRequests, "TooFast", "wait")
+		for range 3 {
+			_, err := r.GetPods(t.Context())
+			if after, _ := errdefs.RetryAfter(err); after != 10*time.Second {
+				t.Errorf("a listing that is throttled gives %v", err)
+			}
+			if err := r.Ping(t.Context()); err != nil {
+				t.Errorf("throttled, the node is not well: %v", err)
+			}
+		}
+		if calls := r.api.Calls("DescribeContainerGroups"); calls != 1 {
+			t.Errorf("%d listings were asked for, want 1", calls)
+		}
+		time.Sleep(10 * time.Second)
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 1 {
+			t.Errorf("after that there are %d pods: %v", len(pods), err)
+		}
+	})
 }
 
 func TestNodeIsWellWhileItIsOnlyThrottled(t *testing.T) {
@@ -300,13 +405,13 @@ func TestNodeIsWellWhileItIsOnlyThrottled(t *testing.T) {
 	if err := r.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	r.api.Fail("DescribeContainerGroups", 1, http.StatusBadRequest, "Throttling.User", "too many")
-	if err := r.Ping(t.Context()); err != nil {
-		t.Errorf("throttled, the node is not well: %v", err)
-	}
 	r.api.Fail("DescribeContainerGroups", 1, http.StatusForbidden, "Forbidden.RAM", "no")
 	if err := r.Ping(t.Context()); err == nil {
 		t.Error("without rights the node is well")
+	}
+	r.api.Fail("DescribeContainerGroups", 1, http.StatusBadRequest, "Throttling.User", "too many")
+	if err := r.Ping(t.Context()); err != nil {
+		t.Errorf("throttled, the node is not well: %v", err)
 	}
 	if cpu := r.node.Status.Capacity[corev1.ResourceCPU]; cpu.Value() != 1000 || r.node.Labels[corev1.LabelTopologyRegion] != ecitest.Region {
 		t.Errorf("the node is %+v", r.node)

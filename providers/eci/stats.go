@@ -2,12 +2,15 @@ package eci
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -27,6 +30,7 @@ const (
 type metrics struct {
 	mu      sync.Mutex // is held while they are asked for, once for all
 	at      time.Time
+	of      []string // the IDs of the groups that were asked for, in order
 	summary *stats.Summary
 }
 
@@ -35,12 +39,18 @@ type metrics struct {
 func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
 	p.metrics.mu.Lock()
 	defer p.metrics.mu.Unlock()
-	if p.metrics.summary != nil && time.Since(p.metrics.at) < metricsFor && p.sameGroups(ctx) {
-		return p.metrics.summary, nil
-	}
 	all, err := p.groups.all(ctx)
 	if err != nil {
 		return nil, err
+	}
+	maps.DeleteFunc(all, func(_ types.UID, found group) bool { return !hasFigures(found.Status) })
+	var ids []string
+	for _, found := range all {
+		ids = append(ids, found.ContainerGroupId)
+	}
+	slices.Sort(ids)
+	if p.metrics.summary != nil && time.Since(p.metrics.at) < metricsFor && slices.Equal(ids, p.metrics.of) {
+		return p.metrics.summary, nil
 	}
 	now := metav1.Now()
 	summary := &stats.Summary{Node: stats.NodeStats{NodeName: p.nodeName, StartTime: metav1.NewTime(p.events.since)}}
@@ -48,9 +58,6 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	calls, callCtx := errgroup.WithContext(ctx)
 	calls.SetLimit(metricsCalls)
 	for _, found := range all {
-		if found.Status != groupRunning {
-			continue
-		}
 		calls.Go(func() error {
 			record, err := p.lastRecord(callCtx, found.ContainerGroupId, now.Time)
 			if err != nil && !errdefs.IsNotFound(err) {
@@ -68,20 +75,13 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 		return nil, err
 	}
 	addUp(summary, now)
-	p.metrics.summary, p.metrics.at = summary, now.Time
+	p.metrics.summary, p.metrics.at, p.metrics.of = summary, now.Time, ids
 	return summary, nil
 }
 
-// sameGroups tells whether the figures are of the pods that run now.
-func (p *Provider) sameGroups(ctx context.Context) bool {
-	all, err := p.groups.all(ctx)
-	running := 0
-	for _, found := range all {
-		if found.Status == groupRunning {
-			running++
-		}
-	}
-	return err == nil && running == len(p.metrics.summary.Pods)
+// hasFigures tells whether a group of that status has containers that run.
+func hasFigures(status string) bool {
+	return status == groupRunning || status == groupUpdating || status == groupRestarting
 }
 
 // lastRecord asks for the newest figures of a group; nil if there are none yet.
@@ -124,10 +124,24 @@ func podStats(found *group, r *eci.DescribeContainerGroupMetricRecord0) stats.Po
 			Memory: memoryStats(at, eci.DescribeContainerGroupMetricMemory1(c.Memory)),
 		})
 	}
-	if len(r.Network.Interfaces) > 0 {
-		pod.Network = &stats.NetworkStats{Time: at, InterfaceStats: interfaceStats(&r.Network.Interfaces[0])}
-	}
+	pod.Network = networkStats(at, r.Network.Interfaces)
 	return pod
+}
+
+// networkStats are those of all interfaces, and of eth0, which all pods have, as the
+// pod's.
+func networkStats(at metav1.Time, interfaces []eci.DescribeContainerGroupMetricInterface2) *stats.NetworkStats {
+	if len(interfaces) == 0 {
+		return nil
+	}
+	network := &stats.NetworkStats{Time: at}
+	for i := range interfaces {
+		network.Interfaces = append(network.Interfaces, interfaceStats(&interfaces[i]))
+		if i == 0 || interfaces[i].Name == "eth0" {
+			network.InterfaceStats = network.Interfaces[i]
+		}
+	}
+	return network
 }
 
 func cpuStats(at metav1.Time, nanoCores, coreNanoSeconds int64) *stats.CPUStats {

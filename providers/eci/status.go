@@ -23,6 +23,8 @@ const (
 	groupFailed         = "Failed"
 	groupExpired        = "Expired"
 	groupTerminating    = "Terminating"
+	groupUpdating       = "Updating"
+	groupRestarting     = "Restarting"
 )
 
 // The states of a container.
@@ -46,10 +48,14 @@ func statusOf(pod *corev1.Pod, found *group, hostIPs []string, now metav1.Time) 
 			o.PodIPs = append(o.PodIPs, ip)
 		}
 	}
-	for _, list := range [][]eci.DescribeContainerGroupsContainer1{found.InitContainers, found.Containers} {
-		for i := range list {
-			o.Statuses[list[i].Name] = containerStatus(found, &list[i])
-		}
+	for i := range found.InitContainers {
+		s := containerStatus(found, &found.InitContainers[i])
+		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 // it has done what it is for
+		o.Statuses[s.Name] = s
+	}
+	for i := range found.Containers {
+		s := containerStatus(found, &found.Containers[i])
+		o.Statuses[s.Name] = s
 	}
 	return podspec.Status(pod, o, &pod.Status, now)
 }
@@ -106,19 +112,23 @@ func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) cor
 	}
 	id := fmt.Sprintf("eci://%s/%s/%d", found.ContainerGroupId, c.Name, c.RestartCount)
 	now := c.CurrentState
-	switch now.State {
-	case containerRunning:
+	switch {
+	case now.State == containerRunning && ended(found.Status): // what it is at is older than what the group is
+		s.ContainerID, s.ImageID = id, c.Image
+		s.Ready = false
+		s.State.Terminated = lostState(found, now, id)
+	case now.State == containerRunning:
 		*s.Started = true
 		s.ContainerID, s.ImageID = id, c.Image
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: timeOf(now.StartTime)}
-	case containerTerminated:
+	case now.State == containerTerminated:
 		s.ContainerID, s.ImageID = id, c.Image
 		s.Ready = false
 		s.State.Terminated = terminatedState(now, id)
 	default:
 		s.Ready = false
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: cmp.Or(now.Reason, now.DetailStatus, "ContainerCreating"), Message: now.Message}
-		if found.Status == groupSucceeded { // what it is at is older than what the group is
+		if found.Status == groupSucceeded { // as above
 			s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: timeOf(found.SucceededTime)}}
 		}
 	}
@@ -127,6 +137,19 @@ func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) cor
 			fmt.Sprintf("eci://%s/%s/%d", found.ContainerGroupId, c.Name, max(c.RestartCount-1, 0)))
 	}
 	return s
+}
+
+// lostState is the end of a container that the API has not told of, while the group
+// has ended: as a kubelet tells of one that it does not find.
+func lostState(found *group, was eci.DescribeContainerGroupsCurrentState2, id string) *corev1.ContainerStateTerminated {
+	end := &corev1.ContainerStateTerminated{
+		ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container group ended; ECI does not say how the container did",
+		StartedAt: timeOf(was.StartTime), FinishedAt: timeOf(cmp.Or(found.FailedTime, found.SucceededTime, found.ExpiredTime)), ContainerID: id,
+	}
+	if found.Status == groupSucceeded {
+		end.ExitCode, end.Reason, end.Message = 0, "Completed", ""
+	}
+	return end
 }
 
 func terminatedState(state eci.DescribeContainerGroupsCurrentState2, id string) *corev1.ContainerStateTerminated {

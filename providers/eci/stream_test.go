@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,38 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// The API returns 500 lines of its own accord, and refuses to return more than 2000.
+func TestLongLogs(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	for i := range 2500 {
+		if err := r.api.Log("a", "main", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tail, want := range map[int]int{0: 2000, 1500: 1500, 5000: 2000} {
+		text, err := r.logs(t, "main", api.ContainerLogOpts{Tail: tail})
+		if lines := strings.Count(text, "\n"); err != nil || lines != want {
+			t.Errorf("of the last %d lines there are %d, want %d: %v", tail, lines, want, err)
+		}
+	}
+}
+
+// A container that waits to be started again has the log of its last run.
+func TestLogsOfAContainerThatCrashes(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	if err := r.api.Exit("a", "main", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.api.SetState("a", "main", "Waiting", "CrashLoopBackOff"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := r.logs(t, "main", api.ContainerLogOpts{}); err != nil || text == "" {
+		t.Errorf("its log is %q: %v", text, err)
+	}
+}
+
 func TestLogsOfAPodThatWaits(t *testing.T) {
 	r := newRig(t, time.Hour)
 	r.create(t, newPod("a"))
@@ -90,6 +123,16 @@ func TestFollowedLogHasEachLineOnce(t *testing.T) {
 	}
 	if want := "a\nb\nb\nc\n\nd\n"; got.String() != want {
 		t.Errorf("the log is %q, want %q", got.String(), want)
+	}
+}
+
+// Who follows from now on gets nothing of the same second before, since the API
+// takes whole seconds.
+func TestFollowedLogBeginsWhenItIsAsked(t *testing.T) {
+	l := &containerLog{opts: api.ContainerLogOpts{SinceTime: time.Date(2026, 1, 1, 0, 0, 1, 5e8, time.UTC)}}
+	got := l.fresh("2026-01-01T00:00:01.25Z a\n2026-01-01T00:00:01.5Z b\nand more\n2026-01-01T00:00:01.75Z c\n")
+	if want := "b\nand more\nc\n"; got != want {
+		t.Errorf("the log is %q, want %q", got, want)
 	}
 }
 
