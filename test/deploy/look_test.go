@@ -32,7 +32,7 @@ func (s sight) equal(other sight) bool {
 // look is what can be seen of the pod hello.
 func (w *world) look(t *testing.T) sight {
 	t.Helper()
-	home, err := w.client.CoreV1().Pods("default").Get(t.Context(), "hello", metav1.GetOptions{})
+	home, err := w.home.client.CoreV1().Pods("default").Get(t.Context(), "hello", metav1.GetOptions{})
 	must(t, err)
 	remote, err := w.client.CoreV1().Pods(remoteNamespace).Get(t.Context(), "hello", metav1.GetOptions{})
 	must(t, err)

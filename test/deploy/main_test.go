@@ -19,10 +19,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/virtual-kubelet/virtual-kubelet/test/containerd"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
@@ -38,9 +34,9 @@ const patience = 120 * time.Second
 
 // world is a cluster with one machine.
 type world struct {
-	*controlplane.ControlPlane
+	cluster
+	home       cluster // of the virtual nodes; most of the time it is the same
 	containerd *containerd.Containerd
-	client     kubernetes.Interface
 }
 
 func newWorld(t *testing.T) *world {
@@ -58,14 +54,8 @@ func newWorld(t *testing.T) *world {
 
 	// A range of its own for each, since it is used on this machine.
 	services := strings.Replace(c.Subnet(), "10.93.", "10.94.", 1)
-	plane, err := controlplane.Start(ctx, controlplane.Options{
-		Binary: filepath.Join(bin, "controlplane"), Address: c.Gateway(), ServiceCIDR: services,
-	})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
-	w := &world{ControlPlane: plane, containerd: c}
-	w.client, err = kubernetes.NewForConfig(plane.Config())
-	must(t, err)
+	w := &world{cluster: startCluster(t, controlplane.Options{Address: c.Gateway(), ServiceCIDR: services}), containerd: c}
+	w.home = w.cluster
 	w.serveClusterIP(t)
 	w.startHost(t)
 	t.Cleanup(func() {
@@ -97,58 +87,7 @@ func (w *world) startHost(t *testing.T) {
 		_ = node.Wait() // says that it was killed
 		_ = log.Close()
 	})
-	w.await(t, host, corev1.ConditionTrue)
-}
-
-// keepLogs keeps those of Virtual Kubelet's pods.
-func (w *world) keepLogs(t *testing.T) {
-	pods, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(context.Background(), metav1.ListOptions{LabelSelector: "app=virtual-kubelet"})
-	must(t, err)
-	for _, pod := range pods.Items {
-		out, _ := w.Kubectl(context.Background(), "-n", pod.Namespace, "logs", pod.Name).CombinedOutput()
-		must(t, os.WriteFile(filepath.Join(t.ArtifactDir(), pod.Namespace+"-"+pod.Name+"-"+pod.Status.PodIP+".log"), out, 0o600))
-	}
-}
-
-// kubectl runs kubectl to its end, and returns what it prints; it has to succeed.
-func (w *world) kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	return w.apply(t, "", args...)
-}
-
-// apply is kubectl with an input.
-func (w *world) apply(t *testing.T, input string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := w.Kubectl(ctx, args...)
-	cmd.Stdin = strings.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl %q: %v: %s", args, err, out)
-	}
-	return string(out)
-}
-
-// await waits until a node has the condition Ready with this status.
-func (w *world) await(t *testing.T, name string, status corev1.ConditionStatus) *corev1.Node {
-	t.Helper()
-	var found *corev1.Node
-	eventually(t, fmt.Sprintf("node %s is Ready: %s", name, status), func() (bool, string) {
-		node, err := w.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		found = node
-		return err == nil && ready(node) == status, fmt.Sprint(err, node.Status.Conditions)
-	})
-	return found
-}
-
-func ready(node *corev1.Node) corev1.ConditionStatus {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return corev1.ConditionUnknown
+	w.awaitReady(t, host)
 }
 
 // eventually polls until a condition holds; the test fails with the last state if

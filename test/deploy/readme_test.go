@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 // block returns the commands of deploy/README.md, those of one block of a section.
@@ -38,7 +39,8 @@ func block(t *testing.T, section string, number int) string {
 }
 
 // follow runs commands as somebody who has cloned the repository and built it. The
-// administrator's kubeconfig has the context "remote", too, for the same cluster.
+// administrator's kubeconfig has the contexts "home" and "remote", too, of which the
+// latter is the current one by another name.
 func (w *world) follow(t *testing.T, commands string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,6 +52,11 @@ func (w *world) follow(t *testing.T, commands string) {
 	config, err := clientcmd.LoadFromFile(w.Kubeconfig())
 	must(t, err)
 	config.Contexts["remote"] = config.Contexts[config.CurrentContext]
+	home, err := clientcmd.LoadFromFile(w.home.Kubeconfig())
+	must(t, err)
+	current := home.Contexts[home.CurrentContext]
+	config.Contexts["home"] = &api.Context{Cluster: "home", AuthInfo: "home"}
+	config.Clusters["home"], config.AuthInfos["home"] = home.Clusters[current.Cluster], home.AuthInfos[current.AuthInfo]
 	must(t, clientcmd.WriteToFile(*config, filepath.Join(dir, "kubeconfig")))
 	must(t, os.Mkdir(filepath.Join(dir, "path"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, "path", "kubectl"), []byte("#!/bin/sh\nexec "+dir+"/bin/controlplane kubectl \"$@\"\n"), 0o700))

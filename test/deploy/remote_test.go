@@ -9,10 +9,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
 
 const (
@@ -26,28 +29,10 @@ const (
 // the process that leads is deleted, nor that the remote cluster is reached in
 // another way.
 func (w *world) testRemoteCluster(t *testing.T) {
-	install := block(t, "Pods in another cluster, or in this one", 0)
-	busybox := regexp.MustCompile(`--image=busybox:\S+`)
-	if !busybox.MatchString(install) {
-		t.Fatalf("the README runs no busybox:\n%s", install)
-	}
-	w.follow(t, busybox.ReplaceAllString(install, "--image="+w.image(t, "/busybox:")))
+	w.follow(t, w.withBusybox(t, block(t, "Pods in another cluster, or in this one", 0)))
 	w.awaitLeader(t, "")
 	stillReady := w.watchNodes(t, remoteNode)
-
-	want := w.look(t)
-	if len(want.containers) != 1 || want.host != host {
-		t.Fatalf("the pod runs in the containers %v on the node %s, want one on %s", want.containers, want.host, host)
-	}
-	untouched := func() {
-		t.Helper()
-		if got := w.look(t); !got.equal(want) {
-			t.Errorf("the pod is %+v, and was %+v", got, want)
-		}
-		w.talkTo(t, "default")
-		w.talkTo(t, remoteNamespace)
-	}
-	untouched()
+	untouched := w.untouched(t)
 
 	first := w.leader(t)
 	w.kubectl(t, "-n", accounts, "delete", "pod", first)
@@ -61,18 +46,72 @@ func (w *world) testRemoteCluster(t *testing.T) {
 	w.awaitLeader(t, second)
 	untouched()
 	stillReady()
+	w.removeAll(t)
+}
 
-	w.kubectl(t, "delete", "pod", "hello", "--grace-period=1", "--timeout=60s")
+// testFromTheRemoteCluster installs kubernetes-deployment.yaml in the remote cluster
+// of another one, which has no nodes but the virtual one.
+func (w *world) testFromTheRemoteCluster(t *testing.T) {
+	w.home = startCluster(t, controlplane.Options{Address: w.containerd.Gateway()})
+	w.follow(t, w.withBusybox(t, block(t, "Pods in another cluster, or in this one", 2)))
+	w.awaitLeader(t, "")
+	stillReady := w.home.watchNodes(t, remoteNode)
+	untouched := w.untouched(t)
+
+	first := w.leader(t)
+	w.kubectl(t, "-n", accounts, "delete", "pod", first)
+	w.awaitLeader(t, first)
+	untouched()
+	stillReady()
+	w.removeAll(t)
+}
+
+// withBusybox has commands use a busybox that is there.
+func (w *world) withBusybox(t *testing.T, commands string) string {
+	t.Helper()
+	image := regexp.MustCompile(`--image=busybox:\S+`)
+	if !image.MatchString(commands) {
+		t.Fatalf("the README runs no busybox:\n%s", commands)
+	}
+	return image.ReplaceAllString(commands, "--image="+w.image(t, "/busybox:"))
+}
+
+// untouched checks that the pod hello runs on the host, and can be talked to at home
+// and where it runs, now and, as the same pod, whenever it is called.
+func (w *world) untouched(t *testing.T) (again func()) {
+	t.Helper()
+	want := w.look(t)
+	if len(want.containers) != 1 || want.host != host {
+		t.Fatalf("the pod runs in the containers %v on the node %s, want one on %s", want.containers, want.host, host)
+	}
+	again = func() {
+		t.Helper()
+		if got := w.look(t); !got.equal(want) {
+			t.Errorf("the pod is %+v, and was %+v", got, want)
+		}
+		talkTo(t, w.home, "default")
+		talkTo(t, w.cluster, remoteNamespace)
+	}
+	again()
+	return again
+}
+
+// removeAll removes the pod and the Deployment.
+func (w *world) removeAll(t *testing.T) {
+	t.Helper()
+	w.home.kubectl(t, "delete", "pod", "hello", "--grace-period=1", "--timeout=60s")
 	eventually(t, "no container is left", func() (bool, string) {
 		left := w.containersOf(t, "hello")
 		return len(left) == 0, fmt.Sprint(left)
 	})
+	w.kubectl(t, "delete", "-f", filepath.Join(manifests, "kubernetes-deployment.yaml"))
+	w.kubectl(t, "-n", accounts, "delete", "secret", "virtual-kubelet")
 }
 
 // leader is the name of the pod that runs the virtual node.
 func (w *world) leader(t *testing.T) string {
 	t.Helper()
-	lease, err := w.client.CoordinationV1().Leases(accounts).Get(t.Context(), remoteNode+"-leader", metav1.GetOptions{})
+	lease, err := w.home.client.CoordinationV1().Leases(accounts).Get(t.Context(), remoteNode+"-leader", metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
@@ -84,6 +123,8 @@ func (w *world) leader(t *testing.T) string {
 // runs the virtual node: it is Ready, and reached at that pod.
 func (w *world) awaitLeader(t *testing.T, before string) {
 	t.Helper()
+	began := time.Now()
+	defer func() { t.Logf("after %v another pod leads", time.Since(began)) }()
 	eventually(t, "a pod leads that is not "+before, func() (bool, string) {
 		leader := w.leader(t)
 		if leader == "" || leader == before {
@@ -93,7 +134,7 @@ func (w *world) awaitLeader(t *testing.T, before string) {
 		if err != nil {
 			return false, err.Error()
 		}
-		node, err := w.client.CoreV1().Nodes().Get(t.Context(), remoteNode, metav1.GetOptions{})
+		node, err := w.home.client.CoreV1().Nodes().Get(t.Context(), remoteNode, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
@@ -115,12 +156,12 @@ func (w *world) useToken(t *testing.T) {
 }
 
 // talkTo asks something of the pod, as it looks in a namespace.
-func (w *world) talkTo(t *testing.T, namespace string) {
+func talkTo(t *testing.T, c cluster, namespace string) {
 	t.Helper()
-	if out := w.kubectl(t, "-n", namespace, "logs", "hello"); out != "hello from hello\n" {
+	if out := c.kubectl(t, "-n", namespace, "logs", "hello"); out != "hello from hello\n" {
 		t.Errorf("the log of %s/hello is %q", namespace, out)
 	}
-	if out := w.kubectl(t, "-n", namespace, "exec", "hello", "--", "hostname"); out != "hello\n" {
+	if out := c.kubectl(t, "-n", namespace, "exec", "hello", "--", "hostname"); out != "hello\n" {
 		t.Errorf("exec in %s/hello printed %q", namespace, out)
 	}
 }

@@ -3,7 +3,6 @@
 package deploy
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,32 +84,4 @@ func (w *world) runOn(t *testing.T, pod, node string) {
 // onNode has the scheduler put a pod on a virtual node, as deploy/README.md says.
 func onNode(node string) string {
 	return `{"spec": {"nodeSelector": {"kubernetes.io/hostname": "` + node + `"}, "tolerations": [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]}}`
-}
-
-// watchNodes looks whether nodes whose names begin so are Ready all the time, until
-// the function that it returns is called.
-func (w *world) watchNodes(t *testing.T, prefix string) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	events, err := w.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	must(t, err)
-	done := make(chan struct{})
-	var lapses []string
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			node, ok := event.Object.(*corev1.Node)
-			if !ok && ctx.Err() == nil || ok && strings.HasPrefix(node.Name, prefix) && ready(node) != corev1.ConditionTrue {
-				lapses = append(lapses, fmt.Sprintf("%s %v", event.Type, event.Object))
-			}
-		}
-	}()
-	return func() {
-		t.Helper()
-		cancel()
-		<-done
-		if len(lapses) > 0 {
-			t.Errorf("nodes were not Ready all the time: %d times, at first %s", len(lapses), lapses[0])
-		}
-	}
 }
