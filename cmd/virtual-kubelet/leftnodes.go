@@ -24,9 +24,10 @@ const (
 	// deleted: so long somebody else may need to go on with it, or to correct the
 	// file, or a kubelet to say that the Node is its own.
 	stoppedTime = time.Minute
-	// keptTime is how long it may take until a Node is seen to be stopped. The
-	// control plane needs a minute for one whose process was killed.
-	keptTime = 2 * time.Minute
+	// keptTime is how long it may take until a Node is seen to be stopped. For one
+	// whose process was killed the control plane needs a minute, or what it was told
+	// to wait.
+	keptTime = 5 * time.Minute
 )
 
 // leftNode is a Node of this file whose node the file does not have.

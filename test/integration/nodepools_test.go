@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -113,7 +114,12 @@ func (p *poolsProcess) nodes(t *testing.T, ctx context.Context) map[string]corev
 // CPUs.
 func (p *poolsProcess) await(t *testing.T, want map[string]string) {
 	t.Helper()
-	eventually(t, "the nodes are as the file has them", func(ctx context.Context) (bool, string) {
+	p.awaitWithin(t, patience, want)
+}
+
+func (p *poolsProcess) awaitWithin(t *testing.T, timeout time.Duration, want map[string]string) {
+	t.Helper()
+	eventuallyWithin(t, timeout, "the nodes are as the file has them", func(ctx context.Context) (bool, string) {
 		got := map[string]string{}
 		for name, node := range p.nodes(t, ctx) {
 			for _, c := range node.Status.Conditions {
@@ -237,7 +243,7 @@ pools:
 		}
 	}
 
-	p.process.stop(t, syscall.SIGTERM)
+	p.process.stop(t, syscall.SIGKILL)
 	p.write(t, `
 name: NAME
 deleteNodes: true
@@ -246,7 +252,9 @@ pools:
 - {name: NAME-b, count: 1, `+config+`}
 `)
 	p.start(t)
-	p.await(t, map[string]string{"a-0": "True 20", "b-0": "True 20", "by-hand": "Unknown 0", "other-file": "Unknown 0"})
+	// The control plane needs a minute to see that nobody keeps the Node, and the
+	// process waits for another one.
+	p.awaitWithin(t, 2*patience, map[string]string{"a-0": "True 20", "b-0": "True 20", "by-hand": "Unknown 0", "other-file": "Unknown 0"})
 	waitForGone(t, goes)
 	if now, err := client.CoreV1().Pods(ns).Get(t.Context(), "stays", metav1.GetOptions{}); err != nil || now.UID != stays.UID || now.Status.Phase != corev1.PodRunning {
 		t.Errorf("the pod of a node that stays: %v, %v", now, err)
