@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -185,6 +189,48 @@ func TestNodeThatIsWrittenMeanwhile(t *testing.T) {
 			if p := options.Preconditions; p == nil || *p.UID != "one" || *p.ResourceVersion != "7" {
 				t.Errorf("asked to delete with %+v", p)
 			}
+		}
+	})
+}
+
+// What a node has left in the provider is not touched while it is gone, and ends when
+// it comes back and the control plane has deleted its pods meanwhile.
+func TestPodsOfNodesThatAreGone(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "journal")
+	file := fmt.Sprintf(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1, providerConfig: {a-0: {journal: %q}}}]}`, journal)
+	done := func() string {
+		content, err := os.ReadFile(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(regexp.MustCompile(`"event":"\w+"`).FindAllString(string(content), -1))
+	}
+	poolsBubble(t, file, func(r *poolsRig) {
+		pods := r.client.CoreV1().Pods("default")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "a-0", Containers: []corev1.Container{{Name: "c"}}}}
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.pass()
+		const created = `["event":"create"]`
+		if got := done(); got != created {
+			t.Fatalf("the provider did %s", got)
+		}
+		r.write(`{name: edge, deleteNodes: true, pools: []}`)
+		r.passStopped()
+		r.wantNodes("with the node gone")
+		if err := pods.Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := done(); got != created {
+			t.Errorf("without the node the provider did %s", got)
+		}
+		r.write(file)
+		time.Sleep(10 * time.Minute)
+		r.pass()
+		if got := done(); got != `["event":"create" "event":"delete" "event":"terminal" "event":"forget"]` {
+			t.Errorf("with the node back the provider did %s", got)
 		}
 	})
 }
