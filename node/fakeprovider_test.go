@@ -23,6 +23,11 @@ type fakeProvider struct {
 	pods  map[string]*corev1.Pod
 	calls []string
 
+	// inside are the calls that are under way by the name of their pod; those which
+	// met there are overlaps. GetPodStatus, with which pods are polled, is none.
+	inside   map[string]string
+	overlaps []string
+
 	s script
 
 	// byUID keys the pods by UID.
@@ -60,7 +65,25 @@ func (f *fakeProvider) scripted() script {
 	return f.s
 }
 
-func newFakeProvider() *fakeProvider { return &fakeProvider{pods: map[string]*corev1.Pod{}} }
+func newFakeProvider() *fakeProvider {
+	return &fakeProvider{pods: map[string]*corev1.Pod{}, inside: map[string]string{}}
+}
+
+// enter notes that a call about a pod begins, and returns what ends it.
+func (f *fakeProvider) enter(call, name string) (leave func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if other := f.inside[name]; other != "" {
+		f.overlaps = append(f.overlaps, other+" and "+call)
+		return func() {}
+	}
+	f.inside[name] = call
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.inside, name)
+	}
+}
 
 // polled, notifying and uidKeyed are the kinds of providers.
 type polled struct{ f *fakeProvider }
@@ -179,6 +202,7 @@ func (f *fakeProvider) holds(name string) (uids []types.UID) {
 func (p polled) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	f := p.f
 	f.called("create %s %s", pod.Name, pod.UID)
+	defer f.enter("create "+string(pod.UID), pod.Name)()
 	if hook := f.scripted().onCreate; hook != nil {
 		if err := hook(ctx, pod); err != nil {
 			return err
@@ -191,6 +215,7 @@ func (p polled) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 func (p polled) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	f := p.f
 	f.called("update %s %s", pod.Name, pod.UID)
+	defer f.enter("update "+string(pod.UID), pod.Name)()
 	if hook := f.scripted().onUpdate; hook != nil {
 		return hook(ctx, pod)
 	}
@@ -200,6 +225,7 @@ func (p polled) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 func (p polled) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	f := p.f
 	f.called("delete %s %s grace %d", pod.Name, pod.UID, *pod.DeletionGracePeriodSeconds)
+	defer f.enter("delete "+string(pod.UID), pod.Name)()
 	if hook := f.scripted().onDelete; hook != nil {
 		if err := hook(ctx, pod); err != nil {
 			return err
@@ -239,6 +265,8 @@ func (f *fakeProvider) get(what, name, key string) (*corev1.Pod, error) {
 	hook := f.scripted().onGet
 	if what == "status" {
 		hook = f.scripted().onStatus
+	} else {
+		defer f.enter(what, name)()
 	}
 	if hook != nil {
 		if err := hook(name); err != nil {

@@ -144,13 +144,9 @@ func (pc *PodController) plant(ctx context.Context, ours, found *corev1.Pod, ask
 	case same:
 		r.adopt(ours)
 		pc.statuses.Add(keyOf(ours))
-	case pc.strays == nil && pc.mayBeOurs(ctx, found):
-		r.early = nil
-		r.adopt(found.DeepCopy()) // ours took its name while we were down
-		r.theirs = true
-	default: // not ours, or a stray
-		return
-	}
-	r.inspected = time.Now()
-	pc.take(r, found, asked)
+		r.inspected = time.Now()
+		pc.take(r, found, asked)
+	case pc.backend.byUID == nil && pc.mayBeOurs(ctx, found):
+		pc.inherit(r, found.DeepCopy(), asked) // ours took its name while we were down
+	} // else it is not ours, or a stray
 }

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
@@ -22,54 +21,33 @@ const orphanAfter = 3
 // the word of the API server: another node's, say, in a backend that is shared.
 const spareRounds = 60
 
-// orphans counts how often pods of the provider were seen that the API does not
-// know: they went while nobody watched. Only the patrol uses it.
-type orphans struct {
-	seen map[orphan]int
-}
-
-type orphan struct {
-	key string
-	uid types.UID
-}
-
-// cleanUp deletes orphans in the provider. It runs once the caches have synced.
-func (pc *PodController) cleanUp(ctx context.Context, found []*corev1.Pod) {
-	seen := map[orphan]int{}
-	for _, pod := range found {
+// findOrphans finds the orphans among the strays, once a round. The provider is not
+// called: their end is the affair of the worker that has the key.
+func (pc *PodController) findOrphans(ctx context.Context) {
+	for _, pod := range pc.strays.count() {
 		if ctx.Err() != nil {
 			return
 		}
-		if !pc.isOrphan(ctx, pod) {
-			continue
-		}
-		o := orphan{keyOf(pod), pod.UID}
-		seen[o] = pc.orphans.seen[o] + 1
-		if seen[o] >= orphanAfter && !pc.deleteOrphan(ctx, pod) {
-			seen[o] = -spareRounds
-		}
+		pc.judge(withPod(ctx, pod), pod)
 	}
-	pc.orphans.seen = seen
 }
 
-// isOrphan tells whether neither the cache nor a record has a pod of this name.
-// A name that they have is the sync's business, whatever the UID: unless the
-// provider goes by UIDs, and can hold two pods of one name.
-func (pc *PodController) isOrphan(ctx context.Context, pod *corev1.Pod) bool {
-	if !pc.mayBeOurs(ctx, pod) {
-		return false
+// judge makes sure with the API server itself that a stray is an orphan. If that
+// cannot tell, it is asked again in the next round.
+func (pc *PodController) judge(ctx context.Context, pod *corev1.Pod) {
+	named, err := pc.namesake(ctx, pod)
+	switch {
+	case err == nil && (pc.identity.same(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):
+		pc.strays.spare(pod) // on another node, or not in the cache yet
+		return
+	case err == nil: // another pod of that name, elsewhere
+	case !apierrors.IsNotFound(err):
+		log.G(ctx).WithError(err).Warn("Cannot make sure that a pod of the provider is an orphan; it is left alone")
+		return
 	}
-	byUID := pc.backend.byUID != nil && pod.UID != ""
-	if r := pc.records.get(keyOf(pod)); r != nil {
-		r.mu.Lock()
-		other := byUID && r.pod != nil && r.uid() != pod.UID
-		r.mu.Unlock()
-		if !other {
-			return false
-		}
-	}
-	ours, err := pc.pods.Get(pod.Namespace, pod.Name)
-	return apierrors.IsNotFound(err) || err == nil && byUID && ours.UID != pod.UID
+	log.G(ctx).Info("Found an orphan in the provider, which is deleted: the API has no such pod")
+	pc.strays.condemn(pod)
+	pc.syncs.Add(keyOf(pod))
 }
 
 // namesake returns the API server's pod of that name. To a node's own identity
@@ -93,27 +71,82 @@ func (pc *PodController) namesake(ctx context.Context, pod *corev1.Pod) (*corev1
 	return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
 }
 
-// deleteOrphan makes sure with the API server itself, then deletes. What fails
-// is tried again in the next round. It returns false if the pod is no orphan.
-func (pc *PodController) deleteOrphan(ctx context.Context, pod *corev1.Pod) bool {
-	ctx = withPod(ctx, pod)
-	logger := log.G(ctx)
-	named, err := pc.namesake(ctx, pod)
-	switch {
-	case err == nil && (pc.identity.same(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):
-		return false // on another node, or not in the cache yet
-	case err == nil: // another pod of that name, elsewhere
-	case !apierrors.IsNotFound(err):
-		logger.WithError(err).Warn("Cannot make sure that a pod of the provider is an orphan; it is left alone")
-		return true
+// takeUp makes a record that has no pod one about an orphan of its name: that is
+// killed then, and a pod which takes the name waits for its end.
+func (pc *PodController) takeUp(key string, r *podRecord) {
+	orphans := pc.strays.orphans(key)
+	if len(orphans) == 0 {
+		return
 	}
-	if !pc.isOrphan(ctx, pod) {
-		return true // a new pod has taken the name meanwhile: the sync sees to the old one first
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pod == nil {
+		pc.inherit(r, orphans[0], pc.heard.Load())
+		pc.strays.drop(orphans[0])
 	}
-	if _, err := pc.backend.delete(ctx, pod, true, time.Now()); err != nil {
-		logger.WithError(err).Warn("Cannot delete an orphan in the provider; it is tried again")
-		return true
+}
+
+// endOrphans asks for the end of the orphans that the provider holds beside the pod of
+// the record. An error means that it has to be tried again.
+func (pc *PodController) endOrphans(ctx context.Context, key string, r *podRecord) (err error) {
+	for _, pod := range pc.strays.orphans(key) {
+		if pc.isBeside(r, pod) { // else the record's pod has the name
+			if _, failed := pc.backend.delete(withPod(ctx, pod), pod, true, time.Now()); failed != nil {
+				log.G(withPod(ctx, pod)).WithError(failed).Warn("Cannot delete an orphan in the provider; it is tried again")
+				err = failed
+				continue
+			}
+		}
+		pc.strays.drop(pod)
 	}
-	logger.Info("Deleted an orphan in the provider: the API has no such pod")
-	return true
+	return err
+}
+
+// inherit makes the record one about a pod that the provider holds and the API has no
+// more. found is what the provider showed when it was asked, as the count of
+// observations tells. r.mu is held.
+func (pc *PodController) inherit(r *podRecord, found *corev1.Pod, asked uint64) {
+	r.early = nil
+	r.adopt(found)
+	r.theirs = true
+	r.inspected = time.Now()
+	pc.take(r, found, asked)
+}
+
+// count takes note that another round has seen the strays, and returns those that it
+// is time to make sure of.
+func (s *strays) count() (pods []*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, named := range s.byKey {
+		for _, one := range named {
+			if one.seen++; one.seen >= orphanAfter && !one.orphan {
+				pods = append(pods, one.pod)
+			}
+		}
+	}
+	return pods
+}
+
+// spare leaves a stray alone for a while.
+func (s *strays) spare(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.find(keyOf(pod), pod.UID); one != nil {
+		one.seen = -spareRounds
+	}
+}
+
+// condemn makes an orphan of a stray, if it is one still.
+func (s *strays) condemn(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.find(keyOf(pod), pod.UID); one != nil {
+		one.orphan = true
+	}
+}
+
+// orphans returns those of a name.
+func (s *strays) orphans(key string) []*corev1.Pod {
+	return s.of(key, func(one *stray) bool { return one.orphan })
 }

@@ -18,7 +18,7 @@ const orphanSearchInterval = time.Minute
 // patrol asks the provider for its pods at intervals: for their statuses where
 // it does not notify, and to find orphans.
 func (pc *PodController) patrol(ctx context.Context, workers int) {
-	if pc.notifier != nil && pc.orphans == nil {
+	if pc.notifier != nil && pc.keepOrphans {
 		return
 	}
 	for round := 1; ; round++ {
@@ -50,8 +50,8 @@ func (pc *PodController) patrol(ctx context.Context, workers int) {
 			pc.compare(found, asked)
 		}
 		pc.noteStrays(ctx, found)
-		if pc.orphans != nil {
-			pc.cleanUp(ctx, found)
+		if !pc.keepOrphans {
+			pc.findOrphans(ctx)
 		}
 	}
 }

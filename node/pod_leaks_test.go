@@ -145,6 +145,144 @@ func TestOrphanWhoseNameIsTaken(t *testing.T) {
 	})
 }
 
+// Invariants 1 and 3: a pod that takes an orphan's name while the orphan is being
+// deleted waits for the end of that: it is not met by it.
+func TestNewPodWhileAnOrphanOfItsNameIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*rig)
+		age     time.Duration // of the orphan
+	}{
+		"polled":                  {prepare: func(r *rig) { r.handler = polled{r.provider} }},
+		"polled, told by its age": {prepare: func(r *rig) { r.handler = polled{r.provider} }, age: time.Hour},
+		"notified":                {prepare: func(*rig) {}},
+		"keyed by UID":            {prepare: func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} }},
+		"UIDs not kept": {prepare: func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				tc.prepare(r)
+				r.provider.script(func(s *script) {
+					s.onDelete = func(context.Context, *corev1.Pod) error {
+						r.provider.script(func(s *script) { s.onDelete = nil })
+						time.Sleep(time.Minute) // the backend is slow to answer, this once
+						return nil
+					}
+				})
+				r.provider.hold(aPod("web", func(p *corev1.Pod) {
+					p.UID, p.CreationTimestamp = "u0", metav1.NewTime(time.Now().Add(-tc.age))
+				}), corev1.PodRunning)
+				r.start()
+				pass(16 * time.Second)
+				want(t, "deletes after three sightings", len(r.provider.took("create", "delete")), 1)
+				uid := r.api.addPod(aPod("web")).UID
+				pass(30 * time.Second)
+				wantList(t, "calls meanwhile", r.provider.took("create", "delete"))
+				pass(time.Hour)
+				wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid))
+				want(t, "held", r.provider.holds("web"), []types.UID{uid})
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+			})
+		})
+	}
+}
+
+// Invariants 1 and 3: an orphan that takes its time to end is waited for by a pod
+// that takes its name, although nothing but that the API had lost it tells them apart.
+func TestNewPodWhileAnOrphanOfItsNameEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.lingers = true
+			s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p }
+		})
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
+		r.start()
+		pass(16 * time.Second)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web  grace 0")
+		uid := r.api.addPod(aPod("web")).UID
+		pass(30 * time.Second)
+		wantList(t, "calls while it ends", r.provider.took("create", "delete"))
+		r.provider.set("web", corev1.PodFailed)
+		r.provider.forget("web")
+		pass(time.Minute)
+		wantList(t, "calls when it has ended", r.provider.took("create", "delete"), "create web "+string(uid))
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariants 1 and 3: an orphan beside a pod of its name is not deleted in the midst
+// of what is done about that one, however long that takes; nor is it forgotten
+// where that fails.
+func TestOrphanBesideABusyPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		r.start()
+		uid := r.api.addPod(aPod("web")).UID
+		synctest.Wait()
+		r.provider.took()
+		r.provider.script(func(s *script) {
+			s.onUpdate = func(context.Context, *corev1.Pod) error {
+				r.provider.script(func(s *script) {
+					s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
+				})
+				time.Sleep(time.Minute)
+				return errors.New("refused")
+			}
+		})
+		r.api.changePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		pass(30 * time.Second)
+		wantList(t, "calls meanwhile", r.provider.took("delete"))
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0")
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+	})
+}
+
+// Invariants 3 and 5: an orphan that cannot be deleted is tried again like any pod,
+// and does not hold up the pod beside it.
+func TestOrphanThatCannotBeDeleted(t *testing.T) {
+	refuse := func(_ context.Context, p *corev1.Pod) error {
+		if p.UID == "u0" {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	for name, beside := range map[string]bool{"alone": false, "beside a pod of its name": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.provider.byUID = true
+				r.handler = uidKeyed{polled{r.provider}}
+				r.start()
+				r.provider.script(func(s *script) { s.onDelete = refuse })
+				if beside {
+					r.api.addPod(aPod("web"))
+					synctest.Wait()
+				}
+				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+				pass(time.Hour)
+				if n := len(r.provider.took("delete web u0")); n < 50 || n > 80 {
+					t.Errorf("deleted %d times in an hour, want the delays of retries", n)
+				}
+				if beside {
+					uid := r.api.pod("web").UID
+					r.api.deletePod("web")
+					synctest.Wait()
+					want(t, "pod", r.api.pod("web"), nil)
+					wantList(t, "calls", r.provider.took("delete web "+string(uid)), "delete web "+string(uid)+" grace 30")
+				}
+				r.provider.script(func(s *script) { s.onDelete = nil })
+				pass(3 * time.Minute)
+				wantList(t, "deletes", r.provider.took("delete"), "delete web u0 grace 0")
+				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "names that are remembered", r.pc.RememberedPods(), 0)
+			})
+		})
+	}
+}
+
 // late is a client that hears late of a pod that it asked for.
 type late struct {
 	corev1client.PodsGetter

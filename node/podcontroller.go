@@ -112,21 +112,21 @@ type PodControllerConfig struct {
 // PodController takes the pods of a node to the provider, and the provider's
 // word on them back to the API. Make one with NewPodController.
 type PodController struct {
-	client    corev1client.PodsGetter
-	events    record.EventRecorder
-	pods      PodSource
-	owns      func(context.Context, *corev1.Pod) bool
-	backend   *backend
-	metrics   *Metrics
-	notifier  PodNotifier // nil: the provider is polled
-	objects   ObjectSource
-	env       *environment // nil: left to the provider
-	hostIPs   func() []string
-	pollEvery time.Duration
-	orphans   *orphans // nil: not cleaned up
-	strays    *strays  // nil: the provider goes by names
+	client      corev1client.PodsGetter
+	events      record.EventRecorder
+	pods        PodSource
+	owns        func(context.Context, *corev1.Pod) bool
+	backend     *backend
+	metrics     *Metrics
+	notifier    PodNotifier // nil: the provider is polled
+	objects     ObjectSource
+	env         *environment // nil: left to the provider
+	hostIPs     func() []string
+	pollEvery   time.Duration
+	keepOrphans bool // not cleaned up
 
 	records  records
+	strays   strays
 	identity identity
 	heard    atomic.Uint64 // count of observations
 
@@ -148,16 +148,17 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		return nil, err
 	}
 	pc := &PodController{
-		client:    cfg.PodClient,
-		events:    cfg.EventRecorder,
-		pods:      cfg.source(),
-		owns:      func(context.Context, *corev1.Pod) bool { return true },
-		backend:   newBackend(cfg.Provider, cfg.Metrics),
-		metrics:   cfg.Metrics,
-		hostIPs:   cfg.HostIPs,
-		pollEvery: cfg.ProviderPollInterval,
-		ready:     make(chan struct{}),
-		done:      make(chan struct{}),
+		client:      cfg.PodClient,
+		events:      cfg.EventRecorder,
+		pods:        cfg.source(),
+		owns:        func(context.Context, *corev1.Pod) bool { return true },
+		backend:     newBackend(cfg.Provider, cfg.Metrics),
+		metrics:     cfg.Metrics,
+		hostIPs:     cfg.HostIPs,
+		pollEvery:   cfg.ProviderPollInterval,
+		keepOrphans: cfg.DisableOrphanCleanup,
+		ready:       make(chan struct{}),
+		done:        make(chan struct{}),
 	}
 	if cfg.PodEventFilterFunc != nil {
 		pc.owns = cfg.PodEventFilterFunc
@@ -176,12 +177,6 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	}
 	if !cfg.SkipDownwardAPIResolution {
 		pc.env = newEnvironment(cfg, pc.objects, pc.hostIPs)
-	}
-	if pc.backend.byUID != nil {
-		pc.strays = &strays{}
-	}
-	if !cfg.DisableOrphanCleanup {
-		pc.orphans = &orphans{}
 	}
 	workers := cfg.Workers
 	if workers == nil {

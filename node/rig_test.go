@@ -40,6 +40,7 @@ func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 			if r.stop != nil {
 				r.end()
 			}
+			wantList(t, "calls for one pod at once", r.provider.overlaps)
 		})
 		test(t, r)
 	})

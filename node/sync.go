@@ -13,12 +13,15 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // maxSteps bounds the actions that one visit of a pod takes.
 const maxSteps = 8
 
-// syncPod brings one pod name to where the API wants it, step by step.
+// syncPod brings one pod name to where the API wants it, and ends what the provider
+// holds of that name besides. Nothing else calls the provider about the name, but to
+// ask for a status.
 func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -28,13 +31,23 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	if err != nil {
 		return err
 	}
-	if pod == nil && pc.records.get(key) == nil {
+	if pod == nil && pc.records.get(key) == nil && pc.strays.orphans(key) == nil {
 		return nil
 	}
 	r := pc.records.getOrAdd(key)
+	pc.takeUp(key, r)
 	ctx, span := startPodSpan(ctx, "syncPod", pc.syncs, key, r.subject(namespace, name, pod))
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
+	err = pc.takeSteps(ctx, key, r, pod, span)
+	if failed := pc.endOrphans(ctx, key, r); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// takeSteps acts on one pod name, until there is nothing to do for now.
+func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord, pod *corev1.Pod, span trace.Span) error {
 	begin, operation := time.Now(), operationSync
 	defer func() { pc.metrics.worked(operation, begin) }()
 	for range maxSteps {
@@ -238,10 +251,8 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 		// An older pod of the same name: it was replaced while we were down.
 		pc.objects.Forget(pod.UID) // until it is its turn
 		next := r.verdict()
-		r.adopt(found)
-		r.theirs, r.next = true, next
-		r.inspected = time.Now()
-		pc.take(r, found, asked)
+		pc.inherit(r, found, asked)
+		r.next = next
 	default: // what went before it, or what came after
 		r.provider = absent
 		r.missing++

@@ -23,6 +23,9 @@ const (
 
 // call lets f be called, or not, with what the moment has in store.
 func (p *Provider) call(ctx context.Context, method string, name types.NamespacedName, aim aim, f func() error) error {
+	if p.Begins != nil {
+		defer p.Begins(method, name)()
+	}
 	plan, calm := p.now()
 	if calm == nil {
 		return f()

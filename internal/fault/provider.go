@@ -23,6 +23,11 @@ type Provider struct {
 	// most. Set them before the first call, if at all; they are 2 s and 20 s.
 	MaxDelay, MaxHang time.Duration
 
+	// Begins, if set, is told of each call as it begins, but for NotifyPods, and
+	// what it returns is called as that ends. GetPods is about no pod. Set it before
+	// the first call.
+	Begins func(method string, pod types.NamespacedName) (ends func())
+
 	news     sync.Mutex
 	notify   func(*corev1.Pod)
 	last     map[types.NamespacedName]*corev1.Pod // what was notified last

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -67,6 +68,27 @@ func (w *world) auditEnd(pod *corev1.Pod) {
 	f.gone = true
 	if held && w.blind {
 		w.estrange(f)
+	}
+}
+
+// auditCall sees the provider being called. The name is the key: what is done about
+// all the pods that have had it follows each other. GetPodStatus is exempt, with which
+// pods are polled.
+func (w *world) auditCall(method string, pod types.NamespacedName) (ends func()) {
+	if pod.Name == "" || method == "GetPodStatus" {
+		return func() {}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if other := w.calls[pod]; other != "" {
+		w.breaksLocked("%s of pod %s was called within %s", method, pod.Name, other)
+		return func() {}
+	}
+	w.calls[pod] = method
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.calls, pod)
 	}
 }
 

@@ -126,12 +126,14 @@ func (d drawing) step() string {
 		return "node-delete"
 	case n < 82:
 		return "heal"
+	case n < 85:
+		return "orphan " + name
 	}
 	return "wait " + d.wait()
 }
 
 func (d drawing) wait() string {
-	return d.one("1ms", "30ms", "150ms", "500ms", "1s", "3s", "7s", "20s", "45s", "90s", "200s")
+	return d.one("1ms", "30ms", "150ms", "500ms", "1s", "3s", "7s", "15s", "20s", "45s", "90s", "200s")
 }
 
 // grace is the word at index of a step as a number of seconds, nil if it has no

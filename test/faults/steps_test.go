@@ -46,6 +46,10 @@ func (w *world) do(step string) {
 		w.stop(false)
 	case "start":
 		w.start()
+	case "orphan": // goes while no agent runs
+		w.stop(true)
+		w.delete(words[1], ptr.To[int64](0))
+		w.start()
 	case "api":
 		w.api.Break(plan(words))
 	case "provider":

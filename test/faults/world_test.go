@@ -48,8 +48,9 @@ type world struct {
 
 	mu        sync.Mutex
 	pods      map[types.UID]*fate
-	strangers []*fate // see excused
-	blind     bool    // no agent has seen all pods of the API yet
+	strangers []*fate                         // see excused
+	blind     bool                            // no agent has seen all pods of the API yet
+	calls     map[types.NamespacedName]string // of the provider that are under way, by pod
 	broken    []string
 }
 
@@ -67,9 +68,10 @@ type fate struct {
 }
 
 func newWorld(ctx context.Context, h history) *world {
-	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}}
+	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[types.NamespacedName]string{}}
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
+	w.prov.Begins = w.auditCall
 	return w
 }
 
