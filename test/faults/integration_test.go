@@ -110,7 +110,10 @@ func realWorld(t *testing.T, config *rest.Config, h history, name string) *world
 	w.host, w.way, w.look = proxy.URL, direct, w.ask
 	w.settle = func() {}
 	w.compact = func() {}
-	w.most, w.restWithin, w.restStep = 2*time.Second, 3*time.Minute, time.Second
+	w.most, w.restStep = 2*time.Second, time.Second
+	// A name is remembered for a minute; then what is left under it is seen three
+	// times, a minute apart, before it counts as an orphan.
+	w.restWithin = 5 * time.Minute
 	w.hangUp = func() {
 		direct.CloseIdleConnections()
 		utilnet.CloseIdleConnectionsFor(upstream)
