@@ -18,23 +18,26 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-// contents reads the files of the volumes of a pod that have any, and tells when a
-// token in them is to be renewed. The error names the volumes that are not among
-// them.
-func (p *Provider) contents(ctx context.Context, pod *corev1.Pod) (found map[string]volume.Files, renew time.Time, err error) {
+// contents reads the files of the volumes of a pod that have any, and tells when to
+// read them again: when a token in them is to be renewed, or before the objects are
+// no longer watched. The error names the volumes that are not among them.
+func (p *Provider) contents(ctx context.Context, pod *corev1.Pod) (found map[string]volume.Files, due time.Time, err error) {
 	found = map[string]volume.Files{}
 	sources := p.sources
 	sources.NodeAllocatable = p.node.NodeAllocatable()
 	p.refresher.pods.with(pod.UID, func(*followedPod) {}) // for the tokens to be forgotten with it
+	if hasInVolume(pod, func(string, string) bool { return true }) {
+		due = time.Now().Add(rereadInterval)
+	}
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if !volume.HasContents(v) {
 			continue
 		}
-		files, due, err := sources.Contents(ctx, pod, v)
-		if renew.IsZero() || !due.IsZero() && due.Before(renew) {
-			renew = due
+		files, renew, err := sources.Contents(ctx, pod, v)
+		if due.IsZero() || !renew.IsZero() && renew.Before(due) {
+			due = renew
 		}
 		if err != nil {
 			errs = append(errs, &volume.SetUpError{Volume: v.Name, Err: err})
@@ -42,39 +45,39 @@ func (p *Provider) contents(ctx context.Context, pod *corev1.Pod) (found map[str
 		}
 		found[v.Name] = files
 	}
-	return found, renew, errors.Join(errs...)
+	return found, due, errors.Join(errs...)
 }
 
 // refresh writes the contents of the volumes of a pod to its group, if it has
-// others, and tells when a token in them is to be renewed. The group is told all
+// others, and tells when to look again. The group is told all
 // volumes, so that it does not matter whether it keeps those that it is not told
 // of; one whose contents cannot be read now stays as it is.
-func (p *Provider) refresh(ctx context.Context, pod *corev1.Pod) (renew time.Time, err error) {
+func (p *Provider) refresh(ctx context.Context, pod *corev1.Pod) (due time.Time, err error) {
 	if pod.DeletionTimestamp != nil {
-		return renew, nil
+		return due, nil
 	}
 	found, err := p.groups.ofPod(ctx, pod.UID)
 	if errdefs.IsNotFound(err) {
-		return renew, nil // it is to be created, or is gone
+		return due, nil // it is to be created, or is gone
 	}
 	if err != nil || !refreshable(found.Status) {
-		return renew, err
+		return due, err
 	}
 	p.refresher.pods.with(pod.UID, func(known *followedPod) { known.takenUp = true })
 	if !hasContents(pod) {
-		return renew, nil
+		return due, nil
 	}
 	p.adoptTokens(pod, &found)
-	contents, renew, unread := p.contents(ctx, pod)
+	contents, due, unread := p.contents(ctx, pod)
 	request := &CreateRequest{eci.CreateCreateContainerGroupRequest(), map[string]string{}}
 	request.setVolumes(pod, contents)
 	want, err := volumesOf(request)
 	if err != nil {
-		return renew, err
+		return due, err
 	}
 	known := p.refresher.pods.get(pod.UID)
 	if unread != nil && known.given == nil {
-		return renew, unread
+		return due, unread
 	}
 	keepUnread(pod, contents, want, known.given)
 	same := maps.Equal(want, known.given)
@@ -83,11 +86,11 @@ func (p *Provider) refresh(ctx context.Context, pod *corev1.Pod) (renew time.Tim
 	}
 	if !same || known.unsure {
 		if err := p.write(ctx, pod, found.ContainerGroupId, want); err != nil {
-			return renew, err
+			return due, err
 		}
 	}
 	p.refresher.pods.gave(pod.UID, want)
-	return renew, unread
+	return due, unread
 }
 
 // write gives a group its volumes.

@@ -17,14 +17,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
 
-// inputs reads what the request for a pod needs, and tells when a token in it is to
-// be renewed.
-func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (in Inputs, renew time.Time, err error) {
+// inputs reads what the request for a pod needs, and tells when to read its files
+// again.
+func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (in Inputs, due time.Time, err error) {
 	in = Inputs{Config: &p.cfg, NodeName: p.nodeName}
-	in.Contents, renew, err = p.contents(ctx, pod)
+	in.Contents, due, err = p.contents(ctx, pod)
 	var failed error
 	in.Credentials, failed = p.credentials(ctx, pod)
-	return in, renew, errors.Join(err, failed)
+	return in, due, errors.Join(err, failed)
 }
 
 // credentials are those of the registries of the pod's images, from its pull

@@ -92,7 +92,8 @@ func withClass(e callError, wait time.Duration) error {
 	switch {
 	case e.throttled():
 		return errdefs.AsRetryAfter(e, max(wait, throttledFor))
-	case has("Quota", "NoStock", "NotOnSale", "SoldOut", "Balance", "InDebt", "Arrear"):
+	case has("Quota", "NoStock", "NotOnSale", "SoldOut", "Balance", "InDebt", "Arrear", "NotEnough", "Insufficient"),
+		slices.Contains(aboutAccount, family):
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
 	case has("Forbidden", "NoPermission", "AccessKey", "Signature", "UnauthorizedOperation", "SecurityToken"):
 		return errdefs.AsRetryAfter(e, max(wait, exhaustedFor))
@@ -128,6 +129,10 @@ const (
 	actionCreate = "CreateContainerGroup"
 	actionList   = "DescribeContainerGroups"
 )
+
+// aboutAccount are the families that sound like aboutPod, but are of the account or
+// of what a group is to have, whose state others change.
+var aboutAccount = []string{"InvalidAccountStatus", "InvalidPaymentMethod", "InvalidUser", "InvalidOperation"}
 
 // aboutPod are the families of codes, by their first words, that refuse what was
 // asked for, however often it is asked.

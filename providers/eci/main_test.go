@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -27,10 +28,15 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// One of them waits on the real clock, which stands still in a bubble.
+	utilruntime.ErrorHandlers = nil
+	goleak.VerifyTestMain(m)
+}
 
 // rig is a provider on a fake of the API.
 type rig struct {
@@ -40,6 +46,7 @@ type rig struct {
 	objects objects
 	events  *record.FakeRecorder
 	tokens  *tokenGiver
+	source  node.ObjectSource // defaults to objects
 	node    *corev1.Node
 }
 
@@ -92,9 +99,13 @@ func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
 
 func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	t.Helper()
+	var source node.ObjectSource = r.objects
+	if r.source != nil {
+		source = r.source
+	}
 	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	p, err := New(nodeutil.ProviderConfig{
-		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: r.tokens.client(), Events: r.events,
+		Pods: corev1listers.NewPodLister(r.pods), Objects: source, Client: r.tokens.client(), Events: r.events,
 		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
 		Node: r.node,
 	}, config)

@@ -83,7 +83,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := Check(pod); err != nil {
 		return err
 	}
-	in, renew, err := p.inputs(ctx, pod)
+	in, due, err := p.inputs(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	p.groups.add(pod.UID, newGroup(pod, request, id))
 	p.refresher.pods.gave(pod.UID, volumes)
-	p.schedule(cache.MetaObjectToName(pod), renew)
+	p.schedule(cache.MetaObjectToName(pod), due)
 	return nil
 }
 

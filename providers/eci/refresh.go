@@ -28,10 +28,13 @@ type refresher struct {
 	quiet       time.Time // until then nothing is sent; only the worker looks at it
 }
 
-// The delays between tries.
 const (
+	// The delays between tries.
 	firstRefreshRetry = 5 * time.Second
 	lastRefreshRetry  = 5 * time.Minute
+	// rereadInterval is how often the objects in volumes are read again: those that
+	// nobody reads for five minutes are no longer watched.
+	rereadInterval = 2 * time.Minute
 )
 
 // startRefreshing begins to follow objects, until the function that it returns is
@@ -60,7 +63,7 @@ func (p *Provider) objectChanged(kind, namespace, name string) {
 		return // which a lister of a cache does not give
 	}
 	for _, pod := range pods {
-		if hasInVolume(pod, kind, name) {
+		if hasInVolume(pod, func(k, n string) bool { return k == kind && n == name }) {
 			p.refresher.queue.Add(cache.MetaObjectToName(pod))
 		}
 	}
@@ -131,9 +134,9 @@ func (p *Provider) schedule(name cache.ObjectName, at time.Time) {
 	}
 }
 
-// retry has a pod looked at again after an error. A token in its volumes is to be
-// renewed at some time; what is permanent lasts only until something changes.
-func (p *Provider) retry(ctx context.Context, name cache.ObjectName, pod *corev1.Pod, err error, renewal time.Time) {
+// retry has a pod looked at again after an error. What is permanent lasts only until
+// something changes, as a token does that is due.
+func (p *Provider) retry(ctx context.Context, name cache.ObjectName, pod *corev1.Pod, err error, due time.Time) {
 	queue := p.refresher.queue
 	// A group that does not run yet, and throttling, pass by themselves.
 	if pod != nil && !errdefs.IsConflict(err) && !isThrottled(err) && p.refresher.pods.staleSince(pod.UID) {
@@ -146,13 +149,14 @@ func (p *Provider) retry(ctx context.Context, name cache.ObjectName, pod *corev1
 	switch {
 	case errdefs.IsPermanent(err):
 		queue.Forget(name)
-		if !renewal.IsZero() {
+		if !due.IsZero() {
 			queue.AddAfter(name, lastRefreshRetry)
 		}
 	case named:
 		queue.AddAfter(name, delay)
 	default:
 		queue.AddRateLimited(name)
+		p.schedule(name, due) // what comes first
 	}
 }
 
@@ -162,20 +166,20 @@ func (p *Provider) tellStale(ctx context.Context, pod *corev1.Pod, err error) {
 	p.events.volumesStale(pod, fmt.Sprintf("The volumes keep what they had: %s", err))
 }
 
-// hasInVolume tells whether a volume of the pod has the contents of an object.
-func hasInVolume(pod *corev1.Pod, kind, name string) bool {
+// hasInVolume tells whether a volume of the pod has the contents of an object of
+// which is says so.
+func hasInVolume(pod *corev1.Pod, is func(kind, name string) bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		switch {
-		case v.ConfigMap != nil && kind == "ConfigMap" && v.ConfigMap.Name == name,
-			v.Secret != nil && kind == "Secret" && v.Secret.SecretName == name:
+		case v.ConfigMap != nil && is("ConfigMap", v.ConfigMap.Name),
+			v.Secret != nil && is("Secret", v.Secret.SecretName):
 			return true
 		case v.Projected == nil:
 			continue
 		}
 		for _, from := range v.Projected.Sources {
-			if from.ConfigMap != nil && kind == "ConfigMap" && from.ConfigMap.Name == name ||
-				from.Secret != nil && kind == "Secret" && from.Secret.Name == name {
+			if from.ConfigMap != nil && is("ConfigMap", from.ConfigMap.Name) || from.Secret != nil && is("Secret", from.Secret.Name) {
 				return true
 			}
 		}

@@ -1,16 +1,22 @@
 package eci
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 )
 
 // podWithToken is a pod with the volume that Kubernetes mounts into all pods, but
@@ -267,6 +273,40 @@ func TestAMissingObjectKeepsNoTokenFromBeingRenewed(t *testing.T) {
 		r.paint("red")
 		synctest.Wait()
 		r.waitForFile(t, "a", "conf", "colour", "red")
+	})
+}
+
+// A node watches what is read of it: a change arrives hours after the pod began, and
+// after a restart, too, and nothing else is sent in that time.
+func TestChangesArriveForAsLongAsThePodRuns(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		client := fake.NewClientset(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings"}, Data: map[string]string{"colour": "blue"},
+		})
+		objects := podobjects.New(client)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { objects.Run(ctx) })
+		defer running.Wait()
+		defer stop()
+		r.source = objects
+		r.restart(t)
+		pod := podWithSettings("a")
+		objects.Follow(pod) // as the pod controller does
+		r.create(t, pod)
+		for i, colour := range []string{"red", "green"} {
+			r.goOn(t, 3*time.Hour)
+			r.expectUpdates(t, "without a change", i)
+			_, err := client.CoreV1().ConfigMaps("default").Update(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings"}, Data: map[string]string{"colour": colour},
+			}, metav1.UpdateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			r.waitForFile(t, "a", "conf", "colour", colour)
+			r.restart(t)
+		}
 	})
 }
 
