@@ -28,6 +28,7 @@ var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", N
 // remote one of the file. What lacks a right fails, and so does a right that nothing
 // needs, but for what print-rbac prints, of which package integration knows.
 func TestAcross(t *testing.T) {
+	t.Parallel() // it mostly waits
 	home, askedHome := startAudited(t)
 	remote, askedRemote := startAudited(t)
 	startMock(t, remote, "remote-1")

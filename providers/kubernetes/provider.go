@@ -55,6 +55,7 @@ type Provider struct {
 	informer  cache.SharedIndexInformer // remote pods of this node
 	heard     cache.ResourceEventHandlerRegistration
 	again     workqueue.TypedRateLimitingInterface[string]
+	cpu       cpuTimes
 
 	ctx     context.Context // of all that runs
 	cancel  context.CancelFunc

@@ -39,10 +39,22 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	if err != nil {
 		return nil, err
 	}
-	summary := &stats.Summary{Pods: pods}
-	summary.Node = stats.NodeStats{NodeName: p.home.Node.Name, StartTime: metav1.NewTime(p.started)}
-	sumStats(summary)
-	return summary, nil
+	cpu := p.cpu.ofNode(pods)
+	return &stats.Summary{Pods: pods, Node: stats.NodeStats{
+		NodeName: p.home.Node.Name, StartTime: metav1.NewTime(p.started),
+		CPU: cpu, Memory: memoryOf(pods, cpu.Time),
+	}}, nil
+}
+
+// memoryOf is what pods use together.
+func memoryOf(pods []stats.PodStats, at metav1.Time) *stats.MemoryStats {
+	var bytes uint64
+	for i := range pods {
+		if memory := pods[i].Memory; memory != nil {
+			bytes += value(memory.WorkingSetBytes)
+		}
+	}
+	return &stats.MemoryStats{Time: at, WorkingSetBytes: &bytes}
 }
 
 // GetMetricsResource implements nodeutil.Provider.
@@ -97,14 +109,30 @@ func homeRef(remote *corev1.Pod) stats.PodReference {
 
 // podMetrics is a list of metrics.k8s.io/v1beta1 as far as it is needed.
 type podMetrics struct {
-	Items []struct {
-		Metadata   metav1.ObjectMeta `json:"metadata"`
-		Timestamp  metav1.Time       `json:"timestamp"`
-		Containers []struct {
-			Name  string                       `json:"name"`
-			Usage map[string]resource.Quantity `json:"usage"`
-		} `json:"containers"`
-	} `json:"items"`
+	Items []podMetricsItem `json:"items"`
+}
+
+type podMetricsItem struct {
+	Metadata   metav1.ObjectMeta  `json:"metadata"`
+	Timestamp  metav1.Time        `json:"timestamp"`
+	Containers []containerMetrics `json:"containers"`
+
+	pod *corev1.Pod // the remote one
+}
+
+type containerMetrics struct {
+	Name  string                       `json:"name"`
+	Usage map[string]resource.Quantity `json:"usage"`
+}
+
+func (c *containerMetrics) nanoCores() uint64 {
+	cpu := c.Usage["cpu"]
+	return uint64(max(cpu.ScaledValue(resource.Nano), 0))
+}
+
+func (c *containerMetrics) bytes() uint64 {
+	memory := c.Usage["memory"]
+	return uint64(max(memory.Value(), 0))
 }
 
 // statsOfMetrics asks the remote cluster's metrics API.
@@ -122,46 +150,42 @@ func (p *Provider) statsOfMetrics(ctx context.Context, ours map[types.Namespaced
 	if err := json.Unmarshal(text, &metrics); err != nil {
 		return nil, fmt.Errorf("cannot read the answer of the remote cluster's metrics API: %w", err)
 	}
-	found := []stats.PodStats{}
+	var items []podMetricsItem // of our pods
+	now := map[measured]measurement{}
 	for _, m := range metrics.Items {
-		remote := ours[types.NamespacedName{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}]
-		if remote == nil {
-			continue
+		if remote := ours[types.NamespacedName{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}]; remote != nil {
+			m.pod = remote
+			items = append(items, m)
+			for _, c := range m.Containers {
+				now[measured{remote.UID, c.Name}] = measurement{m.Timestamp, c.nanoCores()}
+			}
 		}
-		pod := stats.PodStats{PodRef: homeRef(remote), StartTime: remote.CreationTimestamp}
-		var cores, bytes uint64
-		for _, c := range m.Containers {
-			cpu, memory := c.Usage["cpu"], c.Usage["memory"]
-			nano, working := uint64(max(cpu.ScaledValue(resource.Nano), 0)), uint64(max(memory.Value(), 0))
-			cores, bytes = cores+nano, bytes+working
-			pod.Containers = append(pod.Containers, stats.ContainerStats{
-				Name: c.Name, StartTime: remote.CreationTimestamp,
-				CPU:    &stats.CPUStats{Time: m.Timestamp, UsageNanoCores: &nano},
-				Memory: &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &working},
-			})
-		}
-		pod.CPU = &stats.CPUStats{Time: m.Timestamp, UsageNanoCores: &cores}
-		pod.Memory = &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &bytes}
-		found = append(found, pod)
+	}
+	times := p.cpu.count(now)
+	found := make([]stats.PodStats, 0, len(items))
+	for _, m := range items {
+		found = append(found, m.stats(times))
 	}
 	return found, nil
 }
 
-// sumStats makes the node's statistics of those of the pods.
-func sumStats(summary *stats.Summary) {
-	var nano, core, bytes uint64
-	now := metav1.Now()
-	for i := range summary.Pods {
-		if cpu := summary.Pods[i].CPU; cpu != nil {
-			nano += value(cpu.UsageNanoCores)
-			core += value(cpu.UsageCoreNanoSeconds)
-		}
-		if memory := summary.Pods[i].Memory; memory != nil {
-			bytes += value(memory.WorkingSetBytes)
-		}
+// stats are the statistics of a pod, given the CPU time of its containers.
+func (m *podMetricsItem) stats(times map[measured]cpuTime) stats.PodStats {
+	pod := stats.PodStats{PodRef: homeRef(m.pod), StartTime: m.pod.CreationTimestamp}
+	var cores, total, bytes uint64
+	for i := range m.Containers {
+		c := &m.Containers[i]
+		cpu, nano, working := times[measured{m.pod.UID, c.Name}], c.nanoCores(), c.bytes()
+		cores, total, bytes = cores+nano, total+cpu.used, bytes+working
+		pod.Containers = append(pod.Containers, stats.ContainerStats{
+			Name: c.Name, StartTime: cpu.since,
+			CPU:    &stats.CPUStats{Time: cpu.at, UsageNanoCores: &nano, UsageCoreNanoSeconds: &cpu.used},
+			Memory: &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &working},
+		})
 	}
-	summary.Node.CPU = &stats.CPUStats{Time: now, UsageNanoCores: &nano, UsageCoreNanoSeconds: &core}
-	summary.Node.Memory = &stats.MemoryStats{Time: now, WorkingSetBytes: &bytes}
+	pod.CPU = &stats.CPUStats{Time: m.Timestamp, UsageNanoCores: &cores, UsageCoreNanoSeconds: &total}
+	pod.Memory = &stats.MemoryStats{Time: m.Timestamp, WorkingSetBytes: &bytes}
+	return pod
 }
 
 func value(n *uint64) uint64 {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/metricsservertest"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
 
@@ -46,10 +47,7 @@ func run(m *testing.M) (status int, err error) {
 	defer cancel()
 	cluster, err = controlplane.Start(ctx, controlplane.Options{
 		Binary: filepath.Join(bin, "controlplane"),
-		// metrics-server runs on this machine's loopback address. A Service of
-		// type ExternalName leads there, but only where the API server leaves
-		// the choice of endpoints to the network.
-		Args: map[string][]string{"kube-apiserver": {"--enable-aggregator-routing=false"}},
+		Args:   map[string][]string{"kube-apiserver": {metricsservertest.APIServerFlag}},
 	})
 	if err != nil {
 		return 0, err
