@@ -21,9 +21,9 @@ import (
 // followCapacity looks at what the remote cluster has, until ctx ends. What it had
 // stays while it cannot be asked.
 func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify func(*corev1.Node)) {
-	look := p.nodesCapacity
-	if p.cfg.Capacity.Source == CapacityQuota {
-		look = p.quotaCapacity
+	look := p.quotaCapacity
+	if p.cfg.Capacity.Source == CapacityNodes {
+		look = p.watchNodes(ctx)
 	}
 	for {
 		found, err := look(ctx)
@@ -46,46 +46,18 @@ func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify fu
 	}
 }
 
-// nodesCapacity reads the remote nodes, and the pods on them.
-func (p *Provider) nodesCapacity(ctx context.Context) (corev1.ResourceList, error) {
-	var nodes []corev1.Node
-	options := metav1.ListOptions{LabelSelector: p.cfg.Capacity.NodeSelector, Limit: pageSize}
-	for {
-		list, err := p.remote.CoreV1().Nodes().List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the remote nodes: %w", err)
-		}
-		nodes = append(nodes, list.Items...)
-		if options.Continue = list.Continue; options.Continue == "" {
-			break
-		}
-	}
-	var pods []corev1.Pod
-	options = metav1.ListOptions{FieldSelector: "status.phase!=Succeeded,status.phase!=Failed", Limit: pageSize}
-	for {
-		list, err := p.remote.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the pods of the remote nodes: %w", err)
-		}
-		pods = append(pods, list.Items...)
-		if options.Continue = list.Continue; options.Continue == "" {
-			return sumNodes(nodes, pods, p.translate.Home), nil
-		}
-	}
-}
-
 // sumNodes is what the nodes that can take pods can allocate, without the requests
 // of the pods that are not ours.
-func sumNodes(nodes []corev1.Node, pods []corev1.Pod, home translate.Home) corev1.ResourceList {
+func sumNodes(nodes []*corev1.Node, pods []*corev1.Pod, home translate.Home) corev1.ResourceList {
 	usable, sum := map[string]bool{}, corev1.ResourceList{}
-	for i := range nodes {
-		if n := &nodes[i]; !n.Spec.Unschedulable && isReady(n) {
+	for _, n := range nodes {
+		if !n.Spec.Unschedulable && isReady(n) {
 			usable[n.Name] = true
 			add(sum, n.Status.Allocatable, 1)
 		}
 	}
-	for i := range pods {
-		if pod := &pods[i]; usable[pod.Spec.NodeName] && !home.Owns(pod) {
+	for _, pod := range pods {
+		if usable[pod.Spec.NodeName] && !home.Owns(pod) {
 			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 			requests[corev1.ResourcePods] = resource.MustParse("1")
 			add(sum, requests, -1)

@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,21 +18,21 @@ func list(cpu, pods string) corev1.ResourceList {
 
 func TestCapacityOfNodes(t *testing.T) {
 	home := translate.Home{Cluster: "home", Node: "far"}
-	remoteNode := func(name string, ready corev1.ConditionStatus, cordoned bool) corev1.Node {
-		return corev1.Node{
+	remoteNode := func(name string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
+		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       corev1.NodeSpec{Unschedulable: cordoned},
 			Status:     corev1.NodeStatus{Allocatable: list("4", "10"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}
 	}
-	podOn := func(node string, labels map[string]string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+	podOn := func(node string, labels map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"), "example.com/gpu": resource.MustParse("1")}},
 		}}}}
 	}
-	nodes := []corev1.Node{remoteNode("a", corev1.ConditionTrue, false), remoteNode("b", corev1.ConditionTrue, false),
+	nodes := []*corev1.Node{remoteNode("a", corev1.ConditionTrue, false), remoteNode("b", corev1.ConditionTrue, false),
 		remoteNode("down", corev1.ConditionUnknown, false), remoteNode("cordoned", corev1.ConditionTrue, true)}
-	pods := []corev1.Pod{podOn("a", nil), podOn("a", home.Labels()), podOn("down", nil), podOn("", nil)}
+	pods := []*corev1.Pod{podOn("a", nil), podOn("a", home.Labels()), podOn("down", nil), podOn("", nil)}
 	got := sumNodes(nodes, pods, home)
 	if got.Cpu().String() != "6500m" || got.Pods().Value() != 19 || len(got) != 2 {
 		t.Errorf("got %v, want 6500m and 19 pods", got)
@@ -49,4 +51,41 @@ func TestCapacityOfQuotas(t *testing.T) {
 	if got.Cpu().Value() != 6 || got.Pods().Value() != 20 || len(got) != 3 {
 		t.Errorf("got %v", got)
 	}
+}
+
+// The capacity follows nodes and others' pods, which are watched and not listed over
+// and over.
+func TestCapacityFollowsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		r := newRig(t, "capacity: {source: nodes, interval: 1s, nodeSelector: pool=guests}\n", remote)
+		var told corev1.ResourceList
+		r.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { told = n.Status.Allocatable })
+		want := func(cpu, pods string) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if told.Cpu().String() != cpu || told.Pods().String() != pods {
+				t.Errorf("the capacity is %v, want %s CPUs and %s pods", told, cpu, pods)
+			}
+		}
+		remoteNode := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"pool": "guests"}},
+			Status:     corev1.NodeStatus{Allocatable: list("4", "10"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		}
+		if _, err := remote.CoreV1().Nodes().Create(t.Context(), remoteNode, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want("4", "10")
+		theirs := named("theirs")
+		theirs.Spec.NodeName = "a"
+		theirs.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		if _, err := remote.CoreV1().Pods("shop").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want("3", "9")
+		r.requests()
+		time.Sleep(time.Hour)
+		r.wantRequests("an hour in which nothing changes")
+	})
 }

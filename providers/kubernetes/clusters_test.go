@@ -258,8 +258,11 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if err == nil || last == nil || ctx.Err() == nil { // the end of patience says nothing
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		t.Fatalf("waited for: %s: %v", what, last)

@@ -14,7 +14,7 @@ import (
 )
 
 // mirrorEvents records events of remote pods on the pods at home, until ctx ends:
-// those since the provider began.
+// those since the provider began, whatever the remote cluster's clock says.
 func (p *Provider) mirrorEvents(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return
@@ -35,8 +35,12 @@ func (p *Provider) mirrorEvents(ctx context.Context) {
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lw, p.remote),
 		ObjectType:    &corev1.Event{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    p.mirror,
+		Handler: cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(obj any, before bool) {
+				if !before {
+					p.mirror(obj)
+				}
+			},
 			UpdateFunc: func(_, after any) { p.mirror(after) },
 		},
 		Transform: onlyHeader,
@@ -55,7 +59,7 @@ func onlyHeader(obj any) (any, error) {
 
 func (p *Provider) mirror(obj any) {
 	e, ok := obj.(*corev1.Event)
-	if !ok || eventTime(e).Time.Before(p.started) {
+	if !ok {
 		return
 	}
 	found, ok, err := p.informer.GetStore().GetByKey(e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name)
@@ -69,17 +73,4 @@ func (p *Provider) mirror(obj any) {
 	if local := p.local(remote); local != nil {
 		p.event(local, e.Type, e.Reason, "remote: "+e.Message)
 	}
-}
-
-// eventTime is when an event happened last.
-func eventTime(e *corev1.Event) metav1.Time {
-	switch {
-	case e.Series != nil:
-		return metav1.Time(e.Series.LastObservedTime)
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp
-	case !e.EventTime.IsZero():
-		return metav1.Time(e.EventTime)
-	}
-	return e.CreationTimestamp
 }

@@ -86,7 +86,7 @@ stats: metrics
 `))
 	t.Run("quota", w.testQuota)
 	t.Run("every right is used", func(t *testing.T) {
-		askedRemote.wantUsed(t, rightsOf(t, "kubernetes-remote-rbac.yaml", "events"))
+		askedRemote.wantUsed(t, rightsOf(t, "kubernetes-remote-rbac.yaml", "events", "nodes", "pods"))
 		askedHome.wantUsed(t, rightsOf(t, "kubernetes-claims-rbac.yaml", "persistentvolumeclaims", "persistentvolumes"))
 		askedHome.wantUsed(t, rightsOf(t, "kubernetes-services-rbac.yaml", "endpointslices"))
 	})
@@ -173,19 +173,25 @@ func (w *world) remotePod(ctx context.Context, uid types.UID) (*corev1.Pod, erro
 func (w *world) waitEvent(t *testing.T, pod *corev1.Pod, text string) {
 	t.Helper()
 	eventually(t, "an event says "+text, func(ctx context.Context) error {
-		events, err := w.home.client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID)})
-		if err != nil {
-			return err
+		seen, err := w.events(ctx, pod)
+		if err == nil && !strings.Contains(seen, text) {
+			err = fmt.Errorf("there are %s", seen)
 		}
-		var seen []string
-		for _, e := range events.Items {
-			if strings.Contains(e.Reason+" "+e.Message, text) {
-				return nil
-			}
-			seen = append(seen, e.Reason+" "+e.Message)
-		}
-		return fmt.Errorf("there are %q", seen)
+		return err
 	})
+}
+
+// events are those on a pod, a line each.
+func (w *world) events(ctx context.Context, pod *corev1.Pod) (string, error) {
+	events, err := w.home.client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID)})
+	if err != nil {
+		return "", err
+	}
+	var seen []string
+	for _, e := range events.Items {
+		seen = append(seen, e.Reason+" "+e.Message)
+	}
+	return strings.Join(seen, "\n"), nil
 }
 
 // A remote pod of somebody else stays as it is, and the pod at home says so.
@@ -212,6 +218,13 @@ func (w *world) testClash(t *testing.T) {
 	}
 	// What was done about the pod until then is done once another has come and gone.
 	w.delete(t, w.waitRunning(t, w.pod(t, "other", nil)))
+	eventually(t, "what was copied for the pod is gone", func(ctx context.Context) error {
+		left, err := w.remote.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("there are %d Secrets", len(left.Items))
+		}
+		return err
+	})
 	now, err := w.remote.client.CoreV1().Pods(namespace).Get(t.Context(), "taken", metav1.GetOptions{})
 	if err != nil || now.UID != other.UID || now.DeletionTimestamp != nil || len(now.Labels) > 0 {
 		t.Errorf("the pod of somebody else was touched: %v %+v", err, now)
@@ -303,12 +316,25 @@ func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 		t.Errorf("kubectl exec: %v: %s", err, out)
 	}
 
-	restart(func() {})
+	restart(func() { w.kubectl(t, "label", "pod", "reads", "moved=yes") })
+	eventually(t, "the remote pod has the label of meanwhile", func(ctx context.Context) error {
+		now, err := w.remotePod(ctx, pod.UID)
+		if err == nil && now.Labels["moved"] != "yes" {
+			err = fmt.Errorf("it has %v", now.Labels)
+		}
+		return err
+	})
 	rotate("three")
 	if again, err := w.remotePod(t.Context(), pod.UID); err != nil || again.UID != far.UID {
 		t.Errorf("the remote pod is another after a restart of the node: %v", err)
 	}
+	// A copy that somebody removes is there again with the next change.
+	if err := w.remote.client.CoreV1().Secrets(far.Namespace).Delete(t.Context(), far.Spec.Volumes[0].Secret.SecretName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rotate("again")
 	// An outage: the node says so, and the pod stays.
+	forced := w.waitRunning(t, w.pod(t, "forced-in-the-outage", nil))
 	if err := w.remote.StopAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -318,6 +344,7 @@ func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 		t.Fatal(err)
 	}
 	short := w.pod(t, "born-in-the-outage", nil)
+	w.kubectl(t, "delete", "pod", forced.Name, "--force", "--grace-period=0")
 	if err := w.remote.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -335,6 +362,7 @@ func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 	if again, err := w.remotePod(t.Context(), pod.UID); err != nil || again.UID != far.UID {
 		t.Errorf("the remote pod is another after an outage: %v", err)
 	}
+	w.delete(t, forced)
 	w.waitRunning(t, short)
 	w.delete(t, short)
 	w.delete(t, pod)

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -37,6 +36,9 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		}
 		if apierrors.IsNotFound(err) { // of the namespace: it has gone since
 			p.forgetNamespace(wanted.Namespace)
+		}
+		if errdefs.IsPermanent(err) {
+			return errdefs.AsPermanent(fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err))
 		}
 		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
@@ -69,6 +71,9 @@ func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
 		return p.makeWay(ctx, pod, wanted)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		return errdefs.AsPermanent(fmt.Errorf("the remote cluster refuses the pod: %w", err))
+	case apierrors.IsNotFound(err): // the namespace, which has gone since
+		p.forgetNamespace(wanted.Namespace)
+		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	case err != nil:
 		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	}
@@ -90,68 +95,13 @@ func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
 		return nil
 	}
-	if found.DeletionTimestamp == nil {
-		if err := p.delete(ctx, found, 0); err != nil {
-			return err
-		}
+	if err := p.delete(ctx, found, atOnce); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if isOverdue(found) {
+		return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster: its node there does not confirm that it has stopped"), overdueAfter)
 	}
 	return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster"), makeWayDelay)
-}
-
-// UpdatePod implements node.PodLifecycleHandler.
-func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	if err := p.reflector.Follow(ctx, pod); err != nil {
-		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
-	}
-	for _, update := range []func(context.Context, *corev1.Pod) error{p.updateFields, p.updateEphemeral, p.updateResources} {
-		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return update(ctx, pod) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Provider) updateFields(ctx context.Context, pod *corev1.Pod) error {
-	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
-	if err != nil || !p.translate.Update(pod, remote) {
-		return err
-	}
-	_, err = p.remote.CoreV1().Pods(remote.Namespace).Update(ctx, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
-	return err
-}
-
-func (p *Provider) updateEphemeral(ctx context.Context, pod *corev1.Pod) error {
-	if len(pod.Spec.EphemeralContainers) == 0 {
-		return nil
-	}
-	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
-	if err != nil {
-		return err
-	}
-	known := map[string]bool{}
-	for _, c := range remote.Spec.EphemeralContainers {
-		known[c.Name] = true
-	}
-	before := len(known)
-	for _, c := range p.translate.EphemeralContainers(pod) {
-		if !known[c.Name] {
-			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, c)
-		}
-	}
-	if len(remote.Spec.EphemeralContainers) == before {
-		return nil
-	}
-	_, err = p.remote.CoreV1().Pods(remote.Namespace).UpdateEphemeralContainers(ctx, remote.Name, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
-	return err
-}
-
-func (p *Provider) updateResources(ctx context.Context, pod *corev1.Pod) error {
-	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
-	if err != nil || !translate.Resize(pod, remote) {
-		return err
-	}
-	_, err = p.remote.CoreV1().Pods(remote.Namespace).UpdateResize(ctx, remote.Name, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
-	return err
 }
 
 // DeletePod implements node.PodLifecycleHandler.
@@ -164,8 +114,17 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	return p.delete(ctx, remote, ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)))
 }
 
+// atOnce is the shortest grace period of which the remote node confirms the end.
+// With none the API server would forget a pod whose containers may run on, and let
+// another of its name run beside it.
+const atOnce = 1
+
 // delete deletes a remote pod, and no other that has taken its name.
 func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) error {
+	grace = max(grace, atOnce)
+	if remote.DeletionTimestamp != nil && ptr.Deref(remote.DeletionGracePeriodSeconds, 0) <= grace {
+		return nil // it is under way
+	}
 	err := p.remote.CoreV1().Pods(remote.Namespace).Delete(ctx, remote.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &grace,
 		Preconditions:      metav1.NewUIDPreconditions(string(remote.UID)),
@@ -196,15 +155,19 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	return found, nil
 }
 
-// ensureNamespace makes a remote namespace, where it may.
+// ensureNamespace makes a remote namespace, where it may, unless it is known to exist.
 func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
-	if !p.cfg.Namespaces.Create {
-		return nil
-	}
 	p.mu.Lock()
 	_, known := p.namespaces[name]
 	p.mu.Unlock()
 	if known {
+		return nil
+	}
+	return p.makeNamespace(ctx, name)
+}
+
+func (p *Provider) makeNamespace(ctx context.Context, name string) error {
+	if !p.cfg.Namespaces.Create {
 		return nil
 	}
 	_, err := p.remote.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -222,9 +185,11 @@ func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// forgetNamespace has a remote namespace made again, where it may.
+// forgetNamespace is for a remote namespace that has gone: it is made again, where it
+// may, and with it what was in it.
 func (p *Provider) forgetNamespace(name string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	delete(p.namespaces, name)
+	p.mu.Unlock()
+	p.reflector.WriteAgain(name)
 }

@@ -46,7 +46,7 @@ func (p *Provider) forgetMet(remote map[types.UID]struct{}) {
 func (p *Provider) lost(namespace, name string, uid types.UID, notFound error) (*corev1.Pod, error) {
 	local, err := p.home.Pods.Pods(namespace).Get(name)
 	if p.cfg.Evicted != Restart || err != nil || uid == "" || local.UID != uid || local.DeletionTimestamp != nil ||
-		local.Status.Phase != corev1.PodRunning || local.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		local.Status.Phase != corev1.PodRunning || !translate.MayStartAgain(local) {
 		return nil, notFound
 	}
 	if !p.heard.HasSynced() { // also one in another namespace, of a former configuration, is met

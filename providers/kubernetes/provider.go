@@ -36,6 +36,9 @@ var (
 	_ nodeutil.Provider           = (*Provider)(nil)
 )
 
+// creators is how many pods are created again at the same time.
+const creators = 4
+
 // Provider runs pods in a remote cluster. Make one with New. It is safe for
 // concurrent use.
 type Provider struct {
@@ -44,9 +47,7 @@ type Provider struct {
 	translate *translate.Options
 	started   time.Time
 
-	rest      *rest.Config
-	remote    clientset.Interface
-	metadata  metadata.Interface
+	clients
 	namespace string // the only remote one, or all
 
 	reflector *reflection.Reflector
@@ -66,6 +67,7 @@ type Provider struct {
 	gone       map[string]*corev1.Pod // remote pods to be created again, by UID at home
 	met        map[types.UID]struct{} // pods that this provider has had, by UID at home
 	namespaces map[string]struct{}    // remote ones that are known to exist
+	ending     map[types.UID]bool     // remote pods that somebody else deletes, by their UID: whether they should be gone
 }
 
 // New makes the provider of a node. It does not ask the remote cluster anything:
@@ -79,18 +81,33 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	if err != nil {
 		return nil, err
 	}
+	remote, err := clientset.NewForConfig(nodeutil.Protobuf(config))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
+	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
+	}
+	return newProvider(ctx, home, cfg, options, clients{config, remote, meta})
+}
+
+// clients are those of the remote cluster.
+type clients struct {
+	rest     *rest.Config
+	remote   clientset.Interface
+	metadata metadata.Interface
+}
+
+func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, options *translate.Options, clients clients) (*Provider, error) {
 	p := &Provider{
-		cfg: cfg, home: home, translate: options, started: time.Now(), rest: config,
+		cfg: cfg, home: home, translate: options, started: time.Now(), clients: clients,
 		gone:       map[string]*corev1.Pod{},
 		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
+		ending:     map[types.UID]bool{},
 	}
-	if p.remote, err = clientset.NewForConfig(nodeutil.Protobuf(config)); err != nil {
-		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
-	}
-	if p.metadata, err = metadata.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
-	}
+	var err error
 	// From here on there is what Close ends: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.again = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
@@ -128,10 +145,7 @@ func (p *Provider) newClaims() *claims.Claims {
 	return claims.New(claims.Options{
 		Translate: p.translate, Classes: p.cfg.StorageClasses, Delete: p.cfg.DeleteClaims,
 		Home: p.home.Client, Remote: p.remote,
-		EnsureNamespace: func(ctx context.Context, name string) error {
-			p.forgetNamespace(name) // it may have gone since
-			return p.ensureNamespace(ctx, name)
-		},
+		EnsureNamespace: p.makeNamespace, // it may have gone since
 		Tell: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
 			p.home.Events.Event(claim, kind, reason, message)
 		},
@@ -181,7 +195,9 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	run := log.WithLogger(p.ctx, log.G(ctx))
 	p.running.Go(func() { p.informer.RunWithContext(run) })
 	p.running.Go(func() { p.reflector.Run(run) })
-	p.running.Go(func() { p.createAgain(run) })
+	for range creators {
+		p.running.Go(func() { p.createAgain(run) })
+	}
 	p.running.Go(func() { p.sweep(run) })
 	if p.claims != nil {
 		p.running.Go(func() { p.claims.Run(run) })
@@ -224,7 +240,7 @@ func (p *Provider) atHome(remote *corev1.Pod, status corev1.PodStatus) *corev1.P
 	name := translate.NameOf(remote)
 	if local := p.local(remote); local != nil {
 		pod := *local
-		pod.Status = status
+		pod.Status = translate.OfContainers(status, local)
 		return &pod
 	}
 	return &corev1.Pod{

@@ -27,7 +27,10 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 	if remote := p.waitingAgain(uid); remote != nil {
 		return p.atHome(remote, p.status(remote)), nil
 	}
-	remote, err := p.find(ctx, namespace, name, uid)
+	remote, err := p.known(namespace, name, uid), error(nil)
+	if remote == nil {
+		remote, err = p.find(ctx, namespace, name, uid)
+	}
 	if errdefs.IsNotFound(err) {
 		remote, err = p.lost(namespace, name, uid, err)
 	}
@@ -35,7 +38,28 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 		return nil, err
 	}
 	p.takeUp(remote)
-	return p.atHome(remote, p.status(remote)), nil
+	pod := p.atHome(remote, p.status(remote))
+	if !isLost(remote) { // so that the node sees whether to bring it up to date
+		pod.Labels, pod.Annotations, pod.Status.ObservedGeneration = p.translate.Carried(pod, remote)
+	}
+	return pod, nil
+}
+
+// known returns the remote pod of one at home as it was last heard of, or nil: then
+// it may have come since.
+func (p *Provider) known(namespace, name string, uid types.UID) *corev1.Pod {
+	at, err := p.translate.PodName(namespace, name)
+	if err != nil || uid == "" || !p.informer.HasSynced() {
+		return nil
+	}
+	obj, ok, err := p.informer.GetStore().GetByKey(at.String())
+	if err != nil || !ok {
+		return nil
+	}
+	if remote, ok := obj.(*corev1.Pod); ok && translate.UIDOf(remote) == uid && translate.NameOf(remote) == (types.NamespacedName{Namespace: namespace, Name: name}) {
+		return remote
+	}
+	return nil
 }
 
 // takeUp keeps up what a remote pod needs whose pod at home is known.
@@ -59,9 +83,24 @@ func (p *Provider) GetPodStatusByUID(ctx context.Context, namespace, name string
 	return &pod.Status, nil
 }
 
-// GetPods implements node.PodLifecycleHandler. It asks the remote API server, so
-// that a connection that is lost is an error, and not a list of no pods.
+// GetPods implements node.PodLifecycleHandler. Once the remote pods are known they are
+// those that were heard of, so that a connection that is lost does not make a list of
+// no pods, and one that is slow does not carry all of them each minute. Before, the
+// remote API server is asked.
 func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	if p.informer.HasSynced() {
+		var pods []*corev1.Pod
+		for _, obj := range p.informer.GetStore().List() {
+			if remote, ok := obj.(*corev1.Pod); ok {
+				pods = append(pods, p.atHome(remote, p.status(remote)))
+			}
+		}
+		return pods, nil
+	}
+	return p.list(ctx)
+}
+
+func (p *Provider) list(ctx context.Context) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
 	options := metav1.ListOptions{LabelSelector: p.translate.Home.Selector(), Limit: pageSize}
 	for {
@@ -86,8 +125,11 @@ func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
 		return translate.Waiting(*remote.Status.DeepCopy())
 	}
 	status := p.translate.Status(remote)
-	if p.replaces(remote) {
+	switch {
+	case p.replaces(remote):
 		return translate.Waiting(status)
+	case p.hasOutstayed(remote):
+		return translate.Gone(status, overdueMessage, *remote.DeletionTimestamp)
 	}
 	return status
 }

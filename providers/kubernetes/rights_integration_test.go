@@ -144,8 +144,15 @@ func (a audit) wantUsed(t *testing.T, rights map[right]bool) {
 	})
 }
 
-// testCommands does with a pod across what kubectl can do with one.
+// testCommands does with a pod across what kubectl can do with one. The remote
+// namespace has default limits, which stay.
 func (w *world) testCommands(t *testing.T) {
+	w.remote.applyText(`
+apiVersion: v1
+kind: LimitRange
+metadata: {name: defaults, namespace: home-default}
+spec: {limits: [{type: Container, default: {memory: 64Mi}}]}
+`)
 	pod := w.pod(t, "commands", func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
@@ -172,6 +179,9 @@ func (w *world) testCommands(t *testing.T) {
 		}
 		return nil
 	})
+	if limits := far(t.Context()).Spec.Containers[0].Resources.Limits; limits.Memory().String() != "64Mi" {
+		t.Errorf("the remote namespace's limits are %v", limits)
+	}
 	w.kubectl(t, "debug", "commands", "--image=example.com/debug:1", "--container=look")
 	eventually(t, "the remote pod has the ephemeral container", func(ctx context.Context) error {
 		if now := far(ctx); len(now.Spec.EphemeralContainers) != 1 {
@@ -185,7 +195,13 @@ func (w *world) testCommands(t *testing.T) {
 		t.Errorf("kubectl attach: %v: %s", err, out)
 	}
 	w.forward(t, "commands")
+	if events, err := w.events(t.Context(), pod); err != nil || strings.Contains(events, "ProviderUpdateFailed") {
+		t.Errorf("an update failed: %s %v", events, err)
+	}
 	w.delete(t, pod)
+	if err := w.remote.client.CoreV1().LimitRanges("home-default").Delete(t.Context(), "defaults", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *world) kubectl(t *testing.T, args ...string) {
@@ -262,6 +278,27 @@ metadata: {name: all, namespace: guests}
 spec: {hard: {pods: "43"}}
 `)
 	capacity(43)
+
+	// A pod beyond the quota says so, and runs once there is room.
+	quota := func(pods string) {
+		t.Helper()
+		w.remote.applyText(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: all, namespace: guests}, spec: {hard: {pods: "` + pods + `"}}}`)
+	}
+	quota("1")
+	first := w.waitRunning(t, w.pod(t, "within", nil))
+	eventually(t, "the quota is used up", func(ctx context.Context) error {
+		q, err := w.remote.client.CoreV1().ResourceQuotas("guests").Get(ctx, "all", metav1.GetOptions{})
+		if err == nil && (q.Status.Hard.Pods().Value() != 1 || q.Status.Used.Pods().Value() != 1) {
+			err = fmt.Errorf("it is %+v", q.Status)
+		}
+		return err
+	})
+	second := w.pod(t, "beyond", nil)
+	w.waitEvent(t, second, "exceeded quota")
+	quota("43")
+	w.waitRunning(t, second)
+	w.delete(t, first)
+	w.delete(t, second)
 	if out, err := w.home.Kubectl(t.Context(), "get", "--raw", "/api/v1/nodes/"+homeNode+"/proxy/stats/summary").CombinedOutput(); err == nil {
 		t.Errorf("there are statistics without a metrics API: %s", out)
 	}

@@ -17,10 +17,10 @@ const (
 	// sweepInterval is how often to look for what is left in the remote cluster,
 	// and forgetInterval for pods that are in neither cluster any more.
 	sweepInterval  = 5 * time.Minute
-	forgetInterval = 30 * time.Second
+	forgetInterval = 10 * time.Second
 	// forgetAge is how long a pod has to be followed before its absence from
 	// both clusters counts.
-	forgetAge = time.Minute
+	forgetAge = 10 * time.Second
 )
 
 // sweep removes, once it is known what there is and then at intervals, what is left
@@ -90,5 +90,6 @@ func (p *Provider) forgetMissing() []*corev1.Pod {
 		}
 	}
 	p.forgetMet(present)
+	p.forgetEnding(remote)
 	return remote
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 		p.meet(translate.UIDOf(remote))
 		p.takeUp(remote)
 		p.tell(remote, p.status(remote))
+		p.watchEnd(remote)
 		if p.replaces(remote) && remote.DeletionTimestamp == nil {
 			p.expect(remote)
 		}
@@ -34,7 +36,14 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 				p.services.Look(translate.NameOf(remote).Namespace)
 			}
 		},
-		UpdateFunc: func(_, after any) { changed(after) },
+		UpdateFunc: func(before, after any) {
+			// Between two watches one may have gone, and another of its name come.
+			was, ok := before.(*corev1.Pod)
+			if is, also := after.(*corev1.Pod); ok && also && translate.UIDOf(was) != translate.UIDOf(is) {
+				p.deleted(was)
+			}
+			changed(after)
+		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
@@ -48,6 +57,9 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 
 // deleted is called when a remote pod has gone.
 func (p *Provider) deleted(remote *corev1.Pod) {
+	p.mu.Lock()
+	delete(p.ending, remote.UID)
+	p.mu.Unlock()
 	local := p.local(remote)
 	if local != nil && local.DeletionTimestamp == nil && p.restarts(local, remote) {
 		p.tell(remote, translate.Waiting(p.translate.Status(remote)))
@@ -60,17 +72,17 @@ func (p *Provider) deleted(remote *corev1.Pod) {
 
 // replaces tells whether a remote pod that was evicted is to be replaced.
 func (p *Provider) replaces(remote *corev1.Pod) bool {
-	if p.cfg.Evicted != Restart || !translate.Evicted(remote) || remote.Spec.RestartPolicy == corev1.RestartPolicyNever {
+	if p.cfg.Evicted != Restart || !translate.Evicted(remote) || !translate.MayStartAgain(remote) {
 		return false
 	}
 	local := p.local(remote)
-	return local != nil && local.DeletionTimestamp == nil && !ended(local)
+	return local != nil && local.DeletionTimestamp == nil && !ended(local) && translate.MayStartAgain(local)
 }
 
 // restarts tells whether a remote pod that was deleted, not by us, is to be
 // replaced.
 func (p *Provider) restarts(local, remote *corev1.Pod) bool {
-	return p.cfg.Evicted == Restart && remote.Spec.RestartPolicy != corev1.RestartPolicyNever && !ended(local) &&
+	return p.cfg.Evicted == Restart && translate.MayStartAgain(remote) && translate.MayStartAgain(local) && !ended(local) &&
 		(!ended(remote) || translate.Evicted(remote))
 }
 
@@ -102,8 +114,8 @@ func (p *Provider) forgetGone(uid types.UID) {
 	delete(p.gone, string(uid))
 }
 
-// createAgain replaces remote pods that the remote cluster took away, until ctx
-// ends.
+// createAgain replaces remote pods that the remote cluster took away, and looks at
+// those that it is about to, until ctx ends.
 func (p *Provider) createAgain(ctx context.Context) {
 	for {
 		key, end := p.again.Get()
@@ -111,7 +123,7 @@ func (p *Provider) createAgain(ctx context.Context) {
 			return
 		}
 		if err := p.replace(ctx, key); err != nil && ctx.Err() == nil {
-			log.G(ctx).WithError(err).WithField("uid", key).Warn("Cannot create a pod again that the remote cluster took away; it is tried again")
+			log.G(ctx).WithError(err).WithField("uid", key).Warn("Cannot see to a pod that the remote cluster took away; it is tried again")
 			p.again.AddRateLimited(key)
 		} else {
 			p.again.Forget(key)
@@ -123,7 +135,7 @@ func (p *Provider) createAgain(ctx context.Context) {
 func (p *Provider) replace(ctx context.Context, key string) error {
 	remote := p.waitingAgain(types.UID(key))
 	if remote == nil {
-		return nil
+		return p.checkEnd(ctx, types.UID(key))
 	}
 	local := p.local(remote)
 	if local == nil || local.DeletionTimestamp != nil || ended(local) {
@@ -141,6 +153,10 @@ func (p *Provider) replace(ctx context.Context, key string) error {
 			p.forgetGone(types.UID(key))
 			return nil
 		}
+		if apierrors.IsNotFound(err) { // the namespace has gone, and all that the pod needs
+			p.forgetNamespace(next.Namespace)
+			err = errors.Join(err, p.ensureNamespace(ctx, next.Namespace))
+		}
 		return err
 	}
 	p.forgetGone(types.UID(key))
@@ -154,7 +170,7 @@ func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*c
 	if isLost(remote) {
 		return p.anew(ctx, local)
 	}
-	if err := p.delete(ctx, remote, 0); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := p.delete(ctx, remote, atOnce); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return nil, err
 	}
 	return translate.Again(remote), nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
@@ -65,7 +66,7 @@ type ref struct{ kind, namespace, name string }
 type followed struct {
 	pod   *corev1.Pod
 	env   map[string][]byte // nil where it is not known, and stays as it is
-	refs  map[ref]struct{}
+	refs  map[ref]bool      // whether the pod cannot run without
 	since time.Time
 }
 
@@ -73,8 +74,25 @@ type followed struct {
 type copied struct {
 	writing sync.Mutex // held while the copy is looked at or changed
 	written string     // what was written last: see content.sum
+	is      written    // where that is known: what the remote cluster made of it
+	missing bool       // the original is, and hence the copy
 
 	pods map[types.UID]struct{} // that need it; Reflector.mu is held
+}
+
+// written is a version of an object in the remote cluster.
+type written struct {
+	uid     types.UID
+	version string
+	kind    corev1.SecretType
+}
+
+func writtenAs(object metav1.Object) written {
+	is := written{uid: object.GetUID(), version: object.GetResourceVersion()}
+	if secret, ok := object.(*corev1.Secret); ok {
+		is.kind = secret.Type
+	}
+	return is
 }
 
 // New makes a Reflector.
@@ -166,21 +184,21 @@ func (r *Reflector) Follows(uid types.UID) bool {
 }
 
 func (r *Reflector) follow(pod *corev1.Pod, env map[string][]byte) *followed {
-	f := &followed{pod: pod.DeepCopy(), env: env, refs: map[ref]struct{}{}, since: time.Now()}
-	for o := range translate.Objects(pod) {
-		f.refs[ref{o.Kind, pod.Namespace, o.Name}] = struct{}{}
+	f := &followed{pod: pod.DeepCopy(), env: env, refs: map[ref]bool{}, since: time.Now()}
+	for o, required := range translate.Objects(pod) {
+		f.refs[ref{o.Kind, pod.Namespace, o.Name}] = required
 	}
 	if len(translate.Files(pod)) > 0 {
-		f.refs[ref{translate.KindFiles, pod.Namespace, string(pod.UID)}] = struct{}{}
+		f.refs[ref{translate.KindFiles, pod.Namespace, string(pod.UID)}] = true
 	}
-	f.refs[ref{translate.KindEnvironment, pod.Namespace, string(pod.UID)}] = struct{}{}
+	f.refs[ref{translate.KindEnvironment, pod.Namespace, string(pod.UID)}] = true
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.pods[pod.UID]; old != nil {
 		f.since = old.since
-		for of := range old.refs { // volumes do not change
-			f.refs[of] = struct{}{}
+		for of, required := range old.refs { // volumes do not change
+			f.refs[of] = f.refs[of] || required
 		}
 	}
 	r.pods[pod.UID] = f
@@ -247,10 +265,10 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	defer c.writing.Unlock()
 	needs := r.needing(of)
 	if len(needs) == 0 {
-		if err := r.remove(ctx, of); err != nil {
+		if err := r.remove(ctx, of, c); err != nil {
 			return err
 		}
-		c.written = ""
+		c.written, c.is = "", written{}
 		r.drop(of)
 		return nil
 	}
@@ -258,11 +276,19 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	switch {
 	case errdefs.IsNotFound(err):
 		for _, f := range needs {
-			r.opts.Tell(f.pod, fmt.Errorf("%s %q not found", of.kind, of.name))
+			if f.refs[of] {
+				r.opts.Tell(f.pod, fmt.Errorf("%s %q not found", of.kind, of.name))
+			}
 		}
 		r.queue.AddAfter(of, rereadInterval)
-		c.written = ""
-		return r.remove(ctx, of)
+		if c.missing {
+			return nil
+		}
+		if err := r.remove(ctx, of, c); err != nil {
+			return err
+		}
+		c.written, c.is, c.missing = "", written{}, true
+		return nil
 	case err != nil:
 		return r.tell(needs, err)
 	case wanted == nil: // not known
@@ -274,10 +300,10 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 		r.queue.AddAfter(of, rereadInterval)
 	}
 	if sum := wanted.sum(); c.written != sum {
-		if err := r.apply(ctx, of, wanted); err != nil {
+		if err := r.apply(ctx, of, c, wanted); err != nil {
 			return r.tell(needs, err)
 		}
-		c.written = sum
+		c.written, c.missing = sum, false
 	}
 	return nil
 }
@@ -304,6 +330,22 @@ func (r *Reflector) needing(of ref) []*followed {
 		needs = append(needs, r.pods[uid])
 	}
 	return needs
+}
+
+// WriteAgain writes all copies in a remote namespace again, which has gone, and they
+// with it.
+func (r *Reflector) WriteAgain(namespace string) {
+	r.mu.Lock()
+	var lost []ref
+	for of := range r.copies {
+		if at, err := r.place(of); err == nil && at.Namespace == namespace {
+			lost = append(lost, of)
+		}
+	}
+	r.mu.Unlock()
+	for _, of := range lost {
+		r.writeAgain(of)
+	}
 }
 
 // drop forgets a copy that is removed, unless a pod has come to need it. That pod

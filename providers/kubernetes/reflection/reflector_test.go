@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
@@ -309,4 +310,111 @@ func TestSweep(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is missing at home is told of only where the pod cannot do without.
+func TestMissingOptionalObjectIsNotToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.run()
+		pod := reader("a")
+		optional := true
+		pod.Spec.Volumes[0].Secret.Optional = &optional
+		if err := g.Follow(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(g.told) > 0 {
+			t.Errorf("told %v", g.told)
+		}
+		asked := 0
+		for _, action := range g.remote.Actions() {
+			if action.GetVerb() == "get" {
+				asked++
+			}
+		}
+		if asked != 2 { // the environment's place and that of the Secret
+			t.Errorf("the remote cluster was asked %d times", asked)
+		}
+		g.home.put("keys", corev1.SecretTypeOpaque, "late")
+		synctest.Wait()
+		if g.copied("Secret", "keys") == nil {
+			t.Error("the object is not reflected")
+		}
+	})
+}
+
+// A copy that is as it should be is not written by who comes after.
+func TestCopyThatIsThereIsNotWrittenAgain(t *testing.T) {
+	g := newRig(t)
+	g.home.put("keys", corev1.SecretTypeOpaque, "one")
+	if err := g.Follow(t.Context(), reader("a")); err != nil {
+		t.Fatal(err)
+	}
+	after := newRig(t)
+	after.home, after.opts.Objects, after.opts.Remote, after.remote = g.home, g.home, g.remote, g.remote
+	g.remote.ClearActions()
+	writes := func() (count int) {
+		for _, action := range g.remote.Actions() {
+			if action.GetVerb() != "get" {
+				count++
+			}
+		}
+		g.remote.ClearActions()
+		return count
+	}
+	if err := after.Follow(t.Context(), reader("a")); err != nil {
+		t.Fatal(err)
+	}
+	if n := writes(); n != 0 {
+		t.Errorf("it was written %d times", n)
+	}
+	g.home.put("keys", corev1.SecretTypeOpaque, "two")
+	if err := after.reflect(t.Context(), ref{"Secret", "shop", "keys"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := g.copied("Secret", "keys"); writes() != 1 || string(c.Data["key"]) != "two" {
+		t.Errorf("a change is not written: %+v", c)
+	}
+}
+
+// What is too large for the remote cluster is said so, and asked for seldom.
+func TestTooLargeForTheRemoteCluster(t *testing.T) {
+	g := newRig(t)
+	g.home.put("keys", corev1.SecretTypeOpaque, "large")
+	g.remote.PrependReactor("patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "keys", nil)
+	})
+	if err := g.Follow(t.Context(), reader("a")); !errdefs.IsPermanent(err) || len(g.told) == 0 {
+		t.Errorf("got %v, told %v", err, g.told)
+	}
+}
+
+// A sweep leaves what a pod has come to need meanwhile, whatever the remote cluster's
+// clock says of its age.
+func TestSweepByAClockThatIsBehind(t *testing.T) {
+	g := newRig(t)
+	g.home.put("keys", corev1.SecretTypeOpaque, "one")
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme)
+	client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if err := g.Follow(t.Context(), reader("a")); err != nil {
+			t.Error(err)
+		}
+		return true, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: g.name("Secret", "keys"), UID: "far",
+				Labels: g.opts.Translate.Home.LabelsOf("shop", ""), CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))},
+		}}}}, nil
+	})
+	if err := g.Sweep(t.Context(), client, "shop", nil); err != nil {
+		t.Fatal(err)
+	}
+	if g.copied("Secret", "keys") == nil {
+		t.Error("it was removed")
+	}
 }

@@ -24,48 +24,70 @@ const pageSize = 500
 // life. What followed pods need and is not there is written again. namespace is
 // the remote one, or all. Only names and labels are read.
 func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namespace string, pods []*corev1.Pod) error {
-	used := map[types.NamespacedName]struct{}{}
-	for _, pod := range pods {
-		for name := range usedBy(pod) {
-			used[types.NamespacedName{Namespace: pod.Namespace, Name: name}] = struct{}{}
-		}
-	}
 	missing := map[placed]ref{}
 	r.mu.Lock()
 	for of := range r.copies {
 		if at, err := r.place(of); err == nil {
-			used[at] = struct{}{}
 			missing[placed{remoteKind(of.kind), at}] = of
 		}
 	}
 	r.mu.Unlock()
-
-	var errs []error
+	var old []found
 	for kind, resource := range map[string]string{translate.KindConfigMap: "configmaps", translate.KindSecret: "secrets"} {
 		options := metav1.ListOptions{LabelSelector: r.opts.Translate.Home.Selector(), Limit: pageSize}
 		for {
 			list, err := client.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).List(ctx, options)
 			if err != nil {
-				return errors.Join(append(errs, err)...)
+				return err
 			}
 			for i := range list.Items {
-				found := &list.Items[i]
-				at := types.NamespacedName{Namespace: found.Namespace, Name: found.Name}
-				delete(missing, placed{kind, at})
-				if _, ok := used[at]; ok || time.Since(found.CreationTimestamp.Time) < orphanAge {
-					continue
+				object := &list.Items[i]
+				here := placed{kind, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}}
+				delete(missing, here)
+				if time.Since(object.CreationTimestamp.Time) >= orphanAge {
+					old = append(old, found{here, object.UID})
 				}
-				errs = append(errs, r.delete(ctx, kind, at, found.UID))
 			}
 			if options.Continue = list.Continue; options.Continue == "" {
 				break
 			}
 		}
 	}
+	var errs []error
+	used := r.used(pods) // by now, whatever the remote cluster's clock says of an age
+	for _, f := range old {
+		if _, ok := used[f.at]; !ok {
+			errs = append(errs, r.delete(ctx, f.kind, f.at, metav1.NewUIDPreconditions(string(f.uid))))
+		}
+	}
 	for _, of := range missing {
 		r.writeAgain(of)
 	}
 	return errors.Join(errs...)
+}
+
+// used are the places of what followed pods, and the given remote ones, need.
+func (r *Reflector) used(pods []*corev1.Pod) map[types.NamespacedName]struct{} {
+	used := map[types.NamespacedName]struct{}{}
+	for _, pod := range pods {
+		for name := range usedBy(pod) {
+			used[types.NamespacedName{Namespace: pod.Namespace, Name: name}] = struct{}{}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of := range r.copies {
+		if at, err := r.place(of); err == nil {
+			used[at] = struct{}{}
+		}
+	}
+	return used
+}
+
+// found is an object in the remote cluster.
+type found struct {
+	placed
+	uid types.UID
 }
 
 // placed is a place in the remote cluster.
@@ -83,7 +105,7 @@ func (r *Reflector) writeAgain(of ref) {
 		return
 	}
 	c.writing.Lock()
-	c.written = ""
+	c.written, c.is = "", written{}
 	c.writing.Unlock()
 	r.queue.Add(of)
 }

@@ -1,9 +1,11 @@
 package reflection
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,12 +51,19 @@ func remoteKind(kind string) string {
 	return translate.KindSecret
 }
 
-// apply writes a copy. That it is still the object that was looked at is made sure
-// of by its UID.
-func (r *Reflector) apply(ctx context.Context, of ref, wanted *content) error {
+// apply writes a copy, unless it is as it should be already. One that is still what
+// was written last need not be looked at before.
+func (r *Reflector) apply(ctx context.Context, of ref, c *copied, wanted *content) error {
 	at, err := r.place(of)
 	if err != nil {
 		return err
+	}
+	if c.is.uid != "" && c.is.kind == wanted.Type {
+		err := r.write(ctx, of, at, c, wanted, c.is)
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+		c.is = written{} // somebody has changed or removed it
 	}
 	found, err := r.look(ctx, of.kind, at)
 	if err != nil {
@@ -62,39 +71,101 @@ func (r *Reflector) apply(ctx context.Context, of ref, wanted *content) error {
 	}
 	if secret, ok := found.(*corev1.Secret); ok && secret.Type != wanted.Type {
 		// The type of a Secret cannot change.
-		if err := r.delete(ctx, of.kind, at, secret.UID); err != nil {
+		if err := r.delete(ctx, of.kind, at, metav1.NewUIDPreconditions(string(secret.UID))); err != nil {
 			return err
 		}
 		found = nil
 	}
-	options := metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: found != nil}
+	if found == nil {
+		return r.write(ctx, of, at, c, wanted, written{})
+	}
+	if isAsWanted(found, of, wanted) {
+		c.is = writtenAs(found)
+		return nil
+	}
+	return r.write(ctx, of, at, c, wanted, written{uid: found.GetUID()})
+}
+
+// write writes a copy over what is known to be there, or nothing. That it still is
+// is made sure of by UID and version.
+func (r *Reflector) write(ctx context.Context, of ref, at types.NamespacedName, c *copied, wanted *content, over written) error {
+	options := metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: over.uid != ""}
 	annotations := map[string]string{translate.AnnotationName: of.name}
+	var result metav1.Object
+	var err error
 	if of.kind == translate.KindConfigMap {
 		object := corev1ac.ConfigMap(at.Name, at.Namespace).WithLabels(wanted.Labels).WithAnnotations(annotations).
 			WithData(wanted.Text).WithBinaryData(wanted.Data)
-		if found != nil {
-			object.WithUID(found.GetUID())
+		if over.uid != "" {
+			object.WithUID(over.uid)
 		}
-		_, err = r.opts.Remote.CoreV1().ConfigMaps(at.Namespace).Apply(ctx, object, options)
+		if over.version != "" {
+			object.WithResourceVersion(over.version)
+		}
+		result, err = r.opts.Remote.CoreV1().ConfigMaps(at.Namespace).Apply(ctx, object, options)
 	} else {
 		object := corev1ac.Secret(at.Name, at.Namespace).WithLabels(wanted.Labels).WithAnnotations(annotations).
 			WithType(wanted.Type).WithData(wanted.Data)
-		if found != nil {
-			object.WithUID(found.GetUID())
+		if over.uid != "" {
+			object.WithUID(over.uid)
 		}
-		_, err = r.opts.Remote.CoreV1().Secrets(at.Namespace).Apply(ctx, object, options)
+		if over.version != "" {
+			object.WithResourceVersion(over.version)
+		}
+		result, err = r.opts.Remote.CoreV1().Secrets(at.Namespace).Apply(ctx, object, options)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write the %s %s/%s in the remote cluster: %w", remoteKind(of.kind), at.Namespace, at.Name, err)
+		err = fmt.Errorf("cannot write %s in the remote cluster, %s %s/%s: %w", whatOf(of), remoteKind(of.kind), at.Namespace, at.Name, err)
+		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+			return errdefs.AsPermanent(err) // it is too large, most likely
+		}
+		return err
 	}
+	c.is = writtenAs(result)
 	return nil
 }
 
+// whatOf says for people what a copy is of.
+func whatOf(of ref) string {
+	switch of.kind {
+	case translate.KindEnvironment:
+		return "the environment of the pod"
+	case translate.KindFiles:
+		return "the tokens and downward API files of the pod"
+	}
+	return fmt.Sprintf("the copy of %s %q", of.kind, of.name)
+}
+
+// isAsWanted tells whether there is nothing to write.
+func isAsWanted(found metav1.Object, of ref, wanted *content) bool {
+	for name, value := range wanted.Labels {
+		if found.GetLabels()[name] != value {
+			return false
+		}
+	}
+	if found.GetAnnotations()[translate.AnnotationName] != of.name {
+		return false
+	}
+	switch object := found.(type) {
+	case *corev1.ConfigMap:
+		return maps.Equal(object.Data, wanted.Text) && maps.EqualFunc(object.BinaryData, wanted.Data, bytes.Equal)
+	case *corev1.Secret:
+		return maps.EqualFunc(object.Data, wanted.Data, bytes.Equal)
+	}
+	return false
+}
+
 // remove deletes a copy, if it is there and ours.
-func (r *Reflector) remove(ctx context.Context, of ref) error {
+func (r *Reflector) remove(ctx context.Context, of ref, c *copied) error {
 	at, err := r.place(of)
 	if err != nil {
 		return nil // then it never was there
+	}
+	if c.is.uid != "" {
+		err := r.delete(ctx, of.kind, at, &metav1.Preconditions{UID: &c.is.uid, ResourceVersion: &c.is.version})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
 	}
 	found, err := r.look(ctx, of.kind, at)
 	switch {
@@ -103,11 +174,11 @@ func (r *Reflector) remove(ctx context.Context, of ref) error {
 	case err != nil:
 		return err
 	}
-	return r.delete(ctx, of.kind, at, found.GetUID())
+	return r.delete(ctx, of.kind, at, metav1.NewUIDPreconditions(string(found.GetUID())))
 }
 
-func (r *Reflector) delete(ctx context.Context, kind string, at types.NamespacedName, uid types.UID) error {
-	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))}
+func (r *Reflector) delete(ctx context.Context, kind string, at types.NamespacedName, is *metav1.Preconditions) error {
+	options := metav1.DeleteOptions{Preconditions: is}
 	var err error
 	if kind == translate.KindConfigMap {
 		err = r.opts.Remote.CoreV1().ConfigMaps(at.Namespace).Delete(ctx, at.Name, options)

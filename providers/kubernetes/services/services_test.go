@@ -245,3 +245,52 @@ func TestNamespaceIsUsed(t *testing.T) {
 		g.want([]string{"shop/db", "shop/web"}, []string{"10.5.0.1"})
 	})
 }
+
+// What has not changed is not written, and what somebody else has changed is.
+func TestUnchangedServicesAreNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil, service("shop", "web"), slice("shop", "web", "web-1", "10.0.0.1"), slice("shop", "web", "web-2", "10.0.0.2"))
+		g.run()
+		g.want([]string{"shop/web"}, []string{"10.0.0.1", "10.0.0.2"})
+		writes := func() (all []string) {
+			synctest.Wait()
+			for _, action := range g.remote.Actions() {
+				if verb := action.GetVerb(); verb != "get" && verb != "list" {
+					all = append(all, verb+" "+action.GetResource().Resource)
+				}
+			}
+			g.remote.ClearActions()
+			return all
+		}
+		writes()
+		if err := g.Sweep(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if all := writes(); len(all) > 0 {
+			t.Errorf("nothing has changed, and there were %q", all)
+		}
+		if _, err := g.home.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("shop", "web", "web-2", "10.0.0.3"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if all := writes(); len(all) != 1 {
+			t.Errorf("one EndpointSlice has changed, and there were %q", all)
+		}
+		g.want([]string{"shop/web"}, []string{"10.0.0.1", "10.0.0.3"})
+
+		remote, err := g.remote.CoreV1().Services("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		remote.Spec.Ports[0].Port = 81
+		if _, err := g.remote.CoreV1().Services("shop").Update(t.Context(), remote, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		writes()
+		if err := g.Sweep(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if all := writes(); !slices.Equal(all, []string{"patch services"}) {
+			t.Errorf("the Service was changed there, and there were %q", all)
+		}
+	})
+}

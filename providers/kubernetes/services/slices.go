@@ -25,33 +25,45 @@ func (s *Services) applySlices(ctx context.Context, of, at types.NamespacedName)
 	if err != nil {
 		return fmt.Errorf("cannot find the EndpointSlices of Service %s: %w", of, err)
 	}
-	kept := map[string]struct{}{}
+	there, err := s.remoteSlices(ctx, at)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, obj := range found {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
 			name := s.opts.Translate.ObjectName("EndpointSlice", slice.Namespace, slice.Name)
-			kept[name] = struct{}{}
-			errs = append(errs, s.applySlice(ctx, slice, at, name))
+			errs = append(errs, s.applySlice(ctx, s.remoteSlice(slice, at, name), there[name]))
+			delete(there, name)
 		}
 	}
-	return errors.Join(append(errs, s.keepSlices(ctx, at, kept))...)
+	return errors.Join(append(errs, s.deleteSlices(ctx, there))...)
 }
 
-func (s *Services) applySlice(ctx context.Context, slice *discoveryv1.EndpointSlice, at types.NamespacedName, name string) error {
-	remotes := s.opts.Remote.DiscoveryV1().EndpointSlices(at.Namespace)
-	wanted := s.remoteSlice(slice, at, name)
-	found, err := remotes.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("cannot read EndpointSlice %s/%s in the remote cluster: %w", at.Namespace, name, err)
-	case !s.opts.Translate.Home.Owns(found):
-		return translate.Clash{Kind: "EndpointSlice", Namespace: at.Namespace, Name: name}
-	default:
-		wanted.WithUID(found.UID)
+// applySlice writes a remote EndpointSlice over the one that is there, or nothing.
+func (s *Services) applySlice(ctx context.Context, wanted *discoveryv1ac.EndpointSliceApplyConfiguration, there *discoveryv1.EndpointSlice) error {
+	namespace, name := *wanted.Namespace, *wanted.Name
+	remotes := s.opts.Remote.DiscoveryV1().EndpointSlices(namespace)
+	if there == nil { // one of others may be
+		found, err := remotes.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("cannot read EndpointSlice %s/%s in the remote cluster: %w", namespace, name, err)
+		case !s.opts.Translate.Home.Owns(found):
+			return translate.Clash{Kind: "EndpointSlice", Namespace: namespace, Name: name}
+		default:
+			there = found
+		}
 	}
-	if _, err := remotes.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: wanted.UID != nil}); err != nil {
-		return fmt.Errorf("cannot write EndpointSlice %s/%s in the remote cluster: %w", at.Namespace, name, err)
+	if there != nil {
+		if sameSlice(there, wanted) {
+			return nil
+		}
+		wanted.WithUID(there.UID)
+	}
+	if _, err := remotes.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: there != nil}); err != nil {
+		return fmt.Errorf("cannot write EndpointSlice %s/%s in the remote cluster: %w", namespace, name, err)
 	}
 	return nil
 }
@@ -82,24 +94,27 @@ func (s *Services) remoteSlice(slice *discoveryv1.EndpointSlice, at types.Namesp
 	return wanted
 }
 
-// keepSlices deletes our remote EndpointSlices of a Service but for some.
-func (s *Services) keepSlices(ctx context.Context, at types.NamespacedName, kept map[string]struct{}) error {
-	remotes := s.opts.Remote.DiscoveryV1().EndpointSlices(at.Namespace)
+// remoteSlices are our remote EndpointSlices of a Service, by name.
+func (s *Services) remoteSlices(ctx context.Context, at types.NamespacedName) (map[string]*discoveryv1.EndpointSlice, error) {
 	ours := s.opts.Translate.Home.Labels()
 	ours[discoveryv1.LabelServiceName] = at.Name
-	list, err := remotes.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(ours).String()})
+	list, err := s.opts.Remote.DiscoveryV1().EndpointSlices(at.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(ours).String()})
 	if err != nil {
-		return fmt.Errorf("cannot list the EndpointSlices of Service %s in the remote cluster: %w", at, err)
+		return nil, fmt.Errorf("cannot list the EndpointSlices of Service %s in the remote cluster: %w", at, err)
 	}
-	var errs []error
+	there := map[string]*discoveryv1.EndpointSlice{}
 	for i := range list.Items {
-		found := &list.Items[i]
-		if _, ok := kept[found.Name]; ok {
-			continue
-		}
-		err := remotes.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+		there[list.Items[i].Name] = &list.Items[i]
+	}
+	return there, nil
+}
+
+func (s *Services) deleteSlices(ctx context.Context, left map[string]*discoveryv1.EndpointSlice) error {
+	var errs []error
+	for _, found := range left {
+		err := s.opts.Remote.DiscoveryV1().EndpointSlices(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
 		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("cannot delete EndpointSlice %s/%s in the remote cluster: %w", at.Namespace, found.Name, err))
+			errs = append(errs, fmt.Errorf("cannot delete EndpointSlice %s/%s in the remote cluster: %w", found.Namespace, found.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -36,6 +36,9 @@ func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.
 	}
 	wanted := s.remote(service, at)
 	if found != nil {
+		if sameService(found, wanted) {
+			return true, nil
+		}
 		wanted.WithUID(found.UID)
 	}
 	_, err = remotes.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: found != nil})
@@ -97,7 +100,11 @@ func (s *Services) remove(ctx context.Context, of, at types.NamespacedName) erro
 			return err
 		}
 	}
-	return s.keepSlices(ctx, at, nil)
+	left, err := s.remoteSlices(ctx, at)
+	if err != nil {
+		return err
+	}
+	return s.deleteSlices(ctx, left)
 }
 
 func (s *Services) deleteService(ctx context.Context, found *corev1.Service) error {

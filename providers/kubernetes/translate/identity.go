@@ -29,9 +29,10 @@ const (
 const (
 	// AnnotationName is the name at home.
 	AnnotationName = Prefix + "name"
-	// AnnotationKeys are the labels and annotations of a remote pod that come
-	// from home, so that what home takes back is taken back.
-	AnnotationKeys = Prefix + "keys"
+	// AnnotationAsked is what home has asked for with a remote pod, as far as it
+	// can change, so that what home takes back is taken back, and what the remote
+	// cluster has made of it stays: JSON.
+	AnnotationAsked = Prefix + "asked"
 	// AnnotationRestarts are the restarts of the containers in the remote pods
 	// that this one stands in for: a JSON object of numbers by container.
 	AnnotationRestarts = Prefix + "restarts"

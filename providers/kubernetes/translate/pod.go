@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,38 +64,16 @@ func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, e
 // meta sets labels and annotations: those of the pod that are kept, and ours.
 func (o *Options) meta(pod *corev1.Pod, to *metav1.ObjectMeta) {
 	to.Labels, to.Annotations = map[string]string{}, map[string]string{}
-	var own keys
-	for name, value := range pod.Labels {
-		if o.Labels.keeps(name) {
-			to.Labels[name] = value
-			own.Labels = append(own.Labels, name)
-		}
+	a := o.ask(pod)
+	for _, name := range a.Labels {
+		to.Labels[name] = pod.Labels[name]
 	}
-	for name, value := range pod.Annotations {
-		if o.Annotations.keeps(name) {
-			to.Annotations[name] = value
-			own.Annotations = append(own.Annotations, name)
-		}
+	for _, name := range a.Annotations {
+		to.Annotations[name] = pod.Annotations[name]
 	}
-	slices.Sort(own.Labels)
-	slices.Sort(own.Annotations)
 	maps.Copy(to.Labels, o.Home.LabelsOf(pod.Namespace, pod.UID))
 	to.Annotations[AnnotationName] = pod.Name
-	to.Annotations[AnnotationKeys] = own.String()
-}
-
-// keys are the names of labels and annotations that come from home.
-type keys struct {
-	Labels      []string `json:"labels,omitempty"`
-	Annotations []string `json:"annotations,omitempty"`
-}
-
-func (k keys) String() string {
-	text, err := json.Marshal(k)
-	if err != nil {
-		return "{}" // lists of strings can be written
-	}
-	return string(text)
+	to.Annotations[AnnotationAsked] = a.String()
 }
 
 func hostname(name string) string {
@@ -109,7 +86,7 @@ func hostname(name string) string {
 // schedule rewrites the fields that a scheduler reads.
 func (o *Options) schedule(spec *corev1.PodSpec) {
 	s := &o.Scheduling
-	spec.NodeName, spec.SchedulingGates = "", nil
+	spec.NodeName, spec.SchedulingGates, spec.SchedulingGroup = "", nil, nil
 	spec.SchedulerName = s.SchedulerName
 	maps.DeleteFunc(spec.NodeSelector, func(key, _ string) bool { return !matches(s.KeepNodeSelector, key) })
 	if len(s.NodeSelector) > 0 {
@@ -140,6 +117,8 @@ func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
 	switch _, mapped := o.RuntimeClasses[class]; {
 	case !o.AllowHostNamespaces && (spec.HostNetwork || spec.HostPID || spec.HostIPC):
 		what = "hostNetwork, hostPID or hostIPC: the provider's configuration can allow it with allowHostNamespaces"
+	case !o.AllowHostNamespaces && hasHostPort(spec):
+		what = "hostPort: the provider's configuration can allow it with allowHostNamespaces"
 	case len(spec.ResourceClaims) > 0:
 		what = "resourceClaims"
 	case class != "" && !mapped:
@@ -156,4 +135,18 @@ func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
 		return nil
 	}
 	return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: %s", what))
+}
+
+// hasHostPort tells whether a pod wants a port of its node.
+func hasHostPort(spec *corev1.PodSpec) bool {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			for _, port := range containers[i].Ports {
+				if port.HostPort != 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

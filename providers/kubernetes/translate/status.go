@@ -89,6 +89,47 @@ func (o *Options) RemoteIP(text string) string {
 	return text
 }
 
+// OfContainers returns a status without what is about containers that the pod at home
+// does not have: sidecars that the remote cluster's admission has added, say.
+func OfContainers(status corev1.PodStatus, pod *corev1.Pod) corev1.PodStatus {
+	ours := map[string]struct{}{}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			ours[containers[i].Name] = struct{}{}
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		ours[pod.Spec.EphemeralContainers[i].Name] = struct{}{}
+	}
+	for _, statuses := range []*[]corev1.ContainerStatus{&status.InitContainerStatuses, &status.ContainerStatuses, &status.EphemeralContainerStatuses} {
+		var kept []corev1.ContainerStatus
+		for i := range *statuses {
+			if _, ok := ours[(*statuses)[i].Name]; ok {
+				kept = append(kept, (*statuses)[i])
+			}
+		}
+		*statuses = kept
+	}
+	return status
+}
+
+// MayStartAgain tells whether the containers of a pod, at home or remote, may be
+// started anew in another remote pod. Where a pod is not restarted for ever, an API
+// server lets no container run again that has completed.
+func MayStartAgain(pod *corev1.Pod) bool {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if ended := statuses[i].State.Terminated; ended != nil && ended.ExitCode == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Evicted tells whether the remote cluster took a pod away, which did not end by
 // itself.
 func Evicted(remote *corev1.Pod) bool {

@@ -1,38 +1,34 @@
 package translate
 
 import (
-	"encoding/json"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 )
 
-// Update lays what can change of a pod over the remote one, in place: labels,
+// Update lays what home has changed of a pod over the remote one, in place: labels,
 // annotations, images, activeDeadlineSeconds and tolerations. It tells whether
-// anything has. What others have added to the remote pod stays.
+// anything has changed. What the remote cluster has made of the pod stays.
 func (o *Options) Update(pod, remote *corev1.Pod) (changed bool) {
 	before := remote.DeepCopy()
 	var wanted corev1.Pod
 	o.meta(pod, &wanted.ObjectMeta)
-	var old keys
-	_ = json.Unmarshal([]byte(remote.Annotations[AnnotationKeys]), &old) // what cannot be read was not ours
+	old, now := askedOf(remote), o.ask(pod)
 	remote.Labels = replace(remote.Labels, wanted.Labels, old.Labels)
 	remote.Annotations = replace(remote.Annotations, wanted.Annotations, old.Annotations)
 
-	images := map[string]string{}
-	for _, c := range append(pod.Spec.InitContainers[:len(pod.Spec.InitContainers):len(pod.Spec.InitContainers)], pod.Spec.Containers...) {
-		images[c.Name] = c.Image
-	}
 	for _, containers := range [][]corev1.Container{remote.Spec.InitContainers, remote.Spec.Containers} {
 		for i := range containers {
-			if image, ok := images[containers[i].Name]; ok {
-				containers[i].Image = image
+			c := &containers[i]
+			if image, ok := now.Images[c.Name]; ok && image != old.Images[c.Name] {
+				c.Image = image
 			}
 		}
 	}
-	if pod.Spec.ActiveDeadlineSeconds != nil {
-		remote.Spec.ActiveDeadlineSeconds = pod.Spec.ActiveDeadlineSeconds
+	if now.ActiveDeadlineSeconds != nil && !ptr.Equal(now.ActiveDeadlineSeconds, old.ActiveDeadlineSeconds) {
+		remote.Spec.ActiveDeadlineSeconds = now.ActiveDeadlineSeconds
 	}
 	for _, t := range o.tolerations(pod.Spec.Tolerations) {
 		if !hasToleration(remote.Spec.Tolerations, &t) {
@@ -65,21 +61,39 @@ func replace(current, wanted map[string]string, old []string) map[string]string 
 	return next
 }
 
-// Resize lays the resources of a pod's containers over the remote ones, in place,
-// and tells whether that changed anything.
-func Resize(pod, remote *corev1.Pod) (changed bool) {
-	lay := func(from, to []corev1.Container) {
-		for i := range from {
-			for j := range to {
-				if from[i].Name != to[j].Name || equality.Semantic.DeepEqual(from[i].Resources, to[j].Resources) {
-					continue
-				}
-				to[j].Resources = *from[i].Resources.DeepCopy()
-				changed = true
+// Resize lays what home has changed of the resources of a pod's containers over the
+// remote ones, in place, and tells whether that changed anything. What was not asked
+// for, such as a default limit of the remote namespace, stays.
+func (o *Options) Resize(pod, remote *corev1.Pod) (changed bool) {
+	before := remote.DeepCopy()
+	old, now := askedOf(remote), o.ask(pod)
+	for _, containers := range [][]corev1.Container{remote.Spec.InitContainers, remote.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			if _, ok := now.Images[c.Name]; ok { // it is one of home's
+				was, is := old.Resources[c.Name], now.Resources[c.Name]
+				lay(&c.Resources.Requests, was.Requests, is.Requests)
+				lay(&c.Resources.Limits, was.Limits, is.Limits)
 			}
 		}
 	}
-	lay(pod.Spec.InitContainers, remote.Spec.InitContainers)
-	lay(pod.Spec.Containers, remote.Spec.Containers)
-	return changed
+	return !equality.Semantic.DeepEqual(before, remote)
+}
+
+// lay makes the change between two lists in a third.
+func lay(to *corev1.ResourceList, was, is corev1.ResourceList) {
+	for name := range was {
+		if _, ok := is[name]; !ok {
+			delete(*to, name)
+		}
+	}
+	for name, quantity := range is {
+		if old, ok := was[name]; ok && old.Cmp(quantity) == 0 {
+			continue
+		}
+		if *to == nil {
+			*to = corev1.ResourceList{}
+		}
+		(*to)[name] = quantity
+	}
 }

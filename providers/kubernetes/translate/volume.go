@@ -2,6 +2,7 @@ package translate
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
@@ -124,31 +125,31 @@ func Files(pod *corev1.Pod) []corev1.Volume {
 type Object struct{ Kind, Name string }
 
 // Objects are the ConfigMaps and Secrets of its namespace that a pod has to have in
-// the remote cluster: those of volumes, and image pull secrets. Those of its
-// environment are resolved at home.
-func Objects(pod *corev1.Pod) map[Object]struct{} {
-	found := map[Object]struct{}{}
-	add := func(kind, name string) {
-		if name != "" {
-			found[Object{kind, name}] = struct{}{}
+// the remote cluster, and whether it cannot run without: those of volumes, and image
+// pull secrets. Those of its environment are resolved at home.
+func Objects(pod *corev1.Pod) map[Object]bool {
+	found := map[Object]bool{}
+	add := func(kind, name string, optional *bool) {
+		if o := (Object{kind, name}); name != "" {
+			found[o] = found[o] || !ptr.Deref(optional, false)
 		}
 	}
 	for _, s := range pod.Spec.ImagePullSecrets {
-		add(KindSecret, s.Name)
+		add(KindSecret, s.Name, nil)
 	}
 	for i := range pod.Spec.Volumes {
 		switch v := &pod.Spec.Volumes[i]; {
 		case v.ConfigMap != nil:
-			add(KindConfigMap, v.ConfigMap.Name)
+			add(KindConfigMap, v.ConfigMap.Name, v.ConfigMap.Optional)
 		case v.Secret != nil:
-			add(KindSecret, v.Secret.SecretName)
+			add(KindSecret, v.Secret.SecretName, v.Secret.Optional)
 		case v.Projected != nil:
 			for _, s := range v.Projected.Sources {
 				if s.ConfigMap != nil && !(s.ConfigMap.Name == rootCA && usesRemoteAPI(pod)) {
-					add(KindConfigMap, s.ConfigMap.Name)
+					add(KindConfigMap, s.ConfigMap.Name, s.ConfigMap.Optional)
 				}
 				if s.Secret != nil {
-					add(KindSecret, s.Secret.Name)
+					add(KindSecret, s.Secret.Name, s.Secret.Optional)
 				}
 			}
 		}

@@ -1,0 +1,268 @@
+package kubernetes
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// running has a remote pod run.
+func running(pod *corev1.Pod) {
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+}
+
+// deletedThere has somebody delete a remote pod, with 30 s to end.
+func deletedThere(pod *corev1.Pod) {
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(time.Now().Add(30*time.Second))), ptr.To[int64](30)
+}
+
+// A remote node that is gone never says that its pods have stopped. The pod at home
+// fails, so that another is made, once that should have been; the remote one stays
+// until the remote cluster knows.
+func TestPodOfADeadRemoteNodeFails(t *testing.T) {
+	for _, evicted := range []string{"fail", "restart"} {
+		t.Run(evicted, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "evicted: "+evicted+"\n", newRemote())
+				pod := named("one")
+				far := r.create(pod)
+				r.change(far, running)
+				far = r.remotePod(pod)
+				r.change(far, deletedThere)
+				time.Sleep(85 * time.Second)
+				if s := r.last(); s.Phase != corev1.PodRunning {
+					t.Errorf("it is %+v while the remote one may still end", s)
+				}
+				time.Sleep(10 * time.Second)
+				if s := r.last(); s.Phase != corev1.PodFailed || s.ContainerStatuses[0].State.Terminated == nil || !strings.Contains(s.Message, "its node does not confirm") {
+					t.Errorf("it is %+v", s)
+				}
+				r.requests()
+				time.Sleep(time.Hour)
+				for _, request := range r.requests() {
+					if request == "delete pods" || request == "create pods" {
+						t.Errorf("the remote cluster was asked to %s", request)
+					}
+				}
+			})
+		})
+	}
+}
+
+// While the remote cluster is away it is not known whether a pod that it deletes has
+// gone.
+func TestPodThatIsDeletedThereInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		r := newRig(t, "", remote)
+		pod := named("one")
+		r.change(r.create(pod), running)
+		r.change(r.remotePod(pod), deletedThere)
+		var away atomic.Bool
+		away.Store(true)
+		remote.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("away")
+		})
+		time.Sleep(time.Hour)
+		if s := r.last(); s.Phase != corev1.PodRunning {
+			t.Errorf("it is %+v", s)
+		}
+		away.Store(false)
+		time.Sleep(2 * time.Minute)
+		if s := r.last(); s.Phase != corev1.PodFailed {
+			t.Errorf("it is %+v once the remote cluster is back", s)
+		}
+	})
+}
+
+// One that home deletes waits for the remote node, as with any node.
+func TestPodThatHomeDeletesWaitsForTheRemoteNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		pod := named("one")
+		far := r.create(pod)
+		r.change(far, running)
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](30)
+		r.atHome(pod)
+		r.change(r.remotePod(pod), deletedThere)
+		time.Sleep(time.Hour)
+		if s := r.last(); s.Phase != corev1.PodRunning {
+			t.Errorf("it is %+v", s)
+		}
+	})
+}
+
+// A remote pod is never deleted by force: the API server would forget it while its
+// containers run on. What is under way is not asked for again.
+func TestRemotePodIsNotDeletedByForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		var graces []int64
+		r.remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			graces = append(graces, *action.(clienttesting.DeleteActionImpl).DeleteOptions.GracePeriodSeconds)
+			return true, nil, nil
+		})
+		pod := named("one")
+		far := r.create(pod)
+		kill := pod.DeepCopy()
+		kill.DeletionTimestamp, kill.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
+		if err := r.DeletePod(t.Context(), kill); err != nil {
+			t.Fatal(err)
+		}
+		r.change(far, func(pod *corev1.Pod) {
+			deletedThere(pod)
+			pod.DeletionGracePeriodSeconds = ptr.To[int64](1)
+		})
+		if err := r.DeletePod(t.Context(), kill); err != nil {
+			t.Fatal(err)
+		}
+		if len(graces) != 1 || graces[0] != 1 {
+			t.Errorf("deleted with grace periods %v, want one of 1", graces)
+		}
+	})
+}
+
+// A pod waits for an older one of its name without asking for it all the time.
+func TestSuccessorOfAPodOfADeadNodeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		far := r.create(named("one"))
+		r.remote.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+		r.change(far, deletedThere)
+		next := named("one")
+		next.UID = "uid-next"
+		wait := func() time.Duration {
+			t.Helper()
+			err := r.CreatePod(t.Context(), next)
+			delay, ok := errdefs.RetryAfter(err)
+			if !ok {
+				t.Fatalf("got %v", err)
+			}
+			return delay
+		}
+		if d := wait(); d > time.Second {
+			t.Errorf("it waits for %v while the old one ends", d)
+		}
+		time.Sleep(time.Hour)
+		if d := wait(); d < 30*time.Second {
+			t.Errorf("it waits for %v when the old one does not end", d)
+		}
+	})
+}
+
+// A remote namespace that is deleted is made again, with all that pods need in it.
+func TestRemoteNamespaceIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		namespaces := map[string]bool{}
+		for _, verb := range []string{"create", "patch"} {
+			remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if of := action.GetNamespace(); of != "" && !namespaces[of] {
+					return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), of)
+				}
+				return false, nil, nil
+			})
+		}
+		r := newRig(t, "evicted: restart\nnamespaces: {mapping: prefix, prefix: home-, create: true}\n", remote)
+		remote.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			namespaces[action.(clienttesting.CreateActionImpl).Object.(*corev1.Namespace).Name] = true
+			return false, nil, nil
+		})
+		one, two := named("one"), named("two")
+		two.Spec.RestartPolicy = corev1.RestartPolicyNever
+		r.change(r.create(one), running)
+		r.change(r.create(two), running)
+		gone := []corev1.Pod{*r.remotePod(one), *r.remotePod(two)}
+		if err := remote.CoreV1().Namespaces().Delete(t.Context(), "home-shop", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		delete(namespaces, "home-shop")
+		secrets, err := remote.CoreV1().Secrets("home-shop").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(secrets.Items) != 3 {
+			t.Fatalf("%v: there are %d Secrets", err, len(secrets.Items))
+		}
+		for _, s := range secrets.Items {
+			if err := remote.CoreV1().Secrets("home-shop").Delete(t.Context(), s.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, pod := range gone {
+			if err := remote.CoreV1().Pods("home-shop").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if r.remotePod(one) == nil {
+			t.Error("the pod is not there again")
+		}
+		again, err := remote.CoreV1().Secrets("home-shop").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(again.Items) != 2 {
+			t.Errorf("%v: there are %d Secrets, want the environment of the pod that runs again, and the one that it names", err, len(again.Items))
+		}
+	})
+}
+
+// Events are of the remote cluster's clock, which may be behind.
+func TestEventsOfAClockThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		before := newRig(t, "", remote)
+		pod := named("one")
+		far := before.create(pod)
+		if err := before.Close(); err != nil {
+			t.Fatal(err)
+		}
+		event := func(reason string) {
+			t.Helper()
+			_, err := remote.CoreV1().Events("shop").Create(t.Context(), &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: strings.ToLower(reason)},
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "one", UID: far.UID},
+				Type:           corev1.EventTypeNormal, Reason: reason, LastTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
+			}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		event("Early")
+		r := newRig(t, "", remote, pod)
+		event("Late")
+		var told []string
+		for len(r.events.Events) > 0 {
+			told = append(told, <-r.events.Events)
+		}
+		if all := strings.Join(told, "\n"); !strings.Contains(all, "Late") || strings.Contains(all, "Early") {
+			t.Errorf("events %q", told)
+		}
+	})
+}
+
+// A sidecar that the remote cluster adds is not in the status at home.
+func TestSidecarOfTheRemoteCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		far := r.create(named("one"))
+		r.change(far, func(pod *corev1.Pod) {
+			running(pod)
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "proxy", Image: "proxy:1"})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "proxy"})
+		})
+		if s := r.last(); s.Phase != corev1.PodRunning || len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].Name != "main" {
+			t.Errorf("it is %+v", s)
+		}
+	})
+}

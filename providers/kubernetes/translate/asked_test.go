@@ -1,0 +1,160 @@
+package translate
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+func cpu(text string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}
+}
+
+// admitted is a remote pod as the remote cluster's admission has changed it: an
+// image from its own registry, default limits, a shorter deadline and a sidecar.
+func admitted(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	remote := translated(t, options(), pod)
+	remote.Spec.Containers[0].Image = "mirror.example.com/api:1"
+	remote.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: cpu("100m"), Limits: cpu("1")}
+	remote.Spec.Containers = append(remote.Spec.Containers, corev1.Container{Name: "proxy", Image: "proxy:1", Resources: corev1.ResourceRequirements{Limits: cpu("2")}})
+	remote.Spec.ActiveDeadlineSeconds = ptr.To[int64](60)
+	return remote
+}
+
+// What the remote cluster has made of a pod stays when something else changes at
+// home.
+func TestUpdateLeavesWhatAdmissionChanged(t *testing.T) {
+	remote := admitted(t, localPod(nil))
+	change := localPod(func(pod *corev1.Pod) { pod.Labels["color"] = "blue" })
+	if options().Resize(change, remote) {
+		t.Errorf("a change of labels resizes it: %+v", remote.Spec.Containers)
+	}
+	if !options().Update(change, remote) || remote.Labels["color"] != "blue" {
+		t.Error("the label is not there")
+	}
+	if c := remote.Spec.Containers[0]; c.Image != "mirror.example.com/api:1" || c.Resources.Limits.Cpu().String() != "1" || *remote.Spec.ActiveDeadlineSeconds != 60 {
+		t.Errorf("the remote cluster's own is undone: %+v", remote.Spec)
+	}
+	if options().Update(change, remote) {
+		t.Error("what has not changed is changed")
+	}
+}
+
+// What home does ask for comes, beside what the remote cluster has added.
+func TestUpdateOfWhatAdmissionChanged(t *testing.T) {
+	remote := admitted(t, localPod(nil))
+	for _, step := range []struct {
+		resources       corev1.ResourceRequirements
+		requests, limit string
+	}{
+		{corev1.ResourceRequirements{Requests: cpu("200m")}, "200m", "1"},
+		{corev1.ResourceRequirements{Requests: cpu("200m"), Limits: cpu("3")}, "200m", "3"},
+		{corev1.ResourceRequirements{Limits: cpu("3")}, "0", "3"},
+	} {
+		change := localPod(func(pod *corev1.Pod) {
+			pod.Generation = 2
+			pod.Spec.Containers[0].Resources = step.resources
+			pod.Spec.Containers[0].Image = "api:2"
+			pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](30)
+		})
+		if !options().Resize(change, remote) {
+			t.Errorf("%+v: nothing is resized", step)
+		}
+		options().Update(change, remote)
+		if options().Resize(change, remote) {
+			t.Errorf("%+v: it is resized again", step)
+		}
+		c := remote.Spec.Containers[0]
+		if c.Resources.Requests.Cpu().String() != step.requests || c.Resources.Limits.Cpu().String() != step.limit || c.Image != "api:2" || *remote.Spec.ActiveDeadlineSeconds != 30 {
+			t.Errorf("%+v: it is %+v", step, c)
+		}
+		if proxy := remote.Spec.Containers[1]; proxy.Image != "proxy:1" || proxy.Resources.Limits.Cpu().String() != "2" {
+			t.Errorf("the sidecar is changed: %+v", proxy)
+		}
+	}
+}
+
+// What has changed at home while no provider ran is told from what never goes along.
+func TestCarried(t *testing.T) {
+	o := options()
+	o.Labels.Exclude = []string{"pod-template-*"}
+	pod := localPod(func(pod *corev1.Pod) { pod.Generation = 3 })
+	remote := translated(t, o, pod)
+	pod.Generation = 4
+	pod.Labels["app"], pod.Annotations["new"] = "api2", "n"
+	labels, annotations, generation := o.Carried(pod, remote)
+	if labels["app"] != "api" || labels["pod-template-hash"] != "x" || generation != 3 {
+		t.Errorf("labels %v, generation %d", labels, generation)
+	}
+	if _, ok := annotations["new"]; ok || annotations["note"] != "n" {
+		t.Errorf("annotations %v", annotations)
+	}
+}
+
+// Annotations of ours that a pod has at home, which is itself remote to another
+// cluster, say nothing of the remote pod.
+func TestAnnotationsOfOursDoNotGoAlong(t *testing.T) {
+	remote := translated(t, options(), localPod(func(pod *corev1.Pod) {
+		pod.Annotations[AnnotationRestarts] = `{"main": 7}`
+		pod.Annotations[AnnotationAPIServer] = "remote"
+	}))
+	if _, ok := remote.Annotations[AnnotationRestarts]; ok || remote.Annotations[AnnotationAPIServer] != "remote" {
+		t.Errorf("annotations %v", remote.Annotations)
+	}
+}
+
+// The status at home is about the containers that the pod has there.
+func TestStatusOfContainersThatHomeHasNot(t *testing.T) {
+	pod := localPod(func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "look"}}}
+	})
+	of := func(names ...string) (all []corev1.ContainerStatus) {
+		for _, name := range names {
+			all = append(all, corev1.ContainerStatus{Name: name})
+		}
+		return all
+	}
+	whole := corev1.PodStatus{
+		Phase:                 corev1.PodRunning,
+		InitContainerStatuses: of("mesh-init", "init"), ContainerStatuses: of("proxy", "main"), EphemeralContainerStatuses: of("look", "theirs"),
+	}
+	s := OfContainers(whole, pod)
+	for _, c := range []struct {
+		statuses []corev1.ContainerStatus
+		want     string
+	}{{s.InitContainerStatuses, "init"}, {s.ContainerStatuses, "main"}, {s.EphemeralContainerStatuses, "look"}} {
+		if len(c.statuses) != 1 || c.statuses[0].Name != c.want {
+			t.Errorf("there are statuses %+v, want one of %s", c.statuses, c.want)
+		}
+	}
+	if s.Phase != corev1.PodRunning || whole.ContainerStatuses[0].Name != "proxy" {
+		t.Error("the rest, or the status that was given, is changed")
+	}
+}
+
+func TestMayStartAgain(t *testing.T) {
+	ended := func(code int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+	}
+	for _, c := range []struct {
+		policy   corev1.RestartPolicy
+		init     corev1.ContainerStatus
+		statuses []corev1.ContainerStatus
+		want     bool
+	}{
+		{corev1.RestartPolicyAlways, ended(0), []corev1.ContainerStatus{ended(0)}, true},
+		{corev1.RestartPolicyNever, ended(1), nil, false},
+		{corev1.RestartPolicyOnFailure, ended(1), []corev1.ContainerStatus{ended(1), {}}, true},
+		{corev1.RestartPolicyOnFailure, ended(1), []corev1.ContainerStatus{{}, ended(0)}, false},
+		{corev1.RestartPolicyOnFailure, ended(0), []corev1.ContainerStatus{{}}, false},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}, Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{c.init}, ContainerStatuses: c.statuses}}
+		if got := MayStartAgain(pod); got != c.want {
+			t.Errorf("%s: %v, want %v", c.policy, got, c.want)
+		}
+	}
+}
