@@ -43,34 +43,48 @@ func (p *Provider) mirrorEvents(ctx context.Context) {
 			},
 			UpdateFunc: func(_, after any) { p.mirror(after) },
 		},
-		Transform: onlyHeader,
+		Transform: p.onlyOurs,
 	})
 	informer.RunWithContext(ctx)
 }
 
-// onlyHeader drops of an event, in a cluster where many may not be ours, what is
-// not needed.
-func onlyHeader(obj any) (any, error) {
-	if e, ok := obj.(*corev1.Event); ok {
-		e.ManagedFields = nil
-	}
-	return obj, nil
-}
-
-func (p *Provider) mirror(obj any) {
+// onlyOurs drops of an event what is not needed, and of one that is not of a pod of
+// ours, of which a cluster may have very many, what it says.
+func (p *Provider) onlyOurs(obj any) (any, error) {
 	e, ok := obj.(*corev1.Event)
 	if !ok {
+		return obj, nil
+	}
+	only := &corev1.Event{ObjectMeta: onlyIdentity(&e.ObjectMeta), InvolvedObject: e.InvolvedObject}
+	if p.remoteOf(e) != nil {
+		only.Type, only.Reason, only.Message = e.Type, e.Reason, e.Message
+	}
+	return only, nil
+}
+
+// mirror records an event of a remote pod on the one at home.
+func (p *Provider) mirror(obj any) {
+	e, ok := obj.(*corev1.Event)
+	if !ok || e.Reason == "" {
 		return
 	}
-	found, ok, err := p.informer.GetStore().GetByKey(e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name)
-	if err != nil || !ok {
-		return
-	}
-	remote, ok := found.(*corev1.Pod)
-	if !ok || remote.UID != e.InvolvedObject.UID || !p.translate.Home.Owns(remote) {
+	remote := p.remoteOf(e)
+	if remote == nil {
 		return
 	}
 	if local := p.local(remote); local != nil {
 		p.event(local, e.Type, e.Reason, "remote: "+e.Message)
 	}
+}
+
+// remoteOf is the pod of ours that an event is about, or nil.
+func (p *Provider) remoteOf(e *corev1.Event) *corev1.Pod {
+	found, ok, err := p.informer.GetStore().GetByKey(e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name)
+	if err != nil || !ok {
+		return nil
+	}
+	if remote, ok := found.(*corev1.Pod); ok && remote.UID == e.InvolvedObject.UID && p.translate.Home.Owns(remote) {
+		return remote
+	}
+	return nil
 }

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,6 +69,14 @@ func (p *Provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily,
 	return api.ResourceMetricsFromSummary(summary), nil
 }
 
+const (
+	// kubeletTimeout is how long a remote kubelet may take to answer: less than
+	// metrics-server waits for all of them.
+	kubeletTimeout = 5 * time.Second
+	// kubeletsAtOnce is how many are asked at the same time.
+	kubeletsAtOnce = 8
+)
+
 // statsOfKubelets asks the kubelets of the nodes on which pods of ours run. One
 // that does not answer does not take the others away.
 func (p *Provider) statsOfKubelets(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
@@ -75,31 +86,47 @@ func (p *Provider) statsOfKubelets(ctx context.Context, ours map[types.Namespace
 			nodes[pod.Spec.NodeName] = struct{}{}
 		}
 	}
+	var mu sync.Mutex
 	found := []stats.PodStats{}
 	var errs []error
+	var group errgroup.Group
+	group.SetLimit(kubeletsAtOnce)
 	for name := range nodes {
-		text, err := p.remote.CoreV1().RESTClient().Get().Resource("nodes").Name(name).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("remote node %s: %w", name, err))
-			continue
-		}
-		var summary stats.Summary
-		if err := json.Unmarshal(text, &summary); err != nil {
-			errs = append(errs, fmt.Errorf("remote node %s: %w", name, err))
-			continue
-		}
-		for _, s := range summary.Pods {
-			remote := ours[types.NamespacedName{Namespace: s.PodRef.Namespace, Name: s.PodRef.Name}]
-			if remote != nil && string(remote.UID) == s.PodRef.UID {
-				s.PodRef = homeRef(remote)
-				found = append(found, s)
+		group.Go(func() error {
+			pods, err := p.statsOfKubelet(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("remote node %s: %w", name, err))
 			}
-		}
+			for _, s := range pods {
+				remote := ours[types.NamespacedName{Namespace: s.PodRef.Namespace, Name: s.PodRef.Name}]
+				if remote != nil && string(remote.UID) == s.PodRef.UID {
+					s.PodRef = homeRef(remote)
+					found = append(found, s)
+				}
+			}
+			return nil
+		})
 	}
+	_ = group.Wait() // nothing returns an error
 	if len(errs) == len(nodes) {
 		return found, errors.Join(errs...)
 	}
 	return found, nil
+}
+
+// statsOfKubelet returns the statistics of all pods of a remote node.
+func (p *Provider) statsOfKubelet(ctx context.Context, node string) ([]stats.PodStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	text, err := p.remote.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var summary stats.Summary
+	err = json.Unmarshal(text, &summary)
+	return summary.Pods, err
 }
 
 func homeRef(remote *corev1.Pod) stats.PodReference {

@@ -3,9 +3,13 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,4 +89,43 @@ func TestStatsWithoutMetricsServer(t *testing.T) {
 	if summary, err := p.GetStatsSummary(t.Context()); err == nil {
 		t.Errorf("got %+v", summary)
 	}
+}
+
+// A remote node that does not answer does not take the others' statistics away, nor
+// the time in which whoever asks wants them.
+func TestStatsOfKubeletsWithADeadNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newRig(t, "stats: kubelets\n", newRemote())
+		for _, node := range []string{"well", "dead"} {
+			pod := named(node)
+			remote, err := p.translate.Pod(pod, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			remote.Spec.NodeName, remote.UID = node, "far-"+pod.UID
+			if err := p.informer.GetStore().Add(remote); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		p.Provider.remote, err = clientset.NewForConfig(&rest.Config{Host: "http://remote", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "dead") {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			body := `{"pods": [{"podRef": {"namespace": "shop", "name": "well", "uid": "far-uid-well"}, "cpu": {"usageNanoCores": 7}}]}`
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		summary, err := p.GetStatsSummary(t.Context())
+		if err != nil || len(summary.Pods) != 1 || summary.Pods[0].PodRef.Name != "well" {
+			t.Errorf("%v: %+v", err, summary)
+		}
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
 }
