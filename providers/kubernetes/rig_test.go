@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,12 +86,11 @@ func newRig(t *testing.T, more string, remote *fake.Clientset, homePods ...*core
 // newRemote is a remote cluster that gives objects a UID, as each does.
 func newRemote() *fake.Clientset {
 	remote := fake.NewClientset()
-	count := 0
+	var count atomic.Int32
 	remote.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		count++
 		if create, ok := action.(clienttesting.CreateActionImpl); ok {
 			if object, ok := create.Object.(metav1.Object); ok {
-				object.SetUID(types.UID(fmt.Sprint("far-", count)))
+				object.SetUID(types.UID(fmt.Sprint("far-", count.Add(1))))
 			}
 		}
 		return false, nil, nil

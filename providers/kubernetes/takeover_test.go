@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,15 +68,15 @@ func TestPodOfADeadRemoteNodeFails(t *testing.T) {
 func TestPodThatIsDeletedThereInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
+		var away atomic.Bool
+		remote.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("away")
+		})
 		r := newRig(t, "", remote)
 		pod := named("one")
 		r.change(r.create(pod), running)
 		r.change(r.remotePod(pod), deletedThere)
-		var away atomic.Bool
 		away.Store(true)
-		remote.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("away")
-		})
 		time.Sleep(time.Hour)
 		if s := r.last(); s.Phase != corev1.PodRunning {
 			t.Errorf("it is %+v", s)
@@ -110,12 +111,13 @@ func TestPodThatHomeDeletesWaitsForTheRemoteNode(t *testing.T) {
 // containers run on. What is under way is not asked for again.
 func TestRemotePodIsNotDeletedByForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "", newRemote())
+		remote := newRemote()
 		var graces []int64
-		r.remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			graces = append(graces, *action.(clienttesting.DeleteActionImpl).DeleteOptions.GracePeriodSeconds)
 			return true, nil, nil
 		})
+		r := newRig(t, "", remote)
 		pod := named("one")
 		far := r.create(pod)
 		kill := pod.DeepCopy()
@@ -139,9 +141,10 @@ func TestRemotePodIsNotDeletedByForce(t *testing.T) {
 // A pod waits for an older one of its name without asking for it all the time.
 func TestSuccessorOfAPodOfADeadNodeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "", newRemote())
+		remote := newRemote()
+		remote.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+		r := newRig(t, "", remote)
 		far := r.create(named("one"))
-		r.remote.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		r.change(far, deletedThere)
 		next := named("one")
 		next.UID = "uid-next"
@@ -168,20 +171,25 @@ func TestSuccessorOfAPodOfADeadNodeWaits(t *testing.T) {
 func TestRemoteNamespaceIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
+		var mu sync.Mutex
 		namespaces := map[string]bool{}
 		for _, verb := range []string{"create", "patch"} {
 			remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if of := action.GetNamespace(); of != "" && !namespaces[of] {
 					return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), of)
 				}
 				return false, nil, nil
 			})
 		}
-		r := newRig(t, "evicted: restart\nnamespaces: {mapping: prefix, prefix: home-, create: true}\n", remote)
 		remote.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			namespaces[action.(clienttesting.CreateActionImpl).Object.(*corev1.Namespace).Name] = true
 			return false, nil, nil
 		})
+		r := newRig(t, "evicted: restart\nnamespaces: {mapping: prefix, prefix: home-, create: true}\n", remote)
 		one, two := named("one"), named("two")
 		two.Spec.RestartPolicy = corev1.RestartPolicyNever
 		r.change(r.create(one), running)
@@ -190,7 +198,9 @@ func TestRemoteNamespaceIsDeleted(t *testing.T) {
 		if err := remote.CoreV1().Namespaces().Delete(t.Context(), "home-shop", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		mu.Lock()
 		delete(namespaces, "home-shop")
+		mu.Unlock()
 		secrets, err := remote.CoreV1().Secrets("home-shop").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(secrets.Items) != 3 {
 			t.Fatalf("%v: there are %d Secrets", err, len(secrets.Items))
