@@ -108,7 +108,7 @@ func (b *backend) find(ctx context.Context, namespace, name string, uid types.UI
 	case errdefs.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return b.findInList(ctx, namespace, name, err)
+		return b.findInList(ctx, namespace, name, uid, err)
 	case pod == nil || isBlank(pod):
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func (b *backend) find(ctx context.Context, namespace, name string, uid types.UI
 
 // findInList answers for a GetPod that failed with an error of no class: many
 // providers have no other for a pod that they do not hold. Their list tells.
-func (b *backend) findInList(ctx context.Context, namespace, name string, cause error) (*corev1.Pod, error) {
+func (b *backend) findInList(ctx context.Context, namespace, name string, uid types.UID, cause error) (*corev1.Pod, error) {
 	if errdefs.ClassOf(cause) != errdefs.UnknownClass || ctx.Err() != nil {
 		return nil, cause
 	}
@@ -136,7 +136,8 @@ func (b *backend) findInList(ctx context.Context, namespace, name string, cause 
 		return nil, cause
 	}
 	for _, pod := range pods {
-		if pod.Namespace == namespace && pod.Name == name {
+		other := b.byUID != nil && pod.UID != "" && pod.UID != uid
+		if pod.Namespace == namespace && pod.Name == name && !other {
 			return nil, cause // it holds the pod, and could not read it
 		}
 	}

@@ -6,21 +6,37 @@ import (
 
 // compare takes the statuses of a list from a provider that notifies, for a
 // notification may get lost. A list may also be behind, or say less: it counts if
-// two in a row contradict what was notified, and nothing was in between.
+// two in a row contradict what was notified, and nothing was in between. What two do
+// not show is asked for.
 func (pc *PodController) compare(found []*corev1.Pod, asked uint64) {
+	shown := make(map[*podRecord]struct{}, len(found))
 	for _, pod := range found {
 		key := keyOf(pod)
-		if r := pc.records.get(key); r != nil && pod.Status.Phase != "" {
-			pc.compareOne(key, r, pod, asked)
+		if r := pc.records.get(key); r != nil && pc.compareOne(key, r, pod, asked) {
+			shown[r] = struct{}{}
 		}
 	}
+	pc.listsPods = pc.listsPods || len(shown) > 0
+	if !pc.listsPods {
+		return // a provider that cannot tell lists nothing
+	}
+	pc.records.each(func(key string, r *podRecord) {
+		if _, ok := shown[r]; !ok {
+			pc.miss(key, r, asked)
+		}
+	})
 }
 
-func (pc *PodController) compareOne(key string, r *podRecord, listed *corev1.Pod, asked uint64) {
+// compareOne tells whether listed is the record's pod.
+func (pc *PodController) compareOne(key string, r *podRecord, listed *corev1.Pod, asked uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pod == nil || r.theirs || r.provider != held || r.heard > asked || !pc.identity.same(r.pod, listed) {
-		return
+	if r.pod == nil || !pc.isOf(r, listed) {
+		return false
+	}
+	r.unlisted = 0
+	if r.theirs || r.provider != held || r.heard > asked || listed.Status.Phase == "" {
+		return true
 	}
 	switch since := r.heard; {
 	case !contradicts(r.said, &listed.Status):
@@ -30,6 +46,22 @@ func (pc *PodController) compareOne(key string, r *podRecord, listed *corev1.Pod
 	default:
 		r.differed = nil
 		pc.listen(key, r, &listed.Status, asked)
+	}
+	return true
+}
+
+// miss takes note that a list does not show the record's pod. The provider may have
+// lost it, and not said so: it is asked for the pod itself.
+func (pc *PodController) miss(key string, r *podRecord, asked uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.theirs || r.provider != held || r.stopped() || r.heard > asked {
+		return
+	}
+	if r.unlisted++; r.unlisted == 2 {
+		r.unlisted = 0
+		r.provider = unknown
+		pc.syncs.Add(key)
 	}
 }
 

@@ -367,6 +367,49 @@ func TestGetPodThatSaysNoInItsOwnWords(t *testing.T) {
 	})
 }
 
+// Invariants 1 and 2: nor does it hold a pod by its UID because it holds another one of
+// its name.
+func TestGetPodByUIDThatSaysNoInItsOwnWords(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		r.provider.script(func(s *script) {
+			s.onGet = func(name string) error {
+				if !slices.Contains(r.provider.holds(name), r.api.pod(name).UID) {
+					return errors.New("no such thing here")
+				}
+				return nil
+			}
+		})
+		r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })
+		uid := r.api.addPod(aPod("web")).UID
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0", "create web "+string(uid))
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 9: a pod that waits for an older one of its name, which does not end, says
+// what it waits for.
+func TestPredecessorThatCannotBeDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.script(func(s *script) {
+			s.onDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
+		})
+		r.events.recorded()
+		old, replacement := r.replace("web")
+		pass(time.Minute)
+		about := r.events.about()
+		wantList(t, "pods with events", about, string(replacement))
+		wantList(t, "events", r.events.recorded(),
+			"Warning ProviderDeleteFailed: an older pod of this name has to end first ("+string(old)+"): refused")
+	})
+}
+
 // Invariant 2: with the pod in the list, such an error means nothing.
 func TestGetPodThatFailsForAPodInTheList(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

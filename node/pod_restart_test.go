@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +177,58 @@ func TestLostPod(t *testing.T) {
 				r.api.deletePod("web")
 				pass(time.Second)
 				want(t, "pod", r.api.pod("web"), nil)
+			})
+		})
+	}
+}
+
+// Invariant 8: a provider that notifies and loses a pod may not say so. What two
+// lists in a row do not show is asked for.
+func TestLostPodThatNobodyTellsOf(t *testing.T) {
+	for name, last := range map[string]string{"among others": "other", "the last one": ""} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.api.addPod(aPod("web"))
+				if last != "" {
+					r.api.addPod(aPod(last))
+				}
+				pass(time.Minute)
+				r.provider.took()
+				r.provider.forget("web")
+				pass(4 * time.Minute)
+				status := r.api.pod("web").Status
+				want(t, "phase, reason", []string{string(status.Phase), status.Reason}, []string{"Failed", "NotFound"})
+				want(t, "questions", len(r.provider.took("get")), 3)
+			})
+		})
+	}
+}
+
+// A list that does not show what the provider holds takes no pod for lost. One that
+// shows none at all is that of a provider which has no list: then nothing is asked.
+func TestListThatSaysLess(t *testing.T) {
+	for name, list := range map[string]func() []*corev1.Pod{
+		"some": func() []*corev1.Pod { return []*corev1.Pod{aPod("other")} },
+		"none": func() []*corev1.Pod { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.provider.script(func(s *script) { s.list = list })
+				r.start()
+				r.api.addPod(aPod("web"))
+				r.api.addPod(aPod("other"))
+				pass(time.Minute)
+				r.provider.took()
+				pass(time.Hour)
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+				calls := r.provider.took()
+				slices.Sort(calls)
+				kinds := []string{"get web", "list"}
+				if name == "none" {
+					kinds = kinds[1:]
+				}
+				want(t, "calls", slices.Compact(calls), kinds)
 			})
 		})
 	}

@@ -102,7 +102,8 @@ type PodControllerConfig struct {
 	// DisableOrphanCleanup keeps the controller from deleting pods in the
 	// provider that the API does not know. By default those that were seen
 	// three times in a row, and that the API server confirms to be gone, are
-	// deleted.
+	// deleted. A provider that notifies is then not asked for its pods at all, so
+	// that a notification which it loses is not made up for either.
 	DisableOrphanCleanup bool
 
 	// Metrics measures the controller's work; nil means nothing does.
@@ -124,6 +125,7 @@ type PodController struct {
 	hostIPs     func() []string
 	pollEvery   time.Duration
 	keepOrphans bool // not cleaned up
+	listsPods   bool // the provider has shown a pod of ours in a list; the patrol's
 
 	records  records
 	strays   strays

@@ -53,6 +53,9 @@ type state struct {
 	// one did not.
 	differed *uint64
 
+	// unlisted is how many lists in a row did not show a pod that was held.
+	unlisted int
+
 	// early is what the provider notified before the record knew its pod.
 	early *corev1.Pod
 

@@ -137,11 +137,15 @@ func aPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 type recorder struct {
 	mu     sync.Mutex
 	events []string
+	uids   []string // of the pods that they are about
 }
 
-func (r *recorder) Event(_ runtime.Object, kind, reason, message string) {
+func (r *recorder) Event(o runtime.Object, kind, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if pod, ok := o.(*corev1.Pod); ok {
+		r.uids = append(r.uids, string(pod.UID))
+	}
 	r.events = append(r.events, kind+" "+reason+": "+message)
 }
 
@@ -157,8 +161,15 @@ func (r *recorder) recorded() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	events := r.events
-	r.events = nil
+	r.events, r.uids = nil, nil
 	return events
+}
+
+// about returns the UIDs of the pods that what is recorded is about.
+func (r *recorder) about() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.uids)
 }
 
 var _ record.EventRecorder = (*recorder)(nil)

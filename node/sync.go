@@ -234,7 +234,7 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot tell whether the provider holds the pod: %w", err)
-		pc.warn(ctx, r, target, ReasonProviderInspectFailed, err.Error())
+		pc.warnOfOld(ctx, r, pod, target, ReasonProviderInspectFailed, err)
 		return err
 	}
 
@@ -402,7 +402,7 @@ func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod,
 	r.mu.Unlock()
 	found, err := pc.backend.delete(ctx, target, how == requestKill, time.Now())
 	if err != nil {
-		pc.warn(ctx, r, target, ReasonProviderDeleteFailed, err.Error())
+		pc.warnOfOld(ctx, r, pod, target, ReasonProviderDeleteFailed, err)
 		return err
 	}
 	r.mu.Lock()
@@ -435,6 +435,16 @@ func (pc *PodController) lose(ctx context.Context, key string, r *podRecord, pod
 	latest := r.report
 	r.mu.Unlock()
 	pc.say(key, r, lost(pod, latest, time.Now()))
+}
+
+// warnOfOld warns of what failed for old, the record's pod. Where the API has another
+// one of that name by now, that is the one which waits, and which people look at.
+func (pc *PodController) warnOfOld(ctx context.Context, r *podRecord, pod, old *corev1.Pod, reason string, err error) {
+	if pod == nil || pod.UID == old.UID {
+		pc.warn(ctx, r, old, reason, err.Error())
+		return
+	}
+	pc.warn(ctx, r, pod, reason, fmt.Sprintf("an older pod of this name has to end first (%s): %v", old.UID, err))
 }
 
 // maxTold bounds what is remembered of the events about one pod.
