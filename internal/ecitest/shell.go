@@ -20,11 +20,13 @@ const (
 	closed byte = 255
 )
 
-// shell answers the commands echo, cat, exit, true, size (of the terminal), and
-// sh -c with them; any other fails with 127.
+// shell answers the commands echo, cat, exit, true, size (of the terminal), vanish
+// (which is echo, whose end nobody tells of), and sh -c with them; any other fails
+// with 127.
 type shell struct {
-	conn *websocket.Conn
-	tty  bool
+	conn  *websocket.Conn
+	tty   bool
+	quiet bool // about how a command ended
 }
 
 func (s *shell) run(args []string) int {
@@ -34,6 +36,9 @@ func (s *shell) run(args []string) int {
 			return s.script(args[2])
 		}
 	case "echo":
+		return s.print(stdout, strings.Join(args[1:], " "))
+	case "vanish":
+		s.quiet = true
 		return s.print(stdout, strings.Join(args[1:], " "))
 	case "exit":
 		code, _ := strconv.Atoi(strings.Join(args[1:], ""))
@@ -121,7 +126,7 @@ func (s *shell) finish(code int) {
 		answer["details"] = map[string]any{"causes": []map[string]string{{"reason": "ExitCode", "message": strconv.Itoa(code)}}}
 	}
 	text, err := json.Marshal(answer)
-	if err != nil || s.send(status, text) != nil {
+	if err != nil || !s.quiet && s.send(status, text) != nil {
 		return
 	}
 	_ = s.conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))

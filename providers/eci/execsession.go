@@ -111,7 +111,7 @@ func (s *execSession) receive() error {
 	for {
 		_, message, err := s.conn.ReadMessage()
 		if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
-			return nil
+			return errdefs.AsUnavailable(errors.New("ECI has closed the WebSocket of the command without saying how the command ended"))
 		}
 		if err != nil {
 			return errdefs.AsUnavailable(fmt.Errorf("the WebSocket of the command broke off: %w", err))

@@ -53,8 +53,13 @@ type createdGroup struct {
 // all returns the groups by UID, from a listing that is new enough. After one that
 // was throttled the error is the same until another may be asked for.
 func (g *groups) all(ctx context.Context) (map[types.UID]group, error) {
+	return g.within(ctx, g.cacheFor)
+}
+
+// within is all, from a listing that is younger than age.
+func (g *groups) within(ctx context.Context, age time.Duration) (map[types.UID]group, error) {
 	g.mu.Lock()
-	if g.cached != nil && time.Since(g.at) < g.cacheFor {
+	if g.cached != nil && time.Since(g.at) < age {
 		defer g.mu.Unlock()
 		return g.withCreated(g.cached), nil
 	}

@@ -13,8 +13,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// logPollInterval is how often a log that is followed is asked for more.
-const logPollInterval = 2 * time.Second
+const (
+	// logPollInterval is how often a log that is followed is asked for more.
+	logPollInterval = 2 * time.Second
+	// followedListing is how old a listing may be that says whether the container
+	// of such a log runs: the controller asks for one more often than that.
+	followedListing = 10 * time.Second
+)
 
 // maxTail is how many lines the API returns at most.
 const maxTail = 2000
@@ -133,8 +138,13 @@ func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 		if err != nil && !isThrottled(err) && !errdefs.IsUnavailable(err) {
 			return err
 		}
-		if _, err := io.WriteString(w, l.fresh(text)); err != nil || !running {
-			return err
+		if fresh := l.fresh(text); fresh != "" { // an empty write waits for a reader, too
+			if _, err := io.WriteString(w, fresh); err != nil {
+				return err
+			}
+		}
+		if !running {
+			return nil
 		}
 		timer := time.NewTimer(logPollInterval)
 		select {
@@ -151,7 +161,7 @@ func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 
 // running tells whether the container runs, or may run again.
 func (l *containerLog) running(ctx context.Context) bool {
-	all, err := l.p.groups.all(ctx)
+	all, err := l.p.groups.within(ctx, followedListing)
 	if err != nil {
 		return true
 	}

@@ -136,28 +136,44 @@ func TestFollowedLogBeginsWhenItIsAsked(t *testing.T) {
 	}
 }
 
+// A log that is followed ends with its container, and takes one call for the log each
+// time, but no listings beside those that the controller asks for.
 func TestFollowEndsWithTheContainer(t *testing.T) {
-	r := newRig(t, 0)
-	pod := newPod("a")
-	pod.Spec.RestartPolicy = "Never"
-	r.create(t, pod)
-	log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	if _, err := io.ReadFull(log, make([]byte, len("container main started\n"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.api.Log("a", "main", "last words"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.api.Exit("a", "main", 0); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := io.ReadAll(log); err != nil || string(text) != "last words\n" {
-		t.Errorf("the rest of the log is %q: %v", text, err)
-	}
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		pod := newPod("a")
+		pod.Spec.RestartPolicy = "Never"
+		r.create(t, pod)
+		log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		if _, err := io.ReadFull(log, make([]byte, len("container main started\n"))); err != nil {
+			t.Fatal(err)
+		}
+		before := r.api.Calls("DescribeContainerGroups")
+		for range 12 {
+			if _, err := r.GetPods(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if listings := r.api.Calls("DescribeContainerGroups") - before; listings > 12 {
+			t.Errorf("the controller has asked for 12 listings, and there were %d", listings)
+		}
+		if asked := r.api.Calls("DescribeContainerLog"); asked < 30 || asked > 32 {
+			t.Errorf("in a minute the log is asked for %d times, want each 2s", asked)
+		}
+		if err := r.api.Log("a", "main", "last words"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.api.Exit("a", "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(log); err != nil || string(text) != "last words\n" {
+			t.Errorf("the rest of the log is %q: %v", text, err)
+		}
+	})
 }
 
 func TestFollowEndsWhenTheReaderIsClosed(t *testing.T) {
@@ -225,6 +241,16 @@ func TestExec(t *testing.T) {
 	exit, ok := r.exec(t.Context(), &streams{}, "sh", "-c", "exit 3").(utilexec.ExitError)
 	if !ok || exit.ExitStatus() != 3 {
 		t.Errorf("a command that ends with 3 gives %v", exit)
+	}
+}
+
+// Of a command of which nobody says how it ended it is not said that it ended well.
+func TestExecWhoseEndIsNotTold(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	s := &streams{}
+	if err := r.exec(t.Context(), s, "vanish", "hello"); !errdefs.IsUnavailable(err) || s.out.String() != "hello\n" {
+		t.Errorf("it prints %q: %v", s.out.String(), err)
 	}
 }
 
