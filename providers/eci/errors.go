@@ -109,13 +109,14 @@ func withClass(e callError, wait time.Duration) error {
 			return errdefs.AsPermanent(e) // what a new group names
 		}
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
-	case has("NotFound", "NotExist"):
+	case has("NotFound", "NotExist") && !strings.HasPrefix(family, "InvalidParam"): // which is of something that the call names
 		return errdefs.AsNotFound(e)
 	case e.status >= http.StatusInternalServerError, family == "InternalError", family == "ServiceUnavailable", has("Timeout"):
 		return errdefs.AsUnavailable(e)
 	case has("TimeStamp"): // the clock of this machine is wrong
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
-	case slices.ContainsFunc(aboutPod, func(prefix string) bool { return strings.HasPrefix(family, prefix) }):
+	case e.action != actionList && e.action != actionDelete &&
+		slices.ContainsFunc(aboutPod, func(prefix string) bool { return strings.HasPrefix(family, prefix) }):
 		return errdefs.AsPermanent(e)
 	case e.status >= http.StatusBadRequest:
 		// Of a code that nobody knows it is not said that the pod is to blame.
@@ -124,10 +125,12 @@ func withClass(e callError, wait time.Duration) error {
 	return e
 }
 
-// The actions that are not about one group that there is.
+// The actions that are not about one group that there is, and that which is to
+// succeed at some time: what is left over costs money.
 const (
 	actionCreate = "CreateContainerGroup"
 	actionList   = "DescribeContainerGroups"
+	actionDelete = "DeleteContainerGroup"
 )
 
 // aboutAccount are the families that sound like aboutPod, but are of the account or

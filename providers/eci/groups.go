@@ -2,6 +2,7 @@ package eci
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -196,8 +197,13 @@ func (g *groups) list(ctx context.Context) ([]group, error) {
 				all = append(all, found)
 			}
 		}
-		if token = response.NextToken; token == "" {
+		switch next := response.NextToken; next {
+		case "":
 			return all, nil
+		case token:
+			return nil, errdefs.AsUnavailable(errors.New("the listing of ECI does not go on: a page names itself as the next"))
+		default:
+			token = next
 		}
 	}
 }

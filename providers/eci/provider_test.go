@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -376,6 +377,27 @@ func TestFiguresAreAskedForOnceInAWhile(t *testing.T) {
 	}
 }
 
+// sameAnswer answers all calls, and counts them.
+type sameAnswer struct {
+	text  string
+	calls int
+}
+
+func (a *sameAnswer) RoundTrip(*http.Request) (*http.Response, error) {
+	a.calls++
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.text))}, nil
+}
+
+// A half of the pods must not be taken for all, nor the API be called for ever.
+func TestAListingThatDoesNotEndIsNone(t *testing.T) {
+	r := newRig(t, 0)
+	answer := &sameAnswer{text: `{"NextToken": "same", "ContainerGroups": []}`}
+	r.client.transport = answer
+	if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) || answer.calls != 2 {
+		t.Errorf("after %d calls the error is %v", answer.calls, err)
+	}
+}
+
 // While the API says that too much is asked, nothing is.
 func TestListingsRespectThrottling(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
@@ -481,6 +503,28 @@ func TestOnlyAGroupThatIsGoneIsNotFound(t *testing.T) {
 	r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, "", "")
 	if err := r.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
 		t.Errorf("a 404 that is not the API's gives %v", err)
+	}
+}
+
+// Neither a listing nor a deletion says anything of a pod's spec: no pod is to blame,
+// and no group is left over.
+func TestListingsAndDeletionsAreNeverRefusedForGood(t *testing.T) {
+	r := newRig(t, 0)
+	pod := r.create(t, newPod("a"))
+	for action, call := range map[string]func() error{
+		"DescribeContainerGroups": func() error { return r.UpdatePod(t.Context(), pod) },
+		"DeleteContainerGroup":    func() error { return r.DeletePod(t.Context(), pod) },
+	} {
+		r.api.Fail(action, 1, http.StatusBadRequest, "InvalidParameter.Tag", "no")
+		if err := call(); err == nil || errdefs.IsPermanent(err) {
+			t.Errorf("%s, refused, gives %v", action, err)
+		}
+	}
+	r.api.Fail("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParam.NotExistContainer", "no")
+	changed := pod.DeepCopy()
+	changed.Spec.Containers[0].Image = "busybox:2"
+	if err := r.UpdatePod(t.Context(), changed); !errdefs.IsPermanent(err) || errdefs.IsNotFound(err) {
+		t.Errorf("an update that names what is not there gives %v", err)
 	}
 }
 
