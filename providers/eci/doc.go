@@ -7,6 +7,10 @@
 // all questions about pods; what was created or deleted since is put on top of it,
 // since a listing may be older than the call before it.
 //
+// The files of volumes follow the objects that they are of, and tokens are renewed:
+// one queue has each pod looked at when an object has changed, and when it is due,
+// and one UpdateContainerGroup is sent if a file is another than what was given.
+//
 // ToCreateRequest makes the request for a pod, and touches nothing: what ECI
 // cannot do is found there, before anything is created.
 //

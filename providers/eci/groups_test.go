@@ -1,0 +1,120 @@
+package eci
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+func TestOneListingAnswersForAllPods(t *testing.T) {
+	r := newRig(t, 0, func(c *Config) { c.CacheFor = time.Hour })
+	const count = 45
+	var pods []*corev1.Pod
+	for i := range count {
+		pods = append(pods, r.create(t, newPod(fmt.Sprintf("pod-%02d", i))))
+	}
+	before := r.api.Calls("DescribeContainerGroups")
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if list, err := r.GetPods(t.Context()); err != nil || len(list) != count {
+				t.Errorf("GetPods returns %d pods, and %v", len(list), err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, pod := range pods {
+		r.status(t, pod)
+	}
+	if pages := r.api.Calls("DescribeContainerGroups") - before; pages != 3 {
+		t.Errorf("%d pods of which all is asked take %d calls, want the 3 pages of one listing", count, pages)
+	}
+}
+
+// A listing may be older than a creation: the pod must not seem to be lost.
+func TestANewPodIsThereBeforeAListingHasIt(t *testing.T) {
+	r := newRig(t, time.Hour, func(c *Config) { c.CacheFor = time.Hour })
+	if _, err := r.GetPods(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pod := r.create(t, newPod("a"))
+	if err := r.api.Remove("a"); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.status(t, pod); status.Phase != corev1.PodPending {
+		t.Errorf("the pod is %s", status.Phase)
+	}
+}
+
+func TestGroupsOfOthersAreNotSeen(t *testing.T) {
+	r := newRig(t, 0)
+	for _, change := range []func(*Config){
+		func(c *Config) { c.ClusterName = "elsewhere" },
+	} {
+		config := testConfig(r.api.URL)
+		change(&config)
+		other := r.newProvider(t, config)
+		if err := other.CreatePod(t.Context(), newPod("theirs")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 0 {
+		t.Errorf("there are %d pods: %v", len(pods), err)
+	}
+	if err := r.DeletePod(t.Context(), newPod("theirs")); !errdefs.IsNotFound(err) {
+		t.Errorf("the deletion of another's pod gives %v", err)
+	}
+}
+
+// sameAnswer answers all calls, and counts them.
+type sameAnswer struct {
+	text  string
+	calls int
+}
+
+func (a *sameAnswer) RoundTrip(*http.Request) (*http.Response, error) {
+	a.calls++
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.text))}, nil
+}
+
+// A half of the pods must not be taken for all, nor the API be called for ever.
+func TestAListingThatDoesNotEndIsNone(t *testing.T) {
+	r := newRig(t, 0)
+	answer := &sameAnswer{text: `{"NextToken": "same", "ContainerGroups": []}`}
+	r.client.transport = answer
+	if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) || answer.calls != 2 {
+		t.Errorf("after %d calls the error is %v", answer.calls, err)
+	}
+}
+
+// While the API says that too much is asked, nothing is.
+func TestListingsRespectThrottling(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, newPod("a"))
+		r.api.Fail("DescribeContainerGroups", 1, http.StatusTooManyRequests, "TooFast", "wait")
+		for range 3 {
+			_, err := r.GetPods(t.Context())
+			if after, _ := errdefs.RetryAfter(err); after != 10*time.Second {
+				t.Errorf("a listing that is throttled gives %v", err)
+			}
+			if err := r.Ping(t.Context()); err != nil {
+				t.Errorf("throttled, the node is not well: %v", err)
+			}
+		}
+		if calls := r.api.Calls("DescribeContainerGroups"); calls != 1 {
+			t.Errorf("%d listings were asked for, want 1", calls)
+		}
+		time.Sleep(10 * time.Second)
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 1 {
+			t.Errorf("after that there are %d pods: %v", len(pods), err)
+		}
+	})
+}
