@@ -77,6 +77,7 @@ func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	}
+	p.noteNamespace(wanted.Namespace)
 	return nil
 }
 
@@ -179,17 +180,25 @@ func (p *Provider) makeNamespace(ctx context.Context, name string) error {
 	if err == nil {
 		log.G(ctx).WithField("remoteNamespace", name).Info("Created a namespace in the remote cluster")
 	}
-	p.mu.Lock()
-	p.namespaces[name] = struct{}{}
-	p.mu.Unlock()
+	p.noteNamespace(name)
 	return nil
+}
+
+// noteNamespace notes that a remote namespace exists.
+func (p *Provider) noteNamespace(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.namespaces[name] = struct{}{}
 }
 
 // forgetNamespace is for a remote namespace that has gone: it is made again, where it
 // may, and with it what was in it.
 func (p *Provider) forgetNamespace(name string) {
 	p.mu.Lock()
+	_, known := p.namespaces[name]
 	delete(p.namespaces, name)
 	p.mu.Unlock()
-	p.reflector.WriteAgain(name)
+	if known { // else that was said before
+		p.reflector.WriteAgain(name)
+	}
 }

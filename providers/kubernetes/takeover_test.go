@@ -226,6 +226,66 @@ func TestRemoteNamespaceIsDeleted(t *testing.T) {
 	})
 }
 
+// Whoever takes our labels from a remote pod takes the pod: it is left alone, and the
+// one at home says that it cannot be made again.
+func TestRemotePodWithoutItsLabelsIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "evicted: restart\n", newRemote())
+		pod := named("one")
+		far := r.create(pod)
+		r.change(far, running)
+		r.change(far, func(pod *corev1.Pod) { pod.Labels = nil })
+		r.requests()
+		r.deleted(far) // which is what a watch by labels says of it
+		time.Sleep(10 * time.Minute)
+		for _, request := range r.requests() {
+			if request == "delete pods" || request == "create pods" {
+				t.Fatalf("the remote cluster was asked to %s", request)
+			}
+		}
+		said := false
+		for len(r.events.Events) > 0 {
+			said = strings.Contains(<-r.events.Events, "is left alone") || said
+		}
+		if !said {
+			t.Error("nothing tells of it")
+		}
+	})
+}
+
+// Pods that wait for a remote namespace do not have everything written over and over.
+func TestRemoteNamespaceIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		var missing atomic.Bool
+		for _, verb := range []string{"create", "patch"} {
+			remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return missing.Load(), nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+			})
+		}
+		r := newRig(t, "", remote)
+		r.create(named("one"))
+		missing.Store(true)
+		patches := func() (count int) {
+			t.Helper()
+			if err := r.CreatePod(t.Context(), named("two")); err == nil {
+				t.Error("a pod was created in a namespace that is not there")
+			}
+			synctest.Wait()
+			for _, request := range r.requests() {
+				if request == "patch secrets" {
+					count++
+				}
+			}
+			return count
+		}
+		patches() // all that was in the namespace
+		if n := patches(); n != 1 {
+			t.Errorf("there were %d writes, want one, of the environment of the pod that is tried", n)
+		}
+	})
+}
+
 // Events are of the remote cluster's clock, which may be behind.
 func TestEventsOfAClockThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

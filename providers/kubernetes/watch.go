@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -170,8 +171,20 @@ func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*c
 	if isLost(remote) {
 		return p.anew(ctx, local)
 	}
-	if err := p.delete(ctx, remote, atOnce); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	found, err := p.remote.CoreV1().Pods(remote.Namespace).Get(ctx, remote.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return translate.Again(remote), nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the pod in the remote cluster: %w", err)
+	case !p.translate.Home.Owns(found): // somebody has taken the labels away, and so the pod
+		err := translate.Clash{Kind: "Pod", Namespace: found.Namespace, Name: found.Name}
+		p.event(local, corev1.EventTypeWarning, "RemotePodNotReplaced", err.Error())
 		return nil, err
+	case found.UID == remote.UID:
+		if err := p.delete(ctx, found, atOnce); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return nil, err
+		}
 	}
 	return translate.Again(remote), nil
 }

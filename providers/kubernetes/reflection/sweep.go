@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -45,7 +46,7 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 				here := placed{kind, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}}
 				delete(missing, here)
 				if time.Since(object.CreationTimestamp.Time) >= orphanAge {
-					old = append(old, found{here, object.UID})
+					old = append(old, found{here, object.UID, object.ResourceVersion})
 				}
 			}
 			if options.Continue = list.Continue; options.Continue == "" {
@@ -57,7 +58,9 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 	used := r.used(pods) // by now, whatever the remote cluster's clock says of an age
 	for _, f := range old {
 		if _, ok := used[f.at]; !ok {
-			errs = append(errs, r.delete(ctx, f.kind, f.at, metav1.NewUIDPreconditions(string(f.uid))))
+			if err := r.delete(ctx, f.kind, f.at, &metav1.Preconditions{UID: &f.uid, ResourceVersion: &f.version}); !apierrors.IsConflict(err) {
+				errs = append(errs, err) // otherwise it has changed, and may be somebody else's by now
+			}
 		}
 	}
 	for _, of := range missing {
@@ -87,7 +90,8 @@ func (r *Reflector) used(pods []*corev1.Pod) map[types.NamespacedName]struct{} {
 // found is an object in the remote cluster.
 type found struct {
 	placed
-	uid types.UID
+	uid     types.UID
+	version string
 }
 
 // placed is a place in the remote cluster.
