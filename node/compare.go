@@ -16,7 +16,7 @@ func (pc *PodController) compare(found []*corev1.Pod, asked uint64) {
 			shown[r] = struct{}{}
 		}
 	}
-	pc.listsPods = pc.listsPods || len(shown) > 0
+	pc.listsPods = pc.listsPods || len(found) > 0
 	if !pc.listsPods {
 		return // a provider that cannot tell lists nothing
 	}
@@ -27,15 +27,21 @@ func (pc *PodController) compare(found []*corev1.Pod, asked uint64) {
 	})
 }
 
-// compareOne tells whether listed is the record's pod.
+// compareOne tells whether listed may be the record's pod. Under the UIDs of its own
+// that a list shows a pod may have been notified with ours: only one that goes by UIDs
+// shows another pod for sure.
 func (pc *PodController) compareOne(key string, r *podRecord, listed *corev1.Pod, asked uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pod == nil || !pc.isOf(r, listed) {
+	if r.pod == nil {
+		return true
+	}
+	same := pc.isOf(r, listed)
+	if !same && pc.backend.byUID != nil {
 		return false
 	}
 	r.unlisted = 0
-	if r.theirs || r.provider != held || r.heard > asked || listed.Status.Phase == "" {
+	if !same || r.theirs || r.provider != held || r.heard > asked || listed.Status.Phase == "" {
 		return true
 	}
 	switch since := r.heard; {

@@ -116,6 +116,7 @@ func (pc *PodController) seed(ctx context.Context) {
 		log.G(ctx).WithError(err).Warn("The provider cannot list its pods; it is asked for each of them instead")
 		return
 	}
+	pc.listsPods = len(found) > 0
 	for _, pod := range found { // first learn whether it keeps UIDs, then compare
 		if ours, err := pc.podInAPI(ctx, pod.Namespace, pod.Name); err == nil && ours != nil && ours.UID == pod.UID {
 			pc.identity.keepsUIDs.Store(true)

@@ -125,7 +125,7 @@ type PodController struct {
 	hostIPs     func() []string
 	pollEvery   time.Duration
 	keepOrphans bool // not cleaned up
-	listsPods   bool // the provider has shown a pod of ours in a list; the patrol's
+	listsPods   bool // the provider has shown a pod in a list; the patrol's
 
 	records  records
 	strays   strays

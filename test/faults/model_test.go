@@ -141,6 +141,13 @@ func (m *model) named(namespace, name string) (found []*held) {
 	return found
 }
 
+// hasNamed tells whether a pod of that name is held.
+func (m *model) hasNamed(namespace, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.named(namespace, name)) > 0
+}
+
 // occupied tells whether another pod of that name is there, other than one that
 // was deleted, has stopped and is only shown still. m.mu is held.
 func (m *model) occupied(pod *corev1.Pod) bool {

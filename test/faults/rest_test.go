@@ -86,12 +86,12 @@ func (w *world) unrestOf(pod *corev1.Pod) string {
 			return ""
 		}
 		return w.unrestOfEnded(pod, held)
-	case excused && held == nil:
+	case excused && held == nil && (pod.Status.Phase != corev1.PodRunning || w.model.hasNamed(pod.Namespace, pod.Name)):
 		return ""
 	case held == nil:
 		return "invariant 5: it is " + string(pod.Status.Phase) + ", and the provider does not hold it"
 	}
-	return unlike(pod, held)
+	return unlike(pod, held, excused)
 }
 
 // unrestOfEnded says what is wrong with a pod that has ended and stays.
@@ -116,8 +116,9 @@ func (w *world) unrestOfEnded(pod, held *corev1.Pod) string {
 	return ""
 }
 
-// unlike says how a pod differs between API and provider.
-func unlike(pod, held *corev1.Pod) string {
+// unlike says how a pod differs between API and provider. One that was shown as
+// another after a restart is not seen to have changed before that.
+func unlike(pod, held *corev1.Pod, excused bool) string {
 	is, said := &pod.Status, &held.Status
 	switch {
 	case is.Phase != said.Phase:
@@ -128,6 +129,8 @@ func unlike(pod, held *corev1.Pod) string {
 		return fmt.Sprintf("its IP is %q, and %q in the provider", is.PodIP, said.PodIP)
 	case ready(is) != ready(said):
 		return fmt.Sprintf("ready is %s, and %s in the provider", ready(is), ready(said))
+	case excused:
+		return ""
 	case !equality.Semantic.DeepEqual(pod.Labels, held.Labels):
 		return fmt.Sprintf("its labels are %v, and %v in the provider", pod.Labels, held.Labels)
 	case pod.Spec.Containers[0].Image != held.Spec.Containers[0].Image:
