@@ -44,12 +44,15 @@ type PodLifecycleHandler interface {
 	// GetPods returns all the pods that the provider holds for this node.
 	// Those among them that the API no longer knows are deleted with DeletePod
 	// (see PodControllerConfig.DisableOrphanCleanup), so it must not return
-	// pods of others. A provider that cannot tell returns nothing.
+	// pods of others. For one that it leaves out again and again, the provider is
+	// asked with GetPod, whose word counts. A provider that cannot tell returns
+	// nothing.
 	GetPods(ctx context.Context) ([]*corev1.Pod, error)
 }
 
 // PodNotifier is implemented by a provider that reports the changes of its pods
-// itself. One that does not is asked at intervals, with GetPods.
+// itself. One that does not is asked at intervals, with GetPods; one that does is
+// asked once a minute, for what a lost notification would have told and for orphans.
 type PodNotifier interface {
 	// NotifyPods hands over the function to be called with a pod whenever its
 	// status has changed. It is called once, before any other method, and must
