@@ -194,9 +194,7 @@ func (p *Provider) advance(h *held, now time.Time, changed bool) {
 	pod := *h.pod // its status is replaced, the rest shared
 	pod.Status = h.status(p.cfg.HostIP, now)
 	h.pod = &pod
-	for _, s := range p.subscribers {
-		s.add(h.pod)
-	}
+	p.tell(h.pod)
 	if h.stage == stageEnded {
 		if !ended {
 			p.journal.note(record{

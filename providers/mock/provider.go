@@ -104,12 +104,18 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	if p.closed {
 		return
 	}
-	s := newSubscriber(notify)
+	s := newSubscriber(ctx, notify)
 	p.subscribers = append(p.subscribers, s)
-	p.wg.Go(func() {
-		s.run(ctx, p.done)
-		p.unsubscribe(s)
-	})
+	context.AfterFunc(ctx, func() { p.unsubscribe(s) })
+}
+
+// tell has all subscribers told of a pod. p.mu is held.
+func (p *Provider) tell(pod *corev1.Pod) {
+	for _, s := range p.subscribers {
+		if s.add(pod) && !p.closed {
+			p.wg.Go(func() { s.deliver(p.done) })
+		}
+	}
 }
 
 func (p *Provider) unsubscribe(s *subscriber) {

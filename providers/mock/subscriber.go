@@ -9,39 +9,40 @@ import (
 )
 
 // subscriber delivers pods to a function, in order, the newest of each pod, and
-// never under a lock. There are at most as many pods in wait as there are pods.
+// never under a lock. There are at most as many pods in wait as there are pods,
+// and a goroutine only while there are some.
 type subscriber struct {
+	ctx    context.Context // what NotifyPods was called with
 	notify func(*corev1.Pod)
-	wake   chan struct{} // has one element if there is something to deliver
 
 	mu      sync.Mutex
 	pending map[types.UID]*corev1.Pod
 	order   []types.UID
+	busy    bool // deliver is running, or about to
 }
 
-func newSubscriber(notify func(*corev1.Pod)) *subscriber {
-	return &subscriber{notify: notify, wake: make(chan struct{}, 1), pending: map[types.UID]*corev1.Pod{}}
+func newSubscriber(ctx context.Context, notify func(*corev1.Pod)) *subscriber {
+	return &subscriber{ctx: ctx, notify: notify, pending: map[types.UID]*corev1.Pod{}}
 }
 
-// add has pod delivered, in place of an older one that still waits.
-func (s *subscriber) add(pod *corev1.Pod) {
+// add has pod delivered, in place of an older one that still waits. It returns
+// true if the caller has to see to it that deliver is called.
+func (s *subscriber) add(pod *corev1.Pod) (idle bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.pending[pod.UID] == nil {
 		s.order = append(s.order, pod.UID)
 	}
 	s.pending[pod.UID] = pod
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	idle, s.busy = !s.busy, true
+	return idle
 }
 
 func (s *subscriber) take() *corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.order) == 0 {
-		s.order = nil
+		s.order, s.busy = nil, false
 		return nil
 	}
 	uid := s.order[0]
@@ -51,21 +52,16 @@ func (s *subscriber) take() *corev1.Pod {
 	return pod
 }
 
-// run delivers until ctx ends or done is closed.
-func (s *subscriber) run(ctx context.Context, done <-chan struct{}) {
-	for {
+// deliver delivers what waits, unless the context of the subscriber has ended or
+// done is closed.
+func (s *subscriber) deliver(done <-chan struct{}) {
+	for pod := s.take(); pod != nil; pod = s.take() {
 		select {
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return
 		case <-done:
 			return
-		case <-s.wake:
-		}
-		for ctx.Err() == nil {
-			pod := s.take()
-			if pod == nil {
-				break
-			}
+		default:
 			shown := *pod
 			s.notify(&shown)
 		}
