@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,6 +127,18 @@ func (s *strays) count() (pods []*corev1.Pod) {
 		}
 	}
 	return pods
+}
+
+// waiting tells whether there are some that may be orphans.
+func (s *strays) waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, named := range s.byKey {
+		if slices.ContainsFunc(named, func(one *stray) bool { return one.seen > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // spare leaves a stray alone for a while.

@@ -11,49 +11,62 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// orphanSearchInterval is how often a provider that notifies is asked for its
-// pods, only to find those that nobody wants any more, and what was not notified.
-const orphanSearchInterval = time.Minute
+// How often a provider that notifies is asked for its pods, only to find those
+// that nobody wants any more, and what was not notified: each minute while there
+// is something to find, and less and less often while there is not. Five minutes
+// are what the kubelet takes for a runtime that has events (KEP-3386).
+const (
+	minCheckInterval = time.Minute
+	maxCheckInterval = 5 * time.Minute
+)
 
-// patrol asks the provider for its pods at intervals: for their statuses where
-// it does not notify, and to find orphans.
-func (pc *PodController) patrol(ctx context.Context, workers int) {
+// patrol asks the provider for its pods at intervals until ctx ends: for their
+// statuses where it does not notify, and to find orphans. wait returns, once ctx
+// has ended, when the provider is not asked any more.
+func (pc *PodController) patrol(ctx context.Context, workers int) (wait func()) {
 	if pc.notifier != nil && pc.keepOrphans {
-		return
+		return func() {}
 	}
-	for round := 1; ; round++ {
-		interval := pc.pollEvery
-		if pc.notifier != nil && round > orphanAfter {
-			interval = orphanSearchInterval
+	rounds, interval := 0, pc.pollEvery
+	return repeat(ctx, interval, func(ctx context.Context) time.Duration {
+		quiet := pc.makeRound(ctx, workers)
+		rounds++
+		switch {
+		case pc.notifier == nil || rounds < orphanAfter:
+		case rounds == orphanAfter || !quiet:
+			interval = minCheckInterval
+		default:
+			interval = min(2*interval, maxCheckInterval)
 		}
-		timer := time.NewTimer(interval)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
+		return interval
+	})
+}
+
+// makeRound asks the provider for its pods once, and tells whether nothing was
+// found that has to be looked at again.
+func (pc *PodController) makeRound(ctx context.Context, workers int) (quiet bool) {
+	asked := pc.heard.Load()
+	found, err := pc.backend.list(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("The provider cannot list its pods")
 		}
-		asked := pc.heard.Load()
-		found, err := pc.backend.list(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				log.G(ctx).WithError(err).Warn("The provider cannot list its pods")
-			}
-			if pc.notifier == nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
-				pc.poll(ctx, nil, asked, workers) // it may be one that has no list at all
-			}
-			continue
+		if pc.notifier == nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
+			pc.poll(ctx, nil, asked, workers) // it may be one that has no list at all
 		}
-		if pc.notifier == nil {
-			pc.poll(ctx, found, asked, workers)
-		} else {
-			pc.compare(found, asked)
-		}
-		pc.noteStrays(ctx, found)
-		if !pc.keepOrphans {
-			pc.findOrphans(ctx)
-		}
+		return false
 	}
+	quiet = true
+	if pc.notifier == nil {
+		pc.poll(ctx, found, asked, workers)
+	} else {
+		quiet = pc.compare(found, asked)
+	}
+	pc.noteStrays(ctx, found)
+	if !pc.keepOrphans {
+		pc.findOrphans(ctx)
+	}
+	return quiet && !pc.strays.waiting()
 }
 
 // poll takes the statuses of a list, and asks one by one for the pods that it

@@ -82,7 +82,8 @@ func TestPollInterval(t *testing.T) {
 	})
 }
 
-// A provider that notifies is not polled, only searched for orphans now and then.
+// A provider that notifies is not polled, only searched now and then for orphans
+// and for what it has not told: each minute while there is some, and every five.
 func TestNotifierIsNotPolled(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -91,8 +92,18 @@ func TestNotifierIsNotPolled(t *testing.T) {
 		r.provider.took()
 		pass(time.Hour)
 		calls := r.provider.took()
-		want(t, "calls", len(calls), 60)
+		want(t, "calls", len(calls), 13)
 		want(t, "kinds of calls", slices.Compact(calls), []string{"list"})
+
+		r.provider.hold(r.api.pod("web"), corev1.PodFailed) // which it does not tell
+		pass(6 * time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodFailed)
+		r.provider.took()
+		left := aPod("left")
+		left.UID = "left-1"
+		r.provider.hold(left, corev1.PodRunning)
+		pass(8 * time.Minute)
+		wantList(t, "calls for an orphan", r.provider.took("delete"), "delete left left-1 grace 0")
 	})
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })

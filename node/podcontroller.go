@@ -262,7 +262,9 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	}
 	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
 	close(pc.ready)
-	pc.patrol(ctx, workers)
+	wait := pc.patrol(ctx, workers)
+	<-ctx.Done()
+	wait()
 	for _, q := range queues {
 		q.Wait()
 	}
