@@ -77,12 +77,21 @@ func look() footprint {
 }
 
 // profile returns a profile by stack: goroutines, or bytes of the heap's samples.
+// Stacks of which nothing is left, and those of all tests before are among them, would
+// be megabytes in the heap that is measured next.
 func profile(name string) map[string]int {
 	var text bytes.Buffer
 	_ = pprof.Lookup(name).WriteTo(&text, 1) // to memory: never fails
 	found := map[string]int{}
 	var stack strings.Builder
 	count := 0
+	end := func() {
+		if count > 0 {
+			found[stack.String()] += count
+		}
+		stack.Reset()
+		count = 0
+	}
 	for line := range strings.Lines(text.String()) {
 		words := strings.Fields(line)
 		switch {
@@ -95,12 +104,10 @@ func profile(name string) map[string]int {
 				count, _ = strconv.Atoi(words[0])
 			}
 		case len(words) == 0:
-			found[stack.String()] += count
-			stack.Reset()
-			count = 0
+			end()
 		}
 	}
-	found[stack.String()] += count
+	end()
 	return found
 }
 
