@@ -52,7 +52,8 @@ type PodLifecycleHandler interface {
 
 // PodNotifier is implemented by a provider that reports the changes of its pods
 // itself. One that does not is asked at intervals, with GetPods; one that does is
-// asked once a minute, for what a lost notification would have told and for orphans.
+// asked once a minute, and every five while that finds nothing, for what a lost
+// notification would have told and for orphans.
 type PodNotifier interface {
 	// NotifyPods hands over the function to be called with a pod whenever its
 	// status has changed. It is called once, before any other method, and must
