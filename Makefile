@@ -38,8 +38,8 @@ metrics-server: ## Build bin/metrics-server, for the tests (minutes the first ti
 	cd test/metricsserver && CGO_ENABLED=0 $(GO) build -trimpath -o ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server
 
 .PHONY: container-tools
-container-tools: # the packages of Debian that containerd-up and the suite's images need
-	@missing=; for pkg in containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd; do \
+container-tools: # the packages of Debian that containerd-up and the images need
+	@missing=; for pkg in ca-certificates containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
 
@@ -68,7 +68,7 @@ conformance: build conformance-parts ## Run the Kubernetes node specs on a node 
 		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
 .PHONY: containers
-containers: image containerd-up images controlplane ## The tests that need containerd, the conformance module's own
+containers: containerd-up image images controlplane ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/providertest/...
 
