@@ -111,9 +111,9 @@ func realWorld(t *testing.T, config *rest.Config, h history, name string) *world
 	w.settle = func() {}
 	w.compact = func() {}
 	w.most, w.restStep = 2*time.Second, time.Second
-	// A name is remembered for a minute; then what is left under it is seen three
-	// times, a minute apart, before it counts as an orphan.
-	w.restWithin = 5 * time.Minute
+	// A name is remembered for a minute; what is left under it is then seen within
+	// five, and three times, a minute apart, before it counts as an orphan.
+	w.restWithin = 9 * time.Minute
 	w.hangUp = func() {
 		direct.CloseIdleConnections()
 		utilnet.CloseIdleConnectionsFor(upstream)
