@@ -41,7 +41,7 @@ type view struct {
 	// What the API says.
 	wish     wish
 	uid      types.UID // empty when gone
-	deadline time.Time // end of the grace period, for wishStop
+	deadline time.Time // end of the grace period, for wishStop and wishDone
 	removed  bool      // the API was told to remove this UID
 
 	// What the provider holds under the name.
@@ -104,8 +104,8 @@ func decide(v view) action {
 	case wishStop:
 		return stop(v)
 	case wishDone:
-		if v.provider == held && !v.stopped && v.asked == requestNone {
-			return action{verb: doStop}
+		if v.provider == held && !v.stopped {
+			return end(v)
 		}
 	}
 	return action{verb: doNothing}
@@ -155,6 +155,13 @@ func stop(v view) action {
 		return action{verb: doRemove}
 	case v.asked != requestNone && v.stopped:
 		return action{verb: doRemove}
+	}
+	return end(v)
+}
+
+// end asks for the end of what is held, gracefully up to the deadline.
+func end(v view) action {
+	switch {
 	case !v.now.Before(v.deadline):
 		return kill(v)
 	case v.asked == requestNone:

@@ -57,6 +57,22 @@ func TestMadeTerminalByOthers(t *testing.T) {
 	})
 }
 
+// Invariant 3: if that pod does not stop within its grace period it is killed.
+func TestMadeTerminalByOthersDoesNotStop(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.start()
+		uid := string(r.api.addPod(aPod("web")).UID)
+		synctest.Wait()
+		r.provider.took()
+		r.api.changePod("web", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
+		pass(29 * time.Second)
+		wantList(t, "calls within the grace period", r.provider.took("delete"), "delete web "+uid+" grace 30")
+		pass(2 * time.Second)
+		wantList(t, "calls after it", r.provider.took("delete"), "delete web "+uid+" grace 0")
+	})
+}
+
 // Invariant 6: an update that fails leaves the phase alone.
 func TestFailedUpdate(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

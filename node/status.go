@@ -215,7 +215,7 @@ func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodS
 	status.Phase = corev1.PodFailed
 	status.Reason = StatusReasonNotFound
 	status.Message = lostMessage
-	end(status, StatusReasonNotFound, now)
+	endAll(status, StatusReasonNotFound, now)
 	return status
 }
 
@@ -234,12 +234,12 @@ func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.Po
 	if allTerminated(status) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated.ExitCode != 0 }) {
 		status.Phase = corev1.PodSucceeded
 	}
-	end(status, "ContainerStatusUnknown", now)
+	endAll(status, "ContainerStatusUnknown", now)
 	return status
 }
 
-// end marks all containers as ended, and the pod as not ready.
-func end(status *corev1.PodStatus, reason string, now time.Time) {
+// endAll marks all containers as ended, and the pod as not ready.
+func endAll(status *corev1.PodStatus, reason string, now time.Time) {
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
@@ -260,10 +260,14 @@ func end(status *corev1.PodStatus, reason string, now time.Time) {
 			c.State = corev1.ContainerState{Terminated: &ended}
 		}
 	}
+	why := "PodFailed"
+	if status.Phase == corev1.PodSucceeded {
+		why = "PodCompleted"
+	}
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status != corev1.ConditionFalse {
 			c.Status = corev1.ConditionFalse
-			c.Reason = "PodFailed"
+			c.Reason = why
 			c.LastTransitionTime = metav1.Time{Time: now}
 		}
 	}

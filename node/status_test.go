@@ -270,6 +270,10 @@ func TestKilled(t *testing.T) {
 				codes = append(codes, c.State.Terminated.ExitCode)
 			}
 			want(t, "exit codes", codes, tc.codes)
+			if tc.latest != nil && !isTerminal(tc.latest.Phase) {
+				reason := map[corev1.PodPhase]string{corev1.PodFailed: "PodFailed", corev1.PodSucceeded: "PodCompleted"}[tc.want]
+				want(t, "Ready is", string(got.Conditions[0].Status)+" "+got.Conditions[0].Reason, "False "+reason)
+			}
 			want(t, "the report is", tc.latest, before)
 		})
 	}

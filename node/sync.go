@@ -165,6 +165,7 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 		v.deadline = deadlineOf(pod)
 	case isTerminal(pod.Status.Phase) || reportedDone:
 		v.wish = wishDone
+		v.deadline = graceEnd(pod, v)
 	default:
 		v.wish = wishRun
 		v.changed = r.stale || r.handed != nil && specChanged(r.handed, pod)
@@ -180,6 +181,17 @@ func deadlineOf(pod *corev1.Pod) time.Time {
 	// The API has already added the grace period to the timestamp, and then cut
 	// it to whole seconds; nobody gets less than was asked for.
 	return pod.DeletionTimestamp.Add(time.Second)
+}
+
+// graceEnd is the time at which a pod that is done has to be killed if it does not
+// stop: its grace period after it was asked to, or from now on.
+func graceEnd(pod *corev1.Pod, v view) time.Time {
+	asked := v.askedAt
+	if v.asked == requestNone {
+		asked = v.now
+	}
+	grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	return asked.Add(time.Duration(grace) * time.Second)
 }
 
 // dropIfOver forgets a name that neither the API nor the provider has.
