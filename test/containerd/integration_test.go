@@ -57,8 +57,9 @@ func start(t *testing.T) *containerd.Containerd {
 	return c
 }
 
-// startPod starts a pod with a port of the machine and a container.
-func startPod(t *testing.T, endpoint string) {
+// startPod starts a pod with a port of the machine and a container. It returns
+// the id of its sandbox.
+func startPod(t *testing.T, endpoint string) string {
 	t.Helper()
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -91,6 +92,7 @@ func startPod(t *testing.T, endpoint string) {
 	if _, err := cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: container.ContainerId}); err != nil {
 		t.Fatal(err)
 	}
+	return pod.PodSandboxId
 }
 
 func freePort(t *testing.T) int {
@@ -106,7 +108,7 @@ func freePort(t *testing.T) int {
 func TestStopLeavesNothing(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint())
 	m.assertSeen(t)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -117,25 +119,37 @@ func TestStopLeavesNothing(t *testing.T) {
 func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	startPod(t, c.Endpoint())
-	for pid, args := range programs(t) {
-		if filepath.Base(args[0]) == "containerd-up" && args[1] == "up" && slices.Contains(args, c.Dir()) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	m.sandbox = startPod(t, c.Endpoint())
+	killSupervisor(t, c.Dir())
 	if err := c.Stop(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("got %v, want an error that says: killed", err)
 	}
 	m.assertGone(t)
 }
 
+// TestBridgeGoesLast: its name is free for others then, and what is found by the
+// name must not be theirs.
+func TestBridgeGoesLast(t *testing.T) {
+	c := start(t)
+	m := tracesOf(t, c.Dir(), c.Gateway())
+	m.sandbox = startPod(t, c.Endpoint())
+	killSupervisor(t, c.Dir())
+	for ; ; time.Sleep(time.Millisecond) {
+		if _, err := net.InterfaceByIndex(m.bridge.Index); err != nil {
+			break
+		}
+	}
+	found := m.list(t)
+	if left := slices.Concat(found["rule"], found["interface"]); len(left) > 0 {
+		t.Errorf("these were left when the bridge's name was free:\n%s", strings.Join(left, "\n"))
+	}
+}
+
 // TestNetworkGoesWithoutTheFolder: people remove folders.
 func TestNetworkGoesWithoutTheFolder(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint())
 	if err := os.Remove(filepath.Join(c.Dir(), "network")); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +162,7 @@ func TestNetworkGoesWithoutTheFolder(t *testing.T) {
 func TestDeadContainerdStopsAllAndIsNamed(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint())
 	for pid, args := range programs(t) {
 		if filepath.Base(args[0]) == "containerd" && slices.Contains(args, filepath.Join(c.Dir(), "config.toml")) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -190,7 +204,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 		t.Fatalf("read the line that says: ready: %v", err)
 	}
 	m := tracesOf(t, dir, ready.Gateway)
-	startPod(t, ready.Endpoint)
+	m.sandbox = startPod(t, ready.Endpoint)
 	m.assertSeen(t)
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -206,13 +220,9 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 // What pods know of this machine stays true when others come.
 func TestPodsDoNotChangeTheBridge(t *testing.T) {
 	c := start(t)
-	name := tracesOf(t, c.Dir(), c.Gateway()).bridge
-	before, err := net.InterfaceByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := tracesOf(t, c.Dir(), c.Gateway()).bridge
 	startPod(t, c.Endpoint())
-	after, err := net.InterfaceByName(name)
+	after, err := net.InterfaceByIndex(before.Index)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,9 +257,13 @@ func TestFolderInUseIsKept(t *testing.T) {
 	}
 }
 
-// traces lists what a containerd has on this machine, and what of it must not
-// change. Other tests may run theirs at the same time.
-type traces struct{ dir, gateway, bridge string }
+// traces lists what a containerd with a pod has on this machine. Other tests
+// may run theirs at the same time, and take the bridge's name when it is free.
+type traces struct {
+	dir     string
+	bridge  net.Interface
+	sandbox string // the pod's
+}
 
 func tracesOf(t *testing.T, dir, gateway string) traces {
 	t.Helper()
@@ -261,7 +275,7 @@ func tracesOf(t *testing.T, dir, gateway string) traces {
 		addresses, _ := i.Addrs() // it may be gone
 		for _, address := range addresses {
 			if strings.HasPrefix(address.String(), gateway+"/") {
-				return traces{dir, gateway, i.Name}
+				return traces{dir: dir, bridge: i}
 			}
 		}
 	}
@@ -279,8 +293,8 @@ func (m traces) list(t *testing.T) map[string][]string {
 			found["process"] = append(found["process"], command)
 		}
 	}
-	if _, err := net.InterfaceByName(m.bridge); err == nil {
-		found["interface"] = append(found["interface"], m.bridge)
+	if bridge, err := net.InterfaceByIndex(m.bridge.Index); err == nil {
+		found["interface"] = append(found["interface"], bridge.Name)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -292,7 +306,7 @@ func (m traces) list(t *testing.T) map[string][]string {
 	}
 	for kind, text := range map[string]struct{ lines, mark string }{
 		"mount": {string(mounts), m.dir},
-		"rule":  {string(rules), `name: \"` + m.bridge + `\"`},
+		"rule":  {string(rules), `id: \"` + m.sandbox + `\"`},
 	} {
 		for line := range strings.Lines(text.lines) {
 			if strings.Contains(line, text.mark) {
@@ -306,7 +320,7 @@ func (m traces) list(t *testing.T) map[string][]string {
 		}
 		return nil // groups come and go
 	})
-	for _, pattern := range []string{m.dir, "/var/lib/cni/results/" + m.bridge + "-*"} {
+	for _, pattern := range []string{m.dir, "/var/lib/cni/results/*-" + m.sandbox + "-*"} {
 		paths, _ := filepath.Glob(pattern)
 		found["file"] = append(found["file"], paths...)
 	}
@@ -340,6 +354,18 @@ func (m traces) assertGone(t *testing.T) {
 		}
 	}
 	t.Errorf("left behind:\n%s", strings.Join(slices.Sorted(slices.Values(left)), "\n"))
+}
+
+// killSupervisor leaves all to the cleaner.
+func killSupervisor(t *testing.T, dir string) {
+	t.Helper()
+	for pid, args := range programs(t) {
+		if filepath.Base(args[0]) == "containerd-up" && args[1] == "up" && slices.Contains(args, dir) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // programs returns the command lines of all processes.

@@ -74,19 +74,18 @@ func (n network) setUp() error {
 }
 
 // remove removes the bridge, and the firewall's rules of pods that had no time
-// to go in order.
+// to go in order. The bridge reserves the name, so it goes after all that is
+// found by the name: the next one may have it at once.
 func (n network) remove() error {
-	var errs []error
+	errs := []error{n.removeRules(), n.removeResults()}
 	if _, err := net.InterfaceByName(n.Name); err == nil {
 		errs = append(errs, run("ip", "link", "delete", n.Name))
 	}
-	errs = append(errs, n.removeRules(), n.removeResults())
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeCommonChains())...)
 }
 
 // removeRules removes the portmap plugin's chains. Each pod has one, and its
-// rule in a common chain has the network's name in a comment. The common
-// chains go with the last pod of all networks.
+// rule in a common chain has the network's name in a comment.
 func (n network) removeRules() error {
 	rules, err := natRules()
 	if err != nil {
@@ -104,13 +103,14 @@ func (n network) removeRules() error {
 			errs = append(errs, nat("-F", rule[at+1]), nat("-X", rule[at+1]))
 		}
 	}
-	return errors.Join(append(errs, removeCommonChains())...)
+	return errors.Join(errs...)
 }
 
 // commonChains are made by the portmap plugin and never removed by it.
 var commonChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"}
 
-// removeCommonChains does nothing while a pod of anybody has ports.
+// removeCommonChains does nothing while there are other networks, or a pod of
+// anybody has ports.
 func removeCommonChains() error {
 	if others, err := filepath.Glob("/sys/class/net/" + networkPrefix + "*"); err != nil || len(others) > 0 {
 		return err
