@@ -129,6 +129,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Runtime, cfg.Images, err = runtimemetrics.Measured(cfg.Metrics, cfg.Runtime, cfg.Images); err != nil {
 		return nil, fmt.Errorf("cannot measure the calls of the container runtime: %w", err)
 	}
+	cfg.Runtime = tracedRuntime{cfg.Runtime}
 	version, err := cfg.Runtime.Version(ctx, "v1")
 	if err != nil {
 		return nil, fmt.Errorf("cannot talk to the container runtime: %w", err)
@@ -250,7 +251,9 @@ func (e *Engine) all() []*worker {
 
 // CreatePod takes a pod, and returns before it runs. One that does not fit the
 // node fails. One with a volume of a kind that nobody mounts is refused for good.
-func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
+func (e *Engine) CreatePod(ctx context.Context, pod *corev1.Pod) (err error) {
+	_, span := startSpan(ctx, "acceptPod", pod)
+	defer endSpan(span, &err)
 	if err := e.volumes.Check(pod); err != nil {
 		return err
 	}
@@ -258,9 +261,11 @@ func (e *Engine) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	e.taking.Lock()
 	defer e.taking.Unlock()
 	if w := e.worker(pod.UID); w != nil {
+		w.causedBy(span)
 		return w.update(pod)
 	}
 	w := newWorker(e, pod, time.Now())
+	w.causedBy(span)
 	if failure := e.cfg.admit(pod); failure != nil {
 		w.stop = &stop{by: time.Now(), failure: failure}
 		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
@@ -284,21 +289,27 @@ func (e *Engine) add(w *worker) error {
 }
 
 // UpdatePod takes a newer form of a pod.
-func (e *Engine) UpdatePod(_ context.Context, pod *corev1.Pod) error {
+func (e *Engine) UpdatePod(ctx context.Context, pod *corev1.Pod) (err error) {
+	_, span := startSpan(ctx, "acceptUpdate", pod)
+	defer endSpan(span, &err)
 	w := e.worker(pod.UID)
 	if w == nil {
 		return notHeld(pod)
 	}
+	w.causedBy(span)
 	return w.update(pod.DeepCopy())
 }
 
 // DeletePod ends a pod within its DeletionGracePeriodSeconds, and returns before
 // it has ended. An earlier end than was asked for before counts.
-func (e *Engine) DeletePod(_ context.Context, pod *corev1.Pod) error {
+func (e *Engine) DeletePod(ctx context.Context, pod *corev1.Pod) (err error) {
+	_, span := startSpan(ctx, "acceptDeletion", pod)
+	defer endSpan(span, &err)
 	w := e.worker(pod.UID)
 	if w == nil {
 		return notHeld(pod)
 	}
+	w.causedBy(span)
 	return w.delete(time.Now().Add(podspec.GracePeriod(pod, nil)))
 }
 

@@ -161,7 +161,10 @@ func (e *Engine) failedProbe(pod *corev1.Pod, c *corev1.Container) *corev1.Probe
 }
 
 // runHook runs a lifecycle handler of a container.
-func (e *Engine) runHook(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, handler *corev1.LifecycleHandler) error {
+func (e *Engine) runHook(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, handler *corev1.LifecycleHandler) (err error) {
+	ctx, span := startSpan(ctx, "runHook", pod)
+	annotate(span, attributeContainer, c.Name)
+	defer endSpan(span, &err)
 	target := probe.Target{Pod: pod, Container: c, ContainerID: inc.id}
 	if box := seen.sandbox(); box != nil {
 		if ips := e.podIPs(pod, box); len(ips) > 0 {

@@ -26,7 +26,10 @@ func (w *worker) pull(ctx context.Context, pod *corev1.Pod, c *corev1.Container,
 }
 
 // ensure sees to it that the runtime has an image for what is in a sandbox.
-func (w *worker) ensure(ctx context.Context, r image.Request, box *sandbox) (pulled, error) {
+func (w *worker) ensure(ctx context.Context, r image.Request, box *sandbox) (_ pulled, err error) {
+	ctx, span := startSpan(ctx, "ensureImage", r.Pod)
+	annotate(span, attributeImage, r.Image)
+	defer endSpan(span, &err)
 	r.RuntimeHandler = box.handler // and not the class's: a container starts again while the API server is away
 	got, err := w.engine.puller.Ensure(ctx, r)
 	if err == nil {

@@ -128,7 +128,9 @@ func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Pod
 
 // prepareVolumes puts the pod's volumes on disk.
 func (w *worker) prepareVolumes(ctx context.Context, pod *corev1.Pod) error {
+	ctx, span := startSpan(ctx, "prepareVolumes", pod)
 	err := w.engine.volumes.Prepare(ctx, pod)
+	endSpan(span, &err)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

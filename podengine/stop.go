@@ -162,7 +162,10 @@ func (w *worker) discard(ctx context.Context, id string) error {
 func (w *worker) finish(ctx context.Context, pod *corev1.Pod, seen *runtimeView, next time.Time) (time.Time, bool, bool) {
 	w.engine.probes.Forget(pod.UID)
 	w.engine.puller.Forget(pod.UID)
-	if err := w.remove(ctx, pod, seen); err != nil {
+	ctx, span := startSpan(ctx, "cleanUpPod", pod)
+	err := w.remove(ctx, pod, seen)
+	endSpan(span, &err)
+	if err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot clean up after the pod yet")
 		return time.Now().Add(firstRetry), false, false
 	}

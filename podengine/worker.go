@@ -50,6 +50,7 @@ type worker struct {
 	abandon  context.CancelFunc    // ends the action under way; nil without one
 	endings  map[string]*ending    // of containers that are being stopped, by ID
 	said     map[warning]statement // the warnings that hold
+	cause    *cause                // nil: what is done is nobody's request
 
 	// What only the worker's goroutine uses.
 	failures map[string]failure
@@ -194,9 +195,15 @@ func (w *worker) delete(by time.Time) error {
 }
 
 func (w *worker) current() (*corev1.Pod, *stop) {
+	pod, stop, _ := w.request()
+	return pod, stop
+}
+
+// request is what the worker is to see to, and who asked for it.
+func (w *worker) request() (*corev1.Pod, *stop, *cause) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.pod, w.stop
+	return w.pod, w.stop, w.cause
 }
 
 // run looks after the pod until it has ended and is deleted, or ctx ends.
@@ -232,7 +239,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	if w.asked().isDeferred() {
 		w.engine.retryDeferred()
 	}
-	pod, stop := w.current()
+	pod, stop, cause := w.request()
 	seen, err := w.engine.observe(ctx, pod.UID)
 	if err != nil {
 		return w.unseen(ctx, err), false, false
@@ -241,10 +248,13 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	w.watchProbes(pod, seen) // first: the decision depends on them
 	v := w.view(pod, stop, seen)
 	a := decide(v)
-	w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
+	phase := w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
 	next = v.now.Add(resync)
 	switch a.verb {
 	case doNothing:
+		if stop == nil && phase != corev1.PodPending {
+			w.settled(cause)
+		}
 		if !a.at.IsZero() && a.at.Before(next) {
 			next = a.at
 		}
@@ -254,13 +264,15 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		return next, false, false
 	case doEnd:
 		if stop != nil && stop.deleted {
-			return w.finish(ctx, pod, seen, next)
+			return w.finish(cause.below(ctx), pod, seen, next)
 		}
 		w.engine.retryDeferred() // there is room now
 		return next, false, false
 	}
 	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
-	err = w.perform(ctx, a, pod, stop, seen)
+	if err = w.perform(cause.below(ctx), a, pod, stop, seen); err != nil && !errors.Is(err, errAbandoned) {
+		w.settled(cause)
+	}
 	w.note(ctx, a, err)
 	return next, true, false
 }
@@ -315,7 +327,10 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 var errAbandoned = errors.New("it was given up")
 
 // perform takes an action, until it is done, or the pod is asked to end.
-func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *stop, seen *runtimeView) error {
+func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *stop, seen *runtimeView) (err error) {
+	ctx, span := startSpan(ctx, spanOf[a.verb], pod)
+	annotate(span, attributeContainer, a.container)
+	defer endSpan(span, &err)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.mu.Lock()
@@ -325,7 +340,7 @@ func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *s
 	}
 	w.abandon = cancel
 	w.mu.Unlock()
-	err := w.act(ctx, a, pod, stop, seen)
+	err = w.act(ctx, a, pod, stop, seen)
 	w.mu.Lock()
 	w.abandon = nil
 	w.mu.Unlock()
@@ -382,8 +397,8 @@ func (w *worker) note(ctx context.Context, a action, err error) {
 	w.failures[a.container] = f
 }
 
-// publish makes the pod's status of what the runtime shows.
-func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time, ended bool) {
+// publish makes the pod's status of what the runtime shows, and returns its phase.
+func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen *runtimeView, now time.Time, ended bool) corev1.PodPhase {
 	o := podspec.Observation{
 		Statuses:  w.containerStatuses(ctx, pod, stop, seen, now),
 		HostIPs:   w.engine.cfg.HostIPs(),
@@ -404,6 +419,9 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 	w.observed = &o
 	w.mu.Unlock()
 	w.publishObserved(ctx, pod, o, &o, now)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status.Phase
 }
 
 // republish makes the pod's status of what was known of it last, and of what its

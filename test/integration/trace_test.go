@@ -14,34 +14,67 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // What somebody with a collector sees of a pod: its start is one trace, from the
 // watch event to the API's having that it runs, and its end is another.
 func TestTracesOfAPod(t *testing.T) {
-	var received spanCollector
-	server := httptest.NewServer(&received)
-	t.Cleanup(server.Close) // after the node has ended, and sent its last
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	received := collectSpans(t)
 	n, ns := startNode(t), newNamespace(t)
 	spec := podSpec(n)
 	kubectl(t, "-n", ns, "create", "configmap", "settings", "--from-literal=COLOR=blue")
 	spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
 	pod := createPod(t, ns, "hello", spec, nil)
 	waitForPhase(t, ns, "hello", corev1.PodRunning)
-	start := wholeTrace(t, &received, pod, "writeStatus", "Running")
+	start := wholeTrace(t, received, pod, "writeStatus", "Running")
 	spanTree(t, start, pod, n.name, "syncPod[waitForWorker GetPod resolveEnvironment CreatePod writeStatus[waitForWorker]]")
 
 	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "hello", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitForGone(t, pod)
-	end := wholeTrace(t, &received, pod, "removePod", "")
+	end := wholeTrace(t, received, pod, "removePod", "")
 	spanTree(t, end, pod, n.name, "syncPod[waitForWorker DeletePod removePod[waitForWorker]]")
 	if string(start[0].GetTraceId()) == string(end[0].GetTraceId()) {
 		t.Error("the pod's start and its end are one trace")
 	}
+}
+
+// The trace goes on where containers are started: what somebody sees who asks why a
+// pod takes so long.
+func TestTracesOfTheContainersOfAPod(t *testing.T) {
+	received := collectSpans(t)
+	n, ns := startNode(t, processes(t)...), newNamespace(t)
+	spec := podSpec(n)
+	spec.AutomountServiceAccountToken = ptr.To(false) // the account of this node may not make tokens
+	spec.Containers[0].Command = []string{"sleep", "1000"}
+	pod := createPod(t, ns, "hello", spec, nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	spans := wholeTrace(t, received, pod, "writeStatus", "Running")
+	below := byParent(spans)
+	for _, span := range spans {
+		if span.GetName() != "CreatePod" {
+			continue
+		}
+		const want = "acceptPod[makeSandbox[prepareVolumes RunPodSandbox] startContainer[ensureImage CreateContainer StartContainer]]"
+		if got := drawTree(below, string(span.GetSpanId())); got != want {
+			t.Errorf("below CreatePod is %s, want %s", got, want)
+		}
+		return
+	}
+	t.Error("there is no span CreatePod")
+}
+
+// collectSpans has the nodes that the test starts send their spans.
+func collectSpans(t *testing.T) *spanCollector {
+	t.Helper()
+	received := &spanCollector{}
+	server := httptest.NewServer(received)
+	t.Cleanup(server.Close) // after the node has ended, and sent its last
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	return received
 }
 
 // wholeTrace waits for a trace of a pod that ends with a span of this name, and
@@ -63,9 +96,7 @@ func wholeTrace(t *testing.T, received *spanCollector, pod *corev1.Pod, last, ph
 // brackets, in the order in which they begin.
 func spanTree(t *testing.T, spans []*tracepb.Span, pod *corev1.Pod, node, want string) {
 	t.Helper()
-	below := map[string][]*tracepb.Span{}
 	for _, span := range spans {
-		below[string(span.GetParentSpanId())] = append(below[string(span.GetParentSpanId())], span)
 		about := []string{attributeOf(span, "k8s.namespace.name"), attributeOf(span, "k8s.pod.name"), attributeOf(span, "k8s.pod.uid")}
 		if !slices.Equal(about, []string{pod.Namespace, pod.Name, string(pod.UID)}) {
 			t.Errorf("%s is about %v", span.GetName(), about)
@@ -77,9 +108,19 @@ func spanTree(t *testing.T, spans []*tracepb.Span, pod *corev1.Pod, node, want s
 			t.Errorf("%s took %v", span.GetName(), took)
 		}
 	}
-	if got := drawTree(below, ""); got != want {
+	if got := drawTree(byParent(spans), ""); got != want {
 		t.Errorf("the trace is %s, want %s", got, want)
 	}
+}
+
+// byParent has the spans below each, by its ID.
+func byParent(spans []*tracepb.Span) map[string][]*tracepb.Span {
+	below := map[string][]*tracepb.Span{}
+	for _, span := range spans {
+		parent := string(span.GetParentSpanId())
+		below[parent] = append(below[parent], span)
+	}
+	return below
 }
 
 func drawTree(below map[string][]*tracepb.Span, parent string) string {
