@@ -76,6 +76,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	t.Run("taken away", w.testTakenAway)
 	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)
+	t.Run("taken back", func(t *testing.T) { w.testTakenBack(t, restart, askedRemote) })
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
 	t.Run("nothing is left", w.testNothingLeft)
 	virtual.end()
@@ -85,6 +86,7 @@ capacity: {source: quota, interval: 1s}
 stats: metrics
 `))
 	t.Run("quota", w.testQuota)
+	t.Run("field manager", askedRemote.wantWrites)
 	t.Run("every right is used", func(t *testing.T) {
 		askedRemote.wantUsed(t, rightsOf(t, "kubernetes-remote-rbac.yaml", "events", "nodes", "pods"))
 		askedHome.wantUsed(t, rightsOf(t, "kubernetes-claims-rbac.yaml", "persistentvolumeclaims", "persistentvolumes"))

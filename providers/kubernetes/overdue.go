@@ -33,7 +33,7 @@ func (p *Provider) watchEnd(remote *corev1.Pod) {
 	p.ending[remote.UID] = outstayed
 	p.mu.Unlock()
 	if !known {
-		p.again.AddAfter(string(translate.UIDOf(remote)), graceOf(remote)+overdueAfter)
+		p.errands.AddAfter(errand{uid: translate.UIDOf(remote)}, graceOf(remote)+overdueAfter)
 	}
 }
 
@@ -58,9 +58,8 @@ func (p *Provider) hasOutstayed(remote *corev1.Pod) bool {
 // checkEnd tells of a pod at home if its remote one should have been gone by now, and
 // is there. An error means that it is not known: the remote cluster may be away.
 func (p *Provider) checkEnd(ctx context.Context, uid types.UID) error {
-	for _, obj := range p.informer.GetStore().List() {
-		heard, ok := obj.(*corev1.Pod)
-		if !ok || translate.UIDOf(heard) != uid || !p.isTaken(heard) {
+	for _, heard := range p.heardOf(uid) {
+		if !p.isTaken(heard) {
 			continue
 		}
 		name := translate.NameOf(heard)

@@ -36,8 +36,8 @@ var (
 	_ nodeutil.Provider           = (*Provider)(nil)
 )
 
-// creators is how many pods are created again at the same time.
-const creators = 4
+// errandRunners is how many errands are run at the same time.
+const errandRunners = 4
 
 // Provider runs pods in a remote cluster. Make one with New. It is safe for
 // concurrent use.
@@ -55,7 +55,7 @@ type Provider struct {
 	services  *services.Services        // nil where they are not reflected
 	informer  cache.SharedIndexInformer // remote pods of this node
 	heard     cache.ResourceEventHandlerRegistration
-	again     workqueue.TypedRateLimitingInterface[string]
+	errands   workqueue.TypedRateLimitingInterface[errand]
 	cpu       cpuTimes
 
 	ctx     context.Context // of all that runs
@@ -64,10 +64,10 @@ type Provider struct {
 
 	mu         sync.Mutex
 	notify     func(*corev1.Pod)
-	gone       map[string]*corev1.Pod // remote pods to be created again, by UID at home
-	met        map[types.UID]struct{} // pods that this provider has had, by UID at home
-	namespaces map[string]struct{}    // remote ones that are known to exist
-	ending     map[types.UID]bool     // remote pods that somebody else deletes, by their UID: whether they should be gone
+	gone       map[types.UID]*corev1.Pod // remote pods to be created again, by UID at home
+	met        map[types.UID]struct{}    // pods that this provider has had, by UID at home
+	namespaces map[string]struct{}       // remote ones that are known to exist
+	ending     map[types.UID]bool        // remote pods that somebody else deletes, by their UID: whether they should be gone
 }
 
 // New makes the provider of a node. It does not ask the remote cluster anything:
@@ -102,7 +102,7 @@ type clients struct {
 func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, options *translate.Options, clients clients) (*Provider, error) {
 	p := &Provider{
 		cfg: cfg, home: home, translate: options, started: time.Now(), clients: clients,
-		gone:       map[string]*corev1.Pod{},
+		gone:       map[types.UID]*corev1.Pod{},
 		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
 		ending:     map[types.UID]bool{},
@@ -110,7 +110,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 	var err error
 	// From here on there is what Close ends: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	p.again = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute))
+	p.errands = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[errand](time.Second, time.Minute))
 	if cfg.Namespaces.Mapping == translate.Fixed {
 		p.namespace = cfg.Namespaces.Name
 	}
@@ -167,17 +167,42 @@ func (p *Provider) newInformer() cache.SharedIndexInformer {
 			return pods.Watch(ctx, ours(options))
 		},
 	})
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{byHome: homeNamespace})
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{byHome: homeNamespace, byUID: homeUID})
 }
 
-// byHome is the index of remote pods by their namespace at home.
-const byHome = "home"
+// The indexes of remote pods, by their namespace and UID at home.
+const (
+	byHome = "home"
+	byUID  = "uid"
+)
 
 func homeNamespace(obj any) ([]string, error) {
 	if remote, ok := obj.(*corev1.Pod); ok {
 		return []string{translate.NameOf(remote).Namespace}, nil
 	}
 	return nil, nil
+}
+
+func homeUID(obj any) ([]string, error) {
+	if remote, ok := obj.(*corev1.Pod); ok {
+		return []string{string(translate.UIDOf(remote))}, nil
+	}
+	return nil, nil
+}
+
+// heardOf returns the remote pods of one at home as they were last heard of: most
+// often one.
+func (p *Provider) heardOf(uid types.UID) (remotes []*corev1.Pod) {
+	objects, err := p.informer.GetIndexer().ByIndex(byUID, string(uid))
+	if err != nil {
+		return nil // there is no such index
+	}
+	for _, obj := range objects {
+		if remote, ok := obj.(*corev1.Pod); ok {
+			remotes = append(remotes, remote)
+		}
+	}
+	return remotes
 }
 
 // uses tells whether pods of a namespace at home are in the remote cluster.
@@ -195,8 +220,8 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	run := log.WithLogger(p.ctx, log.G(ctx))
 	p.running.Go(func() { p.informer.RunWithContext(run) })
 	p.running.Go(func() { p.reflector.Run(run) })
-	for range creators {
-		p.running.Go(func() { p.createAgain(run) })
+	for range errandRunners {
+		p.running.Go(func() { p.runErrands(run) })
 	}
 	p.running.Go(func() { p.sweep(run) })
 	if p.claims != nil {
@@ -213,7 +238,7 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 // Close ends the provider. Pods run on, and the next one takes them up.
 func (p *Provider) Close() error {
 	p.cancel()
-	p.again.ShutDown()
+	p.errands.ShutDown()
 	p.reflector.Close()
 	if p.claims != nil {
 		p.claims.Close()

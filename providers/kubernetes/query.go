@@ -62,10 +62,16 @@ func (p *Provider) known(namespace, name string, uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// takeUp keeps up what a remote pod needs whose pod at home is known.
+// takeUp keeps up what a remote pod needs whose pod at home is known, and has taken
+// back there what was at home.
 func (p *Provider) takeUp(remote *corev1.Pod) {
-	if local := p.local(remote); local != nil {
-		p.reflector.TakeUp(local)
+	local := p.local(remote)
+	if local == nil {
+		return
+	}
+	p.reflector.TakeUp(local)
+	if p.translate.TookBack(local, remote) {
+		p.errands.Add(errand{uid: local.UID, takeBack: true})
 	}
 }
 

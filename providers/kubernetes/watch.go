@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -93,11 +92,11 @@ func ended(pod *corev1.Pod) bool {
 
 // expect has a remote pod created again.
 func (p *Provider) expect(remote *corev1.Pod) {
-	key := string(translate.UIDOf(remote))
+	uid := translate.UIDOf(remote)
 	p.mu.Lock()
-	p.gone[key] = remote
+	p.gone[uid] = remote
 	p.mu.Unlock()
-	p.again.Add(key)
+	p.errands.Add(errand{uid: uid})
 }
 
 // waitingAgain returns the remote pod that is to be created again for a pod, or
@@ -105,43 +104,27 @@ func (p *Provider) expect(remote *corev1.Pod) {
 func (p *Provider) waitingAgain(uid types.UID) *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gone[string(uid)]
+	return p.gone[uid]
 }
 
 // forgetGone creates nothing again for a pod.
 func (p *Provider) forgetGone(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.gone, string(uid))
+	delete(p.gone, uid)
 }
 
-// createAgain replaces remote pods that the remote cluster took away, and looks at
-// those that it is about to, until ctx ends.
-func (p *Provider) createAgain(ctx context.Context) {
-	for {
-		key, end := p.again.Get()
-		if end {
-			return
-		}
-		if err := p.replace(ctx, key); err != nil && ctx.Err() == nil {
-			log.G(ctx).WithError(err).WithField("uid", key).Warn("Cannot see to a pod that the remote cluster took away; it is tried again")
-			p.again.AddRateLimited(key)
-		} else {
-			p.again.Forget(key)
-		}
-		p.again.Done(key)
-	}
-}
-
-func (p *Provider) replace(ctx context.Context, key string) error {
-	remote := p.waitingAgain(types.UID(key))
+// replace has a remote pod that the remote cluster took away created again, and
+// looks at one that it is about to.
+func (p *Provider) replace(ctx context.Context, uid types.UID) error {
+	remote := p.waitingAgain(uid)
 	if remote == nil {
-		return p.checkEnd(ctx, types.UID(key))
+		return p.checkEnd(ctx, uid)
 	}
 	local := p.local(remote)
 	if local == nil || local.DeletionTimestamp != nil || ended(local) {
-		p.forgetGone(types.UID(key))
-		p.reflector.Forget(types.UID(key))
+		p.forgetGone(uid)
+		p.reflector.Forget(uid)
 		return nil
 	}
 	next, err := p.successor(ctx, local, remote)
@@ -151,7 +134,7 @@ func (p *Provider) replace(ctx context.Context, key string) error {
 	_, err = p.remote.CoreV1().Pods(next.Namespace).Create(ctx, next, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	if err != nil {
 		if apierrors.IsAlreadyExists(err) && p.isBack(ctx, remote) {
-			p.forgetGone(types.UID(key))
+			p.forgetGone(uid)
 			return nil
 		}
 		if apierrors.IsNotFound(err) { // the namespace has gone, and all that the pod needs
@@ -160,7 +143,7 @@ func (p *Provider) replace(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	p.forgetGone(types.UID(key))
+	p.forgetGone(uid)
 	p.event(p.atHome(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote cluster took the pod away; it was created there again")
 	return nil
 }

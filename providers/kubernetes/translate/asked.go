@@ -90,3 +90,19 @@ func (o *Options) Carried(pod, remote *corev1.Pod) (labels, annotations map[stri
 	}
 	return carried(pod.Labels, remote.Labels, o.Labels.keeps), carried(pod.Annotations, remote.Annotations, o.keepsAnnotation), askedOf(remote).Generation
 }
+
+// TookBack tells whether home has fewer labels or annotations of a pod than it asked
+// for with the remote one, and has not changed anything else since: a change of the
+// spec takes them with it, all at once.
+func (o *Options) TookBack(pod, remote *corev1.Pod) bool {
+	old := askedOf(remote)
+	return old.Generation == pod.Generation &&
+		(lacks(pod.Labels, old.Labels, o.Labels.keeps) || lacks(pod.Annotations, old.Annotations, o.keepsAnnotation))
+}
+
+func lacks(now map[string]string, old []string, keeps func(string) bool) bool {
+	return slices.ContainsFunc(old, func(name string) bool {
+		_, ok := now[name]
+		return !ok || !keeps(name)
+	})
+}

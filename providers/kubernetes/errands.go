@@ -1,0 +1,40 @@
+package kubernetes
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// errand is something to see to of a pod, until it is done: what the remote cluster
+// took away, or what home has taken back.
+type errand struct {
+	uid      types.UID // at home
+	takeBack bool
+}
+
+// runErrands runs errands until ctx ends.
+func (p *Provider) runErrands(ctx context.Context) {
+	for {
+		e, end := p.errands.Get()
+		if end {
+			return
+		}
+		if err := p.run(ctx, e); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).WithField("uid", e.uid).Warn("Cannot bring a remote pod to where it should be; it is tried again")
+			p.errands.AddRateLimited(e)
+		} else {
+			p.errands.Forget(e)
+		}
+		p.errands.Done(e)
+	}
+}
+
+func (p *Provider) run(ctx context.Context, e errand) error {
+	if e.takeBack {
+		return p.takeBack(ctx, e.uid)
+	}
+	return p.replace(ctx, e.uid)
+}

@@ -1,0 +1,155 @@
+package kubernetes
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// takenBack has a pod across, to which others there have added something, and returns
+// it as it is at home when no provider runs any more: with less than it had.
+func takenBack(t *testing.T, r *rig) *corev1.Pod {
+	t.Helper()
+	pod := named("one")
+	pod.Labels["color"] = "red"
+	pod.Annotations = map[string]string{"note": "old", "kept": "yes"}
+	r.change(r.create(pod.DeepCopy()), func(far *corev1.Pod) {
+		far.Labels["injected"], far.Annotations["injected"] = "yes", "yes"
+	})
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	delete(pod.Labels, "color")
+	delete(pod.Annotations, "note")
+	return pod
+}
+
+// writes are the requests that change something.
+func writes(requests []string) []string {
+	return slices.DeleteFunc(slices.Clone(requests), func(request string) bool {
+		return strings.HasPrefix(request, "get ") || strings.HasPrefix(request, "list ") || strings.HasPrefix(request, "watch ")
+	})
+}
+
+// What home has removed while no provider ran is removed at the beginning of the
+// next, with one request, and what others have added stays.
+func TestTakenBackWhileNoProviderRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		before := newRig(t, "", remote)
+		pod := takenBack(t, before)
+		before.requests()
+		after := newRig(t, "", remote, pod)
+		if got := writes(after.beginning); !slices.Equal(got, []string{"update pods"}) {
+			t.Errorf("the provider began with %q", after.beginning)
+		}
+		far := after.remotePod(pod)
+		labels, annotations := slices.Sorted(maps.Keys(far.Labels)), slices.Sorted(maps.Keys(far.Annotations))
+		for what, c := range map[string]struct{ has, wanted, gone []string }{
+			"labels":      {labels, []string{"app", "injected"}, []string{"color"}},
+			"annotations": {annotations, []string{"kept", "injected"}, []string{"note"}},
+		} {
+			for _, name := range c.wanted {
+				if !slices.Contains(c.has, name) {
+					t.Errorf("of the %s %s is not there, but %q", what, name, c.has)
+				}
+			}
+			for _, name := range c.gone {
+				if slices.Contains(c.has, name) {
+					t.Errorf("of the %s %s is still there: %q", what, name, c.has)
+				}
+			}
+		}
+		after.requests()
+		after.change(far, running)
+		after.wantRequests("a change there", "update pods") // which is that change
+		if err := after.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := writes(newRig(t, "", remote, pod).beginning); len(got) > 0 {
+			t.Errorf("the next provider, for which nothing differs, began with %q", got)
+		}
+	})
+}
+
+// A label that the configuration excludes by now is as one that was removed.
+func TestTakenBackByTheConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		before := newRig(t, "", remote)
+		pod := named("one")
+		before.create(pod)
+		if err := before.Close(); err != nil {
+			t.Fatal(err)
+		}
+		after := newRig(t, "labels: {exclude: [app]}\n", remote, pod)
+		if far := after.remotePod(pod); far.Labels["app"] != "" {
+			t.Errorf("it has labels %v", far.Labels)
+		}
+	})
+}
+
+// A change of the spec is the node's to carry over, whole, and labels with it: what
+// the remote pod says was asked for must not run ahead of what was done.
+func TestTakenBackWithAChangeOfTheSpec(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		before := newRig(t, "", remote)
+		pod := takenBack(t, before)
+		pod.Generation = 2
+		pod.Spec.Containers[0].Image = "app:2"
+		before.requests()
+		after := newRig(t, "", remote, pod)
+		if got := writes(after.beginning); len(got) > 0 {
+			t.Errorf("the provider began with %q", got)
+		}
+		if err := after.UpdatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if far := after.remotePod(pod); far.Labels["color"] != "" || far.Spec.Containers[0].Image != "app:2" {
+			t.Errorf("it has labels %v and image %s", far.Labels, far.Spec.Containers[0].Image)
+		}
+	})
+}
+
+// Where that is refused, or somebody else writes meanwhile, it is tried again.
+func TestTakingBackFails(t *testing.T) {
+	for what, failure := range map[string]error{
+		"refused":  errors.New("refused"),
+		"conflict": apierrors.NewConflict(corev1.Resource("pods"), "one", errors.New("changed")),
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				pod := takenBack(t, newRig(t, "", remote))
+				var failing atomic.Bool
+				failing.Store(true)
+				remote.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return failing.Load(), nil, failure
+				})
+				r := newRig(t, "", remote, pod)
+				if told := len(r.events.Events) > 0; told != (what == "refused") {
+					t.Errorf("there are events: %v", told)
+				}
+				failing.Store(false)
+				if what == "conflict" {
+					r.change(r.remotePod(pod), running) // the change by which it failed is heard of
+				}
+				time.Sleep(time.Minute)
+				if far := r.remotePod(pod); far.Labels["color"] != "" {
+					t.Errorf("it has labels %v", far.Labels)
+				}
+			})
+		})
+	}
+}
