@@ -39,7 +39,7 @@ func TestAcross(t *testing.T) {
 	cfg := configOf(t, access, `
 namespaces: {mapping: prefix, prefix: home-, create: true}
 evicted: restart
-storageClasses: {remote: fast}
+storageClasses: {remote: fast, hasty: fast, remote-at-once: fast}
 deleteClaims: true
 services: true
 stats: kubelets
@@ -65,12 +65,13 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 		virtual.end()
 		meanwhile()
 		// Later an API server is started anew, which has no roles at first.
-		if strings.Contains(virtual.log.String(), "forbidden") {
+		if strings.Contains(virtual.log.String(), "forbidden: User") {
 			t.Errorf("a right is missing in deploy:\n%s", virtual.log.String())
 		}
 		virtual = startVirtual(t, homeClient, cfg) // ends with t, and not with a part of it
 	}
 	t.Run("claim", w.testClaim)
+	t.Run("immediate claim", w.testImmediateClaim)
 	t.Run("services", w.testServices)
 	t.Run("commands", w.testCommands)
 	t.Run("taken away", w.testTakenAway)
@@ -171,11 +172,11 @@ func (w *world) remotePod(ctx context.Context, uid types.UID) (*corev1.Pod, erro
 	return &list.Items[0], nil
 }
 
-// waitEvent waits for an event on a pod whose message or reason has text.
-func (w *world) waitEvent(t *testing.T, pod *corev1.Pod, text string) {
+// waitEvent waits for an event on an object at home whose message or reason has text.
+func (w *world) waitEvent(t *testing.T, of metav1.Object, text string) {
 	t.Helper()
 	eventually(t, "an event says "+text, func(ctx context.Context) error {
-		seen, err := w.events(ctx, pod)
+		seen, err := w.events(ctx, of)
 		if err == nil && !strings.Contains(seen, text) {
 			err = fmt.Errorf("there are %s", seen)
 		}
@@ -183,9 +184,9 @@ func (w *world) waitEvent(t *testing.T, pod *corev1.Pod, text string) {
 	})
 }
 
-// events are those on a pod, a line each.
-func (w *world) events(ctx context.Context, pod *corev1.Pod) (string, error) {
-	events, err := w.home.client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(pod.UID)})
+// events are those on an object at home, a line each.
+func (w *world) events(ctx context.Context, of metav1.Object) (string, error) {
+	events, err := w.home.client.CoreV1().Events(of.GetNamespace()).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(of.GetUID())})
 	if err != nil {
 		return "", err
 	}

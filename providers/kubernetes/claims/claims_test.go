@@ -130,7 +130,9 @@ func (g *rig) bind(uid types.UID) {
 	if _, err := g.home.CoreV1().PersistentVolumes().Update(g.t.Context(), v, metav1.UpdateOptions{}); err != nil {
 		g.t.Fatal(err)
 	}
-	bound := claim(uid, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName, c.Status.Phase = v.Name, corev1.ClaimBound })
+	bound := claim(uid, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.VolumeName, c.Status.Phase, c.Status.Capacity = v.Name, corev1.ClaimBound, v.Spec.Capacity
+	})
 	if _, err := g.home.CoreV1().PersistentVolumeClaims("shop").Update(g.t.Context(), bound, metav1.UpdateOptions{}); err != nil {
 		g.t.Fatal(err)
 	}

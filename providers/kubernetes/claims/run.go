@@ -66,10 +66,18 @@ func (c *Claims) sync(ctx context.Context, k key) error {
 		return nil
 	}
 	claim, ok := stored[*corev1.PersistentVolumeClaim](c.claims, k.namespace+"/"+k.name)
-	if !ok || !c.placed(claim) {
+	if !ok || claim.DeletionTimestamp != nil {
 		return nil
 	}
-	err := c.provision(ctx, claim)
+	var err error
+	switch {
+	case claim.Spec.VolumeName != "":
+		return c.expand(ctx, claim)
+	case claim.Annotations[selectedNode] == c.opts.Translate.Home.Node:
+		err = c.provision(ctx, claim)
+	case c.isImmediate(claim):
+		err = c.provisionImmediate(ctx, claim)
+	}
 	if err != nil && ctx.Err() == nil {
 		c.opts.Tell(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
 	}
@@ -77,11 +85,6 @@ func (c *Claims) sync(ctx context.Context, k key) error {
 		return nil
 	}
 	return err
-}
-
-// placed tells whether the scheduler waits for us to give a claim a volume.
-func (c *Claims) placed(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && claim.Annotations[selectedNode] == c.opts.Translate.Home.Node
 }
 
 func stored[T any](informer cache.SharedIndexInformer, key string) (found T, ok bool) {
@@ -115,6 +118,11 @@ func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 			return home.PersistentVolumes().Watch(ctx, options)
 		},
 	})
+	_, _ = volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { // as below
+		if volume, ok := obj.(*corev1.PersistentVolume); ok && volume.Spec.ClaimRef != nil {
+			c.queue.Add(key{volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name}) // which has to grow, maybe
+		}
+	}})
 	return claims, volumes
 }
 
