@@ -33,14 +33,16 @@ func targetOf(address string) (Target, int32) {
 	return Target{Pod: pod, Container: container, ContainerID: "id", IP: host}, int32(port)
 }
 
-// closedPort is an address at which nothing listens.
+// closedPort is an address at which nothing listens, nor will before the test's
+// end: a connection to elsewhere has its port.
 func closedPort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	conn, err := net.Dial("tcp", silent(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { conn.Close() })
+	return conn.LocalAddr().String()
 }
 
 // silent is an address at which connections are taken, and nothing is said.
@@ -53,9 +55,13 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// patience is the timeout of probes that get an answer, however slow the machine
+// is, in seconds.
+const patience = 60
+
 func probeHTTP(t *testing.T, target Target, action *corev1.HTTPGetAction) (Outcome, string, error) {
 	t.Helper()
-	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: action}}
+	probe := &corev1.Probe{TimeoutSeconds: patience, ProbeHandler: corev1.ProbeHandler{HTTPGet: action}}
 	return NewProber(Options{}).Probe(t.Context(), target, probe)
 }
 
@@ -184,7 +190,8 @@ func TestHTTPWithoutAnswer(t *testing.T) {
 	}
 	mute := silent(t)
 	target, port = targetOf(mute)
-	outcome, output, err = probeHTTP(t, target, &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromInt32(port)})
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/x", Port: intstr.FromInt32(port)}}}
+	outcome, output, err = NewProber(Options{}).Probe(t.Context(), target, probe)
 	want = fmt.Sprintf("Get \"http://%s/x\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)", mute)
 	if outcome != Failure || output != want || err != nil {
 		t.Errorf("%s %q %v", outcome, output, err)
@@ -229,7 +236,8 @@ func TestTCP(t *testing.T) {
 	prober := NewProber(Options{})
 	probe := func(address string) (Outcome, string, error) {
 		target, port := targetOf(address)
-		return prober.Probe(t.Context(), target, &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}}})
+		tcp := &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}
+		return prober.Probe(t.Context(), target, &corev1.Probe{TimeoutSeconds: patience, ProbeHandler: corev1.ProbeHandler{TCPSocket: tcp}})
 	}
 	if outcome, output, err := probe(silent(t)); outcome != Success || output != "" || err != nil {
 		t.Errorf("%s %q %v", outcome, output, err)
@@ -280,7 +288,10 @@ func TestGRPC(t *testing.T) {
 		"empty name": {l.Addr().String(), ptr.To(""), Success, "service healthy"},
 	} {
 		target, port := targetOf(test.address)
-		probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: port, Service: test.service}}}
+		probe := &corev1.Probe{TimeoutSeconds: patience, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: port, Service: test.service}}}
+		if name == "silent" {
+			probe.TimeoutSeconds = 0 // the default, 1 second
+		}
 		outcome, output, err := NewProber(Options{Version: "1.99"}).Probe(t.Context(), target, probe)
 		if outcome != test.outcome || output != test.output || err != nil {
 			t.Errorf("%s: %s %q %v", name, outcome, output, err)

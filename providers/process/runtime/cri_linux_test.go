@@ -154,7 +154,7 @@ func TestEvents(t *testing.T) {
 		expect(id, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)
 		expect(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 		e := expect(id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
-		if late := time.Since(time.Unix(0, e.ContainersStatuses[0].FinishedAt)); late > 2*time.Second {
+		if late := time.Since(time.Unix(0, e.ContainersStatuses[0].FinishedAt)); late > time.Minute {
 			t.Errorf("told after %s", late)
 		}
 		if s := e.ContainersStatuses[0]; s.ExitCode != 3 || s.State != runtimeapi.ContainerState_CONTAINER_EXITED {
@@ -180,7 +180,7 @@ func TestStats(t *testing.T) {
 				}
 			})
 			// The first half burns in processes that end, the second in one that stays.
-			id := n.start(sh(`for i in 1 2 3; do timeout 0.1 sh -c 'while :; do :; done'; done; echo ready; while :; do :; done`))
+			id := n.start(sh(`for i in 1 2 3; do sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; done; echo ready; while :; do :; done`))
 			n.waitLog(id, "ready")
 			s, err := n.ContainerStats(ctx, id)
 			must(t, err)
