@@ -354,7 +354,7 @@ func TestIdleTimeout(t *testing.T) {
 				<-ctx.Done()
 				close(ended)
 				return ctx.Err()
-			}, func(c *api.PodHandlerConfig) { c.StreamIdleTimeout = 200 * time.Millisecond })
+			}, func(c *api.PodHandlerConfig) { c.StreamIdleTimeout = idleTimeout })
 			go stream(testContext(t), server, protocol, "/exec/ns/p/c", []string{"x"}, remotecommand.StreamOptions{Stdout: io.Discard})
 			within(t, ended, "idle timeout")
 		})

@@ -349,7 +349,10 @@ func TestWithoutRoot(t *testing.T) {
 	must(t, err)
 	program := filepath.Join(dir, "test")
 	must(t, os.WriteFile(program, self, 0o755))
-	args := []string{"-test.skip=AsRoot$|^TestWithoutRoot$", "-test.timeout=5m"}
+	args := []string{"-test.skip=AsRoot$|^TestWithoutRoot$"}
+	if deadline, ok := t.Deadline(); ok {
+		args = append(args, "-test.timeout="+(time.Until(deadline)*9/10).String())
+	}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
