@@ -194,7 +194,7 @@ func TestDefaults(t *testing.T) {
 func TestLivenessHoldsUntilTheNextContainer(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.says(Liveness, Failure, "dead")
-		pod := podWith(nil, every(1, 0, 1, 2), every(5, 0, 1, 1))
+		pod := podWith(nil, every(1, 0, 1, 2), every(5, 1, 1, 1))
 		r.run(pod, "1")
 		r.at(4)
 		r.probed(Liveness, "0", "1")
@@ -202,16 +202,15 @@ func TestLivenessHoldsUntilTheNextContainer(t *testing.T) {
 		if got := r.Results("uid")["c"].Failed("c"); got != "Container c failed liveness probe, will be restarted" {
 			t.Error(got)
 		}
-		r.noted(&r.notes, "0 uid", "1 uid") // ready, failed
+		r.noted(&r.notes, "1 uid", "1 uid") // ready, failed
 		r.run(pod, "1")                     // the same container: nothing changes
 		r.at(6)
 		r.probed(Liveness)
-		r.probed(Readiness, "0", "5")
+		r.probed(Readiness, "1", "6")
 
 		r.run(pod, "2")
-		r.result(Result{Started: true})
 		r.at(6.5)
-		r.result(Result{Started: true, Ready: true}) // one failure only: the count began anew
+		r.result(Result{Started: true}) // one failure only: the count began anew
 		r.says(Liveness, Success, "")
 		r.at(10)
 		r.result(Result{Started: true, Ready: true})
@@ -239,9 +238,10 @@ func TestStartupGatesTheOthers(t *testing.T) {
 
 func TestStartupReadyWithoutReadinessProbe(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.run(podWith(every(1, 0, 1, 1), nil, nil), "1")
-		r.result(Result{})
+		r.run(podWith(every(1, 1, 1, 1), nil, nil), "1")
 		r.at(0)
+		r.result(Result{})
+		r.at(1)
 		r.result(Result{Started: true, Ready: true})
 	})
 }
