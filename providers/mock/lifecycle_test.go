@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -400,15 +401,29 @@ func TestCopies(t *testing.T) {
 	first.Labels = map[string]string{"x": "y"}
 	first.Annotations["x"] = "y"
 	first.Status.ContainerStatuses[0].Name = "changed"
-	list, _ := p.GetPods(ctx)
-	list[0].Status.Conditions[0].Reason = "changed"
-	list[0].Spec.Containers[0].Name = "changed"
 	status, _ := p.GetPodStatus(ctx, "ns", "p")
 	status.ContainerStatuses[0].Name = "changed"
 	got, _ := p.GetPod(ctx, "ns", "p")
 	if got.Spec.Containers[0].Name != "c" || got.Annotations["x"] != "" ||
-		got.Status.ContainerStatuses[0].Name != "c" || got.Status.Conditions[0].Reason != "" {
+		got.Status.ContainerStatuses[0].Name != "c" {
 		t.Errorf("a change by a caller shows: %+v", got)
+	}
+}
+
+// A list is of the moment when it was asked for, whatever becomes of its pods.
+func TestListsDoNotChange(t *testing.T) {
+	p := newProvider(t, mock.Config{})
+	mustCreate(t, p, newPod("p"))
+	list, _ := p.GetPods(ctx)
+	before := list[0].DeepCopy()
+	if err := p.UpdatePod(ctx, newPod("p", "stop-delay", "1s")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.DeletePod(ctx, newPod("p")); err != nil {
+		t.Fatal(err)
+	}
+	if !equality.Semantic.DeepEqual(list[0], before) {
+		t.Errorf("the pod of an earlier list is %+v, and was %+v", list[0], before)
 	}
 }
 
@@ -486,7 +501,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 			for range 20 {
 				pods, _ := p.GetPods(ctx)
 				for _, pod := range pods {
-					pod.Status.Conditions = nil
+					_ = pod.DeepCopy() // reads all of it
 				}
 				_, _ = p.GetStatsSummary(ctx)
 				_, _ = p.GetMetricsResource(ctx)

@@ -34,18 +34,10 @@ func (p *Provider) GetPodStatus(_ context.Context, namespace, name string) (*cor
 	return pod.Status.DeepCopy(), nil
 }
 
-// GetPods implements node.PodLifecycleHandler. The pods are the caller's own,
-// in the order of namespace and name.
+// GetPods implements node.PodLifecycleHandler. The pods are in the order of
+// namespace and name. They are for reading: a provider with many is asked again and
+// again, and copies would be most of what it costs. They do not change any more.
 func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) {
-	pods := p.snapshot()
-	for i, pod := range pods {
-		pods[i] = pod.DeepCopy()
-	}
-	return pods, nil
-}
-
-// snapshot returns all pods, sorted, for reading.
-func (p *Provider) snapshot() []*corev1.Pod {
 	p.mu.RLock()
 	pods := make([]*corev1.Pod, 0, len(p.pods))
 	for _, h := range p.pods {
@@ -55,5 +47,5 @@ func (p *Provider) snapshot() []*corev1.Pod {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return pods
+	return pods, nil
 }
