@@ -20,6 +20,10 @@ func TestDescribe(t *testing.T) {
 	}
 	pod := runPod(t, u.namespace, "pod", n.podSpec(container), nil)
 	address := nodeAddress(t)
+	eventually(t, "the pod has its event", func() (bool, string) { // which comes by itself
+		events := u.run(t, "get", "events")
+		return strings.Contains(events, "ProviderCreateSuccess"), events
+	})
 
 	t.Run("node", func(t *testing.T) {
 		wantAll(t, u.run(t, "describe", "node", n.name),

@@ -145,7 +145,10 @@ func testFollow(t *testing.T, u user, n *testNode) {
 			return strings.HasPrefix(b.out.String(), before), b.out.String()
 		})
 	}
-	time.Sleep(time.Second) // so that the third has begun too
+	eventually(t, "the third has begun, too", func() (bool, string) {
+		followed := n.provider.followed.Load()
+		return followed == 3, fmt.Sprintf("%d have", followed)
+	})
 	select {
 	case <-whole.ended:
 		t.Errorf("kubectl logs -f has ended while the container runs: %s", whole.out)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,7 +36,8 @@ var _ nodeutil.Provider = (*processes)(nil)
 // container is started when somebody attaches to it.
 type processes struct {
 	*mock.Provider
-	dir string // has the pods' directories
+	dir      string       // has the pods' directories
+	followed atomic.Int32 // logs that somebody began to follow
 
 	mu   sync.Mutex
 	pods map[types.NamespacedName]sandbox
@@ -76,6 +78,15 @@ func (p *processes) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 		delete(p.pods, name)
 	}
 	return p.Provider.DeletePod(ctx, pod)
+}
+
+// GetContainerLogs is the mock's, and counts.
+func (p *processes) GetContainerLogs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	log, err := p.Provider.GetContainerLogs(ctx, namespace, pod, container, opts)
+	if err == nil && opts.Follow {
+		p.followed.Add(1)
+	}
+	return log, err
 }
 
 func (p *processes) sandbox(namespace, pod string) (sandbox, error) {
@@ -160,7 +171,7 @@ func runProcess(ctx context.Context, dir string, command []string, attach api.At
 	cmd.Env = append(os.Environ(), "PS1=$ ")
 	killAll := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Cancel = killAll
-	cmd.WaitDelay = time.Second // for what the command has left, and holds its output
+	cmd.WaitDelay = patience // for a client that is slow to take the output
 	var err error
 	if attach.TTY() {
 		err = runOnTerminal(cmd, attach)
