@@ -21,8 +21,8 @@ const fleetSize = 100
 
 // startFleet starts a process with many nodes, with a service account that has
 // the rights that "virtual-kubelet config print-rbac" prints for any node, and
-// waits until all are Ready. It returns the name before their numbers.
-func startFleet(t *testing.T, args ...string) (name string) {
+// waits until all are Ready. It returns the name before their numbers, and the log.
+func startFleet(t *testing.T, args ...string) (name string, log *lockedBuffer) {
 	t.Helper()
 	dir := t.TempDir()
 	name = strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
@@ -53,7 +53,7 @@ func startFleet(t *testing.T, args ...string) (name string) {
 		ready := readyNodes(t, ctx, name, corev1.ConditionTrue)
 		return ready == fleetSize, fmt.Sprintf("%d of %d", ready, fleetSize)
 	})
-	return name
+	return name, n.log
 }
 
 // readyNodes counts the nodes of a fleet whose Ready condition is this.
@@ -81,7 +81,7 @@ func onNode(node string) corev1.PodSpec {
 // A fleet's pods run and go, and kubectl logs and exec reach them through the API
 // server, with one port for all nodes.
 func TestFleetOnOnePort(t *testing.T) {
-	name := startFleet(t)
+	name, _ := startFleet(t)
 	ports := fleetPorts(t, name)
 	if len(ports) != 1 {
 		t.Errorf("the nodes tell %d ports, want one", len(ports))
@@ -102,11 +102,11 @@ func TestFleetOnOnePort(t *testing.T) {
 
 // With a port for each node, the whole kubelet API of each is reached.
 func TestFleetOnAPortForEachNode(t *testing.T) {
-	_, port, err := net.SplitHostPort(freeAddress(t))
+	name, log := startFleet(t, "--port-per-node", "--metrics-addr", ":0")
+	_, port, err := net.SplitHostPort(metricsAddress(t, log))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := startFleet(t, "--port-per-node", "--metrics-addr", ":"+port)
 	if ports := fleetPorts(t, name); len(ports) != fleetSize {
 		t.Errorf("the nodes tell %d ports, want %d", len(ports), fleetSize)
 	}

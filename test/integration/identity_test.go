@@ -190,9 +190,10 @@ func TestNodeJoinsWithABootstrapToken(t *testing.T) {
 	if out := kubectl(t, "-n", ns, "exec", "hello", "--", "echo", "a", "b"); out != "a b\n" {
 		t.Errorf("kubectl exec printed %q", out)
 	}
-	if out := kubectl(t, "-n", ns, "describe", "pod", "hello"); !strings.Contains(out, "ProviderCreateSuccess") {
-		t.Errorf("kubectl describe shows no event:\n%s", out)
-	}
+	eventually(t, "kubectl describe shows the event", func(context.Context) (bool, string) {
+		out := kubectl(t, "-n", ns, "describe", "pod", "hello")
+		return strings.Contains(out, "ProviderCreateSuccess"), out
+	})
 	kubectl(t, "label", "node", n.name, "type-")
 	eventually(t, "the node's label is back", func(ctx context.Context) (bool, string) {
 		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
@@ -271,6 +272,7 @@ func keepCertificate(t *testing.T, dir string, from, to time.Time) *x509.Certifi
 // A certificate that is about to expire is renewed by itself, without a token,
 // and nothing notices when its time comes.
 func TestClientCertificateIsRenewed(t *testing.T) {
+	waitSigned(t)
 	bootstrap, certDir := filepath.Join(t.TempDir(), "bootstrap"), t.TempDir()
 	writeKubeconfig(t, bootstrap, &clientcmdapi.AuthInfo{Token: "abcdef.0123456789abcdef"}) // which the cluster does not know
 	before := keepCertificate(t, certDir, time.Now().Add(-time.Hour), time.Now().Add(40*time.Second))
@@ -294,6 +296,41 @@ func TestClientCertificateIsRenewed(t *testing.T) {
 	if log := n.log.String(); strings.Contains(log, "Unauthorized") || strings.Contains(log, "must be logged in") {
 		t.Error("the API server has seen the expired certificate")
 	}
+}
+
+// waitSigned waits until the cluster signs what it is asked to. After a test in which
+// the API server was away that may take the controllers a minute.
+func waitSigned(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:any", Organization: []string{"system:nodes"}},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := client.CertificatesV1().CertificateSigningRequests()
+	request, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "any-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cluster signs", func(ctx context.Context) (bool, string) {
+		now, err := requests.Get(ctx, request.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return len(now.Status.Certificate) > 0, fmt.Sprintf("%+v", now.Status)
+	})
 }
 
 func TestExpiredClientCertificateIsBootstrapped(t *testing.T) {

@@ -33,6 +33,10 @@ func TestKubectl(t *testing.T) {
 	n, ns := startNode(t), newNamespace(t)
 	createPod(t, ns, "hello", podSpec(n), nil)
 	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	eventually(t, "the pod has its event", func(context.Context) (bool, string) { // which comes by itself
+		events := kubectl(t, "-n", ns, "get", "events")
+		return strings.Contains(events, "ProviderCreateSuccess"), events
+	})
 	for _, c := range []struct {
 		args []string
 		want string

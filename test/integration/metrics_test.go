@@ -95,17 +95,23 @@ func processes(t *testing.T) []string {
 	return []string{"--provider", "process", "--provider-config", config}
 }
 
+// metricsAddress is where a process serves its metrics, as its log says.
+func metricsAddress(t *testing.T, log *lockedBuffer) string {
+	t.Helper()
+	address := servingMetrics.FindStringSubmatch(log.String())
+	if address == nil {
+		t.Fatal("the log does not say where metrics are served")
+	}
+	return address[1]
+}
+
 var servingMetrics = regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`)
 
 // metricsOf returns for each metric of a process a line with its name, type and
 // labels. The log says where they are.
 func metricsOf(t *testing.T, log *lockedBuffer) map[string]string {
 	t.Helper()
-	address := servingMetrics.FindStringSubmatch(log.String())
-	if address == nil {
-		t.Fatal("the log does not say where metrics are served")
-	}
-	url := "http://" + address[1] + "/metrics"
+	url := "http://" + metricsAddress(t, log) + "/metrics"
 	var families map[string]*dto.MetricFamily
 	eventually(t, "requests of the kubelet API were counted", func(ctx context.Context) (bool, string) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

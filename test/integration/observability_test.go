@@ -18,16 +18,13 @@ func TestMetricsAddressIsServed(t *testing.T) {
 	n, ns := startNode(t, "--metrics-addr", "127.0.0.1:0"), newNamespace(t)
 	createPod(t, ns, "hello", podSpec(n), nil)
 	waitForPhase(t, ns, "hello", corev1.PodRunning)
-	address := regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`).FindStringSubmatch(n.log.String())
-	if address == nil {
-		t.Fatal("the log does not say where metrics are served")
-	}
+	address := metricsAddress(t, n.log)
 	for path, want := range map[string]string{
 		"/metrics":          "rest_client_requests_total",
 		"/metrics/resource": `container_cpu_usage_seconds_total{`,
 		"/stats/summary":    `"nodeName":"` + n.name + `"`,
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address[1]+path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,9 +56,8 @@ func startScraper(t *testing.T, configuration string, replace ...string) scraper
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
 	var log lockedBuffer
-	cmd := exec.Command("prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	cmd := exec.Command("prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", "127.0.0.1:0")
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -69,8 +69,19 @@ func startScraper(t *testing.T, configuration string, replace ...string) scraper
 			t.Logf("Prometheus ended with %v:\n%s", err, log.String())
 		}
 	})
+	var address string
+	eventually(t, "Prometheus says where it listens", func(context.Context) (bool, string) {
+		text := log.String()
+		found := prometheusListens.FindStringSubmatch(text)
+		if found != nil {
+			address = found[1]
+		}
+		return found != nil, text
+	})
 	return scraper{"http://" + address}
 }
+
+var prometheusListens = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
 
 // discoveredNodes writes the nodes of the cluster as Prometheus' discovery of nodes
 // has them: each with its address and port, its name as the instance, and its labels.
@@ -107,17 +118,6 @@ func discoveredNodes(t *testing.T, dir string) (file string) {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// freeAddress is one at which nobody listens at the moment.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // waitFor waits until an expression has one value, and it is this.
