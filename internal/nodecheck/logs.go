@@ -42,7 +42,7 @@ func (n *Node) logs(ctx context.Context, pod *corev1.Pod, options corev1.PodLogO
 	return string(text), nil
 }
 
-// logEnds reads a log until wanted is satisfied with it.
+// eventuallyLogs reads a log until wanted is satisfied with it.
 func (n *Node) eventuallyLogs(ctx context.Context, pod *corev1.Pod, options corev1.PodLogOptions, wanted func(string) error) error {
 	return n.Poll(ctx, func(ctx context.Context) error {
 		text, err := n.logs(ctx, pod, options)
@@ -50,6 +50,20 @@ func (n *Node) eventuallyLogs(ctx context.Context, pod *corev1.Pod, options core
 			return err
 		}
 		return wanted(text)
+	})
+}
+
+// createSaying creates a pod, and waits until it runs and its log is this.
+func (s *Scope) createSaying(ctx context.Context, pod *corev1.Pod, said string) (*corev1.Pod, error) {
+	pod, err := s.createAnd(ctx, pod, "runs", Running)
+	if err != nil {
+		return nil, err
+	}
+	return pod, s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, func(text string) error {
+		if text != said {
+			return fmt.Errorf("the log is %q, not %q", text, said)
+		}
+		return nil
 	})
 }
 

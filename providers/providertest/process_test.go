@@ -22,6 +22,9 @@ func TestProcess(t *testing.T) {
 	testProcess(t, runtime.IsolationNamespaces, providertest.All()...)
 }
 
+// slowShell begins a moment after its container, as all do on a busy machine.
+var slowShell = []string{"sh", "-c", `sleep 0.3; exec sh -c "$0" "$@"`}
+
 // Plain processes have volumes and termination messages, but at paths of their
 // own, where the scripts of the kit do not look for them.
 func TestProcessWithoutIsolation(t *testing.T) {
@@ -50,6 +53,7 @@ func testProcess(t *testing.T, isolation string, capabilities ...providertest.Ca
 		ControlPlane: filepath.Join(bin, "controlplane"),
 		NodeName:     name,
 		NodeOptions:  []nodeutil.NodeOpt{resolvesItself},
+		Shell:        slowShell,
 	}.Run(t)
 }
 

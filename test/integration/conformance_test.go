@@ -55,7 +55,7 @@ func TestConformanceCommand(t *testing.T) {
 	const can = "logs,exec,attach,port-forward,stats,deadlines,ephemeral-containers"
 	status, stdout, stderr := conformance(t, n,
 		"--capabilities", can+",commands,volumes", "--require", can, "--parallel", "8",
-		"--skip", "logs-content,logs-since,logs-follow,attach-input,exec-environment,volume-missing,volume-unsupported,volume-update",
+		"--skip", "stop-signal,logs-content,logs-since,logs-follow,attach-input,exec-environment,volume-missing,volume-unsupported,volume-update",
 		"--markdown", markdown, "--junit", junit)
 	if status != 0 {
 		t.Errorf("exit status %d: %s\n%s", status, stdout, stderr)
