@@ -31,12 +31,12 @@ const APIServerFlag = "--enable-aggregator-routing=false"
 // it should not before the test does.
 func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-chan struct{}) {
 	t.Helper()
-	dir, port := t.TempDir(), freePort(t)
+	dir := t.TempDir()
 	kubectl(t, c, "", "apply", "-f", filepath.Join(root, "test/metricsserver/rbac.yaml"))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	writeKubeconfig(t, c, kubeconfig, strings.TrimSpace(kubectl(t, c, "", "create", "token", "metrics-server", "-n", "kube-system")))
 
-	log := &lockedBuffer{}
+	log, port := &lockedBuffer{}, freePort(t) // late, since others might take the port until it is used
 	server := exec.CommandContext(t.Context(), filepath.Join(root, "bin/metrics-server"),
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,

@@ -36,7 +36,7 @@ func (r *rig) paint(colour string) {
 func (r *rig) waitForFile(t *testing.T, pod, volume, path, want string) {
 	t.Helper()
 	var got string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		files, err := r.api.Files(pod, volume)
 		if err != nil {
 			t.Fatal(err)

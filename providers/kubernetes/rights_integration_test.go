@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -214,15 +215,10 @@ func (w *world) kubectl(t *testing.T, args ...string) {
 // forward connects to a port of a pod through the API servers.
 func (w *world) forward(t *testing.T, pod string) {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	_ = free.Close()
 	ctx, stop := context.WithCancel(t.Context())
-	command := w.home.Kubectl(ctx, "port-forward", "pod/"+pod, port+":80")
+	command := w.home.Kubectl(ctx, "port-forward", "pod/"+pod, ":80")
+	var out lockedBuffer
+	command.Stdout, command.Stderr = &out, &out
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +227,11 @@ func (w *world) forward(t *testing.T, pod string) {
 		_ = command.Wait() // it was killed
 	}()
 	eventually(t, "the port answers", func(ctx context.Context) error {
-		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+		found := regexp.MustCompile(`Forwarding from (127\.0\.0\.1:\d+)`).FindStringSubmatch(out.String())
+		if found == nil {
+			return fmt.Errorf("kubectl has printed %q", out.String())
+		}
+		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", found[1])
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ const failingVariable = "PROVIDERTEST_FAILING"
 func failing(t *testing.T, suite providertest.Suite) string {
 	t.Helper()
 	suite.ControlPlane = filepath.Join(bin, "controlplane")
-	suite.Timeout = 30 * time.Second // for what fails; what passes needs some on a busy machine
+	suite.Timeout = 20 * time.Second // for what fails; what passes needs some on a busy machine
 	if os.Getenv(failingVariable) != "" {
 		suite.Run(t)
 		return ""
