@@ -43,7 +43,7 @@ func TestRequestsOfAPod(t *testing.T) {
 		if err := r.UpdatePod(t.Context(), two); err != nil {
 			t.Fatal(err)
 		}
-		r.wantRequests("a change of a label", "get pods", "update pods")
+		r.wantRequests("a change of a label", "get pods", "patch pods")
 		two.Spec.Containers[0].Env[0].Value = "red"
 		if err := r.UpdatePod(t.Context(), two); err != nil {
 			t.Fatal(err)

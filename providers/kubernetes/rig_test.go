@@ -97,7 +97,7 @@ func newRemote() *fake.Clientset {
 	})
 	remote.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchActionImpl)
-		if !ok {
+		if !ok || patch.GetPatchType() != types.ApplyPatchType {
 			return false, nil, nil
 		}
 		var object map[string]any

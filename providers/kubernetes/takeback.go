@@ -20,7 +20,7 @@ func (p *Provider) takeBack(ctx context.Context, uid types.UID) error {
 		if local == nil || !p.translate.TookBack(local, remote) {
 			continue
 		}
-		_, err := p.updateFields(ctx, local, remote.DeepCopy())
+		_, err := p.updateFields(ctx, local, remote)
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			// What has come of it is heard of, and looked at, next.

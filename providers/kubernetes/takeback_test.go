@@ -50,7 +50,7 @@ func TestTakenBackWhileNoProviderRan(t *testing.T) {
 		pod := takenBack(t, before)
 		before.requests()
 		after := newRig(t, "", remote, pod)
-		if got := writes(after.beginning); !slices.Equal(got, []string{"update pods"}) {
+		if got := writes(after.beginning); !slices.Equal(got, []string{"patch pods"}) {
 			t.Errorf("the provider began with %q", after.beginning)
 		}
 		far := after.remotePod(pod)
@@ -134,7 +134,7 @@ func TestTakingBackFails(t *testing.T) {
 				pod := takenBack(t, newRig(t, "", remote))
 				var failing atomic.Bool
 				failing.Store(true)
-				remote.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				remote.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return failing.Load(), nil, failure
 				})
 				r := newRig(t, "", remote, pod)

@@ -2,10 +2,13 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
@@ -34,28 +37,51 @@ func (p *Provider) updateEphemeral(ctx context.Context, pod, remote *corev1.Pod)
 	for _, c := range remote.Spec.EphemeralContainers {
 		known[c.Name] = true
 	}
-	before := len(known)
+	next := remote.DeepCopy()
 	for _, c := range p.translate.EphemeralContainers(pod) {
 		if !known[c.Name] {
-			remote.Spec.EphemeralContainers = append(remote.Spec.EphemeralContainers, c)
+			next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, c)
 		}
 	}
-	if len(remote.Spec.EphemeralContainers) == before {
+	if len(next.Spec.EphemeralContainers) == len(remote.Spec.EphemeralContainers) {
 		return remote, nil
 	}
-	return p.remote.CoreV1().Pods(remote.Namespace).UpdateEphemeralContainers(ctx, remote.Name, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
+	return p.patch(ctx, remote, next, "ephemeralcontainers")
 }
 
 func (p *Provider) updateResources(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
-	if !p.translate.Resize(pod, remote) {
+	next := remote.DeepCopy()
+	if !p.translate.Resize(pod, next) {
 		return remote, nil
 	}
-	return p.remote.CoreV1().Pods(remote.Namespace).UpdateResize(ctx, remote.Name, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
+	return p.patch(ctx, remote, next, "resize")
 }
 
 func (p *Provider) updateFields(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
-	if !p.translate.Update(pod, remote) {
+	next := remote.DeepCopy()
+	if !p.translate.Update(pod, next) {
 		return remote, nil
 	}
-	return p.remote.CoreV1().Pods(remote.Namespace).Update(ctx, remote, metav1.UpdateOptions{FieldManager: translate.FieldManager})
+	return p.patch(ctx, remote, next)
+}
+
+// patch sends what differs between two forms of a remote pod, for the pod and the
+// version that the first is of. The whole would lack the fields of an API server newer
+// than this client, which takes that for a change, and refuses it.
+func (p *Provider) patch(ctx context.Context, was, is *corev1.Pod, subresources ...string) (*corev1.Pod, error) {
+	was = was.DeepCopy()
+	was.UID, was.ResourceVersion = "", "" // so that they are sent
+	before, err := json.Marshal(was)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the remote pod: %w", err)
+	}
+	after, err := json.Marshal(is)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the new form of the remote pod: %w", err)
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot compare the remote pod with its new form: %w", err)
+	}
+	return p.remote.CoreV1().Pods(is.Namespace).Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager}, subresources...)
 }

@@ -22,7 +22,7 @@ import (
 // else's is created, and never laid over, and the rest is applied.
 var writeVerbs = map[string][]string{
 	"configmaps": {"patch"}, "secrets": {"patch"}, "services": {"patch"}, "endpointslices": {"patch"},
-	"pods": {"create", "update"}, "namespaces": {"create"}, "persistentvolumeclaims": {"create", "patch"},
+	"pods": {"create", "patch"}, "namespaces": {"create"}, "persistentvolumeclaims": {"create", "patch"},
 }
 
 // wantWrites checks that all that was written says who wrote it, and was written as

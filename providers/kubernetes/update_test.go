@@ -1,0 +1,67 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// Of a change that is sent, what has not changed is no part: a remote API server may
+// have fields that this client does not know. It is of the pod and version that were
+// looked at.
+func TestOnlyWhatHasChangedIsSent(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		change      func(*corev1.Pod)
+		subresource string
+		sent        []string // of the spec, or nothing of it
+	}{
+		{"a label", func(pod *corev1.Pod) { pod.Labels["color"] = "red" }, "", nil},
+		{"an image", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "app:2" }, "", []string{"$setElementOrder/containers", "containers"}},
+		{"resources", func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		}, "resize", []string{"$setElementOrder/containers", "containers"}},
+		{"an ephemeral container", func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "debug:1"}}}
+		}, "ephemeralcontainers", []string{"ephemeralContainers"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "", newRemote())
+				pod := named("one")
+				r.change(r.create(pod), func(far *corev1.Pod) { far.ResourceVersion = "7" })
+				r.remote.ClearActions()
+				c.change(pod)
+				if err := r.UpdatePod(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				var sent struct {
+					Metadata metav1.ObjectMeta          `json:"metadata"`
+					Spec     map[string]json.RawMessage `json:"spec"`
+				}
+				for _, action := range r.remote.Actions() {
+					if patch, ok := action.(clienttesting.PatchAction); ok && patch.GetResource().Resource == "pods" && patch.GetSubresource() == c.subresource {
+						if err := json.Unmarshal(patch.GetPatch(), &sent); err != nil {
+							t.Fatal(err)
+						}
+						break
+					}
+				}
+				far := r.remotePod(pod)
+				if sent.Metadata.UID != far.UID || sent.Metadata.ResourceVersion != far.ResourceVersion || far.ResourceVersion == "" {
+					t.Errorf("it was of %q, version %q; want %q, version %q", sent.Metadata.UID, sent.Metadata.ResourceVersion, far.UID, far.ResourceVersion)
+				}
+				if got := slices.Sorted(maps.Keys(sent.Spec)); !slices.Equal(got, c.sent) {
+					t.Errorf("of the spec %q were sent, want %q", got, c.sent)
+				}
+			})
+		})
+	}
+}
