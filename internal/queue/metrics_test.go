@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,10 +51,15 @@ func named(metric *dto.Metric, queue string) bool {
 	return false
 }
 
+var names atomic.Int32
+
+// newName is one that no queue of this process had before: metrics stay.
+func newName() string { return fmt.Sprintf("queue-%d", names.Add(1)) }
+
 // The metrics are those of client-go's queues, on the page that shows those.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		name := fmt.Sprintf("metered-%p", t)
+		name := newName()
 		want := func(when string, want map[string]float64) {
 			t.Helper()
 			synctest.Wait()
@@ -118,7 +124,7 @@ func TestMetrics(t *testing.T) {
 // a queue is run waits from then on.
 func TestKeysOfAQueueThatIsNotRunDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		name := fmt.Sprintf("idle-%p", t)
+		name := newName()
 		nothing := func(context.Context, string) error { return nil }
 		idle, later := New(name, nil, nil, nothing), New(name, nil, nil, nothing)
 		idle.Add("1")

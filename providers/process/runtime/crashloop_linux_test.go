@@ -142,7 +142,7 @@ func (n *node) killShim(t *testing.T, reached func(shimPID int, id string) bool)
 	go func() { done <- n.StartContainer(ctx, id) }()
 	var pid int
 	eventually(t, "a shim", func() bool { pid = shimOf(t, id); return pid != 0 })
-	for end := time.Now().Add(20 * time.Second); !reached(pid, id); {
+	for end := time.Now().Add(time.Minute); !reached(pid, id); {
 		if time.Now().After(end) {
 			t.Fatal("waited in vain for the step")
 		}

@@ -133,7 +133,7 @@ func TestEvents(t *testing.T) {
 			select {
 			case e := <-events:
 				return e
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("no event")
 			}
 			return nil
