@@ -38,11 +38,21 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 		return nil, err
 	}
 	p.takeUp(remote)
-	pod := p.atHome(remote, p.status(remote))
-	if !isLost(remote) { // so that the node sees whether to bring it up to date
-		pod.Labels, pod.Annotations, pod.Status.ObservedGeneration = p.translate.Carried(pod, remote)
+	pod := p.shown(remote)
+	if !isLost(remote) {
+		pod.Status.ObservedGeneration = translate.GenerationOf(remote)
 	}
 	return pod, nil
+}
+
+// shown returns the pod at home of a remote one with the labels and annotations that
+// this has, by which the node sees whether to bring it up to date.
+func (p *Provider) shown(remote *corev1.Pod) *corev1.Pod {
+	pod := p.atHome(remote, p.status(remote))
+	if !isLost(remote) {
+		pod.Labels, pod.Annotations = p.translate.Carried(pod, remote)
+	}
+	return pod
 }
 
 // known returns the remote pod of one at home as it was last heard of, or nil: then
@@ -98,7 +108,7 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 		var pods []*corev1.Pod
 		for _, obj := range p.informer.GetStore().List() {
 			if remote, ok := obj.(*corev1.Pod); ok {
-				pods = append(pods, p.atHome(remote, p.status(remote)))
+				pods = append(pods, p.shown(remote))
 			}
 		}
 		return pods, nil
@@ -117,7 +127,7 @@ func (p *Provider) list(ctx context.Context) ([]*corev1.Pod, error) {
 		for i := range list.Items {
 			remote := &list.Items[i]
 			p.takeUp(remote)
-			pods = append(pods, p.atHome(remote, p.status(remote)))
+			pods = append(pods, p.shown(remote))
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
 			return pods, nil

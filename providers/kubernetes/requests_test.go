@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,13 @@ func TestChangesWhileNoProviderRan(t *testing.T) {
 		found, err := after.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for what, list := range map[string]func(context.Context) ([]*corev1.Pod, error){
+			"once the remote pods are known": after.GetPods, "before": after.list,
+		} {
+			if listed, err := list(t.Context()); err != nil || len(listed) != 1 || listed[0].Labels["app"] != "one" {
+				t.Errorf("%s: listed are %v, %v", what, listed, err)
+			}
 		}
 		if found.Labels["app"] != "one" || found.Status.ObservedGeneration != 1 {
 			t.Errorf("it has labels %v and generation %d", found.Labels, found.Status.ObservedGeneration)

@@ -8,6 +8,6 @@
 // and decides what becomes of the data when that goes.
 //
 // The remote claim is the pod's no more than the claim at home is: it outlives
-// pods. It is deleted when its PersistentVolume is released, with the reclaim
+// pods. It grows with the claim at home. It is deleted when its PersistentVolume is released, with the reclaim
 // policy Delete, and has the labels of this cluster and node; never otherwise.
 package claims

@@ -13,18 +13,24 @@ import (
 // at home is told from one that the remote cluster has made, whose admission may
 // add labels, limits and sidecars, or exchange images.
 type asked struct {
-	Generation            int64                                  `json:"generation,omitempty"`
-	Labels                []string                               `json:"labels,omitempty"` // their names
-	Annotations           []string                               `json:"annotations,omitempty"`
+	names
 	Images                map[string]string                      `json:"images,omitempty"` // by container
 	Resources             map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
 	ActiveDeadlineSeconds *int64                                 `json:"activeDeadlineSeconds,omitempty"`
 }
 
+// names are those of labels and annotations that home has asked for, and the
+// generation of the pod that had them.
+type names struct {
+	Generation  int64    `json:"generation,omitempty"`
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+}
+
 // ask returns what is asked for with a pod.
 func (o *Options) ask(pod *corev1.Pod) asked {
 	a := asked{
-		Generation: pod.Generation, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
+		names: names{Generation: pod.Generation}, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
 		Images: map[string]string{}, Resources: map[string]corev1.ResourceRequirements{},
 	}
 	for name := range pod.Labels {
@@ -58,10 +64,12 @@ func (o *Options) keepsAnnotation(name string) bool {
 }
 
 // askedOf is what was asked for with a remote pod.
-func askedOf(remote metav1.Object) asked {
-	var a asked
-	_ = json.Unmarshal([]byte(remote.GetAnnotations()[AnnotationAsked]), &a) // what cannot be read was not ours
-	return a
+func askedOf(remote metav1.Object) asked { return readAsked[asked](remote) }
+
+// readAsked reads it, or the part of it that a type has.
+func readAsked[T asked | names](remote metav1.Object) (found T) {
+	_ = json.Unmarshal([]byte(remote.GetAnnotations()[AnnotationAsked]), &found) // what cannot be read was not ours
+	return found
 }
 
 func (a asked) String() string {
@@ -72,10 +80,9 @@ func (a asked) String() string {
 	return string(text)
 }
 
-// Carried returns the metadata of a pod at home as the remote pod has it, and the
-// generation that it is of: what home has changed while nobody carried it over
-// differs.
-func (o *Options) Carried(pod, remote *corev1.Pod) (labels, annotations map[string]string, generation int64) {
+// Carried returns the metadata of a pod at home as the remote pod has it: what home has
+// changed while nobody carried it over differs.
+func (o *Options) Carried(pod, remote *corev1.Pod) (labels, annotations map[string]string) {
 	carried := func(local, there map[string]string, keeps func(string) bool) map[string]string {
 		all := map[string]string{}
 		for name, value := range there {
@@ -88,14 +95,17 @@ func (o *Options) Carried(pod, remote *corev1.Pod) (labels, annotations map[stri
 		}
 		return all
 	}
-	return carried(pod.Labels, remote.Labels, o.Labels.keeps), carried(pod.Annotations, remote.Annotations, o.keepsAnnotation), askedOf(remote).Generation
+	return carried(pod.Labels, remote.Labels, o.Labels.keeps), carried(pod.Annotations, remote.Annotations, o.keepsAnnotation)
 }
+
+// GenerationOf is the generation at home that a remote pod is of.
+func GenerationOf(remote metav1.Object) int64 { return readAsked[names](remote).Generation }
 
 // TookBack tells whether home has fewer labels or annotations of a pod than it asked
 // for with the remote one, and has not changed anything else since: a change of the
 // spec takes them with it, all at once.
 func (o *Options) TookBack(pod, remote *corev1.Pod) bool {
-	old := askedOf(remote)
+	old := readAsked[names](remote)
 	return old.Generation == pod.Generation &&
 		(lacks(pod.Labels, old.Labels, o.Labels.keeps) || lacks(pod.Annotations, old.Annotations, o.keepsAnnotation))
 }

@@ -85,8 +85,8 @@ func TestCarried(t *testing.T) {
 	remote := translated(t, o, pod)
 	pod.Generation = 4
 	pod.Labels["app"], pod.Annotations["new"] = "api2", "n"
-	labels, annotations, generation := o.Carried(pod, remote)
-	if labels["app"] != "api" || labels["pod-template-hash"] != "x" || generation != 3 {
+	labels, annotations := o.Carried(pod, remote)
+	if generation := GenerationOf(remote); labels["app"] != "api" || labels["pod-template-hash"] != "x" || generation != 3 {
 		t.Errorf("labels %v, generation %d", labels, generation)
 	}
 	if _, ok := annotations["new"]; ok || annotations["note"] != "n" {
