@@ -401,7 +401,8 @@ func TestPredecessorThatCannotBeDeleted(t *testing.T) {
 			s.onDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
 		})
 		r.events.recorded()
-		old, replacement := r.replace("web")
+		var old, replacement types.UID
+		r.api.gap(func() { old, replacement = r.replace("web") }) // so that the old one's end is not seen alone
 		pass(time.Minute)
 		about := r.events.about()
 		wantList(t, "pods with events", about, string(replacement))
