@@ -57,9 +57,10 @@ func start(t *testing.T) *containerd.Containerd {
 	return c
 }
 
-// startPod starts a pod with a port of the machine and a container. It returns
-// the id of its sandbox.
-func startPod(t *testing.T, endpoint string) string {
+// startPod starts a pod with a port of the machine and a container. The port is
+// one of the gateway, where nobody else listens: it is taken from whoever does. It
+// returns the id of the pod's sandbox.
+func startPod(t *testing.T, endpoint, gateway string) string {
 	t.Helper()
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -70,7 +71,7 @@ func startPod(t *testing.T, endpoint string) string {
 	sandbox := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "pod", Namespace: "default", Uid: "uid"},
 		PortMappings: []*runtimeapi.PortMapping{
-			{Protocol: runtimeapi.Protocol_TCP, ContainerPort: 80, HostPort: int32(freePort(t))},
+			{Protocol: runtimeapi.Protocol_TCP, ContainerPort: 80, HostPort: 80, HostIp: gateway},
 		},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + cgroupParent},
 	}
@@ -95,20 +96,10 @@ func startPod(t *testing.T, endpoint string) string {
 	return pod.PodSandboxId
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func TestStopLeavesNothing(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	m.sandbox = startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint(), c.Gateway())
 	m.assertSeen(t)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -119,7 +110,7 @@ func TestStopLeavesNothing(t *testing.T) {
 func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	m.sandbox = startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint(), c.Gateway())
 	killSupervisor(t, c.Dir())
 	if err := c.Stop(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("got %v, want an error that says: killed", err)
@@ -132,7 +123,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 func TestBridgeGoesLast(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	m.sandbox = startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint(), c.Gateway())
 	killSupervisor(t, c.Dir())
 	for ; ; time.Sleep(time.Millisecond) {
 		if _, err := net.InterfaceByIndex(m.bridge.Index); err != nil {
@@ -149,7 +140,7 @@ func TestBridgeGoesLast(t *testing.T) {
 func TestNetworkGoesWithoutTheFolder(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	m.sandbox = startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint(), c.Gateway())
 	if err := os.Remove(filepath.Join(c.Dir(), "network")); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +153,7 @@ func TestNetworkGoesWithoutTheFolder(t *testing.T) {
 func TestDeadContainerdStopsAllAndIsNamed(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
-	m.sandbox = startPod(t, c.Endpoint())
+	m.sandbox = startPod(t, c.Endpoint(), c.Gateway())
 	for pid, args := range programs(t) {
 		if filepath.Base(args[0]) == "containerd" && slices.Contains(args, filepath.Join(c.Dir(), "config.toml")) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -204,7 +195,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 		t.Fatalf("read the line that says: ready: %v", err)
 	}
 	m := tracesOf(t, dir, ready.Gateway)
-	m.sandbox = startPod(t, ready.Endpoint)
+	m.sandbox = startPod(t, ready.Endpoint, ready.Gateway)
 	m.assertSeen(t)
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -221,7 +212,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 func TestPodsDoNotChangeTheBridge(t *testing.T) {
 	c := start(t)
 	before := tracesOf(t, c.Dir(), c.Gateway()).bridge
-	startPod(t, c.Endpoint())
+	startPod(t, c.Endpoint(), c.Gateway())
 	after, err := net.InterfaceByIndex(before.Index)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +230,7 @@ func TestTwoSideBySide(t *testing.T) {
 	if err := b.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	startPod(t, a.Endpoint()) // the end of one is nothing to the other
+	startPod(t, a.Endpoint(), a.Gateway()) // the end of one is nothing to the other
 }
 
 func TestFolderInUseIsKept(t *testing.T) {
@@ -342,7 +333,7 @@ func (m traces) assertSeen(t *testing.T) {
 func (m traces) assertGone(t *testing.T) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		left = nil
 		for kind, things := range m.list(t) {
 			for _, thing := range things {

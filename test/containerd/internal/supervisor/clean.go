@@ -24,18 +24,15 @@ func Clean(dir, networkName string) error {
 	}
 
 	errs := []error{killAll(c.file(), c.socket())}
-	if strings.HasPrefix(networkName, networkPrefix) {
-		errs = append(errs, network{Name: networkName}.remove())
-	}
 	removeLoopbackResults(ids)
-	errs = append(errs, unmountBelow(dir))
-	removeCgroups(groups)
 	for _, socket := range sockets {
 		_ = os.Remove(socket) // most shims do it
 	}
-	for _, folder := range []string{shimSockets, filepath.Dir(shimSockets)} {
-		removeEmpty(folder)
+	if strings.HasPrefix(networkName, networkPrefix) {
+		errs = append(errs, network{Name: networkName}.remove())
 	}
+	errs = append(errs, removeShared(), unmountBelow(dir))
+	removeCgroups(groups)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("clean up after containerd in %s: %w", dir, err)
 	}
@@ -44,9 +41,6 @@ func Clean(dir, networkName string) error {
 	}
 	return nil
 }
-
-// shimSockets is the same for all containerds; the names have a hash.
-const shimSockets = "/run/containerd/s"
 
 // containers returns the ids of containers and sandboxes that are there, and
 // the sockets of their shims.
@@ -68,11 +62,9 @@ func containers(dir string) (map[string]bool, []string) {
 // which has the same name in every containerd.
 func removeLoopbackResults(ids map[string]bool) {
 	for id := range ids {
-		paths, _ := filepath.Glob("/var/lib/cni/results/*-" + id + "-*")
+		paths, _ := filepath.Glob(filepath.Join(cniResults, "*-"+id+"-*"))
 		for _, path := range paths {
 			_ = os.Remove(path)
 		}
 	}
-	removeEmpty("/var/lib/cni/results")
-	removeEmpty("/var/lib/cni")
 }

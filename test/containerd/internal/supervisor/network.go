@@ -27,6 +27,11 @@ const networkPrefix = "vkcri"
 // newNetwork takes the first subnet that nobody uses. Making the bridge is what
 // reserves it: of two supervisors, one fails.
 func newNetwork() (network, error) {
+	unlock, err := lockNetworks()
+	if err != nil {
+		return network{}, err
+	}
+	defer unlock()
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return network{}, fmt.Errorf("list the machine's addresses: %w", err)
@@ -81,7 +86,7 @@ func (n network) remove() error {
 	if _, err := net.InterfaceByName(n.Name); err == nil {
 		errs = append(errs, run("ip", "link", "delete", n.Name))
 	}
-	return errors.Join(append(errs, removeCommonChains())...)
+	return errors.Join(errs...)
 }
 
 // removeRules removes the portmap plugin's chains. Each pod has one, and its
@@ -106,47 +111,12 @@ func (n network) removeRules() error {
 	return errors.Join(errs...)
 }
 
-// commonChains are made by the portmap plugin and never removed by it.
-var commonChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HOSTPORT-MASQ"}
-
-// removeCommonChains does nothing while there are other networks, or a pod of
-// anybody has ports.
-func removeCommonChains() error {
-	if others, err := filepath.Glob("/sys/class/net/" + networkPrefix + "*"); err != nil || len(others) > 0 {
-		return err
-	}
-	rules, err := natRules()
-	if err != nil {
-		return err
-	}
-	for _, rule := range rules {
-		if rule[0] == "-A" && rule[1] == commonChains[0] {
-			return nil
-		}
-	}
-	var errs []error
-	for _, rule := range rules {
-		if at := slices.Index(rule, "-j"); rule[0] == "-A" && at >= 0 && at+1 < len(rule) && slices.Contains(commonChains, rule[at+1]) {
-			errs = append(errs, nat(append([]string{"-D"}, rule[1:]...)...))
-		}
-	}
-	for _, rule := range rules {
-		if rule[0] == "-N" && slices.Contains(commonChains, rule[1]) {
-			errs = append(errs, nat("-F", rule[1]), nat("-X", rule[1]))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // removeResults removes what libcni remembers of pods, in a place of its own.
 func (n network) removeResults() error {
-	const folder = "/var/lib/cni/results"
-	paths, err := filepath.Glob(filepath.Join(folder, n.Name+"-*"))
+	paths, err := filepath.Glob(filepath.Join(cniResults, n.Name+"-*"))
 	for _, path := range paths {
 		err = errors.Join(err, os.Remove(path))
 	}
-	removeEmpty(folder)
-	removeEmpty(filepath.Dir(folder))
 	return err
 }
 
@@ -207,6 +177,3 @@ func run(name string, args ...string) error {
 	}
 	return nil
 }
-
-// removeEmpty removes a folder that nobody uses.
-func removeEmpty(folder string) { _ = os.Remove(folder) }
