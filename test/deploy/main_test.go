@@ -30,13 +30,14 @@ const (
 )
 
 // patience is how long a test waits for what should take a moment.
-const patience = 120 * time.Second
+const patience = 5 * time.Minute
 
 // world is a cluster with one machine.
 type world struct {
 	cluster
 	home       cluster // of the virtual nodes; most of the time it is the same
 	containerd *containerd.Containerd
+	manifests  string // those that are installed
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,7 +55,10 @@ func newWorld(t *testing.T) *world {
 
 	// A range of its own for each, since it is used on this machine.
 	services := strings.Replace(c.Subnet(), "10.93.", "10.94.", 1)
-	w := &world{cluster: startCluster(t, controlplane.Options{Address: c.Gateway(), ServiceCIDR: services}), containerd: c}
+	w := &world{
+		cluster:    startCluster(t, controlplane.Options{Address: c.Gateway(), ServiceCIDR: services}),
+		containerd: c, manifests: patientManifests(t),
+	}
 	w.home = w.cluster
 	w.serveClusterIP(t)
 	w.startHost(t)

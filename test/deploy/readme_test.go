@@ -44,9 +44,9 @@ func block(t *testing.T, section string, number int) string {
 func (w *world) follow(t *testing.T, commands string) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"bin", "deploy"} {
-		path, err := filepath.Abs(filepath.Join("../..", name))
-		must(t, err)
+	programs, err := filepath.Abs(bin)
+	must(t, err)
+	for name, path := range map[string]string{"bin": programs, "deploy": w.manifests} {
 		must(t, os.Symlink(path, filepath.Join(dir, name)))
 	}
 	config, err := clientcmd.LoadFromFile(w.Kubeconfig())
@@ -59,7 +59,7 @@ func (w *world) follow(t *testing.T, commands string) {
 	config.Clusters["home"], config.AuthInfos["home"] = home.Clusters[current.Cluster], home.AuthInfos[current.AuthInfo]
 	must(t, clientcmd.WriteToFile(*config, filepath.Join(dir, "kubeconfig")))
 	must(t, os.Mkdir(filepath.Join(dir, "path"), 0o700))
-	must(t, os.WriteFile(filepath.Join(dir, "path", "kubectl"), []byte("#!/bin/sh\nexec "+dir+"/bin/controlplane kubectl \"$@\"\n"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "path", "kubectl"), []byte(patientKubectl(filepath.Join(dir, "bin", "controlplane"))), 0o700))
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

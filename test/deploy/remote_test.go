@@ -42,7 +42,7 @@ func (w *world) testRemoteCluster(t *testing.T) {
 	second := w.leader(t)
 	w.useToken(t)
 	w.kubectl(t, "-n", accounts, "rollout", "restart", "deployment/virtual-kubelet")
-	w.kubectl(t, "-n", accounts, "rollout", "status", "deployment/virtual-kubelet", "--timeout=2m")
+	w.kubectl(t, "-n", accounts, "rollout", "status", "deployment/virtual-kubelet", "--timeout="+patience.String())
 	w.awaitLeader(t, second)
 	untouched()
 	stillReady()
@@ -99,7 +99,7 @@ func (w *world) untouched(t *testing.T) (again func()) {
 // removeAll removes the pod and the Deployment.
 func (w *world) removeAll(t *testing.T) {
 	t.Helper()
-	w.home.kubectl(t, "delete", "pod", "hello", "--grace-period=1", "--timeout=60s")
+	w.home.kubectl(t, "delete", "pod", "hello", "--grace-period=1", "--timeout="+patience.String())
 	eventually(t, "no container is left", func() (bool, string) {
 		left := w.containersOf(t, "hello")
 		return len(left) == 0, fmt.Sprint(left)
@@ -149,7 +149,7 @@ func (w *world) awaitLeader(t *testing.T, before string) {
 func (w *world) useToken(t *testing.T) {
 	t.Helper()
 	w.follow(t, block(t, "Pods in another cluster, or in this one", 1))
-	text, err := os.ReadFile(filepath.Join(manifests, "kubernetes-deployment.yaml"))
+	text, err := os.ReadFile(filepath.Join(w.manifests, "kubernetes-deployment.yaml"))
 	must(t, err)
 	replacer := strings.NewReplacer("      inCluster: true\n", "", "# server: https://remote.example.com:6443", "server: "+w.Config().Host, "# caFile:", "caFile:", "# tokenFile:", "tokenFile:")
 	w.apply(t, replacer.Replace(string(text)), "apply", "-f", "-")

@@ -72,7 +72,7 @@ func (w *world) awaitEvenShares(t *testing.T) []string {
 func (w *world) runOn(t *testing.T, pod, node string) {
 	t.Helper()
 	w.kubectl(t, "run", pod, "--image=nginx", "--overrides", onNode(node))
-	w.kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=60s")
+	w.kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout="+patience.String())
 	if out := w.kubectl(t, "logs", pod); !strings.Contains(out, pod) {
 		t.Errorf("the log of %s is %q", pod, out)
 	}
