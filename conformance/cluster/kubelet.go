@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,10 @@ var kubeletFolders = []string{"/var/lib/kubelet", "/var/log/containers", "/var/l
 
 // startKubelet starts the real kubelet. It takes back what the kubelet does to
 // the machine, but not when this process is killed: it is for comparison only.
-func startKubelet(n nodeEnvironment) (node, error) {
+func startKubelet(n nodeEnvironment) (_ node, err error) {
+	if n.Port, err = freePort(n.Address); err != nil {
+		return nil, err
+	}
 	config, err := n.render("kubelet.yaml", kubeletConfig)
 	if err != nil {
 		return nil, err
@@ -47,6 +51,17 @@ func startKubelet(n nodeEnvironment) (node, error) {
 		return nil, errors.Join(err, restore())
 	}
 	return &kubelet{killable: process, restore: restore}, nil
+}
+
+// freePort returns a port that nobody listens on. Until the kubelet does, another
+// process may take it; then the kubelet says so.
+func freePort(address string) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port at %s: %w", address, err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 type kubelet struct {

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -98,10 +97,6 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 	if err != nil {
 		return err
 	}
-	port, err := freePort(ground.address)
-	if err != nil {
-		return err
-	}
 	n := nodeEnvironment{
 		options:   o,
 		Name:      o.name,
@@ -109,7 +104,6 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 		Endpoint:  ground.endpoint,
 		Dir:       filepath.Join(ground.dir, "node"),
 		Address:   ground.address,
-		Port:      port,
 		ClientCA:  plane.clientCA(),
 		Bootstrap: bootstrap,
 	}
@@ -140,17 +134,6 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 	}
 	say("stopping")
 	return err
-}
-
-// freePort returns a port that nobody listens on. Until the node does, another
-// process may take it; then the node says so.
-func freePort(address string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("find a free port at %s: %w", address, err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // say tells people how far it is.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/conformance/internal/junit"
@@ -32,7 +33,7 @@ for spec in $specs; do
 	case $spec in
 	a) add a passed 2026-01-01T00:00:00Z ;;
 	b) add b failed 2026-01-01T00:00:00Z 'wait:\nit is broken\nmore' ;;
-	c) for i in $(seq 100); do [ "$stopped" ] || sleep 0.05; done; add c interrupted 2026-01-01T00:00:00Z 'Interrupted by User' ;;
+	c) for i in $(seq 2400); do [ "$stopped" ] || sleep 0.05; done; add c interrupted 2026-01-01T00:00:00Z 'Interrupted by User' ;;
 	d) add d skipped 2026-01-01T00:00:00Z 'not here' ;;
 	e) kill -9 $$ ;;
 	esac
@@ -49,7 +50,7 @@ func runFake(t *testing.T, specs, expected string, args ...string) (string, stri
 		}
 	}
 	err := run(t.Context(), append([]string{
-		"-kubeconfig", "none", "-node", "n", "-e2e", filepath.Join(dir, "suite"), "-procs", "1", "-spec-timeout", "500ms",
+		"-kubeconfig", "none", "-node", "n", "-e2e", filepath.Join(dir, "suite"), "-procs", "1",
 		"-specs", filepath.Join(dir, "specs"), "-expected", filepath.Join(dir, "expected"), "-results", filepath.Join(dir, "results"),
 	}, args...))
 	table, _ := os.ReadFile(filepath.Join(dir, "results", "results.md"))
@@ -170,16 +171,21 @@ func TestFailureThatDependsOnTheMachine(t *testing.T) {
 }
 
 func TestUnexpected(t *testing.T) {
-	for name, test := range map[string]struct{ specs, expected, want string }{
-		"failure":          {"a\nb\n", "", "failed: b: wait: it is broken"},
-		"success":          {"a\n", "# Why.\na\n", "passed, although it is said to fail: a"},
-		"time is up":       {"c\na\n", "", "failed: c: the spec was interrupted after 500ms"},
-		"no such spec":     {"a\nz\n", "", "failed: z: the suite has no spec of this name"},
-		"the suite dies":   {"e\n", "", "failed: e: the suite ended before this spec: signal: killed"},
-		"nothing selected": {"# none\n", "", "no spec of"},
+	for name, test := range map[string]struct {
+		specs, expected string
+		args            []string
+		want            string
+	}{
+		"failure": {"a\nb\n", "", nil, "failed: b: wait: it is broken"},
+		"success": {"a\n", "# Why.\na\n", nil, "passed, although it is said to fail: a"},
+		// The time is that of the one that passes too.
+		"time is up":       {"c\na\n", "", []string{"-spec-timeout", "5s"}, "failed: c: the spec was interrupted after 5s"},
+		"no such spec":     {"a\nz\n", "", nil, "failed: z: the suite has no spec of this name"},
+		"the suite dies":   {"e\n", "", nil, "failed: e: the suite ended before this spec: signal: killed"},
+		"nothing selected": {"# none\n", "", nil, "no spec of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table, _, err := runFake(t, test.specs, test.expected)
+			table, _, err := runFake(t, test.specs, test.expected, test.args...)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got %v, want an error that says: %s", err, test.want)
 			}
@@ -224,27 +230,30 @@ func TestBatchesGetSmaller(t *testing.T) {
 }
 
 func TestWatchdogIsFedBySeparators(t *testing.T) {
-	barked := make(chan struct{})
-	dog := newWatchdog(300*time.Millisecond, func() { close(barked) })
-	defer dog.stop()
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	tee := &tee{file: file, dog: dog}
-	for range 8 {
-		time.Sleep(50 * time.Millisecond)
-		for _, part := range []string{"text\n-----------", "-------------------\n"} {
-			if _, err := tee.Write([]byte(part)); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		barked := false
+		dog := newWatchdog(3*time.Minute, func() { barked = true })
+		defer dog.stop()
+		tee := &tee{file: file, dog: dog}
+		for range 8 {
+			time.Sleep(2 * time.Minute)
+			for _, part := range []string{"text\n-----------", "-------------------\n"} {
+				if _, err := tee.Write([]byte(part)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	select {
-	case <-barked:
-		t.Fatal("it barked although it was fed")
-	default:
-	}
-	<-barked
+		if synctest.Wait(); barked {
+			t.Fatal("it barked although it was fed")
+		}
+		time.Sleep(3 * time.Minute)
+		if synctest.Wait(); !barked {
+			t.Error("it did not bark")
+		}
+	})
 }
