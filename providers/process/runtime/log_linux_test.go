@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/cri-client/pkg/logs"
 )
@@ -43,7 +42,7 @@ func TestFollowLog(t *testing.T) {
 		id := n.start(sh("for i in 1 2 3; do echo $i; sleep 0.1; done"))
 		eventually(t, "the log", func() bool { _, err := os.Stat(n.status(id).LogPath); return err == nil })
 		var out bytes.Buffer
-		short, cancel := context.WithTimeout(ctx, 20*time.Second)
+		short, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		must(t, logs.ReadLogs(short, n.status(id).LogPath, id, &logs.LogOptions{Follow: true}, n, &out, &out))
 		if out.String() != "1\n2\n3\n" {

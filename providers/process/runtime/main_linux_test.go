@@ -285,9 +285,12 @@ func (n *node) ended(id string) *runtimeapi.ContainerStatus {
 	return s
 }
 
+// patience is how long a test waits for what should take a moment.
+const patience = 2 * time.Minute
+
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -28,7 +27,7 @@ func stream(t *testing.T, address string, options remotecommand.StreamOptions) e
 	must(t, err)
 	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: u.Host}, http.MethodPost, u)
 	must(t, err)
-	short, cancel := context.WithTimeout(ctx, 30*time.Second)
+	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return executor.StreamWithContext(short, options)
 }
@@ -169,7 +168,9 @@ func TestAttach(t *testing.T) {
 // restart too.
 func TestAttachTerminal(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
-		config := containerConfig("bash", "-c", `stty -echo; echo started; while :; do read -t 0.05 line && echo got $line; stty size; done`)
+		config := containerConfig("bash", "-c", `stty -echo; echo started; exec 3<&0
+while :; do stty size <&3; sleep 0.05; done &
+while read line; do echo got $line; done`)
 		config.Stdin, config.Tty = true, true
 		id := n.start(config)
 		n.waitLog(id, "started")

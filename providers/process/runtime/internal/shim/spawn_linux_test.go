@@ -62,7 +62,7 @@ var onlySpawner = sync.OnceValue(func() *spawner { return newSpawner(nil, nil) }
 // other.
 func waitForLock(t *testing.T, dir string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		free, err := Lock(dir)
 		if err == nil {
 			_ = free.Close()
