@@ -69,7 +69,7 @@ var kinds = []kind{
 	}},
 	{name: "pair", ends: corev1.PodSucceeded, make: func() corev1.PodSpec {
 		return corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{
-			shell("reader", `for i in $(seq 600); do [ -e /shared/file ] && exit 0; sleep 0.1; done; exit 1`),
+			shell("reader", `until [ -e /shared/file ]; do sleep 0.1; done`),
 			shell("writer", `sleep 0.2; : >/shared/file`),
 		}}
 	}},
