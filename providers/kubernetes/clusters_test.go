@@ -20,11 +20,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
@@ -81,12 +84,54 @@ func newClient(t *testing.T, config *rest.Config) clientset.Interface {
 // account applies a file of deploy, and returns a token of its service account.
 func (c *cluster) account(file string) string {
 	c.t.Helper()
-	c.apply(filepath.Join(deploy, file))
+	c.grant(file)
 	token, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(c.t.Context(), "virtual-kubelet", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return token.Status.Token
+}
+
+// grant applies a file of deploy with rights, and waits until the API server goes by
+// them: it watches its own roles.
+func (c *cluster) grant(file string) {
+	c.t.Helper()
+	path := filepath.Join(deploy, file)
+	c.apply(path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, document := range strings.Split(string(text), "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			c.t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if role.Kind == "ClusterRole" && len(rule.ResourceNames) == 0 {
+				c.waitAllowed(rule)
+			}
+		}
+	}
+}
+
+func (c *cluster) waitAllowed(rule rbacv1.PolicyRule) {
+	c.t.Helper()
+	name, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	eventually(c.t, fmt.Sprintf("the node may %s %s", rule.Verbs[0], rule.Resources[0]), func(ctx context.Context) error {
+		review, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:kube-system:virtual-kubelet",
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Group: rule.APIGroups[0], Resource: name, Subresource: subresource, Verb: rule.Verbs[0],
+				},
+			},
+		}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = errors.New("it may not")
+		}
+		return err
+	})
 }
 
 func (c *cluster) apply(path string) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,8 +32,8 @@ func TestAcross(t *testing.T) {
 	remote, askedRemote := startAudited(t)
 	startMock(t, remote, "remote-1")
 	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
-	home.apply(filepath.Join(deploy, "kubernetes-claims-rbac.yaml"))
-	home.apply(filepath.Join(deploy, "kubernetes-services-rbac.yaml"))
+	home.grant("kubernetes-claims-rbac.yaml")
+	home.grant("kubernetes-services-rbac.yaml")
 	access := remoteOf(remote, remote.account("kubernetes-remote-rbac.yaml"))
 	cfg := configOf(t, access, `
 namespaces: {mapping: prefix, prefix: home-, create: true}
