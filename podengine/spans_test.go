@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,5 +191,34 @@ func TestRestartsAndFurtherTriesAreTracesOfTheirOwn(t *testing.T) {
 			"      CreateContainer 0s",
 			"      StartContainer 0s",
 		)
+	})
+}
+
+// So is each further try to remove what is left of a pod.
+func TestFurtherTriesToCleanUpAreTracesOfTheirOwn(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		spans := traced(t)
+		pod := makePod("a")
+		r.create(pod)
+		r.runtime.intercept(func(_ context.Context, call string) error {
+			if strings.HasPrefix(call, "RemovePodSandbox") {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		r.call("DeletePod", r.DeletePod, pod)
+		r.after(10 * time.Second)
+		cleanings := 0
+		for _, line := range tree(spans.GetSpans(), "DeletePod") {
+			if strings.Contains(line, "cleanUpPod") {
+				cleanings++
+			}
+		}
+		if further := tree(spans.GetSpans(), "cleanUpPod"); cleanings != 1 || len(further) == 0 {
+			t.Errorf("%d tries are part of the deletion's trace, want one; the further ones are %q", cleanings, further)
+		}
+		r.runtime.intercept(nil)
+		r.after(2 * time.Second)
+		r.wantGone(pod)
 	})
 }

@@ -158,17 +158,19 @@ func (w *worker) discard(ctx context.Context, id string) error {
 	return nil
 }
 
-// finish removes all that is left of a pod that has ended and was deleted.
-func (w *worker) finish(ctx context.Context, pod *corev1.Pod, seen *runtimeView, next time.Time) (time.Time, bool, bool) {
+// finish removes all that is left of a pod that has ended and was deleted. It
+// returns when to try again, or that the pod is over.
+func (w *worker) finish(ctx context.Context, pod *corev1.Pod, seen *runtimeView) (again time.Time, over bool) {
 	w.engine.probes.Forget(pod.UID)
 	w.engine.puller.Forget(pod.UID)
 	ctx, span := startSpan(ctx, "cleanUpPod", pod)
+	defer span.End()
 	err := w.remove(ctx, pod, seen)
-	endSpan(span, &err)
+	span.SetStatus(err)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot clean up after the pod yet")
-		return time.Now().Add(firstRetry), false, false
+		return time.Now().Add(firstRetry), false
 	}
 	w.engine.drop(pod.UID)
-	return next, false, true
+	return time.Time{}, true
 }

@@ -264,7 +264,10 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		return next, false, false
 	case doEnd:
 		if stop != nil && stop.deleted {
-			return w.finish(cause.below(ctx), pod, seen, next)
+			if next, over = w.finish(cause.below(ctx), pod, seen); !over {
+				w.settled(cause)
+			}
+			return next, false, over
 		}
 		w.engine.retryDeferred() // there is room now
 		return next, false, false
