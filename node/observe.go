@@ -109,12 +109,12 @@ func (pc *PodController) say(key string, r *podRecord, status *corev1.PodStatus)
 
 // seed takes what the provider lists at start-up, so that it does not have to
 // be asked for each pod. A list that fails is no harm: then it is asked.
-func (pc *PodController) seed(ctx context.Context) {
+func (pc *PodController) seed(ctx context.Context) error {
 	asked := pc.heard.Load()
 	found, err := pc.backend.list(ctx)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("The provider cannot list its pods; it is asked for each of them instead")
-		return
+		return err
 	}
 	pc.listsPods = len(found) > 0
 	for _, pod := range found { // first learn whether it keeps UIDs, then compare
@@ -131,6 +131,7 @@ func (pc *PodController) seed(ctx context.Context) {
 		pc.plant(ctx, ours, pod, asked)
 	}
 	pc.noteStrays(ctx, found)
+	return nil
 }
 
 // plant makes the record of a pod that the provider has listed at start-up.

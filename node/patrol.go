@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,54 +12,57 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// How often a provider that notifies is asked for its pods, only to find those
-// that nobody wants any more, and what was not notified: each minute while there
-// is something to find, and less and less often while there is not. Five minutes
-// are what the kubelet takes for a runtime that has events (KEP-3386).
-const (
-	minCheckInterval = time.Minute
-	maxCheckInterval = 5 * time.Minute
-)
-
 // patrol asks the provider for its pods at intervals until ctx ends: for their
 // statuses where it does not notify, and to find orphans. wait returns, once ctx
-// has ended, when the provider is not asked any more.
-func (pc *PodController) patrol(ctx context.Context, workers int) (wait func()) {
+// has ended, when the provider is not asked any more. seeded is the error of the list
+// at start-up, if it failed.
+func (pc *PodController) patrol(ctx context.Context, workers int, seeded error) (wait func()) {
 	if pc.notifier != nil && pc.keepOrphans {
 		return func() {}
 	}
-	rounds, interval := 0, pc.pollEvery
-	return repeat(ctx, interval, func(ctx context.Context) time.Duration {
-		quiet := pc.makeRound(ctx, workers)
-		rounds++
-		switch {
-		case pc.notifier == nil || rounds < orphanAfter:
-		case rounds == orphanAfter || !quiet:
-			interval = minCheckInterval
-		default:
-			interval = min(2*interval, maxCheckInterval)
+	plan := rounds{every: pc.pollEvery, notified: pc.notifier != nil}
+	first := plan.every
+	if seeded != nil {
+		first = plan.next(false, seeded)
+	}
+	var listAgain time.Time
+	return repeat(ctx, first, func(ctx context.Context) time.Duration {
+		rest := time.Until(listAgain)
+		if rest <= 0 {
+			quiet, err := pc.makeRound(ctx, workers)
+			rest = plan.next(quiet, err)
+			if !pc.mayHaveNoList(err) {
+				return rest
+			}
+			listAgain = time.Now().Add(rest)
 		}
-		return interval
+		pc.pollSome(ctx, workers)
+		return min(rest, pc.pollEvery)
 	})
 }
 
-// makeRound asks the provider for its pods once, and tells whether nothing was
-// found that has to be looked at again.
-func (pc *PodController) makeRound(ctx context.Context, workers int) (quiet bool) {
+// mayHaveNoList reports whether the provider may be one that has to be asked for each
+// pod: its list has never worked, and fails with an error of no class. A list that
+// worked before, or that says why it fails, works again one day; until then the pods
+// are not asked for one by one, which would add to what the backend suffers from.
+func (pc *PodController) mayHaveNoList(err error) bool {
+	return err != nil && pc.notifier == nil && !pc.strays.known() && errdefs.ClassOf(err) == errdefs.UnknownClass
+}
+
+// makeRound asks the provider for its pods once, and reports whether nothing was
+// found that has to be looked at again. The error is that of a list that failed.
+func (pc *PodController) makeRound(ctx context.Context, workers int) (quiet bool, err error) {
 	asked := pc.heard.Load()
 	found, err := pc.backend.list(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			log.G(ctx).WithError(err).Warn("The provider cannot list its pods")
 		}
-		if pc.notifier == nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
-			pc.poll(ctx, nil, asked, workers) // it may be one that has no list at all
-		}
-		return false
+		return false, err
 	}
 	quiet = true
 	if pc.notifier == nil {
-		pc.poll(ctx, found, asked, workers)
+		pc.poll(ctx, found, asked, workers, math.MaxInt)
 	} else {
 		quiet = pc.compare(found, asked)
 	}
@@ -66,12 +70,18 @@ func (pc *PodController) makeRound(ctx context.Context, workers int) (quiet bool
 	if !pc.keepOrphans {
 		pc.findOrphans(ctx)
 	}
-	return quiet && !pc.strays.waiting()
+	return quiet && !pc.strays.waiting(), nil
+}
+
+// pollSome asks for a few pods one by one, as many as there are workers, whichever
+// they are: a provider that has no list is not asked for all of them at once.
+func (pc *PodController) pollSome(ctx context.Context, workers int) {
+	pc.poll(ctx, nil, pc.heard.Load(), workers, workers)
 }
 
 // poll takes the statuses of a list, and asks one by one for the pods that it
-// does not tell about.
-func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked uint64, workers int) {
+// does not tell about, at most as many as the last argument says.
+func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked uint64, workers, most int) {
 	listed := make(map[string]*corev1.Pod, len(found))
 	for _, pod := range found {
 		listed[keyOf(pod)] = pod
@@ -88,6 +98,9 @@ func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked ui
 		}
 		if pod := listed[key]; pod != nil && pod.Status.Phase != "" && pc.identity.same(wanted, pod) {
 			pc.hear(key, r, wanted, &pod.Status, asked)
+			return
+		}
+		if most--; most < 0 {
 			return
 		}
 		group.Go(func() error {

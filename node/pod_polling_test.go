@@ -140,6 +140,104 @@ func TestListThatFails(t *testing.T) {
 	}
 }
 
+// A list that worked, and fails now, is asked for less and less often, and its pods
+// are not asked for one by one in its place. It is made up for once it works again.
+func TestFailingListLengthensTheRound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err         error
+		least, most int // lists in an hour
+		late        time.Duration
+	}{
+		"unclassified": {errors.New("overloaded"), 55, 70, time.Minute},
+		"unavailable":  {errdefs.AsUnavailable(errors.New("away")), 55, 70, time.Minute},
+		"retry after":  {errdefs.AsRetryAfter(errors.New("throttled"), 10*time.Minute), 6, 6, 10 * time.Minute},
+		"not found":    {errdefs.NotFound("no such account"), 55, 70, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start()
+				for i := range 50 {
+					r.api.addPod(aPod(fmt.Sprint("web-", i)))
+				}
+				pass(time.Second)
+				r.provider.script(func(s *script) { s.onList = func() error { return tc.err } })
+				r.provider.set("web-7", corev1.PodFailed)
+				r.provider.took()
+				pass(time.Hour)
+				calls := r.provider.took()
+				if n := len(calls); n < tc.least || n > tc.most {
+					t.Errorf("%d calls in an hour, want %d to %d", n, tc.least, tc.most)
+				}
+				want(t, "kinds of calls", slices.Compact(calls), []string{"list"})
+				want(t, "phase", r.phase("web-0"), corev1.PodRunning)
+				r.provider.script(func(s *script) { s.onList = nil })
+				pass(tc.late)
+				want(t, "phase", r.phase("web-7"), corev1.PodFailed)
+				r.provider.took()
+				pass(time.Minute)
+				want(t, "lists in a minute", len(r.provider.took("list")), 12)
+			})
+		})
+	}
+}
+
+// Of a provider that may have no list at all a few pods are asked for at a time.
+func TestNoListAtAll(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.script(func(s *script) { s.onList = func() error { return errors.New("not implemented") } })
+		r.start()
+		for i := range 50 {
+			r.api.addPod(aPod(fmt.Sprint("web-", i)))
+		}
+		pass(time.Second)
+		r.provider.took()
+		pass(10 * time.Minute)
+		calls := r.provider.took()
+		lists := len(slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return c != "list" }))
+		if lists > 16 {
+			t.Errorf("%d lists in ten minutes, want less and less", lists)
+		}
+		if n := len(calls) - lists; n < 3*115 || n > 3*120 {
+			t.Errorf("%d questions in ten minutes, want three each five seconds", n)
+		}
+	})
+}
+
+func TestRounds(t *testing.T) {
+	away, later := errdefs.AsUnavailable(errors.New("away")), errdefs.AsRetryAfter(errors.New("throttled"), 7*time.Minute)
+	soon := errdefs.AsRetryAfter(errors.New("throttled"), time.Second)
+	type round struct {
+		quiet bool
+		err   error
+		want  time.Duration
+	}
+	for name, tc := range map[string]struct {
+		plan   rounds
+		rounds []round
+	}{
+		"polled": {rounds{every: 5 * time.Second}, []round{
+			{true, nil, 5 * time.Second}, {false, nil, 5 * time.Second},
+			{false, away, 10 * time.Second}, {false, away, 20 * time.Second}, {false, away, 40 * time.Second}, {false, away, time.Minute}, {false, away, time.Minute},
+			{true, nil, 5 * time.Second}, {false, away, 10 * time.Second}, {false, later, 7 * time.Minute}, {false, soon, 5 * time.Second}, {true, nil, 5 * time.Second},
+		}},
+		"polled rarely": {rounds{every: 2 * time.Minute}, []round{{false, away, 2 * time.Minute}, {true, nil, 2 * time.Minute}}},
+		"notified": {rounds{every: 5 * time.Second, notified: true}, []round{
+			{true, nil, 5 * time.Second}, {true, nil, 5 * time.Second}, {true, nil, time.Minute}, {true, nil, 2 * time.Minute}, {true, nil, 4 * time.Minute},
+			{false, away, 5 * time.Minute}, {true, nil, 5 * time.Minute}, {false, nil, time.Minute}, {false, away, 2 * time.Minute}, {false, away, 4 * time.Minute},
+			{false, later, 7 * time.Minute}, {false, nil, time.Minute},
+		}},
+		"failing from the start": {rounds{every: 5 * time.Second, notified: true}, []round{
+			{false, away, 10 * time.Second}, {false, away, 20 * time.Second}, {true, nil, 5 * time.Second}, {true, nil, 5 * time.Second}, {true, nil, time.Minute},
+		}},
+	} {
+		for i, r := range tc.rounds {
+			want(t, fmt.Sprintf("%s, round %d", name, i), tc.plan.next(r.quiet, r.err), r.want)
+		}
+	}
+}
+
 // A GetPodStatus that fails, or that has nothing to say, is not an end.
 func TestStatusThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {

@@ -3,12 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -55,6 +57,110 @@ func TestRetryAfter(t *testing.T) {
 			want(t, "creates", len(r.provider.took("create")), 31)
 		})
 	}
+}
+
+// Invariant 5: what happens to a pod meanwhile does not bring the call that has to
+// wait forward. Its end is another call, and does not wait.
+func TestRetryAfterHolds(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error {
+				return errdefs.AsRetryAfter(errors.New("throttled"), time.Hour)
+			}
+		})
+		r.api.addPod(aPod("web"))
+		pass(time.Minute)
+		want(t, "creates", len(r.provider.took("create")), 1)
+		for i := range 50 {
+			r.api.changePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "n", fmt.Sprint(i)) })
+			pass(time.Minute)
+		}
+		wantList(t, "creates before it is time", r.provider.took("create"))
+		want(t, "delayed", r.pc.SyncPodsFromKubernetesQueueUnprocessedLen(), 1)
+		pass(10 * time.Minute)
+		want(t, "creates when it is time", len(r.provider.took("create")), 1)
+		r.api.deletePod("web")
+		pass(time.Second)
+		want(t, "pod", r.api.pod("web"), nil)
+	})
+}
+
+// Invariant 5: of a DeletePod that has to wait, the kill at the end of the grace
+// period does not have to: it is another call.
+func TestRetryAfterOfAStop(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		uid := string(r.api.addPod(aPod("web")).UID)
+		synctest.Wait()
+		r.provider.took()
+		r.provider.script(func(s *script) {
+			s.onDelete = func(_ context.Context, pod *corev1.Pod) error {
+				if *pod.DeletionGracePeriodSeconds > 0 {
+					return errdefs.AsRetryAfter(errors.New("throttled"), 20*time.Second)
+				}
+				return nil
+			}
+		})
+		r.api.deletePod("web", 50)
+		for range 45 {
+			pass(time.Second)
+			r.api.changePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "at", fmt.Sprint(time.Now().Unix())) })
+		}
+		stop := "delete web " + uid + " grace 50"
+		wantList(t, "stops", r.provider.took("delete"), stop, stop, stop)
+		pass(15 * time.Second)
+		want(t, "pod", r.api.pod("web"), nil)
+	})
+}
+
+// Invariant 5: an informer's resync, in which nothing is new, brings no retry
+// forward.
+func TestResyncKeepsTheDelays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err         error
+		least, most int // creates in ten minutes
+	}{
+		"backoff":     {errors.New("no"), 10, 30},
+		"retry after": {errdefs.AsRetryAfter(errors.New("throttled"), 4*time.Minute), 3, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.provider.script(func(s *script) {
+					s.onCreate = func(context.Context, *corev1.Pod) error { time.Sleep(time.Second); return tc.err }
+				})
+				r.api.addPod(aPod("web"))
+				resync := r.pc.podEvents(t.Context())
+				for range 1200 {
+					pass(500 * time.Millisecond)
+					pod := r.api.pod("web")
+					resync.OnUpdate(pod, pod.DeepCopy()) // a relist's: the same version, another object
+				}
+				if n := len(r.provider.took("create")); n < tc.least || n > tc.most {
+					t.Errorf("tried %d times in ten minutes, want %d to %d", n, tc.least, tc.most)
+				}
+			})
+		})
+	}
+}
+
+// Invariant 5: a resync of the status queue neither.
+func TestResyncKeepsTheDelaysOfStatuses(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.fail("patch pods/status", apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("no")))
+		r.api.addPod(aPod("web"))
+		resync := r.pc.podEvents(t.Context())
+		for range 1200 {
+			pass(500 * time.Millisecond)
+			pod := r.api.pod("web")
+			resync.OnUpdate(pod, pod)
+		}
+		if n := len(r.api.written()); n > 30 {
+			t.Errorf("tried %d times in ten minutes, want growing delays", n)
+		}
+	})
 }
 
 // Invariant 5, 10: "after no time" is no busy loop.

@@ -185,7 +185,7 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		workers = NewWorkers(0)
 	}
 	pc.syncs = workers.calls.New("sync_pods_from_kubernetes", cfg.SyncPodsFromKubernetesRateLimiter,
-		orDefault(cfg.SyncPodsFromKubernetesShouldRetryFunc), pc.syncPod)
+		pc.holding(orDefault(cfg.SyncPodsFromKubernetesShouldRetryFunc)), pc.syncPod)
 	pc.removals = workers.writes.New("delete_pods_from_kubernetes", cfg.DeletePodsFromKubernetesRateLimiter,
 		orDefault(cfg.DeletePodsFromKubernetesShouldRetryFunc), pc.removePod)
 	pc.statuses = workers.writes.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
@@ -253,7 +253,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	if err != nil {
 		return err
 	}
-	pc.seed(ctx)
+	seeded := pc.seed(ctx)
 
 	workers := max(podSyncWorkers, 1)
 	queues := []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
@@ -262,7 +262,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	}
 	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
 	close(pc.ready)
-	wait := pc.patrol(ctx, workers)
+	wait := pc.patrol(ctx, workers, seeded)
 	<-ctx.Done()
 	wait()
 	for _, q := range queues {

@@ -46,7 +46,8 @@ type PodLifecycleHandler interface {
 	// (see PodControllerConfig.DisableOrphanCleanup), so it must not return
 	// pods of others. For one that it leaves out again and again, the provider is
 	// asked with GetPod, whose word counts. A provider that cannot tell returns
-	// nothing. The pods are read after the call, and never changed: they are copies,
+	// nothing. After an error it is called again after growing delays, or when the
+	// error says (errdefs.AsRetryAfter). The pods are read after the call, and never changed: they are copies,
 	// or pods that the provider does not change either.
 	GetPods(ctx context.Context) ([]*corev1.Pod, error)
 }

@@ -39,6 +39,11 @@ type state struct {
 	missing   int
 	removed   bool
 
+	// tried is the last action that was taken, retryAt the times before which an
+	// action is not to be tried again, as its error has asked.
+	tried   verb
+	retryAt map[verb]time.Time
+
 	// said is the provider's newest word on the status, report that or the
 	// controller's own: what the API should say. They are replaced, never
 	// changed.

@@ -35,3 +35,34 @@ var DefaultRetryFunc = func(_ context.Context, _ string, timesTried int, _ time.
 	}
 	return nil, nil
 }
+
+// holding is f, and has the call that failed wait as long as its error asks for
+// (errdefs.RetryAfter), whatever else about the pod changes meanwhile.
+func (pc *PodController) holding(f ShouldRetryFunc) ShouldRetryFunc {
+	return func(ctx context.Context, key string, timesTried int, originallyAdded time.Time, err error) (*time.Duration, error) {
+		delay, giveUp := f(ctx, key, timesTried, originallyAdded, err)
+		if _, named := errdefs.RetryAfter(err); named && delay != nil && giveUp == nil {
+			if r := pc.records.get(key); r != nil {
+				r.mu.Lock()
+				if r.retryAt == nil {
+					r.retryAt = map[verb]time.Time{}
+				}
+				r.retryAt[r.tried] = time.Now().Add(*delay)
+				r.mu.Unlock()
+			}
+		}
+		return delay, giveUp
+	}
+}
+
+// begins records that an action is about to be taken, unless its last try failed and
+// it has to wait: for that long.
+func (r *podRecord) begins(do verb) (rest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rest = time.Until(r.retryAt[do]); rest > 0 {
+		return rest
+	}
+	r.tried = do
+	return 0
+}

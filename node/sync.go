@@ -65,6 +65,10 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 			pc.removals.Add(key)
 			return nil
 		}
+		if rest := r.begins(a.verb); rest > 0 {
+			pc.syncs.AddAfter(key, rest)
+			return nil
+		}
 		if kind := operationOf[a.verb]; kind != "" {
 			operation = kind
 			r.causedBy(span)

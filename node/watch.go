@@ -25,11 +25,20 @@ func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandl
 			if !ok1 || !ok2 || !pc.concerns(ctx, pod) {
 				return
 			}
-			resync := was.ResourceVersion == pod.ResourceVersion
-			if resync || was.UID != pod.UID || specChanged(was, pod) || deletionChanged(was, pod) || was.Status.Phase != pod.Status.Phase {
-				pc.syncs.Add(keyOf(pod))
+			key := keyOf(pod)
+			// Of a resync nothing is new: what waits for its retry goes on waiting.
+			resync := was.UID == pod.UID && was.ResourceVersion == pod.ResourceVersion
+			switch {
+			case was.UID != pod.UID || specChanged(was, pod) || deletionChanged(was, pod) || was.Status.Phase != pod.Status.Phase:
+				pc.syncs.Add(key)
+			case resync:
+				pc.syncs.AddUnlessDelayed(key)
 			}
-			pc.statuses.Add(keyOf(pod))
+			if resync && pod.ResourceVersion != "" {
+				pc.statuses.AddUnlessDelayed(key)
+			} else {
+				pc.statuses.Add(key)
+			}
 		},
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {

@@ -75,6 +75,23 @@ func (q *Queue) AddAfter(key string, delay time.Duration) {
 	q.pool.dispatch()
 }
 
+// AddUnlessDelayed is Add for a key of which nothing new is known: if it is being
+// handled, or is to be after a delay, that is left as it is.
+func (q *Queue) AddUnlessDelayed(key string) {
+	q.pool.mu.Lock()
+	defer q.pool.mu.Unlock()
+	if q.ended {
+		return
+	}
+	if it := q.items[key]; it != nil && (it.running || it.timer != nil) {
+		return
+	}
+	it := q.item(key)
+	q.count(it)
+	q.schedule(it, 0)
+	q.pool.dispatch()
+}
+
 // Revisit has key handled once delay has passed, like AddAfter, but does not
 // count it meanwhile: nothing is waiting to be done for it. Before the queue
 // has started it does nothing.

@@ -243,3 +243,42 @@ func TestRetryFuncThatPanics(t *testing.T) {
 		}
 	})
 }
+
+// A key of which nothing is new keeps its delay, and is not handled once more after a
+// handler that is at it; one that is at rest is handled.
+func TestAddUnlessDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		after := 40 * time.Second
+		q := New("test", nil, func(context.Context, string, int, time.Time, error) (*time.Duration, error) { return &after, nil },
+			func(context.Context, string) error {
+				time.Sleep(time.Second)
+				if runs.Add(1) < 3 {
+					return errors.New("no")
+				}
+				return nil
+			})
+		start(t, q, 1)
+		q.AddUnlessDelayed("a")
+		for range 10 {
+			time.Sleep(100 * time.Millisecond)
+			q.AddUnlessDelayed("a") // it is being handled
+		}
+		for range 30 {
+			time.Sleep(time.Second)
+			q.AddUnlessDelayed("a") // it is delayed
+		}
+		if n := runs.Load(); n != 1 {
+			t.Errorf("handled %d times, want 1: the retry keeps its delay", n)
+		}
+		time.Sleep(100 * time.Second)
+		if n := runs.Load(); n != 3 {
+			t.Errorf("handled %d times, want 3", n)
+		}
+		q.AddUnlessDelayed("a")
+		time.Sleep(2 * time.Second)
+		if n := runs.Load(); n != 4 {
+			t.Errorf("handled %d times, want 4: it was at rest", n)
+		}
+	})
+}
