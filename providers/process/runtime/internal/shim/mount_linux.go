@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,126 +13,180 @@ import (
 // mount mounts a volume at its target. Links on the way are followed inside the
 // private root, whoever made them.
 func (r *root) mount(m Mount) error {
-	info, err := os.Stat(m.Source)
+	source, err := openSource(m.Source)
 	if err != nil {
 		return err
 	}
-	at, err := r.ensure(filepath.Clean(m.Target), info.IsDir())
+	defer func() { _ = source.Close() }()
+	dir, err := isDir(source)
 	if err != nil {
 		return err
 	}
-	if err := bind(m.Source, at); err != nil {
+	at, err := r.ensure(filepath.Clean(m.Target), dir)
+	if err != nil {
 		return err
 	}
-	r.volumes = append(r.volumes, at)
+	defer func() { _ = at.Close() }()
+	tree, err := cloneTree(source)
+	if err != nil {
+		return err
+	}
 	if !m.Slave {
-		if err := unix.Mount("", at, "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			return err
-		}
+		err = change(tree, true, unix.MountAttr{Propagation: unix.MS_PRIVATE})
 	}
-	if m.Readonly {
-		return setAttributes(at, m.Recursive, unix.MOUNT_ATTR_RDONLY, 0)
+	if err == nil && m.Readonly {
+		err = change(tree, m.Recursive, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
-	r.writable = append(r.writable, at)
+	if err == nil {
+		err = errors.Join(attach(tree, at), r.remember(r.volumes, tree))
+	}
+	if err != nil || m.Readonly {
+		return errors.Join(err, tree.Close())
+	}
+	r.writable = append(r.writable, tree)
 	return nil
 }
 
-// ensure returns where a path of the private root is, and makes it if it is not
-// there: a folder, or an empty file. It makes nothing on the machine.
-func (r *root) ensure(path string, isDir bool) (string, error) {
-	at, err := r.resolve(path)
-	if err == nil {
-		info, err := os.Stat(at)
-		if err == nil && info.IsDir() != isDir {
-			err = fmt.Errorf("%s is a folder in one of the two places, and a file in the other", path)
-		}
-		return at, err
+// open opens what is at a path of the private root.
+func (r *root) open(path string) (*os.File, error) {
+	return openAt(fdOf(r.dir), path, unix.RESOLVE_IN_ROOT)
+}
+
+// ensure opens a path of the private root, and makes it if it is not there: a
+// directory, or an empty file. It makes nothing on the machine, and in volumes
+// nothing but in a directory that it has open.
+func (r *root) ensure(path string, dir bool) (*os.File, error) {
+	at, err := r.open(path)
+	if errors.Is(err, os.ErrNotExist) && path != "/" {
+		at, err = r.make(path, dir)
 	}
-	if !errors.Is(err, os.ErrNotExist) || path == "/" {
-		return "", err
+	if err != nil {
+		return nil, err
 	}
+	is, err := isDir(at)
+	if err == nil && is != dir {
+		err = fmt.Errorf("%s is a directory in one of the two places, and a file in the other", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, at.Close())
+	}
+	return at, nil
+}
+
+func (r *root) make(path string, dir bool) (*os.File, error) {
 	parent, err := r.ensure(filepath.Dir(path), true)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err := r.makeRoom(parent); err != nil {
-		return "", err
+	defer func() { _ = parent.Close() }()
+	inVolume, err := r.isInVolume(parent)
+	if err != nil {
+		return nil, err
 	}
-	at = filepath.Join(parent, filepath.Base(path))
-	// A link that leads nowhere is in the way.
-	if info, err := os.Lstat(at); err == nil && info.Mode()&os.ModeSymlink != 0 {
-		if err := os.Remove(at); err != nil {
-			return "", err
+	place := parent
+	if !inVolume {
+		if place, err = r.makeRoom(parent); err != nil {
+			return nil, err
 		}
+		defer func() { _ = place.Close() }()
 	}
-	if isDir {
-		return at, os.Mkdir(at, 0o755)
+	name := filepath.Base(path)
+	at, err := makeEntry(place, name, dir)
+	if !errors.Is(err, os.ErrExist) {
+		return at, err
 	}
-	f, err := os.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	// A link that leads nowhere is in the way, or somebody was faster.
+	if !inVolume {
+		if err := unix.Unlinkat(fdOf(place), name, 0); err != nil {
+			return nil, &os.PathError{Op: "remove", Path: path, Err: err}
+		}
+		return makeEntry(place, name, dir)
+	}
+	at, err = openEntry(place, name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return at, f.Close()
+	s, err := stat(at)
+	if err == nil && s.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = fmt.Errorf("%s is a link in a volume that leads nowhere: remove it, or use another mount path", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, at.Close())
+	}
+	return at, nil
 }
 
-// resolve follows a path inside the private root.
-func (r *root) resolve(path string) (string, error) {
-	dir, err := unix.Open(r.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
+func makeEntry(parent *os.File, name string, dir bool) (*os.File, error) {
+	if dir {
+		return makeDirectory(parent, name, 0o755)
 	}
-	defer func() { _ = unix.Close(dir) }()
-	fd, err := unix.Openat2(dir, strings.TrimPrefix(path, "/")+"/.", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
-	if errors.Is(err, unix.ENOTDIR) {
-		fd, err = unix.Openat2(dir, strings.TrimPrefix(path, "/"), &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
-	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return makeFile(parent, name)
 }
 
-// maxShadowed is how many entries a folder may have that is put together anew.
+// maxShadowed is how many entries a directory may have that is replaced.
 const maxShadowed = 2000
 
-// makeRoom makes sure that something can be made in a folder of the private root
-// without making it on the machine: the folder is replaced by one in memory, with
-// everything that was in it mounted again.
-func (r *root) makeRoom(dir string) error {
-	var stat unix.Stat_t
-	if err := unix.Stat(dir, &stat); err != nil {
-		return err
-	}
-	if slices.Contains(r.own, stat.Dev) || r.inVolume(dir) {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
+// makeRoom makes sure that something can be made in a directory of the private root
+// without making it on the machine: the directory is replaced by one in memory, with
+// everything that was in it mounted again. It returns the directory to use.
+func (r *root) makeRoom(dir *os.File) (*os.File, error) {
+	id, err := mountID(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(entries) > maxShadowed {
-		return fmt.Errorf("%s is a folder of the machine with %d entries: use a mount path elsewhere", strings.TrimPrefix(dir, r.path), len(entries))
+	if r.own[id] {
+		return duplicate(dir)
 	}
-	aside := filepath.Join(r.path, ".aside")
-	if err := os.MkdirAll(aside, 0o700); err != nil {
-		return err
+	s, err := stat(dir)
+	if err != nil {
+		return nil, err
 	}
-	if err := bind(dir, aside); err != nil {
-		return err
+	names, err := namesOf(dir)
+	if err != nil {
+		return nil, err
 	}
-	if err := r.tmpfs(dir, fmt.Sprintf("mode=%04o,uid=%d,gid=%d,size=1m", stat.Mode&0o755, stat.Uid, stat.Gid)); err != nil {
-		return err
+	if len(names) > maxShadowed {
+		return nil, fmt.Errorf("%s is a directory of the machine with %d entries: use a mount path elsewhere", dir.Name(), len(names))
 	}
-	if err := bindAll(aside, dir, nil); err != nil {
-		return err
+	place, err := r.memory(dir, "mode", fmt.Sprintf("%04o", s.Mode&0o755), "uid", strconv.Itoa(int(s.Uid)), "gid", strconv.Itoa(int(s.Gid)), "size", "1m")
+	if err != nil {
+		return nil, err
 	}
-	if err := unix.Unmount(aside, unix.MNT_DETACH); err != nil {
-		return err
+	// dir is what was there before: what is on top of it now is not looked at.
+	if err := bindAll(dir, place, nil); err != nil {
+		return nil, errors.Join(err, place.Close())
 	}
-	return os.Remove(aside)
+	return place, nil
 }
 
-func (r *root) inVolume(dir string) bool {
-	return slices.ContainsFunc(r.volumes, func(v string) bool { return dir == v || strings.HasPrefix(dir, v+"/") })
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// isInVolume reports whether an open directory is in a volume of the container, or
+// in what is mounted there.
+func (r *root) isInVolume(dir *os.File) (bool, error) {
+	id, err := mountID(dir)
+	if err != nil {
+		return false, err
+	}
+	if r.own[id] || r.volumes[id] {
+		return r.volumes[id], nil
+	}
+	parents, err := mountParents()
+	if err != nil {
+		return false, err
+	}
+	for range len(parents) {
+		parent, ok := parents[id]
+		if !ok || r.own[parent] || r.volumes[parent] {
+			return r.volumes[parent], nil
+		}
+		id = parent
+	}
+	return false, nil
 }

@@ -25,33 +25,50 @@ func (r *root) protect(masked, readonly []string) error {
 	return nil
 }
 
-// at calls f with where a path of the private root is, if it is there.
-func (r *root) at(path string, f func(at string) error) error {
-	at, err := r.resolve(filepath.Clean(path))
+// at calls f with what is at a path of the private root, if it is there.
+func (r *root) at(path string, f func(at *os.File) error) error {
+	at, err := r.open(filepath.Clean(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	defer func() { _ = at.Close() }()
 	return f(at)
 }
 
-func (r *root) mask(at string) error {
-	info, err := os.Stat(at)
+// mask makes a file or directory look empty.
+func (r *root) mask(at *os.File) error {
+	dir, err := isDir(at)
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return bind(filepath.Join(r.path, "dev/null"), at)
+	if !dir {
+		null, err := r.open("dev/null")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = null.Close() }()
+		return bind(null, at)
 	}
-	return unix.Mount("tmpfs", at, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=4k")
-}
-
-// keep lets nobody write below a path.
-func keep(at string) error {
-	if err := bind(at, at); err != nil {
+	tree, err := newFileSystem("tmpfs", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0555", "size", "4k")
+	if err != nil {
 		return err
 	}
-	return setAttributes(at, true, unix.MOUNT_ATTR_RDONLY, 0)
+	defer func() { _ = tree.Close() }()
+	return attach(tree, at)
+}
+
+// keep lets nobody write to a path or below it.
+func keep(at *os.File) error {
+	tree, err := cloneTree(at)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tree.Close() }()
+	if err := change(tree, true, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return err
+	}
+	return attach(tree, at)
 }

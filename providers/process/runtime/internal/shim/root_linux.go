@@ -14,9 +14,9 @@ import (
 // furnish puts a private root together in the new mount namespace and makes it
 // the root.
 //
-// The root is a small file system in memory that has every folder of the
+// The root is a small file system in memory that has every directory of the
 // machine's root mounted into it. So nothing that is made for the container's
-// mounts (a folder for its mount path, say) is made on the machine.
+// mounts (a directory for its mount path, say) is made on the machine.
 func (n *Namespaces) furnish() error {
 	if n.Hostname != "" {
 		if err := unix.Sethostname([]byte(n.Hostname)); err != nil {
@@ -27,7 +27,11 @@ func (n *Namespaces) furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("private root: %w", err)
 	}
-	r := &root{path: n.Root}
+	r, err := newRoot(n.Root)
+	if err != nil {
+		return fmt.Errorf("private root: %w", err)
+	}
+	defer r.close()
 	if err := r.copyMachine(n); err != nil {
 		return fmt.Errorf("private root: %w", err)
 	}
@@ -54,44 +58,76 @@ func (n *Namespaces) furnish() error {
 
 // root is a private root that is being put together.
 type root struct {
-	// path is where it is until it is the root.
-	path string
-	// own are the file systems in memory where anything may be made.
-	own []uint64
-	// writable are the mounts that stay writable with a read-only root; volumes
-	// are the container's.
-	writable, volumes []string
+	// dir is the file system in memory that becomes the root.
+	dir *os.File
+	// own are the mounts in memory where anything may be made, volumes those of
+	// the container's volumes, by their numbers.
+	own, volumes map[uint64]bool
+	// writable are the mounts that stay writable with a read-only root.
+	writable []*os.File
 }
 
-// tmpfs mounts a file system in memory.
-func (r *root) tmpfs(at string, options string) error {
-	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return fmt.Errorf("tmpfs at %s: %w", at, err)
+// newRoot mounts the file system of a root on a directory of the container's own.
+func newRoot(path string) (*root, error) {
+	r := &root{own: map[uint64]bool{}, volumes: map[uint64]bool{}}
+	at, err := openSource(path)
+	if err != nil {
+		return nil, err
 	}
-	var stat unix.Stat_t
-	if err := unix.Stat(at, &stat); err != nil {
-		return err
+	defer func() { _ = at.Close() }()
+	if r.dir, err = newFileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "0755", "size", "16m"); err != nil {
+		return nil, err
 	}
-	r.own = append(r.own, stat.Dev)
-	return nil
+	// Else the directory that it is on would show up again inside.
+	if err := change(r.dir, false, unix.MountAttr{Propagation: unix.MS_UNBINDABLE}); err != nil {
+		return nil, err
+	}
+	if err := attach(r.dir, at); err != nil {
+		return nil, err
+	}
+	return r, r.remember(r.own, r.dir)
+}
+
+func (r *root) close() {
+	closeAll(r.dir)
+	closeAll(r.writable...)
+}
+
+// remember adds the number of a tree's mount to a set.
+func (r *root) remember(set map[uint64]bool, tree *os.File) error {
+	id, err := mountID(tree)
+	if err == nil {
+		set[id] = true
+	}
+	return err
+}
+
+// memory attaches a file system in memory, in which anything may be made.
+func (r *root) memory(at *os.File, options ...string) (*os.File, error) {
+	tree, err := newFileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(attach(tree, at), r.remember(r.own, tree)); err != nil {
+		return nil, errors.Join(err, tree.Close())
+	}
+	return tree, nil
 }
 
 // copyMachine mounts what is in the machine's root, with a /dev and /tmp of its
 // own, and a /proc that shows only the container's processes if it has a PID
 // namespace.
 func (r *root) copyMachine(n *Namespaces) error {
-	if err := r.tmpfs(r.path, "mode=0755,size=16m"); err != nil {
-		return err
-	}
-	// Without this, the folder that we are in would show up again inside.
-	if err := unix.Mount("", r.path, "", unix.MS_UNBINDABLE, ""); err != nil {
-		return err
-	}
 	skip := []string{"dev", "tmp"}
 	if n.PID || n.JoinPID != nil {
 		skip = append(skip, "proc")
 	}
-	if err := bindAll("/", r.path, skip); err != nil {
+	machine, err := openSource("/")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = machine.Close() }()
+	if err := bindAll(machine, r.dir, skip); err != nil {
 		return err
 	}
 	if err := r.bindTmp(n.Tmp); err != nil {
@@ -106,138 +142,142 @@ func (r *root) copyMachine(n *Namespaces) error {
 }
 
 func (r *root) bindTmp(tmp string) error {
-	at := filepath.Join(r.path, "tmp")
-	if err := os.Mkdir(at, 0o1777); err != nil {
+	source, err := openSource(tmp)
+	if err != nil {
 		return err
 	}
-	return bind(tmp, at)
+	defer func() { _ = source.Close() }()
+	at, err := makeDirectory(r.dir, "tmp", 0o755)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = at.Close() }()
+	return bind(source, at)
 }
 
 func (r *root) mountProc() error {
-	at := filepath.Join(r.path, "proc")
-	if err := os.Mkdir(at, 0o555); err != nil {
-		return err
-	}
-	r.writable = append(r.writable, at)
-	return unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-}
-
-// makeDev makes the devices that every program may use.
-func (r *root) makeDev() error {
-	dev := filepath.Join(r.path, "dev")
-	if err := os.Mkdir(dev, 0o755); err != nil {
-		return err
-	}
-	if err := r.tmpfs(dev, "mode=0755,size=64k"); err != nil {
-		return err
-	}
-	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx"} {
-		if err := bindEntry("/dev", dev, name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
-		if err := os.Symlink(target, filepath.Join(dev, name)); err != nil {
-			return err
-		}
-	}
-	// Terminals are the machine's: the shim opens them outside.
-	if err := bindEntry("/dev", dev, "pts"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	shm := filepath.Join(dev, "shm")
-	if err := os.Mkdir(shm, 0o1777); err != nil {
-		return err
-	}
-	r.writable = append(r.writable, dev, shm)
-	return r.tmpfs(shm, "mode=1777,size=64m")
-}
-
-// bindAll mounts each entry of a folder into another.
-func bindAll(from, to string, skip []string) error {
-	entries, err := os.ReadDir(from)
+	at, err := makeDirectory(r.dir, "proc", 0o555)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if slices.Contains(skip, e.Name()) {
+	defer func() { _ = at.Close() }()
+	tree, err := newFileSystem("proc", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	r.writable = append(r.writable, tree)
+	return attach(tree, at)
+}
+
+// bindAll mounts each entry of a directory into another. What is mounted on the
+// first itself does not count.
+func bindAll(from, to *os.File, skip []string) error {
+	names, err := namesOf(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if slices.Contains(skip, name) {
 			continue
 		}
-		if err := bindEntry(from, to, e.Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := bindEntry(from, to, name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// bindEntry mounts one file or folder, or copies a link.
-func bindEntry(from, to, name string) error {
-	source, target := filepath.Join(from, name), filepath.Join(to, name)
-	info, err := os.Lstat(source)
+// namesOf reads the names in a directory that was opened as a place.
+func namesOf(dir *os.File) ([]string, error) {
+	fd, err := unix.Openat(fdOf(dir), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir.Name(), Err: err}
+	}
+	f := os.NewFile(uintptr(fd), dir.Name())
+	defer func() { _ = f.Close() }()
+	return f.Readdirnames(-1)
+}
+
+// bindEntry mounts one file or directory, or copies a link.
+func bindEntry(from, to *os.File, name string) error {
+	source, err := openEntry(from, name)
 	if err != nil {
 		return err
 	}
-	switch {
-	case info.Mode()&os.ModeSymlink != 0:
-		link, err := os.Readlink(source)
-		if err != nil {
-			return err
-		}
-		return os.Symlink(link, target)
-	case info.IsDir():
-		if err := os.Mkdir(target, 0o755); err != nil {
-			return err
-		}
-	default:
-		if err := os.WriteFile(target, nil, 0o644); err != nil {
-			return err
-		}
+	defer func() { _ = source.Close() }()
+	s, err := stat(source)
+	if err != nil {
+		return err
 	}
-	if err := bind(source, target); err != nil {
-		// What cannot be mounted (it is unbindable, or is gone) is left out.
-		if errors.Is(err, unix.EINVAL) {
-			return nil
+	var at *os.File
+	switch s.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		target := make([]byte, unix.PathMax)
+		size, err := unix.Readlinkat(fdOf(source), "", target)
+		if err != nil {
+			return fmt.Errorf("link %s: %w", name, err)
 		}
+		return unix.Symlinkat(string(target[:size]), fdOf(to), name)
+	case unix.S_IFDIR:
+		at, err = makeDirectory(to, name, 0o755)
+	default:
+		at, err = makeFile(to, name)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = at.Close() }()
+	// What cannot be mounted (it is unbindable, or is gone) is left out.
+	if err := bind(source, at); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	return nil
 }
 
-func bind(source, target string) error {
-	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("bind %s: %w", source, err)
+// bind mounts an open file or directory on another.
+func bind(source, at *os.File) error {
+	tree, err := cloneTree(source)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer func() { _ = tree.Close() }()
+	return attach(tree, at)
+}
+
+// makeDirectory makes a directory, which is not there, and opens it.
+func makeDirectory(parent *os.File, name string, mode uint32) (*os.File, error) {
+	if err := unix.Mkdirat(fdOf(parent), name, mode); err != nil {
+		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
+	}
+	return openEntry(parent, name)
+}
+
+// makeFile makes an empty file, which is not there, and opens it.
+func makeFile(parent *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(fdOf(parent), name, unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: name, Err: err}
+	}
+	_ = unix.Close(fd)
+	return openEntry(parent, name)
 }
 
 // makeReadonly makes all read-only but what stays writable.
 func (r *root) makeReadonly() error {
-	if err := setAttributes(r.path, true, unix.MOUNT_ATTR_RDONLY, 0); err != nil {
+	if err := change(r.dir, true, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return err
 	}
-	for _, at := range r.writable {
-		if err := setAttributes(at, false, 0, unix.MOUNT_ATTR_RDONLY); err != nil {
+	for _, tree := range r.writable {
+		if err := change(tree, false, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func setAttributes(path string, recursive bool, set, clear uint64) error {
-	flags := uint(0)
-	if recursive {
-		flags = unix.AT_RECURSIVE
-	}
-	err := unix.MountSetattr(unix.AT_FDCWD, path, flags, &unix.MountAttr{Attr_set: set, Attr_clr: clear})
-	if err != nil {
-		return fmt.Errorf("mount attributes of %s: %w", path, err)
 	}
 	return nil
 }
 
 // enter makes it the root, and lets go of the machine's.
 func (r *root) enter() error {
-	if err := os.Chdir(r.path); err != nil {
+	if err := unix.Fchdir(fdOf(r.dir)); err != nil {
 		return err
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {
