@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type checkpoint struct {
 	Resize *resizeCheckpoint `json:"resize,omitempty"`
 	// Stop is there once the pod is to end.
 	Stop *stopCheckpoint `json:"stop,omitempty"`
+	// Attempts are the containers that were asked to start last, by name.
+	Attempts map[string]attempt `json:"attempts,omitempty"`
 
 	status *corev1.PodStatus // of status.json; nil if there is none
 }
@@ -57,15 +60,16 @@ func (w *worker) keep(d desired) error {
 	if w.removed {
 		return notHeld(d.pod)
 	}
-	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint()}
+	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint(), Attempts: d.attempts}
 	if d.resize != nil {
 		c.Resize = &resizeCheckpoint{Wanted: d.resize.wanted, Pending: d.resize.pending, Since: d.resize.since}
 	}
 	return w.engine.save(c)
 }
 
-// persistStatus writes what is known of the pod and cannot be found out again:
-// which containers were ready, where it was.
+// persistStatus writes what is known of the pod and may not be found out again:
+// which containers were ready, where it was, how its containers ended. That one has
+// begun or ended outlasts a failure of the machine.
 func (w *worker) persistStatus() error {
 	w.disk.Lock()
 	defer w.disk.Unlock()
@@ -74,10 +78,30 @@ func (w *worker) persistStatus() error {
 		return nil
 	}
 	content, err := json.Marshal(pod.Status)
-	if err != nil {
-		return err
+	runs := runsOf(&pod.Status)
+	if err == nil {
+		err = replace(w.engine.statusFile(pod.UID), content, runs != w.runs)
 	}
-	return replace(w.engine.statusFile(pod.UID), content, false)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unwritten = err != nil
+	if err == nil {
+		w.runs = runs
+	}
+	return err
+}
+
+// runsOf sums up which containers run and which have ended.
+func runsOf(s *corev1.PodStatus) string {
+	var text strings.Builder
+	text.WriteString(string(s.Phase))
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			fmt.Fprintf(&text, " %s %t %t", c.ContainerID, c.State.Running != nil, c.State.Terminated != nil || c.State.Waiting != nil && c.LastTerminationState.Terminated != nil)
+		}
+	}
+	return text.String()
 }
 
 func (s *stop) checkpoint() *stopCheckpoint {
@@ -123,7 +147,19 @@ func replace(path string, content []byte, sync bool) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(path+unready, path)
+	if err := os.Rename(path+unready, path); err != nil || !sync {
+		return err
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+// syncDirectory has the entries of a directory outlast a failure of the machine.
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // load reads the checkpoints of all pods. What is broken keeps no other from

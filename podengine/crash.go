@@ -53,7 +53,11 @@ func (w *worker) crashed(last *container) {
 // end people may still ask for.
 func (w *worker) collect(ctx context.Context, pod *corev1.Pod, incarnations []*container) {
 	for _, old := range incarnations[1:] {
-		if old.phase == running {
+		if old.mayRun() {
+			continue
+		}
+		if old.recalled != nil {
+			w.forget(pod, old)
 			continue
 		}
 		if err := w.engine.removeContainer(ctx, old.id); err != nil {

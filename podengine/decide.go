@@ -68,7 +68,7 @@ func (d *decision) expired() bool {
 // stop ends what still runs.
 func (d *decision) stop() action {
 	for _, c := range d.containers {
-		if c.phase == running {
+		if c.mayRun() {
 			return d.stopAll()
 		}
 	}
@@ -119,11 +119,11 @@ func (d *decision) done() bool {
 // place makes a new sandbox, once nothing of the pod runs in an old one.
 func (d *decision) place() action {
 	for _, c := range d.containers {
-		if c.phase == running {
+		if c.mayRun() {
 			return d.stopAll()
 		}
 	}
-	if d.later(d.failed[""]) {
+	if d.later(d.failed[""]) || d.sandbox == nil && d.later(d.vanished) {
 		return action{verb: doNothing, at: d.next}
 	}
 	return action{verb: doSandbox}
@@ -173,8 +173,8 @@ func (d *decision) runInit() (action, bool) {
 		if inc != nil && inc.phase == exited && inc.exitCode == 0 && !sidecar {
 			continue
 		}
-		if inc != nil && inc.phase == running {
-			if a, ok := d.kill(c, inc); ok && sidecar {
+		if inc != nil && inc.mayRun() {
+			if a, ok := d.kill(c, inc); ok && (sidecar || inc.phase == unknown) {
 				return a, true
 			}
 			if sidecar && (d.initialized || d.probed[c.Name].started) {
@@ -196,7 +196,7 @@ func (d *decision) runContainers() (action, bool) {
 	for i := range d.pod.Spec.Containers {
 		c := &d.pod.Spec.Containers[i]
 		inc := d.containers[c.Name]
-		if inc != nil && inc.phase == running {
+		if inc != nil && inc.mayRun() {
 			if a, ok := d.kill(c, inc); ok {
 				return a, true
 			}
@@ -249,6 +249,8 @@ func (d *decision) kill(c *corev1.Container, inc *container) (action, bool) {
 	a := action{verb: doKill, container: c.Name, id: inc.id}
 	resize, restart := resizeOf(c, inc, d.applied)
 	switch {
+	case inc.phase == unknown:
+		a.why = "Container is in unknown state, try killing it before restarting"
 	case inc.hash != "" && inc.hash != hashOf(c):
 		a.why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	case d.probed[c.Name].failed != "":

@@ -128,6 +128,8 @@ func parseState(t *testing.T, v *view, text string) {
 			v.sandbox = &sandbox{id: "new", ready: true}
 		case key == "lostbox":
 			v.sandbox = &sandbox{id: "new"}
+		case key == "vanished":
+			v.vanished = testNow.Add(duration(value))
 		case key == "stopping":
 			v.stopping = true
 		case key == "age":
@@ -152,7 +154,7 @@ func parseContainer(t *testing.T, v *view, name, text string, duration func(stri
 	c := &container{id: "id-" + name, name: name, sandbox: "new", hash: hashOf(&corev1.Container{Name: name, Image: "image"})}
 	for i, part := range parts {
 		switch {
-		case part == "created" || part == "running" || part == "aborted":
+		case part == "created" || part == "running" || part == "aborted" || part == "unknown":
 			c.phase = phase(part)
 		case part == "exited":
 			c.phase = exited

@@ -31,6 +31,9 @@ import (
 
 // Config configures an Engine.
 type Config struct {
+	// Boot identifies the run of the machine since it was booted, if it is not
+	// empty: containers of an earlier one do not run any more.
+	Boot string
 	// Node is what the configuration of sandboxes and containers depends on.
 	// Its Name, the node's, and its LogRoot are required.
 	Node convert.Node
@@ -193,6 +196,7 @@ func (cfg *Config) validate() error {
 // resume goes on with a pod of an earlier process.
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
+	w.attempts = c.Attempts
 	if c.Resize != nil && c.Resize.Wanted != nil {
 		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending, since: c.Resize.Since}
 	}

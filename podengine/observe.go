@@ -27,6 +27,7 @@ func hashOf(c *corev1.Container) string {
 type runtimeView struct {
 	sandboxes  []*sandbox              // the newest first
 	containers map[string][]*container // by name, the newest first
+	missing    []missed                // attempts that the runtime does not show
 }
 
 // observe asks the runtime what it has of a pod.
@@ -70,11 +71,16 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 		v.containers[known.name] = append(v.containers[known.name], known)
 	}
 	for _, incarnations := range v.containers {
-		slices.SortFunc(incarnations, func(a, b *container) int {
-			return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.attempt, a.attempt))
-		})
+		slices.SortFunc(incarnations, newestFirst)
+	}
+	if w := e.worker(uid); w != nil {
+		w.recall(v)
 	}
 	return v, nil
+}
+
+func newestFirst(a, b *container) int {
+	return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.attempt, a.attempt))
 }
 
 // sandbox is the newest sandbox, or nil.
@@ -182,7 +188,7 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		c.phase = created
 	case runtimeapi.ContainerState_CONTAINER_RUNNING:
 		c.phase = running
-	default:
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		c.phase = exited
 		if startGivenUp(status) {
 			c.phase = aborted
@@ -190,9 +196,9 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		if c.finished.IsZero() {
 			c.finished = c.created
 		}
-		if status.State == runtimeapi.ContainerState_CONTAINER_EXITED { // and not unknown
-			e.known.keepEnded(c)
-		}
+		e.known.keepEnded(c)
+	default:
+		c.phase = unknown
 	}
 	return c, nil
 }

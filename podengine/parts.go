@@ -132,7 +132,7 @@ func (w *worker) statusBefore(name string) *corev1.ContainerStatus {
 	if w.status != nil {
 		status = w.status
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
 			return &statuses[i]
 		}
@@ -214,7 +214,7 @@ func (w *worker) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView)
 	}
 	for _, incarnations := range seen.containers {
 		for _, c := range incarnations {
-			if !removed[c.sandbox] { // it has gone without them
+			if c.recalled == nil && !removed[c.sandbox] { // it has gone without them
 				errs = append(errs, e.removeContainer(ctx, c.id))
 			}
 		}

@@ -180,6 +180,9 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	}
 	id, err := w.createContainer(ctx, pod, seen, k, c, attempt)
 	if err == nil {
+		err = w.recordStart(pod, c, id, attempt)
+	}
+	if err == nil {
 		err = startFailed(reasonRun, w.launch(ctx, id))
 	}
 	if ctx.Err() == nil {
@@ -211,6 +214,9 @@ func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runti
 	if old := seen.previous(a.container); old != nil {
 		w.crashed(old)
 	}
+	if err := w.recordStart(pod, c, a.id, inc.attempt); err != nil {
+		return err
+	}
 	err := w.launch(ctx, a.id)
 	if err == nil {
 		return w.launched(ctx, pod, seen, c, a.id)
@@ -238,7 +244,7 @@ func (w *worker) launch(ctx context.Context, id string) error {
 // launched says that a container was started, and runs its postStart hook.
 func (w *worker) launched(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, id string) error {
 	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Started", "Container started")
-	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: c.Name, started: time.Now()})
+	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: c.Name, phase: running, started: time.Now()})
 }
 
 // createContainer pulls the image of a container and makes the container.
@@ -286,7 +292,7 @@ func (w *worker) afterStart(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 	}
 	w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+failed.Error())
 	by := time.Now().Add(podspec.GracePeriod(pod, nil))
-	if err := w.stopContainer(ctx, pod, seen, c, inc, by, "FailedPostStartHook"); err != nil {
+	if err := w.stopContainer(ctx, pod, seen, c, inc, by, "FailedPostStartHook", nil); err != nil {
 		return err
 	}
 	return &startError{reason: reasonHook, message: failed.Error()}

@@ -108,6 +108,8 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 		s.State.Waiting = w.waiting(pod, c)
 	case running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(inc.started)}
+	case unknown:
+		s.State = w.stateBefore(c.Name, inc)
 	case exited:
 		ended := w.terminated(ctx, pod, c, inc)
 		s.Ready = k == initKind && inc.exitCode == 0
@@ -160,6 +162,9 @@ func (w *worker) terminated(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	if inc.phase != exited {
 		return nil
 	}
+	if inc.recalled != nil {
+		return inc.recalled.DeepCopy()
+	}
 	message, ok := w.messages[inc.id]
 	if !ok {
 		message = w.engine.terminationMessage(ctx, pod, c, inc)
@@ -196,4 +201,13 @@ func mountStatuses(c *corev1.Container, inc *container) (all []corev1.VolumeMoun
 		all = append(all, s)
 	}
 	return all
+}
+
+// stateBefore is the state of a container of which the runtime cannot tell, as it
+// was last reported.
+func (w *worker) stateBefore(name string, inc *container) corev1.ContainerState {
+	if was := w.statusBefore(name); was != nil && w.bareID(was.ContainerID) == inc.id {
+		return was.State
+	}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerStatusUnknown"}}
 }

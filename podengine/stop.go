@@ -14,15 +14,18 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// leastGrace is what a container is given to end after its preStop hook, also
-// if that has used up the grace period.
+// leastGrace is what a container is given to end when it is asked to for the first
+// time, also if its preStop hook, or the containers that end before it, have used up
+// the grace period: a kubelet's minimum.
 const leastGrace = 2 * time.Second
 
 // ending is what was done already to end a container, and is not done again when
 // the rest has failed or has to be faster.
 type ending struct {
-	said   bool // that it is killed
-	hooked bool // its preStop hook has run
+	said    bool // that it is killed
+	hooked  bool // its preStop hook has run
+	asked   bool // the runtime was asked to stop it
+	stopped bool // it has done so
 }
 
 func (w *worker) endingOf(id string) *ending {
@@ -40,34 +43,65 @@ func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 		if inc.id == a.id {
 			_, c := findContainer(pod, a.container)
 			grace := podspec.GracePeriod(pod, w.engine.failedProbe(pod, c))
-			return w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(grace), a.why)
+			return w.stopContainer(ctx, pod, seen, c, inc, time.Now().Add(grace), a.why, nil)
 		}
 	}
 	return nil
 }
 
-// stopContainer runs the preStop hook of a container, and stops it. What runs
-// still at the given time is killed. Of a container that is not in the spec, c
-// is nil.
-func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time, why string) error {
+// stopContainer runs the preStop hook of a container, waits for its turn if there
+// is an order, and stops it. What runs still at the given time is killed. Of a
+// container that is not in the spec, c is nil.
+func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time, why string, before []*turn) error {
 	done := w.endingOf(inc.id)
 	if !done.said {
 		done.said = true
 		w.engine.containerEvent(pod, inc.name, corev1.EventTypeNormal, "Killing", why)
 	}
-	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && time.Until(by) > 0 && !done.hooked {
+	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && inc.phase == running && time.Until(by) > 0 && !done.hooked {
 		if err := w.preStop(ctx, pod, seen, c, inc, by); err != nil {
 			return err
 		}
 		done.hooked = true
-		if least := time.Now().Add(leastGrace); by.Before(least) {
-			by = least
-		}
 	}
+	if err := waitFor(ctx, before, by); err != nil {
+		return fmt.Errorf("cannot stop container %s yet: %w", inc.name, err)
+	}
+	if least := time.Now().Add(leastGrace); !done.asked && by.Before(least) {
+		by = least
+	}
+	done.asked = true
 	// By whole seconds: what has begun is given in full.
 	seconds := int64((max(time.Until(by), 0) + time.Second - 1) / time.Second)
 	if err := w.engine.cfg.Runtime.StopContainer(ctx, inc.id, seconds); err != nil && !gone(err) {
 		return fmt.Errorf("cannot stop container %s: %w", inc.name, err)
+	}
+	done.stopped = true
+	return nil
+}
+
+// turn is the end of a container that others wait for.
+type turn struct {
+	over chan struct{}
+	err  error // why it has not ended; written before over is closed
+}
+
+// waitFor waits until containers have ended, but no longer than the grace period.
+// It fails if one of them could not be stopped, and there is time for another try.
+func waitFor(ctx context.Context, before []*turn, by time.Time) error {
+	grace := time.NewTimer(time.Until(by))
+	defer grace.Stop()
+	for _, t := range before {
+		select {
+		case <-t.over:
+			if t.err != nil && time.Until(by) > 0 {
+				return fmt.Errorf("it ends after others: %w", t.err)
+			}
+		case <-grace.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return nil
 }
@@ -87,37 +121,42 @@ func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView
 	return nil
 }
 
-// stopPod stops all containers of a pod, sidecars after the others and in the
-// reverse of their order (KEP-753), and then its sandboxes.
+// stopPod stops all containers of a pod, and then its sandboxes. The preStop hooks
+// of all run at once; sidecars are stopped after the others and in the reverse of
+// their order (KEP-753).
 func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *runtimeView) error {
 	by := time.Now().Add(podspec.GracePeriod(pod, nil))
 	if s != nil {
 		by = s.by
 	}
-	stop := func(c *corev1.Container, inc *container) error {
-		return w.stopContainer(ctx, pod, seen, c, inc, by, "Stopping container "+inc.name)
+	var stops []func() error
+	var before []*turn // all that were added so far
+	add := func(c *corev1.Container, inc *container, after []*turn) {
+		t := &turn{over: make(chan struct{})}
+		before = append(before, t)
+		stops = append(stops, func() error {
+			defer close(t.over)
+			t.err = w.stopContainer(ctx, pod, seen, c, inc, by, "Stopping container "+inc.name, after)
+			return t.err
+		})
 	}
-	var first []func() error
-	for name, incarnations := range seen.containers {
+	for name, attempts := range seen.containers {
 		k, c := findContainer(pod, name)
-		for _, inc := range incarnations {
-			if inc.phase == running && k != sidecarKind { // also if it is not of the spec
-				first = append(first, func() error { return stop(c, inc) })
+		for _, inc := range attempts {
+			if inc.mayRun() && k != sidecarKind { // also if it is not of the spec
+				add(c, inc, nil)
 			}
 		}
-	}
-	if err := atOnce(first); err != nil {
-		return err
 	}
 	for _, c := range slices.Backward(sidecarsOf(pod)) {
 		for _, inc := range seen.containers[c.Name] {
-			if inc.phase != running {
-				continue
-			}
-			if err := stop(c, inc); err != nil {
-				return err
+			if inc.mayRun() {
+				add(c, inc, slices.Clone(before))
 			}
 		}
+	}
+	if err := atOnce(stops); err != nil {
+		return err
 	}
 	for _, box := range seen.sandboxes {
 		if !box.ready {
@@ -151,11 +190,34 @@ func atOnce(functions []func() error) error {
 }
 
 // discard removes a container whose command has not run.
-func (w *worker) discard(ctx context.Context, id string) error {
+func (w *worker) discard(ctx context.Context, name, id string) error {
+	if err := w.forgetStart(name, id); err != nil { // first: else it would be missed
+		return err
+	}
 	if err := w.engine.removeContainer(ctx, id); err != nil {
 		return fmt.Errorf("cannot remove a container that was not started: %w", err)
 	}
 	return nil
+}
+
+// release has a pod that has ended, and is not deleted yet, give back what only
+// running containers need: volumes and tokens. Its logs and termination messages
+// stay, and the state by which it is known. It returns when to try again.
+func (w *worker) release(ctx context.Context, pod *corev1.Pod) (again time.Time) {
+	never := time.Now().Add(24 * time.Hour)
+	if w.released {
+		return never
+	}
+	w.engine.probes.Forget(pod.UID)
+	w.engine.puller.Forget(pod.UID)
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	if err := w.engine.volumes.Teardown(pod.UID); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot give back the volumes of a pod that has ended yet")
+		return time.Now().Add(lastRetry)
+	}
+	w.mounted, w.released = false, true
+	return never
 }
 
 // finish removes all that is left of a pod that has ended and was deleted. It

@@ -141,7 +141,7 @@ func TestPreStopUsesTheGracePeriod(t *testing.T) {
 			r.delete(pod, 0)
 			r.after(time.Millisecond)
 			r.wantGone(pod)
-			if calls := r.runtime.did(); calls[0] != "StopContainer a 0" || hooks != 0 {
+			if calls := r.runtime.did(); calls[0] != "StopContainer a 2" || hooks != 0 {
 				t.Errorf("calls are %v, the hook ran %d times", calls, hooks)
 			}
 		})
@@ -259,6 +259,96 @@ func TestActiveDeadline(t *testing.T) {
 		}
 		r.delete(pod, 30)
 		r.after(time.Millisecond)
+		r.wantGone(pod)
+	})
+}
+
+// The preStop hooks of all containers run at once, as in a kubelet; only the stops
+// are in order, and each container is given two seconds at least.
+func TestSidecarsWithPreStopHooks(t *testing.T) {
+	hooked := func(pod *corev1.Pod) {
+		eachContainer(pod, func(_ kind, c *corev1.Container) {
+			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: command("hook")}}
+		})
+	}
+	for name, test := range map[string]struct {
+		hook, lingers time.Duration
+		grace         int64
+		calls         []string
+		took          time.Duration
+	}{
+		"in time": {5 * time.Second, 4 * time.Second, 30,
+			[]string{"StopContainer a 25", "StopContainer s2 21", "StopContainer s1 17", "StopPodSandbox"}, 17 * time.Second},
+		"the grace period ends while sidecars wait": {5 * time.Second, time.Minute, 10,
+			[]string{"StopContainer a 5", "StopContainer s1 2", "StopContainer s2 2", "StopPodSandbox"}, 12 * time.Second},
+		"hooks that hang": {time.Hour, 0, 10,
+			[]string{"StopContainer a 2", "StopContainer s1 2", "StopContainer s2 2", "StopPodSandbox"}, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				hooks := make(chan time.Time, 10)
+				for _, c := range []string{"s1", "s2", "a"} {
+					r.runtime.plans[c] = plan{lingers: test.lingers}
+				}
+				r.runtime.exec = func(ctx context.Context, _ string, _ []string) error {
+					hooks <- time.Now()
+					select {
+					case <-time.After(test.hook):
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+				pod := makePod("s1 s2 a", hooked)
+				r.create(pod)
+				r.runtime.did()
+				begin := time.Now()
+				r.delete(pod, test.grace)
+				r.after(test.took - time.Millisecond)
+				if r.worker(pod.UID) == nil {
+					t.Error("it has ended too early")
+				}
+				r.after(2 * time.Millisecond)
+				r.wantGone(pod)
+				calls := r.runtime.did()[:4]
+				if test.calls[1] > test.calls[2] { // in order
+					if !slices.Equal(calls, test.calls) {
+						t.Errorf("calls are %v, want %v", calls, test.calls)
+					}
+				} else if slices.Sort(calls); !slices.Equal(calls, test.calls) {
+					t.Errorf("calls are %v, want %v in any order", calls, test.calls)
+				}
+				for range 3 {
+					if at := <-hooks; !at.Equal(begin) {
+						t.Errorf("a hook began %v after the deletion", at.Sub(begin))
+					}
+				}
+			})
+		})
+	}
+}
+
+// Sidecars are not stopped before a container that could not be stopped yet.
+func TestSidecarsWaitForWhatCannotBeStopped(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("s a")
+		r.create(pod)
+		r.runtime.did()
+		r.runtime.intercept(func(_ context.Context, call string) error {
+			if strings.HasPrefix(call, "StopContainer a") {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		r.delete(pod, 60)
+		r.after(30 * time.Second)
+		for _, call := range r.runtime.did() {
+			if strings.HasPrefix(call, "StopContainer s") {
+				t.Errorf("the runtime was asked to %s", call)
+			}
+		}
+		r.runtime.intercept(nil)
+		r.after(11 * time.Second)
 		r.wantGone(pod)
 	})
 }

@@ -17,6 +17,9 @@ type view struct {
 	stopping bool
 
 	sandbox *sandbox // the newest; nil if there is none
+	// vanished is until when a sandbox that the runtime does not show is not
+	// replaced; zero if the pod has had none.
+	vanished time.Time
 	// containers are the newest incarnations, by name of the container.
 	containers map[string]*container
 
@@ -55,7 +58,13 @@ const (
 	// aborted is one whose command never ran, and never will: the runtime gave
 	// up its start when the process that had asked for it went away.
 	aborted phase = "aborted"
+	// unknown is one of which the runtime cannot tell whether it runs. It has to
+	// be stopped before another attempt.
+	unknown phase = "unknown"
 )
+
+// mayRun reports whether the container runs, as far as anybody can tell.
+func (c *container) mayRun() bool { return c.phase == running || c.phase == unknown }
 
 // container is an incarnation of a container in the runtime.
 type container struct {
@@ -74,6 +83,10 @@ type container struct {
 	resources       string // that it was made with; empty if it is not known
 	user            *corev1.ContainerUser
 	recursive       []string // where it has mounts that are read-only with all below them
+
+	// recalled is the end of one that the runtime does not show: the pod's status
+	// has it, or it is lost. Nil for those that the runtime shows.
+	recalled *corev1.ContainerStateTerminated
 }
 
 // probed is what probes say of a container that runs.

@@ -45,6 +45,10 @@ type worker struct {
 	mu sync.Mutex
 	desired
 	status *corev1.PodStatus
+	// unwritten is set while status.json lacks what status has; runs is what of
+	// it is known to outlast a failure of the machine.
+	unwritten bool
+	runs      string
 	// observed is what status was made from by the worker last.
 	observed *podspec.Observation
 	abandon  context.CancelFunc    // ends the action under way; nil without one
@@ -56,7 +60,9 @@ type worker struct {
 	failures map[string]failure
 	crashes  map[string]crash
 	blind    time.Duration     // until the next look at a runtime that shows nothing
+	absent   absence           // of what has run
 	mounted  bool              // the volumes are there
+	released bool              // the pod has ended, and given back its volumes
 	refresh  time.Time         // when they are next due
 	stale    bool              // they may be out of date
 	messages map[string]string // of containers that have ended, by ID
@@ -69,6 +75,9 @@ type desired struct {
 	pod    *corev1.Pod // the newest form, but for resources that it does not get
 	resize *resize     // nil unless there are such
 	stop   *stop       // nil: the pod is to run
+	// attempts are the containers that were asked to start last, by name. The map
+	// is never changed, but replaced.
+	attempts map[string]attempt
 }
 
 // wanted is the pod as it was handed over.
@@ -241,6 +250,10 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	}
 	pod, stop, cause := w.request()
 	seen, err := w.engine.observe(ctx, pod.UID)
+	if err == nil {
+		w.settleUnknown(seen)
+		err = w.confirm(seen, time.Now())
+	}
 	if err != nil {
 		return w.unseen(ctx, err), false, false
 	}
@@ -270,6 +283,9 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 			return next, false, over
 		}
 		w.engine.retryDeferred() // there is room now
+		if again := w.release(ctx, pod); again.Before(next) {
+			next = again
+		}
 		return next, false, false
 	}
 	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
@@ -297,6 +313,7 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 		started:    w.taken,
 		stopping:   stop != nil,
 		sandbox:    seen.sandbox(),
+		vanished:   w.absent.replaceAt,
 		containers: map[string]*container{},
 		failed:     map[string]time.Time{},
 		crashed:    map[string]time.Duration{},
@@ -311,7 +328,7 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 	for name := range seen.containers {
 		v.containers[name] = seen.newest(name)
 		for _, c := range seen.containers[name] {
-			if c.phase == running {
+			if c.mayRun() {
 				v.containers[name] = c // an older one that was not stopped counts
 			}
 		}
@@ -364,7 +381,7 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	case doKill:
 		return w.killContainer(ctx, pod, seen, a)
 	case doDiscard:
-		return w.discard(ctx, a.id)
+		return w.discard(ctx, a.container, a.id)
 	case doResize:
 		return w.resizeContainer(ctx, pod, seen, a)
 	case doExpire:
@@ -462,13 +479,17 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, o podspec
 		status.PodIP, status.PodIPs = w.status.PodIP, w.status.PodIPs // where it was
 	}
 	changed := w.status == nil || !equality.Semantic.DeepEqual(*w.status, status)
+	unwritten := w.unwritten
 	w.status = &status
 	w.mu.Unlock()
-	if !changed {
+	if !changed && !unwritten {
 		return
 	}
 	if err := w.persistStatus(); err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot keep the pod's status: after a restart of this process its probes begin anew")
+		log.G(ctx).WithError(err).Warn("Cannot write the pod's status yet: a restart of this process before that may lose how its containers ended")
+	}
+	if !changed {
+		return
 	}
 	w.tell()
 }

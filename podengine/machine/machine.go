@@ -50,6 +50,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 	allocatable := n.Node.Status.Allocatable.DeepCopy()
 	client := volume.Client{Interface: n.Client}
 	return podengine.New(ctx, podengine.Config{
+		Boot: bootID(),
 		Node: convert.Node{
 			Name:           n.Name,
 			ClusterDomain:  n.ClusterDomain,
@@ -122,6 +123,16 @@ func describe(n *corev1.Node, cfg Config, runtimeVersion string, memory int64) {
 	for i := range n.Status.Conditions {
 		n.Status.Conditions[i].LastHeartbeatTime, n.Status.Conditions[i].LastTransitionTime = now, now
 	}
+}
+
+// bootID identifies the run of the machine since it was booted; empty if that cannot
+// be told.
+func bootID() string {
+	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
 }
 
 // totalMemory is the memory of this machine in bytes, 0 if it cannot be told.
