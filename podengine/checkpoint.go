@@ -27,6 +27,8 @@ type checkpoint struct {
 	Stop *stopCheckpoint `json:"stop,omitempty"`
 	// Attempts are the containers that were asked to start last, by name.
 	Attempts map[string]attempt `json:"attempts,omitempty"`
+	// Superseded are the last attempts that a restart of all containers has ended.
+	Superseded map[string]uint32 `json:"superseded,omitempty"`
 
 	status *corev1.PodStatus // of status.json; nil if there is none
 }
@@ -60,7 +62,7 @@ func (w *worker) keep(d desired) error {
 	if w.removed {
 		return notHeld(d.pod)
 	}
-	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint(), Attempts: d.attempts}
+	c := checkpoint{Taken: w.taken, Pod: d.pod, Stop: d.stop.checkpoint(), Attempts: d.attempts, Superseded: d.superseded}
 	if d.resize != nil {
 		c.Resize = &resizeCheckpoint{Wanted: d.resize.wanted, Pending: d.resize.pending, Since: d.resize.since}
 	}

@@ -14,13 +14,16 @@ import (
 // depends on nothing but its argument.
 func decide(v *view) action {
 	d := decision{view: v}
+	restarts := d.restartsAll()
 	switch {
 	case v.stopping:
 		return d.stop()
-	case d.done():
+	case restarts == nil && d.done():
 		return d.stop()
 	case d.expired():
 		return action{verb: doExpire}
+	case restarts != nil:
+		return d.restartAll(restarts)
 	case v.sandbox == nil || !v.sandbox.ready:
 		return d.place()
 	}
@@ -63,6 +66,26 @@ func (d *decision) expired() bool {
 		return false
 	}
 	return true
+}
+
+// restartsAll is a container that has ended and whose rules have all containers
+// started again; nil if there is none.
+func (d *decision) restartsAll() (source *container) {
+	eachContainer(d.pod, func(k kind, c *corev1.Container) {
+		if inc := d.containers[c.Name]; k != ephemeralKind && inc != nil && inc.phase == exited && podspec.RestartsAll(c, inc.exitCode) {
+			source = inc
+		}
+	})
+	return source
+}
+
+// restartAll starts all containers again, once the crash-loop back-off of the one
+// that asks for it is over.
+func (d *decision) restartAll(source *container) action {
+	if d.later(source.finished.Add(d.crashed[source.name])) || d.later(d.failed[source.name]) {
+		return action{verb: doNothing, at: d.next}
+	}
+	return action{verb: doRestart, container: source.name}
 }
 
 // stop ends what still runs.

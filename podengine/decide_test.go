@@ -82,6 +82,8 @@ func parsePod(t *testing.T, text string) *corev1.Pod {
 					t.Fatal(err)
 				}
 				pod.Spec.ActiveDeadlineSeconds = &seconds
+			case "all":
+				restartsAllOn42(pod, value)
 			default:
 				t.Fatalf("unknown setting %q", word)
 			}
@@ -109,6 +111,15 @@ func parsePod(t *testing.T, text string) *corev1.Pod {
 		}
 	}
 	return pod
+}
+
+// restartsAllOn42 gives a container of the pod a rule.
+func restartsAllOn42(pod *corev1.Pod, name string) {
+	_, c := findContainer(pod, name)
+	c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
 }
 
 // parseState reads what is known of a pod: see testdata/decide.txt.

@@ -196,7 +196,7 @@ func (cfg *Config) validate() error {
 // resume goes on with a pod of an earlier process.
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
-	w.attempts = c.Attempts
+	w.attempts, w.superseded = c.Attempts, c.Superseded
 	if c.Resize != nil && c.Resize.Wanted != nil {
 		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending, since: c.Resize.Since}
 	}

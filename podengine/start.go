@@ -349,7 +349,12 @@ func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen *runtime
 		alone.Status.PodIP, alone.Status.PodIPs = o.PodIP, o.PodIPs
 		alone.Status.HostIP, alone.Status.HostIPs = o.HostIP, o.HostIPs
 	}
-	options := podenv.Options{HostIPs: hosts}
+	options := podenv.Options{
+		HostIPs: hosts,
+		File: func(volume, path string) ([]byte, error) {
+			return w.engine.volumes.ReadFile(pod, volume, path)
+		},
+	}
 	if w.engine.cfg.NodeAllocatable != nil {
 		options.NodeAllocatable = w.engine.cfg.NodeAllocatable()
 	}

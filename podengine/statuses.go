@@ -103,6 +103,11 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 	if last != nil {
 		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, last)
 	}
+	if w.isSuperseded(inc) && stop == nil {
+		s.State.Waiting = w.waitingAgain(pod, c)
+		s.LastTerminationState.Terminated = w.terminated(ctx, pod, c, inc)
+		return s
+	}
 	switch inc.phase {
 	case created, aborted:
 		s.State.Waiting = w.waiting(pod, c)

@@ -78,6 +78,9 @@ type desired struct {
 	// attempts are the containers that were asked to start last, by name. The map
 	// is never changed, but replaced.
 	attempts map[string]attempt
+	// superseded are the last attempts of containers that were ended to start all
+	// containers again, by name. The map is never changed, but replaced.
+	superseded map[string]uint32
 }
 
 // wanted is the pod as it was handed over.
@@ -332,6 +335,9 @@ func (w *worker) view(pod *corev1.Pod, stop *stop, seen *runtimeView) *view {
 				v.containers[name] = c // an older one that was not stopped counts
 			}
 		}
+		if w.isSuperseded(v.containers[name]) {
+			delete(v.containers, name)
+		}
 	}
 	eachContainer(pod, func(_ kind, c *corev1.Container) {
 		v.crashed[c.Name] = w.crashDelay(c, v.containers[c.Name])
@@ -387,6 +393,8 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	case doExpire:
 		w.expire(ctx, pod)
 		return nil
+	case doRestart:
+		return w.restartAll(ctx, pod, seen)
 	case doStop:
 		return w.stopPod(ctx, pod, stop, seen)
 	}
@@ -431,6 +439,7 @@ func (w *worker) publish(ctx context.Context, pod *corev1.Pod, stop *stop, seen 
 	if stop != nil {
 		o.Failure = stop.failure
 	}
+	o.Restarting = stop == nil && w.isRestarting(seen)
 	if box := seen.sandbox(); box != nil && box.ready {
 		o.Networked = true
 		o.PodIPs = w.engine.podIPs(pod, box)

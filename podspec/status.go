@@ -18,6 +18,12 @@ const (
 	ReasonReadinessGatesNotReady   = "ReadinessGatesNotReady"
 	ReasonPodCompleted             = "PodCompleted"
 	ReasonPodFailed                = "PodFailed"
+
+	// ReasonRestartAllContainersStarted is that of AllContainersRestarting, and
+	// ReasonRestartingAllContainers that of containers which wait for it or were
+	// ended by it.
+	ReasonRestartAllContainersStarted = "RestartAllContainersStarted"
+	ReasonRestartingAllContainers     = "RestartingAllContainers"
 )
 
 // Observation is what is known of a pod that runs, or is to run, on a node.
@@ -39,6 +45,10 @@ type Observation struct {
 	// ResizeInProgress one that it has and that is not done in all containers
 	// yet (KEP-1287). Nil means that there is none.
 	ResizePending, ResizeInProgress *Resize
+
+	// Restarting is set while all containers are ended to be started again by a
+	// restart rule of one of them (KEP-5532).
+	Restarting bool
 
 	// Ended tells that nothing of the pod runs any more, and nothing will: its
 	// containers are not started again, whatever the restart policy says.
@@ -150,6 +160,9 @@ func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 	initialized := Initialized(pod, s)
 	for i := range pod.Spec.InitContainers {
 		c, status := &pod.Spec.InitContainers[i], &s.InitContainerStatuses[i]
+		if status.State.Waiting != nil {
+			continue // it is to be started, however it ended before
+		}
 		if exit := lastExit(status); !IsSidecar(c) && exit != nil && exit.ExitCode != 0 && !ShouldRestart(pod, c, exit.ExitCode) {
 			return corev1.PodFailed
 		}
@@ -227,7 +240,7 @@ func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 		if rule.ExitCodes == nil || !matches(rule.ExitCodes, exitCode) {
 			continue
 		}
-		return rule.Action == corev1.ContainerRestartRuleActionRestart
+		return rule.Action == corev1.ContainerRestartRuleActionRestart || rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 	}
 	policy := string(pod.Spec.RestartPolicy)
 	if c.RestartPolicy != nil {
@@ -243,6 +256,18 @@ func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	default:
 		return true
 	}
+}
+
+// RestartsAll reports whether the end of a container with an exit code has all
+// containers of its pod started again, init containers too, by a rule of the
+// container (KEP-5532).
+func RestartsAll(c *corev1.Container, exitCode int32) bool {
+	for i := range c.RestartPolicyRules {
+		if rule := &c.RestartPolicyRules[i]; rule.ExitCodes != nil && matches(rule.ExitCodes, exitCode) {
+			return rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		}
+	}
+	return false
 }
 
 func matches(on *corev1.ContainerRestartRuleOnExitCodes, exitCode int32) bool {
@@ -304,6 +329,12 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 		podReady(pod, ready),
 		ready,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+	}
+	if o.Restarting {
+		own = append(own, corev1.PodCondition{
+			Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue,
+			Reason: ReasonRestartAllContainersStarted, Message: "container exited with restart policy rule",
+		})
 	}
 	own = append(own, resizeConditions(o)...)
 	var past []corev1.PodCondition

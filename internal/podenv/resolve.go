@@ -2,6 +2,9 @@ package podenv
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +31,8 @@ type resolver struct {
 //
 // Two kinds of variables keep their ValueFrom, and have no value: those that
 // are not known before the pod runs (status.podIP), for the provider to fill
-// in, and those of sources that are no business of the API (fileKeyRef).
-// References to them stay as they are.
+// in, and those of sources that are no business of the API (fileKeyRef, unless
+// Options.File reads them). References to them stay as they are.
 //
 // The error is non-nil if at least one problem is fatal; it names all that are,
 // and the pod is then not fit to be created.
@@ -106,9 +109,37 @@ func (r *resolver) env(env *environment, c *corev1.Container, v *corev1.EnvVar) 
 		if value, ok := r.secretKey(from.SecretKeyRef); ok {
 			env.set(corev1.EnvVar{Name: v.Name, Value: value})
 		}
+	case from.FileKeyRef != nil && r.opts.File != nil:
+		value, ok, err := r.fileKey(from.FileKeyRef)
+		if err != nil {
+			r.invalidSource(c.Name, v.Name, err)
+		} else if ok {
+			env.set(corev1.EnvVar{Name: v.Name, Value: value})
+		}
 	default:
 		env.set(*v)
 	}
+}
+
+// fileKey reads a key of a file in a volume of the pod. It is false of one that
+// need not be there and is not.
+func (r *resolver) fileKey(ref *corev1.FileKeySelector) (string, bool, error) {
+	text, err := r.opts.File(ref.VolumeName, ref.Path)
+	var value string
+	var found bool
+	if err == nil {
+		value, found, err = FileValue(string(text), ref.Key)
+	}
+	optional := ref.Optional != nil && *ref.Optional
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && optional:
+		return "", false, nil
+	case err != nil:
+		return "", false, fmt.Errorf("file %q of volume %q: %w", ref.Path, ref.VolumeName, err)
+	case !found && !optional:
+		return "", false, fmt.Errorf("environment variable key %q not found in file %q of volume %q", ref.Key, ref.Path, ref.VolumeName)
+	}
+	return value, found, nil
 }
 
 func expandAll(list []string, env *environment) {

@@ -27,4 +27,9 @@ type Options struct {
 	// MasterServiceNamespace is where the service "kubernetes" lives, whose
 	// variables every pod gets. Defaults to "default".
 	MasterServiceNamespace string
+
+	// File reads a file of a volume of the pod, for variables with a fileKeyRef;
+	// fs.ErrNotExist of one that does not exist. Without it, these variables keep
+	// their ValueFrom.
+	File func(volume, path string) ([]byte, error)
 }
