@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,8 +53,14 @@ func newEnvironment(cfg PodControllerConfig, objects ObjectSource, hostIPs func(
 	return e
 }
 
+// readTimeout bounds the reads of what one pod names: an API server that does not
+// answer must not hold the worker, which has other pods to stop. The pod is tried again.
+const readTimeout = 10 * time.Second
+
 // resolve fills in the environment of pod, in place.
 func (e *environment) resolve(ctx context.Context, pod *corev1.Pod) (_ []podenv.Problem, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, fmt.Errorf("the API server has not answered in %v", readTimeout))
+	defer cancel()
 	if trace.Enabled(ctx) { // for the requests that it may take to read what the pod names
 		var span trace.Span
 		ctx, span = trace.StartSpan(ctx, "resolveEnvironment")

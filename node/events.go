@@ -26,8 +26,8 @@ const (
 	ReasonStatusRejected = "StatusRejected"
 )
 
-// The reasons of the events about a pod's environment. Those of mandatory
-// references hold the pod back until they are mended.
+// The reasons of the events about a pod's environment. Mandatory references hold the
+// pod back until they are there, and optional ones until it is known whether they are.
 const (
 	ReasonOptionalConfigMapNotFound       = podenv.ReasonOptionalConfigMapNotFound
 	ReasonOptionalConfigMapKeyNotFound    = podenv.ReasonOptionalConfigMapKeyNotFound

@@ -2,15 +2,22 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
@@ -170,6 +177,122 @@ func TestOptionalObjects(t *testing.T) {
 			if i < len(events) && !strings.HasPrefix(events[i], prefix) {
 				t.Errorf("event %q, want %s", events[i], prefix)
 			}
+		}
+	})
+}
+
+// Invariant 9: an optional object is left out only if it does not exist. Where that is
+// not known the pod waits, says so once, and gets the object as soon as it can be read;
+// also where the read comes too early for the node authorizer.
+func TestOptionalObjectsThatCannotBeRead(t *testing.T) {
+	configMaps := schema.GroupResource{Resource: "configmaps"}
+	for name, failure := range map[string]error{
+		"403":     apierrors.NewForbidden(configMaps, "colors", errors.New("no relationship found between node 'vk' and this object")),
+		"401":     apierrors.NewUnauthorized("the token has expired"),
+		"429":     apierrors.NewTooManyRequests("too many requests", 1),
+		"500":     apierrors.NewInternalError(errors.New("etcdserver: leader changed")),
+		"503":     apierrors.NewServiceUnavailable("starting"),
+		"404":     apierrors.NewGenericServerResponse(http.StatusNotFound, "list", configMaps, "", "404 page not found", 0, true),
+		"refused": &url.Error{Op: "Get", URL: "https://api/", Err: syscall.ECONNREFUSED},
+	} {
+		for _, exists := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, exists: %v", name, exists), func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					_, use := withObjects(r)
+					var env []corev1.EnvVar
+					r.provider.script(func(s *script) {
+						s.onCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+					})
+					if exists {
+						mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}})
+					}
+					r.api.fail("list configmaps", failure)
+					r.start(use)
+					r.api.addPod(aPod("web", needs(true)))
+					pass(10 * time.Minute)
+					want(t, "phase", r.phase("web"), corev1.PodPending)
+					wantList(t, "calls", r.provider.took("create"))
+					if waiting := r.api.pod("web").Status.ContainerStatuses[0].State.Waiting; waiting == nil || waiting.Reason != "CreateContainerConfigError" {
+						t.Errorf("waiting: %+v, want the kubelet's reason", waiting)
+					}
+					events := r.events.recorded()
+					slices.Sort(events)
+					if len(events) != 2 || !strings.HasPrefix(events[0], "Warning FailedToReadOptionalConfigMap: ") || !strings.HasPrefix(events[1], "Warning OptionalSecretNotFound: ") {
+						t.Errorf("events: %q, want one for each object", events)
+					}
+
+					r.api.fail("list configmaps", nil)
+					pass(4 * time.Minute)
+					want(t, "phase", r.phase("web"), corev1.PodRunning)
+					wanted := []corev1.EnvVar{{Name: "COLOR", Value: "blue"}, {Name: "NODE", Value: "vk"}}
+					if !exists {
+						wanted = wanted[1:]
+					}
+					want(t, "env", env, wanted)
+				})
+			})
+		}
+	}
+}
+
+// An API server that does not answer about an object holds up the pod that names it,
+// and says so, but no others.
+func TestObjectsThatAreNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		_, use := withObjects(r)
+		answer := make(chan struct{})
+		r.start(use, func(cfg *PodControllerConfig) { cfg.Objects = silentObjects{cfg.Objects, answer} })
+		for _, name := range []string{"a", "b", "c", "d", "e"} { // more than there are workers
+			r.api.addPod(aPod(name, needs(true)))
+		}
+		pass(time.Second)
+		r.api.addPod(aPod("other"))
+		pass(20 * time.Second)
+		want(t, "phase of the other", r.phase("other"), corev1.PodRunning)
+		waiting := r.api.pod("a").Status.ContainerStatuses
+		if len(waiting) == 0 || !strings.Contains(waiting[0].State.Waiting.Message, "the API server has not answered in 10s") {
+			t.Errorf("containers: %+v", waiting)
+		}
+		close(answer)
+		pass(2 * time.Minute)
+		want(t, "phase", r.phase("a"), corev1.PodRunning)
+	})
+}
+
+// silentObjects has no answer about ConfigMaps until the channel is closed.
+type silentObjects struct {
+	ObjectSource
+	answer <-chan struct{}
+}
+
+func (s silentObjects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	select {
+	case <-s.answer:
+		return s.ObjectSource.ConfigMap(ctx, namespace, name)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer yet: %w", context.Cause(ctx))
+	}
+}
+
+// A read that comes a moment too early for the node authorizer, which learns of the
+// pod later than the node does, costs a second at most.
+func TestOptionalObjectsThatAreReadTooEarly(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		_, use := withObjects(r)
+		mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}})
+		var env []corev1.EnvVar
+		r.provider.script(func(s *script) {
+			s.onCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+		})
+		r.api.fail("list configmaps", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "colors", nil))
+		r.start(use)
+		r.api.addPod(aPod("web", needs(true)))
+		pass(300 * time.Millisecond)
+		r.api.fail("list configmaps", nil)
+		pass(700 * time.Millisecond)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		if len(env) == 0 || env[0].Value != "blue" {
+			t.Errorf("env: %v", env)
 		}
 	})
 }

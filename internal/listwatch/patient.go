@@ -18,50 +18,77 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
+// The longest delays between two requests, to which 400 ms grow. That of an outage
+// is about the one between the renewals of a node's lease, so that a large fleet asks
+// no more often than it does anyway.
+const (
+	maxOutageDelay  = 7 * time.Second
+	maxRefusalDelay = 2 * time.Minute
+)
+
 // Patient returns a ListWatch whose requests do not fail while the API server
-// cannot be reached, or does not let us in: they are repeated until it does, or
-// ctx ends. The delay grows to that between the renewals of a node's lease, so a
-// large fleet asks no more often than it does anyway. Other answers, errors too,
-// are the caller's. what names the objects in the log.
+// cannot be reached, or refuses them: they are repeated until it answers, or ctx
+// ends, with delays that grow to about ten seconds. Other answers, errors too, are
+// the caller's. what names the objects in the log.
 func Patient(what string, lw *cache.ListWatch) *cache.ListWatch {
+	return patient(what, lw, maxOutageDelay)
+}
+
+// PatientOfMany is Patient for ListWatches of which there may be very many, one for
+// each object that a pod names. After a refusal (401, 403), which may last as long as
+// the pod, the delays grow to about three minutes.
+func PatientOfMany(what string, lw *cache.ListWatch) *cache.ListWatch {
+	return patient(what, lw, maxRefusalDelay)
+}
+
+func patient(what string, lw *cache.ListWatch, afterRefusal time.Duration) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return retry(ctx, what, func() (runtime.Object, error) { return lw.ListWithContext(ctx, options) })
+			return retry(ctx, what, afterRefusal, func() (runtime.Object, error) { return lw.ListWithContext(ctx, options) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return retry(ctx, what, func() (watch.Interface, error) { return lw.WatchWithContext(ctx, options) })
+			return retry(ctx, what, afterRefusal, func() (watch.Interface, error) { return lw.WatchWithContext(ctx, options) })
 		},
 		DisableChunking: lw.DisableChunking,
 	}
 }
 
-func retry[T any](ctx context.Context, what string, request func() (T, error)) (T, error) {
-	backoff := wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 7 * time.Second}
-	said := ""
+func retry[T any](ctx context.Context, what string, afterRefusal time.Duration, request func() (T, error)) (T, error) {
+	outage, refusal := backoff(maxOutageDelay), backoff(afterRefusal)
+	logged := ""
 	for {
 		answer, err := request()
 		if err == nil || ctx.Err() != nil || !mayPass(err) {
 			return answer, err
 		}
-		if err.Error() != said {
-			said = err.Error()
-			log.G(ctx).WithError(err).Warnf("Cannot watch %s; trying again until it works", what)
+		if err.Error() != logged {
+			logged = err.Error()
+			log.G(ctx).WithError(err).WithField("objects", what).Warn("Cannot watch; trying again until it works")
+		}
+		delay := &outage
+		if refused(err) {
+			delay = &refusal
 		}
 		select {
 		case <-ctx.Done():
 			return answer, err
-		case <-time.After(backoff.Step()):
+		case <-time.After(delay.Step()):
 		}
 	}
 }
 
-// mayPass tells whether an error comes from the way to the API server, from one
+func backoff(longest time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: longest}
+}
+
+// mayPass reports whether an error comes from the way to the API server, from one
 // that asks to come back later, or from one that does not know yet what we may:
 // for some seconds after its start it has no roles.
 func mayPass(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) ||
-			apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+		return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || refused(err)
 	}
 	return true
 }
+
+func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }

@@ -88,9 +88,13 @@ func (r *resolver) secretKey(ref *corev1.SecretKeySelector) (string, bool) {
 	return string(value), ok
 }
 
+// missing reports why an object could not be read. An optional one is left out only
+// if it does not exist: as long as that is not known the pod waits, since it would
+// otherwise run for ever without what is there.
 func (r *resolver) missing(k kind, name string, optional bool, err error) {
-	p := Problem{Fatal: !optional, Object: Object{k.name, r.pod.Namespace, name}}
+	p := Problem{Fatal: true, Object: Object{k.name, r.pod.Namespace, name}}
 	if err == nil || errdefs.IsNotFound(err) {
+		p.Fatal = !optional
 		p.Reason = pick(optional, k.optionalNotFound, k.mandatoryNotFound)
 		p.Message = fmt.Sprintf("%s %q not found", k.text, name)
 		r.report(p, nil)

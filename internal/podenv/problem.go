@@ -11,14 +11,16 @@ const (
 	ReasonOptionalConfigMapNotFound = "OptionalConfigMapNotFound"
 	// ReasonOptionalConfigMapKeyNotFound: it exists, but has no such key.
 	ReasonOptionalConfigMapKeyNotFound = "OptionalConfigMapKeyNotFound"
-	// ReasonFailedToReadOptionalConfigMap: whether it exists is not known.
+	// ReasonFailedToReadOptionalConfigMap: whether it exists is not known; the pod waits
+	// until it is.
 	ReasonFailedToReadOptionalConfigMap = "FailedToReadOptionalConfigMap"
 
 	// ReasonOptionalSecretNotFound: a Secret that need not exist does not.
 	ReasonOptionalSecretNotFound = "OptionalSecretNotFound"
 	// ReasonOptionalSecretKeyNotFound: it exists, but has no such key.
 	ReasonOptionalSecretKeyNotFound = "OptionalSecretKeyNotFound"
-	// ReasonFailedToReadOptionalSecret: whether it exists is not known.
+	// ReasonFailedToReadOptionalSecret: whether it exists is not known; the pod waits
+	// until it is.
 	ReasonFailedToReadOptionalSecret = "FailedToReadOptionalSecret"
 
 	// ReasonMandatoryConfigMapNotFound: a ConfigMap that has to exist does not.

@@ -315,7 +315,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			corev1.Container{EnvFrom: []corev1.EnvFromSource{configMapRef("broken", true)}}, podenv.Options{},
-			podenv.Problem{Reason: "FailedToReadOptionalConfigMap", Message: `failed to read configmap "ns/broken": boom`, Object: cm("broken")},
+			podenv.Problem{Reason: "FailedToReadOptionalConfigMap", Message: `failed to read configmap "ns/broken": boom`, Fatal: true, Object: cm("broken")},
 		},
 		{
 			corev1.Container{EnvFrom: []corev1.EnvFromSource{configMapRef("broken")}}, podenv.Options{},
@@ -323,7 +323,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			corev1.Container{EnvFrom: []corev1.EnvFromSource{secretRef("broken", true)}}, podenv.Options{},
-			podenv.Problem{Reason: "FailedToReadOptionalSecret", Message: `failed to read secret "ns/broken": boom`, Object: secret("broken")},
+			podenv.Problem{Reason: "FailedToReadOptionalSecret", Message: `failed to read secret "ns/broken": boom`, Fatal: true, Object: secret("broken")},
 		},
 		{
 			corev1.Container{EnvFrom: []corev1.EnvFromSource{secretRef("broken")}}, podenv.Options{},
@@ -351,7 +351,7 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			corev1.Container{Env: []corev1.EnvVar{fromConfigMap("V", "broken", "k", true)}}, podenv.Options{},
-			podenv.Problem{Reason: "FailedToReadOptionalConfigMap", Message: `failed to read configmap "ns/broken": boom`, Object: cm("broken")},
+			podenv.Problem{Reason: "FailedToReadOptionalConfigMap", Message: `failed to read configmap "ns/broken": boom`, Fatal: true, Object: cm("broken")},
 		},
 		{
 			corev1.Container{EnvFrom: []corev1.EnvFromSource{configMapRef("odd")}}, podenv.Options{},

@@ -3,8 +3,9 @@ package podenv
 import corev1 "k8s.io/api/core/v1"
 
 // Source is where the objects come from (listers in production). An object that
-// does not exist is an error of class NotFound (package errdefs). What it
-// returns is read only.
+// does not exist is an error of class NotFound (package errdefs), and only that:
+// an optional object is left out for it, and waited for after any other error.
+// What it returns is read only.
 type Source interface {
 	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
 	Secret(namespace, name string) (*corev1.Secret, error)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 )
 
@@ -295,6 +296,63 @@ func TestFailuresAreToldAndPass(t *testing.T) {
 			}, configMap("paint", "red"))
 		})
 	}
+}
+
+// Who waits to learn whether an optional object exists learns that it does not as
+// soon as that is known, too.
+func TestAbsenceIsToldAfterFailures(t *testing.T) {
+	bubble(t, func(r *rig) {
+		var failing atomic.Bool
+		failing.Store(true)
+		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return failing.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "paint", nil)
+		})
+		r.Follow(podWith("a", "paint"))
+		if _, err := r.ConfigMap(r.t.Context(), "default", "paint"); !apierrors.IsForbidden(err) {
+			r.t.Errorf("got %v", err)
+		}
+		r.wantTold()
+		failing.Store(false)
+		time.Sleep(2 * time.Second)
+		r.wantTold("ConfigMap default/paint")
+		r.wantColor("paint", "none")
+	})
+}
+
+// A proxy, or an API server that does not serve the path yet, says of the list that
+// it was not found. That is nothing about the object.
+func TestListThatIsNotFoundIsNoMissingObject(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "configmaps"}, "", "404 page not found", 0, true)
+		})
+		r.Follow(podWith("a", "paint"))
+		if _, err := r.ConfigMap(r.t.Context(), "default", "paint"); err == nil || errdefs.IsNotFound(err) || !errdefs.IsUnavailable(err) {
+			r.t.Errorf("got %v, want an error of class unavailable", err)
+		}
+	}, configMap("paint", "red"))
+}
+
+// An object that may not be read is asked for with growing delays, however long the
+// pod waits for it: many such objects are no load on the API server.
+func TestForbiddenObjectsAreAskedForLessAndLess(t *testing.T) {
+	bubble(t, func(r *rig) {
+		requests := 0
+		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			requests++
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "paint", nil)
+		})
+		r.Follow(podWith("a", "paint"))
+		for range 60 { // as a pod that is retried
+			if _, err := r.ConfigMap(r.t.Context(), "default", "paint"); !apierrors.IsForbidden(err) {
+				r.t.Errorf("got %v", err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if requests > 40 || requests < 20 {
+			r.t.Errorf("%d requests in an hour, want about 30", requests)
+		}
+	}, configMap("paint", "red"))
 }
 
 func TestReaderNeedNotWaitLongerThanItWants(t *testing.T) {

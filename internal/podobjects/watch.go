@@ -2,6 +2,7 @@ package podobjects
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 )
@@ -49,10 +51,16 @@ func (c *Cache) begin(object podenv.Object) *watch {
 	return w
 }
 
-// fail notes that the object cannot be read, unless err is nil.
+// fail records that the object cannot be read, unless err is nil. A list or watch
+// that is answered with "not found" (by a proxy, or an API server that does not serve
+// the path yet) does not mean that the object does not exist: a list says that by
+// being empty.
 func (w *watch) fail(err error) {
 	if err == nil {
 		return
+	}
+	if errdefs.IsNotFound(err) {
+		err = errdefs.AsUnavailable(fmt.Errorf("cannot list or watch %s %s/%s: %v", w.of.Kind, w.of.Namespace, w.of.Name, err))
 	}
 	w.cache.mu.Lock()
 	defer w.cache.mu.Unlock()
@@ -60,16 +68,19 @@ func (w *watch) fail(err error) {
 	w.answer()
 }
 
-// set notes what the API server has; nil stands for nothing.
+// set records what the API server has; nil stands for nothing. Subscribers are
+// called for nothing, too, where a read has failed before: a pod may wait to learn
+// that an optional object does not exist.
 func (w *watch) set(object metav1.Object) {
 	w.cache.mu.Lock()
 	if object != nil {
 		object.SetManagedFields(nil) // which nobody reads
 	}
+	awaited := object != nil || !w.synced && w.err != nil
 	w.object, w.synced, w.err = object, true, nil
 	w.answer()
 	w.cache.mu.Unlock()
-	if object != nil {
+	if awaited {
 		w.cache.tell(w.of)
 	}
 }
@@ -164,7 +175,7 @@ func listWatch[L runtime.Object](client kubernetes.Interface, w *watch,
 		return options
 	}
 	what := w.of.Kind + " " + w.of.Namespace + "/" + w.of.Name
-	return cache.ToListWatcherWithWatchListSemantics(listwatch.Patient(what, &cache.ListWatch{
+	return cache.ToListWatcherWithWatchListSemantics(listwatch.PatientOfMany(what, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			found, err := list(ctx, only(options))
 			w.fail(err)

@@ -203,6 +203,8 @@ type objects struct {
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
 
+	failing map[string]error // reads, by the name of the object
+
 	mu      *sync.Mutex
 	changed map[*func(kind, namespace, name string)]bool // subscribers
 }
@@ -210,7 +212,8 @@ type objects struct {
 func newObjects() objects {
 	return objects{
 		configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{},
-		mu: &sync.Mutex{}, changed: map[*func(kind, namespace, name string)]bool{},
+		failing: map[string]error{},
+		mu:      &sync.Mutex{}, changed: map[*func(kind, namespace, name string)]bool{},
 	}
 }
 
@@ -242,6 +245,9 @@ func (o objects) change(kind, name string, change func()) {
 func (o objects) ConfigMap(_ context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err := o.failing[name]; err != nil {
+		return nil, err
+	}
 	if found := o.configMaps[name]; found != nil {
 		return found, nil
 	}

@@ -1,6 +1,7 @@
 package eci
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -204,6 +206,30 @@ func TestVolumesAndCredentialsComeFromObjects(t *testing.T) {
 	if params["Volume.1.ConfigFileVolume.ConfigFileToPath.1.Path"] != "colour" || params["ImageRegistryCredential.1.Password"] != "pass" {
 		t.Errorf("the group was made with %v", params)
 	}
+}
+
+// Of an optional object it has to be known that it does not exist before a group is
+// made without it.
+func TestOptionalObjectThatCannotBeRead(t *testing.T) {
+	r := newRig(t, 0)
+	pod := newPod("a")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true),
+	}}}}
+	for _, failure := range []error{
+		apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no relationship found")),
+		apierrors.NewTooManyRequests("busy", 1), apierrors.NewInternalError(errors.New("no leader")), errors.New("connection refused"),
+	} {
+		r.objects.failing["settings"] = failure
+		if err := r.CreatePod(t.Context(), pod); !errors.Is(err, failure) || errdefs.IsPermanent(err) {
+			t.Errorf("got %v, want %v", err, failure)
+		}
+	}
+	if calls := r.api.Calls("CreateContainerGroup"); calls != 0 {
+		t.Errorf("a pod of which is not known what it lacks is created with %d calls", calls)
+	}
+	delete(r.objects.failing, "settings")
+	r.create(t, pod)
 }
 
 func TestRefusedPodsCauseNoCall(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 type home struct {
 	mu      sync.Mutex
 	secrets map[string]*corev1.Secret
+	err     error // of each read
 	changed func(kind, namespace, name string)
 	tokens  int
 }
@@ -41,6 +42,9 @@ func (h *home) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, 
 func (h *home) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.err != nil {
+		return nil, h.err
+	}
 	if s := h.secrets[name]; s != nil {
 		return s, nil
 	}
@@ -341,6 +345,40 @@ func TestMissingOptionalObjectIsNotToldOf(t *testing.T) {
 		synctest.Wait()
 		if g.copied("Secret", "keys") == nil {
 			t.Error("the object is not reflected")
+		}
+	})
+}
+
+// Whether an optional object exists has to be known before the pod is created without
+// it, and a copy that is there stays while it is not.
+func TestOptionalObjectThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.run()
+		optional := true
+		first, second := reader("a"), reader("b")
+		first.Spec.Volumes[0].Secret.Optional, second.Spec.Volumes[0].Secret.Optional = &optional, &optional
+		g.home.put("keys", corev1.SecretTypeOpaque, "one")
+		if err := g.Follow(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		for _, failure := range []error{
+			apierrors.NewForbidden(corev1.Resource("secrets"), "keys", errors.New("no relationship found")),
+			apierrors.NewTooManyRequests("busy", 1), apierrors.NewInternalError(errors.New("no leader")), errors.New("connection refused"),
+		} {
+			g.home.err = failure
+			if err := g.Follow(t.Context(), second); !errors.Is(err, failure) {
+				t.Errorf("got %v, want %v", err, failure)
+			}
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if g.copied("Secret", "keys") == nil {
+				t.Fatalf("the copy is gone after %v", failure)
+			}
+		}
+		g.home.err = nil
+		if err := g.Follow(t.Context(), second); err != nil {
+			t.Error(err)
 		}
 	})
 }
