@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"internal/allocs":            {},
 	"internal/leader":            {"log", "node"},
 	"internal/listwatch":         {"log"},
-	"internal/podobjects":        {"internal/listwatch", "internal/podenv"},
+	"internal/podobjects":        {"errdefs", "internal/listwatch", "internal/podenv"},
 	"internal/podwatch":          {"internal/listwatch"},
 	"internal/shard":             {"errdefs", "log", "node"},
 	"node":                       {"errdefs", "log", "trace", "internal/queue", "internal/podenv", "internal/podstatus", "internal/listwatch"},
