@@ -122,10 +122,7 @@ func isClassified(class Class) func(error) bool {
 // API error, and not through errors.Join, hence the walk for them too.
 
 func isNotFound(err error) bool {
-	return anyInTree(err, func(e error) bool {
-		n, ok := e.(ErrNotFound)
-		return ok && n.NotFound() || apiStatus(e, apierrors.IsNotFound)
-	})
+	return anyInTree(err, saysNotFound)
 }
 
 func isInvalidInput(err error) bool {

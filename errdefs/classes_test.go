@@ -230,3 +230,42 @@ func TestRetryAfter(t *testing.T) {
 		})
 	}
 }
+
+// Where a pod's end depends on it, a failure beside a NotFound is a failure.
+func TestIsOnlyNotFound(t *testing.T) {
+	missing := errdefs.NotFound("no such pod")
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nil":                          {nil, false},
+		"plain":                        {errBoom, false},
+		"NotFound":                     {missing, true},
+		"API not found":                {apierrors.NewNotFound(pods, "p"), true},
+		"API forbidden":                {apierrors.NewForbidden(pods, "p", errBoom), false},
+		"typed":                        {says{notFound: true}, true},
+		"typed no, wraps yes":          {wrapper{err: says{notFound: true}}, true},
+		"%w":                           {fmt.Errorf("a: %w", missing), true},
+		"cause":                        {caused{missing}, true},
+		"circular":                     {circular{}, false},
+		"a failure that is called so":  {errdefs.AsNotFound(errBoom), true},
+		"failures that are called so":  {errdefs.AsNotFound(errors.Join(errBoom, errBoom)), true},
+		"joined":                       {errors.Join(missing, apierrors.NewNotFound(pods, "p")), true},
+		"joined with nothing":          {errors.Join(nil, missing), true},
+		"joined with a failure":        {errors.Join(missing, errBoom), false},
+		"joined after a failure":       {errors.Join(errBoom, missing), false},
+		"joined with a failure, in %w": {fmt.Errorf("a: %w", errors.Join(missing, errdefs.AsUnavailable(errBoom))), false},
+		"joined in a join":             {errors.Join(missing, errors.Join(missing, errBoom)), false},
+		"two %w":                       {fmt.Errorf("a: %w, b: %w", missing, errBoom), false},
+		"two %w, both":                 {fmt.Errorf("a: %w, b: %w", missing, missing), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := errdefs.IsOnlyNotFound(tc.err); got != tc.want {
+				t.Errorf("got %t for %v", got, tc.err)
+			}
+			if tc.want && !errdefs.IsNotFound(tc.err) {
+				t.Error("IsNotFound is narrower")
+			}
+		})
+	}
+}

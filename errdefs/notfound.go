@@ -3,6 +3,9 @@ package errdefs
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // ErrNotFound is an error that says of itself whether it means that a thing is
@@ -40,4 +43,34 @@ func NotFoundf(format string, args ...any) error {
 // is not there. It is false for nil.
 func IsNotFound(err error) bool {
 	return has(err, NotFoundClass)
+}
+
+// IsOnlyNotFound reports whether err means that a thing is not there, and that
+// nothing else went wrong: of an error that wraps several (errors.Join, or more
+// than one %w) each has to mean that. Ask it where an absence is final, as a
+// pod's end is; IsNotFound is also true if only one of several errors is NotFound.
+// It is false for nil.
+func IsOnlyNotFound(err error) bool {
+	switch e := err.(type) {
+	case nil:
+		return false
+	case interface{ Unwrap() []error }:
+		if saysNotFound(err) {
+			return true // the error as a whole says so, whatever it wraps
+		}
+		several := slices.DeleteFunc(slices.Clone(e.Unwrap()), func(one error) bool { return one == nil })
+		return len(several) > 0 && !slices.ContainsFunc(several, func(one error) bool { return !IsOnlyNotFound(one) })
+	case interface{ Unwrap() error }:
+		return saysNotFound(err) || IsOnlyNotFound(e.Unwrap())
+	case interface{ Cause() error }:
+		cause := e.Cause()
+		return saysNotFound(err) || !errors.Is(cause, err) && IsOnlyNotFound(cause)
+	}
+	return saysNotFound(err)
+}
+
+// saysNotFound reports whether err itself is NotFound, whatever it wraps.
+func saysNotFound(err error) bool {
+	n, ok := err.(ErrNotFound)
+	return ok && n.NotFound() || apiStatus(err, apierrors.IsNotFound)
 }

@@ -86,7 +86,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now 
 	err = call(ctx, b.metrics, methodDeletePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})
-	if errdefs.IsNotFound(err) {
+	if errdefs.IsOnlyNotFound(err) {
 		return false, nil
 	}
 	return true, err
@@ -105,7 +105,7 @@ func (b *backend) find(ctx context.Context, namespace, name string, uid types.UI
 		return err
 	})
 	switch {
-	case errdefs.IsNotFound(err):
+	case errdefs.IsOnlyNotFound(err):
 		return nil, nil
 	case err != nil:
 		return b.findInList(ctx, namespace, name, uid, err)
@@ -156,7 +156,7 @@ func (b *backend) status(ctx context.Context, namespace, name string, uid types.
 		}
 		return err
 	})
-	if errdefs.IsNotFound(err) {
+	if errdefs.IsOnlyNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {

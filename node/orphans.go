@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -42,7 +43,7 @@ func (pc *PodController) judge(ctx context.Context, pod *corev1.Pod) {
 		pc.strays.spare(pod) // on another node, or not in the cache yet
 		return
 	case err == nil: // another pod of that name, elsewhere
-	case !apierrors.IsNotFound(err):
+	case !errdefs.IsOnlyNotFound(err):
 		log.G(ctx).WithError(err).Warn("Cannot make sure that a pod of the provider is an orphan; it is left alone")
 		return
 	}

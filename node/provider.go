@@ -30,7 +30,9 @@ type PodLifecycleHandler interface {
 	// stopped; the pod leaves the API when the provider reports it stopped, or
 	// no longer knows it. It may be called again for the same pod, in
 	// particular to kill it when its grace period has run out. For a pod that
-	// the provider does not know it returns an error of class NotFound.
+	// the provider does not know it returns an error of class NotFound. One that
+	// joins it with another failure (errors.Join) counts as that failure, as with
+	// GetPod and GetPodStatus.
 	DeletePod(ctx context.Context, pod *corev1.Pod) error
 
 	// GetPod returns a pod that the provider holds. For one that it does not

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -47,7 +47,7 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	err = pc.client.Pods(namespace).Delete(ctx, name, *options)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !errdefs.IsOnlyNotFound(err) {
 		// A conflict too: if another pod has the name by now the watch will tell,
 		// and the next try sees it; if not, it was no word on this one's end.
 		return fmt.Errorf("cannot remove pod %s from the API: %w", key, err)

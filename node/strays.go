@@ -7,8 +7,10 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
 // strays are the pods that a provider has shown in its last list and that neither
@@ -48,7 +50,7 @@ func (pc *PodController) isStray(ctx context.Context, pod *corev1.Pod) bool {
 		return false
 	}
 	ours, err := pc.pods.Get(pod.Namespace, pod.Name)
-	return apierrors.IsNotFound(err) || err == nil && pc.backend.byUID != nil && pod.UID != "" && ours.UID != pod.UID
+	return errdefs.IsOnlyNotFound(err) || err == nil && pc.backend.byUID != nil && pod.UID != "" && ours.UID != pod.UID
 }
 
 // isBeside tells whether the provider can hold a pod beside that of the record, whose

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -85,7 +85,7 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 // podInAPI returns the pod of this node that the API has under a name, or nil.
 func (pc *PodController) podInAPI(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod, err := pc.pods.Get(namespace, name)
-	if apierrors.IsNotFound(err) {
+	if errdefs.IsOnlyNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -366,7 +366,7 @@ func (pc *PodController) update(ctx context.Context, key string, r *podRecord, p
 		return err
 	}
 	if err := pc.backend.update(ctx, mine); err != nil {
-		if errdefs.IsNotFound(err) {
+		if errdefs.IsOnlyNotFound(err) {
 			r.mu.Lock()
 			r.provider = unknown // it may have lost the pod, and not said so
 			r.mu.Unlock()
