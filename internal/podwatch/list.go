@@ -45,16 +45,16 @@ func (w *Watch) listerWatcher() cache.ListerWatcher {
 			if err != nil || w.only != "" {
 				return events, err
 			}
-			return watch.Filter(events, w.concerns), nil
+			return filter(events, w.concerns), nil
 		},
 	}))
 	return cache.ToListWatcherWithWatchListSemantics(steady, w.client)
 }
 
-// concerns keeps the events of members' pods, and those that are about none.
-func (w *Watch) concerns(event watch.Event) (watch.Event, bool) {
+// concerns reports whether an event is of a member's pod, or about no pod.
+func (w *Watch) concerns(event watch.Event) bool {
 	pod, ok := event.Object.(*corev1.Pod)
-	return event, !ok || event.Type == watch.Bookmark || event.Type == watch.Error || w.of(pod.Spec.NodeName) != nil
+	return !ok || event.Type == watch.Bookmark || event.Type == watch.Error || w.of(pod.Spec.NodeName) != nil
 }
 
 // list reads the pods of one node, as they are now.
