@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
@@ -91,4 +93,60 @@ func TestEveryLineAboutAPodNamesIt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each log line and each span about a pod whose name was taken over by another one
+// carries the UID of the pod that it is about.
+func TestLinesAndSpansOfARecreatedPodCarryItsUID(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) PodLifecycleHandler{
+		"polled":   func(f *fakeProvider) PodLifecycleHandler { return polled{f} },
+		"notified": func(f *fakeProvider) PodLifecycleHandler { return notifying{polled{f}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				var j journal
+				before := log.L
+				log.L = vkslog.FromSlog(slog.New(slog.NewJSONHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
+				t.Cleanup(func() { log.L = before })
+				spans := traced(t)
+				r.handler = handler(r.provider)
+				r.start()
+				r.api.addPod(aPod("web"))
+				pass(time.Minute)
+				old, replacement := r.replace("web")
+				pass(10 * time.Minute)
+				want(t, "held", r.provider.holds("web"), []types.UID{replacement})
+				for message, uids := range map[string][]types.UID{
+					"Created pod in provider": {old, replacement},
+					"Deleted pod in provider": {old},
+				} {
+					var got []types.UID
+					for _, line := range j.lines(t) {
+						if line["msg"] == message {
+							got = append(got, types.UID(line["uid"].(string)))
+						}
+					}
+					want(t, message, got, uids)
+				}
+				for _, span := range spans.GetSpans() {
+					if span.Name != "CreatePod" && span.Name != "DeletePod" {
+						continue
+					}
+					above := syncOf(t, spans.GetSpans(), span)
+					if got, want := uidOf(above), uidOf(span); got != want {
+						t.Errorf("%s of %s is in a span about %s", span.Name, want, got)
+					}
+				}
+			})
+		})
+	}
+}
+
+func uidOf(span tracetest.SpanStub) (uid string) {
+	for _, a := range span.Attributes {
+		if string(a.Key) == attributeUID {
+			uid = a.Value.AsString()
+		}
+	}
+	return uid
 }

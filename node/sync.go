@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -36,23 +37,30 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	}
 	r := pc.records.getOrAdd(key)
 	pc.takeUp(key, r)
-	ctx, span := startPodSpan(ctx, "syncPod", pc.syncs, key, r.subject(namespace, name, pod))
+	subject := r.subject(namespace, name, pod)
+	ctx, span := startPodSpan(ctx, "syncPod", pc.syncs, key, subject)
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
-	err = pc.takeSteps(ctx, key, r, pod, span)
+	err = pc.takeSteps(ctx, key, r, pod, subject.UID, span)
 	if failed := pc.endOrphans(ctx, key, r); err == nil {
 		err = failed
 	}
 	return err
 }
 
-// takeSteps acts on one pod name, until there is nothing to do for now.
-func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord, pod *corev1.Pod, span trace.Span) error {
+// takeSteps acts on one pod name, until there is nothing to do for now, or the record
+// is about another pod than the one of the UID: that has a visit of its own, so that
+// log lines and spans carry the UID of the pod that they are about.
+func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord, pod *corev1.Pod, about types.UID, span trace.Span) error {
 	begin, operation := time.Now(), operationSync
 	defer func() { pc.metrics.worked(operation, begin) }()
 	for range maxSteps {
 		pc.follow(key, r, pod)
 		v := pc.view(r, pod)
+		if v.heldUID != about {
+			pc.syncs.Add(key)
+			return nil
+		}
 		a := decide(v)
 		switch a.verb {
 		case doNothing:
