@@ -236,12 +236,12 @@ func (a *fakeAPI) delete(resource schema.GroupVersionResource, namespace, name s
 		return nil
 	}
 	pod = pod.DeepCopy()
+	if pod.DeletionTimestamp == nil && !a.noGenerations {
+		pod.Generation++ // with the first deletion only
+	}
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second)}
 	pod.DeletionGracePeriodSeconds = &grace
 	a.version++
-	if !a.noGenerations {
-		pod.Generation++
-	}
 	pod.ResourceVersion = strconv.Itoa(a.version)
 	return a.tracker.Update(resource, pod, namespace)
 }

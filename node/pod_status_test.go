@@ -405,3 +405,28 @@ func TestStatusFromWithinCreate(t *testing.T) {
 		wantList(t, "writes", r.api.written(), "patch pods/status web")
 	})
 }
+
+// A deletion is a generation, which is observed once the provider has been asked to
+// end the pod, or need not be asked.
+func TestObservedGenerationOfADeletion(t *testing.T) {
+	for name, phase := range map[string]corev1.PodPhase{"it stops slowly": corev1.PodRunning, "it has ended": corev1.PodSucceeded} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.provider.script(func(s *script) { s.lingers = true })
+				r.api.addPod(aPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }))
+				synctest.Wait()
+				r.provider.set("job", phase)
+				synctest.Wait()
+				r.api.deletePod("job")
+				pass(time.Second)
+				pod := r.api.pod("job")
+				want(t, "generation", pod.Generation, 2)
+				want(t, "observed generation", pod.Status.ObservedGeneration, 2)
+				r.api.written()
+				pass(20 * time.Second)
+				wantList(t, "writes", r.api.written())
+			})
+		})
+	}
+}

@@ -228,9 +228,9 @@ func (pc *PodController) perform(ctx context.Context, do verb, key string, r *po
 	case doUpdate:
 		return pc.update(ctx, key, r, pod)
 	case doStop:
-		return pc.end(ctx, r, pod, requestStop)
+		return pc.end(ctx, key, r, pod, requestStop)
 	case doKill:
-		return pc.end(ctx, r, pod, requestKill)
+		return pc.end(ctx, key, r, pod, requestKill)
 	case doRelease:
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -420,7 +420,7 @@ func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, 
 }
 
 // end asks the provider for the end of the record's pod.
-func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod, how request) error {
+func (pc *PodController) end(ctx context.Context, key string, r *podRecord, pod *corev1.Pod, how request) error {
 	r.mu.Lock()
 	target := r.pod
 	r.mu.Unlock()
@@ -447,6 +447,7 @@ func (pc *PodController) end(ctx context.Context, r *podRecord, pod *corev1.Pod,
 	log.G(ctx).WithField("request", string(how)).Info("Deleted pod in provider")
 	if first && pod != nil && pod.UID == target.UID {
 		pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderDeleteSuccess, "Delete pod in provider successfully")
+		pc.statuses.Add(key) // the observed generation
 	}
 	return nil
 }

@@ -55,10 +55,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 	// Nobody reads the last words of a pod that its removal is about to follow.
 	leaving := pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 && r.stopped()
 	report := r.report
-	handed := r.handed
-	if r.stale {
-		handed = nil // the provider has not seen this generation yet
-	}
+	handed := r.observedForm(pod)
 	rest := repairDelay - time.Since(r.sentAt)
 	r.mu.Unlock()
 	if told && !settled && rest > 0 {
@@ -140,4 +137,16 @@ func (pc *PodController) insist(r *podRecord, report *corev1.PodStatus, taken bo
 func older(pod, other *corev1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, other.ResourceVersion)
 	return err == nil && order < 0
+}
+
+// observedForm returns the form of the record's pod whose generation has been acted
+// upon, or nil if that is not known. pod is the API's. r.mu is held.
+func (r *podRecord) observedForm(pod *corev1.Pod) *corev1.Pod {
+	switch {
+	case pod.DeletionTimestamp != nil && (r.asked != requestNone || r.provider == absent):
+		return pod // a deletion is a generation, too
+	case r.stale:
+		return nil // the provider has not seen this generation yet
+	}
+	return r.handed
 }
