@@ -48,6 +48,7 @@ type fakeAPI struct {
 	failures map[string]error // by "verb resource", or "verb resource/subresource"
 	writes   []string         // "verb resource/subresource name"
 	patches  []string         // of pods' and nodes' statuses
+	hidden   map[string]bool  // pods that lists do not show
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -102,6 +103,17 @@ func (a *fakeAPI) react(action clienttesting.Action) (bool, runtime.Object, erro
 		return false, nil, nil
 	}
 	switch action := action.(type) {
+	case clienttesting.ListActionImpl:
+		if resource != podsResource || len(a.hidden) == 0 {
+			return false, nil, nil
+		}
+		obj, err := a.tracker.List(resource, action.Kind, action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		list := obj.DeepCopyObject().(*corev1.PodList)
+		list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return a.hidden[p.Name] })
+		return true, list, nil
 	case clienttesting.CreateActionImpl:
 		obj, err := a.create(resource, action.GetObject())
 		return true, obj, err
@@ -364,6 +376,15 @@ func (a *fakeAPI) gap(changes func()) {
 	changes()
 	for _, w := range watches {
 		close(w.cut)
+	}
+}
+
+// hide has lists show a pod of that name, or not.
+func (a *fakeAPI) hide(name string, hidden bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hidden = map[string]bool{name: true}; !hidden {
+		a.hidden = nil
 	}
 }
 

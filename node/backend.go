@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -70,19 +69,15 @@ func (b *backend) update(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// delete asks for the end of pod, at once if so told. A pod that the provider
-// does not know is no error: found tells.
-func (b *backend) delete(ctx context.Context, pod *corev1.Pod, atOnce bool, now time.Time) (found bool, err error) {
+// delete asks for the end of pod within its grace period, at once if that is zero. A
+// pod that the provider does not know is no error: found says so.
+func (b *backend) delete(ctx context.Context, pod *corev1.Pod, grace time.Duration) (found bool, err error) {
 	pod = pod.DeepCopy()
 	if pod.DeletionTimestamp == nil {
-		pod.DeletionTimestamp = &metav1.Time{Time: now}
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(grace)}
 	}
-	switch {
-	case atOnce:
-		pod.DeletionGracePeriodSeconds = ptr.To[int64](0)
-	case pod.DeletionGracePeriodSeconds == nil:
-		pod.DeletionGracePeriodSeconds = ptr.To(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
-	}
+	seconds := int64(grace / time.Second)
+	pod.DeletionGracePeriodSeconds = &seconds
 	err = call(ctx, b.metrics, methodDeletePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})

@@ -41,8 +41,9 @@ type view struct {
 	// What the API says.
 	wish     wish
 	uid      types.UID // empty when gone
-	deadline time.Time // end of the grace period, for wishStop and wishDone
+	deadline time.Time // end of the grace period, once it was asked to stop
 	removed  bool      // the API was told to remove this UID
+	doubtful bool      // only a list lacks it: the API has not said that it is gone
 
 	// What the provider holds under the name.
 	provider  knowledge
@@ -70,6 +71,7 @@ const (
 	doRelease verb = "release" // what was held has stopped: hold nothing
 	doRemove  verb = "remove"  // from the API
 	doLose    verb = "lose"    // say that the provider has lost it
+	doConfirm verb = "confirm" // ask the API server whether it is gone
 )
 
 type action struct {
@@ -116,8 +118,10 @@ func bury(v view) action {
 	switch {
 	case v.provider == held && v.asked != requestNone && v.stopped:
 		return action{verb: doRelease}
+	case (v.provider == held || mayLinger(v)) && v.doubtful && v.asked == requestNone:
+		return action{verb: doConfirm}
 	case v.provider == held || mayLinger(v):
-		return kill(v)
+		return end(v)
 	}
 	if rest := clockSkew - v.now.Sub(v.askedAt); v.wish == wishGone && v.asked != requestNone && rest > 0 {
 		// The provider may go on showing it, without its UID. A successor of its
@@ -159,13 +163,14 @@ func stop(v view) action {
 	return end(v)
 }
 
-// end asks for the end of what is held, gracefully up to the deadline.
+// end asks for the end of what is held: first gracefully, however late that is, and
+// at once when the grace period has run out.
 func end(v view) action {
-	switch {
-	case !v.now.Before(v.deadline):
-		return kill(v)
-	case v.asked == requestNone:
+	if v.asked == requestNone {
 		return action{verb: doStop}
+	}
+	if !v.now.Before(v.deadline) {
+		return kill(v)
 	}
 	a := recheck(v)
 	a.after = min(a.after, v.deadline.Sub(v.now))

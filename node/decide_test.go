@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []verb{doNothing, doWait, doInspect, doCreate, doUpdate, doStop, doKill, doRelease, doRemove, doLose} {
+	for _, v := range []verb{doNothing, doWait, doInspect, doCreate, doUpdate, doStop, doKill, doRelease, doRemove, doLose, doConfirm} {
 		if !seen[v] {
 			t.Errorf("no line leads to %s", v)
 		}
@@ -82,6 +82,8 @@ func parseView(text string) (view, error) {
 			v.changed = true
 		case "removed":
 			v.removed = true
+		case "doubtful":
+			v.doubtful = true
 		case "asked":
 			v.asked = request(value)
 		case "askedAt":
@@ -111,7 +113,7 @@ func eachView(f func(view)) {
 				for _, asked := range []request{requestNone, requestStop, requestKill} {
 					for _, ago := range []time.Duration{0, 4 * time.Second, 5 * time.Second, time.Minute, time.Hour} {
 						for _, missing := range []int{0, 1, 2, 3, 4} {
-							for bits := range 32 {
+							for bits := range 64 {
 								v := view{
 									now: epoch, wish: w, uid: "a", heldUID: uid, provider: k,
 									asked: asked, askedAt: epoch.Add(-ago), inspected: epoch.Add(-ago / 2), missing: missing,
@@ -122,7 +124,7 @@ func eachView(f func(view)) {
 									v.deadline = epoch.Add(-time.Second)
 								}
 								if w == wishGone {
-									v.uid = ""
+									v.uid, v.doubtful = "", pick[bits>>5&1]
 								}
 								f(v)
 							}
@@ -157,6 +159,8 @@ func TestDecideNeverDoesHarm(t *testing.T) {
 		case doStop, doKill:
 			rule(!current || v.wish != wishRun, "a pod that is to run is not stopped (3)")
 			rule(v.provider == held || v.ran, "what never was is not deleted")
+			rule(!v.doubtful || v.asked != requestNone, "a list that lacks a pod ends nothing (3)")
+			rule(a.verb == doStop || v.asked != requestNone && !v.now.Before(v.deadline), "nothing is killed that was not asked to stop, nor before its grace period ends (4)")
 		case doRemove:
 			rule(current && v.wish == wishStop, "a pod leaves the API only when that was asked for (4)")
 			rule(v.provider == absent || v.asked != requestNone && v.stopped, "a pod leaves the API when the provider has stopped it, not before (4)")

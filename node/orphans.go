@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -83,25 +84,75 @@ func (pc *PodController) takeUp(key string, r *podRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pod == nil {
+		known := pc.strays.drop(orphans[0])
 		pc.inherit(r, orphans[0], pc.heard.Load())
-		pc.strays.drop(orphans[0])
+		r.asked, r.askedAt, r.ending = known.asked, known.askedAt, known.ending
 	}
 }
 
-// endOrphans asks for the end of the orphans that the provider holds beside the pod of
-// the record. An error means that it has to be tried again.
+// endOrphans ends the orphans that the provider holds beside the pod of the record. An
+// error means that it has to be tried again.
 func (pc *PodController) endOrphans(ctx context.Context, key string, r *podRecord) (err error) {
 	for _, pod := range pc.strays.orphans(key) {
-		if pc.isBeside(r, pod) { // else the record's pod has the name
-			if _, failed := pc.backend.delete(withPod(ctx, pod), pod, true, time.Now()); failed != nil {
+		if !pc.isBeside(r, pod) {
+			pc.strays.drop(pod) // the record's pod has the name
+			continue
+		}
+		a, grace := pc.strays.next(pod, time.Now())
+		switch a.verb {
+		case doStop, doKill:
+			found, failed := pc.backend.delete(withPod(ctx, pod), pod, grace)
+			if failed != nil {
 				log.G(withPod(ctx, pod)).WithError(failed).Warn("Cannot delete an orphan in the provider; it is tried again")
 				err = failed
 				continue
 			}
+			pc.strays.asked(pod, requestOf[a.verb], time.Now())
+			if !found {
+				pc.strays.drop(pod)
+				continue
+			}
+			a, _ = pc.strays.next(pod, time.Now())
+			pc.syncs.Revisit(key, a.after)
+		case doWait:
+			pc.syncs.Revisit(key, a.after)
+		default:
+			pc.strays.drop(pod)
 		}
-		pc.strays.drop(pod)
 	}
 	return err
+}
+
+var requestOf = map[verb]request{doStop: requestStop, doKill: requestKill}
+
+// next decides about an orphan as about any pod that the API has no more, and returns
+// the grace period that it gets. The lists show what becomes of it.
+func (s *strays) next(pod *corev1.Pod, now time.Time) (action, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.find(keyOf(pod), pod.UID)
+	if one == nil {
+		return action{verb: doNothing}, 0 // no list shows it any more
+	}
+	one.ending.ends(one.pod, now)
+	a := decide(view{
+		now: now, wish: wishGone, provider: held, heldUID: pod.UID, stopped: isTerminal(one.pod.Status.Phase),
+		asked: one.asked, askedAt: one.askedAt, deadline: one.ending.killAt(), inspected: now,
+	})
+	if a.verb == doKill {
+		return a, 0
+	}
+	return a, one.ending.grace
+}
+
+// asked records what the provider has accepted to do about an orphan.
+func (s *strays) asked(pod *corev1.Pod, how request, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.find(keyOf(pod), pod.UID); one != nil {
+		one.asked, one.askedAt = how, now
+		one.ending.stops(now)
+	}
 }
 
 // inherit makes the record one about a pod that the provider holds and the API has no
@@ -163,4 +214,25 @@ func (s *strays) condemn(pod *corev1.Pod) {
 // orphans returns those of a name.
 func (s *strays) orphans(key string) []*corev1.Pod {
 	return s.of(key, func(one *stray) bool { return one.orphan })
+}
+
+// confirmGone asks the API server itself whether the record's pod is gone, which only
+// a list of it lacks: a list may be of an older state, or of a restored one. An error
+// means that it is not known, or that the pod is there; the next try asks again, unless
+// the watch shows the pod before.
+func (pc *PodController) confirmGone(ctx context.Context, r *podRecord) error {
+	r.mu.Lock()
+	pod := r.pod
+	r.mu.Unlock()
+	named, err := pc.namesake(ctx, pod)
+	switch {
+	case err == nil && named.UID == pod.UID:
+		return fmt.Errorf("pod %s is missing in a list of the API server, which has it all the same: waiting to see it", keyOf(pod))
+	case err != nil && !errdefs.IsOnlyNotFound(err):
+		return fmt.Errorf("cannot ask the API server whether pod %s is gone, which a list of it lacks: %w", keyOf(pod), err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doubtful = false
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,7 +72,7 @@ func TestRecreatedPod(t *testing.T) {
 				old, replacement := r.replace("web")
 				pass(time.Second)
 				wantList(t, "calls", r.provider.took("create", "delete"),
-					"delete web "+string(old)+" grace 0", "create web "+string(replacement))
+					"delete web "+string(old)+" grace 30", "create web "+string(replacement))
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 				want(t, "held", len(r.provider.holds("web")), 1)
 			})
@@ -90,8 +91,8 @@ func TestRecreatedPodWaitsForTheOldOne(t *testing.T) {
 		_, replacement := r.replace("web")
 		pass(5 * time.Minute)
 		kills := r.provider.took("create", "delete")
-		if len(kills) < 5 || len(kills) > 6 {
-			t.Errorf("deleted %d times in 5 minutes, want one a minute", len(kills))
+		if len(kills) < 5 || len(kills) > 6 || !strings.HasSuffix(kills[0], "grace 30") || !strings.HasSuffix(kills[1], "grace 0") {
+			t.Errorf("calls in 5 minutes: %q, want a stop, and from the end of the grace period one kill a minute", kills)
 		}
 		want(t, "created", slices.ContainsFunc(kills, func(c string) bool { return c[:6] == "create" }), false)
 		r.provider.set("web", corev1.PodFailed) // the old one, which the provider goes on to show
@@ -124,7 +125,7 @@ func TestRecreatedPodThoughTheOldOneIsStillShown(t *testing.T) {
 			old, replacement := r.replace("web")
 			pass(10 * time.Second)
 			wantList(t, "calls", r.provider.took("create", "delete"),
-				"delete web "+string(old)+" grace 0", "create web "+string(replacement))
+				"delete web "+string(old)+" grace 30", "create web "+string(replacement))
 			want(t, "phase", r.phase("web"), corev1.PodRunning)
 		})
 	}
@@ -224,7 +225,7 @@ func TestNamesakesGoFirst(t *testing.T) {
 				}
 				pass(2 * time.Second)
 				wantList(t, "calls", r.provider.took("create", "delete"),
-					"delete web u0 grace 0", "delete web u1 grace 0", "create web "+string(uid))
+					"delete web u0 grace 30", "delete web u1 grace 30", "create web "+string(uid))
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 				pass(time.Hour)
 				wantList(t, "calls later", r.provider.took("create", "delete"))
@@ -249,7 +250,7 @@ func TestRefusedWhileItsPredecessorIsShown(t *testing.T) {
 		})
 		uid := r.api.addPod(aPod("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })).UID
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid), "delete web u0 grace 0")
+		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid), "delete web u0 grace 30")
 		want(t, "phase", r.phase("web"), corev1.PodFailed)
 	})
 }
@@ -385,7 +386,7 @@ func TestGetPodByUIDThatSaysNoInItsOwnWords(t *testing.T) {
 		r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })
 		uid := r.api.addPod(aPod("web")).UID
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0", "create web "+string(uid))
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }

@@ -28,7 +28,7 @@ func TestGoneInAWatchGap(t *testing.T) {
 		r.provider.took()
 		r.api.gap(func() { r.api.deletePod("web", 0) })
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+uid+" grace 0")
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+uid+" grace 30")
 		want(t, "the other pod", r.phase("stays"), corev1.PodRunning)
 	})
 }
@@ -49,7 +49,7 @@ func TestGoneWhileItIsFirstLookedAt(t *testing.T) {
 		})
 		uid := string(r.api.addPod(aPod("web")).UID)
 		pass(5 * time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+uid, "delete web "+uid+" grace 0")
+		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+uid, "delete web "+uid+" grace 30")
 		want(t, "names that are remembered", r.pc.RememberedPods(), 0)
 	})
 }
@@ -65,7 +65,7 @@ func TestReplacedInAWatchGap(t *testing.T) {
 		r.api.gap(func() { old, replacement = r.replace("web") })
 		pass(time.Minute)
 		wantList(t, "calls", r.provider.took("create", "delete"),
-			"delete web "+string(old)+" grace 0", "create web "+string(replacement))
+			"delete web "+string(old)+" grace 30", "create web "+string(replacement))
 	})
 }
 
@@ -89,7 +89,7 @@ func TestGoneWhileDown(t *testing.T) {
 				pass(14 * time.Second)
 				wantList(t, "deletes after two sightings", r.provider.took("delete"))
 				pass(2 * time.Second)
-				wantList(t, "deletes after three sightings", r.provider.took("delete"), "delete gone u1 grace 0")
+				wantList(t, "deletes after three sightings", r.provider.took("delete"), "delete gone u1 grace 30")
 				pass(time.Hour)
 				wantList(t, "deletes later", r.provider.took("delete"))
 				want(t, "records", len(r.pc.records.byKey), 0)
@@ -120,7 +120,7 @@ func TestOldPodBesideTheNewOne(t *testing.T) {
 		r.provider.took()
 		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0")
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30")
 		want(t, "held", r.provider.holds("web"), []types.UID{uid})
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
@@ -140,7 +140,7 @@ func TestOrphanWhoseNameIsTaken(t *testing.T) {
 		})
 		r.start(func(cfg *PodControllerConfig) { cfg.PodClient = late{cfg.PodClient, meanwhile} })
 		pass(10 * time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0", "create web "+string(uid))
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
 		want(t, "held", r.provider.holds("web"), []types.UID{uid})
 	})
 }
@@ -199,10 +199,12 @@ func TestNewPodWhileAnOrphanOfItsNameEnds(t *testing.T) {
 		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
 		r.start()
 		pass(16 * time.Second)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web  grace 0")
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web  grace 30")
 		uid := r.api.addPod(aPod("web")).UID
-		pass(30 * time.Second)
+		pass(25 * time.Second)
 		wantList(t, "calls while it ends", r.provider.took("create", "delete"))
+		pass(10 * time.Second)
+		wantList(t, "calls at the end of its grace period", r.provider.took("create", "delete"), "delete web  grace 0")
 		r.provider.set("web", corev1.PodFailed)
 		r.provider.forget("web")
 		pass(time.Minute)
@@ -236,7 +238,7 @@ func TestOrphanBesideABusyPod(t *testing.T) {
 		pass(30 * time.Second)
 		wantList(t, "calls meanwhile", r.provider.took("delete"))
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 0")
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30")
 		want(t, "held", r.provider.holds("web"), []types.UID{uid})
 	})
 }
@@ -275,7 +277,7 @@ func TestOrphanThatCannotBeDeleted(t *testing.T) {
 				}
 				r.provider.script(func(s *script) { s.onDelete = nil })
 				pass(3 * time.Minute)
-				wantList(t, "deletes", r.provider.took("delete"), "delete web u0 grace 0")
+				wantList(t, "deletes", r.provider.took("delete"), "delete web u0 grace 30")
 				want(t, "held", len(r.provider.holds("web")), 0)
 				want(t, "names that are remembered", r.pc.RememberedPods(), 0)
 			})
@@ -368,7 +370,7 @@ func TestOrphanThatMayNotBeRead(t *testing.T) {
 		r.provider.hold(aPod("gone"), corev1.PodRunning)
 		r.start()
 		pass(10 * time.Minute)
-		wantList(t, "deletes", r.provider.took("delete"), "delete gone  grace 0")
+		wantList(t, "deletes", r.provider.took("delete"), "delete gone  grace 30")
 	})
 }
 
@@ -418,7 +420,7 @@ func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
 				pass(10 * time.Second)
 				wantList(t, "calls", r.provider.took("create", "delete", "update"))
 				pass(2 * time.Minute)
-				wantList(t, "calls", r.provider.took("create", "delete"), "delete gone  grace 0")
+				wantList(t, "calls", r.provider.took("create", "delete"), "delete gone  grace 30")
 			})
 		})
 	}

@@ -103,7 +103,7 @@ func TestNotifierIsNotPolled(t *testing.T) {
 		left.UID = "left-1"
 		r.provider.hold(left, corev1.PodRunning)
 		pass(8 * time.Minute)
-		wantList(t, "calls for an orphan", r.provider.took("delete"), "delete left left-1 grace 0")
+		wantList(t, "calls for an orphan", r.provider.took("delete"), "delete left left-1 grace 30")
 	})
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start(func(cfg *PodControllerConfig) { cfg.DisableOrphanCleanup = true })

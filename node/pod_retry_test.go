@@ -86,17 +86,20 @@ func TestRetryAfterHolds(t *testing.T) {
 	})
 }
 
-// Invariant 5: of a DeletePod that has to wait, the kill at the end of the grace
-// period does not have to: it is another call.
+// Invariant 5: a stop that has to wait does, whatever else changes; the pod gets its
+// whole grace period from when the provider has accepted it, and the kill at its end
+// does not have to wait: it is another call.
 func TestRetryAfterOfAStop(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		uid := string(r.api.addPod(aPod("web")).UID)
 		synctest.Wait()
 		r.provider.took()
+		throttled := time.Now().Add(35 * time.Second)
 		r.provider.script(func(s *script) {
 			s.onDelete = func(_ context.Context, pod *corev1.Pod) error {
-				if *pod.DeletionGracePeriodSeconds > 0 {
+				r.provider.script(func(s *script) { s.lingers = *pod.DeletionGracePeriodSeconds > 0 })
+				if time.Now().Before(throttled) {
 					return errdefs.AsRetryAfter(errors.New("throttled"), 20*time.Second)
 				}
 				return nil
@@ -109,7 +112,10 @@ func TestRetryAfterOfAStop(t *testing.T) {
 		}
 		stop := "delete web " + uid + " grace 50"
 		wantList(t, "stops", r.provider.took("delete"), stop, stop, stop)
-		pass(15 * time.Second)
+		pass(44 * time.Second)
+		wantList(t, "calls within the grace period", r.provider.took("delete"))
+		pass(5 * time.Second)
+		wantList(t, "calls at its end", r.provider.took("delete"), "delete web "+uid+" grace 0")
 		want(t, "pod", r.api.pod("web"), nil)
 	})
 }

@@ -130,6 +130,7 @@ type PodController struct {
 	records  records
 	strays   strays
 	identity identity
+	doubts   sync.Map      // keys of pods that a list of the API lacks, until they are visited
 	heard    atomic.Uint64 // count of observations
 
 	syncs    *queue.Queue

@@ -38,6 +38,8 @@ type state struct {
 	inspected time.Time
 	missing   int
 	removed   bool
+	doubtful  bool // a list of the API lacks it, which may be wrong
+	ending    ending
 
 	// tried is the last action that was taken, retryAt the times before which an
 	// action is not to be tried again, as its error has asked.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,6 +27,11 @@ type stray struct {
 	pod    *corev1.Pod
 	seen   int  // in so many rounds of the patrol in a row
 	orphan bool // the worker of its name is to see to its end
+
+	// How that goes, where the provider holds it beside another pod of its name.
+	asked   request
+	askedAt time.Time
+	ending  ending
 }
 
 // noteStrays takes what the provider has listed.
@@ -71,8 +77,9 @@ func (s *strays) note(now []*corev1.Pod) {
 		key := keyOf(pod)
 		known := s.find(key, pod.UID)
 		if known == nil {
-			known = &stray{pod: pod.DeepCopy()}
+			known = &stray{}
 		}
+		known.pod = pod.DeepCopy()
 		byKey[key] = append(byKey[key], known)
 	}
 	s.listed, s.byKey = true, byKey
@@ -107,14 +114,19 @@ func (s *strays) of(key string, which func(*stray) bool) (pods []*corev1.Pod) {
 	return pods
 }
 
-func (s *strays) drop(old *corev1.Pod) {
+// drop forgets a stray, and returns what was known of it.
+func (s *strays) drop(old *corev1.Pod) (known stray) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := keyOf(old)
+	if one := s.find(key, old.UID); one != nil {
+		known = *one
+	}
 	s.byKey[key] = slices.DeleteFunc(s.byKey[key], func(one *stray) bool { return one.pod.UID == old.UID })
 	if len(s.byKey[key]) == 0 {
 		delete(s.byKey, key)
 	}
+	return known
 }
 
 // predecessor returns a stray that has the name of a pod which is about to be

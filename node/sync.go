@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -33,6 +32,7 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 		return err
 	}
 	if pod == nil && pc.records.get(key) == nil && pc.strays.orphans(key) == nil {
+		pc.doubts.Delete(key)
 		return nil
 	}
 	r := pc.records.getOrAdd(key)
@@ -108,9 +108,12 @@ func (pc *PodController) podInAPI(ctx context.Context, namespace, name string) (
 // follow makes the record follow the API: to the newest form of its pod, or to
 // a new pod once nothing is held of the old one. Only the sync does that.
 func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
+	_, missing := pc.doubts.LoadAndDelete(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.doubtful = pod == nil && r.pod != nil && !r.theirs && (r.doubtful || missing)
 	switch {
+	case r.doubtful:
 	case pod == nil && r.pod == nil:
 		r.provider = absent // notified of, but never ours
 		r.early = nil
@@ -152,8 +155,9 @@ func (r *podRecord) over() bool {
 func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	v := view{
-		now:       time.Now(),
+		now:       now,
 		wish:      wishGone,
 		provider:  r.provider,
 		heldUID:   r.uid(),
@@ -164,6 +168,10 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 		inspected: r.inspected,
 		missing:   r.missing,
 		removed:   r.removed,
+		doubtful:  r.doubtful,
+	}
+	if pod == nil || pod.UID != v.heldUID {
+		r.mustEnd(&v)
 	}
 	if pod == nil {
 		return v
@@ -174,36 +182,30 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		v.wish = wishStop
-		v.deadline = deadlineOf(pod)
+		r.mustEnd(&v)
 	case isTerminal(pod.Status.Phase) || reportedDone:
 		v.wish = wishDone
-		v.deadline = graceEnd(pod, v)
+		if v.provider == held && !v.stopped {
+			r.mustEnd(&v)
+		}
 	default:
 		v.wish = wishRun
+		if v.heldUID == v.uid {
+			r.ending = ending{}
+		}
 		v.changed = r.stale || r.handed != nil && specChanged(r.handed, pod)
 	}
 	return v
 }
 
-// deadlineOf is the time at which a pod that is being deleted has to be killed.
-func deadlineOf(pod *corev1.Pod) time.Time {
-	if ptr.Deref(pod.DeletionGracePeriodSeconds, 0) == 0 {
-		return pod.DeletionTimestamp.Time
+// mustEnd has the record's pod end, and the view say when it is to be killed. r.mu is
+// held.
+func (r *podRecord) mustEnd(v *view) {
+	if r.pod == nil || v.doubtful && v.asked == requestNone {
+		return
 	}
-	// The API has already added the grace period to the timestamp, and then cut
-	// it to whole seconds; nobody gets less than was asked for.
-	return pod.DeletionTimestamp.Add(time.Second)
-}
-
-// graceEnd is the time at which a pod that is done has to be killed if it does not
-// stop: its grace period after it was asked to, or from now on.
-func graceEnd(pod *corev1.Pod, v view) time.Time {
-	asked := v.askedAt
-	if v.asked == requestNone {
-		asked = v.now
-	}
-	grace := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
-	return asked.Add(time.Duration(grace) * time.Second)
+	r.ending.ends(r.pod, v.now)
+	v.deadline = r.ending.killAt()
 }
 
 // dropIfOver forgets a name that neither the API nor the provider has.
@@ -239,6 +241,8 @@ func (pc *PodController) perform(ctx context.Context, do verb, key string, r *po
 	case doLose:
 		pc.lose(ctx, key, r, pod)
 		return nil
+	case doConfirm:
+		return pc.confirmGone(ctx, r)
 	}
 	return errors.New("no such action: " + string(do))
 }
@@ -422,9 +426,12 @@ func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, 
 // end asks the provider for the end of the record's pod.
 func (pc *PodController) end(ctx context.Context, key string, r *podRecord, pod *corev1.Pod, how request) error {
 	r.mu.Lock()
-	target := r.pod
+	target, grace := r.pod, r.ending.grace
 	r.mu.Unlock()
-	found, err := pc.backend.delete(ctx, target, how == requestKill, time.Now())
+	if how == requestKill {
+		grace = 0
+	}
+	found, err := pc.backend.delete(ctx, target, grace)
 	if err != nil {
 		pc.warnOfOld(ctx, r, pod, target, ReasonProviderDeleteFailed, err)
 		return err
@@ -433,6 +440,7 @@ func (pc *PodController) end(ctx context.Context, key string, r *podRecord, pod 
 	first := r.asked == requestNone
 	r.asked = how
 	r.askedAt = time.Now()
+	r.ending.stops(r.askedAt)
 	r.inspected = time.Time{}
 	if pc.notifier != nil {
 		r.inspected = r.askedAt // it will tell

@@ -41,12 +41,16 @@ func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandl
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			gone, missing := obj.(cache.DeletedFinalStateUnknown)
+			if missing {
 				obj = gone.Obj
 			}
 			// Also where there is no record: a worker may have read the pod a moment
 			// ago, and be about to make one.
 			if pod, ok := obj.(*corev1.Pod); ok && pc.concerns(ctx, pod) {
+				if missing {
+					pc.doubts.Store(keyOf(pod), struct{}{}) // a list lacks it, which is no deletion yet
+				}
 				pc.syncs.Add(keyOf(pod))
 			}
 		},
