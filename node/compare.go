@@ -50,6 +50,7 @@ func (pc *PodController) compareOne(key string, r *podRecord, listed *corev1.Pod
 		return false, true
 	}
 	r.unlisted = 0
+	pc.reappears(key, r, listed, asked)
 	if !same || r.theirs || r.provider != held || r.heard > asked || listed.Status.Phase == "" {
 		return true, true
 	}
@@ -71,6 +72,9 @@ func (pc *PodController) compareOne(key string, r *podRecord, listed *corev1.Pod
 func (pc *PodController) miss(key string, r *podRecord, asked uint64) (missing bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.missing > 0 && r.provider == absent && r.ran && !r.theirs && r.asked == requestNone && !r.givenUp() {
+		return true // which is known already
+	}
 	if r.theirs || r.provider != held || r.stopped() || r.heard > asked {
 		return false
 	}

@@ -53,8 +53,13 @@ type view struct {
 	changed   bool // the API's pod differs from what the provider was given
 	asked     request
 	askedAt   time.Time
-	inspected time.Time // when the provider was last asked what it holds
-	missing   int       // how often in a row a pod that ran was not found
+	inspected time.Time     // when the provider was last asked what it holds
+	missing   int           // how often in a row a pod that ran was not found
+	missedAt  time.Time     // the first time of those
+	patience  time.Duration // for how long it has to be missing; negative: for ever
+
+	// suspicious says that too many pods are missing at once for all of them to be lost.
+	suspicious bool
 }
 
 // verb names an action.
@@ -75,8 +80,9 @@ const (
 )
 
 type action struct {
-	verb  verb
-	after time.Duration // for doWait
+	verb    verb
+	after   time.Duration // for doWait
+	guarded bool          // it would be lost, were not so many missing
 }
 
 const (
@@ -86,8 +92,13 @@ const (
 	// killAgainInterval is how often a kill that had no effect is repeated.
 	killAgainInterval = time.Minute
 	// lostAfter is how often in a row a pod that ran has to be missed before it
-	// counts as lost: backends may be eventually consistent.
+	// counts as lost, however long that takes.
 	lostAfter = 3
+	// missedInterval is how often the provider is asked for a pod that it has missed,
+	// at least.
+	missedInterval = 15 * time.Second
+	// guardedInterval is how often it is while it misses too many.
+	guardedInterval = time.Minute
 )
 
 // decide names the one next action for a pod name. It is called again after
@@ -145,10 +156,34 @@ func run(v view) action {
 		return action{verb: doNothing}
 	case !v.ran:
 		return action{verb: doCreate}
-	case v.missing < lostAfter:
-		return recheck(v)
 	}
-	return action{verb: doLose}
+	return miss(v)
+}
+
+// missesPod reports whether a pod that ran, and is to run, is not known to the provider.
+func missesPod(v view) bool {
+	return v.wish == wishRun && v.heldUID == v.uid && v.provider == absent && v.ran
+}
+
+// miss is about a pod that ran and that the provider does not know any more. It is
+// lost when it was missed for long enough, up to a last time when that was over.
+func miss(v view) action {
+	due := v.missedAt.Add(v.patience)
+	next := v.inspected.Add(missedInterval)
+	switch overdue := v.patience >= 0 && v.missing >= lostAfter && !v.inspected.Before(due); {
+	case overdue && v.suspicious:
+		a := until(v, v.inspected.Add(guardedInterval))
+		a.guarded = true
+		return a
+	case overdue:
+		return action{verb: doLose}
+	case v.patience < 0:
+	case v.patience < lostAfter*missedInterval:
+		next = v.inspected.Add(v.patience/lostAfter + time.Millisecond)
+	case due.After(v.inspected) && due.Before(next):
+		next = due
+	}
+	return until(v, next)
 }
 
 func stop(v view) action {
@@ -185,8 +220,11 @@ func kill(v view) action {
 	return recheck(v)
 }
 
-func recheck(v view) action {
-	if wait := recheckInterval - v.now.Sub(v.inspected); wait > 0 {
+func recheck(v view) action { return until(v, v.inspected.Add(recheckInterval)) }
+
+// until waits, and asks the provider then.
+func until(v view, next time.Time) action {
+	if wait := next.Sub(v.now); wait > 0 {
 		return action{verb: doWait, after: wait}
 	}
 	return action{verb: doInspect}

@@ -39,6 +39,9 @@ func TestDecide(t *testing.T) {
 		if a.verb == doWait {
 			got += " " + a.after.String()
 		}
+		if a.guarded {
+			got += " guarded"
+		}
 		if want := strings.TrimSpace(parts[2]); got != want {
 			t.Errorf("line %d, %s: got %s, want %s", number, strings.TrimSpace(parts[0]), got, want)
 		}
@@ -56,7 +59,7 @@ func TestDecide(t *testing.T) {
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func parseView(text string) (view, error) {
-	v := view{now: epoch, uid: "a", heldUID: "a", deadline: epoch.Add(time.Hour)}
+	v := view{now: epoch, uid: "a", heldUID: "a", deadline: epoch.Add(time.Hour), patience: time.Minute}
 	for _, field := range strings.Fields(text) {
 		name, value, _ := strings.Cut(field, "=")
 		var err error
@@ -94,6 +97,12 @@ func parseView(text string) (view, error) {
 			when(&v.deadline)
 		case "missing":
 			v.missing, err = strconv.Atoi(value)
+		case "missedAt":
+			when(&v.missedAt)
+		case "patience":
+			v.patience, err = time.ParseDuration(value)
+		case "suspicious":
+			v.suspicious = true
 		default:
 			err = fmt.Errorf("no such field: %s", name)
 		}
@@ -113,10 +122,11 @@ func eachView(f func(view)) {
 				for _, asked := range []request{requestNone, requestStop, requestKill} {
 					for _, ago := range []time.Duration{0, 4 * time.Second, 5 * time.Second, time.Minute, time.Hour} {
 						for _, missing := range []int{0, 1, 2, 3, 4} {
-							for bits := range 64 {
+							for bits := range 128 {
 								v := view{
 									now: epoch, wish: w, uid: "a", heldUID: uid, provider: k,
 									asked: asked, askedAt: epoch.Add(-ago), inspected: epoch.Add(-ago / 2), missing: missing,
+									missedAt: epoch.Add(-ago * 2), patience: time.Minute, suspicious: pick[bits>>6&1],
 									stopped: pick[bits&1], ran: pick[bits>>1&1], changed: pick[bits>>2&1], removed: pick[bits>>3&1],
 									deadline: epoch.Add(10 * time.Second),
 								}
@@ -168,10 +178,12 @@ func TestDecideNeverDoesHarm(t *testing.T) {
 		case doRelease:
 			rule(!current && v.provider == held && v.stopped && v.asked != requestNone, "a pod is let go of when it has stopped (1)")
 		case doLose:
-			rule(current && v.wish == wishRun && v.provider == absent && v.ran && v.missing >= lostAfter, "a pod is lost when it was missed often (8)")
+			rule(current && v.wish == wishRun && v.provider == absent && v.ran, "only a pod that is to run, and did, is lost (8)")
+			rule(v.missing >= lostAfter && !v.inspected.Before(v.missedAt.Add(v.patience)), "a pod is lost when it was missed often, and for long (8)")
+			rule(!v.suspicious, "no pod is lost while too many are missing (8)")
 		case doWait:
 			rule(a.after > 0, "no busy loops (10)")
-			rule(a.after <= recheckInterval || v.provider == absent && v.wish == wishGone, "waits are short")
+			rule(a.after <= recheckInterval || a.after <= missedInterval && missesPod(v) || a.guarded || v.provider == absent && v.wish == wishGone, "waits are short")
 		case doNothing:
 			rule(v.wish != wishGone || v.provider == absent, "nothing leaks (3)")
 			rule(v.wish != wishStop || !current || v.removed, "a deletion is not forgotten (4)")

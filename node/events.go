@@ -18,12 +18,24 @@ const (
 	ReasonProviderDeleteFailed = "ProviderDeleteFailed"
 	// ReasonProviderLost: the provider no longer knows a pod that it ran.
 	ReasonProviderLost = "ProviderLost"
+	// ReasonProviderMissing: the provider does not know the pod, as it does not know
+	// many others of the node: none of them is taken for lost.
+	ReasonProviderMissing = "ProviderMissing"
 	// ReasonProviderInspectFailed: the provider cannot say whether it holds the
 	// pod; until it can, nothing is done about the pod.
 	ReasonProviderInspectFailed = "ProviderInspectFailed"
 	// ReasonStatusRejected: the API does not accept the status that the
 	// provider reports.
 	ReasonStatusRejected = "StatusRejected"
+)
+
+// The reasons of the events that the PodController records on the node.
+const (
+	// ReasonPodsMissing: the provider does not know many of the node's pods, which are
+	// not taken for lost.
+	ReasonPodsMissing = "PodsMissing"
+	// ReasonPodsFound: it knows most of them again, or they were deleted.
+	ReasonPodsFound = "PodsFound"
 )
 
 // The reasons of the events about a pod's environment. Mandatory references hold the

@@ -353,3 +353,16 @@ var (
 	_ PodNotifier            = notifying{}
 	_ PodUIDLifecycleHandler = uidKeyed{}
 )
+
+// take has the provider forget a pod, and returns it.
+func (f *fakeProvider) take(name string) *corev1.Pod {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, pod := range f.pods {
+		if pod.Name == name {
+			delete(f.pods, key)
+			return pod
+		}
+	}
+	return nil
+}

@@ -36,6 +36,7 @@ func (pc *PodController) observe(ctx context.Context, pod *corev1.Pod) {
 	if !pc.isOf(r, pod) || !r.mayBeKnown(pod) {
 		return
 	}
+	pc.reappears(key, r, pod, pc.heard.Load())
 	pc.listen(key, r, &pod.Status, pc.heard.Load())
 }
 

@@ -90,6 +90,9 @@ func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked ui
 	group.SetLimit(workers)
 	pc.records.each(func(key string, r *podRecord) {
 		r.mu.Lock()
+		if pod := listed[key]; pod != nil {
+			pc.reappears(key, r, pod, asked)
+		}
 		wanted := r.pod
 		follow := wanted != nil && !r.theirs && r.provider == held && !r.stopped() && r.heard <= asked
 		r.mu.Unlock()
@@ -126,13 +129,46 @@ func (pc *PodController) hear(key string, r *podRecord, pod *corev1.Pod, status 
 		return // it was about another pod, or before what we know
 	}
 	if status == nil {
-		r.missing++
-		if r.missing >= lostAfter || r.asked != requestNone {
-			r.provider = absent
-			pc.syncs.Add(key)
-		}
+		r.missed(time.Now())
+		r.inspected = time.Now()
+		pc.syncs.Add(key)
 		return
 	}
-	r.missing = 0
+	r.found()
 	pc.listen(key, r, status, asked)
+}
+
+// reappears has the provider asked about a pod that it did not know and shows now: it
+// was overlooked, or it was given up, and is to be ended. r.mu is held.
+func (pc *PodController) reappears(key string, r *podRecord, shown *corev1.Pod, asked uint64) {
+	if r.pod == nil || r.theirs || r.heard > asked || isTerminal(shown.Status.Phase) {
+		return
+	}
+	switch {
+	case r.provider == absent && r.asked == requestNone && !r.missedAt.IsZero():
+	case r.provider == absent && r.asked != requestNone && r.givenUp():
+	case r.provider == held && r.stopped() && r.wasLost(): // once more
+	default:
+		return
+	}
+	if !pc.isOf(r, shown) {
+		return
+	}
+	if r.givenUp() {
+		r.said = nil // whatever it said before, it runs
+	}
+	r.provider = unknown
+	pc.syncs.Add(key)
+}
+
+// givenUp reports whether the record's pod has ended for the API, and stays there.
+// r.mu is held.
+func (r *podRecord) givenUp() bool {
+	return r.pod.DeletionTimestamp == nil && (isTerminal(r.pod.Status.Phase) || r.report != nil && isTerminal(r.report.Phase))
+}
+
+// wasLost reports whether the record's pod counts as lost. r.mu is held.
+func (r *podRecord) wasLost() bool {
+	return r.report != nil && r.report.Phase == corev1.PodFailed && r.report.Reason == StatusReasonNotFound ||
+		r.pod.Status.Phase == corev1.PodFailed && r.pod.Status.Reason == StatusReasonNotFound
 }

@@ -165,9 +165,9 @@ func TestLostPod(t *testing.T) {
 				r.provider.took()
 				r.events.recorded()
 				prepare(r)
-				pass(9 * time.Second)
+				pass(59 * time.Second)
 				want(t, "phase, as it may be a moment's error", r.phase("web"), corev1.PodRunning)
-				pass(7 * time.Second)
+				pass(16 * time.Second)
 				status := r.api.pod("web").Status
 				want(t, "phase, reason", []string{string(status.Phase), status.Reason}, []string{"Failed", "NotFound"})
 				want(t, "container", status.ContainerStatuses[0].State.Terminated.ExitCode, 137)
@@ -201,7 +201,7 @@ func TestLostPodThatNobodyTellsOf(t *testing.T) {
 				pass(4 * time.Minute)
 				status := r.api.pod("web").Status
 				want(t, "phase, reason", []string{string(status.Phase), status.Reason}, []string{"Failed", "NotFound"})
-				want(t, "questions", len(r.provider.took("get")), 3)
+				want(t, "questions", len(r.provider.took("get")), 5)
 			})
 		})
 	}

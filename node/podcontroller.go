@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,6 +107,21 @@ type PodControllerConfig struct {
 	// that a notification which it loses is not made up for either.
 	DisableOrphanCleanup bool
 
+	// LostPodTimeout is for how long the provider has to answer that it does not know
+	// a pod which it ran, before the pod counts as lost: then it is Failed for good,
+	// and ended in the provider should it appear there again. Where more than half of
+	// the pods that run, and at least three, are missing at once, the provider is taken
+	// for sick, and none of them counts as lost until most of them are there again or
+	// were deleted. Zero means DefaultLostPodTimeout; negative: no pod is ever lost.
+	LostPodTimeout time.Duration
+
+	// PodsMissing, if set, is called when the provider is taken for sick, with the
+	// number of pods that it does not know and of all that run, and with zero when that
+	// is over. Package nodeutil connects it with the Node's condition PodsMissing (see
+	// PodsMissingCondition). It must not block. Events on the Node and on its pods say
+	// the same.
+	PodsMissing func(missing, of int)
+
 	// Metrics measures the controller's work; nil means nothing does.
 	Metrics *Metrics
 }
@@ -126,6 +142,12 @@ type PodController struct {
 	pollEvery   time.Duration
 	keepOrphans bool // not cleaned up
 	listsPods   bool // the provider has shown a pod in a list; the patrol's
+
+	lostPodTimeout time.Duration
+	podsMissing    func(missing, of int) // nil: nobody asked
+	guard          lossGuard
+	// every repeats something until Run ends.
+	every func(interval time.Duration, f func(context.Context) time.Duration) (wait func())
 
 	records  records
 	strays   strays
@@ -160,8 +182,11 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		hostIPs:     cfg.HostIPs,
 		pollEvery:   cfg.ProviderPollInterval,
 		keepOrphans: cfg.DisableOrphanCleanup,
-		ready:       make(chan struct{}),
-		done:        make(chan struct{}),
+		podsMissing: cfg.PodsMissing,
+
+		lostPodTimeout: cmp.Or(cfg.LostPodTimeout, DefaultLostPodTimeout),
+		ready:          make(chan struct{}),
+		done:           make(chan struct{}),
 	}
 	if cfg.PodEventFilterFunc != nil {
 		pc.owns = cfg.PodEventFilterFunc
@@ -256,6 +281,10 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	}
 	seeded := pc.seed(ctx)
 
+	pc.every = func(interval time.Duration, f func(context.Context) time.Duration) func() {
+		return repeat(ctx, interval, f)
+	}
+
 	workers := max(podSyncWorkers, 1)
 	queues := []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
 	for _, q := range queues {
@@ -269,6 +298,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	for _, q := range queues {
 		q.Wait()
 	}
+	pc.guard.stopReviews()
 	return nil
 }
 

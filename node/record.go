@@ -37,6 +37,7 @@ type state struct {
 	askedAt   time.Time
 	inspected time.Time
 	missing   int
+	missedAt  time.Time // when it was first missed, since it was last found
 	removed   bool
 	doubtful  bool // a list of the API lacks it, which may be wrong
 	ending    ending
@@ -150,6 +151,20 @@ func (r *podRecord) renew(pod *corev1.Pod) {
 	if r.handed != nil && r.handed.UID == pod.UID && !specChanged(r.handed, pod) {
 		r.handed = pod
 	}
+}
+
+// missed records that the provider does not know the record's pod. r.mu is held.
+func (r *podRecord) missed(now time.Time) {
+	r.provider = absent
+	r.missing++
+	if r.missedAt.IsZero() {
+		r.missedAt = now
+	}
+}
+
+// found records that the provider holds the record's pod. r.mu is held.
+func (r *podRecord) found() {
+	r.missing, r.missedAt = 0, time.Time{}
 }
 
 // stopped tells whether the provider has reported that the pod runs no more.

@@ -6,7 +6,7 @@ import (
 )
 
 // repeat calls f after the time first, and from then on each time after what f
-// returned, until ctx ends. Calls do not overlap. Between them there is a timer,
+// returned, until ctx ends or that was negative. Calls do not overlap. Between them there is a timer,
 // and no goroutine. wait returns, once ctx has ended, when the last call has.
 func repeat(ctx context.Context, first time.Duration, f func(context.Context) (next time.Duration)) (wait func()) {
 	turn := make(chan struct{}, 1) // held by the one that may set the timer
@@ -18,7 +18,7 @@ func repeat(ctx context.Context, first time.Duration, f func(context.Context) (n
 		if ctx.Err() != nil {
 			return
 		}
-		if next := f(ctx); ctx.Err() == nil {
+		if next := f(ctx); next >= 0 && ctx.Err() == nil {
 			timer.Reset(next)
 		}
 	})

@@ -28,6 +28,13 @@ type rig struct {
 
 	pc   *PodController
 	stop func() error
+
+	missing []string // what watchMissing was told
+}
+
+// watchMissing has what the controller says of missing pods kept.
+func (r *rig) watchMissing(cfg *PodControllerConfig) {
+	cfg.PodsMissing = func(missing, of int) { r.missing = append(r.missing, fmt.Sprintf("%d/%d", missing, of)) }
 }
 
 // bubble runs a test in virtual time, with a provider that notifies.

@@ -200,7 +200,8 @@ func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
 }
 
 const (
-	lostMessage = "The provider no longer knows this pod, although it ran it"
+	lostMessage    = "The provider no longer knows this pod, although it ran it"
+	missingMessage = "The provider does not know this pod, although it ran it; as it does not know many others either, the pod stays as it is until it is known again or is deleted"
 	// killedExitCode is that of a process that SIGKILL ended.
 	killedExitCode = 137
 )
@@ -216,6 +217,10 @@ func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodS
 	status.Reason = StatusReasonNotFound
 	status.Message = lostMessage
 	endAll(status, StatusReasonNotFound, now)
+	// Whatever the pod did was disrupted: a Job's podFailurePolicy can ignore it.
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	status.Conditions = append(status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: ReasonProviderLost, Message: lostMessage, LastTransitionTime: metav1.Time{Time: now}})
 	return status
 }
 

@@ -61,7 +61,13 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 			pc.syncs.Add(key)
 			return nil
 		}
+		if missesPod(v) {
+			pc.guards(&v)
+		}
 		a := decide(v)
+		if a.guarded {
+			pc.guardPods(ctx, r, pod)
+		}
 		switch a.verb {
 		case doNothing:
 			pc.dropIfOver(key, r, v)
@@ -167,6 +173,8 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 		askedAt:   r.askedAt,
 		inspected: r.inspected,
 		missing:   r.missing,
+		missedAt:  r.missedAt,
+		patience:  pc.lostPodTimeout,
 		removed:   r.removed,
 		doubtful:  r.doubtful,
 	}
@@ -270,8 +278,7 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 	defer r.mu.Unlock()
 	switch {
 	case found == nil || !pc.mayBeOurs(ctx, found):
-		r.provider = absent
-		r.missing++
+		r.missed(time.Now())
 	case pc.isOf(r, found):
 		pc.take(r, found, asked)
 		pc.statuses.Add(key)
@@ -282,8 +289,7 @@ func (pc *PodController) inspect(ctx context.Context, key string, r *podRecord, 
 		pc.inherit(r, found, asked)
 		r.next = next
 	default: // what went before it, or what came after
-		r.provider = absent
-		r.missing++
+		r.missed(time.Now())
 	}
 	return nil
 }
@@ -298,7 +304,7 @@ func (pc *PodController) mayBeOurs(ctx context.Context, found *corev1.Pod) bool 
 func (pc *PodController) take(r *podRecord, found *corev1.Pod, asked uint64) {
 	r.provider = held
 	r.ran = true
-	r.missing = 0
+	r.found()
 	if r.handed == nil {
 		r.handed = r.pod
 		r.stale = outdated(found, r.pod)
@@ -350,7 +356,7 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 		r.handed = before
 	} else {
 		r.ran = true
-		r.missing = 0
+		r.found()
 		r.told = nil
 		if pc.notifier != nil {
 			r.provider = held
