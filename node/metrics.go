@@ -18,6 +18,7 @@ type Metrics struct {
 	inFlight   *prometheus.GaugeVec
 	workers    *prometheus.HistogramVec
 	statusSync prometheus.Histogram
+	rivals     prometheus.Counter
 
 	// What is needed each time is looked up once.
 	methods    map[string]methodMetrics
@@ -73,6 +74,8 @@ func NewMetrics() *Metrics {
 		statusSync: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_status_sync_duration_seconds",
 			Help:    "[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
 			Buckets: []float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60}}),
+		rivals: prometheus.NewCounter(prometheus.CounterOpts{Name: "vk_node_rivals_total",
+			Help: "Number of other processes that were seen to act for a node of this process, or to have taken it."}),
 		methods:    map[string]methodMetrics{},
 		operations: map[string]prometheus.Observer{},
 	}
@@ -88,7 +91,7 @@ func NewMetrics() *Metrics {
 var _ prometheus.Collector = (*Metrics)(nil)
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.calls, m.inFlight, m.workers, m.statusSync}
+	return []prometheus.Collector{m.calls, m.inFlight, m.workers, m.statusSync, m.rivals}
 }
 
 // Describe implements prometheus.Collector.
@@ -140,5 +143,12 @@ func (m *Metrics) worked(operation string, begin time.Time) {
 func (m *Metrics) statusWritten(since time.Time) {
 	if m != nil && !since.IsZero() {
 		m.statusSync.Observe(time.Since(since).Seconds())
+	}
+}
+
+// rivalSeen counts another process that acts for a node of this one.
+func (m *Metrics) rivalSeen() {
+	if m != nil {
+		m.rivals.Inc()
 	}
 }

@@ -43,6 +43,8 @@ type NodeController struct {
 	lease          *leaseConfig // nil: the status is the heartbeat
 	source         NodeSource   // nil: it watches its node itself
 	patient        bool         // where its registration is refused
+	slot           slotFunc     // for each attempt to register
+	claim          *Claim       // nil: any process may act for the node
 	pingInterval   time.Duration
 	pingTimeout    time.Duration
 	statusInterval time.Duration
@@ -61,6 +63,7 @@ type NodeController struct {
 	unsure   bool         // current may be outdated: the API was away
 	notified chan struct{}
 	returned chan struct{} // the API, after it was away
+	taken    chan struct{} // the node, by another process
 	seen     chan sighting
 	pings    chan error
 
@@ -95,6 +98,8 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		wanted:         node.DeepCopy(),
 		notified:       make(chan struct{}, 1),
 		returned:       make(chan struct{}, 1),
+		taken:          make(chan struct{}, 1),
+		slot:           func(context.Context) (func(), error) { return func() {}, nil },
 		seen:           make(chan sighting, 1),
 		pings:          make(chan error, 1),
 		ready:          make(chan struct{}),
@@ -108,6 +113,9 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 			return nil, fmt.Errorf("cannot configure the node controller: %w", err)
 		}
 	}
+	if n.claim != nil {
+		n.claim.measure(n.metrics)
+	}
 	if n.pingTimeout == 0 {
 		n.pingTimeout = n.pingInterval
 	}
@@ -117,7 +125,8 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 // Run registers the node, waiting for an API server that is away, and keeps it
 // until ctx ends; then it writes that the node is not ready, unless the cause of
 // the end is ErrHandedOver, and returns nil. An error means that the node could
-// not be registered: the API server refused it, or ctx ended before. It can be
+// not be registered: the API server refused it, or ctx ended before; or, with
+// WithNodeClaim, that another process has taken the node (ErrNodeTaken). It can be
 // called once.
 func (n *NodeController) Run(ctx context.Context) (err error) {
 	if !n.started.CompareAndSwap(false, true) {
@@ -137,6 +146,12 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		close(n.done)
 	}()
 
+	if n.claim != nil && !n.claim.acquired.Load() {
+		if err := n.Claim(ctx); err != nil {
+			return err
+		}
+		defer n.claim.Release(ctx)
+	}
 	err = call(ctx, n.metrics, methodNotifyNodeStatus, subject{}, func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		n.provider.NotifyNodeStatus(ctx, n.notify)
@@ -161,11 +176,23 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		n.spreadReports()
 		background = append(background, repeat(ctx, 0, n.newLease().renew))
 	}
-	n.loop(ctx)
+	if err := n.loop(ctx); err != nil {
+		return err
+	}
 	if !errors.Is(context.Cause(ctx), ErrHandedOver) {
 		n.farewell(ctx)
 	}
 	return nil
+}
+
+// Claim acquires the claim that was given with WithNodeClaim, as its Acquire does,
+// and returns at once if there is none. Run does so itself, and releases the claim
+// at its end; the caller of Claim has to release it.
+func (n *NodeController) Claim(ctx context.Context) error {
+	if n.claim == nil {
+		return nil
+	}
+	return n.claim.acquire(ctx, n.patient, n.slot)
 }
 
 // Ready is closed once the node is registered.
@@ -205,8 +232,9 @@ func (n *NodeController) want() *corev1.Node {
 }
 
 // loop is the only one that touches what is known of the API's node, and of the
-// provider's health, once the node is registered.
-func (n *NodeController) loop(ctx context.Context) {
+// provider's health, once the node is registered. It ends with ctx, or with an error
+// when another process has taken the node.
+func (n *NodeController) loop(ctx context.Context) error {
 	interval := n.statusInterval
 	if n.lease == nil {
 		interval = n.pingInterval
@@ -224,7 +252,9 @@ func (n *NodeController) loop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case <-n.taken:
+			return fmt.Errorf("node %s: %w", n.name, ErrNodeTaken)
 		case <-n.notified:
 			sync()
 		case <-n.returned:
@@ -374,12 +404,9 @@ func (n *NodeController) updateMetadata(ctx context.Context, next *corev1.Node) 
 
 // register makes the node exist in the API as it should be.
 func (n *NodeController) register(ctx context.Context) error {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 10 * time.Second}
+	backoff := registrationBackoff()
 	for {
-		err := n.getOrCreate(ctx)
-		if err == nil {
-			err = n.update(ctx)
-		}
+		err := n.tryRegister(ctx)
 		if err == nil {
 			return nil
 		}
@@ -391,14 +418,28 @@ func (n *NodeController) register(ctx context.Context) error {
 			delay = wait.Jitter(refusedDelay, 0.2)
 		}
 		log.G(ctx).WithError(err).WithField("delay", delay.String()).Warn("Cannot register the node yet; will try again")
-		timer := time.NewTimer(delay)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if sleep(ctx, delay) != nil {
 			return fmt.Errorf("stopped before node %s could be registered: %w", n.name, err)
-		case <-timer.C:
 		}
 	}
+}
+
+// registrationBackoff is how attempts to claim and register a node are repeated.
+func registrationBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 10 * time.Second}
+}
+
+// tryRegister makes one attempt.
+func (n *NodeController) tryRegister(ctx context.Context) error {
+	done, err := n.slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := n.getOrCreate(ctx); err != nil {
+		return err
+	}
+	return n.update(ctx)
 }
 
 // refused tells whether the API server will not change its mind by itself.

@@ -2,7 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -31,6 +35,13 @@ type nodeLease struct {
 	node     string
 	uid      func() types.UID // of the Node
 	returned func()           // called when the API server is back
+	claim    *Claim           // nil: without an identity
+	taken    func()           // called when another process has taken the node
+	metrics  *Metrics         // may be nil
+
+	written []metav1.MicroTime // renewals since the last that succeeded, with that one
+	shared  bool               // another process was seen to renew the lease, too
+	lost    bool               // another process has taken it
 
 	latest  *coordinationv1.Lease // as the API has it; nil: it has to be read
 	spread  bool                  // the renewals have been spread over the interval
@@ -44,6 +55,9 @@ func (n *NodeController) newLease() *nodeLease {
 		node:        n.name,
 		uid:         func() types.UID { uid, _ := n.uid.Load().(types.UID); return uid },
 		returned:    n.noteReturn,
+		claim:       n.claim,
+		taken:       n.noteTaken,
+		metrics:     n.metrics,
 		backoff:     leaseBackoff(),
 	}
 }
@@ -57,9 +71,18 @@ func leaseBackoff() wait.Backoff {
 
 // renew renews the lease, or makes it, and returns when that is due next.
 func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
+	if l.lost {
+		return l.renewInterval // this process ends
+	}
 	err := l.write(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has changed or deleted it
 		err = l.write(ctx)
+	}
+	if errors.Is(err, ErrNodeTaken) {
+		l.lost = true
+		l.metrics.rivalSeen()
+		l.taken()
+		return l.renewInterval
 	}
 	if err != nil {
 		return l.failed(ctx, err)
@@ -100,12 +123,12 @@ func (l *nodeLease) write(ctx context.Context) error {
 	if l.latest == nil {
 		lease, err := l.client.Get(ctx, l.node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return l.take(l.client.Create(ctx, l.renewed(&coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Name: l.node, Namespace: corev1.NamespaceNodeLease},
-				Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(l.node)},
-			}), metav1.CreateOptions{}))
+			return l.take(l.client.Create(ctx, l.renewed(newLease(l.node, "")), metav1.CreateOptions{}))
 		}
 		if err != nil {
+			return err
+		}
+		if err := l.inspect(ctx, lease); err != nil {
 			return err
 		}
 		l.latest = lease
@@ -121,21 +144,75 @@ func (l *nodeLease) take(lease *coordinationv1.Lease, err error) error {
 	}
 	lease.ManagedFields = nil // the API server has them, and they are most of the lease
 	l.latest = lease
+	l.written = l.written[len(l.written)-1:]
 	return nil
 }
+
+// inspect looks for another process in the lease as it was read, which is after an
+// error, or at the start.
+func (l *nodeLease) inspect(ctx context.Context, lease *coordinationv1.Lease) error {
+	if holder := lease.Annotations[annotationHolder]; l.claim != nil && holder != "" && !l.claim.signed(lease) {
+		return fmt.Errorf("%w: its lease is held by %s", ErrNodeTaken, holder)
+	}
+	renewed := lease.Spec.RenewTime
+	ours := renewed == nil || len(l.written) == 0 || slices.ContainsFunc(l.written, func(t metav1.MicroTime) bool { return renewed.Equal(&t) })
+	if !ours && !l.shared {
+		l.shared = true
+		l.metrics.rivalSeen()
+		log.G(ctx).Warn("Another process renews the lease of this node, too: two processes need two node names, or an election between them")
+	}
+	return nil
+}
+
+// maxWritten bounds how many renewals are remembered while none succeeds.
+const maxWritten = 16
 
 // renewed returns the lease as it is to be written. It goes with its Node.
 func (l *nodeLease) renewed(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	next := *lease
 	next.Spec.LeaseDurationSeconds = ptr.To(l.durationSeconds)
-	next.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-	next.OwnerReferences = []metav1.OwnerReference{{
+	now := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // as the API keeps it
+	next.Spec.RenewTime = &now
+	if len(l.written) == maxWritten { // only the last can still arrive
+		l.written = slices.Delete(l.written, 1, 2)
+	}
+	l.written = append(l.written, now)
+	next.OwnerReferences = ownedByNode(l.node, l.uid())
+	if l.claim != nil {
+		next.Annotations = maps.Clone(lease.Annotations)
+		l.claim.sign(&next)
+	}
+	return &next
+}
+
+// newLease is the lease of a node that has none.
+func newLease(node string, uid types.UID) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: corev1.NamespaceNodeLease, OwnerReferences: ownedByNode(node, uid)},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(node), LeaseDurationSeconds: ptr.To[int32](DefaultLeaseDuration)},
+	}
+}
+
+// ownedByNode has the garbage collector delete a lease after its Node; nil as long
+// as there is none.
+func ownedByNode(node string, uid types.UID) []metav1.OwnerReference {
+	if uid == "" {
+		return nil
+	}
+	return []metav1.OwnerReference{{
 		APIVersion: corev1.SchemeGroupVersion.String(),
 		Kind:       "Node",
-		Name:       l.node,
-		UID:        l.uid(),
+		Name:       node,
+		UID:        uid,
 	}}
-	return &next
+}
+
+// noteTaken has the controller end, since another process has the node.
+func (n *NodeController) noteTaken() {
+	select {
+	case n.taken <- struct{}{}:
+	default:
+	}
 }
 
 // noteReturn has the node looked at, since the control plane may have given it

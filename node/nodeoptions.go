@@ -121,3 +121,34 @@ func WithNodeStatusUpdateErrorHandler(handler ErrorHandler) NodeControllerOpt {
 		return nil
 	}
 }
+
+// WithNodeClaim has the controller act for the node only while this process has
+// the claim: Run acquires it first, unless the caller has, writes the identity of
+// the process into the node's lease with each renewal, and ends with ErrNodeTaken
+// when another process has taken the node.
+func WithNodeClaim(claim *Claim) NodeControllerOpt {
+	return func(n *NodeController) error {
+		if claim == nil {
+			return errdefs.InvalidInput("the claim option was given none: pass one, or leave the option out")
+		}
+		if claim.cfg.Node != n.name {
+			return errdefs.InvalidInputf("the claim is to node %s, and this is node %s: make one for each node", claim.cfg.Node, n.name)
+		}
+		n.claim = claim
+		return nil
+	}
+}
+
+// WithNodeRegistrationSlots has each attempt to claim or register the node wait for
+// a slot, so that not too many of the nodes of one process do so at the same time.
+// take returns when the attempt may begin, or an error after ctx has ended; done is
+// called after the attempt.
+func WithNodeRegistrationSlots(take func(ctx context.Context) (done func(), err error)) NodeControllerOpt {
+	return func(n *NodeController) error {
+		if take == nil {
+			return errdefs.InvalidInput("the registration slots option was given no function: pass one, or leave the option out")
+		}
+		n.slot = take
+		return nil
+	}
+}

@@ -63,6 +63,9 @@ func (n *NodeController) create(ctx context.Context, now metav1.Time) (*corev1.N
 		if err != nil {
 			return nil, err
 		}
+		if err := n.claim.mark(fresh); err != nil {
+			return nil, err
+		}
 		return n.nodes.Create(ctx, fresh, metav1.CreateOptions{})
 	}
 	if n.itself {
@@ -88,6 +91,9 @@ func (n *NodeController) writeMetadata(ctx context.Context, wanted *corev1.Node,
 	attempt := func(wanted *corev1.Node) (*corev1.Node, error) {
 		next, err := mergeNode(n.current, wanted, n.health, now)
 		if err != nil {
+			return nil, err
+		}
+		if err := n.claim.mark(next); err != nil {
 			return nil, err
 		}
 		return next, n.updateMetadata(ctx, next)

@@ -151,7 +151,7 @@ func (f *virtualFleet) build() error {
 		return nil
 	}
 	for _, n := range wanted.Nodes {
-		node, err := f.add(context.Background(), n)
+		node, err := f.add(context.Background(), n, false)
 		if err != nil {
 			return err
 		}

@@ -29,8 +29,9 @@ func (n *fleetNode) close() error {
 }
 
 // add adds a node to the fleet, unless ctx has ended when its provider is made:
-// then the node may be another process's already.
-func (f *virtualFleet) add(ctx context.Context, n nodepools.Node) (*fleetNode, error) {
+// then the node may be another process's already. With adopt its Node may be that of
+// another provider.
+func (f *virtualFleet) add(ctx context.Context, n nodepools.Node, adopt bool) (*fleetNode, error) {
 	of := *f.options
 	of.nodeName, of.os, of.provider = n.Name, n.OS, n.Provider
 	v := virtualNode{options: &of, client: f.client, address: f.address, auth: f.auth}
@@ -38,6 +39,10 @@ func (f *virtualFleet) add(ctx context.Context, n nodepools.Node) (*fleetNode, e
 	config.NodeSpec.Spec.Taints = nil // the pool has them
 	config.HTTPListenAddr = net.JoinHostPort(f.listenAddress, strconv.Itoa(n.Port))
 	config.Flags = f.flagz
+	var err error
+	if config.Claim, err = v.newClaim(adopt); err != nil {
+		return nil, err
+	}
 	var content []byte
 	if n.ProviderConfig != "" {
 		content = []byte(n.ProviderConfig)
@@ -50,7 +55,7 @@ func (f *virtualFleet) add(ctx context.Context, n nodepools.Node) (*fleetNode, e
 		}
 		return provider, nodeProvider, err
 	}
-	_, err := f.fleet.Add(n.Name, said.making(newProvider), nodeutil.WithNodeConfig(config))
+	_, err = f.fleet.Add(n.Name, said.making(newProvider), nodeutil.WithNodeConfig(config))
 	added := &fleetNode{Node: n, said: said, closer: v.closer}
 	if err != nil {
 		return nil, errors.Join(err, added.close())

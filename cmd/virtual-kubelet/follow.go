@@ -76,6 +76,10 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) (wai
 	for _, n := range changes.Replaced {
 		replaced = append(replaced, n.Name)
 	}
+	ours := map[string]bool{} // whose Nodes are, whatever provider they had
+	for _, name := range replaced {
+		ours[name] = true
+	}
 	errs = append(errs, f.remove(ctx, replaced))
 	for _, n := range changes.Amended {
 		f.nodes[n.Name].said.change(n.Overlay)
@@ -85,7 +89,7 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) (wai
 		if ctx.Err() != nil {
 			break
 		}
-		node, err := f.add(ctx, n)
+		node, err := f.add(ctx, n, ours[n.Name])
 		if err != nil {
 			errs = append(errs, err)
 			continue

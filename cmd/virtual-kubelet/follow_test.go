@@ -80,7 +80,7 @@ func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, tes
 		var o options
 		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 		o.addFlags(flags, func(string) string { return "" })
-		if err := flags.Parse([]string{"--config", file}); err != nil {
+		if err := flags.Parse([]string{"--provider", "mock", "--config", file}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.complete(); err != nil {

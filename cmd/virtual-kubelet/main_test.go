@@ -19,7 +19,7 @@ func execute(t *testing.T, args ...string) (status int, stdout, stderr string) {
 func noCluster(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "DEFAULT_NODE_NAME",
-		"KUBELET_PORT", "VKUBELET_POD_IP", "VKUBELET_TAINT_EFFECT", "APISERVER_CERT_LOCATION", "APISERVER_KEY_LOCATION", "APISERVER_CA_CERT_LOCATION"} {
+		"KUBELET_PORT", "VKUBELET_POD_IP", "VKUBELET_POD_UID", "VKUBELET_TAINT_EFFECT", "APISERVER_CERT_LOCATION", "APISERVER_KEY_LOCATION", "APISERVER_CA_CERT_LOCATION"} {
 		t.Setenv(name, "")
 		os.Unsetenv(name)
 	}
@@ -33,6 +33,8 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 	}
 	pools := filepath.Join(t.TempDir(), "pools.yaml")
 	writePools(t, pools, `{pools: [{name: a, count: -1}]}`)
+	nameless := filepath.Join(t.TempDir(), "pools.yaml")
+	writePools(t, nameless, `{pools: [{name: a, count: 1}]}`)
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -63,7 +65,7 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"two sources of the certificate", []string{"--serving-certificate", "self-signed"}, map[string]string{"APISERVER_CERT_LOCATION": "x", "APISERVER_KEY_LOCATION": "y"}, exitUsage, []string{"self-signed", "APISERVER_CERT_LOCATION"}},
 		{"no directory for the serving certificate", []string{"--serving-certificate", "cluster"}, nil, exitUsage, []string{"--cert-dir"}},
 		{"no directory for the client certificate", []string{"--bootstrap-kubeconfig", file}, nil, exitUsage, []string{"--cert-dir"}},
-		{"broken bootstrap kubeconfig", []string{"--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitFailed, []string{file}},
+		{"broken bootstrap kubeconfig", []string{"--provider", "mock", "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitFailed, []string{file}},
 		{"half a key pair", nil, map[string]string{"APISERVER_CERT_LOCATION": "x"}, exitUsage, []string{"APISERVER_KEY_LOCATION"}},
 		{"negative number of nodes", []string{"--nodes", "-1"}, nil, exitUsage, []string{"--nodes"}},
 		{"ports of one node", []string{"--port-per-node"}, nil, exitUsage, []string{"--nodes"}},
@@ -72,7 +74,7 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"nodes with one signed certificate", []string{"--nodes", "2", "--serving-certificate", "cluster", "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"self-signed"}},
 		{"nodes of a provider for one", []string{"--nodes", "2", "--provider", "process"}, nil, exitUsage, []string{"process", "mock"}},
 		{"no file of pools", []string{"--config", "/nonexistent"}, nil, exitUsage, []string{"--config", "/nonexistent"}},
-		{"bad file of pools", []string{"--config", pools}, nil, exitUsage, []string{pools, "pools[a].count", "-1", "from 0 on"}},
+		{"bad file of pools", []string{"--provider", "mock", "--config", pools}, nil, exitUsage, []string{pools, "pools[a].count", "-1", "from 0 on"}},
 		{"nodes and pools", []string{"--config", pools, "--nodes", "2"}, nil, exitUsage, []string{"--config", "--nodes"}},
 		{"pools with the identity of one", []string{"--config", pools, "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"service account"}},
 		{"negative number of shards", []string{"--nodes", "2", "--shards", "-1"}, nil, exitUsage, []string{"--shards"}},
@@ -83,8 +85,11 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"shards that have to start in time", []string{"--nodes", "2", "--shards", "2", "--startup-timeout", "1m"}, nil, exitUsage, []string{"--startup-timeout"}},
 		{"a lease too short", []string{"--leader-elect", "--leader-elect-lease-duration", "1s"}, nil, exitUsage, []string{"--leader-elect-lease-duration", "3s"}},
 		{"kubeconfig", []string{"--kubeconfig", "/nonexistent"}, nil, exitUsage, []string{"/nonexistent"}},
-		{"no cluster", nil, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
-		{"broken kubeconfig", []string{"--kubeconfig", file}, nil, exitFailed, []string{file}},
+		{"no provider", nil, nil, exitUsage, []string{"--provider", "process"}},
+		{"no provider of many nodes", []string{"--nodes", "2"}, nil, exitUsage, []string{"--provider", "kubernetes"}},
+		{"no provider of a pool", []string{"--config", nameless}, nil, exitUsage, []string{"pools[a].provider", "--provider"}},
+		{"no cluster", []string{"--provider", "mock"}, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
+		{"broken kubeconfig", []string{"--provider", "mock", "--kubeconfig", file}, nil, exitFailed, []string{file}},
 		{"unknown provider", []string{"providers", "nope"}, nil, exitUsage, []string{`"nope"`, "mock"}},
 		{"version output", []string{"version", "-o", "xml"}, nil, exitUsage, []string{"xml", "json"}},
 	} {
@@ -114,7 +119,7 @@ func TestEnvironmentIsTheDefaultOfFlags(t *testing.T) {
 	var o options
 	command := newRootCommand(func(name string) string { return env[name] })
 	o.addFlags(command.PersistentFlags(), func(name string) string { return env[name] })
-	if err := command.PersistentFlags().Parse([]string{"--nodename", "from-flag"}); err != nil {
+	if err := command.PersistentFlags().Parse([]string{"--nodename", "from-flag", "--provider", "mock"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.complete(); err != nil {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
 // options are the values of the flags, and of the environment variables that
@@ -31,6 +33,10 @@ type options struct {
 	providerConfig string
 	clusterDomain  string
 	namespace      string
+	adoptNode      bool
+	podUID         string // of the pod in which this process runs; empty if that is not known
+
+	identity node.Identity // of this process, set by complete
 
 	listenAddress string
 	port          int
@@ -89,6 +95,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	o.flags = flags
 	o.portText = getenv("KUBELET_PORT")
 	o.nodeIP = getenv("VKUBELET_POD_IP")
+	o.podUID = getenv("VKUBELET_POD_UID")
 	o.taintKey = env("VKUBELET_TAINT_KEY", "virtual-kubelet.io/provider")
 	o.taintValue = getenv("VKUBELET_TAINT_VALUE")
 	o.taintEffect = env("VKUBELET_TAINT_EFFECT", string(corev1.TaintEffectNoSchedule))
@@ -104,10 +111,11 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards")
 	flags.DurationVar(&o.electDuration, "leader-elect-lease-duration", 15*time.Second, "after what time others take over from a process that does not renew its leases, with --leader-elect and --shards; the nodes' own leases last 40s")
 	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
-	flags.StringVar(&o.provider, "provider", "mock", "provider that runs the pods (see virtual-kubelet providers)")
+	flags.StringVar(&o.provider, "provider", "", "provider that runs the pods, required unless the pools of --config name theirs (see virtual-kubelet providers)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
 	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster, for the provider")
 	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "take only pods of this namespace (default: of all)")
+	flags.BoolVar(&o.adoptNode, "adopt-node", false, "accept a Node that belongs to another provider, or that no virtual kubelet made; the pods that run there are left alone")
 	flags.StringVar(&o.listenAddress, "listen-address", "", "address on which the kubelet API is served (default: all)")
 	flags.IntVar(&o.port, "port", defaultKubeletPort, "port of the kubelet API, 0 for any free one ($KUBELET_PORT)")
 	flags.BoolVar(&o.portPerNode, "port-per-node", false, "with --nodes or --config: serve each node's kubelet API on a port of its own, from --port (with --config: the pool's basePort) on upwards, or a free one; metrics-server needs that")
@@ -182,7 +190,7 @@ func (o *options) complete() error {
 		string(corev1.TaintEffectPreferNoSchedule), string(corev1.TaintEffectNoExecute)); err != nil {
 		return err
 	}
-	if _, ok := providers[o.provider]; !ok {
+	if _, ok := providers[o.provider]; !ok && o.provider != "" {
 		return fmt.Errorf("there is no provider %q: use one of %s", o.provider, strings.Join(providerNames(), ", "))
 	}
 	if o.podSyncWorkers < 1 {
@@ -210,9 +218,13 @@ func (o *options) complete() error {
 			return fmt.Errorf("--kubeconfig cannot be used: %w", err)
 		}
 	}
+	o.identity = o.nodeIdentity()
 	if o.poolsFile != "" {
 		_, _, err := newPoolFile(o).load(nil)
 		return err
+	}
+	if o.provider == "" {
+		return fmt.Errorf("no provider is named: give --provider, with one of %s", strings.Join(providerNames(), ", "))
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestExampleOfPools(t *testing.T) {
 	if !strings.Contains(string(page), string(example)) {
 		t.Error("docs/scale.md does not show deploy/nodepools.yaml as it is")
 	}
-	p := newPoolFile(&options{poolsFile: "../../deploy/nodepools.yaml", provider: "mock", os: "linux"})
+	p := newPoolFile(&options{poolsFile: "../../deploy/nodepools.yaml", os: "linux"})
 	wanted, _, err := p.load(nil)
 	if err != nil {
 		t.Fatal(err)

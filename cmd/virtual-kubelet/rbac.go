@@ -52,7 +52,7 @@ its own (see --bootstrap-kubeconfig) needs none of this.`,
 	}
 	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the only node for which the rights are; empty for any node ($DEFAULT_NODE_NAME)")
 	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "the only namespace for whose pods the rights are, as in virtual-kubelet --namespace (default: all)")
-	command.Flags().StringVar(&o.provider, "provider", "mock", "provider of the node: some need more rights than others")
+	command.Flags().StringVar(&o.provider, "provider", "", "provider of the node: some need more rights than others (default: those that every provider needs)")
 	command.Flags().StringVar(&o.poolsFile, "config", "", "file with pools of nodes, as in virtual-kubelet --config: the rights are for any node, and as many as its providers, and deleteNodes, need")
 	command.Flags().BoolVar(&o.leaderElect, "leader-elect", false, "add the rights that virtual-kubelet --leader-elect needs")
 	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights that virtual-kubelet --shards needs")
@@ -94,7 +94,7 @@ func (o *rbacOptions) complete() error {
 	if problems := validation.IsDNS1123Label(o.electNamespace); len(problems) > 0 {
 		return fmt.Errorf("%q cannot be the name of a namespace: %s", o.electNamespace, strings.Join(problems, "; "))
 	}
-	if _, ok := providers[o.provider]; !ok {
+	if _, ok := providers[o.provider]; !ok && o.provider != "" {
 		return fmt.Errorf("there is no provider %q: use one of %s", o.provider, strings.Join(providerNames(), ", "))
 	}
 	o.accountNamespace, o.accountName = namespace, name

@@ -27,7 +27,7 @@ func TestPrintRBAC(t *testing.T) {
 		says []string
 		not  []string
 	}{
-		{"pools whose nodes are deleted", []string{"--config", pools}, []string{"- watch\n  - patch\n  - delete\n", "serviceaccounts/token"}, []string{"resourceNames", "persistentvolumes"}},
+		{"pools whose nodes are deleted", []string{"--provider", "mock", "--config", pools}, []string{"- watch\n  - patch\n  - delete\n", "serviceaccounts/token"}, []string{"resourceNames", "persistentvolumes"}},
 		{"as deployed", nil, []string{string(deployed)}, []string{"election"}},
 		{"as deployed for the kubernetes provider", []string{"--provider", "kubernetes"}, []string{string(ofKubernetes)}, nil},
 		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames", "patch\n  - delete"}},

@@ -15,9 +15,9 @@ func newRootCommand(getenv func(string) string) *cobra.Command {
 		Use:   "virtual-kubelet",
 		Short: "Run a virtual Kubernetes node whose pods a provider runs",
 		Long: `Registers a node with the Kubernetes cluster, and runs the pods that are bound
-to it with a provider. Without any flags it takes the cluster that kubectl
-takes, the mock provider, and a self-signed certificate. With --nodes or --config
-it is many nodes in one process.`,
+to it with a provider, which --provider names. It takes the cluster that kubectl
+takes, and a self-signed certificate, unless flags say otherwise. With --nodes or
+--config it is many nodes in one process.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command or argument %q: see virtual-kubelet --help", args[0])

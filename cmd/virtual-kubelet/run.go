@@ -77,7 +77,16 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 
 // run makes the node, and runs it until ctx ends.
 func (v *virtualNode) run(ctx context.Context, began time.Time) error {
-	n, err := v.build()
+	// Before the provider is made, which may take up pods.
+	claim, err := v.newClaim(false)
+	if err != nil {
+		return err
+	}
+	if err := v.acquire(ctx, claim, began); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	defer claim.Release(ctx)
+	n, err := v.build(claim)
 	if err != nil {
 		return err
 	}
@@ -102,6 +111,18 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 	group.Go(func() error { return n.Run(ctx) })
 	group.Go(func() error { return v.awaitReady(ctx, n, began) })
 	return group.Wait()
+}
+
+// acquire waits until this process may act for the node; the error is that it may
+// not, or not in time.
+func (v *virtualNode) acquire(ctx context.Context, claim *node.Claim, began time.Time) error {
+	starting, started := v.starting(ctx, began)
+	defer started()
+	err := claim.Acquire(starting)
+	if err != nil && starting.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(starting), err)
+	}
+	return err
 }
 
 // awaitReady says when the node is ready; the error is that it is not in time.
@@ -147,13 +168,14 @@ type virtualNode struct {
 	closer   io.Closer         // closes the provider; may be nil
 }
 
-func (v *virtualNode) build() (*nodeutil.Node, error) {
+func (v *virtualNode) build(claim *node.Claim) (*nodeutil.Node, error) {
 	providerConfig, err := readProviderConfig(v.providerConfig)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	config := v.config()
+	config.Claim = claim
 	config.Client, config.Handler, config.Flags = v.client, v.handler(mux), v.flagValues()
 	opts := append(v.servingOptions(), nodeutil.AttachProviderRoutes(mux))
 	return nodeutil.NewNode(v.nodeName, v.newProvider(providerConfig), append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(config)}, opts...)...)
@@ -214,7 +236,7 @@ func (v *virtualNode) nodeSpec() corev1.Node {
 		corev1.LabelHostname:             v.nodeName,
 		corev1.LabelOSStable:             v.os,
 		corev1.LabelNodeExcludeBalancers: "",
-		"virtual-kubelet.io/provider":    v.options.provider,
+		node.LabelProvider:               v.options.provider,
 	}
 	spec.Spec.Taints = v.taints(v.options.provider)
 	spec.Status.NodeInfo.OperatingSystem = v.os

@@ -36,14 +36,14 @@ func built(t *testing.T, args ...string) (*virtualNode, http.Handler) {
 	command := newRootCommand(func(string) string { return "" })
 	command.ResetFlags()
 	o.addFlags(command.Flags(), func(string) string { return "" })
-	if err := command.ParseFlags(args); err != nil {
+	if err := command.ParseFlags(append([]string{"--provider", "mock"}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
 	v := &virtualNode{options: &o, client: fake.NewSimpleClientset(), address: "192.0.2.1", auth: headerAuth{}}
-	if _, err := v.build(); err != nil {
+	if _, err := v.build(nil); err != nil {
 		t.Fatal(err)
 	}
 	if v.closer != nil {

@@ -66,7 +66,7 @@ func traceWith(t *testing.T, env map[string]string, args ...string) *received {
 	var o options
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	o.addFlags(flags, os.Getenv)
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(append([]string{"--provider", "mock"}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.complete(); err != nil {

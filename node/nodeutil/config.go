@@ -100,6 +100,11 @@ type NodeConfig struct {
 	// seconds rather than by a lease.
 	DisableLease bool
 
+	// Claim, if set, is acquired before anything is done for the node or its pods,
+	// and released when all of that has ended. Pods that it leaves alone are not
+	// touched. Nil means that any process may act for the node at any time.
+	Claim *node.Claim
+
 	attachRoutes func(*Node, Provider)
 }
 

@@ -154,7 +154,7 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 		Objects:                   n.shared.objects,
 		ServiceInformer:           n.shared.services.Core().V1().Services(),
 		Workers:                   n.shared.workers,
-		PodEventFilterFunc:        FilterPodsForNodeName(n.cfg.NodeSpec.Name),
+		PodEventFilterFunc:        n.podFilter(),
 		SkipDownwardAPIResolution: n.cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      n.cfg.DisableOrphanCleanup,
 		Metrics:                   n.shared.metrics.controllers,
@@ -164,13 +164,26 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 	return err
 }
 
+// podFilter keeps out the pods of other nodes, and those that another provider runs.
+func (n *Node) podFilter() node.PodEventFilterFunc {
+	mine := FilterPodsForNodeName(n.cfg.NodeSpec.Name)
+	claim := n.cfg.Claim
+	if claim == nil {
+		return mine
+	}
+	return func(ctx context.Context, pod *corev1.Pod) bool { return mine(ctx, pod) && !claim.LeftAlone(pod) }
+}
+
 func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 	opts := []node.NodeControllerOpt{node.WithNodeMetrics(n.shared.metrics.controllers)}
 	if !cfg.DisableLease {
 		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
 	}
 	if n.source != nil {
-		opts = append(opts, node.WithNodeSource(n.source), node.WithNodePatience())
+		opts = append(opts, node.WithNodeSource(n.source), node.WithNodePatience(), node.WithNodeRegistrationSlots(n.shared.register))
+	}
+	if cfg.Claim != nil {
+		opts = append(opts, node.WithNodeClaim(cfg.Claim))
 	}
 	if cfg.NodeStatusUpdateErrorHandler != nil {
 		opts = append(opts, node.WithNodeStatusUpdateErrorHandler(cfg.NodeStatusUpdateErrorHandler))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -55,8 +56,16 @@ func (n *Node) end(err error) {
 	close(n.done)
 }
 
-// control runs both controllers until ctx ends, or one of them fails.
+// control runs both controllers until ctx ends, or one of them fails: not before
+// this process may act for the node, and no longer than it may.
 func (n *Node) control(ctx context.Context) error {
+	if err := n.nodes.Claim(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	if n.cfg.Claim != nil {
+		defer n.cfg.Claim.Release(ctx)
+		n.warnOfPodsLeftAlone()
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
 	// Not in the group, so that a node has no goroutine that only waits.
@@ -75,12 +84,7 @@ func (n *Node) keepNode(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	case <-n.pods.Ready():
 	}
-	registered, err := n.shared.register(ctx)
-	if err != nil {
-		return nil
-	}
 	group.Go(func() error {
-		defer registered()
 		select {
 		case <-ctx.Done():
 		case <-n.nodes.Ready():
@@ -89,6 +93,16 @@ func (n *Node) keepNode(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	})
 	return unlessEnded(ctx, n.nodes.Run(ctx))
+}
+
+// reasonLeftAlone is the reason of the event on a pod that another provider runs.
+const reasonLeftAlone = "LeftAlone"
+
+func (n *Node) warnOfPodsLeftAlone() {
+	for _, pod := range n.cfg.Claim.PodsLeftAlone() {
+		n.cfg.EventRecorder.Event(&pod, corev1.EventTypeWarning, reasonLeftAlone,
+			"The pod was started by another provider than the node has now, which neither runs nor stops it: end it there, then delete it with --force")
+	}
 }
 
 // unlessEnded drops what a part has to say about having been stopped.

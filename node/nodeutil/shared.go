@@ -23,8 +23,8 @@ type shared struct {
 	workers  *node.Workers
 	metrics  *nodeMetrics
 
-	// registering bounds how many nodes register at the same time; nil means no
-	// bound.
+	// registering bounds how many nodes make an attempt to register at the same
+	// time; nil means no bound.
 	registering chan struct{}
 }
 
@@ -55,7 +55,8 @@ func (s *shared) start(ctx context.Context, group *errgroup.Group) (stop func())
 	}
 }
 
-// register waits until the node may register; done lets the next one.
+// register waits until the node may make an attempt to register; done lets the next
+// one. A node that is refused so holds up no other.
 func (s *shared) register(ctx context.Context) (done func(), err error) {
 	if s.registering == nil {
 		return func() {}, nil

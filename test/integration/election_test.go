@@ -102,7 +102,7 @@ func (s *sharers) startWith(kubeconfig string) *virtualNode {
 	s.t.Helper()
 	n := &virtualNode{name: s.name, log: &lockedBuffer{}}
 	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", kubeconfig,
-		"--nodename", s.name, "--port", "0", "--provider-config", s.config}, s.args...)...)
+		"--provider", "mock", "--nodename", s.name, "--port", "0", "--provider-config", s.config}, s.args...)...)
 	if s.addresses {
 		s.started++
 		n.process.Env = append(os.Environ(), fmt.Sprint("VKUBELET_POD_IP=192.0.2.", s.started))

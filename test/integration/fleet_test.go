@@ -29,7 +29,7 @@ func startFleet(t *testing.T, args ...string) (name string, log *lockedBuffer) {
 	user, kubeconfig := newAccountFor(t, dir, name, "")
 	n := &virtualNode{name: name, log: &lockedBuffer{}}
 	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", kubeconfig,
-		"--nodename", name, "--nodes", fmt.Sprint(fleetSize), "--port", "0"}, args...)...)
+		"--provider", "mock", "--nodename", name, "--nodes", fmt.Sprint(fleetSize), "--port", "0"}, args...)...)
 	n.process.Stdout, n.process.Stderr = n.log, n.log
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.process.Start(); err != nil {

@@ -76,7 +76,7 @@ func startNode(t *testing.T, args ...string) *virtualNode {
 func (n *virtualNode) start(t *testing.T) {
 	t.Helper()
 	args := append([]string{"--kubeconfig", n.kubeconfig, "--nodename", n.name, "--port", "0",
-		"--provider-config", n.config, "--log-level", "debug"}, n.args...)
+		"--provider", "mock", "--provider-config", n.config, "--log-level", "debug"}, n.args...)
 	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
 	n.process.Env = append(os.Environ(), n.env...)
 	n.process.Stdout, n.process.Stderr = n.log, n.log

@@ -63,7 +63,7 @@ func startPools(t *testing.T, fields string, args ...string) *poolsProcess {
 		t.Fatal(err)
 	}
 	p.write(t, "name: NAME\ndeleteNodes: true\n"+fields[strings.Index(fields, "pools:"):])
-	p.user, p.kubeconfig = newAccountFor(t, dir, name, "", "--config", p.file)
+	p.user, p.kubeconfig = newAccountFor(t, dir, name, "", "--provider", "mock", "--config", p.file)
 	p.write(t, fields)
 	p.args = args
 	p.start(t)
@@ -85,7 +85,7 @@ func startPools(t *testing.T, fields string, args ...string) *poolsProcess {
 // start starts the process, again if it has ended.
 func (p *poolsProcess) start(t *testing.T) {
 	t.Helper()
-	process := exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", p.kubeconfig, "--config", p.file, "--port", "0"}, p.args...)...)
+	process := exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", p.kubeconfig, "--provider", "mock", "--config", p.file, "--port", "0"}, p.args...)...)
 	process.Stdout, process.Stderr = p.log, p.log
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := process.Start(); err != nil {
@@ -285,7 +285,7 @@ func TestRightsToDeleteNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		rights := map[right]bool{}
-		for _, r := range rightsOf(t, printRBAC(t, "vk", "", "--config", file)) {
+		for _, r := range rightsOf(t, printRBAC(t, "vk", "", "--provider", "mock", "--config", file)) {
 			rights[r] = true
 		}
 		return rights

@@ -60,7 +60,7 @@ type pool struct {
 
 	// OS is linux or windows. Empty means the command line's.
 	OS string `json:"os"`
-	// Provider runs the pods. Empty means the command line's, with its
+	// Provider runs the pods. Empty means that of the command line, if there is one, with its
 	// configuration unless there is one here.
 	Provider string `json:"provider"`
 	// ProviderConfig is the provider's configuration, or the path of its file,

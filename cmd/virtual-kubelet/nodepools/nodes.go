@@ -117,6 +117,8 @@ func (e *expansion) pool(text []byte, i int) {
 	known, ok := e.Providers[template.Provider]
 	if ok {
 		template.ProviderConfig = e.config(p, known, at.Child("providerConfig"))
+	} else if template.Provider == "" {
+		e.add(field.Required(at.Child("provider"), "name the provider here, or for all pools that do not with --provider"))
 	} else {
 		e.add(field.NotSupported(at.Child("provider"), template.Provider, slices.Sorted(maps.Keys(e.Providers))))
 	}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// processID is which process this is, among all of the cluster: by its host, and by
+// what lets another process of the same machine or pod find out that it has ended.
+// Where something is not known it is empty.
+type processID struct {
+	host    string
+	boot    string // of the machine
+	space   string // the namespace of process IDs
+	pid     string
+	started string // of the process, in ticks since boot
+	pod     string // the UID of the pod in which it runs
+	random  string
+}
+
+const processIDParts = 7
+
+func newProcessID(podUID string) processID {
+	host, random, _ := strings.Cut(identity(), "_")
+	id := processID{host: host, random: random, pid: strconv.Itoa(os.Getpid()), pod: podUID}
+	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		id.boot = strings.TrimSpace(string(boot))
+	}
+	if space, err := os.Readlink("/proc/self/ns/pid"); err == nil {
+		id.space = strings.TrimSuffix(strings.TrimPrefix(space, "pid:["), "]")
+	}
+	id.started, _ = startOf(id.pid)
+	return id
+}
+
+// String is the form in which it is in a lease.
+func (id processID) String() string {
+	return strings.Join([]string{id.host, id.boot, id.space, id.pid, id.started, id.pod, id.random}, "_")
+}
+
+func parseProcessID(text string) (id processID, ok bool) {
+	parts := strings.Split(text, "_")
+	if len(parts) != processIDParts {
+		return id, false
+	}
+	return processID{parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6]}, true
+}
+
+// processHasEnded returns a function that reports whether the process with an ID is
+// known to have ended: one of the same machine and namespace of process IDs that is
+// not there any more, or one of an earlier container of the same pod.
+func processHasEnded(podUID string) func(id string) bool {
+	us := newProcessID(podUID)
+	return func(text string) bool {
+		other, ok := parseProcessID(text)
+		if !ok || us.boot == "" || us.space == "" || other.boot != us.boot {
+			return false
+		}
+		if other.space != us.space {
+			return us.pod != "" && other.pod == us.pod // a container is restarted after its end
+		}
+		if other.started == "" || us.started == "" {
+			return false
+		}
+		started, err := startOf(other.pid)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && started != other.started
+	}
+}
+
+// startOf returns when a process has started, in ticks since boot, and an error of
+// fs.ErrNotExist if there is none, or only what is left of one that has ended.
+func startOf(pid string) (string, error) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return "", err
+	}
+	// The second field is the name of the program, in parentheses, which may hold
+	// anything; the state is the third, and the start the 22nd.
+	_, rest, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	fields := bytes.Fields(rest)
+	if !found || len(fields) < 20 {
+		return "", errors.New("the kernel does not say when the process has started")
+	}
+	if state := string(fields[0]); state == "Z" || state == "X" {
+		return "", fs.ErrNotExist
+	}
+	return string(fields[19]), nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os/exec"
+	"runtime"
+	"strconv"
+	"testing"
+)
+
+// Of a process on the same machine it is known when it has ended, of all others
+// not, but for an earlier container of the same pod.
+func TestProcessHasEnded(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what is known of other processes comes from /proc")
+	}
+	us := newProcessID("pod")
+	change := func(f func(*processID)) string {
+		other := us
+		f(&other)
+		return other.String()
+	}
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(child.Process.Pid)
+	started, err := startOf(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := change(func(o *processID) { o.pid, o.started = pid, started })
+	for name, c := range map[string]struct {
+		other string
+		ended bool
+	}{
+		"this one":                         {us.String(), false},
+		"a child":                          {running, false},
+		"an earlier one with the same pid": {change(func(o *processID) { o.started = "1" }), true},
+		"one that is gone":                 {change(func(o *processID) { o.pid = "4194999" }), true},
+		"before a reboot":                  {change(func(o *processID) { o.boot, o.pid = "other", "4194999" }), false},
+		"of another container":             {change(func(o *processID) { o.space, o.pod, o.pid = "1", "other", "4194999" }), false},
+		"of another container of the pod":  {change(func(o *processID) { o.space, o.pid = "1", "4194999" }), true},
+		"of which the start is not known":  {change(func(o *processID) { o.started, o.pid = "", "4194999" }), false},
+		"of another program":               {"somebody else", false},
+		"no identity":                      {"", false},
+	} {
+		if got := processHasEnded("pod")(c.other); got != c.ended {
+			t.Errorf("%s: ended is %v, want %v", name, got, c.ended)
+		}
+	}
+	if other := change(func(o *processID) { o.space, o.pod, o.pid = "1", "", "4194999" }); processHasEnded("")(other) {
+		t.Error("two containers without the UID of their pods: one is taken for an earlier one of the other")
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// It is a zombie until it is waited for.
+	for !processHasEnded("pod")(running) {
+		runtime.Gosched()
+	}
+	_ = child.Wait() // says that it was killed
+	if !processHasEnded("pod")(running) {
+		t.Error("the child has not ended, want that it has")
+	}
+}
