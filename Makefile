@@ -2,6 +2,7 @@
 # other targets are their parts.
 
 GO ?= go
+export GO
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -shuffle=on
 
@@ -12,14 +13,14 @@ help: ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 .PHONY: quickstart
-quickstart: build controlplane ## Start a control plane and a virtual node, and show what to try
-	@scripts/quickstart.sh bin
+quickstart: build controlplane metrics-server ## Start a control plane and a virtual node, and show what to try
+	@scripts/quickstart.sh bin .quickstart
 
 # Without the tag grpc brings text/template along, which calls methods by their
 # names: the linker then keeps all methods of everything, half as much again.
 .PHONY: build
 build: ## Build bin/virtual-kubelet
-	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -o bin/virtual-kubelet ./cmd/virtual-kubelet
+	@CGO_ENABLED=0 scripts/gobuild.sh "virtual-kubelet" bin/virtual-kubelet ./cmd/virtual-kubelet -trimpath -tags grpcnotrace
 
 # bin/image.tar is for docker load, ctr images import, crane push, skopeo copy and
 # kind load image-archive.
@@ -30,12 +31,11 @@ image: build ## Make bin/image.tar, a container image of bin/virtual-kubelet nam
 
 .PHONY: controlplane
 controlplane: ## Build bin/controlplane (minutes the first time, cached then)
-	@echo "Building the control plane (minutes the first time, cached then)"
 	@controlplane/build.sh bin/controlplane
 
 .PHONY: metrics-server
-metrics-server: ## Build bin/metrics-server, for the tests (minutes the first time, cached then)
-	cd test/metricsserver && CGO_ENABLED=0 $(GO) build -trimpath -o ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server
+metrics-server: ## Build bin/metrics-server, for kubectl top (minutes the first time, cached then)
+	@cd test/metricsserver && CGO_ENABLED=0 ../../scripts/gobuild.sh "metrics-server" ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server -trimpath
 
 .PHONY: container-tools
 container-tools: # the packages of Debian that containerd-up and the images need
@@ -148,4 +148,4 @@ integration: build controlplane metrics-server prometheus ## The tests on a real
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin
+	rm -rf bin .quickstart

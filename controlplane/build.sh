@@ -32,6 +32,6 @@ rm -f "$out.stamp"
 # build leaves the old one.
 tmp=$out.tmp.$$
 trap 'rm -f "$tmp"' EXIT
-go build -trimpath -ldflags "$flags" -o "$tmp" .
+../scripts/gobuild.sh "the control plane" "$tmp" . -trimpath -ldflags "$flags"
 mv "$tmp" "$out"
 echo "$stamp" >"$out.stamp"

@@ -1,9 +1,10 @@
 // Package log carries the logger in the context, so that each part of the
 // program adds its keys (pod, node, method) and none holds a global one.
 //
-// The package itself writes nothing: an application assigns an adapter (see the
-// packages logrus, klogv2 and slog beside this one) to L at start-up, or puts
-// one into a context with WithLogger. Until then log lines are dropped.
+// Lines go to slog.Default() until an application assigns another logger to L at
+// start-up (see the packages logrus, klogv2 and slog beside this one), or puts one
+// into a context with WithLogger. To drop all lines assign
+// FromSlog(slog.New(slog.DiscardHandler)).
 package log
 
 import "context"
@@ -13,8 +14,9 @@ var (
 	G = GetLogger
 
 	// L is the logger of contexts that carry none. Assign it once at start-up,
-	// before anything logs; it is not synchronized. Its default drops all.
-	L Logger = nopLogger{}
+	// before anything logs; it is not synchronized. Its default is FromSlog(nil), which
+	// logs with slog.Default().
+	L = FromSlog(nil)
 )
 
 // Logger is what the library logs with. The adapters of this module implement

@@ -14,17 +14,31 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestWarningsAreSaidOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
+		r.services.Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns", Labels: map[string]string{"k8s-app": "kube-dns"}}})
 		r.runtime.plans["a"] = plan{runs: time.Second, code: 1}
 		pod := makePod("a", func(p *corev1.Pod) { p.Spec.DNSPolicy = corev1.DNSClusterFirst })
 		r.create(pod)
 		r.after(30 * time.Minute)
 		if n := r.events.count("MissingClusterDNS"); n != 1 {
 			t.Errorf("the same was said %d times", n)
+		}
+	})
+}
+
+// A cluster without DNS has nothing that the node could be told of.
+func TestNoWarningOfMissingDNSWhereTheClusterHasNone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.services.Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"}})
+		r.create(makePod("a", func(p *corev1.Pod) { p.Spec.DNSPolicy = corev1.DNSClusterFirst }))
+		r.after(time.Minute)
+		if n := r.events.count("MissingClusterDNS"); n != 0 {
+			t.Errorf("%d warnings of a missing cluster DNS in a cluster that has none", n)
 		}
 	})
 }

@@ -45,6 +45,8 @@ type rig struct {
 	objects *fakeObjects
 	events  *fakeEvents
 
+	services cache.Indexer
+
 	mu   sync.Mutex
 	told []*corev1.Pod
 }
@@ -92,6 +94,8 @@ func newRig(t *testing.T, root string) *rig {
 		images:  &fakeImages{present: map[string]*runtimeapi.Image{}},
 		objects: &fakeObjects{configMaps: map[string]*corev1.ConfigMap{}},
 		events:  &fakeEvents{},
+
+		services: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 	}
 	r.cfg = Config{
 		Node:     convert.Node{Name: "vk", LogRoot: filepath.Join(root, "logs")},
@@ -99,7 +103,7 @@ func newRig(t *testing.T, root string) *rig {
 		Images:   r.images,
 		Root:     filepath.Join(root, "state"),
 		Objects:  r.objects,
-		Services: corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
+		Services: corev1listers.NewServiceLister(r.services),
 		Tokens:   noTokens{},
 		Events:   r.events,
 		HostIPs:  func() []string { return []string{"192.0.2.1"} },

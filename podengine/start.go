@@ -110,7 +110,7 @@ func (w *worker) retireSandboxes(ctx context.Context, seen *runtimeView) error {
 // sandboxConfig is the configuration of a pod's sandbox.
 func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
 	e := w.engine
-	dns, warnings := e.cfg.DNS.ForPod(pod)
+	dns, warnings := e.podDNS(pod)
 	for _, warning := range warnings {
 		w.warn(pod, "", warning.Reason, warning.Message)
 	}

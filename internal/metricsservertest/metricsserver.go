@@ -5,8 +5,8 @@ package metricsservertest
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -63,7 +63,11 @@ func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-cha
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	kubectl(t, c, fmt.Sprintf(apiService, port), "apply", "-f", "-")
+	apiService, err := os.ReadFile(filepath.Join(root, "test/metricsserver/apiservice.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, c, strings.ReplaceAll(string(apiService), "PORT", port), "apply", "-f", "-")
 	return done
 }
 
@@ -106,25 +110,6 @@ func freePort(t *testing.T) string {
 	}
 	return port
 }
-
-// apiService leads the API server to this machine, where it looks for a Service.
-const apiService = `
-apiVersion: v1
-kind: Service
-metadata: {name: metrics-server, namespace: kube-system}
-spec: {type: ExternalName, externalName: localhost}
----
-apiVersion: apiregistration.k8s.io/v1
-kind: APIService
-metadata: {name: v1beta1.metrics.k8s.io}
-spec:
-  service: {name: metrics-server, namespace: kube-system, port: %s}
-  group: metrics.k8s.io
-  version: v1beta1
-  insecureSkipTLSVerify: true
-  groupPriorityMinimum: 100
-  versionPriority: 100
-`
 
 // lockedBuffer collects a log.
 type lockedBuffer struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -18,3 +19,6 @@ func WatchPods(ctx context.Context, n *Node) {
 	go n.shared.pods.Run(ctx)
 	<-n.known.Synced()
 }
+
+// SpecOf is the Node that n registers.
+func SpecOf(n *Node) *corev1.Node { return &n.cfg.NodeSpec }

@@ -3,11 +3,15 @@ package nodeutil_test
 import (
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -214,5 +218,60 @@ func TestProviderChangesTheNode(t *testing.T) {
 				t.Errorf("pods are listed by %q", got)
 			}
 		}
+	}
+}
+
+// registered makes a node, and returns what NewNode has made of it.
+func registered(t *testing.T, newProvider nodeutil.NewProviderFunc) corev1.NodeStatus {
+	t.Helper()
+	n, err := nodeutil.NewNode("vk", newProvider, nodeutil.WithClient(fake.NewSimpleClientset()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodeutil.SpecOf(n).Status
+}
+
+// The scheduler binds no pod to a node without capacity, and nobody reaches one
+// without address.
+func TestProviderThatSaysNothingHasAWholeNode(t *testing.T) {
+	for name, provider := range map[string]node.NodeProvider{"none": nil, "naive": node.NaiveNodeProvider{}} {
+		t.Run(name, func(t *testing.T) {
+			status := registered(t, func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+				return nodeutil.AsProvider(&tiny{}), provider, nil
+			})
+			if got := status.Capacity.Cpu().Value(); got != int64(runtime.NumCPU()) {
+				t.Errorf("cpu is %d, the machine has %d", got, runtime.NumCPU())
+			}
+			if status.Capacity.Memory().Value() < 1<<26 || status.Capacity.Pods().Value() != 110 {
+				t.Errorf("capacity is %v", status.Capacity)
+			}
+			if !equality.Semantic.DeepEqual(status.Allocatable, status.Capacity) {
+				t.Errorf("allocatable is %v, capacity %v", status.Allocatable, status.Capacity)
+			}
+			if len(status.Addresses) != 2 || net.ParseIP(status.Addresses[0].Address) == nil || status.Addresses[1].Address != "vk" {
+				t.Errorf("addresses are %v", status.Addresses)
+			}
+		})
+	}
+}
+
+// What the provider says of its node, or will say, is not guessed.
+func TestProviderHasTheSayInItsNode(t *testing.T) {
+	status := registered(t, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		cfg.Node.Status.Capacity = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")}
+		cfg.Node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.7"}}
+		return nodeutil.AsProvider(&tiny{}), nil, nil
+	})
+	if len(status.Capacity) != 1 || status.Allocatable != nil {
+		t.Errorf("capacity is %v, allocatable %v", status.Capacity, status.Allocatable)
+	}
+	if len(status.Addresses) != 1 || status.Addresses[0].Address != "192.0.2.7" {
+		t.Errorf("addresses are %v", status.Addresses)
+	}
+	status = registered(t, func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		return nodeutil.AsProvider(&tiny{}), node.NewNaiveNodeProvider(), nil
+	})
+	if len(status.Capacity) != 0 {
+		t.Errorf("capacity is %v before the provider has said it", status.Capacity)
 	}
 }

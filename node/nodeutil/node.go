@@ -118,6 +118,8 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	cfg.NodeSpec = *spec.DeepCopy()
 	cfg.setDefaults(name) // the provider may have replaced the maps
 	completeNode(&cfg.NodeSpec)
+	setAddresses(&cfg.NodeSpec, cfg.Client)
+	setCapacity(&cfg.NodeSpec, nodeProvider)
 	n.endpoint.labels = cfg.NodeSpec.Labels
 	n.cfg = cfg
 	if n.events != nil {

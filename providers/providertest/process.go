@@ -3,7 +3,6 @@ package providertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodeaddress"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -53,10 +53,11 @@ func (r *runner) start(t *testing.T) {
 
 // newNode puts the node together as the binary does.
 func (r *runner) newNode(ctx context.Context, p *process) (*nodeutil.Node, error) {
-	address, err := machineAddress()
+	ip, err := nodeaddress.Towards("")
 	if err != nil {
 		return nil, err
 	}
+	address := ip.String()
 	ca, err := nodeutil.NewClusterClientCA(r.client)
 	if err != nil {
 		return nil, err
@@ -125,19 +126,4 @@ func (r *runner) tearDown(t *testing.T) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Errorf("cannot remove the node: %v", err)
 	}
-}
-
-// machineAddress is an address of this machine to which the API server proxies,
-// which it does not for loopback.
-func machineAddress() (string, error) {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", fmt.Errorf("cannot list this machine's addresses: %w", err)
-	}
-	for _, address := range addresses {
-		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
-			return network.IP.String(), nil
-		}
-	}
-	return "", errors.New("this machine has no address but loopback, which the API server does not proxy to")
 }

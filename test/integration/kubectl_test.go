@@ -6,14 +6,10 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -95,53 +91,6 @@ func TestEndToEndSuite(t *testing.T) {
 		NodeName:     n.name,
 		WatchTimeout: patience,
 	}).Run(t)
-}
-
-// The quickstart does what it prints, and leaves nothing behind.
-func TestQuickstart(t *testing.T) {
-	out := &lockedBuffer{}
-	tmp := t.TempDir()
-	quickstart := exec.Command("../../scripts/quickstart.sh", bin)
-	quickstart.Stdout, quickstart.Stderr = out, out
-	quickstart.Env = append(os.Environ(), "TMPDIR="+tmp)
-	quickstart.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
-	if err := quickstart.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- quickstart.Wait() }()
-	for deadline := time.After(patience); !strings.Contains(out.String(), "Ctrl-C stops"); {
-		select {
-		case err := <-ended:
-			t.Fatalf("the quickstart ended: %v\n%s", err, out)
-		case <-deadline:
-			t.Fatalf("the quickstart does not get ready:\n%s", out)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	commands := regexp.MustCompile(`(?m)^  (alias )?kubectl.*$`).FindAllString(out.String(), -1)
-	if len(commands) < 6 {
-		t.Errorf("the quickstart prints %d commands to try:\n%s", len(commands), out)
-	}
-	script := "set -e\nshopt -s expand_aliases\n"
-	for _, command := range commands {
-		script += strings.TrimSpace(command) + "\n"
-		if strings.Contains(command, "kubectl run") {
-			script += "kubectl wait --for=condition=Ready --timeout=60s pod/hello\n"
-		}
-	}
-	if printed, err := exec.CommandContext(t.Context(), "bash", "-c", script).CombinedOutput(); err != nil {
-		t.Errorf("a command that the quickstart prints fails: %v\n%s", err, printed)
-	}
-	if err := quickstart.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("Ctrl-C: %v\n%s", err, out)
-	}
-	if left, err := filepath.Glob(filepath.Join(tmp, "*")); err != nil || len(left) > 0 {
-		t.Errorf("the quickstart leaves %v behind (%v)", left, err)
-	}
 }
 
 func TestPortForward(t *testing.T) {

@@ -1,0 +1,80 @@
+package nodeutil
+
+import (
+	"context"
+	"runtime"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodeaddress"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+)
+
+// defaultPods is how many pods a kubelet takes unless it is told otherwise.
+const defaultPods = 110
+
+// setAddresses fills in the addresses of a node that has none, so that the API server
+// can reach its kubelet API: the address from which the API server is reached, and
+// the name. A machine without an address but loopback has a node without one.
+func setAddresses(n *corev1.Node, client kubernetes.Interface) {
+	if len(n.Status.Addresses) > 0 {
+		return
+	}
+	ip, err := nodeaddress.Towards(serverOf(client))
+	if err != nil {
+		log.G(context.Background()).WithError(err).WithField("node", n.Name).Warn("Node has no address, so kubectl logs and exec cannot reach it: set NodeSpec.Status.Addresses")
+		return
+	}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: ip.String()},
+		{Type: corev1.NodeHostName, Address: n.Name},
+	}
+}
+
+// serverOf is the URL of the API server; empty for a client that has none.
+func serverOf(client kubernetes.Interface) string {
+	if c, ok := client.CoreV1().RESTClient().(*rest.RESTClient); ok && c != nil {
+		return c.Get().URL().String()
+	}
+	return ""
+}
+
+// setCapacity fills in what a node offers that has no capacity, since the scheduler
+// binds no pod to such a node. Where the provider has no say in the node, that is what
+// the machine has. One that has may say it later; until then the node takes no pods.
+func setCapacity(n *corev1.Node, provider node.NodeProvider) {
+	switch {
+	case len(n.Status.Capacity) > 0 || len(n.Status.Allocatable) > 0:
+		return
+	case !saysNothing(provider):
+		log.G(context.Background()).WithField("node", n.Name).Warn("Node has no capacity, so it gets no pods until the provider reports one: set NodeSpec.Status.Capacity, or report it by NotifyNodeStatus")
+		return
+	}
+	n.Status.Capacity = machineCapacity()
+	n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+}
+
+// saysNothing reports whether nothing about the node can come from the provider.
+func saysNothing(provider node.NodeProvider) bool {
+	switch provider.(type) {
+	case nil, node.NaiveNodeProvider, *node.NaiveNodeProvider:
+		return true
+	}
+	return false
+}
+
+// machineCapacity is what this machine has, and the number of pods of a kubelet.
+func machineCapacity() corev1.ResourceList {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:  *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+		corev1.ResourcePods: *resource.NewQuantity(defaultPods, resource.DecimalSI),
+	}
+	if bytes := machineMemory(); bytes > 0 {
+		capacity[corev1.ResourceMemory] = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
+	return capacity
+}
