@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +79,7 @@ func (w *worker) recall(v *runtimeView) {
 				}
 			}
 			if s.State.Running != nil && !ran {
-				last = attempt{ID: w.bareID(s.ContainerID), Number: uint32(s.RestartCount), At: s.State.Running.StartedAt.Time}
+				last = attempt{ID: bareID(s.ContainerID), Number: uint32(s.RestartCount), At: s.State.Running.StartedAt.Time}
 				ran = true
 			}
 		}
@@ -90,9 +89,6 @@ func (w *worker) recall(v *runtimeView) {
 	})
 }
 
-// bareID is the runtime's ID of a container, without the runtime's name.
-func (w *worker) bareID(id string) string { return strings.TrimPrefix(id, w.engine.runtimeName+"://") }
-
 // endsOf are the attempts of a container whose end its status has.
 func (w *worker) endsOf(s *corev1.ContainerStatus) (ends []*container) {
 	number := s.RestartCount
@@ -101,7 +97,7 @@ func (w *worker) endsOf(s *corev1.ContainerStatus) (ends []*container) {
 			return
 		}
 		ends = append(ends, &container{
-			id:       w.bareID(t.ContainerID),
+			id:       bareID(t.ContainerID),
 			name:     s.Name,
 			attempt:  uint32(max(number, 0)),
 			phase:    exited,
@@ -188,7 +184,7 @@ func (w *worker) lost(m missed) *container {
 			Message:     "The container could not be located when the pod was terminated",
 			StartedAt:   metav1.NewTime(m.At),
 			FinishedAt:  metav1.NewTime(w.absent.since),
-			ContainerID: w.engine.runtimeName + "://" + m.ID,
+			ContainerID: w.engine.runtimeName.of(m.ID),
 		},
 	}
 }

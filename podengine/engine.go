@@ -1,7 +1,6 @@
 package podengine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ type Config struct {
 // a node.PodUIDLifecycleHandler and a node.PodNotifier. Make one with New.
 type Engine struct {
 	cfg         Config
-	runtimeName string
+	runtimeName runtimeName
 	started     time.Time
 	known       known
 	volumes     *volume.Manager
@@ -122,6 +121,7 @@ type Engine struct {
 }
 
 // New makes an Engine, which goes on with the pods that an earlier one left. The
+// runtime need not be up: until it is, pods wait, and Ping fails. The
 // context's values are those of everything that it does; it ends with Close, and
 // not with ctx.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
@@ -133,19 +133,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("cannot measure the calls of the container runtime: %w", err)
 	}
 	cfg.Runtime = tracedRuntime{cfg.Runtime}
-	version, err := cfg.Runtime.Version(ctx, "v1")
-	if err != nil {
-		return nil, fmt.Errorf("cannot talk to the container runtime: %w", err)
-	}
 	if err := os.MkdirAll(cfg.Root, 0o750); err != nil {
 		return nil, fmt.Errorf("cannot make the engine's directory: %w", err)
 	}
 	e := &Engine{
-		cfg:         cfg,
-		runtimeName: cmp.Or(version.RuntimeName, "unknown"),
-		started:     time.Now(),
-		workers:     map[types.UID]*worker{},
-		prober:      probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
+		cfg:     cfg,
+		started: time.Now(),
+		workers: map[types.UID]*worker{},
+		prober:  probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
 	}
 	left, broken, err := e.load()
 	if err != nil {

@@ -80,7 +80,7 @@ func (f *fakeRuntime) call(ctx context.Context, format string, args ...any) erro
 	call := fmt.Sprintf(format, args...)
 	f.mu.Lock()
 	before := f.before
-	if !strings.HasPrefix(call, "List") && !strings.HasSuffix(strings.Fields(call)[0], "Status") {
+	if call != "Version" && !strings.HasPrefix(call, "List") && !strings.HasSuffix(strings.Fields(call)[0], "Status") {
 		f.calls = append(f.calls, call)
 	}
 	f.mu.Unlock()
@@ -100,10 +100,16 @@ func (f *fakeRuntime) id(kind, name string) string {
 func notFound(id string) error { return status.Error(codes.NotFound, "no such thing: "+id) }
 
 func (f *fakeRuntime) Version(ctx context.Context, _ string) (*runtimeapi.VersionResponse, error) {
+	if err := f.call(ctx, "Version"); err != nil {
+		return nil, err
+	}
 	return &runtimeapi.VersionResponse{RuntimeName: "fake"}, nil
 }
 
 func (f *fakeRuntime) Status(ctx context.Context, _ bool) (*runtimeapi.StatusResponse, error) {
+	if err := f.call(ctx, "Status"); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &runtimeapi.StatusResponse{Info: map[string]string{"config": fmt.Sprintf(`{"sandboxImage":%q}`, f.image)}}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,7 +122,7 @@ func (w *worker) whyItWaits(name string) string {
 // followed by another, or is by now.
 func (w *worker) lastEnded(name string) (id string) {
 	if s := w.statusBefore(name); s != nil && s.LastTerminationState.Terminated != nil {
-		id = strings.TrimPrefix(s.LastTerminationState.Terminated.ContainerID, w.engine.runtimeName+"://")
+		id = bareID(s.LastTerminationState.Terminated.ContainerID)
 	}
 	return id
 }

@@ -32,6 +32,9 @@ type runtimeView struct {
 
 // observe asks the runtime what it has of a pod.
 func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, error) {
+	if err := e.runtimeName.learn(ctx, e.cfg.Runtime); err != nil {
+		return nil, err
+	}
 	ours := map[string]string{kubelettypes.KubernetesPodUIDLabel: string(uid)}
 	boxes, err := e.cfg.Runtime.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: ours})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -66,7 +65,7 @@ func (w *worker) recallResources() {
 	for _, statuses := range [][]corev1.ContainerStatus{w.status.InitContainerStatuses, w.status.ContainerStatuses} {
 		for _, s := range statuses {
 			if s.Resources != nil {
-				id := strings.TrimPrefix(s.ContainerID, w.engine.runtimeName+"://")
+				id := bareID(s.ContainerID)
 				w.applied[id] = resourcesOf(&corev1.Container{Resources: *s.Resources})
 			}
 		}

@@ -92,7 +92,7 @@ func (w *worker) containerStatus(ctx context.Context, pod *corev1.Pod, stop *sto
 		return s
 	}
 	s.RestartCount = int32(inc.attempt)
-	s.ContainerID = w.engine.runtimeName + "://" + inc.id
+	s.ContainerID = w.engine.runtimeName.of(inc.id)
 	s.ImageID = inc.imageRef
 	if inc.image != "" {
 		s.Image = inc.image
@@ -188,7 +188,7 @@ func (w *worker) terminated(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 		Message:     message,
 		StartedAt:   metav1.NewTime(inc.started),
 		FinishedAt:  metav1.NewTime(inc.finished),
-		ContainerID: w.engine.runtimeName + "://" + inc.id,
+		ContainerID: w.engine.runtimeName.of(inc.id),
 	}
 }
 
@@ -211,7 +211,7 @@ func mountStatuses(c *corev1.Container, inc *container) (all []corev1.VolumeMoun
 // stateBefore is the state of a container of which the runtime cannot tell, as it
 // was last reported.
 func (w *worker) stateBefore(name string, inc *container) corev1.ContainerState {
-	if was := w.statusBefore(name); was != nil && w.bareID(was.ContainerID) == inc.id {
+	if was := w.statusBefore(name); was != nil && bareID(was.ContainerID) == inc.id {
 		return was.State
 	}
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerStatusUnknown"}}

@@ -9,6 +9,7 @@ import (
 // describeRuntime says in the node's status what its runtime can do, as far as
 // the runtime says so.
 func describeRuntime(n *corev1.Node, runtime *runtimeapi.StatusResponse) {
+	n.Status.RuntimeHandlers = nil
 	for _, h := range runtime.GetRuntimeHandlers() {
 		handler := corev1.NodeRuntimeHandler{Name: h.Name}
 		if f := h.Features; f != nil {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
@@ -31,25 +32,22 @@ type Node struct {
 // NewEngine says in n.Node what the machine has, and makes an engine over the
 // runtime, which goes on with the pods that an earlier one left. The
 // configuration is valid and complete.
-func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, containers internalapi.RuntimeService, images internalapi.ImageManagerService) (*podengine.Engine, error) {
-	version, err := containers.Version(ctx, "v1")
-	if err != nil {
-		return nil, fmt.Errorf("the container runtime does not answer: %w", err)
-	}
-	features, err := containers.Status(ctx, false)
-	if err != nil {
-		return nil, fmt.Errorf("the container runtime does not say what it can do: %w", err)
-	}
-	host, err := os.ReadFile("/etc/resolv.conf")
+func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, containers internalapi.RuntimeService, images internalapi.ImageManagerService) (*Engine, error) {
+	resolvConf, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read how the host resolves names: %w", err)
 	}
 	memory := totalMemory()
-	describe(n.Node, cfg, version.RuntimeName+"://"+version.RuntimeVersion, memory)
-	describeRuntime(n.Node, features)
+	describe(n.Node, cfg, memory)
+	host := &host{runtime: containers, source: n.Node}
+	late := host.learn(ctx)
+	if late != nil {
+		log.G(ctx).WithError(late).Warn("The container runtime does not answer: the node is not ready until it does")
+	}
+	host.describe(n.Node)
 	allocatable := n.Node.Status.Allocatable.DeepCopy()
 	client := volume.Client{Interface: n.Client}
-	return podengine.New(ctx, podengine.Config{
+	engine, err := podengine.New(ctx, podengine.Config{
 		Boot: bootID(),
 		Node: convert.Node{
 			Name:           n.Name,
@@ -71,7 +69,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		DNS: podspec.DNS{
 			ClusterServers: cfg.ClusterDNS,
 			ClusterDomain:  n.ClusterDomain,
-			Host:           podspec.ParseResolvConf(string(host)),
+			Host:           podspec.ParseResolvConf(string(resolvConf)),
 		},
 		HostsFile: func() []byte {
 			content, _ := os.ReadFile("/etc/hosts") // a host may have none
@@ -88,11 +86,19 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		ParallelPulls:   pulls.parallelPulls(),
 		RuntimeClasses:  runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
 	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e := &Engine{Engine: engine, host: host, cancel: cancel}
+	if late != nil {
+		e.running.Go(func() { host.watch(ctx) })
+	}
+	return e, nil
 }
 
 // describe says what the node is and has.
-func describe(n *corev1.Node, cfg Config, runtimeVersion string, memory int64) {
-	n.Status.NodeInfo.ContainerRuntimeVersion = runtimeVersion
+func describe(n *corev1.Node, cfg Config, memory int64) {
 	n.Status.NodeInfo.OperatingSystem = runtime.GOOS
 	n.Status.NodeInfo.Architecture = runtime.GOARCH
 	n.Status.NodeInfo.OSImage = osImage()

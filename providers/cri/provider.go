@@ -3,15 +3,12 @@ package cri
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	criclient "k8s.io/cri-client/pkg"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/relay"
 )
@@ -21,29 +18,43 @@ const callTimeout = 2 * time.Minute
 
 // Provider runs pods with a container runtime. Make one with New.
 type Provider struct {
-	*podengine.Engine
+	*machine.Engine
 	runtime internalapi.RuntimeService
 	images  internalapi.ImageManagerService
 	relay   *relay.Relay // nil if there is none
 }
 
-// New connects to the runtime, goes on with the pods that an earlier process
-// left there, and says in n.Node what the machine has.
+// New goes on with the pods that an earlier process left in the runtime, and says in
+// n.Node what the machine has. The runtime need not be up: pods wait for it, and the
+// node is not ready until it is.
 func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	cfg.complete(n.Name)
 	p := &Provider{}
-	endpoint, imageEndpoint := p.relayed(ctx, cfg)
+	p.connect(ctx, cfg)
 	var err error
-	if p.runtime, err = criclient.NewRemoteRuntimeService(ctx, endpoint, callTimeout, nil, false); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot connect to the container runtime at %s (set \"endpoint\" in the provider's configuration): %w", cfg.Endpoint, err), p.disconnect(ctx))
-	}
-	if p.images, err = criclient.NewRemoteImageService(ctx, imageEndpoint, callTimeout, nil, false); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot connect to the image service at %s: %w", cfg.ImageEndpoint, err), p.disconnect(ctx))
-	}
 	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images); err != nil {
 		return nil, errors.Join(err, p.disconnect(ctx))
 	}
 	return p, nil
+}
+
+// connect makes clients of the runtime, which connect when they are used.
+func (p *Provider) connect(ctx context.Context, cfg Config) {
+	endpoint, imageEndpoint := p.relayed(ctx, cfg)
+	p.runtime = &lazyRuntime{lazy[internalapi.RuntimeService]{connect: func(ctx context.Context) (internalapi.RuntimeService, error) {
+		service, err := criclient.NewRemoteRuntimeService(ctx, endpoint, callTimeout, nil, false)
+		if err != nil {
+			return nil, explained("container runtime", cfg.Endpoint, err)
+		}
+		return service, nil
+	}}}
+	p.images = &lazyImages{lazy[internalapi.ImageManagerService]{connect: func(ctx context.Context) (internalapi.ImageManagerService, error) {
+		service, err := criclient.NewRemoteImageService(ctx, imageEndpoint, callTimeout, nil, false)
+		if err != nil {
+			return nil, explained("image service", cfg.ImageEndpoint, err)
+		}
+		return service, nil
+	}}}
 }
 
 // Close ends the provider. Containers run on.
@@ -81,6 +92,3 @@ func (p *Provider) disconnect(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
-
-// NotifyNodeStatus does nothing: what a machine has does not change.
-func (p *Provider) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}

@@ -8,11 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/json"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
@@ -71,7 +69,7 @@ func (cfg *Config) complete(n machine.Node) {
 
 // Provider runs pods as processes. Make one with New.
 type Provider struct {
-	*podengine.Engine
+	*machine.Engine
 	runtime *runtime.Runtime
 	endPods bool
 }
@@ -101,6 +99,3 @@ func (p *Provider) Close() error {
 	}
 	return errors.Join(append(errs, p.Engine.Close(), p.runtime.Close(context.Background()))...)
 }
-
-// NotifyNodeStatus does nothing: what a machine has does not change.
-func (p *Provider) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}
