@@ -89,6 +89,9 @@ type Config struct {
 	// ParallelPulls is how many images are pulled at once. Defaults to 1, as a
 	// kubelet's; there is no limit if it is negative.
 	ParallelPulls int
+	// ImageVerification says of which images that are there a pod must have the
+	// credentials to pull them.
+	ImageVerification ImageVerification
 	// ImageGC says which images are removed, and when.
 	ImageGC ImageGC
 }
@@ -104,6 +107,7 @@ type Engine struct {
 	probes      *probe.Manager
 	prober      *probe.Prober
 	puller      *image.Puller
+	records     *image.Records
 
 	ctx         context.Context // of all workers
 	cancel      context.CancelFunc

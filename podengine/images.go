@@ -26,6 +26,14 @@ type ImageGC struct {
 	Usage func(ctx context.Context) (capacity, available uint64, err error)
 }
 
+// ImageVerification says of which images that are there a pod must have the
+// credentials to pull them. The zero value is a kubelet's default.
+type ImageVerification struct {
+	// Policy and Allowed are as in image.PullerOptions.
+	Policy  image.Verification
+	Allowed []string
+}
+
 // collectImages removes images from time to time. Dead containers are removed
 // by the workers of their pods, which know their logs too.
 func (e *Engine) collectImages(ctx context.Context) {
@@ -40,6 +48,7 @@ func (e *Engine) collectImages(ctx context.Context) {
 	collector := image.NewCollector(image.CollectorOptions{
 		Images:               e.cfg.Images,
 		Containers:           e.cfg.Runtime,
+		Records:              e.records,
 		Usage:                gc.Usage,
 		InUse:                func() []string { return append(e.wantedImages(), sandboxImage) },
 		HighThresholdPercent: gc.HighThresholdPercent,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,17 @@ func (e *Engine) makeParts() (err error) {
 		Notify: e.probesChanged,
 		Event:  e.containerEvent,
 	})
-	e.puller = image.NewPuller(image.PullerOptions{Images: e.cfg.Images, MaxParallel: e.cfg.ParallelPulls, Event: e.containerEvent})
+	if e.records, err = image.OpenRecords(filepath.Join(e.cfg.Root, "images")); err != nil {
+		return err
+	}
+	e.puller = image.NewPuller(image.PullerOptions{
+		Images:       e.cfg.Images,
+		MaxParallel:  e.cfg.ParallelPulls,
+		Event:        e.containerEvent,
+		Records:      e.records,
+		Verification: e.cfg.ImageVerification.Policy,
+		Allowed:      e.cfg.ImageVerification.Allowed,
+	})
 	e.unsubscribe = e.cfg.Objects.Subscribe(e.objectChanged)
 	return nil
 }

@@ -36,6 +36,9 @@ type CollectorOptions struct {
 	// ID: the sandbox image, those of image volumes, those of pods whose
 	// containers do not exist yet.
 	InUse func() []string
+	// Records are those of pulled images, which go with the images. Nil if there
+	// are none.
+	Records *Records
 
 	// HighThresholdPercent of the disk in use has images removed, down to
 	// LowThresholdPercent. Default to 85 and 80.
@@ -98,15 +101,19 @@ func (c *Collector) DeleteUnusedImages(ctx context.Context) (freed uint64, err e
 func (c *Collector) free(ctx context.Context, want uint64) (freed uint64, err error) {
 	// Images come first: one that is pulled, and one whose container is made,
 	// in between is not taken for unused.
+	now := time.Now()
 	images, err := c.opts.Images.ListImages(ctx, nil)
 	if err != nil {
 		return 0, fmt.Errorf("cannot list images: %w", err)
+	}
+	if c.opts.Records != nil {
+		c.opts.Records.Prune(idsOf(images), now)
 	}
 	used, err := c.used(ctx)
 	if err != nil {
 		return 0, err
 	}
-	now := time.Now()
+	now = time.Now()
 	c.seen = observe(c.seen, images, used, now)
 	rules := policy{c.opts.MinAge, c.opts.MaxAge}
 	var errs []error
@@ -123,6 +130,13 @@ func (c *Collector) free(ctx context.Context, want uint64) (freed uint64, err er
 		freed += image.Size
 	}
 	return freed, errors.Join(errs...)
+}
+
+func idsOf(images []*runtimeapi.Image) (ids []string) {
+	for _, image := range images {
+		ids = append(ids, image.Id)
+	}
+	return ids
 }
 
 // used returns the names and IDs of the images that are in use, be it by

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -11,6 +12,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // errClosed is for those who wait for a pull when the Puller ends.
@@ -19,7 +22,17 @@ var errClosed = errors.New("no images are pulled any more: the node is shutting 
 // order is what is to be pulled. Those who order the same share one pull.
 type order struct {
 	Spec        *runtimeapi.ImageSpec
+	Repository  string
 	Credentials []*runtimeapi.AuthConfig
+	Secrets     [][]secretRef // of each of the credentials
+}
+
+func orderOf(spec *runtimeapi.ImageSpec, repository string, credentials []credential) order {
+	o := order{Spec: spec, Repository: repository}
+	for _, c := range credentials {
+		o.Credentials, o.Secrets = append(o.Credentials, c.auth), append(o.Secrets, c.secrets)
+	}
+	return o
 }
 
 // id is equal for equal orders. It is a hash, for it lives longer than secrets
@@ -31,8 +44,9 @@ func (o order) id() ([sha256.Size]byte, error) {
 
 // flights are the pulls that are being made.
 type flights struct {
-	images cri.ImageManagerService
-	slots  chan struct{} // nil if there is no limit
+	images  cri.ImageManagerService
+	records *Records      // nil if there are none
+	slots   chan struct{} // nil if there is no limit
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -54,8 +68,8 @@ type flight struct {
 	err   error
 }
 
-func newFlights(images cri.ImageManagerService, limit int) *flights {
-	f := &flights{images: images, flights: map[[sha256.Size]byte]*flight{}}
+func newFlights(images cri.ImageManagerService, limit int, records *Records) *flights {
+	f := &flights{images: images, records: records, flights: map[[sha256.Size]byte]*flight{}}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	if limit > 0 {
 		f.slots = make(chan struct{}, limit)
@@ -134,26 +148,50 @@ func (f *flights) run(ctx context.Context, pull *flight, o order, sandbox *runti
 		}
 	}
 	begin := time.Now()
-	pull.image, pull.err = f.pull(ctx, o, sandbox)
+	pull.image, pull.err = f.recorded(ctx, o, sandbox)
 	pull.took = time.Since(begin)
 }
 
-// pull tries all credentials, then none.
-func (f *flights) pull(ctx context.Context, o order, sandbox *runtimeapi.PodSandboxConfig) (Image, error) {
+// recorded pulls, and records with which credentials.
+func (f *flights) recorded(ctx context.Context, o order, sandbox *runtimeapi.PodSandboxConfig) (Image, error) {
+	if f.records == nil {
+		image, _, err := f.pull(ctx, o, sandbox)
+		return image, err
+	}
+	if err := f.records.begin(o.Spec.Image); err != nil {
+		return Image{}, err
+	}
+	image, by, err := f.pull(ctx, o, sandbox)
+	if err != nil {
+		f.records.failed(o.Spec.Image, ctx.Err() != nil) // a pull that was given up may end well
+		return Image{}, err
+	}
+	who := access{Everyone: by == len(o.Credentials)}
+	if !who.Everyone {
+		who.Secrets = o.Secrets[by]
+	}
+	if err := f.records.succeeded(o.Spec.Image, cmp.Or(image.Status.Id, image.Ref), o.Repository, who); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot record with which credentials an image was pulled: pods pull it again")
+	}
+	return image, nil
+}
+
+// pull tries all credentials, then none. It returns which was the right one.
+func (f *flights) pull(ctx context.Context, o order, sandbox *runtimeapi.PodSandboxConfig) (image Image, by int, err error) {
 	var errs []error
-	for _, credentials := range append(o.Credentials[:len(o.Credentials):len(o.Credentials)], nil) {
+	for i, credentials := range append(o.Credentials[:len(o.Credentials):len(o.Credentials)], nil) {
 		ref, err := f.images.PullImage(ctx, o.Spec, credentials, sandbox)
 		if err == nil {
-			return Image{Ref: ref, Status: f.status(ctx, o.Spec, ref)}, nil
+			return Image{Ref: ref, Status: f.status(ctx, o.Spec, ref)}, i, nil
 		}
 		if ctx.Err() != nil {
-			return Image{}, ctx.Err()
+			return Image{}, 0, ctx.Err()
 		}
 		if credentials != nil || len(errs) == 0 {
 			errs = append(errs, err) // without credentials it was only a try
 		}
 	}
-	return Image{}, utilerrors.NewAggregate(errs)
+	return Image{}, 0, utilerrors.NewAggregate(errs)
 }
 
 // status describes an image that was pulled, as well as the runtime can.

@@ -2,6 +2,8 @@ package image
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +26,13 @@ type Keyring struct {
 type key struct {
 	pattern     pattern
 	credentials *runtimeapi.AuthConfig
+	secret      secretRef
+}
+
+// credential is one way to pull, and the secrets that it is in.
+type credential struct {
+	auth    *runtimeapi.AuthConfig
+	secrets []secretRef
 }
 
 // NewKeyring makes a keyring from pull secrets, of the types
@@ -43,7 +52,7 @@ func NewKeyring(secrets []*corev1.Secret) (*Keyring, error) {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("pull secret %s/%s: registry %q: %w", secret.Namespace, secret.Name, registry, err))
 			} else if credentials != nil {
-				ring.keys = append(ring.keys, key{parsePattern(registry), credentials})
+				ring.keys = append(ring.keys, key{parsePattern(registry), credentials, refOf(secret, credentials)})
 			}
 		}
 	}
@@ -56,13 +65,35 @@ func NewKeyring(secrets []*corev1.Secret) (*Keyring, error) {
 // them. The repository has its registry: docker.io/library/nginx.
 func (k *Keyring) For(repository string) []*runtimeapi.AuthConfig {
 	var found []*runtimeapi.AuthConfig
-	for _, key := range k.keys {
-		known := func(c *runtimeapi.AuthConfig) bool { return proto.Equal(c, key.credentials) }
-		if key.pattern.matches(repository) && !slices.ContainsFunc(found, known) {
-			found = append(found, key.credentials)
-		}
+	for _, c := range k.credentials(repository) {
+		found = append(found, c.auth)
 	}
 	return found
+}
+
+// credentials is For, with the secrets.
+func (k *Keyring) credentials(repository string) (found []credential) {
+	for _, key := range k.keys {
+		if !key.pattern.matches(repository) {
+			continue
+		}
+		i := slices.IndexFunc(found, func(c credential) bool { return proto.Equal(c.auth, key.credentials) })
+		if i < 0 {
+			i = len(found)
+			found = append(found, credential{auth: key.credentials})
+		}
+		found[i].secrets = append(found[i].secrets, key.secret)
+	}
+	return found
+}
+
+// refOf is how records name a secret with the credentials in it.
+func refOf(secret *corev1.Secret, auth *runtimeapi.AuthConfig) secretRef {
+	sum := sha256.New()
+	for _, part := range []string{auth.Username, auth.Password, auth.IdentityToken, auth.RegistryToken} {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return secretRef{Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, Hash: hex.EncodeToString(sum.Sum(nil))}
 }
 
 // pattern is a registry of a docker configuration, as Kubernetes reads it

@@ -25,6 +25,14 @@ type PullerOptions struct {
 	// Event records an event about a container of a pod, or about the pod if
 	// the container's name is empty. It should return soon.
 	Event func(pod *corev1.Pod, container, eventType, reason, message string)
+	// Records are those of earlier pulls. Without them, an image that is there is
+	// given to every pod.
+	Records *Records
+	// Verification says which images need them. Defaults to
+	// NeverVerifyPreloadedImages. Allowed are the images that
+	// NeverVerifyAllowlistedImages leaves out: REGISTRY/PATH, or REGISTRY/PATH/*.
+	Verification Verification
+	Allowed      []string
 }
 
 // Puller gets images. Its methods are safe for concurrent use.
@@ -39,7 +47,7 @@ func NewPuller(opts PullerOptions) *Puller {
 	if opts.MaxParallel == 0 {
 		opts.MaxParallel = 1
 	}
-	return &Puller{opts: opts, flights: newFlights(opts.Images, opts.MaxParallel)}
+	return &Puller{opts: opts, flights: newFlights(opts.Images, opts.MaxParallel, opts.Records)}
 }
 
 // Request is an image that a pod needs.
@@ -97,7 +105,8 @@ type Image struct {
 //
 // The error is ctx's if that ends meanwhile: then this request is given up, and
 // the pull too unless others wait for it. Any other is an *Error, of which an
-// event was recorded, but for that of a Puller that is closed.
+// event was recorded, but for that of a Puller that is closed. An image that is there
+// is given only to pods that could pull it: see PullerOptions.Records.
 func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	image, err := p.ensure(ctx, r)
 	if err == nil {
@@ -135,7 +144,7 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Image, error) {
 		case err != nil:
 			message := fmt.Sprintf("Failed to inspect image %q: %v", r.Image, err)
 			return Image{}, p.fail(r, ErrImageInspect, ReasonInspectFailed, message, err)
-		case answer.GetImage() != nil:
+		case answer.GetImage() != nil && p.mayHave(ctx, r, n, answer.Image.Id):
 			message := fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.Image)
 			p.event(r, corev1.EventTypeNormal, ReasonPulled, message)
 			return Image{Ref: answer.Image.Id, Status: answer.Image}, nil
@@ -148,6 +157,23 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Image, error) {
 		return Image{}, err
 	}
 	return p.pull(ctx, r, spec, n.repository)
+}
+
+// mayHave reports whether the pod may have an image that is there without a pull.
+func (p *Puller) mayHave(ctx context.Context, r Request, n name, id string) bool {
+	if p.opts.Records == nil || p.opts.Verification == NeverVerify {
+		return true
+	}
+	var secrets []secretRef
+	ring, _ := NewKeyring(r.Secrets) // what it cannot read grants nothing
+	for _, c := range ring.credentials(n.repository) {
+		secrets = append(secrets, c.secrets...)
+	}
+	ours, allowed, err := p.opts.Records.known(n.full, id, n.repository, secrets)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("A record of a pulled image cannot be read: the image is pulled again")
+	}
+	return allowed || !p.opts.Verification.needed(n.repository, ours, p.opts.Allowed)
 }
 
 // fail makes an Error that has nothing to do with a pull, and its event.
@@ -175,7 +201,8 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 	}
 	begin := time.Now()
 	p.event(r, corev1.EventTypeNormal, ReasonPulling, fmt.Sprintf("Pulling image %q", r.Image))
-	image, took, err := p.flights.join(ctx, order{spec, ring.For(repository)}, r.Sandbox)
+	credentials := ring.credentials(repository)
+	image, took, err := p.flights.join(ctx, orderOf(spec, repository, credentials), r.Sandbox)
 	switch {
 	case ctx.Err() != nil:
 		return Image{}, ctx.Err()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
 
 // ImageConfig is what the configuration files of providers with images have in
@@ -31,6 +32,13 @@ type ImageConfig struct {
 	// MaxParallelImagePulls is how many images are pulled at once. Default 1, and
 	// no limit if SerializeImagePulls is false.
 	MaxParallelImagePulls *int `json:"maxParallelImagePulls,omitempty"`
+	// ImagePullCredentialsVerificationPolicy says of which images that are there a pod
+	// must have the credentials to pull them: NeverVerify, NeverVerifyPreloadedImages
+	// (those that this node did not pull are free), NeverVerifyAllowlistedImages (those
+	// of PreloadedImagesVerificationAllowlist are, as REGISTRY/PATH or REGISTRY/PATH/*)
+	// or AlwaysVerify. Default NeverVerifyPreloadedImages.
+	ImagePullCredentialsVerificationPolicy image.Verification `json:"imagePullCredentialsVerificationPolicy,omitempty"`
+	PreloadedImagesVerificationAllowlist   []string           `json:"preloadedImagesVerificationAllowlist,omitempty"`
 }
 
 const (
@@ -60,6 +68,14 @@ func (cfg *ImageConfig) Validate() error {
 	}
 	if gc.MaxAge > 0 && gc.MaxAge <= gc.MinAge {
 		return errdefs.InvalidInputf("imageMaximumGCAge is %v, and imageMinimumGCAge %v: the maximum must be more", gc.MaxAge, gc.MinAge)
+	}
+	switch v := cfg.ImagePullCredentialsVerificationPolicy; v {
+	case "", image.NeverVerify, image.NeverVerifyPreloadedImages, image.AlwaysVerify, image.NeverVerifyAllowlistedImages:
+		if len(cfg.PreloadedImagesVerificationAllowlist) > 0 && v != image.NeverVerifyAllowlistedImages {
+			return errdefs.InvalidInputf("preloadedImagesVerificationAllowlist is for imagePullCredentialsVerificationPolicy %s only", image.NeverVerifyAllowlistedImages)
+		}
+	default:
+		return errdefs.InvalidInputf("imagePullCredentialsVerificationPolicy is %q: give NeverVerify, NeverVerifyPreloadedImages, NeverVerifyAllowlistedImages or AlwaysVerify", v)
 	}
 	switch parallel := cfg.MaxParallelImagePulls; {
 	case parallel == nil:

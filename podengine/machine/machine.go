@@ -83,8 +83,12 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		UnsafeSysctls:   cfg.AllowedUnsafeSysctls,
 		Logs:            cfg.logLimits(),
 		ImageGC:         pulls.gc(),
-		ParallelPulls:   pulls.parallelPulls(),
-		RuntimeClasses:  runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
+		ImageVerification: podengine.ImageVerification{
+			Policy:  pulls.ImagePullCredentialsVerificationPolicy,
+			Allowed: pulls.PreloadedImagesVerificationAllowlist,
+		},
+		ParallelPulls:  pulls.parallelPulls(),
+		RuntimeClasses: runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
 	})
 	if err != nil {
 		return nil, err
