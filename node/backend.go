@@ -22,21 +22,33 @@ type backend struct {
 	byUID   PodUIDLifecycleHandler // nil where the provider has none
 	metrics *Metrics               // may be nil
 
+	calls callLog
+
 	listing chan struct{} // holds a token while GetPods runs
+	lists   sync.WaitGroup
 	mu      sync.Mutex
 	next    *listCall // that callers can still join
 }
 
 // listCall is one call of GetPods, for all who asked before it began.
 type listCall struct {
-	done chan struct{}
-	pods []*corev1.Pod
-	err  error
+	cancel  context.CancelCauseFunc
+	waiting int // callers; backend.mu guards it
+	done    chan struct{}
+	pods    []*corev1.Pod
+	err     error
 }
 
 func newBackend(handler PodLifecycleHandler, metrics *Metrics) *backend {
 	byUID, _ := handler.(PodUIDLifecycleHandler)
 	return &backend{handler: handler, byUID: byUID, metrics: metrics, listing: make(chan struct{}, 1)}
+}
+
+// call runs one provider method about a pod, or all.
+func (b *backend) call(ctx context.Context, method string, about subject, f func(context.Context) error) error {
+	id := b.calls.begin(method, about)
+	defer b.calls.end(id)
+	return call(ctx, b.metrics, method, about, f)
 }
 
 // call runs one provider method.
@@ -58,13 +70,13 @@ func call(ctx context.Context, metrics *Metrics, method string, about subject, f
 // create and update get pods that are copies already: their environment was
 // resolved for this call.
 func (b *backend) create(ctx context.Context, pod *corev1.Pod) error {
-	return call(ctx, b.metrics, methodCreatePod, subjectOf(pod), func(ctx context.Context) error {
+	return b.call(ctx, methodCreatePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.CreatePod(ctx, pod)
 	})
 }
 
 func (b *backend) update(ctx context.Context, pod *corev1.Pod) error {
-	return call(ctx, b.metrics, methodUpdatePod, subjectOf(pod), func(ctx context.Context) error {
+	return b.call(ctx, methodUpdatePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.UpdatePod(ctx, pod)
 	})
 }
@@ -78,7 +90,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, grace time.Durati
 	}
 	seconds := int64(grace / time.Second)
 	pod.DeletionGracePeriodSeconds = &seconds
-	err = call(ctx, b.metrics, methodDeletePod, subjectOf(pod), func(ctx context.Context) error {
+	err = b.call(ctx, methodDeletePod, subjectOf(pod), func(ctx context.Context) error {
 		return b.handler.DeletePod(ctx, pod)
 	})
 	if errdefs.IsOnlyNotFound(err) {
@@ -91,7 +103,7 @@ func (b *backend) delete(ctx context.Context, pod *corev1.Pod, grace time.Durati
 // or nil if it holds none. An error means that it is not known which.
 func (b *backend) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	var pod *corev1.Pod
-	err := call(ctx, b.metrics, methodGetPod, subject{namespace, name, uid}, func(ctx context.Context) (err error) {
+	err := b.call(ctx, methodGetPod, subject{namespace, name, uid}, func(ctx context.Context) (err error) {
 		if b.byUID != nil {
 			pod, err = b.byUID.GetPodByUID(ctx, namespace, name, uid)
 		} else {
@@ -120,12 +132,18 @@ func (b *backend) find(ctx context.Context, namespace, name string, uid types.UI
 	return pod, nil
 }
 
+// listPatience is how long a worker waits for a list that may hang, to learn of one
+// pod.
+const listPatience = time.Minute
+
 // findInList answers for a GetPod that failed with an error of no class: many
 // providers have no other for a pod that they do not hold. Their list tells.
 func (b *backend) findInList(ctx context.Context, namespace, name string, uid types.UID, cause error) (*corev1.Pod, error) {
 	if errdefs.ClassOf(cause) != errdefs.UnknownClass || ctx.Err() != nil {
 		return nil, cause
 	}
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
 	pods, err := b.list(ctx)
 	if err != nil {
 		return nil, cause
@@ -143,7 +161,7 @@ func (b *backend) findInList(ctx context.Context, namespace, name string, uid ty
 // does not know the pod. It is the provider's: copy what is kept.
 func (b *backend) status(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
 	var status *corev1.PodStatus
-	err := call(ctx, b.metrics, methodGetPodStatus, subject{namespace, name, uid}, func(ctx context.Context) (err error) {
+	err := b.call(ctx, methodGetPodStatus, subject{namespace, name, uid}, func(ctx context.Context) (err error) {
 		if b.byUID != nil {
 			status, err = b.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
 		} else {
@@ -163,35 +181,63 @@ func (b *backend) status(ctx context.Context, namespace, name string, uid types.
 // list returns what the provider holds, without the entries that name no pod.
 // The pods belong to the provider: copy what is kept.
 //
-// A GetPods can be dear. Callers that ask while one runs share the next; they
-// cannot share that one, since it may not tell what happened since it began.
+// A GetPods can be expensive. Callers that ask while one runs share the next; they
+// cannot share that one, since it may not tell what happened since it began. No caller
+// waits longer than its context lasts; the call's own context ends when nobody waits
+// for it any more.
 func (b *backend) list(ctx context.Context) ([]*corev1.Pod, error) {
 	b.mu.Lock()
 	c := b.next
-	first := c == nil
-	if first {
-		c = &listCall{done: make(chan struct{})}
+	if c == nil {
+		shared, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		c = &listCall{cancel: cancel, done: make(chan struct{})}
 		b.next = c
+		b.lists.Go(func() { b.run(shared, c) })
 	}
+	c.waiting++
 	b.mu.Unlock()
-	if !first {
-		<-c.done
-		return c.pods, c.err
-	}
 
-	b.listing <- struct{}{}
+	select {
+	case <-c.done:
+		return c.pods, c.err
+	case <-ctx.Done():
+	}
 	b.mu.Lock()
-	b.next = nil
+	defer b.mu.Unlock()
+	if c.waiting--; c.waiting == 0 {
+		c.cancel(context.Cause(ctx))
+		b.close(c)
+	}
+	return nil, fmt.Errorf("stopped waiting for the list of the provider's pods: %w", context.Cause(ctx))
+}
+
+// run makes a call of GetPods, once the one before it has returned.
+func (b *backend) run(ctx context.Context, c *listCall) {
+	defer c.cancel(nil)
+	defer close(c.done)
+	select {
+	case b.listing <- struct{}{}:
+	case <-ctx.Done(): // nobody waits
+		c.err = context.Cause(ctx)
+		return
+	}
+	b.mu.Lock()
+	b.close(c)
 	b.mu.Unlock()
+	defer func() { <-b.listing }()
 	c.pods, c.err = b.getPods(ctx)
-	<-b.listing
-	close(c.done)
-	return c.pods, c.err
+}
+
+// close keeps further callers from joining a call. b.mu is held.
+func (b *backend) close(c *listCall) {
+	if b.next == c {
+		b.next = nil
+	}
 }
 
 func (b *backend) getPods(ctx context.Context) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
-	err := call(ctx, b.metrics, methodGetPods, subject{}, func(ctx context.Context) (err error) {
+	err := b.call(ctx, methodGetPods, subject{}, func(ctx context.Context) (err error) {
 		pods, err = b.handler.GetPods(ctx)
 		return err
 	})

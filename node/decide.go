@@ -50,6 +50,7 @@ type view struct {
 	heldUID   types.UID
 	stopped   bool // reported by the provider
 	ran       bool // it was taken on before: it must not be created again
+	cancelled bool // its creation was, and may have succeeded all the same
 	changed   bool // the API's pod differs from what the provider was given
 	asked     request
 	askedAt   time.Time
@@ -143,9 +144,10 @@ func bury(v view) action {
 }
 
 // mayLinger tells whether a pod that the provider was not found to hold should
-// be deleted there all the same: it ran, and may only have been overlooked.
+// be deleted there all the same: it ran, or its creation was cancelled, and it may
+// only have been overlooked.
 func mayLinger(v view) bool {
-	return v.provider == absent && v.ran && v.asked == requestNone
+	return v.provider == absent && (v.ran || v.cancelled) && v.asked == requestNone
 }
 
 func run(v view) action {

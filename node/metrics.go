@@ -1,6 +1,7 @@
 package node
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,8 @@ type Metrics struct {
 	workers    *prometheus.HistogramVec
 	statusSync prometheus.Histogram
 	rivals     prometheus.Counter
+
+	running sync.Map // *callLog → struct{}: of the controllers that run
 
 	// What is needed each time is looked up once.
 	methods    map[string]methodMetrics
@@ -50,6 +53,9 @@ const (
 
 var countedMethods = []string{methodCreatePod, methodUpdatePod, methodDeletePod, methodGetPod, methodGetPodStatus,
 	methodGetPods, methodNotifyPods, methodPing, methodNotifyNodeStatus}
+
+// podMethods are those about pods, which may hang.
+var podMethods = []string{methodCreatePod, methodUpdatePod, methodDeletePod, methodGetPod, methodGetPodStatus, methodGetPods}
 
 // The kinds of work on a pod, as a kubelet has them.
 const (
@@ -94,8 +100,37 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.calls, m.inFlight, m.workers, m.statusSync, m.rivals}
 }
 
+// longestCall is computed when it is read.
+var longestCall = prometheus.NewDesc("vk_provider_longest_call_seconds",
+	"Age in seconds of the call of the provider that has been running for the longest time and has not returned yet, by method; 0 if there is none.",
+	[]string{"method"}, nil)
+
+// watchCalls has the calls of a controller that runs measured, until it calls undo.
+func (m *Metrics) watchCalls(calls *callLog) (undo func()) {
+	if m == nil {
+		return func() {}
+	}
+	m.running.Store(calls, struct{}{})
+	return func() { m.running.Delete(calls) }
+}
+
+// collectLongest measures the calls that have not returned yet.
+func (m *Metrics) collectLongest(found chan<- prometheus.Metric) {
+	longest := map[string]time.Duration{}
+	m.running.Range(func(key, _ any) bool {
+		for _, c := range key.(*callLog).list() {
+			longest[c.Method] = max(longest[c.Method], time.Since(c.Since))
+		}
+		return true
+	})
+	for _, method := range podMethods {
+		found <- prometheus.MustNewConstMetric(longestCall, prometheus.GaugeValue, longest[method].Seconds(), method)
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
+	descs <- longestCall
 	for _, c := range m.collectors() {
 		c.Describe(descs)
 	}
@@ -103,6 +138,7 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(found chan<- prometheus.Metric) {
+	m.collectLongest(found)
 	for _, c := range m.collectors() {
 		c.Collect(found)
 	}

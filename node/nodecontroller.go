@@ -50,6 +50,7 @@ type NodeController struct {
 	statusInterval time.Duration
 	onStatusError  ErrorHandler // nil: a deleted node is registered again
 	metrics        *Metrics     // may be nil
+	conditions     []func() []corev1.NodeCondition
 
 	name     string
 	uid      atomic.Value // types.UID, for the lease's owner reference
@@ -224,11 +225,14 @@ func (n *NodeController) notify(node *corev1.Node) {
 	}
 }
 
-// want returns a copy of what the provider wants of the node.
+// want returns a copy of what the provider wants of the node, with the conditions of
+// others.
 func (n *NodeController) want() *corev1.Node {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.wanted.DeepCopy()
+	wanted := n.wanted.DeepCopy()
+	n.mu.Unlock()
+	n.addConditions(wanted)
+	return wanted
 }
 
 // loop is the only one that touches what is known of the API's node, and of the

@@ -159,6 +159,7 @@ type PodController struct {
 	statuses *queue.Queue
 	removals *queue.Queue
 
+	wasSlow atomic.Bool // a call of the provider was
 	started atomic.Bool
 	ready   chan struct{}
 	done    chan struct{}
@@ -252,7 +253,7 @@ func (cfg *PodControllerConfig) validate() error {
 }
 
 // Run works with at most podSyncWorkers workers for each of the three queues (at
-// least one) until ctx ends, and returns when all of them have stopped. It waits for
+// least one), and as many more for the calls that create and update pods, until ctx ends, and returns when all of them have stopped. It waits for
 // the informers' caches before the first pod. It can be called once.
 func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error) {
 	if !pc.started.CompareAndSwap(false, true) {
@@ -267,6 +268,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 		close(pc.done)
 	}()
 
+	defer pc.metrics.watchCalls(&pc.backend.calls)()
 	// Before anything else, so that a provider that notifies from within
 	// CreatePod has the function by then.
 	pc.askToNotify(ctx)
@@ -299,6 +301,7 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 		q.Wait()
 	}
 	pc.guard.stopReviews()
+	pc.backend.lists.Wait()
 	return nil
 }
 

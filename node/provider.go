@@ -17,12 +17,14 @@ import (
 type PodLifecycleHandler interface {
 	// CreatePod takes a pod on. It is called at most once for each UID that the
 	// provider holds; after an error the provider is asked with GetPod before
-	// it is called again.
+	// it is called again. It may take as long as it needs; ctx ends when the pod is
+	// deleted or replaced meanwhile, and DeletePod follows in any case.
 	CreatePod(ctx context.Context, pod *corev1.Pod) error
 
 	// UpdatePod takes over a change of a pod that the provider holds: of its
 	// metadata, or of the fields of a spec that can change (images,
-	// tolerations, activeDeadlineSeconds, ephemeral containers, resources).
+	// tolerations, activeDeadlineSeconds, ephemeral containers, resources). Its ctx
+	// ends as that of CreatePod does.
 	UpdatePod(ctx context.Context, pod *corev1.Pod) error
 
 	// DeletePod asks for the end of a pod: with DeletionGracePeriodSeconds 0 at

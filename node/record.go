@@ -31,6 +31,7 @@ type state struct {
 	next      *verdict    // on the pod that comes after theirs; nil: none yet
 	creating  bool        // CreatePod is running
 	ran       bool        // the provider held it at some time
+	cancelled bool        // its creation was: the provider may hold it all the same
 	handed    *corev1.Pod // API object that the provider was last given
 	stale     bool        // found after a restart, with an older form of the pod
 	asked     request
@@ -63,6 +64,9 @@ type state struct {
 
 	// unlisted is how many lists in a row did not show a pod that was held.
 	unlisted int
+
+	// call is the one under way that takes the pod on, or a change of it; else nil.
+	call *interruptible
 
 	// early is what the provider notified before the record knew its pod.
 	early *corev1.Pod

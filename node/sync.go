@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
@@ -37,6 +38,9 @@ func (pc *PodController) syncPod(ctx context.Context, key string) (err error) {
 	}
 	r := pc.records.getOrAdd(key)
 	pc.takeUp(key, r)
+	if v, a := pc.next(key, r, pod); takesLong(a.verb, v) && !queue.InLongLane(ctx) {
+		return queue.ErrTakesLong
+	}
 	subject := r.subject(namespace, name, pod)
 	ctx, span := startPodSpan(ctx, "syncPod", pc.syncs, key, subject)
 	defer span.End()
@@ -55,16 +59,11 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 	begin, operation := time.Now(), operationSync
 	defer func() { pc.metrics.worked(operation, begin) }()
 	for range maxSteps {
-		pc.follow(key, r, pod)
-		v := pc.view(r, pod)
+		v, a := pc.next(key, r, pod)
 		if v.heldUID != about {
 			pc.syncs.Add(key)
 			return nil
 		}
-		if missesPod(v) {
-			pc.guards(&v)
-		}
-		a := decide(v)
 		if a.guarded {
 			pc.guardPods(ctx, r, pod)
 		}
@@ -79,6 +78,10 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 			pc.removals.Add(key)
 			return nil
 		}
+		if callsProvider[a.verb] && takesLong(a.verb, v) != queue.InLongLane(ctx) {
+			pc.syncs.Add(key) // to be taken in the lane where it belongs
+			return nil
+		}
 		if rest := r.begins(a.verb); rest > 0 {
 			pc.syncs.AddAfter(key, rest)
 			return nil
@@ -87,13 +90,26 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 			operation = kind
 			r.causedBy(span)
 		}
-		if err := pc.perform(ctx, a.verb, key, r, pod); err != nil {
+		if err := pc.perform(ctx, a.verb, key, r, pod); errors.Is(err, errNotWanted) {
+			pc.syncs.Add(key) // to be decided upon again, by what is wanted now
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
 	// No pod needs as many: something answers now this, now that.
 	pc.syncs.AddAfter(key, time.Second)
 	return nil
+}
+
+// next decides on the next action for a pod name.
+func (pc *PodController) next(key string, r *podRecord, pod *corev1.Pod) (view, action) {
+	pc.follow(key, r, pod)
+	v := pc.view(r, pod)
+	if missesPod(v) {
+		pc.guards(&v)
+	}
+	return v, decide(v)
 }
 
 // podInAPI returns the pod of this node that the API has under a name, or nil.
@@ -154,7 +170,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 // over tells whether the record's pod is not held, and need not be deleted to
 // make sure of that. r.mu is held.
 func (r *podRecord) over() bool {
-	return r.provider == absent && (!r.ran || r.asked != requestNone)
+	return r.provider == absent && (!r.ran && !r.cancelled || r.asked != requestNone)
 }
 
 // view gathers what the decision about a pod depends on.
@@ -169,6 +185,7 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 		heldUID:   r.uid(),
 		stopped:   r.stopped(),
 		ran:       r.ran,
+		cancelled: r.cancelled,
 		asked:     r.asked,
 		askedAt:   r.askedAt,
 		inspected: r.inspected,
@@ -339,7 +356,12 @@ func lacks(m, wanted map[string]string) bool {
 }
 
 func (pc *PodController) create(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
+	ctx, done := pc.begin(ctx, key, r, pod)
+	defer done()
 	mine, err := pc.prepare(ctx, key, r, pod)
+	if interrupted(ctx) {
+		return errNotWanted
+	}
 	if err != nil {
 		return err
 	}
@@ -354,6 +376,7 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	r.provider = unknown
 	if err != nil {
 		r.handed = before
+		r.cancelled = interrupted(ctx) // it may have come to be all the same
 	} else {
 		r.ran = true
 		r.found()
@@ -364,6 +387,10 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	}
 	r.mu.Unlock()
 
+	if err != nil && interrupted(ctx) {
+		log.G(ctx).WithError(err).Info("Cancelled the creation of a pod that is not wanted any more")
+		return errNotWanted
+	}
 	if err != nil {
 		pc.warn(ctx, r, pod, ReasonProviderCreateFailed, err.Error())
 		status := failedCreate(pod, err)
@@ -379,11 +406,20 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 }
 
 func (pc *PodController) update(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
+	ctx, done := pc.begin(ctx, key, r, pod)
+	defer done()
 	mine, err := pc.prepare(ctx, key, r, pod)
+	if interrupted(ctx) {
+		return errNotWanted
+	}
 	if err != nil {
 		return err
 	}
 	if err := pc.backend.update(ctx, mine); err != nil {
+		if interrupted(ctx) {
+			log.G(ctx).WithError(err).Info("Cancelled the update of a pod that is not wanted any more")
+			return errNotWanted
+		}
 		if errdefs.IsOnlyNotFound(err) {
 			r.mu.Lock()
 			r.provider = unknown // it may have lost the pod, and not said so

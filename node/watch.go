@@ -16,6 +16,7 @@ func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandl
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod, ok := obj.(*corev1.Pod); ok && pc.concerns(ctx, pod) {
+				pc.interrupt(ctx, keyOf(pod)) // an older one of that name
 				pc.syncs.Add(keyOf(pod))
 			}
 		},
@@ -30,6 +31,7 @@ func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandl
 			resync := was.UID == pod.UID && was.ResourceVersion == pod.ResourceVersion
 			switch {
 			case was.UID != pod.UID || specChanged(was, pod) || deletionChanged(was, pod) || was.Status.Phase != pod.Status.Phase:
+				pc.interrupt(ctx, key)
 				pc.syncs.Add(key)
 			case resync:
 				pc.syncs.AddUnlessDelayed(key)
@@ -51,6 +53,7 @@ func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandl
 				if missing {
 					pc.doubts.Store(keyOf(pod), struct{}{}) // a list lacks it, which is no deletion yet
 				}
+				pc.interrupt(ctx, keyOf(pod))
 				pc.syncs.Add(keyOf(pod))
 			}
 		},

@@ -9,13 +9,16 @@ type item struct {
 	queue *Queue
 	key   string
 
-	due     bool        // is to be handled: it stands in line, or will once it is not running
-	dueAt   time.Time   // since when
-	running bool        // a handler is at it
-	began   time.Time   // when that was started
-	timer   *time.Timer // of the delay after which it is due; else nil
-	end     time.Time   // of that delay
-	waits   time.Time   // since when it counts as waiting; zero: it does not
+	due      bool        // is to be handled: it stands in line, or will once it is not running
+	dueAt    time.Time   // since when
+	lane     int         // in which it stands, or will
+	running  bool        // a handler is at it
+	in       *lane       // in which it is handled
+	released bool        // that handler does not count against the workers
+	began    time.Time   // when that was started
+	timer    *time.Timer // of the delay after which it is due; else nil
+	end      time.Time   // of that delay
+	waits    time.Time   // since when it counts as waiting; zero: it does not
 
 	asked time.Time // the handler's: when this try was asked for
 	stood time.Time // the handler's: since when it stood in line

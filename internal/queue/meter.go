@@ -44,6 +44,9 @@ func (m *meter) added() {
 	m.depth.Inc()
 }
 
+// moved notes that a key is due in another lane: it is the same add.
+func (m *meter) moved() { m.depth.Inc() }
+
 // dropped notes that a key that was due is not handled.
 func (m *meter) dropped() { m.depth.Dec() }
 

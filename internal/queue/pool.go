@@ -12,22 +12,25 @@ import (
 // Pool runs the handlers of many queues. The queues that have something to do
 // take turns, one key a turn: one with many keys delays the others by no more
 // than that. One whose handlers all hang holds as many workers as it may have
-// itself (see Queue.Start), and no more.
+// itself (see Queue.Start), and no more; and the two lanes of the queues (see
+// ErrTakesLong) have workers of their own.
 //
 // A worker is a goroutine that lasts as long as there is work for it: a pool at
 // rest has none. Its methods are safe for concurrent use.
 type Pool struct {
 	limit int
 
-	mu     sync.Mutex // guards all below, and the state of the queues
-	busy   int        // workers
-	turns  fifo[Queue]
+	mu    sync.Mutex // guards all below, and the state of the queues
+	lanes [lanes]struct {
+		busy  int // workers
+		turns fifo[lane]
+	}
 	meters map[string]*meter // by the name of the queues
 	spare  sync.Pool         // of *item: not those of other pools, since the lock is this one's
 }
 
-// NewPool makes a pool that runs at most limit handlers at a time, whatever its
-// queues may each; zero or less means that only they have bounds.
+// NewPool makes a pool that runs at most limit handlers at a time in each lane,
+// whatever its queues may each; zero or less means that only they have bounds.
 func NewPool(limit int) *Pool {
 	return &Pool{limit: limit, meters: map[string]*meter{}}
 }
@@ -52,7 +55,10 @@ func (p *Pool) New(name string, limiter workqueue.TypedRateLimiter[any], shouldR
 		items: map[string]*item{},
 		done:  make(chan struct{}),
 	}
-	q.turn.of = q
+	for i := range q.lanes {
+		l := &q.lanes[i]
+		l.queue, l.which, l.turn.of = q, i, l
+	}
 	return q
 }
 
@@ -69,42 +75,50 @@ func (p *Pool) meter(name string) *meter {
 
 // dispatch starts workers for the turns that may be taken. The pool is locked.
 func (p *Pool) dispatch() {
-	for p.limit <= 0 || p.busy < p.limit {
-		it := p.next()
-		if it == nil {
-			return
+	for which := range p.lanes {
+		l := &p.lanes[which]
+		for p.limit <= 0 || l.busy < p.limit {
+			it := p.next(which)
+			if it == nil {
+				break
+			}
+			l.busy++
+			go it.work()
 		}
-		p.busy++
-		go it.work()
 	}
 }
 
-// next takes the next turn; nil means that nobody has anything to do. The pool
-// is locked.
-func (p *Pool) next() *item {
+// next takes the next turn in a lane; nil means that nobody has anything to do there.
+// The pool is locked.
+func (p *Pool) next(which int) *item {
 	for {
-		q := p.turns.pop()
-		if q == nil {
+		l := p.lanes[which].turns.pop()
+		if l == nil {
 			return nil
 		}
-		q.inTurn = false
-		if it := q.take(); it != nil {
-			q.offer()
+		l.inTurn = false
+		if it := l.queue.take(l); it != nil {
+			l.offer()
 			return it
 		}
 	}
 }
 
-// work handles it, and then whatever has the next turn.
+// work handles it, and then whatever has the next turn in its lane.
 func (p *Pool) work(it *item) {
+	which := it.in.which
 	for it != nil {
-		again, delay := it.queue.handle(it)
+		end := it.queue.handle(it)
 		p.mu.Lock()
-		it.queue.finish(it, again, delay)
-		it = p.next()
-		if it == nil {
-			p.busy--
+		surplus := it.released // another worker may have been started in its place
+		it.queue.finish(it, end)
+		it = nil
+		if !surplus {
+			if it = p.next(which); it == nil {
+				p.lanes[which].busy--
+			}
 		}
+		p.dispatch()
 		p.mu.Unlock()
 	}
 }

@@ -21,7 +21,8 @@ import (
 // asked for.
 type ShouldRetryFunc = func(ctx context.Context, key string, timesTried int, originallyAdded time.Time, err error) (*time.Duration, error)
 
-// Handler does the work for a key. It must end when ctx does.
+// Handler does the work for a key. It must end when ctx does. It may return
+// ErrTakesLong to be called again in the lane for that.
 type Handler func(ctx context.Context, key string) error
 
 // Queue is a set of keys to be handled, in the order in which they became due.
@@ -37,14 +38,12 @@ type Queue struct {
 	done        chan struct{} // closed when it has ended, and its handlers have
 
 	// The pool guards these.
-	ctx      context.Context // nil until it is started
-	workers  int             // of the pool's, at most
-	ended    bool
-	handling int
-	items    map[string]*item
-	line     fifo[item] // those to be handled, but for those that are being handled
-	inTurn   bool       // it stands in the pool's line
-	turn     place[Queue]
+	ctx     context.Context // nil until it is started
+	workers int             // of the pool's, at most, in each lane
+	ended   bool
+	active  int // handlers
+	items   map[string]*item
+	lanes   [lanes]lane
 }
 
 // New makes a queue with workers of its own.
@@ -76,14 +75,14 @@ func (q *Queue) AddAfter(key string, delay time.Duration) {
 }
 
 // AddUnlessDelayed is Add for a key of which nothing new is known: if it is being
-// handled, or is to be after a delay, that is left as it is.
+// handled, or is to be anyway, that is left as it is.
 func (q *Queue) AddUnlessDelayed(key string) {
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()
 	if q.ended {
 		return
 	}
-	if it := q.items[key]; it != nil && (it.running || it.timer != nil) {
+	if it := q.items[key]; it != nil && (it.due || it.running || it.timer != nil) {
 		return
 	}
 	it := q.item(key)
@@ -111,8 +110,8 @@ func (q *Queue) Run(ctx context.Context, workers int) {
 	q.Wait()
 }
 
-// Start has keys handled by at most the given number of workers of the pool,
-// until ctx ends. Keys that were added before are handled at once. It does not
+// Start has keys handled by at most the given number of workers of the pool in each
+// lane, until ctx ends. Keys that were added before are handled at once. It does not
 // wait, and can be called once.
 func (q *Queue) Start(ctx context.Context, workers int) {
 	q.pool.mu.Lock()
@@ -123,8 +122,12 @@ func (q *Queue) Start(ctx context.Context, workers int) {
 			q.meter.added()
 		}
 	}
+	q.lanes[quickLane].ctx = ctx
+	q.lanes[longLane].ctx = LongLane(ctx)
 	context.AfterFunc(ctx, q.end)
-	q.offer()
+	for i := range q.lanes {
+		q.lanes[i].offer()
+	}
 	q.pool.dispatch()
 }
 

@@ -9,34 +9,44 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// handle calls the handler, and tells whether the key is to be tried again, and
-// after what delay.
-func (q *Queue) handle(it *item) (again bool, delay time.Duration) {
-	err := q.call(it.key)
+// outcome is what is to become of a key that was handled.
+type outcome struct {
+	again bool          // it is to be tried again
+	delay time.Duration // after that
+	moves bool          // it is to be handled in the long lane
+}
+
+// handle calls the handler.
+func (q *Queue) handle(it *item) outcome {
+	err := q.call(it)
 	if err != nil && q.ctx.Err() != nil {
-		return false, 0
+		return outcome{}
+	}
+	if err == ErrTakesLong && it.in.which == quickLane { //nolint:errorlint // it is returned as it is
+		return outcome{moves: true}
 	}
 	if err != nil {
-		if again, delay = q.retry(it, err); again {
-			return true, delay
+		if again, delay := q.retry(it, err); again {
+			return outcome{again: true, delay: delay}
 		}
 	}
 	if it.tries > 0 {
 		it.tries = 0
 		q.limiter.Forget(it.key)
 	}
-	return false, 0
+	return outcome{}
 }
 
 // call makes an error of a panic, so that one pod cannot take down the rest.
-func (q *Queue) call(key string) (err error) {
+func (q *Queue) call(it *item) (err error) {
+	key := it.key
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic while handling %s in queue %s: %v", key, q.name, r)
 			q.logger(key).WithField("stack", string(debug.Stack())).Error(err)
 		}
 	}()
-	return q.handler(q.ctx, key)
+	return q.handler(it.in.ctx, key)
 }
 
 // logger says in each line which key it is about.

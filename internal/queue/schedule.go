@@ -54,38 +54,41 @@ func (q *Queue) fire(it *item, timer **time.Timer) {
 func (q *Queue) ready(it *item) {
 	it.stopTimer()
 	if it.due {
+		if it.lane != quickLane && !it.running {
+			q.lanes[it.lane].line.remove(&it.line)
+			q.stand(it, quickLane)
+		}
 		return
 	}
 	it.due, it.dueAt = true, time.Now()
 	if q.ctx != nil { // else Start counts it: nobody would ever take it back
 		q.meter.added()
 	}
+	it.lane = quickLane
 	if !it.running {
-		q.line.push(&it.line)
-		q.offer()
+		q.stand(it, quickLane)
 	}
 }
 
-// offer puts the queue in the pool's line, if it has a key that may be handled
-// now.
-func (q *Queue) offer() {
-	if q.inTurn || q.ctx == nil || q.handling >= q.workers || q.line.empty() {
-		return
-	}
-	q.inTurn = true
-	q.pool.turns.push(&q.turn)
+// stand puts a key that is due in the line of a lane.
+func (q *Queue) stand(it *item, which int) {
+	it.lane = which
+	q.lanes[which].line.push(&it.line)
+	q.lanes[which].offer()
 }
 
-// take takes the first key in line to be handled; nil if there is none.
-func (q *Queue) take() *item {
+// take takes the first key in a lane's line to be handled; nil if there is none.
+func (q *Queue) take(l *lane) *item {
 	if q.ctx.Err() != nil { // end is about to be called, or was
 		return nil
 	}
-	it := q.line.pop()
+	it := l.line.pop()
 	if it == nil {
 		return nil
 	}
-	q.handling++
+	l.handling++
+	q.active++
+	it.in, it.released = l, false
 	it.due, it.running, it.began, it.stood = false, true, time.Now(), it.dueAt
 	it.asked = it.waits
 	if it.asked.IsZero() {
@@ -96,34 +99,42 @@ func (q *Queue) take() *item {
 	return it
 }
 
-// finish takes back a key that was handled, and that is to be tried again after
-// delay if that is said.
-func (q *Queue) finish(it *item, again bool, delay time.Duration) {
-	q.handling--
+// finish takes back a key that was handled, with what its handler has come to.
+func (q *Queue) finish(it *item, end outcome) {
+	in := it.in
+	if !it.released {
+		in.handling--
+	}
+	q.active--
 	it.running = false
 	q.meter.ended(it)
 	if q.ended {
 		delete(q.items, it.key)
-		if q.handling == 0 {
+		if q.active == 0 {
 			close(q.done)
 		}
 		return
 	}
-	if again {
+	if end.again {
 		q.meter.retries.Inc()
 		q.count(it)
 	}
 	switch {
 	case it.due: // was added meanwhile
-		q.line.push(&it.line)
-	case again:
-		q.schedule(it, delay)
+		q.stand(it, it.lane)
+	case end.moves:
+		it.waits = it.asked // it is the same try
+		it.due, it.dueAt = true, time.Now()
+		q.meter.moved()
+		q.stand(it, longLane)
+	case end.again:
+		q.schedule(it, end.delay)
 	}
 	if it.idle() {
 		delete(q.items, it.key)
 		q.pool.release(it)
 	}
-	q.offer()
+	in.offer()
 }
 
 // end drops what was not begun.
@@ -131,7 +142,9 @@ func (q *Queue) end() {
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()
 	q.ended = true
-	q.line = fifo[item]{}
+	for i := range q.lanes {
+		q.lanes[i].line = fifo[item]{}
+	}
 	for key, it := range q.items {
 		it.stopTimer()
 		if it.due {
@@ -142,7 +155,7 @@ func (q *Queue) end() {
 			delete(q.items, key)
 		}
 	}
-	if q.handling == 0 {
+	if q.active == 0 {
 		close(q.done)
 	}
 }

@@ -1,9 +1,11 @@
 package nodeutil
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,13 +38,24 @@ func (n *Node) healthRoutes() []api.Route {
 		}),
 		healthz.NamedCheck("node", func(*http.Request) error { return n.vitals.checkRegistered() }),
 		healthz.NamedCheck("lease", func(*http.Request) error { return n.vitals.checkLease() }),
-		healthz.NamedCheck("provider", func(*http.Request) error { return n.vitals.checkPing() }),
+		healthz.NamedCheck("provider", func(*http.Request) error { return cmp.Or(n.vitals.checkPing(), n.checkCalls()) }),
 	)
 	routes := collected{methods: []string{http.MethodGet, http.MethodHead}}
 	healthz.InstallPathHandler(&routes, "/healthz", living...)
 	healthz.InstallPathHandler(&routes, "/livez", living...)
 	healthz.InstallPathHandler(&routes, "/readyz", ready...)
 	return routes.routes
+}
+
+// checkCalls fails while the provider does not answer a question about its pods. A
+// call that runs a pod may take its time: that shows in the node's conditions only.
+func (n *Node) checkCalls() error {
+	for _, call := range n.pods.SlowCalls() {
+		if strings.HasPrefix(call.Method, "Get") {
+			return errors.New(call.String())
+		}
+	}
+	return nil
 }
 
 // collected is a mux for libraries that install their handlers themselves.

@@ -177,7 +177,11 @@ func (n *Node) podFilter() node.PodEventFilterFunc {
 }
 
 func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
-	opts := []node.NodeControllerOpt{node.WithNodeMetrics(n.shared.metrics.controllers)}
+	opts := []node.NodeControllerOpt{
+		node.WithNodeMetrics(n.shared.metrics.controllers),
+		// The pod controller is made after this one, and before it runs.
+		node.WithNodeConditions(func() []corev1.NodeCondition { return n.pods.NodeConditions() }),
+	}
 	if !cfg.DisableLease {
 		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
 	}
