@@ -58,8 +58,8 @@ func scenario(t *testing.T, name string, args ...string) report.Sample {
 
 func TestPods(t *testing.T) {
 	s := scenario(t, "pods-20-rich", "pods", "--pods", "20", "--shape", "rich", "--rounds", "1", "--settle", "1s", "--rest", "1s")
-	if writes := s.Values[podWrites]; writes < 2 || writes > 2.5 {
-		t.Errorf("%v writes per pod, want its status and its removal", writes)
+	if writes := s.Values[podWrites]; writes < 3 || writes > 3.5 {
+		t.Errorf("%v writes per pod, want its status, its last status and its removal", writes)
 	}
 	if left := s.Values[podsLeft]; left != 0 {
 		t.Errorf("%v pods are left", left)

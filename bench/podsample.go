@@ -38,7 +38,7 @@ func (b *podsBench) measures() []report.Measure {
 		{Name: "delete to gone, p50", Unit: "s"},
 		{Name: "delete to gone, p90", Unit: "s"},
 		{Name: "delete to gone, p99", Unit: "s", Goal: report.AtMostOfFloor(1.2)},
-		{Name: podWrites, Goal: report.AtMost(2)},
+		{Name: podWrites, Goal: report.AtMost(3)},
 		{Name: podEvents},
 		{Name: "API reads per pod"},
 		{Name: "RSS with the pods running", Unit: "MB", Goal: rss},

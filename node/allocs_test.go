@@ -36,8 +36,8 @@ func TestAllocations(t *testing.T) {
 		allocs.Operation{Name: "life", Do: l.live},
 		allocs.Operation{Name: "told-the-same-again", Do: func() { l.notify(&l.running) }},
 	)
-	if l.patches == 0 || l.patches != l.removals {
-		t.Errorf("%d patches and %d removals, want one each for a life", l.patches, l.removals)
+	if l.patches == 0 || l.patches != 2*l.removals {
+		t.Errorf("%d patches and %d removals, want two and one for a life", l.patches, l.removals)
 	}
 }
 
@@ -71,6 +71,7 @@ type life struct {
 	notify func(*corev1.Pod)
 
 	scheduled, deleted *corev1.Pod // in the API
+	gone               *corev1.Pod // what the last patch makes of the deleted
 	running, ended     corev1.Pod  // in the provider
 	inAPI              *corev1.Pod
 	patches, removals  int
@@ -91,6 +92,9 @@ func newLife(t testing.TB) *life {
 	l.running, l.ended = *l.scheduled, *l.scheduled
 	l.running.Status = statusOf(l.scheduled, corev1.PodRunning)
 	l.ended.Status = statusOf(l.scheduled, corev1.PodSucceeded)
+	l.deleted.Status.StartTime = &metav1.Time{Time: epoch}
+	l.gone = l.deleted.DeepCopy()
+	l.gone.ResourceVersion, l.gone.Status = "4", mergeStatus(l.deleted, &l.ended.Status, 1, nil, epoch)
 	pc, err := NewPodController(PodControllerConfig{
 		PodClient: l, Pods: lifeSource{life: l}, EventRecorder: &record.FakeRecorder{}, Provider: l, SkipDownwardAPIResolution: true,
 	})
@@ -149,6 +153,9 @@ type lifeClient struct {
 
 func (c lifeClient) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Pod, error) {
 	c.life.patches++
+	if c.life.inAPI == c.life.deleted {
+		return c.life.gone, nil
+	}
 	return c.life.deleted, nil
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -249,17 +251,184 @@ func TestFinalStatusComesBeforeTheRemoval(t *testing.T) {
 	}
 }
 
-// A pod without finalizers goes without a last word that nobody could read.
-func TestNoStatusForAPodThatIsAboutToGo(t *testing.T) {
+// Invariant 4: how a pod has ended is in the API before the pod leaves it, with its exit
+// codes, by one patch; where the provider does not know, nothing is made up.
+func TestLastStatusIsWrittenBeforeThePodGoes(t *testing.T) {
+	exits := func(phase corev1.PodPhase, code int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status = statusOf(p, corev1.PodFailed)
+			p.Status.Phase = phase
+			p.Status.ContainerStatuses[0].State.Terminated.ExitCode = code
+		}
+	}
+	for name, tc := range map[string]struct {
+		end  func(*rig)
+		want corev1.PodPhase
+		code int32
+	}{
+		"failed":                   {func(r *rig) { r.provider.change("web", exits(corev1.PodFailed, 3)) }, corev1.PodFailed, 3},
+		"succeeded":                {func(r *rig) { r.provider.change("web", exits(corev1.PodSucceeded, 0)) }, corev1.PodSucceeded, 0},
+		"no phase, but exit codes": {func(r *rig) { r.provider.change("web", exits(corev1.PodRunning, 143)) }, corev1.PodFailed, 143},
+		"no phase, and success":    {func(r *rig) { r.provider.change("web", exits(corev1.PodRunning, 0)) }, corev1.PodSucceeded, 0},
+		"ended, then forgotten": {func(r *rig) {
+			r.provider.change("web", exits(corev1.PodFailed, 4))
+			r.provider.forget("web")
+		}, corev1.PodFailed, 4},
+		"not known any more": {func(r *rig) { r.provider.forget("web") }, "", 0},
+	} {
+		for kind, polls := range map[string]bool{"notified": false, "polled": true} {
+			if polls && name == "ended, then forgotten" {
+				continue // nobody saw it
+			}
+			t.Run(name+", "+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					if polls {
+						r.handler = polled{r.provider}
+					}
+					r.start()
+					r.provider.script(func(s *script) { s.lingers = true })
+					r.api.addPod(aPod("web"))
+					pass(time.Second)
+					r.api.written()
+					r.api.deletePod("web")
+					r.api.fail("delete pods", apierrors.NewInternalError(errors.New("to see what is there before")))
+					pass(time.Second)
+					wantList(t, "writes before it has stopped", r.api.written())
+					tc.end(r)
+					pass(6 * time.Second)
+					last := r.api.pod("web").Status
+					if tc.want == "" {
+						want(t, "phase", last.Phase, corev1.PodRunning)
+					} else {
+						want(t, "phase", last.Phase, tc.want)
+						want(t, "exit code", last.ContainerStatuses[0].State.Terminated.ExitCode, tc.code)
+					}
+					r.api.fail("delete pods", nil)
+					pass(time.Minute)
+					want(t, "pod", r.api.pod("web"), nil)
+					writes := slices.Compact(r.api.written())
+					if tc.want == "" {
+						wantList(t, "writes", writes, "delete pods web")
+					} else {
+						wantList(t, "writes", writes, "patch pods/status web", "delete pods web")
+					}
+				})
+			})
+		}
+	}
+}
+
+// A pod that never ran has no last status, nor has one that is gone already.
+func TestNoLastStatusOfWhatNeverRan(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.api.addPod(aPod("web"))
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
+		})
+		r.api.addPod(aPod("never"))
+		synctest.Wait()
+		r.provider.script(func(s *script) { s.onCreate = nil })
+		r.api.addPod(aPod("forced"))
 		synctest.Wait()
 		r.api.written()
-		r.api.deletePod("web")
-		synctest.Wait()
-		wantList(t, "writes", r.api.written(), "delete pods web")
+		r.api.deletePod("never")
+		r.api.deletePod("forced", 0)
+		pass(time.Minute)
+		wantList(t, "writes", r.api.written(), "delete pods never")
 	})
+}
+
+// A pod does not go without its last status while the API server is away, however
+// long, and goes seconds after it is back.
+func TestLastStatusWaitsForTheAPI(t *testing.T) {
+	for name, err := range map[string]error{
+		"away":       errors.New("dial tcp: connection refused"),
+		"starting":   apierrors.NewServiceUnavailable("starting"),
+		"failing":    apierrors.NewInternalError(errors.New("etcdserver: no leader")),
+		"overloaded": apierrors.NewTooManyRequests("busy", 1),
+		"timeout":    apierrors.NewTimeoutError("slow", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.api.addPod(aPod("web"))
+				synctest.Wait()
+				r.api.written()
+				r.api.fail("patch pods/status", err)
+				r.api.deletePod("web")
+				pass(time.Hour)
+				if writes := slices.Compact(r.api.written()); !slices.Equal(writes, []string{"patch pods/status web"}) {
+					t.Errorf("writes: %q, want tries to write the status only", writes)
+				}
+				r.api.fail("patch pods/status", nil)
+				pass(6 * time.Second)
+				want(t, "pod", r.api.pod("web"), nil)
+				wantList(t, "writes", r.api.written(), "patch pods/status web", "delete pods web")
+			})
+		})
+	}
+}
+
+// A last status that the API will never take does not keep the pod for ever.
+func TestLastStatusThatIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err        error
+		after, by  time.Duration
+		finalizers []string
+	}{
+		"invalid":           {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil), by: time.Second},
+		"invalid, and held": {err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil), by: time.Second, finalizers: []string{"batch.kubernetes.io/job-tracking"}},
+		"not found":         {err: apierrors.NewNotFound(corev1.Resource("pods"), "web"), by: time.Second},
+		"too large":         {err: apierrors.NewRequestEntityTooLargeError("6 MB"), by: time.Second},
+		"forbidden":         {err: apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("no such role")), after: 30 * time.Second, by: 3 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.api.addPod(aPod("web", func(p *corev1.Pod) { p.Finalizers = tc.finalizers }))
+				synctest.Wait()
+				r.api.fail("patch pods/status", tc.err)
+				r.api.written()
+				r.api.deletePod("web")
+				removals := func() int {
+					return len(slices.DeleteFunc(r.api.written(), func(w string) bool { return w != "delete pods web" }))
+				}
+				pass(tc.after)
+				if tc.after > 0 {
+					want(t, "removals while the API server may not know us yet", removals(), 0)
+				}
+				pass(tc.by)
+				want(t, "removals", removals(), 1)
+			})
+		})
+	}
+}
+
+// The end of the agent between the last status and the removal costs neither.
+func TestRestartBeforeTheRemoval(t *testing.T) {
+	for _, forgotten := range []bool{false, true} {
+		bubble(t, func(t *testing.T, r *rig) {
+			r.start()
+			r.provider.script(func(s *script) { s.lingers = true })
+			r.api.addPod(aPod("web"))
+			synctest.Wait()
+			r.api.deletePod("web")
+			r.api.fail("delete pods", errors.New("connection refused"))
+			synctest.Wait()
+			r.provider.set("web", corev1.PodFailed)
+			pass(time.Second)
+			r.end()
+			r.api.written()
+			if forgotten {
+				r.provider.forget("web")
+			}
+			r.api.fail("delete pods", nil)
+			r.start()
+			pass(10 * time.Second)
+			wantList(t, "writes", r.api.written(), "delete pods web")
+			want(t, "pod", r.api.pod("web"), nil)
+		})
+	}
 }
 
 // Invariant 5: a removal that the API refuses is tried again.

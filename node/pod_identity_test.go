@@ -34,7 +34,7 @@ func TestLifeOfAPod(t *testing.T) {
 		r.api.deletePod("web")
 		synctest.Wait()
 		wantList(t, "calls", r.provider.took(), "delete web "+uid+" grace 30")
-		wantList(t, "writes", r.api.written(), "delete pods web")
+		wantList(t, "writes", r.api.written(), "patch pods/status web", "delete pods web")
 		want(t, "pod", r.api.pod("web"), nil)
 		wantList(t, "events", r.events.recorded(), "Normal ProviderDeleteSuccess: Delete pod in provider successfully")
 		pass(time.Hour)

@@ -151,6 +151,44 @@ func TestResyncKeepsTheDelays(t *testing.T) {
 	}
 }
 
+// What was reported while the API server was away goes out seconds after its return,
+// however long that took, and also if it first does not know what we may.
+func TestStatusesGoOutAfterAnOutage(t *testing.T) {
+	for name, err := range map[string]error{
+		"away":    errors.New("dial tcp: connection refused"),
+		"failing": apierrors.NewInternalError(errors.New("etcdserver: no leader")),
+		"closed":  apierrors.NewServiceUnavailable("shutting down"),
+	} {
+		for _, outage := range []time.Duration{time.Minute, 12 * time.Hour} {
+			t.Run(fmt.Sprint(name, " for ", outage), func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					r.start()
+					for i := range 10 {
+						r.api.addPod(aPod(fmt.Sprint("web-", i)))
+					}
+					pass(time.Second)
+					r.api.fail("patch pods/status", err)
+					for i := range 10 {
+						r.provider.set(fmt.Sprint("web-", i), corev1.PodSucceeded)
+					}
+					r.api.written()
+					pass(outage)
+					if n := len(r.api.written()); n > 10*(10+int(outage/(4*time.Second))) {
+						t.Errorf("tried %d times in %v", n, outage)
+					}
+					r.api.fail("patch pods/status", apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no roles yet")))
+					pass(7 * time.Second)
+					r.api.fail("patch pods/status", nil)
+					pass(5 * time.Second)
+					for i := range 10 {
+						want(t, "phase", r.phase(fmt.Sprint("web-", i)), corev1.PodSucceeded)
+					}
+				})
+			})
+		}
+	}
+}
+
 // Invariant 5: a resync of the status queue neither.
 func TestResyncKeepsTheDelaysOfStatuses(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
@@ -163,7 +201,7 @@ func TestResyncKeepsTheDelaysOfStatuses(t *testing.T) {
 			pod := r.api.pod("web")
 			resync.OnUpdate(pod, pod)
 		}
-		if n := len(r.api.written()); n > 30 {
+		if n := len(r.api.written()); n > 40 {
 			t.Errorf("tried %d times in ten minutes, want growing delays", n)
 		}
 	})

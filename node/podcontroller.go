@@ -71,7 +71,8 @@ type PodControllerConfig struct {
 	DeletePodsFromKubernetesShouldRetryFunc ShouldRetryFunc
 
 	// SyncPodStatusFromProviderRateLimiter and its retry function are the same
-	// for status patches.
+	// for status patches. Where neither is set, status patches and removals are
+	// tried at least every five seconds while the API server is away.
 	SyncPodStatusFromProviderRateLimiter     workqueue.TypedRateLimiter[any]
 	SyncPodStatusFromProviderShouldRetryFunc ShouldRetryFunc
 
@@ -213,10 +214,17 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	}
 	pc.syncs = workers.calls.New("sync_pods_from_kubernetes", cfg.SyncPodsFromKubernetesRateLimiter,
 		pc.holding(orDefault(cfg.SyncPodsFromKubernetesShouldRetryFunc)), pc.syncPod)
+	removalRetry, statusRetry := cfg.DeletePodsFromKubernetesShouldRetryFunc, cfg.SyncPodStatusFromProviderShouldRetryFunc
+	if removalRetry == nil && cfg.DeletePodsFromKubernetesRateLimiter == nil {
+		removalRetry = pc.whileAway(DefaultRetryFunc, func(_ string, err error) bool { return isAway(err) })
+	}
+	if statusRetry == nil && cfg.SyncPodStatusFromProviderRateLimiter == nil {
+		statusRetry = pc.whileAway(DefaultRetryFunc, pc.statusMayBeTaken)
+	}
 	pc.removals = workers.writes.New("delete_pods_from_kubernetes", cfg.DeletePodsFromKubernetesRateLimiter,
-		orDefault(cfg.DeletePodsFromKubernetesShouldRetryFunc), pc.removePod)
+		orDefault(removalRetry), pc.removePod)
 	pc.statuses = workers.writes.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
-		orDefault(cfg.SyncPodStatusFromProviderShouldRetryFunc), pc.writeStatus)
+		orDefault(statusRetry), pc.writeStatus)
 	for _, q := range []*queue.Queue{pc.syncs, pc.removals, pc.statuses} {
 		q.Name(pc.aboutKey)
 	}

@@ -75,6 +75,11 @@ type state struct {
 	sent   *corev1.PodStatus
 	stored *corev1.Pod
 	sentAt time.Time
+	// removing is set while the removal of the pod waits for its last status. refused
+	// is a report that the API will not take, forbidden since when it forbids it.
+	removing  bool
+	refused   *corev1.PodStatus
+	forbidden time.Time
 	// insisted is the report that was sent again, as the API had something else.
 	insisted *corev1.PodStatus
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,13 +32,8 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 		pc.syncs.Add(key)
 		return nil
 	}
-	if len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) {
-		// It stays for those who hold it, a Job's controller say, and they go by
-		// how it ended. When the API has that, the change leads back here.
-		r.mu.Lock()
-		report := r.report
-		r.mu.Unlock()
-		pc.say(key, r, killed(pod, report, time.Now()))
+	if pc.lastStatusFirst(r, pod) {
+		pc.statuses.Add(key) // which leads back here
 		return nil
 	}
 	ctx, span := startPodSpan(r.follows(ctx), "removePod", pc.removals, key, pod)
@@ -59,4 +55,19 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 	r.mu.Unlock()
 	log.G(ctx).Info("Removed pod from the API")
 	return nil
+}
+
+// lastStatusFirst reports whether the API is to have the last status of a pod before
+// the pod leaves it. Where the provider does not know how it ended, only a pod that
+// stays for those who hold it gets one, a Job's say: its controller goes by it.
+func (pc *PodController) lastStatusFirst(r *podRecord, pod *corev1.Pod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped() {
+		r.conclude(pod, time.Now())
+	} else if len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) && (r.report == nil || !isTerminal(r.report.Phase)) {
+		r.tell(killed(pod, r.report, time.Now()))
+	}
+	r.removing = r.awaitsLastStatus()
+	return r.removing
 }

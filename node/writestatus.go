@@ -38,6 +38,9 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		r.mu.Unlock()
 		return nil
 	}
+	if pod.DeletionTimestamp != nil && r.stopped() {
+		r.conclude(pod, time.Now())
+	}
 	told := r.sent == r.report
 	settled := told && r.stored == pod
 	if r.stored != nil && !older(pod, r.stored) {
@@ -52,8 +55,6 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		pod = r.stored
 		settled = told
 	}
-	// Nobody reads the last words of a pod that its removal is about to follow.
-	leaving := pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 && r.stopped()
 	report := r.report
 	handed := r.observedForm(pod)
 	rest := repairDelay - time.Since(r.sentAt)
@@ -62,7 +63,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		pc.statuses.AddAfter(key, rest) // somebody else's word: answer, but do not quarrel
 		return nil
 	}
-	if settled && (handed == nil || pod.Status.ObservedGeneration >= handed.Generation) || leaving {
+	if settled && (handed == nil || pod.Status.ObservedGeneration >= handed.Generation) {
 		return nil
 	}
 	return pc.patchStatus(ctx, r, pod, report, handed)
@@ -88,6 +89,12 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 	result := pod
 	if patch != nil {
 		result, err = pc.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	defer pc.resumeRemoval(r, pod)
+	if err != nil {
+		r.mu.Lock()
+		r.refuse(report, err, time.Now())
+		r.mu.Unlock()
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -117,6 +124,17 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		log.G(ctx).Debug("Wrote pod status")
 	}
 	return nil
+}
+
+// resumeRemoval removes a pod from the API whose removal has waited for its last
+// status, once that is there.
+func (pc *PodController) resumeRemoval(r *podRecord, pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.uid() == pod.UID && r.removing && !r.awaitsLastStatus() {
+		r.removing = false
+		pc.removals.Add(keyOf(pod))
+	}
 }
 
 // insist has a report sent again, once, if the API made something else of it:
