@@ -134,7 +134,7 @@ func (b *backend) find(ctx context.Context, namespace, name string, uid types.UI
 
 // listPatience is how long a worker waits for a list that may hang, to learn of one
 // pod.
-const listPatience = time.Minute
+const listPatience = 10 * time.Second
 
 // findInList answers for a GetPod that failed with an error of no class: many
 // providers have no other for a pod that they do not hold. Their list tells.

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -57,8 +58,9 @@ func newEnvironment(cfg PodControllerConfig, objects ObjectSource, hostIPs func(
 // answer must not hold the worker, which has other pods to stop. The pod is tried again.
 const readTimeout = 10 * time.Second
 
-// resolve fills in the environment of pod, in place.
-func (e *environment) resolve(ctx context.Context, pod *corev1.Pod) (_ []podenv.Problem, err error) {
+// resolve fills in the environment of pod, in place. running is the form of it that
+// the provider runs, or nil.
+func (e *environment) resolve(ctx context.Context, pod, running *corev1.Pod) (_ []podenv.Problem, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, fmt.Errorf("the API server has not answered in %v", readTimeout))
 	defer cancel()
 	if trace.Enabled(ctx) { // for the requests that it may take to read what the pod names
@@ -68,7 +70,18 @@ func (e *environment) resolve(ctx context.Context, pod *corev1.Pod) (_ []podenv.
 		defer span.End()
 		defer func() { span.SetStatus(err) }()
 	}
-	return podenv.Resolve(pod, podSource{ctx, e}, e.options())
+	options := e.options()
+	if running != nil {
+		options.Started = func(container string) bool { return hasContainer(running, container) }
+	}
+	return podenv.Resolve(pod, podSource{ctx, e}, options)
+}
+
+// hasContainer reports whether a pod has a container of that name, of any kind.
+func hasContainer(pod *corev1.Pod, name string) bool {
+	named := func(c corev1.Container) bool { return c.Name == name }
+	return slices.ContainsFunc(pod.Spec.InitContainers, named) || slices.ContainsFunc(pod.Spec.Containers, named) ||
+		slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
 }
 
 // podSource reads for one pod.

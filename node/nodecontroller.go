@@ -62,6 +62,8 @@ type NodeController struct {
 	itself   bool         // to the API server this process is the node
 	leftOut  string       // what the node cannot have for that
 	unsure   bool         // current may be outdated: the API was away
+	taken    time.Time    // when current came from the API
+	watching atomic.Bool  // the node is being watched, where there is no source
 	notified chan struct{}
 	returned chan struct{} // the API, after it was away
 	taken    chan struct{} // the node, by another process
@@ -321,8 +323,8 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 
-	if n.unsure {
-		// The watch tells as well, but may take a minute to come back.
+	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.taken) >= time.Second {
+		// The watch tells as well, but may take a minute to come back, or not be allowed.
 		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("cannot read node %s: %w", n.name, err)
@@ -365,7 +367,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 func (n *NodeController) take(node *corev1.Node) {
 	kept := *node
 	kept.ManagedFields = nil // half of the node, and nobody reads them
-	n.current = &kept
+	n.current, n.taken = &kept, time.Now()
 	n.uid.Store(node.UID)
 }
 

@@ -84,7 +84,7 @@ func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
 					forbidden := apierrors.NewForbidden(nodesResource.GroupResource(), "", errors.New("no"))
 					r.api.fail("list nodes", forbidden)
 					r.api.fail("watch nodes", forbidden)
-					wait = 5*time.Minute + time.Second
+					wait = DefaultStatusUpdateInterval + time.Second
 				}
 				r.start(r.withLease())
 				pass(time.Second)

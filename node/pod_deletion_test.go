@@ -293,7 +293,7 @@ func TestLastStatusIsWrittenBeforeThePodGoes(t *testing.T) {
 					r.api.deletePod("web")
 					r.api.fail("delete pods", apierrors.NewInternalError(errors.New("to see what is there before")))
 					pass(time.Second)
-					wantList(t, "writes before it has stopped", r.api.written())
+					wantList(t, "writes before it has stopped: the observed generation", r.api.written(), "patch pods/status web")
 					tc.end(r)
 					pass(6 * time.Second)
 					last := r.api.pod("web").Status

@@ -340,3 +340,57 @@ func TestEnvironmentOfUpdates(t *testing.T) {
 		want(t, "env", env, []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "12"}})
 	})
 }
+
+// An update of a running pod reaches the provider although what it started with is
+// gone, by which nothing is lost: the container has it. What a container that has not
+// started yet needs is waited for.
+func TestUpdateAfterItsObjectsAreGone(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var updated *corev1.Pod
+		r.provider.script(func(s *script) {
+			s.onUpdate = func(_ context.Context, p *corev1.Pod) error { updated = p; return nil }
+		})
+		maps, secrets := r.api.CoreV1().ConfigMaps("default"), r.api.CoreV1().Secrets("default")
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: object("tokens"), Data: map[string][]byte{"main": []byte("xyz")}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		from := corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "colors"}}}
+		pod := aPod("web", needs(false), func(p *corev1.Pod) { p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{from} })
+		r.api.addPod(pod)
+		pass(time.Second)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		if err := maps.Delete(t.Context(), "colors", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.api.changePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
+		pass(time.Second)
+		if updated == nil {
+			t.Fatal("the update did not reach the provider")
+		}
+		want(t, "label", updated.Labels["a"], "b")
+		env := updated.Spec.Containers[0]
+		want(t, "sources that are gone", env.EnvFrom, []corev1.EnvFromSource{from})
+		want(t, "variables", env.Env, []corev1.EnvVar{pod.Spec.Containers[0].Env[0], {Name: "TOKEN", Value: "xyz"}, {Name: "NODE", Value: "vk"}})
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+
+		updated = nil
+		r.api.changePod("web", func(p *corev1.Pod) {
+			debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", EnvFrom: []corev1.EnvFromSource{from}}}
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{debug}
+		})
+		pass(time.Minute)
+		want(t, "updates with a container that cannot start yet", updated, nil)
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "red"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if updated == nil {
+			t.Fatal("the update did not reach the provider when what it waits for was there")
+		}
+		want(t, "sources that are gone", len(updated.Spec.Containers[0].EnvFrom), 0)
+	})
+}

@@ -27,11 +27,11 @@ func TestHungCreateIsCancelled(t *testing.T) {
 		phase  corev1.PodPhase
 	}{
 		"deleted":       {func(r *rig) { r.api.deletePod("web") }, []string{"delete web uid-1001 grace 30"}, ""},
-		"force-deleted": {func(r *rig) { r.api.deletePod("web", 0) }, []string{"delete web uid-1001 grace 0"}, ""},
-		"gone in a gap": {func(r *rig) { r.api.gap(func() { r.api.deletePod("web", 0) }) }, []string{"delete web uid-1001 grace 0"}, ""},
-		"replaced":      {func(r *rig) { r.replace("web") }, []string{"delete web uid-1001 grace 0", "create web uid-1002"}, corev1.PodRunning},
+		"force-deleted": {func(r *rig) { r.api.deletePod("web", 0) }, []string{"delete web uid-1001 grace 30"}, ""},
+		"gone in a gap": {func(r *rig) { r.api.gap(func() { r.api.deletePod("web", 0) }) }, []string{"delete web uid-1001 grace 30"}, ""},
+		"replaced":      {func(r *rig) { r.replace("web") }, []string{"delete web uid-1001 grace 30", "create web uid-1002"}, corev1.PodRunning},
 		"replaced in a gap": {func(r *rig) { r.api.gap(func() { r.replace("web") }) },
-			[]string{"delete web uid-1001 grace 0", "create web uid-1002"}, corev1.PodRunning},
+			[]string{"delete web uid-1001 grace 30", "create web uid-1002"}, corev1.PodRunning},
 		"failed by others": {func(r *rig) {
 			r.api.changePod("web", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 		}, nil, corev1.PodFailed},
@@ -194,7 +194,7 @@ func TestCreateThatIgnoresItsContext(t *testing.T) {
 				pass(time.Minute)
 				calls := r.provider.took("create", "delete")
 				slices.Sort(calls)
-				wanted := []string{"delete stuck-1 uid-1002 grace 0", "delete stuck-2 uid-1003 grace 0", "delete web uid-1001 grace 0"}
+				wanted := []string{"delete stuck-1 uid-1002 grace 30", "delete stuck-2 uid-1003 grace 30", "delete web uid-1001 grace 30"}
 				if recreated {
 					wanted = append([]string{next}, wanted...)
 				}

@@ -24,7 +24,9 @@ type PodLifecycleHandler interface {
 	// UpdatePod takes over a change of a pod that the provider holds: of its
 	// metadata, or of the fields of a spec that can change (images,
 	// tolerations, activeDeadlineSeconds, ephemeral containers, resources). Its ctx
-	// ends as that of CreatePod does.
+	// ends as that of CreatePod does. A variable of a running container whose ConfigMap
+	// or Secret has been deleted since keeps its ValueFrom (or its source stays in
+	// EnvFrom): the container has the value already.
 	UpdatePod(ctx context.Context, pod *corev1.Pod) error
 
 	// DeletePod asks for the end of a pod: with DeletionGracePeriodSeconds 0 at

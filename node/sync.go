@@ -448,7 +448,13 @@ func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, 
 		return mine, nil
 	}
 	seen := pc.env.changes.Load()
-	problems, err := pc.env.resolve(ctx, mine)
+	r.mu.Lock()
+	var running *corev1.Pod
+	if r.ran {
+		running = r.handed
+	}
+	r.mu.Unlock()
+	problems, err := pc.env.resolve(ctx, mine, running)
 	r.mu.Lock()
 	r.waitsFor = missingObjects(problems)
 	created := r.ran

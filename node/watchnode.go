@@ -45,8 +45,8 @@ func (n *NodeController) sight(node *corev1.Node, deleted bool) {
 	}
 }
 
-// watchOneself watches the one node. As long as it has not the right to, the
-// next status update notices what becomes of the node.
+// watchOneself watches the one node. As long as it cannot, for want of the right to
+// perhaps, each status update reads the node first.
 func (n *NodeController) watchOneself(ctx context.Context) {
 	only := func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
@@ -54,11 +54,15 @@ func (n *NodeController) watchOneself(ctx context.Context) {
 	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(listwatch.Patient("the node", &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			only(&options)
+			n.watching.Store(false)
 			return n.nodes.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			only(&options)
-			return n.nodes.Watch(ctx, options)
+			n.watching.Store(false)
+			watched, err := n.nodes.Watch(ctx, options)
+			n.watching.Store(err == nil)
+			return watched, err
 		},
 	}), plainWatch{}), &corev1.Node{}, 0)
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

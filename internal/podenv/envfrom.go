@@ -10,18 +10,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// envFrom defines the variables of one source of a container's envFrom.
-func (r *resolver) envFrom(env *environment, from *corev1.EnvFromSource) {
+// envFrom defines the variables of one source of a container's envFrom, unless it is to
+// be kept: the container started with it, and it is gone.
+func (r *resolver) envFrom(env *environment, from *corev1.EnvFromSource) (defined bool) {
+	defined = true
 	if ref := from.ConfigMapRef; ref != nil {
 		if cm, ok := r.configMap(ref.Name, ref.Optional); ok {
 			setAll(r, env, configMapKind, ref.Name, from.Prefix, cm.Data)
+		} else if r.started && !isTrue(ref.Optional) {
+			defined = false
 		}
 	}
 	if ref := from.SecretRef; ref != nil {
 		if s, ok := r.secret(ref.Name, ref.Optional); ok {
 			setAll(r, env, secretKind, ref.Name, from.Prefix, s.Data)
+		} else if r.started && !isTrue(ref.Optional) {
+			defined = false
 		}
 	}
+	return defined
 }
 
 // setAll defines a variable for each key of an object, in the order of the

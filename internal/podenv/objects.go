@@ -94,7 +94,7 @@ func (r *resolver) secretKey(ref *corev1.SecretKeySelector) (string, bool) {
 func (r *resolver) missing(k kind, name string, optional bool, err error) {
 	p := Problem{Fatal: true, Object: Object{k.name, r.pod.Namespace, name}}
 	if err == nil || errdefs.IsNotFound(err) {
-		p.Fatal = !optional
+		p.Fatal = !optional && !r.started
 		p.Reason = pick(optional, k.optionalNotFound, k.mandatoryNotFound)
 		p.Message = fmt.Sprintf("%s %q not found", k.text, name)
 		r.report(p, nil)
@@ -109,7 +109,7 @@ func (r *resolver) missingKey(k kind, name, key string, optional bool) {
 	r.report(Problem{
 		Reason:  pick(optional, k.optionalKeyNotFound, k.mandatoryKeyNotFound),
 		Message: fmt.Sprintf("key %q not found in %s %q", key, k.text, r.pod.Namespace+"/"+name),
-		Fatal:   !optional,
+		Fatal:   !optional && !r.started,
 		Object:  Object{k.name, r.pod.Namespace, name},
 	}, nil)
 }

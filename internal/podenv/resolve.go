@@ -16,6 +16,8 @@ type resolver struct {
 	src  Source
 	opts Options
 
+	started bool // the container that is being resolved runs already
+
 	configMaps map[string]read[*corev1.ConfigMap]
 	secrets    map[string]read[*corev1.Secret]
 
@@ -61,18 +63,22 @@ func Resolve(pod *corev1.Pod, src Source, opts Options) ([]Problem, error) {
 }
 
 func (r *resolver) container(c *corev1.Container, services []corev1.EnvVar) {
+	r.started = r.opts.Started != nil && r.opts.Started(c.Name)
 	env := newEnvironment(len(services) + len(c.Env))
 	for _, v := range services {
 		env.set(v)
 	}
+	var kept []corev1.EnvFromSource
 	for i := range c.EnvFrom {
-		r.envFrom(env, &c.EnvFrom[i])
+		if !r.envFrom(env, &c.EnvFrom[i]) {
+			kept = append(kept, c.EnvFrom[i])
+		}
 	}
 	for i := range c.Env {
 		r.env(env, c, &c.Env[i])
 	}
 	c.Env = env.list()
-	c.EnvFrom = nil
+	c.EnvFrom = kept
 	expandAll(c.Command, env)
 	expandAll(c.Args, env)
 }
@@ -104,10 +110,14 @@ func (r *resolver) env(env *environment, c *corev1.Container, v *corev1.EnvVar) 
 	case from.ConfigMapKeyRef != nil:
 		if value, ok := r.configMapKey(from.ConfigMapKeyRef); ok {
 			env.set(corev1.EnvVar{Name: v.Name, Value: value})
+		} else if r.started && !isTrue(from.ConfigMapKeyRef.Optional) {
+			env.set(*v)
 		}
 	case from.SecretKeyRef != nil:
 		if value, ok := r.secretKey(from.SecretKeyRef); ok {
 			env.set(corev1.EnvVar{Name: v.Name, Value: value})
+		} else if r.started && !isTrue(from.SecretKeyRef.Optional) {
+			env.set(*v)
 		}
 	case from.FileKeyRef != nil && r.opts.File != nil:
 		value, ok, err := r.fileKey(from.FileKeyRef)

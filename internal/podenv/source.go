@@ -33,4 +33,10 @@ type Options struct {
 	// fs.ErrNotExist of one that does not exist. Without it, these variables keep
 	// their ValueFrom.
 	File func(volume, path string) ([]byte, error)
+
+	// Started reports whether a container runs already. What does not exist any more
+	// of the objects that such a container started with is a problem, but not a fatal
+	// one: the variables from there keep their ValueFrom, the sources stay in EnvFrom.
+	// nil means that none runs.
+	Started func(container string) bool
 }
