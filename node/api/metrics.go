@@ -27,7 +27,7 @@ func HandlePodMetricsResource(h PodMetricsResourceHandlerFunc) http.HandlerFunc 
 		}
 		families, err := h(r.Context())
 		if err != nil {
-			return err
+			return statusFailed(err)
 		}
 		var body bytes.Buffer
 		for _, family := range families {

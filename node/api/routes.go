@@ -35,6 +35,10 @@ type PodHandlerConfig struct {
 	// GetPodsFromKubernetes lists the pods that are bound to the node, with the
 	// status that the API has. Where it is nil, /pods answers with GetPods.
 	GetPodsFromKubernetes PodListerFunc
+	// FindPod finds the pods of the node: requests for logs, exec, attach and
+	// port-forward of any other pod are answered with 404 before the provider is
+	// asked. Nil leaves that to the provider.
+	FindPod PodFinderFunc
 	// GetStatsSummary returns what the node and its pods use.
 	GetStatsSummary PodStatsSummaryHandlerFunc
 	// GetMetricsResource returns the same as Prometheus metrics. Where it is
@@ -105,13 +109,20 @@ func PodRoutes(p PodHandlerConfig, debug bool) []Route {
 		WithExecStreamIdleTimeout(p.StreamIdleTimeout),
 		WithExecStreamCreationTimeout(p.StreamCreationTimeout),
 	}
-	exec := HandleContainerExec(p.RunInContainer, options...)
-	attach := HandleContainerAttach(p.AttachToContainer, options...)
-	forward := HandlePortForward(p.PortForward,
+	ofPod := func(able bool, h http.Handler) http.Handler {
+		if !able {
+			return h // which answers 501, whatever the pod
+		}
+		return RequirePod(p.FindPod, h)
+	}
+	exec := ofPod(p.RunInContainer != nil, HandleContainerExec(p.RunInContainer, options...))
+	attach := ofPod(p.AttachToContainer != nil, HandleContainerAttach(p.AttachToContainer, options...))
+	forward := ofPod(p.PortForward != nil, HandlePortForward(p.PortForward,
 		WithPortForwardStreamIdleTimeout(p.StreamIdleTimeout),
-		WithPortForwardCreationTimeout(p.StreamCreationTimeout))
+		WithPortForwardCreationTimeout(p.StreamCreationTimeout)))
+	logs := ofPod(p.GetContainerLogs != nil, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream))
 	routes = append(routes,
-		Route{"/containerLogs/{namespace}/{pod}/{container}", reading, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream)},
+		Route{"/containerLogs/{namespace}/{pod}/{container}", reading, logs},
 		Route{"/exec/{namespace}/{pod}/{container}", streaming, exec},
 		Route{"/exec/{namespace}/{pod}/{uid}/{container}", streaming, exec},
 		Route{"/attach/{namespace}/{pod}/{container}", streaming, attach},

@@ -25,7 +25,7 @@ func HandlePodStatsSummary(h PodStatsSummaryHandlerFunc) http.HandlerFunc {
 		}
 		summary, err := h(r.Context())
 		if err != nil {
-			return err
+			return statusFailed(err)
 		}
 		if summary == nil {
 			summary = &stats.Summary{Pods: []stats.PodStats{}}

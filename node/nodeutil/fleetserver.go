@@ -76,7 +76,7 @@ func podIn(path string) (namespace, pod string, ok bool) {
 // ProcessHandler answers what is about the process, such as /healthz and
 // /metrics, to everybody; what is about a node it refuses with 421.
 func (f *Fleet) ProcessHandler() http.Handler {
-	routes := append(f.healthRoutes(), metricsRoutes(prometheus.Gatherer(f.shared.metrics.registry))...)
+	routes := append(f.healthRoutes(), metricsRoutes(prometheus.Gatherer(f.shared.metrics.registry), nil)...)
 	if f.cfg.DebugHTTP {
 		routes = append(routes, profileRoutes()...)
 	}

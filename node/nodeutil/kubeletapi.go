@@ -5,6 +5,7 @@ import (
 	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/statusz"
@@ -31,9 +32,10 @@ func (n *Node) kubeletAPI(p Provider) http.Handler {
 // routes are the endpoints of the kubelet API, each of which has a row in
 // docs/kubelet-api.md.
 func (n *Node) routes(p Provider, own prometheus.Gatherer) []api.Route {
-	routes := api.PodRoutes(podHandlerConfig(p, &n.cfg, n.known), true)
+	config := podHandlerConfig(p, &n.cfg, n.known)
+	routes := api.PodRoutes(config, true)
 	routes = append(routes, n.healthRoutes()...)
-	routes = append(routes, metricsRoutes(own)...)
+	routes = append(routes, metricsRoutes(own, &volumeMetrics{summary: config.GetStatsSummary})...)
 	routes = append(routes, api.Route{Pattern: "/configz", Methods: reading, Handler: serveConfig(&n.cfg)})
 	if n.cfg.DebugHTTP {
 		routes = append(routes, profileRoutes()...)
@@ -42,16 +44,20 @@ func (n *Node) routes(p Provider, own prometheus.Gatherer) []api.Route {
 }
 
 // metricsRoutes are those about the process and the node. What its pods use is
-// among the routes of the pods.
-func metricsRoutes(own prometheus.Gatherer) []api.Route {
+// among the routes of the pods, but for that of their volumes, which may be nil.
+func metricsRoutes(own prometheus.Gatherer, volumes *volumeMetrics) []api.Route {
 	// What could be gathered is worth more than an error about the rest.
 	serve := func(g prometheus.Gatherer) http.Handler {
 		return metrics.HandlerFor(g, metrics.HandlerOpts{ErrorHandling: metrics.ContinueOnError})
 	}
+	all := func(w http.ResponseWriter, r *http.Request) {
+		ofVolumes := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return volumes.gather(r.Context()), nil })
+		serve(prometheus.Gatherers{legacyregistry.DefaultGatherer, own, ofVolumes}).ServeHTTP(w, r)
+	}
 	installed := collected{methods: reading}
 	slis.SLIMetrics{}.Install(&installed)
 	return append(installed.routes,
-		api.Route{Pattern: "/metrics", Methods: reading, Handler: serve(prometheus.Gatherers{legacyregistry.DefaultGatherer, own})},
+		api.Route{Pattern: "/metrics", Methods: reading, Handler: http.HandlerFunc(all)},
 		api.Route{Pattern: "/metrics/probes", Methods: reading, Handler: serve(processStart())},
 	)
 }

@@ -3,6 +3,7 @@ package nodeutil_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +17,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes/fake"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -148,6 +151,80 @@ func TestDocumentedEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// Logs and streams of pods that the node does not have are not the provider's to
+// answer, which may know pods of others by the same name.
+func TestOnlyPodsOfTheNodeAreShown(t *testing.T) {
+	mux := http.NewServeMux()
+	asked := make(chan string, 10)
+	p := &askedForLogs{asked: asked}
+	n, err := nodeutil.NewNode("vk", making(p), nodeutil.WithClient(fake.NewSimpleClientset(pod("web", "vk"), pod("other", "elsewhere"))),
+		listenAnywhere, nodeutil.AttachProviderRoutes(mux))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(mux, "GET", "/containerLogs/default/web/c"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("before the node knows its pods: %d %s", w.Code, w.Body)
+	}
+	run(t, n)
+	if err := n.WaitReady(t.Context(), deadline); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/containerLogs/default/other/c", "/containerLogs/default/gone/c", "/containerLogs/kube-system/web/c",
+		"/exec/default/web/another-uid/c?command=id&output=1", "/attach/default/other/c?output=1", "/portForward/default/other",
+	} {
+		if w := ask(mux, "GET", path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "does not exist") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if w := ask(mux, "GET", "/containerLogs/default/web/c"); w.Code != http.StatusOK || w.Body.String() != "a line\n" {
+		t.Errorf("the node's own pod: %d %s", w.Code, w.Body)
+	}
+	if w := ask(mux, "GET", "/exec/default/web/uid-of-web/c?command=id&output=1"); w.Code == http.StatusNotFound {
+		t.Errorf("the node's own pod by its UID: %d %s", w.Code, w.Body)
+	}
+	if got := <-asked; got != "default/web" || len(asked) > 0 {
+		t.Errorf("the provider was asked for the logs of %s, and %d times more", got, len(asked))
+	}
+}
+
+type askedForLogs struct {
+	whole
+	asked chan<- string
+}
+
+func (p *askedForLogs) GetContainerLogs(ctx context.Context, namespace, name, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	p.asked <- namespace + "/" + name
+	return p.whole.GetContainerLogs(ctx, namespace, name, container, opts)
+}
+
+// A summary that has volumes of claims shows in /metrics; a provider that hangs
+// keeps nobody from the rest.
+func TestVolumesInMetrics(t *testing.T) {
+	p := &summing{summary: make(chan *stats.Summary, 1)}
+	mux, _ := attachedTo(t, p)
+	used := uint64(7)
+	p.summary <- &stats.Summary{Pods: []stats.PodStats{{VolumeStats: []stats.VolumeStats{{
+		PVCRef: &stats.PVCReference{Namespace: "ns", Name: "data"}, FsStats: stats.FsStats{UsedBytes: &used}}}}}}
+	wantLines(t, scrape(t, mux, "/metrics"), `kubelet_volume_stats_used_bytes{namespace="ns",persistentvolumeclaim="data"} 7`)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as if the time were up
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/metrics", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "go_goroutines") || strings.Contains(w.Body.String(), "volume_stats") {
+		t.Errorf("of a provider that hangs: %d %s", w.Code, w.Body)
+	}
+	p.summary <- nil
+}
+
+type summing struct {
+	whole
+	summary chan *stats.Summary
+}
+
+func (p *summing) GetStatsSummary(context.Context) (*stats.Summary, error) { return <-p.summary, nil }
 
 // methodOfVerb is a method with the row's only verb.
 func (d documented) methodOfVerb() string {

@@ -2,6 +2,7 @@ package nodeutil
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -201,6 +202,7 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 func podHandlerConfig(p Provider, cfg *NodeConfig, pods node.PodSource) api.PodHandlerConfig {
 	config := providerRoutes(p)
 	config.GetPodsFromKubernetes = listPods(pods)
+	config.FindPod = findPod(pods)
 	config.StreamIdleTimeout = cfg.StreamIdleTimeout
 	config.StreamCreationTimeout = cfg.StreamCreationTimeout
 	return config
@@ -217,4 +219,15 @@ func trim(obj any) (any, error) {
 // listPods lists the pods of the node as the cache has them.
 func listPods(pods node.PodSource) api.PodListerFunc {
 	return func(context.Context) ([]*corev1.Pod, error) { return pods.List(), nil }
+}
+
+// findPod finds pods of the node in the cache, once that has all of them.
+func findPod(pods node.PodSource) api.PodFinderFunc {
+	return func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+		pod, err := pods.Get(namespace, name)
+		if err != nil && !pods.HasSynced() {
+			return nil, errdefs.AsUnavailable(errors.New("the node does not know its pods yet"))
+		}
+		return pod, err
+	}
 }

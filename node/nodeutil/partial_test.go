@@ -111,9 +111,6 @@ func TestRoutesOfCapabilities(t *testing.T) {
 			t.Errorf("%s with the method: %d %s", route.path, w.Code, w.Body)
 		}
 	}
-	if w := ask(t, &logging{}, "GET", "/containerLogs/ns/pod/c"); w.Body.String() != "a line\n" {
-		t.Errorf("logs: %d %q", w.Code, w.Body)
-	}
 	for _, path := range []string{"/pods", "/runningpods/"} {
 		if w := ask(t, &tiny{}, "GET", path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "PodList") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
