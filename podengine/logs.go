@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/logs"
 	"k8s.io/utils/ptr"
 
@@ -34,6 +35,13 @@ func (e *Engine) GetContainerLogStream(ctx context.Context, namespace, podName, 
 		return nil, errdefs.NotFoundf("the log of container %q in pod %q is not there: %v", containerName, podName, err)
 	}
 	options := logOptions(opts)
+	if opts.Follow {
+		followed, err := followLog(context.WithoutCancel(ctx), path, stream, options, e.logGoesOn(pod, containerName, inc.id))
+		if err != nil {
+			return nil, err
+		}
+		return followed, nil
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the reader ends it
 	out, in := io.Pipe()
 	var stdout, stderr io.Writer = in, in
@@ -48,6 +56,44 @@ func (e *Engine) GetContainerLogStream(ctx context.Context, namespace, podName, 
 		in.CloseWithError(logs.ReadLogs(ctx, path, inc.id, options, e.cfg.Runtime, stdout, stderr))
 	}()
 	return &logReader{out, cancel}, nil
+}
+
+// logGoesOn returns a function that reports whether a container, by its ID, may write
+// more to its log. The engine knows that of containers that run; the runtime is asked
+// about others, and about all of them now and then. A runtime that cannot say for a
+// while is no end of a log.
+func (e *Engine) logGoesOn(pod *corev1.Pod, name, id string) func(context.Context) (bool, error) {
+	var asked, failing time.Time
+	return func(ctx context.Context) (bool, error) {
+		now := time.Now()
+		if now.Sub(asked) < logStateEvery && e.seenRunning(pod, name, id) {
+			return true, nil
+		}
+		answer, err := e.cfg.Runtime.ContainerStatus(ctx, id, false)
+		switch {
+		case err == nil:
+			asked, failing = now, time.Time{}
+			return answer.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING, nil
+		case gone(err):
+			return false, nil
+		case failing.IsZero():
+			failing = now
+		case now.Sub(failing) > maxLogFailures:
+			return false, fmt.Errorf("the runtime does not say whether container %q runs: %w", name, err)
+		}
+		return true, nil
+	}
+}
+
+// seenRunning reports whether the container with that ID ran when the engine last saw
+// its pod.
+func (e *Engine) seenRunning(pod *corev1.Pod, name, id string) bool {
+	w := e.worker(pod.UID)
+	if w == nil {
+		return false
+	}
+	s := w.statusBefore(name)
+	return s != nil && s.State.Running != nil && strings.TrimPrefix(s.ContainerID, e.runtimeName+"://") == id
 }
 
 // logReader stops the reading of a log when it is closed.

@@ -14,7 +14,7 @@ type ContainerAttachHandlerFunc func(ctx context.Context, namespace, podName, co
 // HandleContainerAttach attaches to a container. The query is that of
 // HandleContainerExec, without a command.
 func HandleContainerAttach(h ContainerAttachHandlerFunc, opts ...ContainerExecHandlerOption) http.HandlerFunc {
-	timeouts := execTimeouts(opts)
+	sessions := sessionsOf(opts)
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("AttachToContainer", "ContainerAttachHandlerFunc")
@@ -27,7 +27,7 @@ func HandleContainerAttach(h ContainerAttachHandlerFunc, opts ...ContainerExecHa
 		if err != nil {
 			return err
 		}
-		return serveSession(w, r, timeouts, query, func(ctx context.Context, attach AttachIO) error {
+		return sessions.serve(w, r, query, func(ctx context.Context, attach AttachIO) error {
 			return h(ctx, namespace, pod, container, attach)
 		})
 	})

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -70,7 +71,7 @@ func answerError(w *responseWriter, r *http.Request, err error) {
 			w.Header().Set("Retry-After", strconv.FormatInt(int64(math.Ceil(delay.Seconds())), 10))
 		}
 	}
-	logger := log.G(r.Context()).WithFields(log.Fields{"method": r.Method, "uri": r.URL.Path, "status": status}).WithError(err)
+	logger := log.G(r.Context()).WithFields(log.Fields{"method": r.Method, "uri": shortURI(r), "status": status}).WithError(err)
 	if status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		logger.Error("request failed")
 	} else {
@@ -104,9 +105,24 @@ func recoverPanic(w *responseWriter, r *http.Request) {
 // errPanic is what a client is told when a provider panics.
 var errPanic = statusError{http.StatusInternalServerError, "internal error: the provider panicked, see the log of the virtual kubelet"}
 
+// maxLoggedURI is how many bytes of a request's path are logged: a path may be as
+// long as a megabyte.
+const maxLoggedURI = 256
+
+// shortURI is the request's path for the log.
+func shortURI(r *http.Request) string { return shortText(r.URL.Path) }
+
+// shortText cuts what a client has sent.
+func shortText(text string) string {
+	if len(text) <= maxLoggedURI {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLoggedURI], "") + "…"
+}
+
 func logPanic(r *http.Request, v any) {
 	log.G(r.Context()).WithFields(log.Fields{
-		"method": r.Method, "uri": r.URL.Path, "panic": fmt.Sprint(v), "stack": string(debug.Stack()),
+		"method": r.Method, "uri": shortURI(r), "panic": fmt.Sprint(v), "stack": string(debug.Stack()),
 	}).Error("handler panicked")
 }
 

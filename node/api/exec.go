@@ -26,6 +26,9 @@ type ContainerExecHandlerConfig struct {
 	// StreamCreationTimeout is how long a client may take to open the streams
 	// that it announced. Zero (or less) means 30 seconds.
 	StreamCreationTimeout time.Duration
+	// Limiter limits how many sessions there are at once. Nil means one of the
+	// handler's own, with the default limits.
+	Limiter *StreamLimiter
 }
 
 // ContainerExecHandlerOption sets something of a ContainerExecHandlerConfig.
@@ -41,12 +44,17 @@ func WithExecStreamCreationTimeout(dur time.Duration) ContainerExecHandlerOption
 	return func(cfg *ContainerExecHandlerConfig) { cfg.StreamCreationTimeout = dur }
 }
 
+// WithExecLimiter sets Limiter.
+func WithExecLimiter(limiter *StreamLimiter) ContainerExecHandlerOption {
+	return func(cfg *ContainerExecHandlerConfig) { cfg.Limiter = limiter }
+}
+
 // HandleContainerExec runs the command of the query (command, once for each
 // word) in a container. The query's input, output, error and tty, each "1" or
 // absent, say which streams the client has; at least one of the first three is
 // needed.
 func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandlerOption) http.HandlerFunc {
-	timeouts := execTimeouts(opts)
+	sessions := sessionsOf(opts)
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("RunInContainer", "ContainerExecHandlerFunc")
@@ -63,16 +71,16 @@ func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandle
 		if len(cmd) == 0 {
 			return errdefs.InvalidInput("you must specify a command")
 		}
-		return serveSession(w, r, timeouts, query, func(ctx context.Context, attach AttachIO) error {
+		return sessions.serve(w, r, query, func(ctx context.Context, attach AttachIO) error {
 			return h(ctx, namespace, pod, container, cmd, attach)
 		})
 	})
 }
 
-func execTimeouts(opts []ContainerExecHandlerOption) timeouts {
+func sessionsOf(opts []ContainerExecHandlerOption) sessions {
 	var cfg ContainerExecHandlerConfig
 	for _, o := range opts {
 		o(&cfg)
 	}
-	return newTimeouts(cfg.StreamIdleTimeout, cfg.StreamCreationTimeout)
+	return sessions{newTimeouts(cfg.StreamIdleTimeout, cfg.StreamCreationTimeout), cfg.Limiter.orDefault()}
 }

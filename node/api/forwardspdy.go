@@ -49,6 +49,7 @@ type streamPair struct {
 	port       int32 // of the data stream
 	data, errs httpstream.Stream
 	expiry     *time.Timer
+	release    func() // gives the connection back to the quota
 }
 
 func newStreamPairs(f *forwarder, creation time.Duration) *streamPairs {
@@ -78,6 +79,11 @@ func (s *streamPairs) accept(stream httpstream.Stream, registered <-chan struct{
 	if err != nil {
 		return err
 	}
+	// A stream that is refused before it was replied to is one that the client could
+	// not open: kubectl drops that connection, and keeps the others.
+	if err := s.reserve(header); err != nil {
+		return err
+	}
 	if err := reply(stream); err != nil {
 		return err
 	}
@@ -88,18 +94,38 @@ func (s *streamPairs) accept(stream httpstream.Stream, registered <-chan struct{
 	return err
 }
 
+// reserve makes place for a pair with the first of its streams.
+func (s *streamPairs) reserve(header forwardHeader) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused {
+		return errSessionEnded
+	}
+	if s.waiting[header.requestID] != nil {
+		return nil
+	}
+	release, err := s.forwarder.connections.take()
+	if err != nil {
+		return err
+	}
+	pair := &streamPair{release: release}
+	pair.expiry = time.AfterFunc(s.creation, func() { s.expire(header.requestID, pair) })
+	s.waiting[header.requestID] = pair
+	return nil
+}
+
+var errSessionEnded = errors.New("the session has ended")
+
 // add returns the pair that stream completes, if it does.
 func (s *streamPairs) add(header forwardHeader, stream httpstream.Stream) (*streamPair, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused {
-		return nil, errors.New("the session has ended")
+		return nil, errSessionEnded
 	}
 	pair := s.waiting[header.requestID]
 	if pair == nil {
-		pair = &streamPair{}
-		pair.expiry = time.AfterFunc(s.creation, func() { s.expire(header.requestID, pair) })
-		s.waiting[header.requestID] = pair
+		return nil, fmt.Errorf("request %q took too long", header.requestID)
 	}
 	half := &pair.errs
 	if header.data {
@@ -121,6 +147,7 @@ func (s *streamPairs) add(header forwardHeader, stream httpstream.Stream) (*stre
 // run serves a connection. registered is closed when the library has noted the
 // last of its streams, so that it can be told to forget them.
 func (s *streamPairs) run(pair *streamPair, registered <-chan struct{}) {
+	defer pair.release()
 	err := s.forwarder.run(pair.port, pair.data, pair.errs)
 	_ = pair.errs.Close()
 	if err == nil {
@@ -143,6 +170,7 @@ func (s *streamPairs) expire(requestID string, pair *streamPair) {
 	if !late {
 		return
 	}
+	pair.release()
 	log.G(s.forwarder.request.Context()).WithField("request", requestID).Debug("port-forward with one stream only")
 	if pair.errs != nil {
 		_, _ = io.WriteString(pair.errs, "timed out waiting for the data stream")
@@ -176,6 +204,7 @@ func (s *streamPairs) refuse() {
 	s.refused = true
 	for _, pair := range s.waiting {
 		pair.expiry.Stop()
+		pair.release()
 	}
 	streams := s.streams
 	s.streams = map[httpstream.Stream]struct{}{}

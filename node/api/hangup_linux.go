@@ -12,8 +12,12 @@ const tcpEstablished = 1
 // hungUp tells whether the other end has closed conn, also where that is behind
 // input that nobody has read.
 func hungUp(conn net.Conn) bool {
-	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = over.NetConn() // TLS
+	for {
+		over, ok := conn.(interface{ NetConn() net.Conn }) // such as TLS
+		if !ok {
+			break
+		}
+		conn = over.NetConn()
 	}
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

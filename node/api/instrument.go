@@ -19,7 +19,7 @@ func InstrumentHandler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := trace.StartSpan(r.Context(), "node.api.InstrumentHandler")
 		defer span.End()
-		ctx = span.WithFields(ctx, log.Fields{"method": r.Method, "uri": r.URL.Path})
+		ctx = span.WithFields(ctx, log.Fields{"method": r.Method, "uri": shortURI(r)})
 		r = r.WithContext(ctx)
 
 		tracked := track(w)

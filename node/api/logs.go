@@ -44,6 +44,21 @@ type ContainerLogOpts struct {
 	SinceTime time.Time
 }
 
+// ContainerLogsHandlerConfig is what the options of HandleContainerLogStreams set.
+type ContainerLogsHandlerConfig struct {
+	// Limiter limits how many logs are read at once. Nil means one of the handler's
+	// own, with the default limits.
+	Limiter *StreamLimiter
+}
+
+// ContainerLogsHandlerOption sets something of a ContainerLogsHandlerConfig.
+type ContainerLogsHandlerOption func(*ContainerLogsHandlerConfig)
+
+// WithLogsLimiter sets Limiter.
+func WithLogsLimiter(limiter *StreamLimiter) ContainerLogsHandlerOption {
+	return func(cfg *ContainerLogsHandlerConfig) { cfg.Limiter = limiter }
+}
+
 // HandleContainerLogs answers with a container's log, each piece as soon as the
 // provider's reader has it, bytes untouched. The query is that of the kubelet:
 // follow, previous, timestamps, tailLines (or tail, with "all" for all lines),
@@ -61,7 +76,12 @@ func HandleContainerLogs(h ContainerLogsHandlerFunc) http.HandlerFunc {
 // standard output from standard error: single is asked where the query's stream
 // is Stdout or Stderr. (Clients can ask for that where the cluster has the
 // feature PodLogsQuerySplitStreams.)
-func HandleContainerLogStreams(h ContainerLogsHandlerFunc, single ContainerLogStreamHandlerFunc) http.HandlerFunc {
+func HandleContainerLogStreams(h ContainerLogsHandlerFunc, single ContainerLogStreamHandlerFunc, opts ...ContainerLogsHandlerOption) http.HandlerFunc {
+	var cfg ContainerLogsHandlerConfig
+	for _, o := range opts {
+		o(&cfg)
+	}
+	limiter := cfg.Limiter.orDefault()
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("GetContainerLogs", "ContainerLogsHandlerFunc")
@@ -80,6 +100,11 @@ func HandleContainerLogStreams(h ContainerLogsHandlerFunc, single ContainerLogSt
 		if query.stream != "" && single == nil {
 			return notImplemented("logs of a single stream", "ContainerLogStreamHandlerFunc")
 		}
+		release, err := limiter.session(limiter.consumer(r, namespace, pod))
+		if err != nil {
+			return err
+		}
+		defer release()
 		var logs io.ReadCloser
 		switch {
 		case query.nothing:

@@ -47,7 +47,9 @@ var rawSessions = map[string]rawSession{
 func (s rawSession) opener(t testing.TB) (open func() net.Conn) {
 	t.Helper()
 	started := make(chan struct{}, manySessions)
-	server := serveTLS(t, idle(started))
+	provider := idle(started)
+	provider.StreamLimiter = api.NewStreamLimiter(api.StreamLimits{Sessions: api.Quota{PerPod: -1, PerNamespace: -1}})
+	server := serveTLS(t, provider)
 	var frames []byte
 	if s.streams != nil {
 		_, path, _ := strings.Cut(s.request, " ")

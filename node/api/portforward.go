@@ -31,6 +31,9 @@ type PortForwardHandlerConfig struct {
 	// StreamCreationTimeout is how long a client may take to open both streams
 	// of a connection. Zero (or less) means 30 seconds.
 	StreamCreationTimeout time.Duration
+	// Limiter limits how many sessions and connections there are at once. Nil means
+	// one of the handler's own, with the default limits.
+	Limiter *StreamLimiter
 }
 
 // PortForwardHandlerOption sets something of a PortForwardHandlerConfig.
@@ -46,6 +49,11 @@ func WithPortForwardCreationTimeout(dur time.Duration) PortForwardHandlerOption 
 	return func(cfg *PortForwardHandlerConfig) { cfg.StreamCreationTimeout = dur }
 }
 
+// WithPortForwardLimiter sets Limiter.
+func WithPortForwardLimiter(limiter *StreamLimiter) PortForwardHandlerOption {
+	return func(cfg *PortForwardHandlerConfig) { cfg.Limiter = limiter }
+}
+
 // HandlePortForward forwards connections to ports of a pod. Clients name the
 // ports in their streams; those of the older WebSocket protocols in the query's
 // port, repeated or with commas.
@@ -55,6 +63,7 @@ func HandlePortForward(h PortForwardHandlerFunc, opts ...PortForwardHandlerOptio
 		o(&cfg)
 	}
 	timeouts := newTimeouts(cfg.StreamIdleTimeout, cfg.StreamCreationTimeout)
+	limiter := cfg.Limiter.orDefault()
 	return answer(func(w http.ResponseWriter, r *http.Request) error {
 		if h == nil {
 			return notImplemented("PortForward", "PortForwardHandlerFunc")
@@ -66,8 +75,15 @@ func HandlePortForward(h PortForwardHandlerFunc, opts ...PortForwardHandlerOptio
 		if err := checkUpgrade(w, r); err != nil {
 			return err
 		}
+		who := limiter.consumer(r, namespace, pod)
+		release, err := limiter.session(who)
+		if err != nil {
+			return err
+		}
+		defer release()
 		f := &forwarder{
-			target: fmt.Sprintf("pod %s, uid %s", pod, uid),
+			connections: connections{limiter: limiter, consumer: who},
+			target:      fmt.Sprintf("pod %s, uid %s", pod, uid),
 			forward: func(ctx context.Context, port int32, stream io.ReadWriteCloser) error {
 				return h(ctx, namespace, pod, port, stream)
 			},
@@ -82,6 +98,8 @@ type forwarder struct {
 	target  string
 	forward func(context.Context, int32, io.ReadWriteCloser) error
 	calls   calls
+
+	connections connections
 }
 
 // serve returns when the client has gone and all provider calls have ended.
@@ -94,6 +112,13 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, timeouts timeo
 		ports, err := parsePorts(r)
 		if err != nil {
 			return err
+		}
+		for range ports {
+			release, err := f.connections.take()
+			if err != nil {
+				return err
+			}
+			defer release()
 		}
 		serve = func(conn *streamConn) { f.serveWebSocket(conn, ports) }
 	}

@@ -44,6 +44,9 @@ type PodHandlerConfig struct {
 	// GetMetricsResource returns the same as Prometheus metrics. Where it is
 	// nil, they are made from GetStatsSummary.
 	GetMetricsResource PodMetricsResourceHandlerFunc
+	// StreamLimiter limits how many sessions there are at once, also those of other
+	// handlers that share it. Nil means one with the default limits.
+	StreamLimiter *StreamLimiter
 	// StreamIdleTimeout ends an exec, attach or port-forward over which nothing
 	// was sent for so long. Zero means four hours.
 	StreamIdleTimeout time.Duration
@@ -105,7 +108,9 @@ func PodRoutes(p PodHandlerConfig, debug bool) []Route {
 	if debug {
 		routes = append(routes, Route{"/runningpods/{$}", reading, HandleRunningPods(p.GetPods)})
 	}
+	limiter := p.StreamLimiter.orDefault()
 	options := []ContainerExecHandlerOption{
+		WithExecLimiter(limiter),
 		WithExecStreamIdleTimeout(p.StreamIdleTimeout),
 		WithExecStreamCreationTimeout(p.StreamCreationTimeout),
 	}
@@ -118,9 +123,10 @@ func PodRoutes(p PodHandlerConfig, debug bool) []Route {
 	exec := ofPod(p.RunInContainer != nil, HandleContainerExec(p.RunInContainer, options...))
 	attach := ofPod(p.AttachToContainer != nil, HandleContainerAttach(p.AttachToContainer, options...))
 	forward := ofPod(p.PortForward != nil, HandlePortForward(p.PortForward,
+		WithPortForwardLimiter(limiter),
 		WithPortForwardStreamIdleTimeout(p.StreamIdleTimeout),
 		WithPortForwardCreationTimeout(p.StreamCreationTimeout)))
-	logs := ofPod(p.GetContainerLogs != nil, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream))
+	logs := ofPod(p.GetContainerLogs != nil, HandleContainerLogStreams(p.GetContainerLogs, p.GetContainerLogStream, WithLogsLimiter(limiter)))
 	routes = append(routes,
 		Route{"/containerLogs/{namespace}/{pod}/{container}", reading, logs},
 		Route{"/exec/{namespace}/{pod}/{container}", streaming, exec},

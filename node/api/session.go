@@ -97,8 +97,14 @@ type execClient struct {
 	close func()
 }
 
-// serveSession connects run with the client, and returns when both have ended.
-func serveSession(w http.ResponseWriter, r *http.Request, timeouts timeouts, query url.Values, run func(context.Context, AttachIO) error) error {
+// sessions are those of an exec or attach handler.
+type sessions struct {
+	timeouts timeouts
+	limiter  *StreamLimiter
+}
+
+// serve connects run with the client, and returns when both have ended.
+func (s sessions) serve(w http.ResponseWriter, r *http.Request, query url.Values, run func(context.Context, AttachIO) error) error {
 	want, err := parseExecStreams(query)
 	if err != nil {
 		return err
@@ -106,14 +112,23 @@ func serveSession(w http.ResponseWriter, r *http.Request, timeouts timeouts, que
 	if err := checkUpgrade(w, r); err != nil {
 		return err
 	}
-	conn, r := watch(w, r, timeouts.idle)
+	namespace, pod, _, err := podVars(r)
+	if err != nil {
+		return err
+	}
+	release, err := s.limiter.session(s.limiter.consumer(r, namespace, pod))
+	if err != nil {
+		return err
+	}
+	defer release()
+	conn, r := watch(w, r, s.timeouts.idle)
 	defer conn.Close()
 
 	var client *execClient
 	if conn.webSocket {
 		client = openWebSocket(conn, r, want)
 	} else {
-		client = openSPDY(conn, r, want, timeouts.creation)
+		client = openSPDY(conn, r, want, s.timeouts.creation)
 	}
 	if client == nil {
 		return nil // and the client has been told why

@@ -49,7 +49,7 @@ func containerVars(r *http.Request) (namespace, pod, uid, container string, err 
 func nameVar(r *http.Request, name string, check func(string) []string) (string, error) {
 	value := pathVar(r, name)
 	if problems := check(value); len(problems) > 0 {
-		return "", errdefs.InvalidInputf("invalid %s %q in the path: %s", name, value, strings.Join(problems, "; "))
+		return "", errdefs.InvalidInputf("invalid %s %q in the path: %s", name, shortText(value), strings.Join(problems, "; "))
 	}
 	return value, nil
 }

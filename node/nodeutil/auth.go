@@ -188,12 +188,13 @@ func (a nodeAuth) GetRequestAttributes(u user.Info, r *http.Request) authorizer.
 // WithAuth lets requests through to h that auth knows (else 401) and allows
 // (else 403).
 func WithAuth(auth Auth, h http.Handler) http.Handler {
+	refused := newQuietLog()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		caller, ok, err := auth.AuthenticateRequest(r)
 		if err != nil || !ok {
 			if err != nil {
-				log.G(ctx).WithError(err).Warn("Cannot authenticate a request")
+				refused.warn(ctx, "Cannot authenticate a request", log.Fields{"error": err, "uri": r.URL.Path})
 			}
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return
@@ -202,7 +203,7 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 		decision, reason, err := authorize(ctx, auth, attributes)
 		if decision != authorizer.DecisionAllow {
 			if err != nil {
-				log.G(ctx).WithError(err).Error("Cannot authorize a request")
+				refused.warn(ctx, "Cannot authorize a request", log.Fields{"error": err, "uri": r.URL.Path})
 				http.Error(w, "Authorization error: the API server could not be asked", http.StatusInternalServerError)
 				return
 			}
@@ -212,10 +213,11 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 			}
 			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)",
 				caller.User.GetName(), attributes.GetVerb(), attributes.GetResource(), asked)
-			log.G(ctx).WithField("reason", reason).Info(message)
+			refused.info(ctx, "Refused a request", log.Fields{"answer": message, "reason": reason, "uri": r.URL.Path})
 			http.Error(w, message, http.StatusForbidden)
 			return
 		}
+		admit(ctx)
 		h.ServeHTTP(w, r.WithContext(request.WithUser(ctx, caller.User)))
 	})
 }

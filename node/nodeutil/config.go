@@ -77,6 +77,12 @@ type NodeConfig struct {
 	StreamIdleTimeout     time.Duration
 	StreamCreationTimeout time.Duration
 
+	// StreamLimits limits how many exec, attach, port-forward and log sessions there
+	// are at once. Zero means the defaults of package api. The nodes of a Fleet share
+	// those of its FleetConfig, and this field has no effect there. User defaults to
+	// the user that WithAuth has let in.
+	StreamLimits api.StreamLimits
+
 	// NodeStatusUpdateErrorHandler: see node.WithNodeStatusUpdateErrorHandler.
 	NodeStatusUpdateErrorHandler node.ErrorHandler
 

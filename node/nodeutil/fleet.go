@@ -62,6 +62,9 @@ type FleetConfig struct {
 	// that go by address and port alone, such as metrics-server, need that.
 	PortPerNode bool
 
+	// StreamLimits are as in NodeConfig, for all nodes together.
+	StreamLimits api.StreamLimits
+
 	// DebugHTTP adds /debug/pprof/ to what is answered about the process.
 	DebugHTTP bool
 
@@ -124,7 +127,7 @@ func NewFleet(cfg FleetConfig) (*Fleet, error) {
 	cfg.TLSConfig = config
 
 	f := &Fleet{cfg: cfg, nodes: map[string]*member{}, watch: newNodeWatch(cfg.Client)}
-	f.shared = newShared(cfg.Client, cfg.EventQPS, cfg.EventBurst)
+	f.shared = newShared(cfg.Client, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)
 	f.shared.pods = podwatch.New(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod)
 	f.shared.workers = node.NewWorkers(cmp.Or(cfg.MaxWrites, 100))
 	f.shared.registering = make(chan struct{}, cmp.Or(cfg.MaxRegistrations, 50))

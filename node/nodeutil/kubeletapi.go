@@ -32,7 +32,7 @@ func (n *Node) kubeletAPI(p Provider) http.Handler {
 // routes are the endpoints of the kubelet API, each of which has a row in
 // docs/kubelet-api.md.
 func (n *Node) routes(p Provider, own prometheus.Gatherer) []api.Route {
-	config := podHandlerConfig(p, &n.cfg, n.known)
+	config := podHandlerConfig(p, &n.cfg, n.known, n.shared.streams)
 	routes := api.PodRoutes(config, true)
 	routes = append(routes, n.healthRoutes()...)
 	routes = append(routes, metricsRoutes(own, &volumeMetrics{summary: config.GetStatsSummary})...)

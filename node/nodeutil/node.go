@@ -55,7 +55,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		}
 		cfg.Client = client
 	}
-	n := &Node{shared: newShared(cfg.Client, cfg.EventQPS, cfg.EventBurst)}
+	n := &Node{shared: newShared(cfg.Client, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)}
 	if err := n.make(name, newProvider, cfg); err != nil {
 		return nil, err
 	}
@@ -199,10 +199,11 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 }
 
 // podHandlerConfig connects the provider to the handlers of package api.
-func podHandlerConfig(p Provider, cfg *NodeConfig, pods node.PodSource) api.PodHandlerConfig {
+func podHandlerConfig(p Provider, cfg *NodeConfig, pods node.PodSource, streams *api.StreamLimiter) api.PodHandlerConfig {
 	config := providerRoutes(p)
 	config.GetPodsFromKubernetes = listPods(pods)
 	config.FindPod = findPod(pods)
+	config.StreamLimiter = streams
 	config.StreamIdleTimeout = cfg.StreamIdleTimeout
 	config.StreamCreationTimeout = cfg.StreamCreationTimeout
 	return config

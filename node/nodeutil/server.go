@@ -83,13 +83,29 @@ func listenTLS(ctx context.Context, address string, config *tls.Config) (net.Lis
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve the kubelet API (another port, or port 0 for any free one, may help): %w", err)
 	}
-	return &tlsListener{Listener: tls.NewListener(listener, config), plain: listener}, nil
+	pending := newPendingConns(ctx)
+	return &tlsListener{Listener: tls.NewListener(pendingListener{listener, pending}, config), plain: listener, pending: pending}, nil
+}
+
+// pendingListener takes what it accepts as pending.
+type pendingListener struct {
+	net.Listener
+	pending *pendingConns
+}
+
+func (l pendingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.pending.accept(conn), nil
 }
 
 // tlsListener shows the address of the listener below.
 type tlsListener struct {
 	net.Listener
-	plain net.Listener
+	plain   net.Listener
+	pending *pendingConns
 }
 
 func (l *tlsListener) Addr() net.Addr { return l.plain.Addr() }
@@ -122,6 +138,9 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          serverLog(ctx),
+	}
+	if l, ok := listener.(*tlsListener); ok {
+		server.ConnState, server.ConnContext = l.pending.state, l.pending.context
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

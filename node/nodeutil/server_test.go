@@ -1,9 +1,14 @@
 package nodeutil_test
 
 import (
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // TestHeadersHaveALimit that long commands are far from.
@@ -14,5 +19,31 @@ func TestHeadersHaveALimit(t *testing.T) {
 		if err != nil || status != want {
 			t.Errorf("%d bytes: got %d, %v, want %d", size, status, err, want)
 		}
+	}
+}
+
+// TestHalfOpenConnectionsKeepNobodyOut: more connections than may wait, none of which
+// says a word, and then one that does.
+func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
+	address := serving(t, handledBy(saying("hello")))
+	var silent []net.Conn
+	defer func() {
+		for _, conn := range silent {
+			conn.Close()
+		}
+	}()
+	for range nodeutil.MaxPendingConns + 50 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, conn)
+	}
+	if status, body, err := get(t, "https://"+address+"/x", insecure()); err != nil || status != http.StatusOK {
+		t.Errorf("got %d %q, %v", status, body, err)
+	}
+	_ = silent[0].SetReadDeadline(time.Now().Add(deadline))
+	if _, err := silent[0].Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("the oldest of them is still there: %v", err)
 	}
 }

@@ -2,14 +2,17 @@ package nodeutil
 
 import (
 	"context"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
 // shared is what the nodes of a Fleet have in common, so that it costs once. A
@@ -22,6 +25,7 @@ type shared struct {
 	events   *eventWriter
 	workers  *node.Workers
 	metrics  *nodeMetrics
+	streams  *api.StreamLimiter
 
 	// registering bounds how many nodes make an attempt to register at the same
 	// time; nil means no bound.
@@ -29,13 +33,14 @@ type shared struct {
 }
 
 // newShared makes all but the pods and the workers.
-func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int) *shared {
+func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int, limits api.StreamLimits) *shared {
 	s := &shared{
 		client:   client,
 		objects:  podobjects.New(client),
 		services: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim)),
 		events:   newEventWriter(eventQPS, eventBurst),
 		metrics:  newNodeMetrics(),
+		streams:  newStreamLimiter(limits),
 	}
 	s.metrics.registry.MustRegister(s.events.metrics.collectors()...)
 	s.services.Core().V1().Services().Informer() // the first node may come after start
@@ -67,4 +72,17 @@ func (s *shared) register(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// newStreamLimiter goes by the users that WithAuth has let in.
+func newStreamLimiter(limits api.StreamLimits) *api.StreamLimiter {
+	if limits.User == nil {
+		limits.User = func(r *http.Request) string {
+			if caller, ok := request.UserFrom(r.Context()); ok {
+				return caller.GetName()
+			}
+			return ""
+		}
+	}
+	return api.NewStreamLimiter(limits)
 }
