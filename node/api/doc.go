@@ -27,9 +27,9 @@
 // Exec, attach and port-forward speak what kube-apiserver and kubectl speak:
 // SPDY, and WebSocket in all its versions (the older channel protocols, v5,
 // and SPDY tunnelled in a WebSocket), so that a node may declare the feature
-// ExtendWebSocketsToKubelet. A session over WebSocket costs some 60 KiB of
-// memory, one over SPDY 0.9 MiB, nearly all of it for the compression of
-// headers that SPDY prescribes.
+// ExtendWebSocketsToKubelet. A session over WebSocket costs some 70 KiB of memory, one
+// over SPDY 150 KiB, and 300 KiB while its provider does not read what the client
+// sends. StreamLimits bounds how many there are.
 //
 // The context that the provider gets ends when its client has gone, which is
 // noticed at once. There is one limit, of TCP: where a client leaves behind

@@ -21,12 +21,13 @@ import (
 //
 // The library's own server (remotecommand.ServeExec) leaves goroutines behind
 // when a client opens more streams than it announced.
-func openSPDY(w http.ResponseWriter, r *http.Request, want execStreams, creation time.Duration) *execClient {
+func openSPDY(w *streamConn, r *http.Request, want execStreams, creation time.Duration) *execClient {
 	protocol, err := httpstream.Handshake(r, w, remotecommand.SupportedStreamingProtocols)
 	if err != nil {
 		return nil
 	}
 	streams := newStreamCollector(streamTypes(want, protocol))
+	w.maxStreams = maxExecStreams
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, streams.accept)
 	if conn == nil {
 		return nil
@@ -57,6 +58,9 @@ func openSPDY(w http.ResponseWriter, r *http.Request, want execStreams, creation
 	}
 	return client
 }
+
+// maxExecStreams is how many streams a client may try to open: more than there are.
+const maxExecStreams = 16
 
 // streamTypes are the streams that a client of a SPDY protocol opens.
 func streamTypes(want execStreams, protocol string) []string {
@@ -167,18 +171,4 @@ func (c *streamCollector) refuse() {
 	for _, stream := range c.streams {
 		_ = stream.Reset()
 	}
-}
-
-// reply tells the client that its stream is open, which the library else does
-// after accepting it. Done here, a failure leads to the stream's removal: the
-// library's worker would wait for ever if it came to a client's reset of a
-// stream that was not replied to.
-func reply(stream httpstream.Stream) error {
-	replier, ok := stream.(interface {
-		SendReply(http.Header, bool) error
-	})
-	if !ok {
-		return nil
-	}
-	return replier.SendReply(http.Header{}, false)
 }

@@ -16,15 +16,31 @@ const (
 // frameBuffers holds []byte with room for one frame.
 var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, spdyHeader+maxChunk); return &b }}
 
-// frameConn is a connection that sends each SPDY frame at once. The library
-// writes a frame in three or more pieces, each of which would become a TLS
-// record, or a WebSocket message, and a system call.
+// frameConn is the connection that the SPDY library serves. It keeps what that costs
+// within bounds:
+//
+//   - Each frame is sent at once. The library writes one in three or more pieces, each
+//     of which would become a TLS record, or a WebSocket message, and a system call.
+//   - What the client sends is given to the library in small frames: see frameReader.
+//   - Streams are replied to without the library's compressor for headers, which takes
+//     0.8 MiB of memory for each connection: see reply.
 //
 // Like the library it relies on frames being written one after the other.
 type frameConn struct {
 	net.Conn
 	frame *[]byte // what was written of the current frame
+	in    frameReader
+
+	replied bool // to a stream
 }
+
+// newFrameConn serves no more than maxStreams streams over conn, one after the other
+// or at once; any number if that is zero.
+func newFrameConn(conn net.Conn, maxStreams int) *frameConn {
+	return &frameConn{Conn: conn, in: frameReader{from: conn, maxStreams: maxStreams}}
+}
+
+func (c *frameConn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 func (c *frameConn) Write(p []byte) (int, error) {
 	if c.frame == nil {
@@ -36,6 +52,10 @@ func (c *frameConn) Write(p []byte) (int, error) {
 	}
 	frame := c.frame
 	c.frame = nil
+	if isReply(*frame) {
+		*frame = appendReply((*frame)[:0], [4]byte((*frame)[spdyHeader:]), !c.replied)
+		c.replied = true
+	}
 	_, err := c.Conn.Write(*frame)
 	if cap(*frame) == spdyHeader+maxChunk {
 		*frame = (*frame)[:0]
@@ -47,7 +67,7 @@ func (c *frameConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// wholeFrame tells whether frame has as many bytes as its header says.
+// wholeFrame reports whether frame has as many bytes as its header says.
 func wholeFrame(frame []byte) bool {
 	if len(frame) < spdyHeader {
 		return false

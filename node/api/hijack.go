@@ -27,6 +27,7 @@ type streamConn struct {
 	gone        context.CancelFunc
 	idleTimeout time.Duration
 	webSocket   bool
+	maxStreams  int // of SPDY: see newFrameConn
 
 	mu   sync.Mutex
 	conn *watchedConn
@@ -58,7 +59,7 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	s.mu.Unlock()
 	var conn net.Conn = watched
 	if !s.webSocket {
-		conn = &frameConn{Conn: conn}
+		conn = newFrameConn(conn, s.maxStreams)
 	}
 	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
 }

@@ -35,10 +35,10 @@ type StreamLimits struct {
 	// user in one namespace and 100 of one pod.
 	Sessions Quota
 	// Connections are what port-forward sessions carry. A connection beyond the quota
-	// is refused; the others of its session go on. Defaults to 4000, 3000, 1000 and 500.
+	// is refused; the others of its session go on. Defaults to 4000, 3000, 1500 and 1000.
 	Connections Quota
 	// ConnectionsPerSession limits the connections of one port-forward session,
-	// those included of which the client has opened one stream only. Defaults to 256;
+	// those included of which the client has opened one stream only. Defaults to 512;
 	// there is no limit if it is negative.
 	ConnectionsPerSession int
 	// User names the authenticated user of a request. Nil means that all requests
@@ -48,10 +48,10 @@ type StreamLimits struct {
 
 var (
 	defaultSessions    = Quota{Total: 2000, PerUser: 1500, PerNamespace: 500, PerPod: 100}
-	defaultConnections = Quota{Total: 4000, PerUser: 3000, PerNamespace: 1000, PerPod: 500}
+	defaultConnections = Quota{Total: 4000, PerUser: 3000, PerNamespace: 1500, PerPod: 1000}
 )
 
-const defaultConnectionsPerSession = 256
+const defaultConnectionsPerSession = 512
 
 // refusedRetryDelay is when a client that was refused may try again.
 const refusedRetryDelay = 2 * time.Second

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/streaming/pkg/httpstream"
 
@@ -22,8 +23,7 @@ const manySessions = 500
 type rawSession struct {
 	request, upgrade string
 	streams          []http.Header // of SPDY
-	// most is how many bytes of heap and stack a session may cost. Nearly all
-	// of SPDY's are the library's compressor for headers.
+	// most is how many bytes of heap and stack a session may cost.
 	most int64
 	// goroutines is how many a session may have.
 	goroutines int
@@ -35,11 +35,11 @@ var rawSessions = map[string]rawSession{
 	"attach/websocket": {"GET /attach/ns/p/c?input=1&output=1&error=1", v5Upgrade, nil, 128 << 10, 8},
 	"exec/spdy": {"POST /exec/ns/p/c?command=x&input=1&output=1&error=1", spdyUpgrade, []http.Header{
 		{"Streamtype": {"error"}}, {"Streamtype": {"stdin"}}, {"Streamtype": {"stdout"}}, {"Streamtype": {"stderr"}},
-	}, 1500 << 10, 24},
+	}, 300 << 10, 20},
 	"portforward/websocket": {"GET /portForward/ns/p?port=80", webSocketUpgrade, nil, 128 << 10, 8},
 	"portforward/spdy": {"POST /portForward/ns/p", forwardUpgrade, []http.Header{
 		{"Streamtype": {"error"}, "Port": {"80"}}, {"Streamtype": {"data"}, "Port": {"80"}},
-	}, 1500 << 10, 24},
+	}, 300 << 10, 20},
 }
 
 // opener returns a function that opens a session, and returns when the provider
@@ -48,7 +48,7 @@ func (s rawSession) opener(t testing.TB) (open func() net.Conn) {
 	t.Helper()
 	started := make(chan struct{}, manySessions)
 	provider := idle(started)
-	provider.StreamLimiter = api.NewStreamLimiter(api.StreamLimits{Sessions: api.Quota{PerPod: -1, PerNamespace: -1}})
+	provider.StreamLimiter = api.NewStreamLimiter(api.StreamLimits{Sessions: api.Quota{PerPod: -1, PerNamespace: -1}, Connections: api.Quota{PerPod: -1}})
 	server := serveTLS(t, provider)
 	var frames []byte
 	if s.streams != nil {
@@ -173,4 +173,36 @@ func TestPortForwardForgetsConnections(t *testing.T) {
 			t.Errorf("each connection leaves %d bytes", (after-before)/n)
 		}
 	})
+}
+
+// TestStalledSessionsAreSmall: sessions whose providers do not read, and whose clients
+// send what they can.
+func TestStalledSessionsAreSmall(t *testing.T) {
+	const sessions, sent = 30, 600 << 10
+	c := rawSessions["exec/spdy"]
+	open := c.opener(t)
+	open() // makes what is made once
+	data := make([]byte, 32<<10)
+	frame := append([]byte{0, 0, 0, 3, 0, 0, byte(len(data) >> 8), 0}, data...) // stdin is the second stream
+	large := append([]byte{0, 0, 0, 3, 0, 0x0f, 0xff, 0xff}, data...)           // a frame of a megabyte that begins
+	before := inUse()
+	for i := range sessions {
+		conn := open()
+		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		if i == 0 {
+			_, _ = conn.Write(large)
+			continue
+		}
+		for range sent / len(frame) {
+			if _, err := conn.Write(frame); err != nil {
+				break
+			}
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // for what is read ahead
+	each := (inUse() - before) / sessions
+	t.Logf("each session: %d KiB", each>>10)
+	if each > 400<<10 {
+		t.Errorf("a stalled session costs %d KiB", each>>10)
+	}
 }

@@ -21,7 +21,7 @@ func (f *forwarder) serveTunnel(w *streamConn, creation time.Duration) {
 		return // Upgrade has answered
 	}
 	pairs := newStreamPairs(f, creation)
-	tunnel := &frameConn{Conn: clientportforward.NewTunnelingConnection("server", ws)}
+	tunnel := newFrameConn(clientportforward.NewTunnelingConnection("server", ws), 0)
 	conn, err := spdy.NewServerConnection(tunnel, pairs.accept)
 	if err != nil {
 		return // and the tunnel has been closed

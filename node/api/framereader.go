@@ -1,0 +1,101 @@
+package api
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+const (
+	// maxDataFrame is the size in which data is given to the SPDY library, which keeps
+	// up to 50 frames for each of its five workers while a provider does not read.
+	maxDataFrame = 2 << 10
+	// maxControlFrame is how long any other frame may be. The headers of a stream have
+	// some hundred bytes; compressed ones can become a thousand times as long.
+	maxControlFrame = 1 << 10
+	// maxSkipped is how long a frame may be that has no meaning here.
+	maxSkipped = 64 << 10
+)
+
+// errFrame ends a connection on which something comes that no client has to send.
+var errFrame = errors.New("a SPDY frame that is not allowed here")
+
+// frameReader reads SPDY frames for the library. It cuts frames of data, which may
+// have 16 MiB, into smaller ones, leaves out settings and window updates, which the
+// library ignores, and fails at what clients of a kubelet never send.
+type frameReader struct {
+	from       io.Reader
+	maxStreams int // 0 for any number
+	streams    int
+
+	header  [spdyHeader]byte
+	pending []byte // of header, to be read
+	payload int    // of the current frame, to be read
+	rest    int    // of the client's frame of data beyond that
+	last    byte   // the flags of the client's frame, which the last of ours gets
+}
+
+func (r *frameReader) Read(p []byte) (int, error) {
+	for len(r.pending) == 0 && r.payload == 0 {
+		if err := r.next(); err != nil {
+			return 0, err
+		}
+	}
+	if len(r.pending) > 0 {
+		n := copy(p, r.pending)
+		r.pending = r.pending[n:]
+		return n, nil
+	}
+	n, err := r.from.Read(p[:min(len(p), r.payload)])
+	r.payload -= n
+	return n, err
+}
+
+// next prepares the next frame to be read.
+func (r *frameReader) next() error {
+	if r.rest > 0 {
+		r.data()
+		return nil
+	}
+	if _, err := io.ReadFull(r.from, r.header[:]); err != nil {
+		return err
+	}
+	length := int(binary.BigEndian.Uint32(r.header[4:]) & 0xffffff)
+	if r.header[0]&0x80 == 0 {
+		r.rest, r.last = length, r.header[4]
+		r.data()
+		return nil
+	}
+	switch kind := binary.BigEndian.Uint16(r.header[2:]); kind {
+	case spdySettings, spdyWindowUpdate:
+		if length > maxSkipped {
+			return errFrame
+		}
+		_, err := io.CopyN(io.Discard, r.from, int64(length))
+		return err
+	case spdySynStream:
+		if r.streams++; r.maxStreams > 0 && r.streams > r.maxStreams {
+			return errFrame
+		}
+	case spdyRstStream, spdyPing, spdyGoAway:
+	default:
+		return errFrame
+	}
+	if length > maxControlFrame {
+		return errFrame
+	}
+	r.pending, r.payload = r.header[:], length
+	return nil
+}
+
+// data makes a frame of what is left of the client's.
+func (r *frameReader) data() {
+	r.payload = min(r.rest, maxDataFrame)
+	r.rest -= r.payload
+	flags := uint32(0)
+	if r.rest == 0 {
+		flags = uint32(r.last) << 24
+	}
+	binary.BigEndian.PutUint32(r.header[4:], flags|uint32(r.payload))
+	r.pending = r.header[:]
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/moby/spdystream/spdy"
+)
+
+func dataFrame(id byte, flags byte, data []byte) []byte {
+	return append([]byte{0, 0, 0, id, flags, byte(len(data) >> 16), byte(len(data) >> 8), byte(len(data))}, data...)
+}
+
+func controlFrame(kind byte, payload []byte) []byte {
+	return append([]byte{0x80, 3, 0, kind, 0, byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload))}, payload...)
+}
+
+// Large frames of data come in small ones, the last of which has the flags; settings
+// do not come at all.
+func TestFramesAreCut(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789"), 1000)
+	ping := controlFrame(spdyPing, []byte{0, 0, 0, 1})
+	var in, want bytes.Buffer
+	for _, frame := range [][]byte{controlFrame(spdySettings, make([]byte, 12)), dataFrame(3, 0, nil), dataFrame(3, 1, data), ping, controlFrame(spdyWindowUpdate, make([]byte, 8)), dataFrame(5, 0, []byte("x"))} {
+		in.Write(frame)
+	}
+	want.Write(dataFrame(3, 0, nil))
+	for len(data) > maxDataFrame {
+		want.Write(dataFrame(3, 0, data[:maxDataFrame]))
+		data = data[maxDataFrame:]
+	}
+	want.Write(dataFrame(3, 1, data))
+	want.Write(ping)
+	want.Write(dataFrame(5, 0, []byte("x")))
+	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(in.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(in.Bytes()))} {
+		if got, err := io.ReadAll(&frameReader{from: r}); err != nil || !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("%s: got %d bytes, %v, want %d", name, len(got), err, want.Len())
+		}
+	}
+}
+
+// What no client has to send, and what could cost much, ends the connection.
+func TestFramesThatAreNotAllowed(t *testing.T) {
+	syn := controlFrame(spdySynStream, make([]byte, 10))
+	for name, in := range map[string][]byte{
+		"headers":              controlFrame(spdyHeaders, make([]byte, 10)),
+		"a reply":              controlFrame(spdySynReply, make([]byte, 10)),
+		"an unknown kind":      controlFrame(77, nil),
+		"long headers":         controlFrame(spdySynStream, make([]byte, maxControlFrame+1)),
+		"long settings":        controlFrame(spdySettings, make([]byte, maxSkipped+1)),
+		"too many streams":     bytes.Repeat(syn, 3),
+		"a cut header":         syn[:5],
+		"settings in one part": controlFrame(spdySettings, make([]byte, 100))[:50],
+	} {
+		_, err := io.ReadAll(&frameReader{from: bytes.NewReader(in), maxStreams: 2})
+		if !errors.Is(err, errFrame) && !errors.Is(err, io.ErrUnexpectedEOF) && name != "settings in one part" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Replies that are written without the library's compressor are read by the library.
+func TestRepliesAreUnderstood(t *testing.T) {
+	var wire bytes.Buffer
+	for id := range byte(5) {
+		wire.Write(appendReply(nil, [4]byte{0, 0, 0, id + 1}, id == 0))
+	}
+	framer, err := spdy.NewFramer(io.Discard, &wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range 5 {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(id, err)
+		}
+		if reply, ok := frame.(*spdy.SynReplyFrame); !ok || reply.StreamId != spdy.StreamId(id+1) || len(reply.Headers) > 0 {
+			t.Errorf("reply %d: %+v", id, frame)
+		}
+	}
+}
+
+func FuzzFrameReader(f *testing.F) {
+	f.Add(append(controlFrame(spdySynStream, make([]byte, 10)), dataFrame(1, 1, make([]byte, 5000))...))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, _ := io.ReadAll(&frameReader{from: bytes.NewReader(in)})
+		for len(out) >= spdyHeader {
+			length := int(out[5])<<16 | int(out[6])<<8 | int(out[7])
+			if length > maxDataFrame {
+				t.Fatalf("a frame of %d bytes", length)
+			}
+			if out = out[spdyHeader:]; len(out) < length {
+				return // the input was cut
+			}
+			out = out[length:]
+		}
+	})
+}
