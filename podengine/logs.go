@@ -93,7 +93,7 @@ func (e *Engine) seenRunning(pod *corev1.Pod, name, id string) bool {
 		return false
 	}
 	s := w.statusBefore(name)
-	return s != nil && s.State.Running != nil && strings.TrimPrefix(s.ContainerID, e.runtimeName+"://") == id
+	return s != nil && s.State.Running != nil && s.ContainerID == e.runtimeName.of(id)
 }
 
 // logReader stops the reading of a log when it is closed.
