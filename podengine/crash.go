@@ -76,6 +76,8 @@ func (w *worker) forget(pod *corev1.Pod, old *container) {
 	w.mu.Lock()
 	delete(w.endings, old.id)
 	w.mu.Unlock()
-	removeLogs(w.engine.logFile(pod, old.name, old.attempt))
+	path := w.engine.logFile(pod, old.name, old.attempt)
+	removeLogs(path)
+	w.engine.unlinkLogs(pod, path)
 	_ = os.Remove(w.engine.terminationLog(pod, old.name, old.attempt)) // goes with the pod else
 }

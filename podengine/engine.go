@@ -16,6 +16,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -74,8 +75,11 @@ type Config struct {
 	// UnsafeSysctls are the sysctls that pods may set besides the safe ones;
 	// those that end in * stand for all that begin so.
 	UnsafeSysctls []string
-	// CgroupParent of all pods; the runtime's default if empty.
+	// CgroupParent of all pods, where Cgroups is nil; the runtime's default if empty.
 	CgroupParent string
+	// Cgroups places each pod in a control group of its own; nil leaves that to the
+	// runtime.
+	Cgroups Cgroups
 	// FirstUserID is the first of the host's user and group IDs of which pods with
 	// users of their own (hostUsers: false, KEP-127) get 65536 each, the lowest
 	// first. Engines and kubelets that share a machine must have theirs apart.
@@ -86,6 +90,15 @@ type Config struct {
 	RuntimeClasses RuntimeClasses
 	// Logs limits the logs of containers.
 	Logs LogLimits
+	// LogLinks is the directory of a link to the log of each container, named
+	// POD_NAMESPACE_CONTAINER-ID.log, which log collectors read. There are none if
+	// it is empty.
+	LogLinks string
+	// NeverRan reports whether a container that has ended has not run at all, and
+	// will not, although its start was asked for. Such a container is made again. It
+	// is for runtimes that give a start up with the connection of the process that
+	// asked for it; nil means that there are no such containers.
+	NeverRan func(*runtimeapi.ContainerStatus) bool
 	// ParallelPulls is how many images are pulled at once. Defaults to 1, as a
 	// kubelet's; there is no limit if it is negative.
 	ParallelPulls int

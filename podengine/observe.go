@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -193,7 +192,7 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		c.phase = running
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
 		c.phase = exited
-		if startGivenUp(status) {
+		if e.cfg.NeverRan != nil && e.cfg.NeverRan(status) {
 			c.phase = aborted
 		}
 		if c.finished.IsZero() {
@@ -204,15 +203,6 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		c.phase = unknown
 	}
 	return c, nil
-}
-
-// startGivenUp tells whether the runtime gave up the start of a container before
-// its command ran, since who had asked for it went away. That is no end of the
-// container: it has not begun. containerd gives a start two steps, and says in
-// which it was; the command runs in the second.
-func startGivenUp(s *runtimeapi.ContainerStatus) bool {
-	return s.StartedAt == 0 && s.Reason == "StartError" &&
-		strings.HasPrefix(s.Message, "failed to create containerd task") && strings.Contains(s.Message, context.Canceled.Error())
 }
 
 // userOf is who a container runs as, if the runtime tells.

@@ -233,6 +233,7 @@ func (w *worker) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	w.removeCgroup(ctx, pod)
 	w.disk.Lock()
 	defer w.disk.Unlock()
 	if err := e.volumes.Teardown(pod.UID); err != nil {
@@ -242,6 +243,7 @@ func (w *worker) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView)
 	if err := os.RemoveAll(e.cfg.Node.LogDirectory(pod)); err != nil {
 		return err
 	}
+	e.unlinkLogs(pod, e.cfg.Node.LogDirectory(pod))
 	w.removed = true // nothing is written from here on
 	return e.removeState(pod.UID)
 }

@@ -68,7 +68,7 @@ func imageVolume(pod *corev1.Pod, name string) *corev1.Volume {
 // imageMount has the runtime mount an image, or a part of it, once it is pulled.
 func (w *worker) imageMount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, v *corev1.Volume, m *corev1.VolumeMount) (convert.Mount, error) {
 	box := seen.sandbox()
-	inside, err := w.sandboxConfig(pod, box.attempt)
+	inside, err := w.sandboxConfig(ctx, pod, box.attempt)
 	if err != nil {
 		return convert.Mount{}, err
 	}

@@ -77,10 +77,11 @@ func (w *worker) replaceSandbox(ctx context.Context, pod *corev1.Pod, seen *runt
 	if err := w.engine.takeUserNamespace(ctx, pod, handler); err != nil {
 		return err
 	}
-	config, err := w.sandboxConfig(pod, attempt)
+	config, err := w.sandboxConfig(ctx, pod, attempt)
 	if err != nil {
 		return err
 	}
+	w.setCgroup(ctx, pod)
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (w *worker) retireSandboxes(ctx context.Context, seen *runtimeView) error {
 }
 
 // sandboxConfig is the configuration of a pod's sandbox.
-func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+func (w *worker) sandboxConfig(ctx context.Context, pod *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
 	e := w.engine
 	dns, warnings := e.podDNS(pod)
 	for _, warning := range warnings {
@@ -118,10 +119,14 @@ func (w *worker) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Pod
 	if err != nil {
 		return nil, err
 	}
+	parent, err := e.cgroupParent(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
 	return e.cfg.Node.Sandbox(pod, convert.SandboxOptions{
 		Attempt:       attempt,
 		DNS:           dns,
-		CgroupParent:  e.cfg.CgroupParent,
+		CgroupParent:  parent,
 		UserNamespace: users,
 	})
 }
@@ -191,7 +196,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	if err != nil {
 		return err
 	}
-	return w.launched(ctx, pod, seen, c, id)
+	return w.launched(ctx, pod, seen, c, &container{id: id, name: name, attempt: attempt})
 }
 
 // mostLaunches is how often the start of a container that was created before may
@@ -219,12 +224,12 @@ func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runti
 	}
 	err := w.launch(ctx, a.id)
 	if err == nil {
-		return w.launched(ctx, pod, seen, c, a.id)
+		return w.launched(ctx, pod, seen, c, inc)
 	}
 	response, unknown := w.engine.cfg.Runtime.ContainerStatus(ctx, a.id, false)
 	switch status := response.GetStatus(); {
 	case unknown == nil && status.GetStartedAt() != 0:
-		return w.launched(ctx, pod, seen, c, a.id)
+		return w.launched(ctx, pod, seen, c, inc)
 	case unknown == nil && status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED:
 		err = startFailed(reasonRun, err)
 		w.containerFailed(pod, a.container, err)
@@ -242,15 +247,16 @@ func (w *worker) launch(ctx context.Context, id string) error {
 }
 
 // launched says that a container was started, and runs its postStart hook.
-func (w *worker) launched(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, id string) error {
+func (w *worker) launched(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container) error {
+	w.engine.linkLog(ctx, pod, inc)
 	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Started", "Container started")
-	return w.afterStart(ctx, pod, seen, c, &container{id: id, name: c.Name, phase: running, started: time.Now()})
+	return w.afterStart(ctx, pod, seen, c, &container{id: inc.id, name: c.Name, phase: running, started: time.Now()})
 }
 
 // createContainer pulls the image of a container and makes the container.
 func (w *worker) createContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, k kind, c *corev1.Container, attempt uint32) (string, error) {
 	box := seen.sandbox()
-	inside, err := w.sandboxConfig(pod, box.attempt)
+	inside, err := w.sandboxConfig(ctx, pod, box.attempt)
 	if err != nil {
 		return "", startFailed(reasonConfig, err)
 	}

@@ -68,6 +68,7 @@ type worker struct {
 	messages map[string]string // of containers that have ended, by ID
 	applied  map[string]string // resources that containers were given since their start, by ID
 	launches map[string]int    // that have failed, of containers that were created before, by ID
+	cgroup   cgroupState
 }
 
 // desired is what is asked for, and has to outlive the process.
@@ -264,6 +265,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	w.watchProbes(pod, seen) // first: the decision depends on them
 	v := w.view(pod, stop, seen)
 	a := decide(v)
+	w.keepCgroup(ctx, pod, v.sandbox, a)
 	phase := w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
 	next = v.now.Add(resync)
 	switch a.verb {

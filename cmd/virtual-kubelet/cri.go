@@ -39,7 +39,6 @@ func newCRI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer,
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cfg.Relay = true // see main
 	p, err := cri.New(context.Background(), init.machine(), cfg)
 	if err != nil {
 		return nil, nil, nil, err

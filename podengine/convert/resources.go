@@ -39,6 +39,30 @@ func (n Node) sandboxResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResour
 	return n.resources(requests.Cpu(), helper.PodLimits(pod, options))
 }
 
+// PodResources are what a pod may use altogether, with its sandbox: the resources of a
+// control group around all its containers. What one of the containers has no limit of
+// is not limited. A zero limit is none.
+func (n Node) PodResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
+	whole := pod.Spec.Resources
+	if whole == nil {
+		whole = &corev1.ResourceRequirements{}
+	}
+	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+	unlimited := map[corev1.ResourceName]bool{}
+	limits := helper.PodLimits(pod, helper.PodResourcesOptions{ContainerFn: func(own corev1.ResourceList, _ helper.ContainerType) {
+		for _, name := range names {
+			unlimited[name] = unlimited[name] || own.Name(name, resource.DecimalSI).IsZero()
+		}
+	}})
+	for _, name := range names {
+		if unlimited[name] && whole.Limits.Name(name, resource.DecimalSI).IsZero() {
+			delete(limits, name)
+		}
+	}
+	requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
+	return n.resources(requests.Cpu(), limits)
+}
+
 // overhead is what the sandbox itself uses (KEP-688).
 func (n Node) overhead(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	if len(pod.Spec.Overhead) == 0 {

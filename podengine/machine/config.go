@@ -19,6 +19,9 @@ type Config struct {
 	Root string `json:"root,omitempty"`
 	// LogRoot is where logs of containers are. Default ROOT/logs.
 	LogRoot string `json:"logRoot,omitempty"`
+	// LogLinks is the directory of a link to each container's log, for log
+	// collectors. Default none.
+	LogLinks string `json:"logLinks,omitempty"`
 	// ClusterDNS are the addresses of the cluster's DNS service. Without them
 	// pods resolve names as the host does.
 	ClusterDNS []string `json:"clusterDNS,omitempty"`
@@ -58,7 +61,7 @@ func (cfg *Config) Validate() error {
 			return errdefs.InvalidInputf("clusterDNS: %q is no IP address", server)
 		}
 	}
-	for _, path := range append([]string{cfg.Root, cfg.LogRoot}, cfg.HostPaths...) {
+	for _, path := range append([]string{cfg.Root, cfg.LogRoot, cfg.LogLinks}, cfg.HostPaths...) {
 		if path != "" && !filepath.IsAbs(path) {
 			return errdefs.InvalidInputf("%q is no absolute path", path)
 		}

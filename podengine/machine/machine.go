@@ -31,8 +31,8 @@ type Node struct {
 
 // NewEngine says in n.Node what the machine has, and makes an engine over the
 // runtime, which goes on with the pods that an earlier one left. The
-// configuration is valid and complete.
-func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, containers internalapi.RuntimeService, images internalapi.ImageManagerService) (*Engine, error) {
+// configuration is valid and complete; adjust changes what is made of it.
+func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, containers internalapi.RuntimeService, images internalapi.ImageManagerService, adjust ...func(*podengine.Config)) (*Engine, error) {
 	resolvConf, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read how the host resolves names: %w", err)
@@ -47,7 +47,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 	host.describe(n.Node)
 	allocatable := n.Node.Status.Allocatable.DeepCopy()
 	client := volume.Client{Interface: n.Client}
-	engine, err := podengine.New(ctx, podengine.Config{
+	config := podengine.Config{
 		Boot: bootID(),
 		Node: convert.Node{
 			Name:           n.Name,
@@ -82,6 +82,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		FirstUserID:     cfg.UserNamespaceFirstID,
 		UnsafeSysctls:   cfg.AllowedUnsafeSysctls,
 		Logs:            cfg.logLimits(),
+		LogLinks:        cfg.LogLinks,
 		ImageGC:         pulls.gc(),
 		ImageVerification: podengine.ImageVerification{
 			Policy:  pulls.ImagePullCredentialsVerificationPolicy,
@@ -89,7 +90,11 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		},
 		ParallelPulls:  pulls.parallelPulls(),
 		RuntimeClasses: runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
-	})
+	}
+	for _, f := range adjust {
+		f(&config)
+	}
+	engine, err := podengine.New(ctx, config)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,16 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/podcgroup"
+)
+
+const (
+	// defaultCgroupParent is not a kubelet's: a kubelet on the same machine ends what
+	// is in its own and is no pod that it knows.
+	defaultCgroupParent = "/vkpods"
+	// Where log collectors look for the logs of a kubelet's pods.
+	defaultLogRoot  = "/var/log/pods"
+	defaultLogLinks = "/var/log/containers"
 )
 
 // Config is the provider's configuration, as its file has it: one JSON object.
@@ -19,8 +29,13 @@ type Config struct {
 	ImageEndpoint string `json:"imageEndpoint,omitempty"`
 	// Relay has calls pass through a process that outlives this one if this one
 	// is killed: see package relay, whose MaybeRelay was then called first of all
-	// in main. It is not for the operator: the program sets it.
-	Relay bool `json:"-"`
+	// in main. containerd 1.6 needs it to survive such a kill in the middle of a call.
+	// Default false.
+	Relay bool `json:"relay,omitempty"`
+	// CgroupDriver is how the runtime makes control groups, "cgroupfs" or "systemd",
+	// for runtimes that do not say so themselves, as containerd before 2.0. Default
+	// cgroupfs. What a runtime says itself counts more.
+	CgroupDriver podcgroup.Driver `json:"cgroupDriver,omitempty"`
 
 	machine.Config      `json:",inline"`
 	machine.ImageConfig `json:",inline"`
@@ -37,7 +52,14 @@ func ParseConfig(data []byte) (Config, error) {
 			return Config{}, errdefs.InvalidInputf("cri config: %w", err)
 		}
 	}
-	if err := errors.Join(cfg.Config.Validate(), cfg.ImageConfig.Validate()); err != nil {
+	problems := []error{cfg.Config.Validate(), cfg.ImageConfig.Validate()}
+	if cfg.CgroupDriver != "" {
+		problems = append(problems, cfg.CgroupDriver.Validate())
+	}
+	if cfg.CgroupParent != "" {
+		problems = append(problems, podcgroup.ValidRoot(cfg.CgroupParent))
+	}
+	if err := errors.Join(problems...); err != nil {
 		return Config{}, errdefs.InvalidInputf("cri config: %w", err)
 	}
 	return cfg, nil
@@ -50,6 +72,18 @@ func (cfg *Config) complete(nodeName string) {
 	}
 	if cfg.ImageEndpoint == "" {
 		cfg.ImageEndpoint = cfg.Endpoint
+	}
+	if cfg.CgroupDriver == "" {
+		cfg.CgroupDriver = podcgroup.Cgroupfs
+	}
+	if cfg.CgroupParent == "" {
+		cfg.CgroupParent = defaultCgroupParent
+	}
+	if cfg.LogRoot == "" {
+		cfg.LogRoot = defaultLogRoot
+		if cfg.LogLinks == "" {
+			cfg.LogLinks = defaultLogLinks
+		}
 	}
 	cfg.Complete(nodeName)
 }

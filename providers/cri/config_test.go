@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 )
 
 func TestParseConfig(t *testing.T) {
@@ -19,8 +20,18 @@ func TestParseConfig(t *testing.T) {
 		cfg.ContainerLogMaxSize.Value() != 1<<20 || cfg.ImageMinimumGCAge.Duration != time.Hour || *cfg.MaxParallelImagePulls != 3 {
 		t.Errorf("got %+v", cfg)
 	}
-	if empty, err := ParseConfig(nil); err != nil || empty.Endpoint != "" {
+	empty, err := ParseConfig(nil)
+	if err != nil || empty.Endpoint != "" {
 		t.Errorf("an empty file gives %+v, %v", empty, err)
+	}
+	empty.complete("n1")
+	if empty.LogRoot != "/var/log/pods" || empty.LogLinks != "/var/log/containers" || empty.CgroupDriver != "cgroupfs" || empty.CgroupParent != "/vkpods" || empty.Relay {
+		t.Errorf("the defaults are %+v", empty)
+	}
+	// Links in the place of all are for logs in the place of all.
+	elsewhere := Config{Config: machine.Config{LogRoot: "/srv/logs"}}
+	if elsewhere.complete("n1"); elsewhere.LogLinks != "" {
+		t.Errorf("logs in /srv/logs are linked in %s", elsewhere.LogLinks)
 	}
 }
 
@@ -34,6 +45,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		`{"containerLogMaxFiles": 1}`:   "containerLogMaxFiles is 1",
 		`{"maxParallelImagePulls": 0}`:  "maxParallelImagePulls is 0",
 		`{"imageMinimumGCAge": "soon"}`: "cri config",
+		`{"cgroupDriver": "cgroup"}`:    "cgroupDriver",
+		`{"cgroupParent": "/"}`:         "no control group",
 	} {
 		_, err := ParseConfig([]byte(text))
 		if !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), says) {

@@ -32,7 +32,7 @@ func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	p := &Provider{}
 	p.connect(ctx, cfg)
 	var err error
-	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images); err != nil {
+	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images, p.adjust(cfg)); err != nil {
 		return nil, errors.Join(err, p.disconnect(ctx))
 	}
 	return p, nil

@@ -57,7 +57,8 @@ func (*criMachine) provider() string { return "cri" }
 
 func (m *criMachine) config() any {
 	return map[string]any{
-		"endpoint": m.containerd.Endpoint(), "root": m.root, "cgroupParent": m.cgroup,
+		"endpoint": m.containerd.Endpoint(), "root": m.root, "logRoot": filepath.Join(m.root, "logs"), "cgroupParent": m.cgroup,
+		"relay":     true, // containerd 1.6 needs it
 		"hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
 	}
 }

@@ -1,0 +1,85 @@
+package podcgroup
+
+import (
+	"cmp"
+	"os"
+	"path"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+)
+
+// host is the machine: version 1 or 2 of control groups, by their file system or by
+// systemd, as runc does it.
+type host struct{}
+
+func (host) set(driver Driver, group name, l limits) error {
+	config := configOf(driver, group)
+	*config.Resources = resourcesOf(l)
+	m, err := manager.New(config)
+	if err != nil {
+		return err
+	}
+	const nobody = -1 // no process is put into the group
+	if err := m.Apply(nobody); err != nil {
+		return err
+	}
+	return m.Set(config.Resources)
+}
+
+func (host) remove(driver Driver, group name) error {
+	m, err := manager.New(configOf(driver, group))
+	if err != nil {
+		return err
+	}
+	return m.Destroy()
+}
+
+func (host) removeEmpty(driver Driver, group name) {
+	if driver == Systemd {
+		return // slices that hold nothing are systemd's to remove
+	}
+	m, err := manager.New(configOf(driver, group))
+	if err != nil {
+		return
+	}
+	for _, path := range m.GetPaths() {
+		_ = os.Remove(path)
+	}
+}
+
+// configOf is the group as the library wants it.
+func configOf(driver Driver, group name) *cgroups.Cgroup {
+	config := &cgroups.Cgroup{Resources: skipDevices()}
+	whole := group.path(driver)
+	if driver != Systemd {
+		config.Path = whole
+		return config
+	}
+	parent, base := path.Split(whole)
+	config.Systemd, config.Name, config.Parent = true, base, path.Base(parent)
+	if parent == "/" {
+		config.Parent = "-.slice"
+	}
+	return config
+}
+
+func skipDevices() *cgroups.Resources {
+	return &cgroups.Resources{SkipDevices: true, SkipFreezeOnSet: true}
+}
+
+// unlimited is what the library writes for a limit that there is not.
+const unlimited = -1
+
+func resourcesOf(l limits) cgroups.Resources {
+	r := *skipDevices()
+	if cgroups.IsCgroup2UnifiedMode() {
+		r.CpuWeight = cgroups.ConvertCPUSharesToCgroupV2Value(uint64(l.shares))
+	} else {
+		r.CpuShares = uint64(l.shares)
+	}
+	if l.period > 0 { // the group of a pod, which may have had limits before
+		r.CpuPeriod, r.CpuQuota, r.Memory = uint64(l.period), cmp.Or(l.quota, unlimited), cmp.Or(l.memory, unlimited)
+	}
+	return r
+}

@@ -1,0 +1,63 @@
+package podcgroup
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/opencontainers/cgroups"
+)
+
+// The machine's own control groups, with its file system.
+func TestControlGroupsOfTheMachine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("control groups need root")
+	}
+	root := "vkpods-test-" + strings.ToLower(t.Name()) + "-" + filepath.Base(t.TempDir())
+	if err := os.MkdirAll(memoryGroup(root), 0o755); err != nil {
+		t.Skipf("there are no control groups to write: %v", err)
+	}
+	g := New(Options{
+		Root:   root,
+		Driver: func(context.Context) (Driver, error) { return Cgroupfs, nil },
+		Resources: func(*corev1.Pod) *runtimeapi.LinuxContainerResources {
+			return &runtimeapi.LinuxContainerResources{CpuShares: 512, CpuQuota: 50_000, CpuPeriod: 100_000, MemoryLimitInBytes: 64 << 20}
+		},
+	})
+	one, two := podOf(corev1.PodQOSBurstable), podOf(corev1.PodQOSBestEffort)
+	two.UID = types.UID("two")
+	for _, pod := range []*corev1.Pod{one, two, one} {
+		if err := g.Set(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := "memory.limit_in_bytes"
+	if cgroups.IsCgroup2UnifiedMode() {
+		file = "memory.max"
+	}
+	limit, err := os.ReadFile(filepath.Join(memoryGroup(root), "burstable", "pod"+string(one.UID), file))
+	if err != nil || strings.TrimSpace(string(limit)) != "67108864" {
+		t.Errorf("the pod may use %q, %v", limit, err)
+	}
+	for _, pod := range []*corev1.Pod{one, two, one} {
+		if err := g.Remove(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(memoryGroup(root)); !os.IsNotExist(err) {
+		t.Errorf("%s is left behind: %v", memoryGroup(root), err)
+	}
+}
+
+func memoryGroup(name string) string {
+	if cgroups.IsCgroup2UnifiedMode() {
+		return filepath.Join("/sys/fs/cgroup", name)
+	}
+	return filepath.Join("/sys/fs/cgroup/memory", name)
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package podcgroup
+
+// host has no control groups.
+type host struct{}
+
+func (host) set(Driver, name, limits) error { return nil }
+
+func (host) remove(Driver, name) error { return nil }
+
+func (host) removeEmpty(Driver, name) {}
