@@ -121,6 +121,7 @@ type Engine struct {
 	prober      *probe.Prober
 	puller      *image.Puller
 	records     *image.Records
+	ended       *prometheus.CounterVec // containers
 
 	ctx         context.Context // of all workers
 	cancel      context.CancelFunc
@@ -149,6 +150,10 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Runtime, cfg.Images, err = runtimemetrics.Measured(cfg.Metrics, cfg.Runtime, cfg.Images); err != nil {
 		return nil, fmt.Errorf("cannot measure the calls of the container runtime: %w", err)
 	}
+	ended, err := newTerminations(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count the ends of containers: %w", err)
+	}
 	cfg.Runtime = tracedRuntime{cfg.Runtime}
 	if err := os.MkdirAll(cfg.Root, 0o750); err != nil {
 		return nil, fmt.Errorf("cannot make the engine's directory: %w", err)
@@ -156,6 +161,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg:     cfg,
 		started: time.Now(),
+		ended:   ended,
 		workers: map[types.UID]*worker{},
 		prober:  probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
 	}

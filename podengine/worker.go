@@ -490,12 +490,13 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, o podspec
 		status.PodIP, status.PodIPs = w.status.PodIP, w.status.PodIPs // where it was
 	}
 	changed := w.status == nil || !equality.Semantic.DeepEqual(*w.status, status)
-	unwritten := w.unwritten
+	before, unwritten := w.status, w.unwritten
 	w.status = &status
 	w.mu.Unlock()
 	if !changed && !unwritten {
 		return
 	}
+	countTerminations(w.engine.ended, before, &status)
 	if err := w.persistStatus(); err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot write the pod's status yet: a restart of this process before that may lose how its containers ended")
 	}

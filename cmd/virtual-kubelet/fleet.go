@@ -124,6 +124,7 @@ func (f *virtualFleet) build() error {
 		Namespace:            f.namespace,
 		InformerResyncPeriod: f.fullResyncPeriod,
 		EventQPS:             f.eventQPS,
+		EventSource:          f.eventSource,
 		EventBurst:           f.eventBurst,
 		Auth:                 f.auth,
 		HTTPListenAddr:       net.JoinHostPort(f.listenAddress, strconv.Itoa(f.port)),

@@ -60,6 +60,7 @@ type options struct {
 	kubeAPIQPS       float32
 	kubeAPIBurst     int
 	eventQPS         float32
+	eventSource      string
 	eventBurst       int
 
 	streamIdleTimeout     time.Duration
@@ -132,6 +133,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "keep the node alive by a lease rather than by its status")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "limit of requests a second to the API server (default: none, the API server has its own)")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "burst above --kube-api-qps")
+	flags.StringVar(&o.eventSource, "event-source", "virtual-kubelet", "component that events come from, for tools that select them by it; a kubelet's is kubelet")
 	flags.Float32Var(&o.eventQPS, "event-qps", 50, "limit of events a second that tell of no problem; those above it are dropped, warnings never (-1 for no limit)")
 	flags.IntVar(&o.eventBurst, "event-burst", 100, "how many such events there may be at once")
 	flags.DurationVar(&o.streamIdleTimeout, "stream-idle-timeout", 4*time.Hour, "end exec, attach and port-forward on which nothing moves for this time")

@@ -194,6 +194,7 @@ func (v *virtualNode) config() nodeutil.NodeConfig {
 		SkipDownwardAPIResolution: providers[v.options.provider].resolves,
 		DisableLease:              !v.enableNodeLease,
 		EventQPS:                  v.eventQPS,
+		EventSource:               v.eventSource,
 		EventBurst:                v.eventBurst,
 		DebugHTTP:                 v.debugHTTP,
 	}

@@ -25,8 +25,10 @@ var kubeletFolders = []string{"/var/lib/kubelet", "/var/log/containers", "/var/l
 // startKubelet starts the real kubelet. It takes back what the kubelet does to
 // the machine, but not when this process is killed: it is for comparison only.
 func startKubelet(n nodeEnvironment) (_ node, err error) {
-	if n.Port, err = freePort(n.Address); err != nil {
-		return nil, err
+	if n.Port == 0 {
+		if n.Port, err = freePort(n.Address); err != nil {
+			return nil, err
+		}
 	}
 	config, err := n.render("kubelet.yaml", kubeletConfig)
 	if err != nil {

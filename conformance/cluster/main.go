@@ -31,6 +31,7 @@ func init() { runtime.LockOSThread() }
 // options are the flags.
 type options struct {
 	bin, node, name, logs, providerConfig string
+	port                                  int
 	nodeArgs                              list
 	command                               []string
 }
@@ -52,6 +53,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.name, "name", "node-under-test", "name of the node")
 	flags.StringVar(&o.logs, "logs", "", "folder for the logs of the node and containerd (required)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "template of virtual-kubelet's --provider-config (default: the one of this program)")
+	flags.IntVar(&o.port, "port", 0, "port of the node's API; specs that call it themselves want 10250 (default: a free one)")
 	flags.Var(&o.nodeArgs, "node-arg", "a further flag of the node (may be repeated)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -104,6 +106,7 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 		Endpoint:  ground.endpoint,
 		Dir:       filepath.Join(ground.dir, "node"),
 		Address:   ground.address,
+		Port:      o.port,
 		ClientCA:  plane.clientCA(),
 		Bootstrap: bootstrap,
 	}
@@ -126,7 +129,12 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 
 	cmd := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.kubeconfig(), "NODE_NAME="+o.name, "NODE_SETUP="+setup, "CONTAINERD_ENDPOINT="+ground.endpoint)
+	// The suite calls kubectl.
+	kubectl, err := plane.installKubectl()
+	if err != nil {
+		return err
+	}
+	cmd.Env = append(os.Environ(), "PATH="+kubectl+":"+os.Getenv("PATH"), "KUBECONFIG="+plane.kubeconfig(), "NODE_NAME="+o.name, "NODE_SETUP="+setup, "CONTAINERD_ENDPOINT="+ground.endpoint)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute
 	if err = cmd.Run(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"text/template"
 )
 
@@ -21,7 +22,7 @@ type nodeEnvironment struct {
 	Endpoint  string // of the container runtime, if there is one
 	Dir       string // for the node's files; unmounted and removed in the end
 	Address   string // of this machine, as pods reach it
-	Port      int    // for the API of the real kubelet, which takes no free one itself
+	Port      int    // of the node's API; 0 takes a free one
 	ClientCA  string // file
 	Bootstrap string // kubeconfig with which the node gets a certificate
 }
@@ -98,7 +99,7 @@ func startVirtualKubelet(n nodeEnvironment, provider, template string) (node, er
 		"--provider", provider,
 		"--provider-config", config,
 		"--listen-address", n.Address,
-		"--port", "0",
+		"--port", strconv.Itoa(n.Port),
 		"--disable-taint", // the suite's pods tolerate none
 		"--log-level", "debug",
 	}

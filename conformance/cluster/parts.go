@@ -79,6 +79,20 @@ func (p *controlPlane) kubectl(ctx context.Context, stdin string, args ...string
 	return out, nil
 }
 
+// installKubectl makes a kubectl of the control plane's program, and returns the
+// directory that it is in.
+func (p *controlPlane) installKubectl() (string, error) {
+	dir := filepath.Join(p.dir, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make a directory for kubectl: %w", err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' kubectl \"$@\"\n", p.binary)
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755); err != nil {
+		return "", fmt.Errorf("make kubectl: %w", err)
+	}
+	return dir, nil
+}
+
 // bootstrapKubeconfig makes a file with which a node gets a certificate of its
 // own, as nodes of real clusters do.
 func (p *controlPlane) bootstrapKubeconfig(ctx context.Context) (string, error) {

@@ -20,16 +20,20 @@ import (
 // for the warnings.
 type eventWriter struct {
 	recorders atomic.Pointer[func(host string) record.EventRecorder] // nil unless it runs
+	component string                                                 // that events are said to come from
 	normal    *rate.Limiter
 	metrics   eventMetrics
 }
+
+// defaultEventSource is the component that events come from unless another is configured.
+const defaultEventSource = "virtual-kubelet"
 
 func newEventWriter(perSecond float32, burst int) *eventWriter {
 	limit := rate.Limit(perSecond)
 	if perSecond < 0 {
 		limit = rate.Inf
 	}
-	return &eventWriter{normal: rate.NewLimiter(limit, burst), metrics: newEventMetrics()}
+	return &eventWriter{component: defaultEventSource, normal: rate.NewLimiter(limit, burst), metrics: newEventMetrics()}
 }
 
 // start has events written to the API server, until the function that it returns
@@ -37,7 +41,7 @@ func newEventWriter(perSecond float32, burst int) *eventWriter {
 func (w *eventWriter) start(client kubernetes.Interface) (stop func()) {
 	broadcaster := record.NewBroadcaster()
 	recorders := func(host string) record.EventRecorder {
-		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet", Host: host})
+		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: w.component, Host: host})
 	}
 	broadcaster.StartRecordingToSink(countedSink{&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")}, w.metrics.written})
 	w.recorders.Store(&recorders)

@@ -37,8 +37,10 @@ type FleetConfig struct {
 	InformerResyncPeriod time.Duration
 
 	// EventQPS and EventBurst are as in NodeConfig, for all nodes together.
-	EventQPS   float32
-	EventBurst int
+	EventQPS float32
+	// EventSource is as in NodeConfig.
+	EventSource string
+	EventBurst  int
 
 	// MaxWrites is how many status patches and removals of pods all nodes
 	// together have under way at most; zero means 100. The nodes take turns.
@@ -127,7 +129,7 @@ func NewFleet(cfg FleetConfig) (*Fleet, error) {
 	cfg.TLSConfig = config
 
 	f := &Fleet{cfg: cfg, nodes: map[string]*member{}, watch: newNodeWatch(cfg.Client)}
-	f.shared = newShared(cfg.Client, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)
+	f.shared = newShared(cfg.Client, cfg.EventSource, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)
 	f.shared.pods = podwatch.New(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod)
 	f.shared.workers = node.NewWorkers(cmp.Or(cfg.MaxWrites, 100))
 	f.shared.registering = make(chan struct{}, cmp.Or(cfg.MaxRegistrations, 50))

@@ -176,16 +176,22 @@ var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": tru
 // as ever: the same paths with a query, such as ?verbose, and single checks, such
 // as /readyz/provider, which give the reason.
 //
-// A kubelet has /healthz authorized too, and serves it once more for everybody
-// on a port of its own that only its machine can reach.
+// A caller that does say who it is needs the right to read, as of a kubelet: nodes/healthz,
+// or nodes/proxy. A kubelet serves /healthz once more for everybody, on a port of its own
+// that only its machine can reach.
 func WithAuthExceptHealth(auth Auth, h http.Handler) http.Handler {
 	protected := WithAuth(auth, h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if reads && openPaths[r.URL.Path] && r.URL.RawQuery == "" {
+		if reads && openPaths[r.URL.Path] && r.URL.RawQuery == "" && !hasCredentials(r) {
 			h.ServeHTTP(w, r)
 			return
 		}
 		protected.ServeHTTP(w, r)
 	})
+}
+
+// hasCredentials reports whether a caller says who it is.
+func hasCredentials(r *http.Request) bool {
+	return r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 }

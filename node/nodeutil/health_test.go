@@ -2,8 +2,11 @@ package nodeutil_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -170,6 +173,24 @@ func TestWithAuthExceptHealth(t *testing.T) {
 		allowed := &ruled{subresources: map[string]bool{"proxy": true, "healthz": true, "metrics": true}}
 		if w := ask(nodeutil.WithAuthExceptHealth(allowed, saying("hello")), test.method, test.path); w.Code != http.StatusOK {
 			t.Errorf("%s %s: got %d for one who is allowed", test.method, test.path, w.Code)
+		}
+	}
+}
+
+// As of a kubelet, a caller that says who it is needs nodes/healthz or nodes/proxy.
+func TestHealthOfCallersWithCredentials(t *testing.T) {
+	withToken := httptest.NewRequest(http.MethodGet, "/healthz", nil)
+	withToken.Header.Set("Authorization", "Bearer token")
+	withCertificate := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+	withCertificate.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+	for _, request := range []*http.Request{withToken, withCertificate} {
+		for subresource, want := range map[string]int{"healthz": 200, "proxy": 200, "configz": 403} {
+			w := httptest.NewRecorder()
+			auth := &ruled{subresources: map[string]bool{subresource: true}}
+			nodeutil.WithAuthExceptHealth(auth, saying("hello")).ServeHTTP(w, request.Clone(t.Context()))
+			if w.Code != want {
+				t.Errorf("%s of one who may read nodes/%s: %d, want %d", request.URL.Path, subresource, w.Code, want)
+			}
 		}
 	}
 }

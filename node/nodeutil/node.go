@@ -55,7 +55,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		}
 		cfg.Client = client
 	}
-	n := &Node{shared: newShared(cfg.Client, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)}
+	n := &Node{shared: newShared(cfg.Client, cfg.EventSource, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)}
 	if err := n.make(name, newProvider, cfg); err != nil {
 		return nil, err
 	}

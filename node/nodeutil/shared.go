@@ -1,6 +1,7 @@
 package nodeutil
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -33,7 +34,7 @@ type shared struct {
 }
 
 // newShared makes all but the pods and the workers.
-func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int, limits api.StreamLimits) *shared {
+func newShared(client kubernetes.Interface, eventSource string, eventQPS float32, eventBurst int, limits api.StreamLimits) *shared {
 	s := &shared{
 		client:   client,
 		objects:  podobjects.New(client),
@@ -42,6 +43,7 @@ func newShared(client kubernetes.Interface, eventQPS float32, eventBurst int, li
 		metrics:  newNodeMetrics(),
 		streams:  newStreamLimiter(limits),
 	}
+	s.events.component = cmp.Or(eventSource, defaultEventSource)
 	s.metrics.registry.MustRegister(s.events.metrics.collectors()...)
 	s.services.Core().V1().Services().Informer() // the first node may come after start
 	return s
