@@ -67,6 +67,14 @@ conformance: build conformance-parts ## Run the Kubernetes node specs on a node 
 		bin/conformance/run -e2e bin/conformance/e2e.test -specs conformance/specs.txt \
 		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE) $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
+# Of the suite's other specs those that the real kubelet passes in this set-up.
+.PHONY: conformance-more
+conformance-more: build conformance-parts ## The other specs about pods and the node's API, on a node with the CRI provider
+	@[ $(NODE) != kubelet ] || conformance/build.sh bin/conformance kubelet
+	bin/conformance/cluster -bin bin -node $(NODE) -port 10250 -logs bin/conformance/results/$(NODE)-more/logs $(CLUSTER) -- \
+		bin/conformance/run -e2e bin/conformance/e2e.test -specs conformance/specs-more.txt \
+		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE)-more $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
+
 .PHONY: containers
 containers: containerd-up image images controlplane ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...

@@ -122,7 +122,9 @@ func mergeConditions(current, reported []corev1.PodCondition, observedGeneration
 			}
 			merged = append(merged, c)
 		case c.Type == corev1.PodScheduled && merged[i].Status == c.Status:
-			// The scheduler's word, repeated.
+			// The scheduler's condition. That it holds for the newest form of the pod is
+			// the node's to say.
+			merged[i].ObservedGeneration = max(c.ObservedGeneration, merged[i].ObservedGeneration)
 		default:
 			if same := merged[i]; same.Status == c.Status && same.Reason == c.Reason && same.Message == c.Message {
 				c.LastProbeTime = same.LastProbeTime // a look that found nothing new is no news

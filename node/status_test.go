@@ -111,6 +111,8 @@ func TestMergeConditions(t *testing.T) {
 	}
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(-90), Reason: "Theirs"}
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(-80), ObservedGeneration: 1}
+	scheduledNow := scheduled
+	scheduledNow.ObservedGeneration = 3
 	for name, tc := range map[string]struct {
 		current, reported, want []corev1.PodCondition
 		generation              int64
@@ -124,9 +126,10 @@ func TestMergeConditions(t *testing.T) {
 		"other status, its time":   {current: []corev1.PodCondition{ready("True", at(-60))}, reported: []corev1.PodCondition{ready("False", at(-3))}, want: []corev1.PodCondition{ready("False", at(-3))}},
 		"other status, no time":    {current: []corev1.PodCondition{ready("True", at(-60))}, reported: []corev1.PodCondition{ready("False", metav1.Time{})}, want: []corev1.PodCondition{ready("False", at(0))}},
 		"other status, stale time": {current: []corev1.PodCondition{ready("True", at(-60))}, reported: []corev1.PodCondition{ready("False", at(-70))}, want: []corev1.PodCondition{ready("False", at(0))}},
-		"scheduled is the scheduler's": {
+		// As a kubelet does, the node says that it holds for the newest form of the pod.
+		"scheduled is the scheduler's, but for the generation": {
 			current: []corev1.PodCondition{scheduled}, reported: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Reason: "Mine"}},
-			generation: 3, want: []corev1.PodCondition{scheduled},
+			generation: 3, want: []corev1.PodCondition{scheduledNow},
 		},
 		"generation": {
 			reported: []corev1.PodCondition{ready("True", at(-3))}, generation: 3,

@@ -100,7 +100,8 @@ func startVirtualKubelet(n nodeEnvironment, provider, template string) (node, er
 		"--provider-config", config,
 		"--listen-address", n.Address,
 		"--port", strconv.Itoa(n.Port),
-		"--disable-taint", // the suite's pods tolerate none
+		"--disable-taint",           // the suite's pods tolerate none
+		"--event-source", "kubelet", // by which the suite finds events
 		"--log-level", "debug",
 	}
 	cmd := exec.Command(filepath.Join(n.options.bin, "virtual-kubelet"), append(args, n.options.nodeArgs...)...)
