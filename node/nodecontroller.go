@@ -62,7 +62,7 @@ type NodeController struct {
 	itself   bool         // to the API server this process is the node
 	leftOut  string       // what the node cannot have for that
 	unsure   bool         // current may be outdated: the API was away
-	taken    time.Time    // when current came from the API
+	readAt   time.Time    // when current came from the API
 	watching atomic.Bool  // the node is being watched, where there is no source
 	notified chan struct{}
 	returned chan struct{} // the API, after it was away
@@ -323,7 +323,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 
-	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.taken) >= time.Second {
+	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.readAt) >= time.Second {
 		// The watch tells as well, but may take a minute to come back, or not be allowed.
 		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
@@ -367,7 +367,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 func (n *NodeController) take(node *corev1.Node) {
 	kept := *node
 	kept.ManagedFields = nil // half of the node, and nobody reads them
-	n.current, n.taken = &kept, time.Now()
+	n.current, n.readAt = &kept, time.Now()
 	n.uid.Store(node.UID)
 }
 
