@@ -62,7 +62,7 @@ if [ -e "$dir/pids" ]; then
 	stop_all "$dir"
 	exec "$self" "$1" "$2" # with a new directory and lock
 fi
-chmod 711 "$dir" # pods run as nobody, and have volumes below it
+chmod 711 "$dir" # pods run as users of their own, and have volumes below it
 kubeconfig=$dir/kubeconfig
 : >"$dir/pids"
 
@@ -110,7 +110,8 @@ chmod 755 "$dir/kubectl"
 
 echo "Starting the virtual node"
 cat >"$dir/process.json" <<JSON
-{"root": "$dir/node", "endPodsOnExit": true}
+{"root": "$dir/node", "endPodsOnExit": true,
+ "runtime": {"sharedNetwork": true, "allowUnenforcedLimits": true}}
 JSON
 start virtual-kubelet "$bin/virtual-kubelet" --kubeconfig "$kubeconfig" --nodename vk --port 0 --disable-taint \
 	--provider process --provider-config "$dir/process.json"

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 )
 
 // ownDirs are the directories of a pod that are the Manager's, in the order of
@@ -60,19 +62,7 @@ func removeAll(podDir, name string) error {
 	if err := unmountBelow(filepath.Join(podDir, name), unmount); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(podDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	info, err := root.Lstat(".")
-	if err != nil {
-		return err
-	}
-	return remover{root, deviceOf(info)}.remove(name)
+	return filetree.Remove(podDir, name)
 }
 
 // unmountBelow unmounts all below dir, the latest first. It is an error if
@@ -95,39 +85,4 @@ func unmountBelow(dir string, unmount func(string) (bool, error)) error {
 		err = fmt.Errorf("%s is still mounted: unmount it, nothing is removed before", points[0])
 	}
 	return err
-}
-
-// remover removes directories of one file system, and follows no link.
-type remover struct {
-	root   *os.Root
-	device uint64
-}
-
-func (r remover) remove(name string) error {
-	info, err := r.root.Lstat(name)
-	if err == nil && info.IsDir() {
-		err = r.empty(name, info)
-	}
-	if err == nil {
-		err = r.root.Remove(name)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// ownerAll is what it takes to empty a directory.
-const ownerAll fs.FileMode = 0o700
-
-func (r remover) empty(name string, info fs.FileInfo) error {
-	if deviceOf(info) != r.device {
-		return fmt.Errorf("%s is on another file system: unmount it, it is not removed", filepath.Join(r.root.Name(), name))
-	}
-	if info.Mode()&ownerAll != ownerAll { // a pod of our own user may have locked us out
-		if err := r.root.Chmod(name, ownerAll); err != nil {
-			return err
-		}
-	}
-	return eachEntry(r.root, name, r.remove)
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 )
 
 // bind mounts source on a new directory target.
@@ -73,6 +75,31 @@ func TestTeardown(t *testing.T) {
 	expectError(t, fresh.Teardown("never-seen"), "")
 }
 
+// A tree that is deeper than any path is torn down.
+func TestTeardownOfADeepTree(t *testing.T) {
+	r := newRig(t)
+	pod := podWith(t, `[{name: e, emptyDir: {}}]`)
+	r.prepare(t, pod)
+	dir, err := os.OpenRoot(r.path(t, pod, "e"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3000 {
+		if err := dir.Mkdir("d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := dir.OpenRoot("d")
+		if err = errors.Join(err, dir.Close()); err != nil {
+			t.Fatal(err)
+		}
+		dir = next
+	}
+	if err := errors.Join(dir.Close(), r.Teardown(pod.UID)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "the pod's directory", isThere(filepath.Join(r.root, "pods", string(pod.UID))), false)
+}
+
 // What cannot be unmounted is not removed, nor is anything else.
 func TestTeardownRefusesMounts(t *testing.T) {
 	needRoot(t)
@@ -89,16 +116,7 @@ func TestTeardownRefusesMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "d/precious"), "x")
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	info, err := root.Lstat(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	expectError(t, remover{root, deviceOf(info)}.remove("."), "is on another file system")
+	expectError(t, filetree.Remove(dir, "d"), "is on another file system")
 	expect(t, "the file", content(t, filepath.Join(dir, "d/precious")), "x")
 }
 

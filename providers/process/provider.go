@@ -65,6 +65,7 @@ func (cfg *Config) complete(n machine.Node) {
 		r.CgroupParent = cfg.CgroupParent
 	}
 	r.VolumeDirs = []string{filepath.Join(cfg.Root, "pods")}
+	r.Hidden = []string{cfg.Root, cfg.LogRoot}
 }
 
 // Provider runs pods as processes. Make one with New.

@@ -42,6 +42,7 @@ func testProcess(t *testing.T, isolation string, capabilities ...providertest.Ca
 			var config process.Config
 			config.Root = root
 			config.Runtime.Isolation = isolation
+			config.Runtime.SharedNetwork = true
 			config.CgroupParent = "/" + name + "-" + strconv.Itoa(os.Getpid())
 			p, err := process.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
 			if err != nil {

@@ -34,7 +34,7 @@ func (*processMachine) provider() string { return "process" }
 func (m *processMachine) config() any {
 	return map[string]any{
 		"root": m.root, "cgroupParent": m.cgroup, "hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
-		"runtime": map[string]any{"isolation": "namespaces"},
+		"runtime": map[string]any{"isolation": "namespaces", "sharedNetwork": true},
 	}
 }
 

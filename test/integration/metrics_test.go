@@ -88,7 +88,7 @@ func TestMetricsAreThoseOfTheList(t *testing.T) {
 func processes(t *testing.T) []string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "process.json")
-	content := fmt.Sprintf(`{"root": %q, "runtime": {"isolation": "none"}, "endPodsOnExit": true}`, t.TempDir())
+	content := fmt.Sprintf(`{"root": %q, "runtime": {"isolation": "none", "sharedNetwork": true}, "endPodsOnExit": true}`, t.TempDir())
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

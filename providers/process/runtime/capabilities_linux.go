@@ -80,3 +80,9 @@ func (p *policy) capabilitiesOf(asked *runtimeapi.Capability) ([]int, error) {
 func containsAll(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, "ALL") })
 }
+
+// givesMore reports whether there is one that containers do not usually have: the
+// operator allows it, and the default profile would take its effect.
+func givesMore(capabilities []int) bool {
+	return slices.ContainsFunc(capabilities, func(n int) bool { return !slices.Contains(usualCapabilities(), n) })
+}

@@ -22,14 +22,14 @@ type catalog struct {
 // standIn is an Image that was checked.
 type standIn struct {
 	Image
-	account account
+	account *account // nil is the pod's
 }
 
 // newCatalog checks Config.Images, and allows what they name to be run.
 func (r *Runtime) newCatalog(images []Image) (*catalog, error) {
-	c := &catalog{none: &standIn{account: r.policy.defaultUser}}
+	c := &catalog{none: &standIn{}}
 	for _, image := range images {
-		s := &standIn{Image: image, account: r.policy.defaultUser}
+		s := &standIn{Image: image}
 		if err := r.check(s); err != nil {
 			return nil, fmt.Errorf("%q: %w", image.Name, err)
 		}
@@ -54,9 +54,11 @@ func (r *Runtime) check(s *standIn) (err error) {
 		return errors.New("name: give the image's name, or a pattern of names such as example.com/app:*")
 	}
 	if s.User != "" {
-		if s.account, err = defaultAccount(s.User, r.policy.root); err != nil {
+		user, err := defaultAccount(s.User, r.policy.root)
+		if err != nil {
 			return fmt.Errorf("user: %w", err)
 		}
+		s.account = &user
 	}
 	if s.WorkingDir != "" && !filepath.IsAbs(s.WorkingDir) {
 		return fmt.Errorf("workingDir: %q is no absolute path", s.WorkingDir)

@@ -21,9 +21,10 @@ const CgroupsNone = "none"
 // Lists of paths are patterns: as path.Match has it, and "/**" at the end means
 // everything below.
 type Config struct {
-	// Root is the folder for state. One runtime at a time uses it. The users
-	// that containers run as must be able to pass through it (mode 0711) where
-	// there is no isolation. Its file system is what ImageFsInfo tells of.
+	// Root is the folder for state. One runtime at a time uses it. It is
+	// open to nobody else, but where there is no isolation the users that
+	// containers run as can pass through it (mode 0711), and what is above it must
+	// let them. Its file system is what ImageFsInfo tells of.
 	Root string `json:"root"`
 
 	// NodeIPs are the addresses of the machine, and of all pods. The first is
@@ -32,6 +33,9 @@ type Config struct {
 
 	// Isolation is auto, none or namespaces. Empty is auto.
 	Isolation string `json:"isolation,omitempty"`
+	// SharedNetwork runs pods that do not ask for hostNetwork too. All pods have the
+	// machine's network, so without it such pods are refused.
+	SharedNetwork bool `json:"sharedNetwork,omitempty"`
 	// SharedPIDs lets containers see the processes of the machine. Without, each
 	// has a PID namespace of its own if there is isolation by namespaces.
 	SharedPIDs bool `json:"sharedPIDs,omitempty"`
@@ -42,9 +46,15 @@ type Config struct {
 	// no wall, since a shell runs what it is told; users and namespaces are.
 	Binaries []string `json:"binaries,omitempty"`
 
+	// PodUsers is the range of users, and groups of the same numbers, of which each
+	// pod gets one for its containers that ask for none. Two pods never have the
+	// same at the same time, and a pod keeps its own across restarts, as long as
+	// it has volumes. Defaults to 2000000000-2000065535, which no distribution
+	// uses. Only root can use it. Runtimes on one machine must have theirs apart.
+	PodUsers string `json:"podUsers,omitempty"`
 	// DefaultUser is the user and group ("1000" or "1000:1000") of containers
-	// that ask for none. Defaults to 65534:65534 (nobody) if we are root, and
-	// else to our own.
+	// that ask for none, for all pods together in place of PodUsers: they can then
+	// reach each other's files and processes. Without root it is our own.
 	DefaultUser string `json:"defaultUser,omitempty"`
 	// Users and Groups are the others that containers may ask for: numbers and
 	// ranges ("1000", "2000-2999"). None by default; without root only our own
@@ -62,6 +72,14 @@ type Config struct {
 	AllowSetuid bool `json:"allowSetuid,omitempty"`
 	// AllowHostPID lets pods with hostPID see all processes of the machine.
 	AllowHostPID bool `json:"allowHostPID,omitempty"`
+	// AllowHostIPC lets pods with hostIPC use the machine's System V IPC and POSIX
+	// message queues.
+	AllowHostIPC bool `json:"allowHostIPC,omitempty"`
+
+	// AllowUnconfined runs containers without the default seccomp profile. By
+	// default all have it, where the kernel does, but for privileged ones and those
+	// with further capabilities.
+	AllowUnconfined bool `json:"allowUnconfined,omitempty"`
 
 	// HostPaths are the paths of the machine that may be mounted, with all that
 	// is below them, after links were followed. None by default.
@@ -69,6 +87,9 @@ type Config struct {
 	// VolumeDirs are the folders with the pods' own volumes, which are always
 	// allowed. They are not for the operator: the program sets them.
 	VolumeDirs []string `json:"-"`
+	// Hidden are directories of the machine that look empty to containers, besides
+	// Root and VolumeDirs: those of state and logs. The program sets them.
+	Hidden []string `json:"-"`
 	// WorkingDirs are the working folders that may be asked for, with all that is
 	// below them, besides those in a mounted volume, / and /tmp. None by default.
 	// A container that asks for none is in / if it has namespaces, and else in a
@@ -85,9 +106,16 @@ type Config struct {
 
 	// CgroupParent is the control group that those of the containers are in.
 	// Defaults to /virtual-kubelet. "none" makes none. Where none can be made,
-	// processes are found and measured by their parents, and limits of pods have
-	// no effect, of which a warning is logged.
+	// processes are found and measured by their parents.
 	CgroupParent string `json:"cgroupParent,omitempty"`
+	// AllowUnenforcedLimits runs containers whose limits of CPU or memory have no
+	// effect for want of control groups. By default they are refused. A warning
+	// is logged once for each kind of limit.
+	AllowUnenforcedLimits bool `json:"allowUnenforcedLimits,omitempty"`
+	// MaxProcesses is how many processes and threads a container may have at a
+	// time, where there is a control group to count them. Defaults to 4096;
+	// negative is no limit.
+	MaxProcesses int64 `json:"maxProcesses,omitempty"`
 
 	// Images say what images stand for on this machine, so that pods that were
 	// written for container runtimes run as they are. The first whose name matches
@@ -133,6 +161,14 @@ type Rlimit struct {
 	Soft int64 `json:"soft"`
 	Hard int64 `json:"hard"`
 }
+
+const (
+	// defaultPodUsers are numbers above those of users, of services, of systemd and
+	// of user namespaces, and below 2^31.
+	defaultPodUsers = "2000000000-2000065535"
+	// defaultMaxProcesses stops a fork bomb long before the machine has no more.
+	defaultMaxProcesses = 4096
+)
 
 // defaultBinaries are the folders that package managers and administrators
 // install programs into.

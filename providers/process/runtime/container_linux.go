@@ -156,14 +156,17 @@ func (r *Runtime) create(c *container, box *sandbox) error {
 	if c.spec, err = r.specOf(c, box, mounts); err != nil {
 		return err
 	}
-	r.warnUnenforced(c, c.spec.Limits)
+	if err := r.refuseUnenforced(c, c.spec.Limits); err != nil {
+		return err
+	}
+	c.spec.Limits = r.groups.Enforced(c.spec.Limits)
 	// Whoever finds it before it is whole waits.
 	c.op.Lock()
 	defer c.op.Unlock()
 	if err := r.enter(c, box); err != nil {
 		return err
 	}
-	if err := r.makeContainer(c, mounts); err != nil {
+	if err := r.makeContainer(c, box, mounts); err != nil {
 		r.forget(c)
 		return fmt.Errorf("create container %s: %w", c.config.GetMetadata().GetName(), err)
 	}
@@ -197,8 +200,11 @@ func (r *Runtime) forget(c *container) {
 	delete(r.containers, c.id)
 }
 
-func (r *Runtime) makeContainer(c *container, mounts []shim.Mount) error {
-	return makeDir(c.dir, func(dir string) error {
+func (r *Runtime) makeContainer(c *container, box *sandbox, mounts []shim.Mount) error {
+	if err := r.admit(box); err != nil {
+		return err
+	}
+	return r.makeDir(c.dir, box.user, func(dir string) error {
 		if err := r.makeFolders(dir, c.spec); err != nil {
 			return err
 		}
@@ -214,14 +220,17 @@ func (r *Runtime) makeContainer(c *container, mounts []shim.Mount) error {
 	})
 }
 
-func readContainer(dir string) (*container, error) {
+func (r *Runtime) readContainer(dir string) (*container, error) {
 	var record containerRecord
 	if err := shim.ReadRecord(dir, containerFile, &record); err != nil {
 		return nil, err
 	}
 	c := newContainer(record.ID, dir, record.Sandbox, &runtimeapi.ContainerConfig{}, record.Created)
-	if err := protojson.Unmarshal(record.Config, c.config); err != nil {
+	if err := tolerant.Unmarshal(record.Config, c.config); err != nil {
 		return nil, err
+	}
+	if c.id != filepath.Base(dir) {
+		return nil, fmt.Errorf("it is the record of %q", c.id)
 	}
 	c.spec = &shim.Spec{}
 	return c, shim.ReadRecord(dir, shim.SpecFile, c.spec)

@@ -43,7 +43,7 @@ func crashingNode(root string) int {
 func crashingConfig(root string) runtime.Config {
 	return runtime.Config{
 		Root: filepath.Join(root, "runtime"), CgroupParent: fmt.Sprintf("/vk-test-crash-%s", filepath.Base(root)),
-		Isolation: os.Getenv("TEST_CRASHING_ISOLATION"),
+		Isolation: os.Getenv("TEST_CRASHING_ISOLATION"), SharedNetwork: true,
 	}
 }
 

@@ -234,7 +234,25 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// Where nothing enforces limits, that is said once for each kind.
+// Where nothing enforces a limit, a container that has one is refused.
+func TestLimitsThatCannotBeAppliedRefuseTheContainer(t *testing.T) {
+	n := newNode(t, func(c *runtime.Config) { c.CgroupParent, c.AllowUnenforcedLimits = runtime.CgroupsNone, false })
+	box, _ := n.sandbox()
+	config := sh("exit 7")
+	config.Linux = &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 20, CpuShares: 512}}
+	if _, err := n.CreateContainer(ctx, box, config, nil); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "memory") || !strings.Contains(err.Error(), "allowUnenforcedLimits") {
+		t.Errorf("%v", err)
+	}
+	config.Linux.Resources.MemoryLimitInBytes = 0
+	id := n.start(config)
+	update := &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpuQuota: 1000}}
+	if err := n.UpdateContainerResources(ctx, id, update); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "cpu") {
+		t.Errorf("an update: %v", err)
+	}
+}
+
+// Where nothing enforces limits, and the operator allows that, it is said once for
+// each kind.
 func TestLimitsWithoutControlGroups(t *testing.T) {
 	n := newNode(t, func(c *runtime.Config) { c.CgroupParent = runtime.CgroupsNone })
 	logged := n.reopenLogged()

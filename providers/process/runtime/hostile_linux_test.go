@@ -1,13 +1,20 @@
 package runtime_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
 // The tests of this file are pods that attack the machine and each other.
@@ -76,4 +83,284 @@ func namesIn(t *testing.T, dirs ...string) []string {
 		}
 	}
 	return all
+}
+
+// attack runs a script in a pod of its own, and returns all that it has written.
+func (n *node) attack(config *runtimeapi.ContainerConfig) string {
+	n.t.Helper()
+	id := n.start(config)
+	n.ended(id)
+	out, errOut := n.logs(id)
+	return out + errOut
+}
+
+// Each pod has a user of its own, its containers share it, and it keeps it across
+// restarts of the runtime and new sandboxes.
+func TestEachPodHasAUserAsRoot(t *testing.T) {
+	asRoot(t)
+	each(t, func(t *testing.T, n *node) {
+		boxConfig := sandboxConfig(filepath.Dir(n.cfg.Root))
+		who := func(box string) string {
+			id, err := n.CreateContainer(ctx, box, sh("id -u"), boxConfig)
+			must(t, err)
+			must(t, n.StartContainer(ctx, id))
+			n.ended(id)
+			out, _ := n.logs(id)
+			return out
+		}
+		n.volumeOf(boxConfig.Metadata.Uid)
+		box, err := n.RunPodSandbox(ctx, boxConfig, "")
+		must(t, err)
+		first := who(box)
+		seen := map[string]bool{first: true}
+		for range 5 {
+			other := n.attack(sh("id -u"))
+			if seen[other] {
+				t.Errorf("two pods have the user %s", other)
+			}
+			seen[other] = true
+		}
+		n.reopen()
+		if got := who(box); got != first {
+			t.Errorf("after a restart the pod's user is %s, and was %s", got, first)
+		}
+		must(t, n.RemovePodSandbox(ctx, box))
+		n.reopen()
+		boxConfig.Metadata.Attempt++
+		box, err = n.RunPodSandbox(ctx, boxConfig, "")
+		must(t, err)
+		if got := who(box); got != first {
+			t.Errorf("in a new sandbox the pod's user is %s, and was %s", got, first)
+		}
+	})
+}
+
+// The range may run out, and what is free again is given again.
+func TestPodUsersAreUsedAgainAsRoot(t *testing.T) {
+	asRoot(t)
+	n := newNode(t, func(c *runtime.Config) { c.PodUsers = "2000100000-2000100001" })
+	first, _ := n.sandbox()
+	n.sandbox()
+	if _, err := n.RunPodSandbox(ctx, sandboxConfig(n.cfg.Root), ""); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "podUsers") {
+		t.Errorf("a third pod of two users: %v", err)
+	}
+	must(t, n.RemovePodSandbox(ctx, first))
+	n.sandbox()
+	// No configuration gives one pod's user to another.
+	wide := newNode(t, func(c *runtime.Config) { c.Users, c.Groups = []string{"0-4294967294"}, []string{"0-4294967294"} })
+	box, _ := wide.sandbox()
+	for _, sc := range []*runtimeapi.LinuxContainerSecurityContext{
+		{RunAsUser: number(2000000000)}, {SupplementalGroups: []int64{2000000000}}, {RunAsUser: number(1), RunAsGroup: number(2000000000)},
+	} {
+		if _, err := wide.CreateContainer(ctx, box, secured(sc), nil); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("the user of another pod: %v", err)
+		}
+	}
+}
+
+// A pod can read its own volumes, also as root that may not mount anything, and no
+// other pod can.
+func TestVolumesAreOfTheirPodAsRoot(t *testing.T) {
+	asRoot(t)
+	each(t, func(t *testing.T, n *node) {
+		owner := sandboxConfig(filepath.Dir(n.cfg.Root))
+		dir := n.volumeOf(owner.Metadata.Uid)
+		must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("of the pod\n"), 0o644))
+		box, err := n.RunPodSandbox(ctx, owner, "")
+		must(t, err)
+		config := sh("cat ${VIRTUAL_KUBELET_MOUNTS}/data/file; echo more > ${VIRTUAL_KUBELET_MOUNTS}/data/own; cat ${VIRTUAL_KUBELET_MOUNTS}/data/own; exec sleep 1000")
+		config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: dir}}
+		id, err := n.CreateContainer(ctx, box, config, owner)
+		must(t, err)
+		must(t, n.StartContainer(ctx, id))
+		if got := n.waitLog(id, "more"); got != "of the pod\nmore\n" {
+			t.Errorf("the pod reads %q", got)
+		}
+		script := fmt.Sprintf("cat %s/file; ls %s; ls -A %s/*; echo x > %s/hostile", dir, n.cfg.Root, filepath.Join(n.cfg.Root, "containers"), dir)
+		got := n.attack(sh(script))
+		if strings.Contains(got, "of the pod") || strings.Contains(got, id) {
+			t.Errorf("another pod reads %q", got)
+		}
+		if _, err := os.Stat(dir + "/hostile"); err == nil {
+			t.Error("another pod writes there")
+		}
+	})
+}
+
+// What a pod has to itself with namespaces, and what it cannot do.
+func TestHostilePodAsRoot(t *testing.T) {
+	asRoot(t)
+	// Not in /tmp, which each container has to itself.
+	state, err := os.MkdirTemp("/var/tmp", "vk-process-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(state)) })
+	must(t, os.Chmod(state, 0o711))
+	n := newNode(t, func(c *runtime.Config) {
+		c.Root, c.Users = filepath.Join(state, "runtime"), []string{"0"} // even root sees nothing
+	})
+	victim := n.start(sh("echo private content > /tmp/secret; exec sleep 1001"))
+	n.waitProcess(victim)
+	pid := n.started(victim).PID
+	tmp := filepath.Join(n.cfg.Root, "containers", victim, "tmp", "secret")
+	if data, err := os.ReadFile(tmp); err != nil || string(data) != "private content\n" {
+		t.Fatalf("the victim's /tmp has %q, %v", data, err)
+	}
+	for name, test := range map[string]struct{ script, not string }{
+		"the runtime's state":   {"ls -A " + filepath.Join(state, "runtime"), "containers"},
+		"another's /tmp":        {"cat " + tmp + " /proc/1/root" + tmp, "private content"},
+		"control groups":        {"ls -R /sys/fs/cgroup; cat /proc/self/cgroup", victim},
+		"cgroup writes":         {"for f in $(find /sys/fs/cgroup -name cgroup.procs); do echo 1 > $f && echo written; done", "written\n"},
+		"signals":               {fmt.Sprintf("kill -9 %d && echo killed", pid), "killed"},
+		"processes":             {"cat /proc/[0-9]*/cmdline", "sleep\x001001"},
+		"setuid":                {"su -c id; grep NoNewPrivs:.0 /proc/self/status", "uid=0"},
+		"mounts":                {"mount -t tmpfs none /tmp && echo mounted", "mounted\n"},
+		"namespaces":            {"unshare -Ur id", "uid=0"},
+		"terminals of others":   {"ls /dev/pts | grep -v ptmx | grep . && echo seen", "seen"},
+		"the machine's journal": {"dmesg | head -1 | grep . && echo seen", "seen"},
+	} {
+		root := secured(&runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(0)})
+		root.Command = []string{"sh", "-c", test.script}
+		configs := map[string]*runtimeapi.ContainerConfig{"": sh(test.script), " as root": root}
+		if test.not == "uid=0" {
+			delete(configs, " as root") // it is
+		}
+		for who, config := range configs {
+			if got := n.attack(config); strings.Contains(got, test.not) {
+				t.Errorf("%s%s: %q", name, who, got)
+			}
+		}
+	}
+	if !alive(pid) {
+		t.Error("the victim is dead")
+	}
+	status := n.attack(sh("grep -E '^(NoNewPrivs|Seccomp|CapEff):' /proc/self/status"))
+	for _, want := range []string{"NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("%q, want %q", status, want)
+		}
+	}
+}
+
+// waitProcess waits until a container's command has been running for a moment.
+func (n *node) waitProcess(id string) {
+	n.t.Helper()
+	eventually(n.t, "the command", func() bool {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.started(id).PID))
+		return strings.HasPrefix(string(data), "sleep")
+	})
+}
+
+// System V shared memory of the machine, and of other pods, is not there.
+func TestHostileSharedMemoryAsRoot(t *testing.T) {
+	asRoot(t)
+	n := newNode(t)
+	key := 0x766b0000 + os.Getpid()%0xffff
+	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|0o666)
+	must(t, err)
+	defer func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) }()
+	if got := n.attack(n.helper("shm", fmt.Sprint(key))); got != "no such file or directory\n" {
+		t.Errorf("shared memory of the machine: %q", got)
+	}
+}
+
+// No file that virtual-kubelet was started with reaches a pod, nor its keyring.
+func TestHostileInheritanceAsRoot(t *testing.T) {
+	asRoot(t)
+	secret, err := os.CreateTemp(tempDir(t), "secret")
+	must(t, err)
+	defer func() { _ = secret.Close() }()
+	fd, err := unix.Dup(int(secret.Fd())) // which is open in whatever this process starts
+	must(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	for _, isolation := range []string{runtime.IsolationNone, runtime.IsolationNamespaces} {
+		n := newNode(t, func(c *runtime.Config) { c.Isolation, c.AllowUnconfined = isolation, true })
+		id := n.start(sh("ls -l /proc/self/fd; exec sleep 1000"))
+		if got := n.waitLog(id, "->"); strings.Contains(got, "secret") {
+			t.Errorf("%s: a pod has %q", isolation, got)
+		}
+		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", n.started(id).ShimPID))
+		must(t, err)
+		for _, link := range links {
+			if target, _ := os.Readlink(link); strings.Contains(target, "secret") {
+				t.Errorf("%s: the shim holds on to %s", isolation, target)
+			}
+		}
+		own, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)
+		if err != nil {
+			continue // there are none
+		}
+		if got := n.attack(n.helper("keyring")); got == fmt.Sprintln(own) {
+			t.Errorf("%s: a pod has our session keyring", isolation)
+		}
+	}
+}
+
+// A fork bomb stops at its limit.
+func TestHostileForkBombAsRoot(t *testing.T) {
+	asRoot(t)
+	n := newNode(t, func(c *runtime.Config) { c.MaxProcesses = 30 })
+	if _, err := os.Stat("/sys/fs/cgroup/pids" + n.cfg.CgroupParent); err != nil {
+		if data, _ := os.ReadFile("/sys/fs/cgroup" + n.cfg.CgroupParent + "/cgroup.subtree_control"); !strings.Contains(string(data), "pids") {
+			t.Log("no control group counts processes here")
+			return
+		}
+	}
+	got := n.attack(sh("for i in $(seq 100); do sleep 1000 & done 2>&1; set -- $(jobs -p); echo $#"))
+	if !strings.Contains(got, "fork") {
+		t.Errorf("it can start as many processes as it likes: %q", got)
+	}
+}
+
+// Pods that do not ask for the machine's network are refused, unless the operator
+// gives it to all.
+func TestHostNetworkIsAskedFor(t *testing.T) {
+	n := newNode(t, func(c *runtime.Config) { c.SharedNetwork = false })
+	config := sandboxConfig(n.cfg.Root)
+	_, err := n.RunPodSandbox(ctx, config, "")
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "hostNetwork") || !strings.Contains(err.Error(), "sharedNetwork") {
+		t.Errorf("%v", err)
+	}
+	context := &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}
+	config.Linux = &runtimeapi.LinuxPodSandboxConfig{SecurityContext: context}
+	_, err = n.RunPodSandbox(ctx, config, "")
+	must(t, err)
+	context.NamespaceOptions.Ipc = runtimeapi.NamespaceMode_NODE
+	config.Metadata.Attempt++
+	if _, err := n.RunPodSandbox(ctx, config, ""); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "allowHostIPC") {
+		t.Errorf("hostIPC: %v", err)
+	}
+}
+
+// A link that replaces an allowed path, after it was allowed, is not followed.
+func TestHostileSwapOfAHostPathAsRoot(t *testing.T) {
+	asRoot(t)
+	allowed := tempDir(t)
+	n := newNode(t, func(c *runtime.Config) { c.HostPaths = []string{allowed} })
+	secret := tempDir(t)
+	must(t, os.WriteFile(secret+"/file", []byte("secret"), 0o644))
+	must(t, os.Mkdir(allowed+"/dir", 0o755))
+	config := sh("cat /data/file")
+	config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: allowed + "/dir"}}
+	id := n.create(config)
+	must(t, os.Remove(allowed+"/dir"))
+	must(t, os.Symlink(secret, allowed+"/dir"))
+	if err := n.StartContainer(ctx, id); err == nil || !strings.Contains(err.Error(), "has become a link") {
+		t.Errorf("%v", err)
+	}
+}
+
+// helper is a container that runs this program as a helper.
+func (n *node) helper(args ...string) *runtimeapi.ContainerConfig {
+	n.t.Helper()
+	dir := n.volume()
+	program := filepath.Join(dir, "helper")
+	self, err := os.Executable()
+	must(n.t, err)
+	if out, err := exec.Command("cp", self, program).CombinedOutput(); err != nil {
+		n.t.Fatalf("%v: %s", err, out)
+	}
+	must(n.t, os.Chmod(program, 0o755))
+	config := containerConfig(append([]string{n.mounted(dir, "/helper") + "/helper", "helper"}, args...)...)
+	config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/helper", HostPath: dir, Readonly: true}}
+	return config
 }

@@ -29,9 +29,10 @@ type images struct {
 	names map[string]bool
 }
 
-func openImages(root string) (*images, error) {
-	i := &images{root: root, names: map[string]bool{}}
-	data, err := os.ReadFile(filepath.Join(root, imagesFile))
+func (r *Runtime) openImages() (*images, error) {
+	i := &images{root: r.cfg.Root, names: map[string]bool{}}
+	path := filepath.Join(r.cfg.Root, imagesFile)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return i, nil
 	}
@@ -40,7 +41,7 @@ func openImages(root string) (*images, error) {
 	}
 	var names []string
 	if err := json.Unmarshal(data, &names); err != nil {
-		return nil, fmt.Errorf("%s: %w: remove it, it only has names of images", imagesFile, err)
+		return i, r.putAside(path, err)
 	}
 	for _, name := range names {
 		i.names[name] = true
@@ -80,9 +81,13 @@ func imageRef(spec *runtimeapi.ImageSpec) string { return spec.GetImage() }
 // image is an image of which only the name is known. Its user is the one that its
 // containers run as by default.
 func (r *Runtime) image(name string) *runtimeapi.Image {
+	uid := r.policy.defaultUser.uid // which is not root's where each pod has its own
+	if image := r.catalog.find(name).account; image != nil {
+		uid = image.uid
+	}
 	return &runtimeapi.Image{
 		Id: name, RepoTags: []string{name}, Spec: &runtimeapi.ImageSpec{Image: name},
-		Uid: &runtimeapi.Int64Value{Value: r.catalog.find(name).account.uid},
+		Uid: &runtimeapi.Int64Value{Value: uid},
 	}
 }
 

@@ -18,13 +18,21 @@ func (r *Runtime) killLeftovers(c *container) bool {
 		// The machine was booted since: numbers mean other processes now.
 		return true
 	}
+	// A process that is just becoming another program has no environment for a
+	// moment, so that none may be seen twice before none is left.
+	none := 0
 	for pause := time.Millisecond; r.ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		left, err := r.leftovers(c)
 		switch {
 		case err != nil:
 			r.logger.WithError(err).WithField("container", c.id).Warn("cannot see what is left of a container without shim; trying again")
-		case len(left) == 0:
+		case len(left) > 0:
+			none = 0
+		case none > 0:
 			return true
+		default:
+			none++
+			pause = 10 * time.Millisecond
 		}
 		c.spec.Group.Kill()
 		for _, p := range left {

@@ -31,6 +31,9 @@ var ctx = context.Background()
 
 func TestMain(m *testing.M) {
 	runtime.MaybeShim()
+	if len(os.Args) > 2 && os.Args[1] == "helper" {
+		os.Exit(helper(os.Args[2:]))
+	}
 	if root := os.Getenv("TEST_CRASHING_ROOT"); root != "" {
 		os.Exit(crashingNode(root))
 	}
@@ -65,10 +68,14 @@ func newNode(t *testing.T, change ...func(*runtime.Config)) *node {
 	t.Helper()
 	root := tempDir(t)
 	n := &node{t: t, cfg: runtime.Config{
-		Root:         filepath.Join(root, "runtime"),
-		VolumeDirs:   []string{filepath.Join(root, "volumes")},
+		Root:       filepath.Join(root, "runtime"),
+		VolumeDirs: []string{filepath.Join(root, "volumes")},
+		// Tests that are about these set them back.
+		SharedNetwork: true, AllowUnenforcedLimits: true,
 		CgroupParent: fmt.Sprintf("/vk-test-%d-%d", os.Getpid(), nodes.Add(1)),
 	}}
+	// What tests bring along is a program too: see helper.
+	n.cfg.Binaries = []string{"/bin/*", "/sbin/*", "/usr/bin/*", "/usr/sbin/*", "/usr/local/bin/*", "/usr/local/sbin/*", n.cfg.VolumeDirs[0] + "/*/helper"}
 	for _, f := range change {
 		f(&n.cfg)
 	}
@@ -319,6 +326,16 @@ func (n *node) waitLog(id, text string) string {
 		return strings.Contains(out, text)
 	})
 	return out
+}
+
+// volumeOf makes a directory for volumes of a pod, as the volume manager does.
+func (n *node) volumeOf(pod string) string {
+	n.t.Helper()
+	dir := filepath.Join(n.cfg.VolumeDirs[0], pod, "volumes", fmt.Sprintf("v-%d", names.Add(1)))
+	must(n.t, os.MkdirAll(dir, 0o755))
+	must(n.t, os.Chmod(dir, 0o777))
+	must(n.t, os.Chmod(filepath.Join(n.cfg.VolumeDirs[0], pod), 0o750))
+	return dir
 }
 
 // volume makes a folder that may be mounted, with files and what is in them.

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,7 +71,11 @@ func (r *Runtime) namespacesOf(c *container, box *sandbox, mounts []shim.Mount) 
 		ReadonlyRoot: c.config.GetLinux().GetSecurityContext().GetReadonlyRootfs(),
 		Mounts:       slices.Clone(mounts),
 	}
+	n.Hidden = slices.Concat([]string{r.cfg.Root}, r.policy.volumeDirs, r.cfg.Hidden)
+	n.IPC = box.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetIpc() != runtimeapi.NamespaceMode_NODE
 	if sc := c.config.GetLinux().GetSecurityContext(); !sc.GetPrivileged() {
+		n.Group = map[string]string{}
+		maps.Copy(n.Group, r.groups.Group(c.id))
 		n.MaskedPaths, n.ReadonlyPaths = slices.Clone(sc.GetMaskedPaths()), slices.Clone(sc.GetReadonlyPaths())
 	}
 	for target, name := range map[string]string{"/etc/resolv.conf": resolvFile, "/etc/hostname": hostnameFile} {

@@ -113,3 +113,12 @@ func (r ids) contain(id int64) bool {
 	}
 	return false
 }
+
+// String is the ranges as they are configured.
+func (r ids) String() string {
+	texts := make([]string, len(r))
+	for i, pair := range r {
+		texts[i] = fmt.Sprintf("%d-%d", pair[0], pair[1])
+	}
+	return strings.Join(texts, ",")
+}

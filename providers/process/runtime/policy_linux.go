@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +15,9 @@ import (
 
 // policy is what Config allows, read once.
 type policy struct {
-	root        bool // whether we are root
-	defaultUser account
+	root        bool    // whether we are root
+	defaultUser account // of all pods, unless each has one of its own
+	podUsers    ids     // of which each pod has one; empty if defaultUser is for all
 	users       ids
 	groups      ids
 	ownGroups   []int
@@ -24,7 +26,8 @@ type policy struct {
 	volumeDirs                       []string
 	programs                         []string // of Config.Images, without links
 	capabilities                     []int
-	privileged, setuid, hostPID      bool
+	privileged, setuid               bool
+	hostPID, hostIPC, sharedNetwork  bool
 	rlimits                          []rlimit
 }
 
@@ -38,7 +41,8 @@ func newPolicy(cfg Config) (*policy, error) {
 	p := &policy{
 		root:     os.Geteuid() == 0,
 		binaries: cfg.Binaries, hostPaths: cfg.HostPaths, workingDirs: cfg.WorkingDirs,
-		privileged: cfg.AllowPrivileged, setuid: cfg.AllowSetuid, hostPID: cfg.AllowHostPID,
+		privileged: cfg.AllowPrivileged, setuid: cfg.AllowSetuid,
+		hostPID: cfg.AllowHostPID, hostIPC: cfg.AllowHostIPC, sharedNetwork: cfg.SharedNetwork,
 	}
 	if len(p.binaries) == 0 {
 		p.binaries = defaultBinaries()
@@ -61,6 +65,9 @@ func (p *policy) accounts(cfg Config) (err error) {
 	if p.defaultUser, err = defaultAccount(cfg.DefaultUser, p.root); err != nil {
 		return fmt.Errorf("defaultUser: %w", err)
 	}
+	if p.podUsers, err = podUserRange(cfg, p.root); err != nil {
+		return err
+	}
 	if p.users, err = parseIDs("users", cfg.Users); err != nil {
 		return err
 	}
@@ -75,6 +82,26 @@ func (p *policy) accounts(cfg Config) (err error) {
 	}
 	p.rlimits, err = parseRlimits(cfg.Rlimits)
 	return err
+}
+
+// podUserRange is the range of which each pod has a user, if it has.
+func podUserRange(cfg Config, root bool) (ids, error) {
+	text := cfg.PodUsers
+	switch {
+	case text != "" && cfg.DefaultUser != "":
+		return nil, errors.New("podUsers: defaultUser is for all pods together: set one of the two")
+	case text != "" && !root:
+		return nil, errors.New("podUsers: only root can run containers as other users than its own: leave it out")
+	case !root || cfg.DefaultUser != "":
+		return nil, nil
+	case text == "":
+		text = defaultPodUsers
+	}
+	users, err := parseIDs("podUsers", []string{text})
+	if err == nil && users[0][0] == 0 {
+		err = errors.New("podUsers: 0 is root: begin with a number that is nobody's")
+	}
+	return users, err
 }
 
 func defaultAccount(text string, root bool) (account, error) {

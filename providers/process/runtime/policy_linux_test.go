@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestDefaultsDeny(t *testing.T) {
 		}{
 			"root":         {secured(&sc{RunAsUser: number(0)}), codes.PermissionDenied, "users"},
 			"other user":   {secured(&sc{RunAsUser: number(1234)}), codes.PermissionDenied, "users"},
-			"other group":  {secured(&sc{RunAsUser: number(65534), RunAsGroup: number(0)}), codes.PermissionDenied, "groups"},
+			"other group":  {secured(&sc{RunAsUser: number(4321), RunAsGroup: number(0)}), codes.PermissionDenied, "groups"},
 			"only a group": {secured(&sc{RunAsGroup: number(65534)}), codes.InvalidArgument, "runAsUser"},
 			"fsGroup":      {secured(&sc{SupplementalGroups: []int64{0}}), codes.PermissionDenied, "groups"},
 			"no such user": {secured(&sc{RunAsUsername: "vk-no-such-user"}), codes.InvalidArgument, "vk-no-such-user"},
@@ -81,7 +82,7 @@ func TestDefaultsDeny(t *testing.T) {
 		if ids := n.ids(); len(ids) > 0 {
 			t.Errorf("there are containers: %v", ids)
 		}
-	})
+	}, func(c *runtime.Config) { c.Users = []string{"4321"} })
 }
 
 // A program that a pod brings along in a volume is no program of the machine, even
@@ -111,18 +112,25 @@ func TestUsersAsRoot(t *testing.T) {
 			sc   *sc
 			want string
 		}{
-			"default":       {&sc{}, "65534\n65534\n65534\n"},
-			"allowed":       {&sc{RunAsUser: number(12345)}, "12345\n65534\n65534\n"},
-			"with groups":   {&sc{RunAsUser: number(12346), RunAsGroup: number(5000), SupplementalGroups: []int64{5001}}, "12346\n5000\n5000 5001\n"},
-			"root":          {&sc{RunAsUser: number(0), RunAsGroup: number(0)}, "0\n0\n0\n"},
-			"name":          {&sc{RunAsUsername: "nobody"}, "65534\n65534\n65534\n"},
-			"default group": {&sc{SupplementalGroups: []int64{65534}}, "65534\n65534\n65534\n"},
+			"default":     {&sc{}, "POD\nPOD\nPOD\n"},
+			"allowed":     {&sc{RunAsUser: number(12345)}, "12345\nPOD\nPOD\n"},
+			"with groups": {&sc{RunAsUser: number(12346), RunAsGroup: number(5000), SupplementalGroups: []int64{5001}}, "12346\n5000\n5000 5001ALSO\n"},
+			"root":        {&sc{RunAsUser: number(0), RunAsGroup: number(0)}, "0\n0\n0ALSO\n"},
+			"name":        {&sc{RunAsUsername: "nobody"}, "65534\n65534\n65534ALSO\n"},
 		} {
-			if got := n.said(secured(test.sc)); got != test.want {
+			// Without isolation the pod's group lets all of its users to its volumes.
+			also := ""
+			if n.cfg.Isolation == runtime.IsolationNone {
+				also = " POD"
+			}
+			want := strings.ReplaceAll(strings.ReplaceAll(test.want, "ALSO", also), "POD", "20000[0-9]{5}")
+			if got := n.said(secured(test.sc)); !regexp.MustCompile("^" + want + "$").MatchString(got) {
 				t.Errorf("%s: %q, want %q", name, got, test.want)
 			}
 		}
-	}, func(c *runtime.Config) { c.Users, c.Groups = []string{"0", "12345-12346"}, []string{"0", "5000-5001"} })
+	}, func(c *runtime.Config) {
+		c.Users, c.Groups = []string{"0", "12345-12346", "65534"}, []string{"0", "5000-5001", "65534"}
+	})
 }
 
 // Setuid programs have no effect, and root has few rights.
@@ -180,6 +188,7 @@ func TestBadConfigs(t *testing.T) {
 		"is less than":   {Root: root, Groups: []string{"20-10"}},
 		"4294967294":     {Root: root, Users: []string{"4294967295"}},
 		"defaultUser":    {Root: root, DefaultUser: "me"},
+		"podUsers":       {Root: root, PodUsers: "many", DefaultUser: "0"},
 		"nofiles":        {Root: root, Rlimits: map[string]runtime.Rlimit{"nofiles": {}}},
 		"above the hard": {Root: root, Rlimits: map[string]runtime.Rlimit{"nofile": {Soft: -1, Hard: 1}}},
 		"capabilities":   {Root: root, Capabilities: []string{"NET_ADMIN", "FLY"}},

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,12 +17,13 @@ const recoverTime = 10 * time.Second
 // recover takes up what is on disk.
 func (r *Runtime) recover() error {
 	err := r.readAll("sandboxes", func(dir string) error {
-		box, err := readSandbox(dir, r.bootID)
+		box, err := r.readSandbox(dir)
 		if err != nil {
-			return err
+			return r.putAside(dir, err)
 		}
 		r.sandboxes[box.id] = box
 		r.names[sandboxName(box.config.GetMetadata())] = box.id
+		r.users.adopt(box)
 		return nil
 	})
 	if err != nil {
@@ -33,6 +33,7 @@ func (r *Runtime) recover() error {
 		return err
 	}
 	r.resume()
+	r.collectStranded()
 	r.logger.WithFields(log.Fields{"sandboxes": len(r.sandboxes), "containers": len(r.containers)}).Info("containers are taken up again")
 	return nil
 }
@@ -54,16 +55,16 @@ func (r *Runtime) readAll(kind string, read func(dir string) error) error {
 			continue
 		}
 		if err := read(dir); err != nil {
-			return fmt.Errorf("%s cannot be read: %w: see to it that nothing of it runs, and remove it", dir, err)
+			return err
 		}
 	}
 	return nil
 }
 
 func (r *Runtime) recoverContainer(dir string) error {
-	c, err := readContainer(dir)
+	c, err := r.readContainer(dir)
 	if err != nil {
-		return err
+		return r.endUnread(dir, err)
 	}
 	r.containers[c.id] = c
 	r.names[containerName(c.sandbox, c.config.GetMetadata())] = c.id
@@ -75,7 +76,8 @@ func (r *Runtime) recoverContainer(dir string) error {
 		c.exit = &exit
 		close(c.down)
 	case !errors.Is(err, os.ErrNotExist):
-		return err
+		// It is as if its shim had not written it: see conclude.
+		r.logger.WithError(err).WithField("container", c.id).Error("Cannot read how a container ended")
 	}
 	r.adoptStart(c)
 	return nil

@@ -41,8 +41,8 @@ var fieldDecisions = map[string]map[string]string{
 		"seccomp": "ignored: as run_as_user", "apparmor": "ignored: as run_as_user", "seccomp_profile_path": "ignored: as run_as_user",
 	},
 	"NamespaceOption": {
-		"network": "ignored: the network is the machine's, which is documented, and which the pod's address shows",
-		"ipc":     "ignored: is the machine's, which is documented",
+		"network": "refused if it is not the machine's, unless Config.SharedNetwork is set",
+		"ipc":     "honoured: in namespaces, of each container; without, it is the machine's, which is documented",
 		"pid":     "honoured: in namespaces; without, all see all", "target_id": "honoured", "userns_options": "refused",
 	},
 	"PortMapping": {
@@ -77,7 +77,7 @@ var fieldDecisions = map[string]map[string]string{
 		"readonly_rootfs": "honoured: in namespaces; refused without", "supplemental_groups": "honoured",
 		"supplemental_groups_policy": "ignored: is about the groups in an image, and there is none: only those that are named are added",
 		"no_new_privs":               "honoured", "masked_paths": "honoured: in namespaces", "readonly_paths": "honoured: in namespaces",
-		"seccomp": "refused but for the default, which is none here", "apparmor": "refused but for the default, which is none here",
+		"seccomp": "refused but for the default, which all have unless Config.AllowUnconfined is set", "apparmor": "refused but for the default, which is none here",
 		"seccomp_profile_path": "as seccomp", "apparmor_profile": "as apparmor",
 	},
 	"Capability": {

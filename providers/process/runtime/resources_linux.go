@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -14,19 +15,25 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
-// warnUnenforced tells the operator which limits have no effect on this machine,
-// each once: it is the same for all containers.
-func (r *Runtime) warnUnenforced(c *container, limits cgroup.Limits) {
-	for _, limit := range r.groups.Unenforced(limits) {
+// refuseUnenforced refuses limits that have no effect on this machine. If the
+// operator allows them, a warning is logged for each once: it is the same for all
+// containers.
+func (r *Runtime) refuseUnenforced(c *container, limits cgroup.Limits) error {
+	unenforced := r.groups.Unenforced(limits)
+	if len(unenforced) > 0 && !r.cfg.AllowUnenforcedLimits {
+		return invalid("limits of container %s cannot be applied on this node (%s), which has no control group for them: its operator may set allowUnenforcedLimits", c.config.GetMetadata().GetName(), strings.Join(unenforced, ", "))
+	}
+	for _, limit := range unenforced {
 		if _, said := r.unenforced.LoadOrStore(limit, true); !said {
 			r.logger.WithFields(log.Fields{"limit": limit, "container": c.config.GetMetadata().GetName(), "cgroups": r.groups.String()}).
 				Warn("a limit of a container has no effect, here and for all others: this node has no control group that enforces it")
 		}
 	}
+	return nil
 }
 
 // UpdateContainerResources implements the CRI. Where nothing enforces a limit it
-// succeeds, and a warning is logged.
+// is refused, unless the operator allows it.
 func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resources *runtimeapi.ContainerResources) error {
 	c, err := r.container(id)
 	if err != nil {
@@ -35,12 +42,14 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, id string, resourc
 	if err := refuseResources(resources.GetLinux()); err != nil {
 		return err
 	}
-	limits := limitsOf(resources.GetLinux())
-	r.warnUnenforced(c, limits)
+	limits := r.limitsOf(resources.GetLinux())
+	if err := r.refuseUnenforced(c, limits); err != nil {
+		return err
+	}
 	c.op.Lock()
 	defer c.op.Unlock()
 	if _, running := c.running(); running {
-		if err := c.spec.Group.Limit(limits); err != nil {
+		if err := c.spec.Group.Limit(r.groups.Enforced(limits)); err != nil {
 			return fmt.Errorf("resources of container %s: %w", id, err)
 		}
 	}
@@ -74,7 +83,7 @@ func (r *Runtime) rewrite(c *container, resources *runtimeapi.LinuxContainerReso
 	}
 	config.Linux.Resources = resources
 	spec := *c.spec
-	spec.Limits = limitsOf(resources)
+	spec.Limits = r.groups.Enforced(r.limitsOf(resources))
 	err := errors.Join(shim.WriteRecord(c.dir, shim.SpecFile, spec), writeContainer(c.dir, c, config))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("resources of container %s: %w", c.id, err)

@@ -29,6 +29,7 @@ import (
 type Runtime struct {
 	cfg       Config
 	policy    *policy
+	users     *podUsers
 	isolation string
 	groups    *cgroup.Hierarchies
 	bootID    string
@@ -102,6 +103,9 @@ func (r *Runtime) open(cfg Config) (err error) {
 	if len(cfg.NodeIPs) == 0 {
 		cfg.NodeIPs = []string{"127.0.0.1"}
 	}
+	if cfg.MaxProcesses == 0 {
+		cfg.MaxProcesses = defaultMaxProcesses
+	}
 	r.cfg = cfg
 	if r.policy, err = newPolicy(cfg); err != nil {
 		return err
@@ -112,19 +116,25 @@ func (r *Runtime) open(cfg Config) (err error) {
 	if r.isolation, err = r.chooseIsolation(cfg.Isolation); err != nil {
 		return err
 	}
+	if err := r.openUp(cfg); err != nil {
+		return err
+	}
+	if r.users, err = r.openUsers(); err != nil {
+		return err
+	}
 	if r.catalog, err = r.newCatalog(cfg.Images); err != nil {
 		return fmt.Errorf("images: %w", err)
 	}
 	if cfg.CgroupParent != CgroupsNone {
 		r.groups = cgroup.Detect(cgroupParent(cfg))
 	}
-	if r.images, err = openImages(cfg.Root); err != nil {
+	if r.images, err = r.openImages(); err != nil {
 		return err
 	}
 	if r.streams, err = r.serveStreams(cfg.StreamAddress); err != nil {
 		return err
 	}
-	r.logger.WithFields(log.Fields{"root": cfg.Root, "isolation": r.isolation, "cgroups": r.groups.String(), "defaultUser": r.policy.defaultUser.uid}).
+	r.logger.WithFields(log.Fields{"root": cfg.Root, "isolation": r.isolation, "cgroups": r.groups.String(), "users": r.policy.podUsers.String(), "defaultUser": r.policy.defaultUser.uid}).
 		Info("containers are processes of this machine")
 	return r.recover()
 }
@@ -146,7 +156,7 @@ func (r *Runtime) openRoot(cfg *Config) error {
 		return fmt.Errorf("root must be an absolute path, and is %q", cfg.Root)
 	}
 	for _, dir := range []string{cfg.Root, filepath.Join(cfg.Root, "sandboxes"), filepath.Join(cfg.Root, "containers")} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
@@ -208,7 +218,7 @@ func probeNamespaces() error {
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.Env, cmd.Dir = shim.Probe(), []string{}, "/"
-	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("start a process in namespaces of its own: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
@@ -39,11 +39,16 @@ type sandbox struct {
 	config  *runtimeapi.PodSandboxConfig
 	created time.Time
 	handler string
+	// user is whom its containers run as if they ask for nobody.
+	user account
 
 	mu sync.Mutex
 	// stopped is also true after the machine was booted again.
 	stopped bool
 }
+
+// tolerant reads records of other versions, which may have more fields.
+var tolerant = protojson.UnmarshalOptions{DiscardUnknown: true}
 
 // sandboxRecord is what is written of a sandbox.
 type sandboxRecord struct {
@@ -53,6 +58,9 @@ type sandboxRecord struct {
 	Handler string          `json:"handler,omitempty"`
 	BootID  string          `json:"bootID"`
 	Stopped bool            `json:"stopped,omitempty"`
+	// User and Group are the pod's own; zero is those of all pods.
+	User  int64 `json:"user,omitempty"`
+	Group int64 `json:"group,omitempty"`
 }
 
 func (b *sandbox) path(name string) string { return filepath.Join(b.dir, name) }
@@ -77,7 +85,7 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 	case config.GetLinux().GetSecurityContext().GetPrivileged() && !r.policy.privileged:
 		return "", denied("privileged pods are not allowed on this node: its operator may set allowPrivileged")
 	}
-	if err := refuseSandbox(config); err != nil {
+	if err := errors.Join(refuseSandbox(config), r.policy.checkNamespaces(config)); err != nil {
 		return "", err
 	}
 	box := &sandbox{id: newID(), config: proto.CloneOf(config), created: time.Now(), handler: runtimeHandler}
@@ -85,7 +93,11 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 	if err := r.reserve(sandboxName(config.GetMetadata()), box.id); err != nil {
 		return "", err
 	}
-	if err := r.makeSandbox(box); err != nil {
+	err := r.giveUser(box)
+	if err == nil {
+		err = r.makeSandbox(box)
+	}
+	if err != nil {
 		r.release(sandboxName(config.GetMetadata()))
 		return "", fmt.Errorf("sandbox of %s/%s: %w", config.GetMetadata().GetNamespace(), config.GetMetadata().GetName(), err)
 	}
@@ -98,7 +110,7 @@ func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandbox
 }
 
 func (r *Runtime) makeSandbox(box *sandbox) error {
-	return makeDir(box.dir, func(dir string) error {
+	return r.makeDir(box.dir, box.user, func(dir string) error {
 		if dns := box.config.GetDnsConfig(); dns != nil && len(dns.GetServers())+len(dns.GetSearches())+len(dns.GetOptions()) > 0 {
 			if err := writeShared(filepath.Join(dir, resolvFile), resolvConf(dns)); err != nil {
 				return err
@@ -120,21 +132,25 @@ func (r *Runtime) writeSandbox(dir string, box *sandbox) error {
 	}
 	return shim.WriteRecord(dir, sandboxFile, sandboxRecord{
 		ID: box.id, Config: config, Created: box.created, Handler: box.handler, BootID: r.bootID, Stopped: box.stopped,
+		User: box.user.uid, Group: box.user.gid,
 	})
 }
 
-// makeDir makes a folder with what fill puts into it, all or nothing: it has
-// another name until it is whole.
-func makeDir(dir string, fill func(dir string) error) error {
+// makeDir makes a directory with what fill puts into it, all or nothing: it has
+// another name until it is whole. Where there is no isolation the pod's group may
+// pass through it, and nobody else ever.
+func (r *Runtime) makeDir(dir string, user account, fill func(dir string) error) error {
 	parent, name := filepath.Split(dir)
 	tmp := filepath.Join(parent, ".new-"+name)
-	if err := os.Mkdir(tmp, 0o711); err != nil {
+	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
 	err := fill(tmp)
+	if err == nil && r.policy.root && r.isolation == IsolationNone {
+		err = errors.Join(os.Lchown(tmp, -1, int(user.gid)), os.Chmod(tmp, 0o710))
+	}
 	if err == nil {
-		// Whatever our umask is, the container's user may pass through.
-		err = errors.Join(os.Chmod(tmp, 0o711), os.Rename(tmp, dir))
+		err = os.Rename(tmp, dir)
 	}
 	if err != nil {
 		return errors.Join(err, removeAll(tmp))
@@ -152,20 +168,9 @@ func removeDir(dir string) error {
 	return removeAll(gone)
 }
 
-// removeAll removes a folder, also if its owner, who we may be, has taken the
-// rights to folders in it.
+// removeAll removes a directory, whatever containers have made of it.
 func removeAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, os.ErrPermission) {
-		return err
-	}
-	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, _ error) error {
-		if entry != nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
+	return filetree.Remove(filepath.Dir(dir), filepath.Base(dir))
 }
 
 // writeShared writes a file that all users may read.
@@ -345,7 +350,7 @@ func (r *Runtime) UpdatePodSandboxResources(_ context.Context, request *runtimea
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-func readSandbox(dir, bootID string) (*sandbox, error) {
+func (r *Runtime) readSandbox(dir string) (*sandbox, error) {
 	var record sandboxRecord
 	if err := shim.ReadRecord(dir, sandboxFile, &record); err != nil {
 		return nil, err
@@ -353,10 +358,17 @@ func readSandbox(dir, bootID string) (*sandbox, error) {
 	box := &sandbox{
 		id: record.ID, dir: dir, config: &runtimeapi.PodSandboxConfig{},
 		created: record.Created, handler: record.Handler,
-		stopped: record.Stopped || record.BootID != bootID,
+		stopped: record.Stopped || record.BootID != r.bootID,
+		user:    account{record.User, record.Group},
 	}
-	if err := protojson.Unmarshal(record.Config, box.config); err != nil {
+	if record.User == 0 { // of a version that gave all pods the same, or root's by configuration
+		box.user = r.policy.defaultUser
+	}
+	if err := tolerant.Unmarshal(record.Config, box.config); err != nil {
 		return nil, status.Errorf(codes.DataLoss, "sandbox %s: %v", record.ID, err)
+	}
+	if box.id != filepath.Base(dir) {
+		return nil, status.Errorf(codes.DataLoss, "sandbox %s has the record of %q", filepath.Base(dir), box.id)
 	}
 	return box, nil
 }

@@ -25,7 +25,7 @@ func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim
 		return nil, denied("privileged containers are not allowed on this node: its operator may set allowPrivileged")
 	}
 	stands := r.catalog.find(config.GetImage().GetImage())
-	who, err := r.policy.userOf(sc, stands.account)
+	who, err := r.policy.userOf(sc, box.user, stands.account)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (r *Runtime) specOf(c *container, box *sandbox, mounts []shim.Mount) (*shim
 		ID: c.id, Marker: marker(c.id),
 		Stdin: config.GetStdin(), StdinOnce: config.GetStdinOnce(), TTY: config.GetTty(),
 		Group: r.groups.Group(c.id), Shims: r.groups.Group(shimsGroup),
-		Limits: limitsOf(config.GetLinux().GetResources()),
+		Limits: r.limitsOf(config.GetLinux().GetResources()),
 	}
 	if dir := box.config.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
 		spec.LogPath = filepath.Join(dir, config.GetLogPath())
@@ -75,8 +75,9 @@ func (r *Runtime) commandOf(c *container, box *sandbox, stands *standIn, who *sh
 		command.Capabilities = capabilities
 	}
 	if r.policy.root {
-		command.User = who
+		command.User = r.letIn(who, box)
 	}
+	command.FilterCalls = !sc.GetPrivileged() && !r.cfg.AllowUnconfined && !givesMore(capabilities)
 	if command.Dir, err = r.workingDirOf(c, stands, mounts); err != nil {
 		return command, err
 	}
@@ -116,6 +117,15 @@ func (r *Runtime) environmentOf(c *container, box *sandbox, stands *standIn, who
 	return env.list()
 }
 
+// letIn is a user with the group that passes through the pod's directories, where
+// there is no isolation.
+func (r *Runtime) letIn(who *shim.User, box *sandbox) *shim.User {
+	if group := uint32(box.user.gid); r.isolation == IsolationNone && who.GID != group && !slices.Contains(who.Groups, group) {
+		who.Groups = append(who.Groups, group)
+	}
+	return who
+}
+
 func marker(id string) string { return shim.MarkerEnv + "=" + id }
 
 // environment keeps the order in which variables were first set.
@@ -153,8 +163,9 @@ func getenv(env []string, name string) string {
 }
 
 // limitsOf are the limits of a control group.
-func limitsOf(res *runtimeapi.LinuxContainerResources) cgroup.Limits {
+func (r *Runtime) limitsOf(res *runtimeapi.LinuxContainerResources) cgroup.Limits {
 	return cgroup.Limits{
+		Processes: r.cfg.MaxProcesses,
 		CPUShares: res.GetCpuShares(), CPUQuota: res.GetCpuQuota(), CPUPeriod: res.GetCpuPeriod(),
 		Memory: res.GetMemoryLimitInBytes(), Swap: res.GetMemorySwapLimitInBytes(),
 		Unified: res.GetUnified(),

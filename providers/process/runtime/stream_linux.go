@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
@@ -43,7 +42,7 @@ func (r *Runtime) Attach(_ context.Context, request *runtimeapi.AttachRequest) (
 }
 
 // PortForward implements the CRI: it returns where ports of the pod, which are
-// those of the machine's loopback address, can be reached, once.
+// those on which its processes listen, can be reached, once.
 func (r *Runtime) PortForward(_ context.Context, request *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	box, err := r.sandbox(request.GetPodSandboxId())
 	if err != nil {
@@ -144,17 +143,18 @@ func (p *pipes) attach(conn *shim.Conn, in io.Reader, outs ...io.Writer) error {
 	return err
 }
 
-// PortForward connects a client to a port. The pod's network is the machine's.
+// PortForward connects a client to a port of the pod.
 func (s streams) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
 	defer func() { _ = stream.Close() }()
-	if _, err := s.r.sandbox(id); err != nil {
+	box, err := s.r.sandbox(id)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := s.r.until(ctx)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
+	conn, err := s.r.dialPod(ctx, box, port)
 	if err != nil {
-		return fmt.Errorf("port %d: %w", port, err)
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close(); _ = stream.Close() })()

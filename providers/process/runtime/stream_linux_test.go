@@ -206,41 +206,61 @@ while read line; do echo got $line; done`)
 	})
 }
 
+// Ports of a pod are those on which its own processes listen.
 func TestPortForward(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "you asked for %s", r.URL.Path) })}
-	go func() { _ = server.Serve(listener) }()
-	defer func() { _ = server.Close() }()
-	n := newNode(t)
-	box, _ := n.sandbox()
-	port := listener.Addr().(*net.TCPAddr).Port
+	each(t, func(t *testing.T, n *node) {
+		box, boxConfig := n.sandbox()
+		id, err := n.CreateContainer(ctx, box, n.helper("listen"), boxConfig)
+		must(t, err)
+		must(t, n.StartContainer(ctx, id))
+		var port int
+		_, err = fmt.Sscan(n.waitLog(id, "\n"), &port)
+		must(t, err)
+		for _, path := range []string{"/a", "/b"} {
+			if body, err := n.get(box, port, path); err != nil || body != "you asked for "+path {
+				t.Errorf("%q, %v", body, err)
+			}
+		}
+		// Those of others are not.
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })}
+		go func() { _ = server.Serve(listener) }()
+		defer func() { _ = server.Close() }()
+		if body, err := n.get(box, listener.Addr().(*net.TCPAddr).Port, "/"); err == nil {
+			t.Errorf("a port of the machine answers %q", body)
+		}
+		other, _ := n.sandbox()
+		if body, err := n.get(other, port, "/"); err == nil {
+			t.Errorf("a port of another pod answers %q", body)
+		}
+	})
+}
+
+// get asks a server in a pod for a path, by port-forward.
+func (n *node) get(box string, port int, path string) (string, error) {
+	n.t.Helper()
 	response, err := n.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: box, Port: []int32{int32(port)}})
-	must(t, err)
+	must(n.t, err)
 	u, err := url.Parse(response.Url)
-	must(t, err)
+	must(n.t, err)
 	roundTripper, upgrader, err := spdy.RoundTripperFor(&rest.Config{Host: u.Host})
-	must(t, err)
+	must(n.t, err)
 	stop, ready := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.New(spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, u), []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
-	must(t, err)
+	must(n.t, err)
 	done := make(chan error)
 	go func() { done <- forwarder.ForwardPorts() }()
 	<-ready
+	defer func() { close(stop); <-done }()
 	ports, err := forwarder.GetPorts()
-	must(t, err)
+	must(n.t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for _, path := range []string{"/a", "/b"} {
-		answer, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, path))
-		must(t, err)
-		body, _ := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if string(body) != "you asked for "+path {
-			t.Errorf("%q", body)
-		}
+	answer, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", ports[0].Local, path))
+	if err != nil {
+		return "", err
 	}
-	close(stop)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	return string(body), err
 }

@@ -11,9 +11,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
-// userOf decides whom a container runs as. One that asks for nobody runs as usual,
-// its image's user.
-func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, usual account) (*shim.User, error) {
+// userOf decides whom a container runs as. One that asks for nobody runs as its
+// image's user, usual, or as own, the pod's.
+func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, own account, image *account) (*shim.User, error) {
+	usual := own
+	if image != nil {
+		usual = *image
+	}
 	if sc.GetRunAsGroup() != nil && sc.GetRunAsUser() == nil && sc.GetRunAsUsername() == "" {
 		return nil, invalid("a group (runAsGroup) needs a user (runAsUser)")
 	}
@@ -21,18 +25,18 @@ func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, usual acco
 	if err != nil {
 		return nil, err
 	}
-	if who.uid != usual.uid && who.uid != p.defaultUser.uid && !p.users.contain(who.uid) {
+	if who.uid != usual.uid && who.uid != own.uid && (!p.users.contain(who.uid) || p.podUsers.contain(who.uid)) {
 		return nil, denied("running as user %d is not allowed on this node (the default is %d): its operator may add it to users", who.uid, usual.uid)
 	}
 	u := &shim.User{UID: uint32(who.uid), GID: uint32(who.gid)}
-	if sc.GetRunAsGroup() != nil && who.gid != usual.gid && who.gid != p.defaultUser.gid && !p.groups.contain(who.gid) {
+	if sc.GetRunAsGroup() != nil && who.gid != usual.gid && !p.mayJoin(who.gid, own) {
 		return nil, denied("running with group %d is not allowed on this node: its operator may add it to groups", who.gid)
 	}
 	for _, g := range sc.GetSupplementalGroups() {
 		if g < 0 || g > maxID {
 			return nil, invalid("%d is no group", g)
 		}
-		if !p.mayJoin(g, who.gid) {
+		if g != who.gid && !p.mayJoin(g, own) {
 			return nil, denied("the group %d (of fsGroup or supplementalGroups) is not allowed on this node: its operator may add it to groups", g)
 		}
 		u.Groups = append(u.Groups, uint32(g))
@@ -40,8 +44,10 @@ func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, usual acco
 	return u, p.possible(u)
 }
 
-func (p *policy) mayJoin(group, main int64) bool {
-	return group == main || group == p.defaultUser.gid || p.groups.contain(group) ||
+// mayJoin reports whether a container of a pod may name a group. One of the range
+// of podUsers is that of another pod.
+func (p *policy) mayJoin(group int64, own account) bool {
+	return group == own.gid || p.groups.contain(group) && !p.podUsers.contain(group) ||
 		!p.root && slices.Contains(p.ownGroups, int(group))
 }
 

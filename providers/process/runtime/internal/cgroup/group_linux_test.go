@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -35,19 +36,22 @@ func TestFiles(t *testing.T) {
 	g := Group{"memory": v1, "cpu": v1, unified: v2}
 	for _, path := range []string{
 		v1 + "/memory.limit_in_bytes", v1 + "/cpu.shares", v1 + "/cpu.cfs_quota_us", v1 + "/cpu.cfs_period_us",
-		v2 + "/memory.max", v2 + "/cpu.weight", v2 + "/cpu.max", v2 + "/memory.high",
+		v2 + "/memory.max", v2 + "/cpu.weight", v2 + "/cpu.max", v2 + "/memory.high", v2 + "/memory.oom.group", v2 + "/pids.max",
 	} {
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := g.Limit(Limits{CPUShares: 1024, CPUQuota: 50000, CPUPeriod: 100000, Memory: 1 << 20, Unified: map[string]string{"memory.high": "7", "io.weight": "3"}})
+	err := g.Limit(Limits{CPUShares: 1024, CPUQuota: 50000, CPUPeriod: 100000, Memory: 1 << 20, Processes: 9, Unified: map[string]string{"memory.high": "7"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := g.Limit(Limits{CPUShares: 1024, Unified: map[string]string{"io.weight": "3"}}); err == nil || !strings.Contains(err.Error(), "io.weight") {
+		t.Errorf("a limit that nothing takes: %v", err)
+	}
 	for path, want := range map[string]string{
 		v1 + "/memory.limit_in_bytes": "1048576", v1 + "/cpu.shares": "1024", v1 + "/cpu.cfs_quota_us": "50000", v1 + "/cpu.cfs_period_us": "100000",
-		v2 + "/memory.max": "1048576", v2 + "/cpu.weight": "39", v2 + "/cpu.max": "50000 100000", v2 + "/memory.high": "7",
+		v2 + "/memory.max": "1048576", v2 + "/cpu.weight": "39", v2 + "/cpu.max": "50000 100000", v2 + "/memory.high": "7", v2 + "/memory.oom.group": "1", v2 + "/pids.max": "9",
 	} {
 		if got, _ := os.ReadFile(path); string(got) != want {
 			t.Errorf("%s is %q, want %q", filepath.Base(path), got, want)
@@ -73,11 +77,11 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Without control groups everything does nothing.
+// Without control groups everything does nothing, and no limit is said to hold.
 func TestNone(t *testing.T) {
 	var h *Hierarchies
 	g := h.Group("a")
-	if err := g.Create(); err != nil || g.Add(1) != nil || g.Limit(Limits{Memory: 1}) != nil || g.Kill() || g.Remove() != nil || len(g.Processes()) > 0 || h.String() != "none" {
+	if err := g.Create(); err != nil || g.Add(1) != nil || g.Limit(Limits{CPUShares: 2, Memory: -1, Processes: 3}) != nil || g.Limit(Limits{Memory: 1}) == nil || g.Kill() || g.Remove() != nil || len(g.Processes()) > 0 || h.String() != "none" {
 		t.Errorf("%v", err)
 	}
 	h.Tidy("a")
@@ -104,6 +108,9 @@ func TestUnenforced(t *testing.T) {
 	} {
 		if got := test.h.Unenforced(test.l); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if left := test.h.Unenforced(test.h.Enforced(test.l)); len(left) > 0 {
+			t.Errorf("%s: of those that are enforced %q are not", name, left)
 		}
 	}
 }

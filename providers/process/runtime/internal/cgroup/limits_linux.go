@@ -16,20 +16,42 @@ type Limits struct {
 	CPUShares, CPUQuota, CPUPeriod int64
 	// Memory and Swap (which includes memory) are in bytes; -1 is no limit.
 	Memory, Swap int64
+	// Processes is how many processes and threads there may be; -1 is no limit. It
+	// is set where it can be.
+	Processes int64
 	// Unified are files of the v2 hierarchy and what to write into them.
 	Unified map[string]string
 }
 
-// file is something to be written into a group.
-type file struct{ hierarchy, name, value string }
+// file is something to be written into a group. Of the files with the same limit
+// one at least must be there.
+type file struct{ hierarchy, name, value, limit string }
 
-// Limit sets limits. Hierarchies that are not there are left out.
+// Limit sets limits. One that no hierarchy takes is an error, if it is one of
+// those that Unenforced names.
 func (g Group) Limit(l Limits) error {
 	var errs []error
-	for _, f := range l.files() {
-		errs = append(errs, g.write(f))
+	taken := map[string]bool{"": true}
+	files := l.files()
+	for _, f := range files {
+		was, err := g.write(f)
+		if was {
+			taken[f.limit] = true
+		}
+		errs = append(errs, err)
+	}
+	for _, f := range files {
+		if !taken[f.limit] {
+			taken[f.limit] = true
+			errs = append(errs, fmt.Errorf("limit %s of %s: there is no such file in the control group", f.value, f.limit))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// Demands reports whether l has limits that must hold.
+func (l Limits) Demands() bool {
+	return l.CPUQuota > 0 || l.Memory > 0 || l.Swap > 0 || len(l.Unified) > 0
 }
 
 // Unenforced names those of the limits that have no effect here, since there is no
@@ -54,6 +76,24 @@ func (h *Hierarchies) Unenforced(l Limits) []string {
 	return names
 }
 
+// Enforced is l without the limits that Unenforced names.
+func (h *Hierarchies) Enforced(l Limits) Limits {
+	l.Unified = maps.Clone(l.Unified)
+	for _, name := range h.Unenforced(l) {
+		switch name {
+		case "cpu":
+			l.CPUQuota, l.CPUPeriod = 0, 0
+		case "memory":
+			l.Memory = 0
+		case "swap":
+			l.Swap = 0
+		default:
+			delete(l.Unified, name)
+		}
+	}
+	return l
+}
+
 func (h *Hierarchies) controls(controller string) bool {
 	return h != nil && h.dirs[controller] != "" || h.controlsUnified(controller)
 }
@@ -67,53 +107,71 @@ func (h *Hierarchies) controlsUnified(controller string) bool {
 	return controller == "cgroup" || slices.Contains(strings.Fields(string(have)), controller)
 }
 
-func (g Group) write(f file) error {
+// write reports whether there is such a file.
+func (g Group) write(f file) (bool, error) {
 	dir, ok := g[f.hierarchy]
 	if !ok {
-		return nil
+		return false, nil
 	}
 	path := filepath.Join(dir, f.name)
 	if _, err := os.Stat(path); err != nil {
 		// The controller is not in this hierarchy, but in another, or nowhere.
-		return nil
+		return false, nil
 	}
 	if err := os.WriteFile(path, []byte(f.value), 0o644); err != nil {
-		return fmt.Errorf("limit %s of %s: %w", f.value, f.name, err)
+		return true, fmt.Errorf("limit %s of %s: %w", f.value, f.name, err)
 	}
-	return nil
+	return true, nil
 }
 
 func (l Limits) files() []file {
 	var files []file
 	if l.CPUShares > 0 {
 		files = append(files,
-			file{"cpu", "cpu.shares", strconv.FormatInt(l.CPUShares, 10)},
-			file{unified, "cpu.weight", strconv.FormatInt(weight(l.CPUShares), 10)})
+			file{"cpu", "cpu.shares", strconv.FormatInt(l.CPUShares, 10), ""},
+			file{unified, "cpu.weight", strconv.FormatInt(weight(l.CPUShares), 10), ""})
 	}
 	if l.CPUPeriod > 0 {
-		files = append(files, file{"cpu", "cpu.cfs_period_us", strconv.FormatInt(l.CPUPeriod, 10)})
+		files = append(files, file{"cpu", "cpu.cfs_period_us", strconv.FormatInt(l.CPUPeriod, 10), ""})
 	}
 	if l.CPUQuota != 0 {
 		period := max(l.CPUPeriod, 0)
 		if period == 0 {
 			period = 100000
 		}
+		must := demand("cpu", l.CPUQuota)
 		files = append(files,
-			file{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(max(l.CPUQuota, -1), 10)},
-			file{unified, "cpu.max", fmt.Sprintf("%s %d", limitOrMax(l.CPUQuota), period)})
+			file{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(max(l.CPUQuota, -1), 10), must},
+			file{unified, "cpu.max", fmt.Sprintf("%s %d", limitOrMax(l.CPUQuota), period), must})
 	}
 	if l.Memory != 0 {
+		must := demand("memory", l.Memory)
 		files = append(files,
-			file{"memory", "memory.limit_in_bytes", strconv.FormatInt(max(l.Memory, -1), 10)},
-			file{unified, "memory.max", limitOrMax(l.Memory)})
+			file{"memory", "memory.limit_in_bytes", strconv.FormatInt(max(l.Memory, -1), 10), must},
+			file{unified, "memory.max", limitOrMax(l.Memory), must},
+			// A container that lost one of its processes is not what it seems to be.
+			file{unified, "memory.oom.group", "1", ""})
 	}
 	if l.Swap > 0 && l.Swap >= l.Memory {
-		files = append(files, file{unified, "memory.swap.max", strconv.FormatInt(l.Swap-max(l.Memory, 0), 10)})
+		files = append(files, file{unified, "memory.swap.max", strconv.FormatInt(l.Swap-max(l.Memory, 0), 10), "swap"})
 	}
-	for name, value := range l.Unified {
-		files = append(files, file{unified, name, value})
+	if l.Processes != 0 {
+		files = append(files,
+			file{"pids", "pids.max", limitOrMax(l.Processes), ""},
+			file{unified, "pids.max", limitOrMax(l.Processes), ""})
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Unified)) {
+		files = append(files, file{unified, name, l.Unified[name], name})
 	}
 	return files
+}
+
+// demand is the name of a limit that must hold, or nothing for none.
+func demand(name string, value int64) string {
+	if value < 0 {
+		return ""
+	}
+	return name
 }
 
 func limitOrMax(v int64) string {

@@ -36,6 +36,8 @@ const (
 	errorFD
 	mountFD
 	utsFD
+	ipcFD
+	cgroupFD
 )
 
 // runInit becomes a command. It returns only if that failed; whoever waits at
@@ -44,7 +46,7 @@ func runInit() int {
 	// What follows is set for a thread, and it is this one that becomes the
 	// command.
 	runtime.LockOSThread()
-	for fd := lockFD; fd <= utsFD; fd++ {
+	for fd := lockFD; fd <= cgroupFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	config, err := readConfig()
@@ -91,6 +93,9 @@ func (c *initConfig) become() error {
 			return err
 		}
 	}
+	if err := ownKeyring(); err != nil {
+		return err
+	}
 	if err := c.Command.restrict(); err != nil {
 		return err
 	}
@@ -102,23 +107,26 @@ func (c *initConfig) become() error {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	defaultSignals()
+	keepStreams()
 	err := syscall.Exec(c.Command.Path, c.Command.Args, c.Command.Env)
 	return fmt.Errorf("exec %s: %w", c.Command.Path, err)
 }
 
-// join enters the mount and UTS namespaces of a container; the PID namespace was
-// entered by being started.
+// join enters the namespaces of a container; the PID namespace was entered by being
+// started.
 func join() error {
 	// A thread that shares its root and working folder with others cannot enter
 	// a mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("enter the container's namespaces: %w", err)
 	}
-	if err := unix.Setns(utsFD, unix.CLONE_NEWUTS); err != nil {
-		return fmt.Errorf("enter the container's UTS namespace: %w", err)
-	}
-	if err := unix.Setns(mountFD, unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("enter the container's mount namespace: %w", err)
+	for _, space := range []struct {
+		name     string
+		fd, kind int
+	}{{"UTS", utsFD, unix.CLONE_NEWUTS}, {"IPC", ipcFD, unix.CLONE_NEWIPC}, {"cgroup", cgroupFD, unix.CLONE_NEWCGROUP}, {"mount", mountFD, unix.CLONE_NEWNS}} {
+		if err := unix.Setns(space.fd, space.kind); err != nil {
+			return fmt.Errorf("enter the container's %s namespace: %w", space.name, err)
+		}
 	}
 	return nil
 }

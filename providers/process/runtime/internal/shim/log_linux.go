@@ -26,7 +26,7 @@ func openLog(path string) (*logFile, error) {
 	if path == "" {
 		return l, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
 	return l, l.reopen()

@@ -48,6 +48,7 @@ func Probe() []string { return []string{Name, "probe"} }
 func runContainer(dir string) int {
 	unix.CloseOnExec(lockFD)
 	unix.CloseOnExec(reportFD)
+	closeInherited(reportFD + 1)
 	// Caught, not ignored: what is ignored stays so in the commands.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
 	report := os.NewFile(reportFD, "report")

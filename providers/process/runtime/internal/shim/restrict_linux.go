@@ -31,6 +31,13 @@ func (c *Command) restrict() error {
 	if err := c.bound(); err != nil {
 		return err
 	}
+	// As long as this thread may do so without NoNewPrivileges; nothing that follows
+	// is denied.
+	if c.FilterCalls {
+		if err := filterCalls(); err != nil {
+			return err
+		}
+	}
 	if err := c.User.become(); err != nil {
 		return err
 	}

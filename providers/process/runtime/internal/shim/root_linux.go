@@ -23,6 +23,11 @@ func (n *Namespaces) furnish() error {
 			return fmt.Errorf("host name %s: %w", n.Hostname, err)
 		}
 	}
+	if n.Group != nil {
+		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+			return fmt.Errorf("namespace of control groups: %w", err)
+		}
+	}
 	// What we mount does not show on the machine; what it mounts shows here.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("private root: %w", err)
@@ -138,7 +143,20 @@ func (r *root) copyMachine(n *Namespaces) error {
 			return err
 		}
 	}
-	return r.makeDev()
+	if err := r.makeDev(); err != nil {
+		return err
+	}
+	if n.Group != nil {
+		if err := r.showGroup(n.Group); err != nil {
+			return fmt.Errorf("control groups: %w", err)
+		}
+	}
+	for _, path := range n.Hidden {
+		if err := r.at(path, r.mask); err != nil {
+			return fmt.Errorf("hide %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 func (r *root) bindTmp(tmp string) error {

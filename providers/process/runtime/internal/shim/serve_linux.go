@@ -135,7 +135,7 @@ func (s *server) execStart(request Request, files []*os.File) (*child, error) {
 	var joinPID *os.File
 	if s.spec.Namespaces != nil {
 		config.Join, joinPID = true, s.spaces.pid
-		files = append(files[:3:3], s.spaces.mount, s.spaces.uts)
+		files = append(files[:3:3], s.spaces.mount, s.spaces.uts, s.spaces.ipc, s.spaces.cgroup)
 	}
 	l, err := s.spawner.start(config, files, process(request.TTY, 0), joinPID)
 	if err != nil {

@@ -45,13 +45,15 @@ func newServer(dir string) (*server, error) {
 	}
 	_ = s.spec.Shims.Create()
 	_ = s.spec.Shims.Add(os.Getpid())
-	// What cannot be made has no limits; those of what is there must hold.
-	_ = s.spec.Group.Create()
+	// What cannot be made finds no processes; but limits must hold.
+	if err := s.spec.Group.Create(); err != nil && s.spec.Limits.Demands() {
+		return s, fmt.Errorf("control group: %w", err)
+	}
 	if err := s.spec.Group.Limit(s.spec.Limits); err != nil {
 		return s, err
 	}
 	s.oomKills = s.spec.Group.OOMKills()
-	s.spawner = newSpawner(s.spec.Group, os.NewFile(lockFD, LockFile))
+	s.spawner = newSpawner(s.spec.Group, s.spec.Limits.Demands(), os.NewFile(lockFD, LockFile))
 	var err error
 	if s.log, err = openLog(s.spec.LogPath); err != nil {
 		return s, fmt.Errorf("log: %w", err)
@@ -124,6 +126,9 @@ func (s *server) start(files []*os.File) (*launch, error) {
 		}
 		if n.PID {
 			flags |= unix.CLONE_NEWPID
+		}
+		if n.IPC {
+			flags |= unix.CLONE_NEWIPC
 		}
 		if n.JoinPID != nil {
 			var err error

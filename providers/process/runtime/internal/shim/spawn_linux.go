@@ -25,6 +25,8 @@ import (
 type spawner struct {
 	requests chan func()
 	group    cgroup.Group
+	// limited says that nothing may run outside of group.
+	limited bool
 	// lock is the lock of the container's folder.
 	lock *os.File
 
@@ -43,8 +45,8 @@ type child struct {
 	ended  time.Time
 }
 
-func newSpawner(group cgroup.Group, lock *os.File) *spawner {
-	s := &spawner{requests: make(chan func()), group: group, lock: lock, running: map[int]*child{}}
+func newSpawner(group cgroup.Group, limited bool, lock *os.File) *spawner {
+	s := &spawner{requests: make(chan func()), group: group, limited: limited, lock: lock, running: map[int]*child{}}
 	go s.serve()
 	go s.reap()
 	return s
@@ -83,8 +85,11 @@ func (s *spawner) start(config initConfig, files []*os.File, attr syscall.SysPro
 		closeAll(configW, errorR)
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
-	// An error is not fatal: what is outside of the group is found in another way.
-	_ = s.group.Add(l.pid)
+	// What is outside of the group is found in another way, but has no limits.
+	if err := s.group.Add(l.pid); err != nil && s.limited {
+		_ = l.release(false)
+		return nil, fmt.Errorf("control group: %w", err)
+	}
 	line, err := json.Marshal(config)
 	if err == nil {
 		_, err = configW.Write(append(line, '\n'))

@@ -56,7 +56,7 @@ func TestInitHoldsTheLock(t *testing.T) {
 }
 
 // onlySpawner is the one spawner of this process: it waits for all that ends.
-var onlySpawner = sync.OnceValue(func() *spawner { return newSpawner(nil, nil) })
+var onlySpawner = sync.OnceValue(func() *spawner { return newSpawner(nil, false, nil) })
 
 // waitForLock waits until a lock is free: the kernel closes files one after the
 // other.

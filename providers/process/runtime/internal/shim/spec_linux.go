@@ -44,8 +44,10 @@ type Command struct {
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"`
 	// Capabilities are those that may be had at all, by number; nil changes
 	// nothing.
-	Capabilities []int    `json:"capabilities,omitempty"`
-	Rlimits      []Rlimit `json:"rlimits,omitempty"`
+	Capabilities []int `json:"capabilities,omitempty"`
+	// FilterCalls applies the default seccomp profile.
+	FilterCalls bool     `json:"filterCalls,omitempty"`
+	Rlimits     []Rlimit `json:"rlimits,omitempty"`
 	// OOMScoreAdj is set as far as that is allowed.
 	OOMScoreAdj *int `json:"oomScoreAdj,omitempty"`
 }
@@ -76,6 +78,13 @@ type Namespaces struct {
 	// instead.
 	PID     bool    `json:"pid,omitempty"`
 	JoinPID *Target `json:"joinPID,omitempty"`
+	// IPC makes an IPC namespace.
+	IPC bool `json:"ipc,omitempty"`
+	// Group is the control group that is all that the container sees of them, by
+	// hierarchy; with it /sys is only readable, too. Nil shows the machine's.
+	Group map[string]string `json:"group,omitempty"`
+	// Hidden are directories of the machine that look empty, but for Mounts.
+	Hidden []string `json:"hidden,omitempty"`
 	// ReadonlyRoot lets nothing but the mounts and /dev be written to.
 	ReadonlyRoot bool    `json:"readonlyRoot,omitempty"`
 	Mounts       []Mount `json:"mounts,omitempty"`
