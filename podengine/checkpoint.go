@@ -119,10 +119,10 @@ func (s *stop) checkpoint() *stopCheckpoint {
 
 // save writes a pod's checkpoint, whole or not at all.
 func (e *Engine) save(c checkpoint) error {
-	if err := os.MkdirAll(e.podDir(c.Pod.UID), 0o750); err != nil {
-		return fmt.Errorf("cannot keep the pod: %w", err)
-	}
 	content, err := json.Marshal(c)
+	if err == nil {
+		err = makePodDir(e.podDir(c.Pod.UID))
+	}
 	if err == nil {
 		err = replace(e.checkpointFile(c.Pod.UID), content, true)
 	}
@@ -130,6 +130,18 @@ func (e *Engine) save(c checkpoint) error {
 		return fmt.Errorf("cannot keep the pod: %w", err)
 	}
 	return nil
+}
+
+// makePodDir makes the directory of a pod, such that it survives a failure of the
+// machine.
+func makePodDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(dir))
 }
 
 // unready is the end of the name of a file that is being written.
@@ -164,8 +176,9 @@ func syncDirectory(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// load reads the checkpoints of all pods. What is broken keeps no other from
-// being read.
+// load reads the checkpoints of all pods. One that is broken keeps no other from
+// being read, and is put aside. e.unrecorded has the pods of which something is left
+// without a checkpoint.
 func (e *Engine) load() (all []checkpoint, broken []error, err error) {
 	entries, err := os.ReadDir(filepath.Join(e.cfg.Root, "pods"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,14 +191,30 @@ func (e *Engine) load() (all []checkpoint, broken []error, err error) {
 		c, err := e.loadPod(types.UID(entry.Name()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // its begin or its end was interrupted
-			_ = e.removeState(types.UID(entry.Name())) // leaves what has volumes
+			_ = e.removeState(types.UID(entry.Name())) // leaves what has volumes, which is collected
+			e.unrecorded = append(e.unrecorded, types.UID(entry.Name()))
 		case err != nil:
-			broken = append(broken, fmt.Errorf("cannot read %s: %w", e.checkpointFile(types.UID(entry.Name())), err))
+			broken = append(broken, e.putAside(types.UID(entry.Name()), err))
+			e.unrecorded = append(e.unrecorded, types.UID(entry.Name()))
 		default:
 			all = append(all, c)
 		}
 	}
 	return all, broken, nil
+}
+
+// putAside moves a checkpoint that cannot be read to where nobody reads it, for a
+// person who wants to know what was in it, and returns what there is to say of it.
+func (e *Engine) putAside(uid types.UID, why error) error {
+	kept := filepath.Join(e.cfg.Root, "broken", fmt.Sprintf("pod-%s-%d.json", uid, time.Now().UnixNano()))
+	err := os.MkdirAll(filepath.Dir(kept), 0o700)
+	if err == nil {
+		err = os.Rename(e.checkpointFile(uid), kept)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w; it stays where it is: %w", e.checkpointFile(uid), why, err)
+	}
+	return fmt.Errorf("cannot read %s, which is put aside as %s: %w", e.checkpointFile(uid), kept, why)
 }
 
 func (e *Engine) loadPod(uid types.UID) (c checkpoint, err error) {

@@ -128,9 +128,11 @@ type Engine struct {
 	running     sync.WaitGroup
 	unsubscribe func() // from changes of objects
 
-	taking     sync.Mutex // one pod at a time is taken
-	allocating sync.Mutex // one pod at a time is given resources
-	ids        sync.Mutex // one pod at a time gets user IDs
+	taking     sync.Mutex         // one pod at a time is taken
+	clearing   map[types.UID]bool // pods whose remains are being removed; guarded by taking
+	unrecorded []types.UID        // pods of which something is left without a checkpoint; of load
+	allocating sync.Mutex         // one pod at a time is given resources
+	ids        sync.Mutex         // one pod at a time gets user IDs
 
 	mu      sync.Mutex
 	closed  bool
@@ -159,11 +161,12 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("cannot make the engine's directory: %w", err)
 	}
 	e := &Engine{
-		cfg:     cfg,
-		started: time.Now(),
-		ended:   ended,
-		workers: map[types.UID]*worker{},
-		prober:  probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
+		cfg:      cfg,
+		started:  time.Now(),
+		ended:    ended,
+		workers:  map[types.UID]*worker{},
+		prober:   probe.NewProber(probe.Options{Exec: probe.ExecSync(cfg.Runtime)}),
+		clearing: map[types.UID]bool{},
 	}
 	left, broken, err := e.load()
 	if err != nil {
@@ -285,6 +288,9 @@ func (e *Engine) CreatePod(ctx context.Context, pod *corev1.Pod) (err error) {
 	if w := e.worker(pod.UID); w != nil {
 		w.causedBy(span)
 		return w.update(pod)
+	}
+	if e.clearing[pod.UID] {
+		return errdefs.AsUnavailable(fmt.Errorf("what was left of pod %s/%s is being removed: it can be created after that", pod.Namespace, pod.Name))
 	}
 	w := newWorker(e, pod, time.Now())
 	w.causedBy(span)

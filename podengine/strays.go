@@ -2,6 +2,9 @@ package podengine
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,17 +15,29 @@ import (
 // pod, before it is removed.
 const seenStray = 3
 
-// strays removes sandboxes of this node that belong to no pod: those of a process
-// that was killed before it could write what it was about to do, or whose state
-// was lost. It takes them one after the other, and holds up nobody meanwhile.
+// strays removes what is left of pods that this node does not have: sandboxes, those
+// of a process that was killed before it could write what it was about to do, or
+// whose state was lost; and volumes and files, once there is no sandbox. It takes
+// them one after the other, and holds up nobody meanwhile.
 type strays struct {
-	engine *Engine
-	seen   map[string]int            // how often, by sandbox; only look uses it
-	due    chan map[string]types.UID // to be removed; what comes while run is busy is seen again
+	engine     *Engine
+	seen       map[string]int // how often, by sandbox; only look uses it
+	unrecorded map[types.UID]int
+	due        chan remains // to be removed; what comes while run is busy is seen again
+}
+
+// remains are sandboxes by their IDs with their pods, and pods that have files only.
+type remains struct {
+	sandboxes map[string]types.UID
+	files     []types.UID
 }
 
 func newStrays(e *Engine) *strays {
-	return &strays{engine: e, seen: map[string]int{}, due: make(chan map[string]types.UID)}
+	s := &strays{engine: e, seen: map[string]int{}, unrecorded: map[types.UID]int{}, due: make(chan remains)}
+	for _, uid := range e.unrecorded {
+		s.unrecorded[uid] = 0
+	}
+	return s
 }
 
 // look takes note of the sandboxes that there are, by their pods.
@@ -32,23 +47,43 @@ func (s *strays) look(boxes map[string]types.UID) {
 			delete(s.seen, id)
 		}
 	}
-	due := map[string]types.UID{}
+	due := remains{sandboxes: map[string]types.UID{}}
+	has := map[types.UID]bool{}
 	for id, uid := range boxes {
+		has[uid] = true
 		if s.engine.worker(uid) != nil {
 			delete(s.seen, id)
 			continue
 		}
 		if s.seen[id]++; s.seen[id] >= seenStray {
-			due[id] = uid
+			due.sandboxes[id] = uid
 		}
 	}
-	if len(due) == 0 {
+	for uid := range s.unrecorded {
+		switch {
+		case s.engine.worker(uid) != nil:
+			delete(s.unrecorded, uid) // it has a checkpoint again
+		case has[uid]:
+			s.unrecorded[uid] = 0
+		default:
+			if s.unrecorded[uid]++; s.unrecorded[uid] >= seenStray {
+				due.files = append(due.files, uid)
+			}
+		}
+	}
+	if len(due.sandboxes)+len(due.files) == 0 {
 		return
 	}
 	select {
 	case s.due <- due:
-		for id := range due {
+		for id := range due.sandboxes {
 			delete(s.seen, id) // one that cannot be removed is seen again
+		}
+		for _, uid := range due.files {
+			s.unrecorded[uid] = 0
+			if _, err := os.Lstat(s.engine.podDir(uid)); errors.Is(err, fs.ErrNotExist) {
+				delete(s.unrecorded, uid)
+			}
 		}
 	default:
 	}
@@ -61,20 +96,48 @@ func (s *strays) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case due := <-s.due:
-			for id, uid := range due {
-				s.remove(ctx, id, uid)
+			for id, uid := range due.sandboxes {
+				s.clear(ctx, uid, "Removing a sandbox that belongs to no pod", func() error { return s.engine.removeSandbox(ctx, id) })
+			}
+			for _, uid := range due.files {
+				if _, err := os.Lstat(s.engine.podDir(uid)); err != nil {
+					continue // removed before
+				}
+				s.clear(ctx, uid, "Removing the files of a pod that is not known", func() error {
+					return errors.Join(s.engine.volumes.Teardown(uid), s.engine.removeState(uid))
+				})
 			}
 		}
 	}
 }
 
-func (s *strays) remove(ctx context.Context, id string, uid types.UID) {
-	if ctx.Err() != nil || s.engine.worker(uid) != nil { // a pod that has come meanwhile
+// clear removes something of a pod that this node does not have. The pod is not
+// created meanwhile.
+func (s *strays) clear(ctx context.Context, uid types.UID, what string, remove func() error) {
+	if ctx.Err() != nil || !s.engine.beginClearing(uid) {
 		return
 	}
-	logger := log.G(ctx).WithFields(log.Fields{"uid": string(uid), "sandbox": id})
-	logger.Warn("Removing a sandbox that belongs to no pod")
-	if err := s.engine.removeSandbox(ctx, id); err != nil && ctx.Err() == nil {
-		logger.WithError(err).Warn("Cannot remove a sandbox that belongs to no pod yet")
+	defer s.engine.endClearing(uid)
+	logger := log.G(ctx).WithField("uid", string(uid))
+	logger.Warn(what)
+	if err := remove(); err != nil && ctx.Err() == nil {
+		logger.WithError(err).Warn("Cannot remove what is left of a pod that is not known yet")
 	}
+}
+
+// beginClearing keeps a pod from being created. It reports false if the node has it.
+func (e *Engine) beginClearing(uid types.UID) bool {
+	e.taking.Lock()
+	defer e.taking.Unlock()
+	if e.worker(uid) != nil {
+		return false
+	}
+	e.clearing[uid] = true
+	return true
+}
+
+func (e *Engine) endClearing(uid types.UID) {
+	e.taking.Lock()
+	defer e.taking.Unlock()
+	delete(e.clearing, uid)
 }

@@ -188,7 +188,7 @@ func TestBadConfigs(t *testing.T) {
 		"is less than":   {Root: root, Groups: []string{"20-10"}},
 		"4294967294":     {Root: root, Users: []string{"4294967295"}},
 		"defaultUser":    {Root: root, DefaultUser: "me"},
-		"podUsers":       {Root: root, PodUsers: "many", DefaultUser: "0"},
+		"podUsers":       {Root: root, PodUsers: "many"},
 		"nofiles":        {Root: root, Rlimits: map[string]runtime.Rlimit{"nofiles": {}}},
 		"above the hard": {Root: root, Rlimits: map[string]runtime.Rlimit{"nofile": {Soft: -1, Hard: 1}}},
 		"capabilities":   {Root: root, Capabilities: []string{"NET_ADMIN", "FLY"}},

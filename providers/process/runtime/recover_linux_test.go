@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,5 +46,48 @@ func TestAStartThatMayHaveRunIsNotTakenBack(t *testing.T) {
 		if s := n.ended(id); s.Reason != "ContainerStatusUnknown" {
 			t.Errorf("the container is %v", s)
 		}
+	})
+}
+
+// One record that cannot be read keeps nothing else from going on. What it was of
+// ends, and it is put aside; records of newer versions can be read.
+func TestBadRecords(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		good, bad := n.start(sh("exec sleep 1000")), n.start(sh("sleep 1001 & exec sleep 1002"))
+		lost, ended := n.start(sh("exec sleep 1003")), n.start(sh("exit 3"))
+		n.ended(ended)
+		pids := []int{n.started(bad).PID, n.started(lost).PID}
+		box := n.sandboxOf(good)
+		lostBox := n.sandboxOf(lost)
+		must(t, n.Close(ctx))
+		in := func(parts ...string) string { return filepath.Join(append([]string{n.cfg.Root}, parts...)...) }
+		must(t, os.WriteFile(in("containers", bad, "container.json"), []byte("{"), 0o600))
+		must(t, os.WriteFile(in("sandboxes", lostBox, "sandbox.json"), nil, 0o600))
+		must(t, os.WriteFile(in("containers", ended, "exit.json"), []byte("{"), 0o600))
+		must(t, os.WriteFile(in("images.json"), []byte("{"), 0o600))
+		must(t, os.WriteFile(in("users.json"), []byte("{"), 0o600))
+		must(t, os.Mkdir(in("containers", "stray"), 0o700))
+		var record map[string]any
+		must(t, shim.ReadRecord(in("containers", good), "container.json", &record))
+		record["newer"] = true
+		record["config"].(map[string]any)["newerField"] = map[string]any{"a": 1}
+		must(t, shim.WriteRecord(in("containers", good), "container.json", record))
+		n.open()
+		if s := n.status(good); s.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			t.Errorf("the good one is %v", s)
+		}
+		if s := n.ended(ended); s.ExitCode != 137 || s.Reason != "ContainerStatusUnknown" {
+			t.Errorf("the one whose end cannot be read: %v", s)
+		}
+		eventually(t, "nothing to be left of the others", func() bool {
+			return !alive(pids[0]) && !alive(pids[1]) && len(n.ids()) == 2
+		})
+		if aside, _ := filepath.Glob(in("broken", "*")); len(aside) != 5 {
+			t.Errorf("put aside are %q", aside)
+		}
+		if _, err := n.PodSandboxStatus(ctx, box, false); err != nil {
+			t.Error(err)
+		}
+		n.reopen()
 	})
 }
