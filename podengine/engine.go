@@ -69,6 +69,9 @@ type Config struct {
 	// AllowHostPath decides whether a pod may have a path of the host: see
 	// volume.Options. Nil denies all.
 	AllowHostPath func(volume.HostAccess) error
+	// NoLinksFollowed says that the runtime follows no links in paths of the host:
+	// see volume.Options.
+	NoLinksFollowed bool
 	// Claims resolves persistent volume claims; nil means that they are not
 	// supported.
 	Claims volume.Claims

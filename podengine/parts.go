@@ -26,12 +26,13 @@ import (
 // makeParts makes what the engine consists of besides its workers.
 func (e *Engine) makeParts() (err error) {
 	options := volume.Options{
-		Root:          e.cfg.Root,
-		Objects:       e.cfg.Objects,
-		Tokens:        e.cfg.Tokens,
-		Claims:        e.cfg.Claims,
-		AllowHostPath: e.cfg.AllowHostPath,
-		Images:        imageVolumes{},
+		Root:            e.cfg.Root,
+		Objects:         e.cfg.Objects,
+		Tokens:          e.cfg.Tokens,
+		Claims:          e.cfg.Claims,
+		AllowHostPath:   e.cfg.AllowHostPath,
+		NoLinksFollowed: e.cfg.NoLinksFollowed,
+		Images:          imageVolumes{},
 	}
 	if e.cfg.NodeAllocatable != nil {
 		options.NodeAllocatable = e.cfg.NodeAllocatable()

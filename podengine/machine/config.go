@@ -28,6 +28,9 @@ type Config struct {
 	// HostPaths are the directories of the host of which pods may have what is
 	// in them, by hostPath volumes. Default none; "/" allows all.
 	HostPaths []string `json:"hostPaths,omitempty"`
+	// NoLinksFollowed says that the runtime follows no links in paths of the host:
+	// see volume.Options. The provider knows.
+	NoLinksFollowed bool `json:"-"`
 	// CgroupParent is the parent of the cgroups of all pods. Default that of
 	// the runtime.
 	CgroupParent string `json:"cgroupParent,omitempty"`

@@ -78,6 +78,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		HostIPs:         n.HostIPs,
 		NodeAllocatable: func() corev1.ResourceList { return allocatable },
 		AllowHostPath:   HostPaths(cfg.HostPaths),
+		NoLinksFollowed: cfg.NoLinksFollowed,
 		CgroupParent:    cfg.CgroupParent,
 		FirstUserID:     cfg.UserNamespaceFirstID,
 		UnsafeSysctls:   cfg.AllowedUnsafeSysctls,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,6 +21,9 @@ type Claims interface {
 type place struct {
 	path     string
 	readOnly bool
+	// host says that it is a path of the host, persistentVolume who has it.
+	host             bool
+	persistentVolume string
 }
 
 // claimed finds the volume of a claim: one that is a path of this host.
@@ -31,7 +33,7 @@ func (m *Manager) claimed(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	if err != nil {
 		return place{}, err
 	}
-	found := place{readOnly: claim.ReadOnly}
+	found := place{readOnly: claim.ReadOnly, host: true, persistentVolume: pv.Name}
 	access := HostAccess{Pod: pod, Volume: v.Name, PersistentVolume: pv.Name}
 	switch {
 	case pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock:
@@ -77,7 +79,12 @@ func (m *Manager) boundVolume(ctx context.Context, namespace, name string) (*cor
 
 // setUpLocal checks a local volume, and gives it to the pod's group.
 func setUpLocal(pod *corev1.Pod, v *corev1.Volume, found place) error {
-	info, err := os.Stat(found.path)
+	file, err := openWithoutLinks(found.path)
+	if err != nil {
+		return fmt.Errorf("local volume: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return fmt.Errorf("local volume: %w", err)
 	}
@@ -85,7 +92,7 @@ func setUpLocal(pod *corev1.Pod, v *corev1.Volume, found place) error {
 		return unsupportedClaim(v, "local, not a directory")
 	}
 	if group := fsGroup(pod); group != nil && !found.readOnly {
-		return SetGroup(found.path, *group, pod.Spec.SecurityContext.FSGroupChangePolicy)
+		return SetGroup(placeName(file), *group, pod.Spec.SecurityContext.FSGroupChangePolicy)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -102,7 +103,12 @@ func checkHostPath(path string, typ *corev1.HostPathType) error {
 	if !known {
 		return permanentf("unknown hostPath type %q", demanded)
 	}
-	info, err := os.Stat(path)
+	file, err := openWithoutLinks(path)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = file.Stat()
+		err = errors.Join(err, file.Close())
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("hostPath type check failed: path %s does not exist", path)
@@ -114,27 +120,46 @@ func checkHostPath(path string, typ *corev1.HostPathType) error {
 	return nil
 }
 
-// createDirectory makes a directory unless something is there. The umask does
-// not count.
-func createDirectory(path string) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
+// pinHostPath returns the path at which a container's runtime is to find what is at
+// a path of the host, which has no links and was allowed: a pod that may write above
+// it must not be able to lead the runtime elsewhere. So it is a mount of its own,
+// unless nobody but the host's operator can change what is above it, or the runtime
+// follows no links.
+func (m *Manager) pinHostPath(access HostAccess, mount *corev1.VolumeMount) (string, error) {
+	// One whose mounts show on the host is of a privileged container, which needs no
+	// trick for that; a mount of its own would not show there.
+	shows := mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationBidirectional
+	if m.opts.NoLinksFollowed || shows || m.isFixed(access) {
+		return access.Path, nil
 	}
-	if err := os.MkdirAll(path, createdDirectoryMode); err != nil {
-		return err
-	}
-	return os.Chmod(path, createdDirectoryMode)
-}
-
-// createFile makes an empty file unless something is there. Its directory has to
-// exist.
-func createFile(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, createdFileMode)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
+	file, err := openWithoutLinks(access.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Of no type: a runtime makes a directory, by its path.
+		if err := createDirectory(access.Path); err != nil {
+			return "", err
+		}
+		file, err = openWithoutLinks(access.Path)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	return errors.Join(f.Chmod(createdFileMode), f.Close())
+	defer file.Close()
+	if m.opts.NoMounts {
+		return "", permanentf("hostPath %q is below a directory that pods may change, and this process makes no mounts: allow the path itself, or let it mount", access.Path)
+	}
+	// A tree that has the volumes of pods in it has these mounts, too.
+	recursive := access.Path != m.pods && !strings.HasPrefix(m.pods, strings.TrimSuffix(access.Path, "/")+"/")
+	return m.bindPinned(access.Pod, access.Volume, "host:"+access.Path, file, func(file *os.File, target string) error {
+		return bindTree(file, target, recursive)
+	})
+}
+
+// isFixed reports whether what is above a path that is allowed is out of reach of
+// pods: it is allowed itself, and not what it is in; or all of the host is.
+func (m *Manager) isFixed(access HostAccess) bool {
+	allowed := func(path string) bool {
+		access.Path = path
+		return m.opts.AllowHostPath != nil && m.opts.AllowHostPath(access) == nil
+	}
+	return allowed("/") || !allowed(filepath.Dir(access.Path))
 }

@@ -40,6 +40,11 @@ type Options struct {
 	// NodeAllocatable limits volumes in memory, and is in the downward API
 	// where a pod has no limit of its own.
 	NodeAllocatable corev1.ResourceList
+	// NoLinksFollowed says that the containers' runtime follows no link in a path that
+	// it gets, or opens it with a container's own rights. Without, a path of the host
+	// below one that is allowed is a mount of its own, so that no pod can lead the
+	// runtime elsewhere, and cannot be had if the process may not mount.
+	NoLinksFollowed bool
 	// NoMounts keeps volumes in plain directories, for a process whose mounts
 	// the containers' runtime does not see. Without, volumes of medium Memory
 	// and those with secrets are in memory, and subPaths bind mounts, if the

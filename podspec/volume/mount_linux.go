@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -59,11 +60,117 @@ func mountPoints(dir string) ([]string, error) {
 	return mountsBelow(string(data), dir), nil
 }
 
+// bindTree mounts an open file or directory on target, with what is mounted below it
+// if recursive is set. What the host mounts there later shows; what is unmounted here
+// stays on the host.
+func bindTree(file *os.File, target string, recursive bool) error {
+	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH)
+	if recursive {
+		flags |= unix.AT_RECURSIVE
+	}
+	tree, err := unix.OpenTree(int(file.Fd()), "", flags)
+	if err != nil {
+		return &os.PathError{Op: "clone mount of", Path: file.Name(), Err: err}
+	}
+	defer func() { _ = unix.Close(tree) }()
+	slave := &unix.MountAttr{Propagation: unix.MS_SLAVE}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, slave); err != nil {
+		return &os.PathError{Op: "change mount of", Path: file.Name(), Err: err}
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "mount on", Path: target, Err: err}
+	}
+	return nil
+}
+
+// openWithoutLinks opens what is at a path that has no links, without reading or
+// writing it. If there is a link by now, that is an error: it may lead anywhere.
+func openWithoutLinks(path string) (*os.File, error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, path, how)
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+			continue
+		case errors.Is(err, unix.ELOOP):
+			return nil, fmt.Errorf("%s became a link while it was looked at", path)
+		case err != nil:
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+}
+
+// placeName is a path of an open file or directory that nobody can lead elsewhere.
+func placeName(file *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", file.Fd()) }
+
+// createDirectory makes a directory, and those above it, at a path that has no
+// links, unless something is there. The umask does not count for it.
+func createDirectory(path string) error {
+	if file, err := openWithoutLinks(path); !errors.Is(err, os.ErrNotExist) {
+		if err == nil {
+			_ = file.Close()
+		}
+		return err
+	}
+	return inParent(path, func(parent int, name string) error {
+		if err := unix.Mkdirat(parent, name, uint32(createdDirectoryMode)); err != nil {
+			if errors.Is(err, unix.EEXIST) {
+				return nil // somebody was faster
+			}
+			return &os.PathError{Op: "mkdir", Path: path, Err: err}
+		}
+		fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return unix.Fchmod(fd, uint32(createdDirectoryMode))
+	}, createDirectory)
+}
+
+// createFile makes an empty file at a path that has no links, unless something is
+// there. Its directory has to exist.
+func createFile(path string) error {
+	return inParent(path, func(parent int, name string) error {
+		fd, err := unix.Openat(parent, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(createdFileMode))
+		if errors.Is(err, unix.EEXIST) {
+			return nil
+		}
+		if err != nil {
+			return &os.PathError{Op: "create", Path: path, Err: err}
+		}
+		return errors.Join(unix.Fchmod(fd, uint32(createdFileMode)), unix.Close(fd))
+	}, nil)
+}
+
+// inParent calls f with the open directory that a path is in. If that is not there,
+// it is made by make.
+func inParent(path string, f func(parent int, name string) error, make func(path string) error) error {
+	dir := filepath.Dir(path)
+	parent, err := openWithoutLinks(dir)
+	if errors.Is(err, os.ErrNotExist) && make != nil && dir != path {
+		if err := make(dir); err != nil {
+			return err
+		}
+		parent, err = openWithoutLinks(dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return f(int(parent.Fd()), filepath.Base(path))
+}
+
 // openBeneath opens what is at a path below a directory, without following any
 // link, and without reading or writing it.
 func openBeneath(dir, rel string) (*os.File, error) {
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	base, err := openWithoutLinks(dir)
 	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(base.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err = errors.Join(err, base.Close()); err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	for element := range strings.SplitSeq(rel, "/") {

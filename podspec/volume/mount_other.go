@@ -3,6 +3,7 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,33 @@ var errNoMounts = fmt.Errorf("mounts are made on Linux only: %w", os.ErrPermissi
 func mountTmpfs(string, []string) error { return errNoMounts }
 
 func bindMount(*os.File, string) error { return errNoMounts }
+
+func bindTree(*os.File, string, bool) error { return errNoMounts }
+
+func openWithoutLinks(path string) (*os.File, error) { return os.Open(path) }
+
+func placeName(file *os.File) string { return file.Name() }
+
+func createDirectory(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(path, createdDirectoryMode); err != nil {
+		return err
+	}
+	return os.Chmod(path, createdDirectoryMode)
+}
+
+func createFile(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, createdFileMode)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(createdFileMode), f.Close())
+}
 
 func unmount(string) (was bool, err error) { return false, nil }
 

@@ -28,7 +28,14 @@ func (m *Manager) HostPath(pod *corev1.Pod, mount *corev1.VolumeMount) (path str
 	if err != nil {
 		return "", false, fmt.Errorf("volumeMount %q: %w", mount.Name, err)
 	}
-	if subPath := cmp.Or(mount.SubPathExpr, mount.SubPath); subPath != "" {
+	subPath := cmp.Or(mount.SubPathExpr, mount.SubPath)
+	if found.host && subPath == "" {
+		access := HostAccess{Pod: pod, Volume: v.Name, Path: found.path, PersistentVolume: found.persistentVolume}
+		if found.path, err = m.pinHostPath(access, mount); err != nil {
+			return "", false, fmt.Errorf("volumeMount %q: %w", mount.Name, err)
+		}
+	}
+	if subPath != "" {
 		if found.path, err = m.subPath(pod, mount.Name, found.path, subPath); err != nil {
 			return "", false, fmt.Errorf("failed to prepare subPath for volumeMount %q: %w", mount.Name, err)
 		}
@@ -60,7 +67,7 @@ func (m *Manager) placeOf(pod *corev1.Pod, v *corev1.Volume) (place, error) {
 	switch {
 	case v.HostPath != nil:
 		path, err := m.resolveHostPath(HostAccess{Pod: pod, Volume: v.Name, Path: v.HostPath.Path})
-		return place{path: path}, err
+		return place{path: path, host: true}, err
 	case v.PersistentVolumeClaim != nil:
 		found, ok := place{}, false
 		m.withState(pod.UID, func(s *state) { found, ok = s.places[v.Name] })
@@ -94,7 +101,7 @@ func (m *Manager) subPath(pod *corev1.Pod, volume, dir, subPath string) (string,
 	if m.opts.NoMounts {
 		return plain, nil
 	}
-	target, err := m.bindSubPath(pod, volume, subPath, file)
+	target, err := m.bindPinned(pod, volume, subPath, file, bindMount)
 	if errors.Is(err, os.ErrPermission) {
 		return plain, nil
 	}

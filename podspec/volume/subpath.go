@@ -37,16 +37,18 @@ func locate(dir, subPath string) (string, error) {
 	if filepath.IsAbs(subPath) || slices.Contains(elements, "..") || strings.ContainsRune(subPath, 0) {
 		return "", permanentf("subPath %q must be relative and have no '..'", subPath)
 	}
-	root, err := os.OpenRoot(dir)
+	base, err := openWithoutLinks(dir)
+	if err != nil {
+		return "", err
+	}
+	defer base.Close()
+	root, err := os.OpenRoot(placeName(base))
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
 	info, err := root.Stat(".")
 	if err != nil {
-		return "", err
-	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
 	}
 	l := locator{root: root, dir: dir, mode: info.Mode() & (fs.ModePerm | fs.ModeSetgid | fs.ModeSticky), pending: elements}
@@ -124,9 +126,9 @@ func (l *locator) follow(name string) error {
 	return nil
 }
 
-// bindSubPath mounts what is at a subPath where containers cannot reach, and
-// returns where.
-func (m *Manager) bindSubPath(pod *corev1.Pod, volume, subPath string, file *os.File) (string, error) {
+// bindPinned mounts what is open where containers cannot reach, and returns where.
+// what tells it from others of the volume.
+func (m *Manager) bindPinned(pod *corev1.Pod, volume, what string, file *os.File, bind func(file *os.File, target string) error) (string, error) {
 	podDir, err := m.podDir(pod.UID)
 	if err != nil {
 		return "", err
@@ -134,7 +136,7 @@ func (m *Manager) bindSubPath(pod *corev1.Pod, volume, subPath string, file *os.
 	if !isElement(volume) {
 		return "", permanentf("%q is no name of a volume", volume)
 	}
-	sum := sha256.Sum256([]byte(subPath))
+	sum := sha256.Sum256([]byte(what))
 	target := filepath.Join(podDir, subPathsDir, volume, hex.EncodeToString(sum[:12]))
 	info, err := file.Stat()
 	if err != nil {
@@ -149,7 +151,7 @@ func (m *Manager) bindSubPath(pod *corev1.Pod, volume, subPath string, file *os.
 	if err := makeTarget(target, info.IsDir()); err != nil {
 		return "", err
 	}
-	return target, bindMount(file, target)
+	return target, bind(file, target)
 }
 
 // clearTarget removes what is bound to target, as often as it is.

@@ -64,6 +64,7 @@ func (cfg *Config) complete(n machine.Node) {
 	if r.CgroupParent == "" {
 		r.CgroupParent = cfg.CgroupParent
 	}
+	cfg.NoLinksFollowed = true // see package shim
 	r.VolumeDirs = []string{filepath.Join(cfg.Root, "pods")}
 	r.Hidden = []string{cfg.Root, cfg.LogRoot}
 }
