@@ -158,8 +158,9 @@ func (m *Manager) pinHostPath(access HostAccess, mount *corev1.VolumeMount) (str
 // pods: it is allowed itself, and not what it is in; or all of the host is.
 func (m *Manager) isFixed(access HostAccess) bool {
 	allowed := func(path string) bool {
-		access.Path = path
-		return m.opts.AllowHostPath != nil && m.opts.AllowHostPath(access) == nil
+		other := access
+		other.Path = path
+		return m.opts.AllowHostPath != nil && m.opts.AllowHostPath(other) == nil
 	}
 	return allowed("/") || !allowed(filepath.Dir(access.Path))
 }

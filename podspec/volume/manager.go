@@ -34,8 +34,8 @@ type Options struct {
 	Images Images
 	// AllowHostPath decides whether a pod may have a path of the host, by a
 	// hostPath volume or by a claim of such a volume; nil is yes. Without, none
-	// may. That a path has no links is true when it is asked: a policy should
-	// not allow paths below which pods may write that it trusts less.
+	// may. It is also asked of what is above a path, to learn whether pods may
+	// have that: it decides, and does nothing else.
 	AllowHostPath func(HostAccess) error
 	// NodeAllocatable limits volumes in memory, and is in the downward API
 	// where a pod has no limit of its own.
