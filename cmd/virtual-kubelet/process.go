@@ -18,7 +18,7 @@ rest):
    "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv/data"],
    "cpu": "4", "memory": "16Gi", "pods": "110",
    "runtime": {"isolation": "auto", "binaries": ["/usr/bin/*"],
-               "users": ["1000-1999"], "defaultUser": "65534:65534"}}
+               "users": ["1000-1999"], "sharedNetwork": true}}
 `,
 	sample:   (*process.Provider)(nil),
 	resolves: true,

@@ -21,8 +21,9 @@
 //
 //   - "namespaces", for root: a private view of the machine's files, in which the
 //     container's volumes are at their mount paths, with a /tmp and /dev of its
-//     own, and its own host name and process numbers. Nothing is made on the
-//     machine for a mount path. The files of the machine are the same.
+//     own, and its own host name, process numbers, IPC and control groups. Nothing is
+//     made on the machine for a mount path. The files of the machine are the same,
+//     but the runtime's and other pods' are not there.
 //   - "none": plain child processes. Nothing can be mounted, so each volume has a
 //     link below the folder that VIRTUAL_KUBELET_MOUNTS names (a volume for
 //     /etc/config is $VIRTUAL_KUBELET_MOUNTS/etc/config) and a variable of its own
@@ -33,7 +34,7 @@
 //
 // Config says which binaries, users, folders and paths of the machine pods may
 // use; see its fields for the defaults. They let a pod run programs of the system
-// as nobody (as the same user, without root), and deny what would surprise the
+// as a user of its own (as our user, without root), and deny what would surprise the
 // machine's operator: root, other users, privileged containers, paths of the
 // machine, programs elsewhere. What is denied is an error of CreateContainer with
 // the code PermissionDenied that names the field to change.
@@ -42,11 +43,12 @@
 // code InvalidArgument and a word on what to do instead: image volumes, devices,
 // user namespaces, sysctls, host ports that are not the container's, SELinux labels
 // and profiles by name, huge pages, CPU sets, and, without namespaces, a read-only
-// root. Pods have the machine's network and IPC, whatever they say of them; without
-// namespaces also its /etc/resolv.conf.
+// root. Pods have the machine's network, and are refused if they do not ask for it,
+// unless Config.SharedNetwork is set; without namespaces they also have its IPC and
+// its /etc/resolv.conf.
 //
-// There is no seccomp or AppArmor profile (RuntimeDefault is none), and no image with files of its own: this
-// is for pods that one trusts as much as a login on the machine. Without root all
+// There is a seccomp profile, no AppArmor profile, and no image with files of its
+// own: this is for pods that one trusts as much as a login on the machine. Without root all
 // containers run as the user that virtual-kubelet runs as, and can reach each
 // other's processes and files, and its own.
 //
