@@ -44,6 +44,8 @@ type stopCheckpoint struct {
 	By      time.Time `json:"by"`
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
+	// Disrupted is as in podspec.Failure.
+	Disrupted bool `json:"disrupted,omitempty"`
 }
 
 func (e *Engine) podDir(uid types.UID) string { return filepath.Join(e.cfg.Root, "pods", string(uid)) }
@@ -112,7 +114,7 @@ func (s *stop) checkpoint() *stopCheckpoint {
 	}
 	c := &stopCheckpoint{Deleted: s.deleted, By: s.by}
 	if s.failure != nil {
-		c.Reason, c.Message = s.failure.Reason, s.failure.Message
+		c.Reason, c.Message, c.Disrupted = s.failure.Reason, s.failure.Message, s.failure.Disrupted
 	}
 	return c
 }

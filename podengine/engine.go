@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,6 +109,8 @@ type Config struct {
 	// ImageVerification says of which images that are there a pod must have the
 	// credentials to pull them.
 	ImageVerification ImageVerification
+	// Eviction says when pods are ended for want of something.
+	Eviction Eviction
 	// ImageGC says which images are removed, and when.
 	ImageGC ImageGC
 }
@@ -125,6 +128,8 @@ type Engine struct {
 	puller      *image.Puller
 	records     *image.Records
 	ended       *prometheus.CounterVec // containers
+	collector   *image.Collector       // nil if somebody else removes images
+	pressed     atomic.Pointer[[]corev1.NodeConditionType]
 
 	ctx         context.Context // of all workers
 	cancel      context.CancelFunc
@@ -191,6 +196,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.running.Go(func() { e.watchRuntime(e.ctx) })
 	e.running.Go(func() { e.rotateLogs(e.ctx) })
 	e.running.Go(func() { e.collectImages(e.ctx) })
+	e.running.Go(func() { e.watchPressure(e.ctx) })
 	return e, nil
 }
 
@@ -231,7 +237,7 @@ func (e *Engine) resume(c checkpoint) {
 	if c.Stop != nil {
 		w.stop = &stop{deleted: c.Stop.Deleted, by: c.Stop.By}
 		if c.Stop.Reason != "" {
-			w.stop.failure = &podspec.Failure{Reason: c.Stop.Reason, Message: c.Stop.Message}
+			w.stop.failure = &podspec.Failure{Reason: c.Stop.Reason, Message: c.Stop.Message, Disrupted: c.Stop.Disrupted}
 		}
 	}
 	_ = e.add(w) // which fails if the engine is closed, and that is still to be returned
@@ -297,7 +303,11 @@ func (e *Engine) CreatePod(ctx context.Context, pod *corev1.Pod) (err error) {
 	}
 	w := newWorker(e, pod, time.Now())
 	w.causedBy(span)
-	if failure := e.cfg.admit(pod); failure != nil {
+	failure := e.cfg.admit(pod)
+	if failure == nil {
+		failure = e.underPressure(pod)
+	}
+	if failure != nil {
 		w.stop = &stop{by: time.Now(), failure: failure}
 		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	}

@@ -37,25 +37,9 @@ type ImageVerification struct {
 // collectImages removes images from time to time. Dead containers are removed
 // by the workers of their pods, which know their logs too.
 func (e *Engine) collectImages(ctx context.Context) {
-	gc := e.cfg.ImageGC
-	if gc.Off {
+	if e.collector == nil {
 		return
 	}
-	if gc.Usage == nil {
-		gc.Usage = image.DiskUsage(e.cfg.Images, nil)
-	}
-	var sandboxImage string
-	collector := image.NewCollector(image.CollectorOptions{
-		Images:               e.cfg.Images,
-		Containers:           e.cfg.Runtime,
-		Records:              e.records,
-		Usage:                gc.Usage,
-		InUse:                func() []string { return append(e.wantedImages(), sandboxImage) },
-		HighThresholdPercent: gc.HighThresholdPercent,
-		LowThresholdPercent:  gc.LowThresholdPercent,
-		MinAge:               gc.MinAge,
-		MaxAge:               gc.MaxAge,
-	})
 	tick := time.NewTicker(image.ImagePeriod)
 	defer tick.Stop()
 	for {
@@ -64,14 +48,39 @@ func (e *Engine) collectImages(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		var err error
-		if sandboxImage, err = e.sandboxImage(ctx); err == nil {
-			_, err = collector.CollectImages(ctx)
-		}
+		_, err := e.collector.CollectImages(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.G(ctx).WithError(err).Warn("Cannot remove unused images")
 		}
 	}
+}
+
+// makeCollector makes what removes images, unless somebody else does.
+func (e *Engine) makeCollector() {
+	gc := e.cfg.ImageGC
+	if gc.Off {
+		return
+	}
+	if gc.Usage == nil {
+		gc.Usage = image.DiskUsage(e.cfg.Images, nil)
+	}
+	e.collector = image.NewCollector(image.CollectorOptions{
+		Images:               e.cfg.Images,
+		Containers:           e.cfg.Runtime,
+		Records:              e.records,
+		Usage:                gc.Usage,
+		InUse:                e.imagesInUse,
+		HighThresholdPercent: gc.HighThresholdPercent,
+		LowThresholdPercent:  gc.LowThresholdPercent,
+		MinAge:               gc.MinAge,
+		MaxAge:               gc.MaxAge,
+	})
+}
+
+// imagesInUse are the images that stay besides those of containers.
+func (e *Engine) imagesInUse(ctx context.Context) ([]string, error) {
+	sandboxes, err := e.sandboxImage(ctx)
+	return append(e.wantedImages(), sandboxes), err
 }
 
 // wantedImages are the images of all pods: containers that are not there yet, or

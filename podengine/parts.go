@@ -48,6 +48,7 @@ func (e *Engine) makeParts() (err error) {
 	if e.records, err = image.OpenRecords(filepath.Join(e.cfg.Root, "images")); err != nil {
 		return err
 	}
+	e.makeCollector()
 	e.puller = image.NewPuller(image.PullerOptions{
 		Images:       e.cfg.Images,
 		MaxParallel:  e.cfg.ParallelPulls,

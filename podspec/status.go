@@ -69,7 +69,12 @@ type Resize struct {
 }
 
 // Failure is a reason of a whole pod, as in PodStatus.
-type Failure struct{ Reason, Message string }
+type Failure struct {
+	Reason, Message string
+	// Disrupted is set if the pod was ended for want of something on the node, and
+	// not for what it did: its condition DisruptionTarget says so then.
+	Disrupted bool
+}
 
 // Status makes the status of a pod from what is known of its containers, by the
 // kubelet's rules: phase, conditions, addresses, and a status for each container
@@ -334,6 +339,12 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 		own = append(own, corev1.PodCondition{
 			Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue,
 			Reason: ReasonRestartAllContainersStarted, Message: "container exited with restart policy rule",
+		})
+	}
+	if o.Failure != nil && o.Failure.Disrupted && s.Phase == corev1.PodFailed {
+		own = append(own, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: corev1.PodReasonTerminationByKubelet, Message: o.Failure.Message,
 		})
 	}
 	own = append(own, resizeConditions(o)...)

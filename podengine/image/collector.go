@@ -35,7 +35,7 @@ type CollectorOptions struct {
 	// InUse returns images that stay besides those of containers, by name or
 	// ID: the sandbox image, those of image volumes, those of pods whose
 	// containers do not exist yet.
-	InUse func() []string
+	InUse func(ctx context.Context) ([]string, error)
 	// Records are those of pulled images, which go with the images. Nil if there
 	// are none.
 	Records *Records
@@ -158,7 +158,11 @@ func (c *Collector) used(ctx context.Context) (map[string]bool, error) {
 		add(container.ImageId, container.ImageRef, container.GetImage().GetImage(), container.GetImage().GetUserSpecifiedImage())
 	}
 	if c.opts.InUse != nil {
-		add(c.opts.InUse()...)
+		more, err := c.opts.InUse(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell which images are in use: %w", err)
+		}
+		add(more...)
 	}
 	return used, nil
 }

@@ -190,7 +190,9 @@ func TestImagesUnusedForTooLongGo(t *testing.T) {
 
 func TestImagesInUseStay(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0", 64)
-	opts := CollectorOptions{InUse: func() []string { return []string{"registry.k8s.io/pause:3.10", "", "r.io/volume:1@" + digest, digest} }}
+	opts := CollectorOptions{InUse: func(context.Context) ([]string, error) {
+		return []string{"registry.k8s.io/pause:3.10", "", "r.io/volume:1@" + digest, digest}, nil
+	}}
 	available := uint64(0)
 	collecting(t, opts, &available, func(c *Collector, images *fakeImages, containers *fakeContainers) {
 		images.present = map[string]*runtimeapi.Image{

@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 )
 
 // Config is what the configuration files of such providers have in common.
@@ -55,6 +57,16 @@ type Config struct {
 	CPU    *resource.Quantity `json:"cpu,omitempty"`
 	Memory *resource.Quantity `json:"memory,omitempty"`
 	Pods   *resource.Quantity `json:"pods,omitempty"`
+	// KubeReserved and SystemReserved are what pods do not get of the capacity: cpu,
+	// memory and ephemeral-storage. Default none.
+	KubeReserved   corev1.ResourceList `json:"kubeReserved,omitempty"`
+	SystemReserved corev1.ResourceList `json:"systemReserved,omitempty"`
+	// EvictionHard are the amounts below which the node is under pressure and evicts
+	// pods: memory.available, nodefs.available, nodefs.inodesFree, imagefs.available,
+	// imagefs.inodesFree and pid.available, as quantities or percentages. Default a
+	// kubelet's: 100Mi, 10%, 5%, 15%, 5% and none; {} turns all off. What has to stay
+	// free of memory and nodefs is not allocatable.
+	EvictionHard map[string]string `json:"evictionHard,omitempty"`
 }
 
 // Validate returns an error of class InvalidInput for a value that is none.
@@ -73,6 +85,15 @@ func (cfg *Config) Validate() error {
 		if name := strings.TrimSuffix(pattern, "*"); name == "" || strings.ContainsAny(name, "*/ ") {
 			return errdefs.InvalidInputf("allowedUnsafeSysctls: %q is no sysctl such as kernel.msgmax, nor the beginning of one such as kernel.msg*", pattern)
 		}
+	}
+	if err := validateReserved("kubeReserved", cfg.KubeReserved); err != nil {
+		return err
+	}
+	if err := validateReserved("systemReserved", cfg.SystemReserved); err != nil {
+		return err
+	}
+	if _, err := eviction.Parse(cfg.EvictionHard); err != nil {
+		return errdefs.InvalidInputf("evictionHard: %w", err)
 	}
 	if first := cfg.UserNamespaceFirstID; first != 0 && first < 1<<16 {
 		return errdefs.InvalidInputf("userNamespaceFirstID is %d: those below 65536 are the machine's own", first)

@@ -23,7 +23,8 @@ type Engine struct {
 }
 
 // NotifyNodeStatus implements node.NodeProvider: the node is reported again once a
-// runtime that was not up says what it is.
+// runtime that was not up says what it is, and when the machine runs out of
+// something, or no longer does.
 func (e *Engine) NotifyNodeStatus(_ context.Context, notify func(*corev1.Node)) {
 	e.host.notifyWith(notify)
 }
@@ -51,6 +52,8 @@ type host struct {
 	mu       sync.Mutex
 	version  *runtimeapi.VersionResponse // nil until the runtime has answered
 	features *runtimeapi.StatusResponse
+	pressure []corev1.NodeCondition
+	pressed  bool         // pressure has changed since the node was made
 	node     *corev1.Node // nil until somebody listens
 	notify   func(*corev1.Node)
 }
@@ -60,8 +63,8 @@ func (h *host) notifyWith(notify func(*corev1.Node)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.node, h.notify = h.source.DeepCopy(), notify
-	if h.version != nil && h.node.Status.NodeInfo.ContainerRuntimeVersion == "" {
-		h.report() // it has answered since the node was made
+	if h.pressed || h.version != nil && h.node.Status.NodeInfo.ContainerRuntimeVersion == "" {
+		h.report() // something has changed since the node was made
 	}
 }
 
@@ -71,6 +74,7 @@ func (h *host) report() {
 		return
 	}
 	h.describe(h.node)
+	h.describePressure(h.node)
 	h.notify(h.node.DeepCopy())
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
@@ -38,17 +39,27 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 		return nil, fmt.Errorf("cannot read how the host resolves names: %w", err)
 	}
 	memory := totalMemory()
-	describe(n.Node, cfg, memory)
+	thresholds, err := eviction.Parse(cfg.EvictionHard)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Root, 0o750); err != nil { // whose file system it is
+		return nil, fmt.Errorf("cannot make the directory of the provider's state: %w", err)
+	}
+	describe(n.Node, cfg, memory, thresholds)
 	host := &host{runtime: containers, source: n.Node}
 	late := host.learn(ctx)
 	if late != nil {
 		log.G(ctx).WithError(late).Warn("The container runtime does not answer: the node is not ready until it does")
 	}
 	host.describe(n.Node)
+	begin := metav1.Now()
+	host.pressure = conditions(nil, nil, begin)
 	allocatable := n.Node.Status.Allocatable.DeepCopy()
 	client := volume.Client{Interface: n.Client}
 	config := podengine.Config{
-		Boot: bootID(),
+		Boot:     bootID(),
+		Eviction: podengine.Eviction{Thresholds: thresholds, Levels: levels(cfg.Root, images), Report: host.underPressure},
 		Node: convert.Node{
 			Name:           n.Name,
 			ClusterDomain:  n.ClusterDomain,
@@ -108,7 +119,7 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 }
 
 // describe says what the node is and has.
-func describe(n *corev1.Node, cfg Config, memory int64) {
+func describe(n *corev1.Node, cfg Config, memory int64, thresholds eviction.Thresholds) {
 	n.Status.NodeInfo.OperatingSystem = runtime.GOOS
 	n.Status.NodeInfo.Architecture = runtime.GOARCH
 	n.Status.NodeInfo.OSImage = osImage()
@@ -128,17 +139,15 @@ func describe(n *corev1.Node, cfg Config, memory int64) {
 		corev1.ResourceMemory: bytes.DeepCopy(),
 		corev1.ResourcePods:   cfg.Pods.DeepCopy(),
 	}
-	n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	if storage, ok := storageCapacity(cfg.Root); ok {
+		n.Status.Capacity[corev1.ResourceEphemeralStorage] = *storage
+	}
+	n.Status.Allocatable = cfg.allocatable(n.Status.Capacity, thresholds)
 	now := metav1.Now()
-	n.Status.Conditions = []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
-	}
-	for i := range n.Status.Conditions {
-		n.Status.Conditions[i].LastHeartbeatTime, n.Status.Conditions[i].LastTransitionTime = now, now
-	}
+	n.Status.Conditions = append(conditions(nil, nil, now), corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	})
 }
 
 // bootID identifies the run of the machine since it was booted; empty if that cannot

@@ -75,7 +75,7 @@ func TestDescribe(t *testing.T) {
 	var n corev1.Node
 	cfg := Config{CPU: ptr.To(resource.MustParse("3"))}
 	cfg.Complete("n1")
-	describe(&n, cfg, 1<<30)
+	describe(&n, cfg, 1<<30, nil)
 	for name, want := range map[corev1.ResourceName]string{"cpu": "3", "memory": "1Gi", "pods": "110"} {
 		if got := n.Status.Allocatable[name]; got.Cmp(resource.MustParse(want)) != 0 {
 			t.Errorf("%s: %v, want %s", name, &got, want)

@@ -51,6 +51,9 @@ func ParseConfig(data []byte) (Config, error) {
 // complete fills in defaults.
 func (cfg *Config) complete(n machine.Node) {
 	cfg.Complete(n.Name)
+	if cfg.EvictionHard == nil { // less than a kubelet's: it may be anybody's computer
+		cfg.EvictionHard = map[string]string{"memory.available": "100Mi", "nodefs.available": "5%", "nodefs.inodesFree": "2%"}
+	}
 	r := &cfg.Runtime
 	if r.Root == "" {
 		r.Root = filepath.Join(cfg.Root, "runtime")

@@ -1,0 +1,257 @@
+package podengine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	kubelettypes "k8s.io/kubelet/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// Eviction says when the node ends pods for want of something. Pods that use more
+// local storage than they may are ended in any case.
+type Eviction struct {
+	// Thresholds are the amounts of which there must not be less. With none, the node
+	// is never under pressure.
+	Thresholds eviction.Thresholds
+	// Levels observes how much of everything there is. Required with Thresholds.
+	Levels func(ctx context.Context) (eviction.Levels, error)
+	// Report is called with the conditions that hold when they have changed. It must
+	// not block.
+	Report func(held []corev1.NodeConditionType)
+}
+
+const (
+	// evictEvery is how often the machine and the storage of pods are looked at.
+	evictEvery = 10 * time.Second
+	// evictGrace is what a pod that is evicted is given to end, as in a kubelet.
+	evictGrace = time.Second
+	// measureTimeout is how long the storage of one pod may take to measure, and
+	// measureShare how much longer than that it is not measured again.
+	measureTimeout = 30 * time.Second
+	measureShare   = 20
+)
+
+// evictor ends pods that use more than they may, and pods for want of something. One
+// goroutine uses it.
+type evictor struct {
+	*Engine
+	pressure eviction.Pressure
+	measured map[types.UID]measured
+}
+
+// measured is what a pod was last seen to use.
+type measured struct {
+	usage eviction.Usage
+	again time.Time // when it is measured again
+}
+
+// watchPressure evicts pods until ctx ends.
+func (e *Engine) watchPressure(ctx context.Context) {
+	v := &evictor{Engine: e, measured: map[types.UID]measured{}}
+	tick := time.NewTicker(evictEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := v.look(ctx); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("Cannot tell whether pods have to be evicted")
+		}
+	}
+}
+
+// look evicts pods that use more local storage than they may. If there are none, and
+// the machine runs out of something, it makes room by removing images, or evicts one
+// pod.
+func (v *evictor) look(ctx context.Context) error {
+	met, levels, err := v.observeLevels(ctx)
+	if err != nil {
+		return err
+	}
+	active := v.active()
+	evicted, err := v.evictExceeding(ctx, active)
+	if evicted || err != nil || len(met) == 0 {
+		return err
+	}
+	signal := met[0]
+	log.G(ctx).WithFields(log.Fields{"signal": string(signal), "available": levels[signal].Available}).Warn("The machine runs out of something that pods use")
+	if signal.Condition() == corev1.NodeDiskPressure && v.collector != nil {
+		if _, err := v.collector.DeleteUnusedImages(ctx); err != nil {
+			log.G(ctx).WithError(err).Warn("Cannot remove unused images")
+		}
+		if met, levels, err = v.observeLevels(ctx); err != nil || !slices.Contains(met, signal) {
+			return err
+		}
+	}
+	return v.evictOne(ctx, signal, levels[signal], active)
+}
+
+// observeLevels returns of what there is too little, and reports the conditions.
+func (v *evictor) observeLevels(ctx context.Context) ([]eviction.Signal, eviction.Levels, error) {
+	if len(v.cfg.Eviction.Thresholds) == 0 || v.cfg.Eviction.Levels == nil {
+		return nil, nil, nil
+	}
+	levels, err := v.cfg.Eviction.Levels(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot observe the machine: %w", err)
+	}
+	met := v.cfg.Eviction.Thresholds.Met(levels)
+	now := time.Now()
+	v.pressure.Observe(met, now)
+	held := v.pressure.Conditions(now)
+	if before := v.pressed.Load(); before == nil && len(held) > 0 || before != nil && !slices.Equal(*before, held) {
+		v.pressed.Store(&held)
+		if v.cfg.Eviction.Report != nil {
+			v.cfg.Eviction.Report(held)
+		}
+	}
+	return met, levels, nil
+}
+
+// active are the workers of pods that run, and are not to end.
+func (v *evictor) active() (workers []*worker) {
+	for _, w := range v.all() {
+		if _, stop := w.current(); stop == nil && !w.hasEnded() {
+			workers = append(workers, w)
+		}
+	}
+	return workers
+}
+
+// evictExceeding evicts the pods that use more local storage than they may.
+func (v *evictor) evictExceeding(ctx context.Context, active []*worker) (evicted bool, err error) {
+	limited := slices.DeleteFunc(slices.Clone(active), func(w *worker) bool {
+		pod, _ := w.current()
+		return !eviction.Limited(pod)
+	})
+	if len(limited) == 0 {
+		clear(v.measured)
+		return false, nil
+	}
+	usage, err := v.measure(ctx, limited)
+	if err != nil {
+		return false, err
+	}
+	for _, w := range limited {
+		pod, _ := w.current()
+		if why := eviction.Exceeded(pod, usage[pod.UID]); why != "" && !eviction.Critical(pod) {
+			w.evict(ctx, pod, podspec.Failure{Reason: eviction.Reason, Message: why})
+			evicted = true
+		}
+	}
+	return evicted, nil
+}
+
+// evictOne evicts the pod whose end helps most, if there is one.
+func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level eviction.Level, active []*worker) error {
+	usage, err := v.measure(ctx, active)
+	if err != nil {
+		return err
+	}
+	workers := map[types.UID]*worker{}
+	var pods []*corev1.Pod
+	for _, w := range active {
+		pod, _ := w.current()
+		workers[pod.UID], pods = w, append(pods, pod)
+	}
+	pod := eviction.Victim(signal, pods, func(p *corev1.Pod) eviction.Usage { return usage[p.UID] })
+	if pod == nil {
+		log.G(ctx).Warn("There is no pod to evict")
+		return nil
+	}
+	workers[pod.UID].evict(ctx, pod, podspec.Failure{
+		Reason:    eviction.Reason,
+		Message:   eviction.Message(signal, v.cfg.Eviction.Thresholds[signal], level, pod, usage[pod.UID]),
+		Disrupted: true,
+	})
+	return nil
+}
+
+// evict ends a pod that has not done so itself. It outlives this process.
+func (w *worker) evict(ctx context.Context, pod *corev1.Pod, failure podspec.Failure) {
+	w.engine.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
+	if err := w.end(stop{by: time.Now().Add(evictGrace), failure: &failure}); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot keep that a pod is evicted")
+	}
+}
+
+// measure returns what pods use. A pod whose volumes take long to measure is not
+// measured each time.
+func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID]eviction.Usage, error) {
+	listed, err := v.cfg.Runtime.ListContainerStats(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("the runtime does not say what containers use: %w", err)
+	}
+	byPod := newestByPod(listed)
+	all, kept := map[types.UID]eviction.Usage{}, map[types.UID]measured{}
+	for _, w := range workers {
+		pod, _ := w.current()
+		m, known := v.measured[pod.UID]
+		if begin := time.Now(); !known || !begin.Before(m.again) {
+			m.usage = v.measurePod(ctx, pod, byPod[pod.UID])
+			took := time.Since(begin)
+			m.again = time.Now().Add(measureShare * took)
+		}
+		all[pod.UID], kept[pod.UID] = m.usage, m
+	}
+	v.measured = kept
+	return all, ctx.Err()
+}
+
+// measurePod adds up what a pod uses. What cannot be measured now counts as far as it
+// was.
+func (e *Engine) measurePod(ctx context.Context, pod *corev1.Pod, stats []*runtimeapi.ContainerStats) eviction.Usage {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	u := eviction.Usage{Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
+	var err error
+	if u.Volumes, err = e.volumes.EmptyDirUsage(ctx, pod); err != nil {
+		log.G(ctx).WithError(err).Debug("Some volumes of a pod cannot be measured")
+	}
+	eachContainer(pod, func(_ kind, c *corev1.Container) {
+		bytes, _ := volume.Usage(ctx, filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
+		u.Storage[c.Name] += bytes
+	})
+	u.Other, _ = volume.Usage(ctx, filepath.Join(e.podDir(pod.UID), "containers")) // which containers may write
+	for _, s := range stats {
+		name := kubelettypes.GetContainerName(s.GetAttributes().GetLabels())
+		u.Storage[name] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
+		working := int64(s.GetMemory().GetWorkingSetBytes().GetValue())
+		u.MemoryOf[name] += working
+		u.Memory += working
+	}
+	return u
+}
+
+// underPressure is why the node does not take a pod while it is short of something,
+// in the kubelet's words.
+func (e *Engine) underPressure(pod *corev1.Pod) *podspec.Failure {
+	held := e.pressed.Load()
+	if held == nil || len(*held) == 0 || eviction.Critical(pod) {
+		return nil
+	}
+	if len(*held) == 1 && (*held)[0] == corev1.NodeMemoryPressure {
+		taint := &corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}
+		tolerates := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(klog.Background(), taint, true)
+		})
+		if tolerates || podspec.QOSClass(pod) != corev1.PodQOSBestEffort {
+			return nil
+		}
+	}
+	return &podspec.Failure{Reason: eviction.Reason, Message: fmt.Sprintf("The node had condition: %v. ", *held)}
+}

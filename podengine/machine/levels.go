@@ -1,0 +1,97 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	internalapi "k8s.io/cri-api/pkg/apis"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
+)
+
+// fileSystem is how much of a file system there is, in bytes and inodes.
+type fileSystem struct{ bytes, inodes eviction.Level }
+
+// levels observes this machine: its memory, its process IDs, the file system of root
+// and that of the images. What it does not tell is left out.
+func levels(root string, images internalapi.ImageManagerService) func(context.Context) (eviction.Levels, error) {
+	return func(ctx context.Context) (eviction.Levels, error) {
+		observed := eviction.Levels{}
+		if level, ok := memoryLevel(); ok {
+			observed[eviction.MemoryAvailable] = level
+		}
+		if level, ok := pidLevel(); ok {
+			observed[eviction.PIDAvailable] = level
+		}
+		if fs, err := statfs(root); err == nil {
+			observed[eviction.NodeFsAvailable], observed[eviction.NodeFsInodesFree] = fs.bytes, fs.inodes
+		}
+		if info, err := images.ImageFsInfo(ctx); err == nil {
+			for _, where := range info.GetImageFilesystems() {
+				if fs, err := statfs(where.GetFsId().GetMountpoint()); err == nil {
+					observed[eviction.ImageFsAvailable], observed[eviction.ImageFsInodesFree] = fs.bytes, fs.inodes
+					break
+				}
+			}
+		}
+		for signal, level := range observed {
+			if level.Capacity <= 0 { // a file system without a fixed number of inodes
+				delete(observed, signal)
+			}
+		}
+		return observed, ctx.Err()
+	}
+}
+
+func memoryLevel() (level eviction.Level, ok bool) {
+	content, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return level, false
+	}
+	found := 0
+	for line := range strings.Lines(string(content)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
+			level.Capacity = kib << 10
+			found++
+		}
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
+			level.Available = kib << 10
+			found++
+		}
+	}
+	return level, found == 2
+}
+
+func pidLevel() (level eviction.Level, ok bool) {
+	most, err := os.ReadFile("/proc/sys/kernel/pid_max")
+	if err != nil {
+		return level, false
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return level, false
+	}
+	var used int64
+	if n, _ := fmt.Sscanf(string(load), "%f %f %f %d/%d", new(float64), new(float64), new(float64), new(int64), &used); n != 5 {
+		return level, false
+	}
+	if n, _ := fmt.Sscan(string(most), &level.Capacity); n != 1 {
+		return level, false
+	}
+	level.Available = level.Capacity - used
+	return level, true
+}
+
+// storageCapacity is the size of the file system of a directory; ok is false if that
+// cannot be told.
+func storageCapacity(root string) (q *resource.Quantity, ok bool) {
+	fs, err := statfs(root)
+	if err != nil || fs.bytes.Capacity <= 0 {
+		return nil, false
+	}
+	return resource.NewQuantity(fs.bytes.Capacity, resource.BinarySI), true
+}

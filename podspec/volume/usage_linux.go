@@ -1,0 +1,158 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// readBatch is how many entries of a directory are read at a time.
+const readBatch = 1024
+
+// Usage returns how many bytes of its file system a directory takes with all that is
+// in it. Links are not followed, other file systems below it are left out, and a
+// file with several names counts once. It works by descriptors, so that what
+// containers move meanwhile leads nowhere else, in memory that depends on the number
+// of directories and not of files, and it ends with ctx. A directory that does not
+// exist takes nothing. With an error, the bytes are what was counted so far.
+func Usage(ctx context.Context, dir string) (bytes int64, err error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("measure %s: %w", dir, err)
+	}
+	m := &meter{ctx: ctx, linked: map[uint64]struct{}{}}
+	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil {
+		return m.bytes, fmt.Errorf("measure %s: %w", dir, err)
+	}
+	return m.bytes, nil
+}
+
+// meter sums up a tree. It holds the descriptor of one directory, and goes back by
+// "..", which is checked: a tree may be deeper than a process may have descriptors.
+type meter struct {
+	ctx    context.Context
+	device uint64
+	linked map[uint64]struct{} // inodes of several names that were counted
+	bytes  int64
+}
+
+// level is a directory on the way down.
+type level struct {
+	inode   uint64
+	pending []string // directories that are still to be measured
+}
+
+// errMoved is found where a directory was moved while it was measured.
+var errMoved = errors.New("its directories are being moved")
+
+func (m *meter) measure(dir *os.File) (err error) {
+	defer func() { _ = dir.Close() }()
+	var info unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
+		return err
+	}
+	m.device, m.bytes = info.Dev, info.Blocks*512
+	pending, err := m.list(dir)
+	if err != nil {
+		return err
+	}
+	way := []level{{info.Ino, pending}}
+	for {
+		here := &way[len(way)-1]
+		if len(here.pending) == 0 {
+			if way = way[:len(way)-1]; len(way) == 0 {
+				return nil
+			}
+			up, err := m.open(dir, "..", way[len(way)-1].inode)
+			if err != nil {
+				return err
+			}
+			_ = dir.Close()
+			dir = up
+			continue
+		}
+		name := here.pending[len(here.pending)-1]
+		here.pending = here.pending[:len(here.pending)-1]
+		below, err := m.open(dir, name, 0)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, errElsewhere) {
+			continue // it has changed, or another file system is mounted there
+		}
+		if err != nil {
+			return err
+		}
+		_ = dir.Close()
+		dir = below
+		if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
+			return err
+		}
+		m.bytes += info.Blocks * 512
+		if pending, err = m.list(dir); err != nil {
+			return err
+		}
+		way = append(way, level{info.Ino, pending})
+	}
+}
+
+var errElsewhere = errors.New("it is on another file system")
+
+// open opens a directory beside or above another one; the inode is checked if it is
+// not 0.
+func (m *meter) open(at *os.File, name string, inode uint64) (*os.File, error) {
+	fd, err := unix.Openat(int(at.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	var info unix.Stat_t
+	err = unix.Fstat(fd, &info)
+	switch {
+	case err != nil:
+	case info.Dev != m.device:
+		err = errElsewhere
+	case inode != 0 && info.Ino != inode:
+		err = errMoved
+	default:
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	_ = unix.Close(fd)
+	return nil, err
+}
+
+// list counts what is in a directory, and returns the directories in it.
+func (m *meter) list(dir *os.File) (directories []string, err error) {
+	for {
+		if err := m.ctx.Err(); err != nil {
+			return nil, err
+		}
+		names, err := dir.Readdirnames(readBatch)
+		for _, name := range names {
+			var info unix.Stat_t
+			if unix.Fstatat(int(dir.Fd()), name, &info, unix.AT_SYMLINK_NOFOLLOW) != nil || info.Dev != m.device {
+				continue
+			}
+			if info.Mode&unix.S_IFMT == unix.S_IFDIR {
+				directories = append(directories, name)
+				continue
+			}
+			if info.Nlink > 1 {
+				if _, counted := m.linked[info.Ino]; counted {
+					continue
+				}
+				m.linked[info.Ino] = struct{}{}
+			}
+			m.bytes += info.Blocks * 512
+		}
+		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
+			return directories, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
