@@ -75,6 +75,9 @@ type state struct {
 	sent   *corev1.PodStatus
 	stored *corev1.Pod
 	sentAt time.Time
+	// others are the conditions that others have set on the pod.
+	others otherConditions
+
 	// removing is set while the removal of the pod waits for its last status. refused
 	// is a report that the API will not take, forbidden since when it forbids it.
 	removing  bool

@@ -18,7 +18,8 @@ import (
 //
 //   - a terminal phase is final, and a phase does not move backwards;
 //   - the start time is set once;
-//   - conditions that the provider does not report are left to their owners, but
+//   - conditions that the provider does not report, or only copies (see
+//     otherConditions), are left to their owners, but
 //     for those of a resize, which only a node has and which go with it (KEP-1287);
 //   - a pod that the provider calls ready is so once its readiness gates are
 //     open, which are conditions that others own (KEP-580);

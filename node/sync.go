@@ -367,6 +367,7 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	}
 	r.mu.Lock()
 	r.creating = true
+	r.others.see(pod.Status.Conditions)
 	before := r.handed
 	r.handed = pod // what the provider says within the call is about this form
 	r.mu.Unlock()

@@ -57,6 +57,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 	}
 	report := r.report
 	handed := r.observedForm(pod)
+	conditions := r.others.without(pod.Status.Conditions, report.Conditions)
 	rest := repairDelay - time.Since(r.sentAt)
 	r.mu.Unlock()
 	if told && !settled && rest > 0 {
@@ -66,11 +67,12 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 	if settled && (handed == nil || pod.Status.ObservedGeneration >= handed.Generation) {
 		return nil
 	}
-	return pc.patchStatus(ctx, r, pod, report, handed)
+	return pc.patchStatus(ctx, r, pod, report, conditions, handed)
 }
 
-// patchStatus sends what differs between the pod's status and the report.
-func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, handed *corev1.Pod) (err error) {
+// patchStatus sends what differs between the pod's status and the report, of which
+// these conditions count.
+func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, conditions []corev1.PodCondition, handed *corev1.Pod) (err error) {
 	ctx, span := startPodSpan(r.follows(ctx), "writeStatus", pc.statuses, keyOf(pod), pod)
 	defer span.End()
 	ctx = span.WithField(ctx, "phase", string(report.Phase))
@@ -81,7 +83,9 @@ func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *cor
 		observedGeneration = handed.Generation
 	}
 	// The patch carries no spec, hence no secret, and is guarded by the UID.
-	next := mergeStatus(pod, report, observedGeneration, pc.hostIPs(), time.Now())
+	ours := *report
+	ours.Conditions = conditions
+	next := mergeStatus(pod, &ours, observedGeneration, pc.hostIPs(), time.Now())
 	patch, err := podstatus.Patch(pod.UID, &pod.Status, &next)
 	if err != nil {
 		return err
