@@ -123,6 +123,26 @@ func TestAgain(t *testing.T) {
 	}
 }
 
+// What comes after a spec that was interrupted did not run, though ginkgo calls it
+// skipped.
+func TestSpecsAfterAnInterruptDidNotRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	report := `[{"SpecReports": [
+		{"LeafNodeText": "a", "State": "interrupted", "StartTime": "2026-01-02T03:04:05Z"},
+		{"LeafNodeText": "b", "State": "skipped", "StartTime": "2026-01-02T03:04:05Z"},
+		{"LeafNodeText": "c", "State": "skipped", "StartTime": "2026-01-02T03:04:05Z", "Failure": {"Message": "not here"}}]}]`
+	if err := os.WriteFile(path, []byte(report), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	results, err := readReport(path, []string{"a", "b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ran := results["b"]; ran || results["a"].state != failed || results["c"].state != skipped {
+		t.Errorf("got %+v", results)
+	}
+}
+
 // Pods on one network cannot listen at the same port.
 func TestSharedNetworkPutsPortsInLanes(t *testing.T) {
 	tcp, grpc, web := "x tcp:8080 liveness probe", "should *not* be restarted with a GRPC liveness probe", "should *not* be restarted with a /healthz http liveness probe"
