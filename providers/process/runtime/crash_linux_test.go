@@ -2,9 +2,12 @@ package runtime_test
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	logslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 )
@@ -12,6 +15,8 @@ import (
 // crashingNode creates and starts containers until it is killed. Each writes a
 // line when it runs.
 func crashingNode(root string) int {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	ctx := log.WithLogger(ctx, logslog.FromSlog(logger))
 	r, err := runtime.New(ctx, crashingConfig(root))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
