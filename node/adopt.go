@@ -22,9 +22,9 @@ const LabelProvider = "virtual-kubelet.io/provider"
 // pods which provider ran there.
 const annotationLeftAlone = "virtual-kubelet.io/left-alone"
 
-// errRefusedNode is what the errors about a Node have in common that a Claim does
-// not accept.
-var errRefusedNode = errors.New("the node is refused")
+// ErrNodeRefused is what the errors have in common about a Node that is refused: by a
+// Claim, since it belongs to somebody else, or by the API server.
+var ErrNodeRefused = errors.New("the node is refused")
 
 // check refuses a Node that is another provider's, or nobody's of our kind.
 func (c *Claim) check(found *corev1.Node) error {
@@ -35,10 +35,10 @@ func (c *Claim) check(found *corev1.Node) error {
 	switch {
 	case labelled && provider != c.cfg.Provider:
 		return errdefs.AsConflict(fmt.Errorf("%w: Node %s is that of provider %q, and this is provider %q: use another node name, delete the Node once its pods have ended, or adopt it (--adopt-node)",
-			errRefusedNode, found.Name, provider, c.cfg.Provider))
+			ErrNodeRefused, found.Name, provider, c.cfg.Provider))
 	case !labelled && found.Labels["type"] != "virtual-kubelet" && found.Annotations[annotationOwned] == "":
 		return errdefs.AsConflict(fmt.Errorf("%w: Node %s was not made by a virtual kubelet: use another node name, or adopt it (--adopt-node)",
-			errRefusedNode, found.Name))
+			ErrNodeRefused, found.Name))
 	}
 	return nil
 }

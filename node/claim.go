@@ -120,17 +120,20 @@ func (c *Claim) acquire(ctx context.Context, patient bool, slot slotFunc) error 
 		case err == nil && delay == 0:
 			c.acquired.Store(true)
 			return nil
-		case errors.Is(err, errRefusedNode) && !patient:
+		case errors.Is(err, ErrNodeRefused) && !patient:
 			return err
-		case errors.Is(err, errRefusedNode):
+		case errors.Is(err, ErrNodeRefused):
 			delay = wait.Jitter(refusedDelay, 0.2)
+		case apierrors.IsUnauthorized(err):
+			err = fmt.Errorf("the API server does not accept the credentials of this process: %w", err)
+			delay = backoff.Step()
 		case err != nil:
 			delay = backoff.Step()
 		default:
 			err = c.contended(ctx, &seen)
 		}
 		c.waiting.Store(&err)
-		if text := err.Error(); text != logged && !errors.Is(err, errContended) && ctx.Err() == nil {
+		if text := err.Error(); text != logged && !errors.Is(err, ErrNodeHeld) && ctx.Err() == nil {
 			logged = text
 			logClaim(ctx, err, delay)
 		}
@@ -144,8 +147,8 @@ func logClaim(ctx context.Context, err error, delay time.Duration) {
 	logger := log.G(ctx).WithError(err).WithField("delay", delay.String())
 	switch {
 	case apierrors.IsUnauthorized(err):
-		logger.Error("The API server does not accept the credentials of this process; will try again")
-	case errors.Is(err, errRefusedNode):
+		logger.Error("The credentials of this process are refused; will try again")
+	case errors.Is(err, ErrNodeRefused):
 		logger.Error("The node is refused; will try again")
 	default:
 		logger.Warn("Cannot claim the node yet; will try again")
@@ -191,8 +194,9 @@ func (c *Claim) Waiting() error {
 // claimPoll is how often the lease of another process is looked at.
 const claimPoll = 2 * time.Second
 
-// errContended is what Acquire waits for while another process has the node.
-var errContended = errors.New("another process acts for the node")
+// ErrNodeHeld is what Acquire waits for while another process has the node: see
+// Waiting.
+var ErrNodeHeld = errors.New("another process acts for the node")
 
 // rival is another process as its lease shows it.
 type rival struct {
@@ -210,7 +214,7 @@ func (c *Claim) contended(ctx context.Context, seen *rival) error {
 		log.G(ctx).WithFields(log.Fields{"holder": seen.holder, "leaseDuration": DefaultLeaseDuration}).
 			Warn("Another process acts for this node; waiting until it has ended, or has not renewed the node's lease for its duration (two processes need two node names; for a rolling update use --leader-elect, or the strategy Recreate)")
 	}
-	return fmt.Errorf("%w: %s renews its lease", errContended, seen.holder)
+	return fmt.Errorf("%w: %s renews its lease", ErrNodeHeld, seen.holder)
 }
 
 // count counts a rival.

@@ -12,7 +12,7 @@ import (
 // control plane; one whose provider is ill is kept.
 func TestStopped(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		r.start()
+		r.start(WithNodeNotReadyAtShutdown())
 		want(t, "while it runs", Stopped(r.api.node("vk")), false)
 		r.pinged(func(context.Context) error { return errors.New("ill") })
 		pass(DefaultPingInterval)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -45,6 +46,8 @@ type NodeController struct {
 	patient        bool         // where its registration is refused
 	slot           slotFunc     // for each attempt to register
 	claim          *Claim       // nil: any process may act for the node
+	notReadyAtEnd  bool         // also where the process is only restarted
+	events         record.EventRecorder
 	pingInterval   time.Duration
 	pingTimeout    time.Duration
 	statusInterval time.Duration
@@ -61,6 +64,7 @@ type NodeController struct {
 	refusal  string       // of a change of labels, annotations or taints
 	itself   bool         // to the API server this process is the node
 	leftOut  string       // what the node cannot have for that
+	created  bool         // and not yet updated
 	unsure   bool         // current may be outdated: the API was away
 	readAt   time.Time    // when current came from the API
 	watching atomic.Bool  // the node is being watched, where there is no source
@@ -70,9 +74,13 @@ type NodeController struct {
 	seen     chan sighting
 	pings    chan error
 
-	started atomic.Bool
-	ready   chan struct{}
-	done    chan struct{}
+	started        atomic.Bool
+	ready          chan struct{}
+	done           chan struct{}
+	conditionReady chan struct{}
+	everReady      sync.Once                            // closes conditionReady
+	condition      atomic.Pointer[corev1.NodeCondition] // Ready, as last written; nil before
+	obstacle       atomic.Pointer[error]                // to the registration; nil without one
 
 	mu     sync.Mutex
 	wanted *corev1.Node // by the provider
@@ -106,6 +114,8 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		seen:           make(chan sighting, 1),
 		pings:          make(chan error, 1),
 		ready:          make(chan struct{}),
+		conditionReady: make(chan struct{}),
+		events:         noEvents{},
 		done:           make(chan struct{}),
 	}
 	for _, opt := range opts {
@@ -126,8 +136,9 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 }
 
 // Run registers the node, waiting for an API server that is away, and keeps it
-// until ctx ends; then it writes that the node is not ready, unless the cause of
-// the end is ErrHandedOver, and returns nil. An error means that the node could
+// until ctx ends, and returns nil. The Node stays as it is, so that a restart within
+// the duration of its lease is not noticed, unless the cause of the end is
+// ErrNodeRemoved, or WithNodeNotReadyAtShutdown was given. An error means that the node could
 // not be registered: the API server refused it, or ctx ended before; or, with
 // WithNodeClaim, that another process has taken the node (ErrNodeTaken). It can be
 // called once.
@@ -172,6 +183,10 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		return err
 	}
 	log.G(ctx).Info("Registered node")
+	n.event(corev1.EventTypeNormal, reasonStarting, "Starting virtual kubelet.")
+	if n.health != nil {
+		n.event(corev1.EventTypeWarning, reasonProviderUnhealthy, n.health.Error())
+	}
 	close(n.ready)
 
 	background = append(background, n.watchNode(ctx), repeat(ctx, n.pingInterval, n.pingAgain))
@@ -182,10 +197,18 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	if err := n.loop(ctx); err != nil {
 		return err
 	}
-	if !errors.Is(context.Cause(ctx), ErrHandedOver) {
-		n.farewell(ctx)
+	if EndsNotReady(ctx, n.notReadyAtEnd) {
+		n.markNotReady(ctx)
 	}
 	return nil
+}
+
+// EndsNotReady reports whether a node whose context has ended says that it is not
+// ready: if it was removed (ErrNodeRemoved), and else if atShutdown is set, unless
+// another process goes on with it (ErrHandedOver).
+func EndsNotReady(ctx context.Context, atShutdown bool) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, ErrNodeRemoved) || atShutdown && !errors.Is(cause, ErrHandedOver)
 }
 
 // Claim acquires the claim that was given with WithNodeClaim, as its Acquire does,
@@ -200,6 +223,12 @@ func (n *NodeController) Claim(ctx context.Context) error {
 
 // Ready is closed once the node is registered.
 func (n *NodeController) Ready() <-chan struct{} { return n.ready }
+
+// UID returns that of the Node that was registered; empty before.
+func (n *NodeController) UID() types.UID {
+	uid, _ := n.uid.Load().(types.UID)
+	return uid
+}
 
 // Done is closed when Run has returned.
 func (n *NodeController) Done() <-chan struct{} { return n.done }
@@ -270,7 +299,7 @@ func (n *NodeController) loop(ctx context.Context) error {
 			changed := (err == nil) != (n.health == nil)
 			n.health = err
 			if changed {
-				log.G(ctx).WithField("healthy", err == nil).Info("The provider's health has changed")
+				n.reportHealth(ctx)
 				sync()
 			}
 		case s := <-n.seen:
@@ -318,7 +347,16 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	if n.current == nil {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), n.name)
 	}
-	defer func() { n.unsure = n.unsure || err != nil }()
+	before := readyCondition(n.current).Status
+	if n.created {
+		before, n.created = "", false
+	}
+	defer func() {
+		n.unsure = n.unsure || err != nil
+		if err == nil {
+			n.reportCondition(before)
+		}
+	}()
 	ctx, span := trace.StartSpan(ctx, "updateNode")
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
@@ -414,15 +452,18 @@ func (n *NodeController) register(ctx context.Context) error {
 	for {
 		err := n.tryRegister(ctx)
 		if err == nil {
+			n.obstacle.Store(nil)
 			return nil
 		}
 		delay := backoff.Step()
 		if refused(err) {
+			err = fmt.Errorf("cannot register node %s: %w: %w", n.name, ErrNodeRefused, err)
 			if !n.patient {
-				return fmt.Errorf("cannot register node %s: %w", n.name, err)
+				return err
 			}
 			delay = wait.Jitter(refusedDelay, 0.2)
 		}
+		n.obstacle.Store(&err)
 		log.G(ctx).WithError(err).WithField("delay", delay.String()).Warn("Cannot register the node yet; will try again")
 		if sleep(ctx, delay) != nil {
 			return fmt.Errorf("stopped before node %s could be registered: %w", n.name, err)
@@ -458,7 +499,7 @@ func (n *NodeController) getOrCreate(ctx context.Context) error {
 	if apierrors.IsNotFound(err) {
 		now := metav1.Now()
 		if node, err = n.create(ctx, now); err == nil {
-			n.written = now.Time
+			n.written, n.created = now.Time, true
 		}
 	}
 	if err != nil {
@@ -468,8 +509,8 @@ func (n *NodeController) getOrCreate(ctx context.Context) error {
 	return nil
 }
 
-// farewell says that the node is not ready any more.
-func (n *NodeController) farewell(ctx context.Context) {
+// markNotReady writes that the node is not ready any more.
+func (n *NodeController) markNotReady(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
 	defer cancel()
 	n.health = errStopped

@@ -16,6 +16,11 @@ import (
 // taken it: then the last word, that the node is not ready, is not said.
 var ErrHandedOver = errors.New("another process goes on with the node")
 
+// ErrNodeRemoved is the cause (see context.WithCancelCause) with which the context of
+// a node ends that was removed, so that nobody goes on with it: then the node says
+// that it is not ready.
+var ErrNodeRemoved = errors.New("the node was removed")
+
 // errStopped is the health of a node whose controller has ended.
 var errStopped = errors.New("the virtual kubelet has stopped")
 

@@ -171,10 +171,51 @@ func TestReturnOfTheAPI(t *testing.T) {
 	})
 }
 
-// At shutdown the node says that it is not ready.
-func TestFarewell(t *testing.T) {
+// A shutdown leaves the Node as it is: a restart is not noticed. Where it is asked for,
+// or where the node was removed for good, the node says that it is not ready; never
+// where another process goes on with it.
+func TestShutdownLeavesTheNodeReady(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause error
+		opts  []NodeControllerOpt
+		want  string
+	}{
+		"a shutdown":                  {nil, nil, "True"},
+		"a shutdown that is to say":   {nil, []NodeControllerOpt{WithNodeNotReadyAtShutdown()}, "False KubeletStopped"},
+		"a removal":                   {ErrNodeRemoved, nil, "False KubeletStopped"},
+		"a hand-over":                 {ErrHandedOver, nil, "True"},
+		"a hand-over that is to say":  {ErrHandedOver, []NodeControllerOpt{WithNodeNotReadyAtShutdown()}, "True"},
+		"a removal that is to say so": {ErrNodeRemoved, []NodeControllerOpt{WithNodeNotReadyAtShutdown()}, "False KubeletStopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodeBubble(t, func(t *testing.T, r *nodeRig) {
+				ctx, end := context.WithCancelCause(t.Context())
+				nc, err := NewNodeController(r, r.node, r.api.CoreV1().Nodes(), append(tc.opts, r.withLease())...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				result := make(chan error, 1)
+				go func() { result <- nc.Run(ctx) }()
+				pass(time.Minute)
+				r.wantReady("True")
+				r.api.written()
+				end(tc.cause)
+				if err := <-result; err != nil {
+					t.Error(err)
+				}
+				r.wantReady(tc.want)
+				if tc.want == "True" {
+					wantList(t, "writes at the end", r.api.written())
+				}
+			})
+		})
+	}
+}
+
+// What the end writes is the last.
+func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		r.start(r.withLease())
+		r.start(r.withLease(), WithNodeNotReadyAtShutdown())
 		pass(time.Minute)
 		r.end()
 		r.wantReady("False KubeletStopped")

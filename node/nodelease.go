@@ -53,7 +53,7 @@ func (n *NodeController) newLease() *nodeLease {
 	return &nodeLease{
 		leaseConfig: *n.lease,
 		node:        n.name,
-		uid:         func() types.UID { uid, _ := n.uid.Load().(types.UID); return uid },
+		uid:         n.UID,
 		returned:    n.noteReturn,
 		claim:       n.claim,
 		taken:       n.noteTaken,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -135,6 +136,30 @@ func WithNodeClaim(claim *Claim) NodeControllerOpt {
 			return errdefs.InvalidInputf("the claim is to node %s, and this is node %s: make one for each node", claim.cfg.Node, n.name)
 		}
 		n.claim = claim
+		return nil
+	}
+}
+
+// WithNodeNotReadyAtShutdown has the controller write, when its context ends, that
+// the node is not ready, unless the cause is ErrHandedOver. The control plane then
+// taints the node at once. By default that is left to the node's lease, which runs
+// out if nobody goes on with the node.
+func WithNodeNotReadyAtShutdown() NodeControllerOpt {
+	return func(n *NodeController) error {
+		n.notReadyAtEnd = true
+		return nil
+	}
+}
+
+// WithNodeEventRecorder has events on the Node recorded: Starting, NodeReady,
+// NodeNotReady, and what is wrong with a provider that is not well. By default
+// there are none.
+func WithNodeEventRecorder(events record.EventRecorder) NodeControllerOpt {
+	return func(n *NodeController) error {
+		if events == nil {
+			return errdefs.InvalidInput("the event recorder option was given none: pass one, or leave the option out")
+		}
+		n.events = events
 		return nil
 	}
 }

@@ -38,8 +38,9 @@ type virtualFleet struct {
 	loads *reloads                  // of the file
 
 	// Not for several goroutines.
-	nodes map[string]*fleetNode // those that are in the fleet
-	left  map[string]leftNode   // Nodes that are left of others, and may have to be deleted
+	nodes  map[string]*fleetNode // those that are in the fleet
+	unmade error                 // why not all nodes could be made at the start
+	left   map[string]leftNode   // Nodes that are left of others, and may have to be deleted
 }
 
 // run runs the nodes until ctx ends.
@@ -60,6 +61,9 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 	} else {
 		fields["name"], fields["provider"] = f.nodeName, f.options.provider
 	}
+	if f.unmade != nil {
+		log.G(ctx).WithError(f.unmade).Error("Not all nodes could be made; the others run, and it is tried again")
+	}
 	log.G(ctx).WithFields(fields).Info("Starting nodes")
 	group, ctx := errgroup.WithContext(ctx)
 	if f.metricsAddr != "" {
@@ -78,6 +82,8 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 	group.Go(func() error { return f.awaitReady(ctx, names, began) })
 	if f.pools != nil {
 		group.Go(func() error { f.follow(ctx, time.Now()); return nil }) // at once, for what is left of earlier nodes
+	} else if f.unmade != nil {
+		group.Go(func() error { f.follow(ctx, time.Now().Add(retryInterval)); return nil })
 	}
 	return group.Wait()
 }
@@ -92,10 +98,8 @@ func (f *virtualFleet) awaitReady(ctx context.Context, names []string, began tim
 		if n == nil {
 			continue // the file has not got it any more
 		}
-		if err := n.WaitReady(starting, 0); err != nil {
-			if starting.Err() == nil {
-				continue // it has ended, which the log has told
-			}
+		of := log.WithLogger(starting, log.G(starting).WithField("node", name))
+		if err := awaitCondition(of, n); err != nil {
 			return unlessStopped(ctx, fmt.Errorf("node %s: %w", name, err))
 		}
 	}
@@ -114,11 +118,12 @@ func (f *virtualFleet) build() error {
 		}
 		f.fixed = fixed
 	}
-	wanted, read, err := f.load(nil)
-	if err != nil {
-		return usageError{err}
+	wanted, read, fileErr := f.load(nil)
+	if wanted == nil {
+		return usageError{fileErr}
 	}
 	f.taken = read
+	var err error
 	config := nodeutil.FleetConfig{
 		Client:               f.client,
 		Namespace:            f.namespace,
@@ -146,34 +151,43 @@ func (f *virtualFleet) build() error {
 			return fmt.Errorf("cannot have metrics of the node pools: %w", err)
 		}
 	}
-	f.loads.note(f, nil, true)
+	f.loads.note(f, fileErr, true)
 	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]leftNode{}
 	if f.shards > 0 {
 		return nil
 	}
+	unmade := []error{fileErr}
 	for _, n := range wanted.Nodes {
 		node, err := f.add(context.Background(), n, false)
 		if err != nil {
-			return err
+			unmade = append(unmade, err)
+			continue
 		}
 		f.nodes[n.Name] = node
+	}
+	f.unmade = errors.Join(unmade...)
+	if len(f.nodes) == 0 {
+		return f.unmade // nil if there are to be no nodes
 	}
 	return nil
 }
 
 // load returns which nodes there are to be, and what the files hold that say it. Of
-// those that are known nothing is read.
+// those that are known nothing is read. Beside an error there may be the nodes of the
+// pools with which nothing is wrong.
 func (f *virtualFleet) load(known contents) (*nodepools.Wanted, contents, error) {
 	wanted, read := f.fixed, contents{}
+	var err error
 	if f.pools != nil {
-		var err error
-		if wanted, read, err = f.pools.load(known); err != nil {
+		if wanted, read, err = f.pools.load(known); wanted == nil {
 			return nil, read, err
 		}
-		f.good.Store(&read)
+		if err == nil {
+			f.good.Store(&read)
+		}
 	}
 	if f.mine == nil {
-		return wanted, read, nil
+		return wanted, read, err
 	}
 	some := *wanted
 	some.Nodes = nil
@@ -182,7 +196,7 @@ func (f *virtualFleet) load(known contents) (*nodepools.Wanted, contents, error)
 			some.Nodes = append(some.Nodes, n)
 		}
 	}
-	return &some, read, nil
+	return &some, read, err
 }
 
 // numbered are the nodes of --nodes.

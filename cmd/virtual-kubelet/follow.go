@@ -8,6 +8,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 const (
@@ -80,7 +81,7 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) (wai
 	for _, name := range replaced {
 		ours[name] = true
 	}
-	errs = append(errs, f.remove(ctx, replaced))
+	errs = append(errs, f.remove(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
 	for _, n := range changes.Amended {
 		f.nodes[n.Name].said.change(n.Overlay)
 		f.nodes[n.Name].Node = n

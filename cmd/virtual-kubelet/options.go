@@ -34,6 +34,7 @@ type options struct {
 	clusterDomain  string
 	namespace      string
 	adoptNode      bool
+	notReadyAtEnd  bool
 	podUID         string // of the pod in which this process runs; empty if that is not known
 
 	identity node.Identity // of this process, set by complete
@@ -130,6 +131,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.BoolVar(&o.disableTaint, "disable-taint", false, "register the node without its taint")
 	flags.DurationVar(&o.fullResyncPeriod, "full-resync-period", time.Minute, "how often all pods are looked at although nothing has changed")
 	flags.DurationVar(&o.startupTimeout, "startup-timeout", 0, "end if the node is not ready after this time (default: keep trying)")
+	flags.BoolVar(&o.notReadyAtEnd, "not-ready-at-shutdown", false, "have the nodes, and their pods, say that they are not ready when this process ends: the control plane then taints the nodes at once (default: nodes stay as they are, so that a restart is not noticed, until their leases run out)")
 	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "keep the node alive by a lease rather than by its status")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "limit of requests a second to the API server (default: none, the API server has its own)")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "burst above --kube-api-qps")
@@ -222,8 +224,10 @@ func (o *options) complete() error {
 	}
 	o.identity = o.nodeIdentity()
 	if o.poolsFile != "" {
-		_, _, err := newPoolFile(o).load(nil)
-		return err
+		if wanted, _, err := newPoolFile(o).load(nil); wanted == nil {
+			return err
+		}
+		return nil // what is wrong with some of the pools does not keep the others from running
 	}
 	if o.provider == "" {
 		return fmt.Errorf("no provider is named: give --provider, with one of %s", strings.Join(providerNames(), ", "))

@@ -50,7 +50,8 @@ func poolRights(file, provider string) (*nodepools.Wanted, error) {
 }
 
 // load returns what the file wants, and what it and those that it names hold. Of
-// those that are known nothing is read.
+// those that are known nothing is read. Beside an error there may be what those pools
+// want with which nothing is wrong.
 func (p *poolFile) load(known contents) (*nodepools.Wanted, contents, error) {
 	all := contents{}
 	read := func(path string) ([]byte, error) {

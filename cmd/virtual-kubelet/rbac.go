@@ -124,6 +124,9 @@ func (o *rbacOptions) objects() []runtime.Object {
 		cluster = append(cluster, ofPods...)
 	} else {
 		objects = append(objects, o.role(o.namespace, name, ofPods)...)
+		if o.namespace != metav1.NamespaceDefault {
+			objects = append(objects, o.role(metav1.NamespaceDefault, name, []rbacv1.PolicyRule{eventRule})...) // of the Node
+		}
 	}
 	objects = append(objects, o.role(corev1.NamespaceNodeLease, name, o.leaseRules())...)
 	if rules := o.electionRules(); rules != nil {
@@ -219,8 +222,11 @@ var podRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"list", "watch"}},
-	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	eventRule,
 }
+
+// eventRule is the right to record events.
+var eventRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
 
 // The further rights of a provider that does a kubelet's work: to mount volumes
 // it needs tokens of the pods' service accounts, and the volumes that pods claim;

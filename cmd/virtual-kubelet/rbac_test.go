@@ -38,7 +38,8 @@ func TestPrintRBAC(t *testing.T) {
 			[]string{"name: virtual-kubelet-election\n  namespace: vk\n", "resourceNames:\n  - virtual-kubelet-leader\n"}, []string{"- list\n  - update"}},
 		{"one of several processes for many nodes", []string{"--shards", "--nodename", ""}, []string{"name: virtual-kubelet-election\n  namespace: kube-system\n", "- create\n  - list\n  - update\n  - delete\n"}, []string{"resourceNames"}},
 		{"one namespace", []string{"--namespace", "apps"},
-			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n"}, nil},
+			[]string{"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: apps\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n",
+				"kind: Role\nmetadata:\n  name: virtual-kubelet\n  namespace: default\nrules:\n- apiGroups:\n  - \"\"\n  resources:\n  - events\n"}, nil},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			noCluster(t)

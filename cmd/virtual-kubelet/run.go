@@ -125,18 +125,65 @@ func (v *virtualNode) acquire(ctx context.Context, claim *node.Claim, began time
 	return err
 }
 
-// awaitReady says when the node is ready; the error is that it is not in time.
+// awaitReady logs when the node's Ready condition is True, and until then why it is
+// not; the error is that it is not in time.
 func (v *virtualNode) awaitReady(ctx context.Context, n *nodeutil.Node, began time.Time) error {
 	starting, started := v.starting(ctx, began)
 	defer started()
-	if err := n.WaitReady(starting, 0); err != nil {
-		if n.Err() != nil {
-			return nil // which Run returns
-		}
+	if err := awaitCondition(starting, n); err != nil {
 		return unlessStopped(ctx, err)
+	}
+	if ended(n) {
+		return nil // with what Run returns
 	}
 	log.G(ctx).WithField("took", time.Since(began).Round(time.Millisecond).String()).Info("Node is ready")
 	return nil
+}
+
+// lookInterval is how often it is looked why a node is not ready yet.
+const lookInterval = time.Second
+
+// awaitCondition waits until the node's Ready condition is True, or the node has
+// ended. Why a node that is registered is not ready is logged whenever that changes.
+// The error is that ctx has ended before, with the reason.
+func awaitCondition(ctx context.Context, n *nodeutil.Node) error {
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	controller := n.NodeController()
+	logged := ""
+	for {
+		select {
+		case <-controller.ConditionReady():
+			return nil
+		case <-n.Done():
+			return nil
+		case <-ctx.Done():
+			if why := controller.NotReady(); why != nil {
+				return fmt.Errorf("%w: %w", context.Cause(ctx), why)
+			}
+			return nil
+		case <-look.C:
+		}
+		select {
+		case <-n.Ready():
+		default:
+			continue // what that waits for is logged by what does it
+		}
+		if why := controller.NotReady(); why != nil && why.Error() != logged {
+			logged = why.Error()
+			log.G(ctx).WithError(why).Warn("The node is registered, but it is not ready")
+		}
+	}
+}
+
+// ended reports whether the node has ended.
+func ended(n *nodeutil.Node) bool {
+	select {
+	case <-n.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // starting is ctx until the node has to be ready.
@@ -197,6 +244,7 @@ func (v *virtualNode) config() nodeutil.NodeConfig {
 		EventSource:               v.eventSource,
 		EventBurst:                v.eventBurst,
 		DebugHTTP:                 v.debugHTTP,
+		NotReadyAtShutdown:        v.notReadyAtEnd,
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -66,7 +67,7 @@ func (f *virtualFleet) serveShard(ctx context.Context, shard int) {
 	}
 	of.follow(ctx, retry)
 	var how []nodeutil.RemoveOption
-	if errors.Is(context.Cause(ctx), node.ErrHandedOver) {
+	if !node.EndsNotReady(ctx, f.notReadyAtEnd) {
 		how = append(how, nodeutil.KeepingReady())
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -81,9 +82,15 @@ func (f *virtualFleet) begin(ctx context.Context) (waiting bool, err error) {
 	wanted, read, fileErr := f.load(nil)
 	f.taken = read
 	if fileErr != nil {
-		log.G(ctx).WithError(fileErr).Error("The file of the node pools cannot be used; the nodes are as it wanted them before")
-		if wanted, _, err = f.load(*f.good.Load()); err != nil {
-			return false, err
+		if good := f.good.Load(); good != nil {
+			log.G(ctx).WithError(fileErr).Error("The file of the node pools cannot be used; the nodes are as it wanted them before")
+			if wanted, _, err = f.load(*good); err != nil {
+				return false, err
+			}
+		} else if wanted == nil {
+			return false, fmt.Errorf("the file of the node pools cannot be used: %w", fileErr)
+		} else {
+			log.G(ctx).WithError(fileErr).Error("The file of the node pools cannot be used as a whole; the nodes are those of the pools with which nothing is wrong")
 		}
 	}
 	waiting, err = f.apply(ctx, wanted)

@@ -77,7 +77,7 @@ func TestShardsOfPools(t *testing.T) {
 
 		second(context.Canceled)
 		want := map[string]string{}
-		for shard, says := range map[int]string{0: "ready front 20", 1: "gone front 20"} {
+		for shard, says := range map[int]string{0: "ready front 20", 1: "ready front 20"} {
 			for _, name := range inShard[shard] {
 				want[name] = says
 			}

@@ -109,6 +109,13 @@ type NodeConfig struct {
 	// seconds rather than by a lease.
 	DisableLease bool
 
+	// NotReadyAtShutdown has the node say that it is not ready when Run ends, and its
+	// pods with it, unless another process goes on with it (node.ErrHandedOver). The
+	// control plane then taints the node at once, and Services no longer send to its
+	// pods, though they may run on. By default the Node stays as it is, so that a
+	// restart is not noticed, and its lease runs out if nobody goes on with it.
+	NotReadyAtShutdown bool
+
 	// Claim, if set, is acquired before anything is done for the node or its pods,
 	// and released when all of that has ended. Pods that it leaves alone are not
 	// touched. Nil means that any process may act for the node at any time.

@@ -46,7 +46,8 @@ type FleetConfig struct {
 	// together have under way at most; zero means 100. The nodes take turns.
 	MaxWrites int
 
-	// MaxRegistrations is how many nodes register at the same time; zero means 50.
+	// MaxRegistrations is how many nodes make an attempt to register at the same time;
+	// zero means 50.
 	MaxRegistrations int
 
 	// Auth says who may use the kubelet API, for each node as AuthForNode has it.
@@ -248,20 +249,21 @@ type removal struct {
 	cause      error // of the end of the node's context
 }
 
-// DeletingNode also deletes the Node object, so that the cluster forgets the node
-// and gives its pods to others. The client needs the right to delete nodes.
+// DeletingNode also deletes the Node object that the node has registered, by its UID,
+// so that the cluster forgets the node and gives its pods to others. The client needs
+// the right to delete nodes.
 func DeletingNode() RemoveOption { return func(r *removal) { r.deleteNode = true } }
 
 // KeepingReady leaves the Node as it is, for another process that goes on with it
 // before its lease runs out (see Shards).
 func KeepingReady() RemoveOption { return func(r *removal) { r.cause = node.ErrHandedOver } }
 
-// Remove takes the node out of the fleet: it says that it is not ready, and
-// nobody keeps it from then on. Its pods are left in the provider, and in the
+// Remove takes the node out of the fleet: it says that it is not ready, and so do its
+// pods, and nobody keeps it from then on. Its pods are left in the provider, and in the
 // API. It returns when the node has ended; if ctx ends before, the node ends
 // later. An error of class NotFound says that there is no such node.
 func (f *Fleet) Remove(ctx context.Context, name string, opts ...RemoveOption) error {
-	var how removal
+	how := removal{cause: node.ErrNodeRemoved}
 	for _, opt := range opts {
 		opt(&how)
 	}
@@ -290,7 +292,11 @@ func (f *Fleet) Remove(ctx context.Context, name string, opts ...RemoveOption) e
 	if !how.deleteNode {
 		return nil
 	}
-	err := f.cfg.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	if closed(m.node.nodes.Ready(), "not registered") != nil {
+		return nil // a Node of its name is somebody else's
+	}
+	uid := m.node.nodes.UID()
+	err := f.cfg.Client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("node %s was removed from the fleet, but its Node cannot be deleted: %w", name, err)
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	stdruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -301,7 +305,7 @@ func TestNodeThatIsHandedOverStaysReady(t *testing.T) {
 	})
 }
 
-func TestNodesSayNotReadyWhenTheFleetEnds(t *testing.T) {
+func TestNodesStayReadyWhenTheFleetEnds(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {
 		n := r.add("vk-0")
 		r.start()
@@ -312,9 +316,87 @@ func TestNodesSayNotReadyWhenTheFleetEnds(t *testing.T) {
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.ready("vk-0"); got != corev1.ConditionFalse {
-			t.Errorf("the node is Ready=%q", got)
+		if got := r.ready("vk-0"); got != corev1.ConditionTrue {
+			t.Errorf("the node is Ready=%q, want that a restart is not noticed", got)
 		}
+	})
+}
+
+// Nodes that the API server refuses hold up no others, however few may register at
+// the same time, nor the readiness of the process; where there are no others it is
+// not ready.
+func TestRefusedNodesHoldUpNoOthers(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		fleet, err := nodeutil.NewFleet(nodeutil.FleetConfig{Client: r.client, MaxRegistrations: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.fleet = fleet
+		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			name := action.(clienttesting.CreateAction).GetObject().(*corev1.Node).Name
+			return strings.HasPrefix(name, "bad"), nil, apierrors.NewForbidden(corev1.Resource("nodes"), name, errors.New("no"))
+		})
+		ready := func() (int, string) {
+			answer := httptest.NewRecorder()
+			r.fleet.ProcessHandler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz/nodes", nil))
+			return answer.Code, answer.Body.String()
+		}
+		for i := range 5 {
+			r.add(fmt.Sprint("bad-", i))
+		}
+		r.start()
+		pass(10 * time.Second)
+		if code, text := ready(); code != http.StatusInternalServerError {
+			t.Errorf("with refused nodes only /readyz/nodes answers %d: %s", code, text)
+		}
+		for i := range 5 {
+			r.add(fmt.Sprint("good-", i))
+		}
+		pass(10 * time.Second)
+		for i := range 5 {
+			if got := r.ready(fmt.Sprint("good-", i)); got != corev1.ConditionTrue {
+				t.Errorf("a node that is not refused is Ready=%q", got)
+			}
+		}
+		if code, text := ready(); code != http.StatusOK {
+			t.Errorf("with others /readyz/nodes answers %d: %s", code, text)
+		}
+		if why := r.fleet.Node("bad-0").NodeController().NotReady(); !errors.Is(why, node.ErrNodeRefused) {
+			t.Errorf("a refused node waits for %v", why)
+		}
+	})
+}
+
+// What is deleted is the Node that was registered, and no other of its name.
+func TestNodesAreDeletedByTheirUIDs(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			created := action.(clienttesting.CreateAction).GetObject().(*corev1.Node)
+			created.UID = types.UID("uid-of-" + created.Name)
+			return false, nil, nil
+		})
+		var deleted []string
+		r.client.PrependReactor("delete", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			options := action.(clienttesting.DeleteActionImpl).DeleteOptions
+			deleted = append(deleted, string(*options.Preconditions.UID))
+			return false, nil, nil
+		})
+		r.add("vk-0")
+		r.start()
+		pass(time.Second)
+		if err := r.fleet.Remove(t.Context(), "vk-0", nodeutil.DeletingNode()); err != nil {
+			t.Fatal(err)
+		}
+		wantNames(t, "deleted", deleted, "uid-of-vk-0")
+		r.client.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewServiceUnavailable("away")
+		})
+		r.add("vk-1") // which is never registered
+		pass(time.Second)
+		if err := r.fleet.Remove(t.Context(), "vk-1", nodeutil.DeletingNode()); err != nil {
+			t.Fatal(err)
+		}
+		wantNames(t, "deleted", deleted, "uid-of-vk-0")
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// Run runs the fleet until ctx ends; then all nodes say that they are not ready,
-// and it returns nil. An error is about what the nodes have in common, such as
+// Run runs the fleet until ctx ends; then all nodes end as those of Node.Run do, and
+// it returns nil. An error is about what the nodes have in common, such as
 // the port. Of what is wrong with one node the log tells, and Node.Err if it has
 // ended for it. It can be called once.
 func (f *Fleet) Run(ctx context.Context) error {
@@ -53,14 +53,14 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// farewellsTimeout is what all nodes together are given to say that they are not
-// ready, before those that are left do so at once.
-const farewellsTimeout = 10 * time.Second
+// endTimeout is what all nodes together are given to end some at a time, before those
+// that are left end at once.
+const endTimeout = 10 * time.Second
 
-// endNodes ends the nodes some at a time: of a thousand last words at once many
+// endNodes ends the nodes some at a time: of a thousand last writes at once many
 // would come too late.
 func (f *Fleet) endNodes(all context.CancelFunc) {
-	defer time.AfterFunc(farewellsTimeout, all).Stop()
+	defer time.AfterFunc(endTimeout, all).Stop()
 	f.mu.Lock()
 	f.ended = true
 	var members []*member

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
@@ -109,16 +110,32 @@ func (f *Fleet) healthRoutes() []api.Route {
 	return routes.routes
 }
 
-// checkNodes fails while not all nodes are registered.
+// checkNodes fails while nodes wait to be registered. Those that are refused, that
+// another process has, or that have ended, do not keep the process from being ready,
+// unless there are no others.
 func (f *Fleet) checkNodes(*http.Request) error {
-	var waiting []error
-	nodes := f.Nodes()
-	for _, n := range nodes {
-		if closed(n.ready, "") != nil && len(waiting) < 10 {
-			waiting = append(waiting, fmt.Errorf("node %s is not registered yet", n.cfg.NodeSpec.Name))
+	var waiting, refused []error
+	registered := false
+	for _, n := range f.Nodes() {
+		if closed(n.ready, "") == nil {
+			registered = true
+			continue
+		}
+		why := n.nodes.NotReady()
+		if why == nil {
+			continue // it has been registered a moment ago
+		}
+		err := fmt.Errorf("node %s is not registered yet: %w", n.cfg.NodeSpec.Name, why)
+		if errors.Is(why, node.ErrNodeRefused) || errors.Is(why, node.ErrNodeHeld) || closed(n.done, "") == nil {
+			refused = append(refused, err)
+		} else {
+			waiting = append(waiting, err)
 		}
 	}
-	return errors.Join(waiting...)
+	if len(waiting) == 0 && !registered {
+		waiting = refused
+	}
+	return errors.Join(waiting[:min(len(waiting), 10)]...)
 }
 
 var _ http.Handler = (*Fleet)(nil)

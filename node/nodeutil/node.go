@@ -189,6 +189,10 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 	if n.source != nil {
 		opts = append(opts, node.WithNodeSource(n.source), node.WithNodePatience(), node.WithNodeRegistrationSlots(n.shared.register))
 	}
+	opts = append(opts, node.WithNodeEventRecorder(cfg.EventRecorder))
+	if cfg.NotReadyAtShutdown {
+		opts = append(opts, node.WithNodeNotReadyAtShutdown())
+	}
 	if cfg.Claim != nil {
 		opts = append(opts, node.WithNodeClaim(cfg.Claim))
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// Run runs the node until ctx ends, then says that it is not ready (unless the
-// cause of the end is node.ErrHandedOver), and returns nil; or it returns the error
-// with which one of its parts has failed. Pods go on running in the provider. It
+// Run runs the node until ctx ends, and returns nil; or it returns the error with
+// which one of its parts has failed. The Node stays as it is, unless
+// NodeConfig.NotReadyAtShutdown is set. Pods go on running in the provider. It
 // can be called once, and not for a node of a Fleet.
 func (n *Node) Run(ctx context.Context) (err error) {
 	if n.inFleet {
@@ -66,6 +66,7 @@ func (n *Node) control(ctx context.Context) error {
 		defer n.cfg.Claim.Release(ctx)
 		n.warnOfPodsLeftAlone()
 	}
+	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
 	// Not in the group, so that a node has no goroutine that only waits.
@@ -73,7 +74,11 @@ func (n *Node) control(ctx context.Context) error {
 	if err != nil {
 		group.Go(func() error { return err })
 	}
-	return group.Wait()
+	err = group.Wait()
+	if err == nil && node.EndsNotReady(outer, n.cfg.NotReadyAtShutdown) {
+		n.markPodsNotReady(outer)
+	}
+	return err
 }
 
 // keepNode runs the controller of the Node, once that of the pods is ready: the

@@ -309,8 +309,8 @@ func TestTwoProcessesShareAFleet(t *testing.T) {
 	s.assertCreatedOnce(ns)
 
 	third.stop(t, syscall.SIGTERM)
-	if ready := readyNodes(t, context.Background(), s.name, corev1.ConditionFalse); ready != fleetSize {
-		t.Errorf("after the end of the last process %d of %d nodes say that they are not ready", ready, fleetSize)
+	if ready := readyNodes(t, context.Background(), s.name, corev1.ConditionTrue); ready != fleetSize {
+		t.Errorf("after the end of the last process %d of %d nodes are as they were", ready, fleetSize)
 	}
 	s.assertElectionRightsUsed(accountNamespace, printRBAC(t, s.name, "", s.rights...))
 }

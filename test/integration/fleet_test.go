@@ -39,8 +39,8 @@ func startFleet(t *testing.T, args ...string) (name string, log *lockedBuffer) {
 		n.stop(t, syscall.SIGTERM)
 		if t.Failed() {
 			t.Logf("log:\n%s", n.log.String())
-		} else if ready := readyNodes(t, context.Background(), name, corev1.ConditionFalse); ready != fleetSize {
-			t.Errorf("after the end %d of %d nodes say that they are not ready", ready, fleetSize)
+		} else if ready := readyNodes(t, context.Background(), name, corev1.ConditionTrue); ready != fleetSize {
+			t.Errorf("after the end %d of %d nodes are as they were", ready, fleetSize)
 		}
 		assertNothingForbidden(t, user)
 		for i := range fleetSize {

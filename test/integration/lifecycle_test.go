@@ -99,8 +99,23 @@ func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
 	})
 }
 
-func TestStoppedNodeSaysSo(t *testing.T) {
+func TestRestartIsNotNoticed(t *testing.T) {
 	n := startNode(t)
+	n.stop(t, syscall.SIGTERM)
+	node, err := client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			t.Errorf("after the end the Ready condition is %s, %s", c.Status, c.Reason)
+		}
+	}
+	n.start(t)
+}
+
+func TestStoppedNodeSaysSo(t *testing.T) {
+	n := startNode(t, "--not-ready-at-shutdown")
 	n.stop(t, syscall.SIGTERM)
 	node, err := client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
 	if err != nil {

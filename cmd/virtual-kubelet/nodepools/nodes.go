@@ -60,16 +60,27 @@ type Node struct {
 
 // Parse reads a file. It is strict. The error names all that is wrong with it at
 // once, each with the file, the pool, the field, its value, and what is to be done.
+// If only some of the pools are wrong, what the others want is returned beside it, and
+// no Nodes are to be deleted.
 func Parse(data []byte, o Options) (*Wanted, error) {
 	f, errs := decode(data)
+	partly := false
 	var wanted *Wanted
 	if f != nil {
 		e := expansion{Options: o, file: f, errs: errs, pools: map[string]bool{}, nodes: map[string]bool{}, used: map[string]bool{}, ports: map[int]string{}, lone: map[string]string{}}
 		e.checkName()
+		wrong := len(e.errs) // with the file itself
+		good := 0
 		for i := range f.Pools {
+			before, nodes := len(e.errs), len(e.wanted)
 			e.pool(f.Pools[i], i)
+			if len(e.errs) > before {
+				e.wanted = e.wanted[:nodes]
+				continue
+			}
+			good++
 		}
-		errs = e.errs
+		errs, partly = e.errs, wrong == 0 && good > 0
 		wanted = &Wanted{Name: f.Name, Nodes: e.wanted, Providers: slices.Sorted(maps.Keys(e.used)), DeleteNodes: f.DeleteNodes}
 	}
 	if len(errs) == 0 {
@@ -78,7 +89,11 @@ func Parse(data []byte, o Options) (*Wanted, error) {
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("%s: %w", o.File, err)
 	}
-	return nil, errors.Join(errs...)
+	if !partly {
+		return nil, errors.Join(errs...)
+	}
+	wanted.DeleteNodes = false
+	return wanted, errors.Join(errs...)
 }
 
 // maxNodes bounds what a slip of the pen can do.

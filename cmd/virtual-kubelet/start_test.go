@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// A provider that cannot be made at the start does not keep the others from running,
+// and is tried again, as when the file changes later.
+func TestNodeThatCannotBeMadeAtTheStart(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "later", "journal")
+	poolsBubble(t, fmt.Sprintf(`{pools: [{name: a, count: 1, providerConfig: {a-0: {journal: %q}}}, {name: b, count: 1}]}`, journal), func(r *poolsRig) {
+		r.want("one of two", map[string]string{"b-0": "ready 20"})
+		r.mu.Lock()
+		if text := strings.Join(r.errors, "\n"); !strings.Contains(text, "node a-0: cannot open the journal") {
+			t.Errorf("logged %q, want why a node could not be made", text)
+		}
+		r.errors = nil
+		r.mu.Unlock()
+		time.Sleep(5 * retryInterval)
+		r.wantErrors("is told of once")
+		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryInterval)
+		r.pass()
+		r.want("both", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+	})
+}
+
+// A pool with which something is wrong does not keep the others from running, and no
+// Nodes are deleted until all is well.
+func TestBadPoolAtTheStart(t *testing.T) {
+	before := func(r *poolsRig) { r.leave("b-0", "edge", "KubeletStopped", corev1.ConditionFalse) }
+	poolsBubbleAfter(t, before, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 1, os: beos}]}`, func(r *poolsRig) {
+		r.passStopped()
+		if nodes := r.nodes(); len(nodes) != 2 || nodes["a-0"].Status.Conditions == nil {
+			t.Errorf("there are the Nodes %v, want a-0, and b-0 as it was left", nodes)
+		}
+		r.mu.Lock()
+		if text := strings.Join(r.errors, "\n"); !strings.Contains(text, "pools[b].os") {
+			t.Errorf("logged %q, want what is wrong with the pool", text)
+		}
+		r.errors = nil
+		r.mu.Unlock()
+		r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 1}]}`)
+		r.pass()
+		r.want("a good file", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+		r.wantErrors("a good file")
+	})
+}
+
+// A pool whose provider changes while the process runs keeps its Nodes, which stay
+// ready.
+func TestPoolOfAnotherConfigurationStaysReady(t *testing.T) {
+	poolsBubble(t, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		r.client.ClearActions()
+		r.write(`{pools: [{name: a, count: 1, providerConfig: {a-0: {cpu: "5"}}}]}`)
+		r.pass()
+		r.want("after the change", map[string]string{"a-0": "ready 5"})
+		for _, action := range r.client.Actions() {
+			if patch, ok := action.(clienttesting.PatchAction); ok && strings.Contains(string(patch.GetPatch()), "KubeletStopped") {
+				t.Error("the node said in between that it is not ready")
+			}
+		}
+	})
+}
+
+// illProvider is a node provider that is not well.
+type illProvider struct{ node.NaiveNodeProvider }
+
+func (illProvider) Ping(context.Context) error { return errors.New("the account has no credit") }
+
+// A node is ready when its Ready condition is True: a provider that is not well counts
+// for --startup-timeout, with its reason.
+func TestStartupTimeoutNamesTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		n, err := nodeutil.NewNode("vk", func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			return nodeutil.AsProvider(&noPods{}), illProvider{}, nil
+		}, nodeutil.WithClient(client))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- n.Run(ctx) }()
+		v := &virtualNode{options: &options{nodeName: "vk", startupTimeout: time.Minute}}
+		err = v.awaitReady(ctx, n, time.Now())
+		if err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the account has no credit") {
+			t.Errorf("got %v, want that it took too long, and why", err)
+		}
+		cancel()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Credentials that are no use are named as such at once, also as the reason that the
+// start took too long.
+func TestBadCredentialsAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewUnauthorized("Unauthorized")
+		})
+		var o options
+		o.nodeName, o.provider, o.startupTimeout, o.identity = "vk", "mock", 5*time.Second, node.Identity{ID: "a"}
+		v := &virtualNode{options: &o, client: client}
+		claim, err := v.newClaim(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = v.acquire(t.Context(), claim, time.Now())
+		if !apierrors.IsUnauthorized(err) || !strings.Contains(err.Error(), "does not accept the credentials") {
+			t.Errorf("got %v, want that the credentials are no use", err)
+		}
+	})
+}
+
+// A second process for a node ends in time, too, and says who has the node.
+func TestSecondProcessAndStartupTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		process := func(id string) *virtualNode {
+			return &virtualNode{client: client, options: &options{nodeName: "vk", provider: "mock", enableNodeLease: true, startupTimeout: 20 * time.Second, identity: node.Identity{ID: id}}}
+		}
+		first, err := process("first").newClaim(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := process("second")
+		claim, err := second.newClaim(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = second.acquire(t.Context(), claim, time.Now())
+		if !errors.Is(err, node.ErrNodeHeld) || !strings.Contains(err.Error(), "first") || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want who has the node", err)
+		}
+		if lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "vk", metav1.GetOptions{}); err != nil || lease.Annotations["virtual-kubelet.io/holder"] != "first" {
+			t.Errorf("the lease is %v (%v), want that of the first", lease, err)
+		}
+	})
+}
+
+// noPods is a provider that has no pods.
+type noPods struct{}
+
+func (noPods) CreatePod(context.Context, *corev1.Pod) error { return nil }
+func (noPods) UpdatePod(context.Context, *corev1.Pod) error { return nil }
+func (noPods) DeletePod(context.Context, *corev1.Pod) error { return nil }
+func (noPods) GetPod(context.Context, string, string) (*corev1.Pod, error) {
+	return nil, nil
+}
+func (noPods) GetPodStatus(context.Context, string, string) (*corev1.PodStatus, error) {
+	return nil, nil
+}
+func (noPods) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
