@@ -6,6 +6,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// declaredFeatures are features of the pod engine that the scheduler looks for in a
+// node's status before it binds a pod that needs one (KEP-5328), in their order.
+var declaredFeatures = []string{"RestartAllContainersOnContainerExits"}
+
 // describeRuntime says in the node's status what its runtime can do, as far as
 // the runtime says so.
 func describeRuntime(n *corev1.Node, runtime *runtimeapi.StatusResponse) {

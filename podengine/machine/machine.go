@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,6 +144,7 @@ func describe(n *corev1.Node, cfg Config, memory int64, thresholds eviction.Thre
 		n.Status.Capacity[corev1.ResourceEphemeralStorage] = *storage
 	}
 	n.Status.Allocatable = cfg.allocatable(n.Status.Capacity, thresholds)
+	n.Status.DeclaredFeatures = slices.Clone(declaredFeatures)
 	now := metav1.Now()
 	n.Status.Conditions = append(conditions(nil, nil, now), corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",

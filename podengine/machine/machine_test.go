@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,5 +84,9 @@ func TestDescribe(t *testing.T) {
 	}
 	if n.Status.NodeInfo.Architecture == "" || len(n.Status.Conditions) != 4 {
 		t.Errorf("the node is %+v", n.Status)
+	}
+	// Without it the scheduler binds no pod here whose rules restart all its containers.
+	if !slices.Contains(n.Status.DeclaredFeatures, "RestartAllContainersOnContainerExits") || !slices.IsSorted(n.Status.DeclaredFeatures) {
+		t.Errorf("the node declares %v", n.Status.DeclaredFeatures)
 	}
 }
