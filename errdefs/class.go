@@ -13,7 +13,8 @@ type Class string
 
 // The classes, in the order in which ClassOf looks for them.
 const (
-	// PermanentClass: no retry of the same call will cure it.
+	// PermanentClass: no retry of the same call will cure it. A pod whose creation
+	// fails so is Failed.
 	PermanentClass Class = "permanent"
 	// InvalidInputClass: the request was at fault.
 	InvalidInputClass Class = "invalid_input"

@@ -37,7 +37,8 @@ func AsConflict(err error) error { return as(err, ConflictClass) }
 func IsConflict(err error) bool { return has(err, ConflictClass) }
 
 // AsPermanent marks err as one that no retry of the same call will cure. A pod
-// with restartPolicy Never whose creation fails so becomes Failed at once.
+// whose creation fails so becomes Failed at once, whatever its restartPolicy, so that
+// its controller replaces it: leave it to errors that the pod itself is to blame for.
 // nil stays nil.
 func AsPermanent(err error) error { return as(err, PermanentClass) }
 

@@ -56,18 +56,19 @@ type NodeController struct {
 	conditions     []func() []corev1.NodeCondition
 
 	name     string
-	uid      atomic.Value // types.UID, for the lease's owner reference
-	current  *corev1.Node // the API's, as last seen; nil when deleted
-	health   error        // why the node cannot be ready
-	hanging  <-chan error // of a ping that was not answered in time
-	written  time.Time    // when the status was
-	refusal  string       // of a change of labels, annotations or taints
-	itself   bool         // to the API server this process is the node
-	leftOut  string       // what the node cannot have for that
-	created  bool         // and not yet updated
-	unsure   bool         // current may be outdated: the API was away
-	readAt   time.Time    // when current came from the API
-	watching atomic.Bool  // the node is being watched, where there is no source
+	uid      atomic.Value                // types.UID, for the lease's owner reference
+	current  *corev1.Node                // the API's, as last seen; nil when deleted
+	known    atomic.Pointer[corev1.Node] // current, for Node
+	health   error                       // why the node cannot be ready
+	hanging  <-chan error                // of a ping that was not answered in time
+	written  time.Time                   // when the status was
+	refusal  string                      // of a change of labels, annotations or taints
+	itself   bool                        // to the API server this process is the node
+	leftOut  string                      // what the node cannot have for that
+	created  bool                        // and not yet updated
+	unsure   bool                        // current may be outdated: the API was away
+	readAt   time.Time                   // when current came from the API
+	watching atomic.Bool                 // the node is being watched, where there is no source
 	notified chan struct{}
 	returned chan struct{} // the API, after it was away
 	taken    chan struct{} // the node, by another process
@@ -406,6 +407,7 @@ func (n *NodeController) take(node *corev1.Node) {
 	kept := *node
 	kept.ManagedFields = nil // half of the node, and nobody reads them
 	n.current, n.readAt = &kept, time.Now()
+	n.known.Store(&kept)
 	n.uid.Store(node.UID)
 }
 

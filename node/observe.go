@@ -87,6 +87,11 @@ func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked ui
 		status = status.DeepCopy()
 	}
 	r.said = status
+	if r.expired && isTerminal(status.Phase) {
+		if status = deadlineExceeded(status); podstatus.Equal(r.report, status) {
+			return false
+		}
+	}
 	if r.report == status || r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
 		return false // the first end is the end, sent already or not
 	}

@@ -333,45 +333,33 @@ func TestFailedCreateInTheStatus(t *testing.T) {
 	})
 }
 
-// A permanent error with restartPolicy Never is the end; the pod is not tried
+// A permanent error is the end of a pod, whatever its restartPolicy; it is not tried
 // again, and what the provider may hold of it is deleted.
 func TestPermanentError(t *testing.T) {
-	for _, halfway := range []bool{false, true} {
-		bubble(t, func(t *testing.T, r *rig) {
-			r.provider.script(func(s *script) {
-				s.onCreate = func(_ context.Context, p *corev1.Pod) error {
-					if halfway {
-						r.provider.hold(p, corev1.PodRunning)
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever} {
+		for _, halfway := range []bool{false, true} {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.provider.script(func(s *script) {
+					s.onCreate = func(_ context.Context, p *corev1.Pod) error {
+						if halfway {
+							r.provider.hold(p, corev1.PodRunning)
+						}
+						return errdefs.AsPermanent(errors.New("no such region"))
 					}
-					return errdefs.AsPermanent(errors.New("no such region"))
-				}
+				})
+				r.start()
+				r.api.addPod(aPod("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }))
+				pass(time.Hour)
+				want(t, "creates", len(r.provider.took("create")), 1)
+				status := r.api.pod("job").Status
+				want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "ProviderFailed", "no such region"})
+				want(t, "held", len(r.provider.holds("job")), 0)
+				r.api.deletePod("job")
+				pass(time.Minute)
+				want(t, "pod", r.api.pod("job"), nil)
 			})
-			r.start()
-			r.api.addPod(aPod("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }))
-			pass(time.Hour)
-			want(t, "creates", len(r.provider.took("create")), 1)
-			status := r.api.pod("job").Status
-			want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "ProviderFailed", "no such region"})
-			want(t, "held", len(r.provider.holds("job")), 0)
-			r.api.deletePod("job")
-			pass(time.Minute)
-			want(t, "pod", r.api.pod("job"), nil)
-		})
+		}
 	}
-}
-
-// A permanent error of a pod that is to be restarted is retried, slowly.
-func TestPermanentErrorOfAPodThatIsRestarted(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsPermanent(errors.New("no such region")) }
-		})
-		r.start()
-		r.api.addPod(aPod("web"))
-		pass(10*time.Minute + time.Second)
-		want(t, "creates", len(r.provider.took("create")), 11)
-		want(t, "phase", r.phase("web"), corev1.PodPending)
-	})
 }
 
 // The host's addresses are the node's where the provider reports none.

@@ -96,6 +96,14 @@ type PodControllerConfig struct {
 	// concurrent use.
 	NodeAllocatable func() corev1.ResourceList
 
+	// Node returns the node's Node: as it is known, or, if fresh is true, as the API
+	// server has it; NodeController.Node is one. With it, pods are admitted as by a
+	// kubelet before they are created: one that the node has no room for, or that its
+	// labels, taints, operating system or host ports rule out, or that has resource
+	// claims (see ResourceClaimPreparer), is Failed with the kubelet's reason. Nil
+	// means that all pods are admitted. Safe for concurrent use.
+	Node func(ctx context.Context, fresh bool) (*corev1.Node, error)
+
 	// ProviderPollInterval is how often a provider that is no PodNotifier is
 	// asked for its pods, and how soon the first searches for orphans follow
 	// each other. Zero means 5 s.
@@ -137,6 +145,7 @@ type PodController struct {
 	backend     *backend
 	metrics     *Metrics
 	notifier    PodNotifier // nil: the provider is polled
+	admission   *admitter   // nil: all pods are admitted
 	objects     ObjectSource
 	env         *environment // nil: left to the provider
 	hostIPs     func() []string
@@ -201,6 +210,7 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	}
 	pc.notifier, _ = cfg.Provider.(PodNotifier)
 	pc.identity.keepsUIDs.Store(pc.backend.byUID != nil)
+	pc.admission = newAdmitter(&cfg)
 	pc.objects = cfg.Objects
 	if pc.objects == nil {
 		pc.objects = listedObjects{cfg}

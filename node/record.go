@@ -34,6 +34,7 @@ type state struct {
 	cancelled bool        // its creation was: the provider may hold it all the same
 	handed    *corev1.Pod // API object that the provider was last given
 	stale     bool        // found after a restart, with an older form of the pod
+	expired   bool        // its deadline is over: it is to be ended
 	asked     request
 	askedAt   time.Time
 	inspected time.Time

@@ -167,12 +167,14 @@ func mergeAddresses(next, current *corev1.PodStatus, hostIPs []string) {
 	}
 }
 
-// failedCreate is the status of a pod that the provider could not create.
+// failedCreate is the status of a pod that the provider could not create. An error that
+// no retry cures fails the pod, whatever its restartPolicy, which is about containers
+// that ran: so a controller learns of it, and people do not wait.
 func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 	status := pod.Status.DeepCopy()
 	meaning := errdefs.Describe(err)
 	status.Phase = corev1.PodPending
-	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && meaning.Class == errdefs.PermanentClass {
+	if meaning.Class == errdefs.PermanentClass {
 		status.Phase = corev1.PodFailed
 	}
 	status.Reason = meaning.PodReason

@@ -210,8 +210,8 @@ func TestFailedCreate(t *testing.T) {
 		{corev1.RestartPolicyAlways, errors.New("x"), corev1.PodPending},
 		{corev1.RestartPolicyNever, errors.New("x"), corev1.PodPending},
 		{corev1.RestartPolicyNever, errdefs.InvalidInput("x"), corev1.PodPending},
-		{corev1.RestartPolicyAlways, errdefs.AsPermanent(errors.New("x")), corev1.PodPending},
-		{corev1.RestartPolicyOnFailure, errdefs.AsPermanent(errors.New("x")), corev1.PodPending},
+		{corev1.RestartPolicyAlways, errdefs.AsPermanent(errors.New("x")), corev1.PodFailed},
+		{corev1.RestartPolicyOnFailure, errdefs.AsPermanent(errors.New("x")), corev1.PodFailed},
 		{corev1.RestartPolicyNever, errdefs.AsPermanent(errors.New("x")), corev1.PodFailed},
 	} {
 		pod.Spec.RestartPolicy = tc.policy

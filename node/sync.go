@@ -105,6 +105,7 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 // next decides on the next action for a pod name.
 func (pc *PodController) next(key string, r *podRecord, pod *corev1.Pod) (view, action) {
 	pc.follow(key, r, pod)
+	pc.enforceDeadline(key, r, pod)
 	v := pc.view(r, pod)
 	if missesPod(v) {
 		pc.guards(&v)
@@ -208,7 +209,7 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 	case pod.DeletionTimestamp != nil:
 		v.wish = wishStop
 		r.mustEnd(&v)
-	case isTerminal(pod.Status.Phase) || reportedDone:
+	case isTerminal(pod.Status.Phase) || reportedDone || v.heldUID == v.uid && r.expired:
 		v.wish = wishDone
 		if v.provider == held && !v.stopped {
 			r.mustEnd(&v)
@@ -356,6 +357,9 @@ func lacks(m, wanted map[string]string) bool {
 }
 
 func (pc *PodController) create(ctx context.Context, key string, r *podRecord, pod *corev1.Pod) error {
+	if admitted, err := pc.admit(ctx, key, r, pod); !admitted {
+		return err
+	}
 	ctx, done := pc.begin(ctx, key, r, pod)
 	defer done()
 	mine, err := pc.prepare(ctx, key, r, pod)
@@ -428,6 +432,9 @@ func (pc *PodController) update(ctx context.Context, key string, r *podRecord, p
 		}
 		pc.warn(ctx, r, pod, ReasonProviderUpdateFailed, err.Error())
 		return err
+	}
+	if pc.admission != nil {
+		pc.admission.ledger.Update(pod)
 	}
 	r.mu.Lock()
 	r.handed = pod

@@ -97,6 +97,7 @@ func (n *NodeController) note(s sighting) bool {
 			return false // another one has been registered since
 		}
 		n.current = nil
+		n.known.Store(nil)
 		return true
 	}
 	if n.current != nil {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -33,6 +34,7 @@ type Provider struct {
 	last     map[types.NamespacedName]*corev1.Pod // what was notified last
 	vanished map[types.UID]struct{}
 	lied     map[types.NamespacedName]struct{}
+	refused  map[types.NamespacedName]struct{}
 }
 
 // NewProvider returns a calm Provider before inner.
@@ -47,6 +49,7 @@ func NewProvider(inner node.PodLifecycleHandler, seed uint64) *Provider {
 		last:     map[types.NamespacedName]*corev1.Pod{},
 		vanished: map[types.UID]struct{}{},
 		lied:     map[types.NamespacedName]struct{}{},
+		refused:  map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -65,6 +68,14 @@ func (p *Provider) Lied(namespace, name string) bool {
 	return lied
 }
 
+// Refused reports whether a CreatePod of that name ever failed with a permanent error.
+func (p *Provider) Refused(namespace, name string) bool {
+	p.news.Lock()
+	defer p.news.Unlock()
+	_, refused := p.refused[types.NamespacedName{Namespace: namespace, Name: name}]
+	return refused
+}
+
 // Forget forgets what was said of pods, and with it the lies. It is for the moment
 // at which there are none, in a test so long that this would count.
 func (p *Provider) Forget() {
@@ -73,6 +84,7 @@ func (p *Provider) Forget() {
 	clear(p.last)
 	clear(p.vanished)
 	clear(p.lied)
+	clear(p.refused)
 }
 
 // Handler returns what implements the same interfaces of package node as the
@@ -100,10 +112,16 @@ func (p *Provider) Handler() node.PodLifecycleHandler {
 type handler struct{ p *Provider }
 
 func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
-	return h.p.call(ctx, "CreatePod", nameOf(pod), changes, func() error {
+	err := h.p.call(ctx, "CreatePod", nameOf(pod), changes, func() error {
 		h.p.reappear(pod)
 		return h.p.inner.CreatePod(ctx, pod)
 	})
+	if errdefs.IsPermanent(err) {
+		h.p.news.Lock()
+		defer h.p.news.Unlock()
+		h.p.refused[nameOf(pod)] = struct{}{}
+	}
+	return err
 }
 
 func (h handler) UpdatePod(ctx context.Context, pod *corev1.Pod) error {

@@ -163,6 +163,7 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 		Metrics:                   n.shared.metrics.controllers,
 		HostIPs:                   n.endpoint.hostIPs,
 		NodeAllocatable:           n.endpoint.nodeAllocatable,
+		Node:                      n.nodes.Node,
 	})
 	return err
 }

@@ -102,7 +102,7 @@ func (w *world) unrestOfEnded(pod, held *corev1.Pod) string {
 			return "it counts as lost, and the provider has never lost it"
 		}
 	case node.StatusReasonProviderFailed:
-		if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		if !w.prov.Refused(pod.Namespace, pod.Name) {
 			return "invariant 5: it was given up"
 		}
 	default:

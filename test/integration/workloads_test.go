@@ -5,11 +5,13 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -35,6 +37,36 @@ func TestTaintKeepsPodsAway(t *testing.T) {
 		}
 		return false, "no PodScheduled condition"
 	})
+}
+
+// A pod that is bound past the scheduler to a node without room for it, or that the
+// node's labels rule out, is rejected as by a kubelet, and its controller makes another.
+func TestPodsThatDoNotFitAreRejected(t *testing.T) {
+	n, ns := startNode(t), newNamespace(t)
+	bound := func(change func(*corev1.PodSpec)) corev1.PodSpec {
+		spec := podSpec(n)
+		spec.NodeSelector, spec.NodeName = nil, n.name
+		change(&spec)
+		return spec
+	}
+	for name, c := range map[string]struct {
+		change  func(*corev1.PodSpec)
+		message string
+	}{
+		"OutOfcpu": {func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("101")}
+		}, "Pod was rejected: Node didn't have enough resource: cpu, requested: 101000, used: 0, capacity: 100000"},
+		"NodeAffinity": {func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"zone": "elsewhere"} },
+			"Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
+	} {
+		createPod(t, ns, strings.ToLower(name), bound(c.change), nil)
+		pod := waitForPhase(t, ns, strings.ToLower(name), corev1.PodFailed)
+		if pod.Status.Reason != name || pod.Status.Message != c.message {
+			t.Errorf("got %s: %s, want %s: %s", pod.Status.Reason, pod.Status.Message, name, c.message)
+		}
+	}
+	createPod(t, ns, "fits", bound(func(*corev1.PodSpec) {}), nil)
+	waitForPhase(t, ns, "fits", corev1.PodRunning)
 }
 
 func TestDeploymentIsRolledOut(t *testing.T) {

@@ -1,0 +1,65 @@
+package node
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The kubelet's words about a pod that outlives its activeDeadlineSeconds.
+const (
+	reasonDeadlineExceeded  = "DeadlineExceeded"
+	messageDeadlineExceeded = "Pod was active on the node longer than the specified deadline"
+)
+
+// deadlineLeeway is how long a provider that enforces the deadline itself has to do so
+// and to report what its containers did.
+const deadlineLeeway = 2 * time.Second
+
+// enforceDeadline ends a pod whose activeDeadlineSeconds are over, counted as a kubelet
+// does from its start time in the API, and so across restarts. It is Failed once the
+// provider has stopped it: until then its resources are in use, and a Job that replaces
+// only what has ended must not run it twice.
+func (pc *PodController) enforceDeadline(key string, r *podRecord, pod *corev1.Pod) {
+	if pod == nil || pod.Spec.ActiveDeadlineSeconds == nil || pod.DeletionTimestamp != nil || isTerminal(pod.Status.Phase) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.uid() != pod.UID || r.report != nil && isTerminal(r.report.Phase) {
+		return
+	}
+	now := time.Now()
+	if !r.expired {
+		started := now // or soon: the first status that is written has the start time
+		if at := pod.Status.StartTime; at != nil {
+			started = at.Time
+		}
+		end := started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second + deadlineLeeway)
+		if now.Before(end) {
+			pc.syncs.Revisit(key, end.Sub(now))
+			return
+		}
+		r.expired = true
+		if r.provider == absent && r.ran && r.asked == requestNone {
+			r.provider = held // it may have been overlooked: have it ended all the same
+		}
+		pc.events.Event(pod, corev1.EventTypeNormal, reasonDeadlineExceeded, messageDeadlineExceeded)
+	}
+	if r.provider == absent || r.stopped() {
+		latest := r.said
+		if latest == nil {
+			latest = r.report
+		}
+		r.tell(deadlineExceeded(killed(pod, latest, now)))
+		pc.statuses.Add(key)
+	}
+}
+
+// deadlineExceeded is the final status of a pod that was ended because of its deadline.
+func deadlineExceeded(ended *corev1.PodStatus) *corev1.PodStatus {
+	status := ended.DeepCopy()
+	status.Phase = corev1.PodFailed
+	status.Reason, status.Message = reasonDeadlineExceeded, messageDeadlineExceeded
+	return status
+}
