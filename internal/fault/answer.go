@@ -16,6 +16,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusInternalServerError: metav1.StatusReasonInternalError,
 	http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
 	http.StatusConflict:            metav1.StatusReasonConflict,
+	http.StatusForbidden:           metav1.StatusReasonForbidden,
 	http.StatusGone:                metav1.StatusReasonExpired,
 }
 

@@ -62,6 +62,9 @@ const (
 	Expired Kind = "410"
 	// Refused has a request fail before it has reached the server.
 	Refused Kind = "refused"
+	// Forbidden is an answer 403 to a read of a ConfigMap or Secret, as the node
+	// authorizer gives it to a node of whose pod it does not know yet.
+	Forbidden Kind = "403"
 	// DropWatch ends a watch after a while.
 	DropWatch Kind = "drop-watch"
 	// StallWatch has a watch say nothing more, and end after a while.
@@ -73,8 +76,12 @@ const (
 // The kinds of each, in the order in which they are drawn.
 var (
 	ProviderKinds  = []Kind{Delay, LostAnswer, Error, Panic, Hang, Stubborn, LostNotice, RepeatedNotice, StaleNotice, Overlook, Vanish, WrongUID}
-	TransportKinds = []Kind{Delay, LostAnswer, TooMany, Internal, Unavailable, Conflict, Expired, Refused, DropWatch, StallWatch, Partition}
+	TransportKinds = append(slices.Clone(anyRequest), Forbidden)
 )
+
+// anyRequest are the kinds that are drawn for each request. Others are drawn after
+// them, and only where they may occur: histories that were kept go the same way again.
+var anyRequest = []Kind{Delay, LostAnswer, TooMany, Internal, Unavailable, Conflict, Expired, Refused, DropWatch, StallWatch, Partition}
 
 // Plan says how often each kind of fault occurs: from 0, never, to 1, always. A
 // kind that it does not name does not occur.

@@ -102,7 +102,7 @@ func (t *Transport) roundTrip(request *http.Request) (*http.Response, error) {
 		return t.pass(request, nil, nil)
 	}
 	random := t.dice.throw(nameOfRequest(request))
-	fault := plan.draw(random, TransportKinds)
+	fault := plan.draw(random, anyRequest)
 	if fault[Delay] {
 		if err := pause(request.Context(), upTo(random, t.MaxDelay)); err != nil {
 			return nil, err
@@ -126,6 +126,8 @@ func (t *Transport) roundTrip(request *http.Request) (*http.Response, error) {
 		return answer(request, http.StatusGone, 0), nil
 	case fault[Refused]:
 		return nil, refused()
+	case plan[Forbidden] > 0 && readsObject(request) && random.Float64() < plan[Forbidden]:
+		return answer(request, http.StatusForbidden, 0), nil
 	}
 	return t.pass(request, fault, random)
 }
@@ -185,6 +187,12 @@ func (t *Transport) forget(w *watchBody) {
 
 func refused() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+}
+
+// readsObject reports whether a request reads ConfigMaps or Secrets.
+func readsObject(request *http.Request) bool {
+	path := request.URL.Path
+	return request.Method == http.MethodGet && (strings.Contains(path, "/configmaps") || strings.Contains(path, "/secrets"))
 }
 
 func isWatch(request *http.Request) bool {

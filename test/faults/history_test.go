@@ -95,7 +95,7 @@ func (d drawing) step() string {
 	name := d.one("a", "b", "c")
 	switch n := d.random.IntN(100); {
 	case n < 20:
-		return "create " + name + " " + d.one(behaviours...) + d.one("", "", "", "", " never", " finalizer")
+		return "create " + name + " " + d.one(behaviours...) + d.one("", "", "", "", " never", " finalizer", " optional")
 	case n < 26:
 		return "update " + name
 	case n < 36:

@@ -49,6 +49,7 @@ func run(t *testing.T, h history) (broken []string) {
 
 // live goes through a history, and to rest.
 func (w *world) live(h history) {
+	w.addSettings()
 	w.model.addForeign()
 	defer w.model.close()
 	defer w.stop(false)

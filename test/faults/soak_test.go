@@ -63,17 +63,10 @@ func newSoaking(t *testing.T, w *world, seed uint64) *soaking {
 	t.Helper()
 	w.workers = 10 // some calls of the provider hang
 	w.restWithin = soakRest
-	data := map[string]string{"KEY": "value"}
-	meta := metav1.ObjectMeta{Name: settings}
-	if _, err := w.admin.CoreV1().ConfigMaps(w.ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: data}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.admin.CoreV1().Secrets(w.ns).Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: data}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.addSettings()
 	w.model.addForeign()
 	w.start()
-	if w.agent == nil {
+	if w.agent == nil || w.isBroken() {
 		t.Fatal(w.broken)
 	}
 	return &soaking{w: w, seed: seed}

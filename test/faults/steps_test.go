@@ -113,6 +113,13 @@ func (w *world) create(words []string) {
 	if slices.Contains(words, "env") {
 		pod.Spec.Containers[0].EnvFrom = environment(settings)
 	}
+	if slices.Contains(words, "optional") {
+		from := environment(settings)
+		from[0].ConfigMapRef.Optional, from[1].SecretRef.Optional = ptr.To(true), ptr.To(true)
+		from[1].Prefix = "SECRET_"
+		pod.Spec.Containers[0].EnvFrom = from
+		pod.Annotations = map[string]string{reads: "true"}
+	}
 	if slices.Contains(words, "waits") {
 		pod.Spec.Containers[0].EnvFrom = environment("missing")
 	}
@@ -120,8 +127,21 @@ func (w *world) create(words []string) {
 	w.must(err)
 }
 
-// settings is the name of a ConfigMap and of a Secret.
+// settings is the name of a ConfigMap and of a Secret, which are always there.
 const settings = "settings"
+
+// reads marks pods that have an optional variable from each of them.
+const reads = "reads"
+
+// addSettings creates them.
+func (w *world) addSettings() {
+	data := map[string]string{"KEY": "value"}
+	meta := metav1.ObjectMeta{Name: settings}
+	_, err := w.admin.CoreV1().ConfigMaps(w.ns).Create(w.ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: data}, metav1.CreateOptions{})
+	w.must(err)
+	_, err = w.admin.CoreV1().Secrets(w.ns).Create(w.ctx, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"KEY": []byte("value")}}, metav1.CreateOptions{})
+	w.must(err)
+}
 
 func environment(name string) []corev1.EnvFromSource {
 	of := corev1.LocalObjectReference{Name: name}
