@@ -48,10 +48,10 @@ func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify fu
 
 // sumNodes is what the nodes that can take pods can allocate, without the requests
 // of the pods that are not ours.
-func sumNodes(nodes []*corev1.Node, pods []*corev1.Pod, home translate.Home) corev1.ResourceList {
+func sumNodes(nodes []*corev1.Node, pods []*corev1.Pod, home translate.Home, scheduling *translate.Scheduling) corev1.ResourceList {
 	usable, sum := map[string]bool{}, corev1.ResourceList{}
 	for _, n := range nodes {
-		if !n.Spec.Unschedulable && isReady(n) {
+		if !n.Spec.Unschedulable && isReady(n) && !isVirtual(n) && scheduling.MayTake(n) {
 			usable[n.Name] = true
 			add(sum, n.Status.Allocatable, 1)
 		}
@@ -86,6 +86,18 @@ func add(sum, list corev1.ResourceList, sign int) {
 		sum[name] = total
 	}
 }
+
+// isVirtual reports whether a node is another cluster's, or nobody's. What it offers
+// is no machine's: a node that counted itself, or one that counts it, would offer more
+// and more.
+func isVirtual(n *corev1.Node) bool {
+	return n.Labels["type"] == "virtual-kubelet" || n.Labels[labelProvider] != "" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == labelProvider
+	})
+}
+
+// labelProvider is the key of a label, and by default of a taint, of virtual nodes.
+const labelProvider = "virtual-kubelet.io/provider"
 
 func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {

@@ -30,10 +30,37 @@ func TestCapacityOfNodes(t *testing.T) {
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"), "example.com/gpu": resource.MustParse("1")}},
 		}}}}
 	}
+	changed := func(name string, change func(*corev1.Node)) *corev1.Node {
+		n := remoteNode(name, corev1.ConditionTrue, false)
+		n.Labels = map[string]string{"pool": "guests"}
+		change(n)
+		return n
+	}
+	tainted := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Value: "x", Effect: effect}} }
+	}
+	scheduling := &translate.Scheduling{
+		NodeSelector: map[string]string{"pool": "guests"}, KeepTolerations: []string{"team/*"},
+		Tolerations: []corev1.Toleration{{Key: "guests", Operator: corev1.TolerationOpExists}},
+	}
+	got := sumNodes([]*corev1.Node{
+		changed("label", func(n *corev1.Node) { n.Labels["type"] = "virtual-kubelet" }),
+		changed("provider", func(n *corev1.Node) { n.Labels["virtual-kubelet.io/provider"] = "mock" }),
+		changed("virtual taint", tainted("virtual-kubelet.io/provider", corev1.TaintEffectNoSchedule)),
+		changed("other pool", func(n *corev1.Node) { n.Labels["pool"] = "own" }),
+		changed("not tolerated", tainted("gpu", corev1.TaintEffectNoSchedule)),
+		changed("not tolerated either", tainted("gpu", corev1.TaintEffectNoExecute)),
+		changed("preferred", tainted("gpu", corev1.TaintEffectPreferNoSchedule)),
+		changed("tolerated", tainted("guests", corev1.TaintEffectNoSchedule)),
+		changed("perhaps tolerated", tainted("team/a", corev1.TaintEffectNoSchedule)),
+	}, []*corev1.Pod{podOn("gpu", nil), podOn("label", nil), podOn("tolerated", nil)}, home, scheduling)
+	if got.Cpu().String() != "10500m" || got.Pods().Value() != 29 {
+		t.Errorf("of nodes that may take pods: got %v, want 10500m and 29 pods", got)
+	}
 	nodes := []*corev1.Node{remoteNode("a", corev1.ConditionTrue, false), remoteNode("b", corev1.ConditionTrue, false),
 		remoteNode("down", corev1.ConditionUnknown, false), remoteNode("cordoned", corev1.ConditionTrue, true)}
 	pods := []*corev1.Pod{podOn("a", nil), podOn("a", home.Labels()), podOn("down", nil), podOn("", nil)}
-	got := sumNodes(nodes, pods, home)
+	got = sumNodes(nodes, pods, home, &translate.Scheduling{})
 	if got.Cpu().String() != "6500m" || got.Pods().Value() != 19 || len(got) != 2 {
 		t.Errorf("got %v, want 6500m and 19 pods", got)
 	}

@@ -45,7 +45,7 @@ func (p *Provider) watchNodes(ctx context.Context) (look func(context.Context) (
 		if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced, pods.HasSynced) {
 			return nil, ctx.Err()
 		}
-		return sumNodes(stored[corev1.Node](nodes), stored[corev1.Pod](pods), p.translate.Home), nil
+		return sumNodes(stored[corev1.Node](nodes), stored[corev1.Pod](pods), p.translate.Home, &p.cfg.Scheduling), nil
 	}
 }
 
@@ -73,7 +73,7 @@ func onlyResources(obj any) (any, error) {
 	case *corev1.Node:
 		return &corev1.Node{
 			ObjectMeta: onlyIdentity(&object.ObjectMeta),
-			Spec:       corev1.NodeSpec{Unschedulable: object.Spec.Unschedulable},
+			Spec:       corev1.NodeSpec{Unschedulable: object.Spec.Unschedulable, Taints: object.Spec.Taints},
 			Status:     corev1.NodeStatus{Allocatable: object.Status.Allocatable, Conditions: object.Status.Conditions},
 		}, nil
 	case *corev1.Pod:

@@ -76,9 +76,8 @@ func isLost(remote *corev1.Pod) bool { return remote.UID == "" }
 // anew returns the remote pod for one that is lost: all of its containers have been
 // restarted once more.
 func (p *Provider) anew(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
-	pod := local.DeepCopy()
-	options := podenv.Options{HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable()}
-	if _, err := podenv.Resolve(pod, environment{ctx, p}, options); err != nil {
+	pod, err := p.resolved(ctx, local)
+	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
 	}
 	next, err := p.remotePod(ctx, pod)
@@ -93,6 +92,24 @@ func (p *Provider) anew(ctx context.Context, local *corev1.Pod) (*corev1.Pod, er
 	}
 	translate.CountRestarts(next, &local.Status)
 	return next, nil
+}
+
+// resolved returns a pod at home with its environment resolved, as the node gives one
+// that is to be created.
+func (p *Provider) resolved(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+	pod := local.DeepCopy()
+	options := podenv.Options{HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable()}
+	_, err := podenv.Resolve(pod, environment{ctx, p}, options)
+	return pod, err
+}
+
+// environmentOf returns what is in the Secret with the environment of a pod.
+func (p *Provider) environmentOf(ctx context.Context, local *corev1.Pod) (map[string][]byte, error) {
+	pod, err := p.resolved(ctx, local)
+	if err != nil {
+		return nil, err
+	}
+	return p.translate.Environment(pod), nil
 }
 
 // environment is where the values of variables are.

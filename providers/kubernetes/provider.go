@@ -120,6 +120,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		Tokens:          volume.Client{Interface: home.Client},
 		NodeAllocatable: home.NodeAllocatable,
 		Remote:          p.remote,
+		Environment:     p.environmentOf,
 		Tell:            p.tellNotReflected,
 	})
 	if len(cfg.StorageClasses) > 0 {

@@ -22,6 +22,9 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 			return
 		}
 		p.meet(translate.UIDOf(remote))
+		if remote.DeletionTimestamp == nil {
+			p.noteNamespace(remote.Namespace)
+		}
 		p.takeUp(remote)
 		p.tell(remote, p.status(remote))
 		p.watchEnd(remote)

@@ -34,8 +34,9 @@ func (c *content) sum() string {
 }
 
 // content returns what a copy should have; an error of class NotFound says that
-// the original does not exist, nil that it is not known.
-func (r *Reflector) content(ctx context.Context, of ref, first *followed) (*content, error) {
+// the original does not exist, nil that it is not known. lost is whether the copy was
+// there and is gone.
+func (r *Reflector) content(ctx context.Context, of ref, first *followed, lost bool) (*content, error) {
 	home := r.opts.Translate.Home
 	wanted := &content{Labels: home.LabelsOf(of.namespace, "")}
 	switch of.kind {
@@ -52,11 +53,19 @@ func (r *Reflector) content(ctx context.Context, of ref, first *followed) (*cont
 		}
 		wanted.Type, wanted.Data = secretType(original.Type), original.Data
 	case translate.KindEnvironment:
-		if first.env == nil {
+		env := first.env
+		if env == nil && (!lost || r.opts.Environment == nil) {
 			return nil, nil
 		}
+		if env == nil {
+			var err error
+			if env, err = r.opts.Environment(ctx, first.pod); err != nil {
+				// Not a missing original: the class is that of what failed in it.
+				return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
+			}
+		}
 		wanted.Labels = home.LabelsOf(of.namespace, types.UID(of.name))
-		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, first.env
+		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, env
 	case translate.KindFiles:
 		wanted.Labels = home.LabelsOf(of.namespace, types.UID(of.name))
 		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, map[string][]byte{}

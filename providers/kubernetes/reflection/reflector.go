@@ -42,6 +42,9 @@ type Options struct {
 	NodeAllocatable func() corev1.ResourceList
 	// Remote is the remote cluster.
 	Remote kubernetes.Interface
+	// Environment resolves the environment of a pod at home, which is not known of a
+	// pod that was taken up, where its copy is lost. Nil means that it is not.
+	Environment func(ctx context.Context, pod *corev1.Pod) (map[string][]byte, error)
 	// Tell is called for each pod that needs a copy that cannot be written. It
 	// must not block. Required.
 	Tell func(pod *corev1.Pod, err error)
@@ -65,7 +68,7 @@ type ref struct{ kind, namespace, name string }
 // followed is a pod whose copies are kept.
 type followed struct {
 	pod   *corev1.Pod
-	env   map[string][]byte // nil where it is not known, and stays as it is
+	env   map[string][]byte // nil where it is not known: it stays as it is, unless it is lost
 	refs  map[ref]bool      // whether the pod cannot run without
 	since time.Time
 }
@@ -76,6 +79,7 @@ type copied struct {
 	written string     // what was written last: see content.sum
 	is      written    // where that is known: what the remote cluster made of it
 	missing bool       // the original is, and hence the copy
+	lost    bool       // the copy was there, and is gone
 
 	pods map[types.UID]struct{} // that need it; Reflector.mu is held
 }
@@ -272,7 +276,7 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 		r.drop(of)
 		return nil
 	}
-	wanted, err := r.content(ctx, of, needs[0])
+	wanted, err := r.content(ctx, of, needs[0], c.lost)
 	switch {
 	case errdefs.IsNotFound(err):
 		for _, f := range needs {
@@ -303,7 +307,7 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 		if err := r.apply(ctx, of, c, wanted); err != nil {
 			return r.tell(needs, err)
 		}
-		c.written, c.missing = sum, false
+		c.written, c.missing, c.lost = sum, false, false
 	}
 	return nil
 }

@@ -266,6 +266,44 @@ func TestEnvironmentIsKeptByWhoDoesNotKnowIt(t *testing.T) {
 	}
 }
 
+// The environment of a pod that was taken up, whose copy goes with its namespace, is
+// resolved again: the remote pods that come after could not start without.
+func TestEnvironmentThatIsLostIsResolvedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		defer g.Close()
+		pod := reader("a")
+		pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}}
+		if err := g.Follow(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		after := newRig(t)
+		after.opts.Remote = g.remote
+		fails := errors.New("forbidden")
+		after.opts.Environment = func(_ context.Context, pod *corev1.Pod) (map[string][]byte, error) {
+			return map[string][]byte{"main.A": []byte(pod.Spec.Containers[0].Env[0].Value)}, fails
+		}
+		after.run()
+		after.TakeUp(pod)
+		synctest.Wait()
+		if err := g.remote.CoreV1().Secrets("shop").Delete(t.Context(), g.name(translate.KindEnvironment, "a"), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		after.WriteAgain("shop")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c := g.copied(translate.KindEnvironment, "a"); c != nil {
+			t.Errorf("an environment that cannot be resolved is %+v", c.Data)
+		}
+		fails = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if c := g.copied(translate.KindEnvironment, "a"); c == nil || string(c.Data["main.A"]) != "1" {
+			t.Errorf("the environment is %+v", c)
+		}
+	})
+}
+
 // What is left of an earlier life goes, what somebody has removed comes back, and
 // what others have stays.
 func TestSweep(t *testing.T) {

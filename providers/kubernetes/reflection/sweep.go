@@ -109,7 +109,7 @@ func (r *Reflector) writeAgain(of ref) {
 		return
 	}
 	c.writing.Lock()
-	c.written, c.is = "", written{}
+	c.written, c.is, c.lost = "", written{}, true
 	c.writing.Unlock()
 	r.queue.Add(of)
 }

@@ -2,9 +2,12 @@ package translate
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 )
 
 // Options say how pods are translated.
@@ -58,6 +61,19 @@ func matches(patterns []string, name string) bool {
 		}
 	}
 	return false
+}
+
+// MayTake reports whether a remote node may take pods, by what each has: its labels
+// are those of NodeSelector, and its taints are tolerated, or may be by pods whose
+// tolerations are kept.
+func (s *Scheduling) MayTake(n *corev1.Node) bool {
+	if !labels.SelectorFromSet(s.NodeSelector).Matches(labels.Set(n.Labels)) {
+		return false
+	}
+	return !slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !matches(s.KeepTolerations, taint.Key) &&
+			!slices.ContainsFunc(s.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Logger{}, &taint, false) })
+	})
 }
 
 // Scheduling says what a remote pod has of the fields that a scheduler reads.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,11 +77,13 @@ func (o *Options) meta(pod *corev1.Pod, to *metav1.ObjectMeta) {
 	to.Annotations[AnnotationAsked] = a.String()
 }
 
+// hostname is the name of a pod as a hostname, in which there can be no dots.
 func hostname(name string) string {
-	if len(name) <= maxLabelValue {
-		return name
+	label := strings.ReplaceAll(name, ".", "-")
+	if len(label) <= maxLabelValue {
+		return label
 	}
-	return shorten(name, maxLabelValue, name)
+	return shorten(label, maxLabelValue, name)
 }
 
 // schedule rewrites the fields that a scheduler reads.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -291,6 +292,17 @@ func TestNames(t *testing.T) {
 	}
 	if got := translated(t, o, localPod(nil)).Spec.Hostname; got != "api" {
 		t.Errorf("host name %q, want the pod's name at home", got)
+	}
+	// A hostname is one label: the API server refuses a pod with dots in it.
+	for name, want := range map[string]string{"api.v1": "api-v1", "10.0.0.1": "10-0-0-1"} {
+		dotted := translated(t, o, localPod(func(pod *corev1.Pod) { pod.Name = name }))
+		if got := dotted.Spec.Hostname; got != want || len(validation.IsDNS1123Label(got)) > 0 || len(validation.IsDNS1123Subdomain(dotted.Name)) > 0 {
+			t.Errorf("pod %s has the name %q, and the hostname %q, want %q", name, dotted.Name, got, want)
+		}
+	}
+	deep := translated(t, o, localPod(func(pod *corev1.Pod) { pod.Name = strings.Repeat("a.", 62) + "b" }))
+	if problems := validation.IsDNS1123Label(deep.Spec.Hostname); len(problems) > 0 {
+		t.Errorf("hostname %q: %s", deep.Spec.Hostname, problems)
 	}
 	long := strings.Repeat("x", 253)
 	if name := o.ObjectName(KindSecret, "a", long); len(name) > 253 || name == o.ObjectName(KindSecret, "a", long[:252]+"y") {
