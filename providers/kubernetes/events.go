@@ -58,8 +58,22 @@ func (p *Provider) onlyOurs(obj any) (any, error) {
 	only := &corev1.Event{ObjectMeta: onlyIdentity(&e.ObjectMeta), InvolvedObject: e.InvolvedObject}
 	if p.remoteOf(e) != nil {
 		only.Type, only.Reason, only.Message = e.Type, e.Reason, e.Message
+		return only, nil
+	}
+	early := *only
+	early.Type, early.Reason, early.Message = e.Type, e.Reason, e.Message
+	p.early.add(&early)
+	if remote := p.remoteOf(e); remote != nil {
+		p.mirrorEarly(remote) // which has become known meanwhile
 	}
 	return only, nil
+}
+
+// mirrorEarly records the events that came before their pod was known.
+func (p *Provider) mirrorEarly(remote *corev1.Pod) {
+	for _, event := range p.early.take(remote.UID) {
+		p.mirror(event)
+	}
 }
 
 // mirror records an event of a remote pod on the one at home.

@@ -57,6 +57,7 @@ type Provider struct {
 	heard     cache.ResourceEventHandlerRegistration
 	errands   workqueue.TypedRateLimitingInterface[errand]
 	cpu       cpuTimes
+	early     earlyEvents
 
 	ctx     context.Context // of all that runs
 	cancel  context.CancelFunc

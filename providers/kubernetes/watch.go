@@ -35,7 +35,12 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			changed(obj)
-			if remote, ok := obj.(*corev1.Pod); ok && p.services != nil {
+			remote, ok := obj.(*corev1.Pod)
+			if !ok {
+				return
+			}
+			p.mirrorEarly(remote)
+			if p.services != nil {
 				p.services.Look(translate.NameOf(remote).Namespace)
 			}
 		},

@@ -203,6 +203,9 @@ func (s *Services) sync(ctx context.Context, of types.NamespacedName) error {
 	return s.applySlices(ctx, of, at)
 }
 
+// AnnotationReflect, with the value "false", is for Services that are to stay at home.
+const AnnotationReflect = translate.Prefix + "reflect"
+
 // service returns a Service at home that is to be reflected, or nil.
 func (s *Services) service(of types.NamespacedName) *corev1.Service {
 	obj, ok, err := s.services.GetStore().GetByKey(of.String())
@@ -210,7 +213,7 @@ func (s *Services) service(of types.NamespacedName) *corev1.Service {
 		return nil // each cluster has a "kubernetes" of its own
 	}
 	service, ok := obj.(*corev1.Service)
-	if !ok || service.DeletionTimestamp != nil {
+	if !ok || service.DeletionTimestamp != nil || service.Annotations[AnnotationReflect] == "false" {
 		return nil
 	}
 	return service

@@ -126,6 +126,24 @@ func slice(namespace, of, name string, addresses ...string) *discoveryv1.Endpoin
 	return s
 }
 
+// A Service can stay at home, also one that was reflected before.
+func TestServicesThatStayAtHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		private := service("shop", "private")
+		private.Annotations = map[string]string{AnnotationReflect: "false"}
+		g := newRig(t, nil, service("shop", "db"), private, slice("shop", "private", "private-1", "10.5.0.1"))
+		g.run()
+		g.want([]string{"shop/db"}, nil)
+		db := service("shop", "db")
+		db.Annotations = private.Annotations
+		if _, err := g.opts.Home.CoreV1().Services("shop").Update(t.Context(), db, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		g.want(nil, nil)
+	})
+}
+
 func TestServiceFollowsAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, nil, service("shop", "db"), slice("shop", "db", "db-1", "10.99.3.4", "10.5.0.1"),

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -38,7 +40,9 @@ func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, e
 	}
 	o.meta(pod, &remote.ObjectMeta)
 	spec := &remote.Spec
-	o.schedule(spec)
+	if err := o.schedule(pod, spec); err != nil {
+		return nil, err
+	}
 	if spec.Hostname == "" && name.Name != pod.Name && !spec.HostNetwork {
 		spec.Hostname = hostname(pod.Name)
 	}
@@ -86,24 +90,42 @@ func hostname(name string) string {
 	return shorten(label, maxLabelValue, name)
 }
 
+// AnnotationNodeSelector and AnnotationAffinity are what a pod asks of the remote
+// scheduler: key=value pairs, and an affinity in JSON. The configuration's node selector
+// wins, so that a pod cannot leave the nodes that its node stands for.
+const (
+	AnnotationNodeSelector = Prefix + "node-selector"
+	AnnotationAffinity     = Prefix + "affinity"
+)
+
 // schedule rewrites the fields that a scheduler reads.
-func (o *Options) schedule(spec *corev1.PodSpec) {
+func (o *Options) schedule(pod *corev1.Pod, spec *corev1.PodSpec) error {
 	s := &o.Scheduling
+	selector, err := labels.ConvertSelectorToLabelsMap(pod.Annotations[AnnotationNodeSelector])
+	if err != nil {
+		return errdefs.AsPermanent(fmt.Errorf("annotation %s: write key=value pairs with commas between them: %w", AnnotationNodeSelector, err))
+	}
 	spec.NodeName, spec.SchedulingGates, spec.SchedulingGroup = "", nil, nil
 	spec.SchedulerName = s.SchedulerName
 	maps.DeleteFunc(spec.NodeSelector, func(key, _ string) bool { return !matches(s.KeepNodeSelector, key) })
-	if len(s.NodeSelector) > 0 {
-		if spec.NodeSelector == nil {
-			spec.NodeSelector = map[string]string{}
-		}
-		maps.Copy(spec.NodeSelector, s.NodeSelector)
+	if len(selector)+len(s.NodeSelector) > 0 && spec.NodeSelector == nil {
+		spec.NodeSelector = map[string]string{}
 	}
+	maps.Copy(spec.NodeSelector, selector)
+	maps.Copy(spec.NodeSelector, s.NodeSelector)
 	if !s.KeepAffinity {
 		spec.Affinity, spec.TopologySpreadConstraints = nil, nil
+	}
+	if text := pod.Annotations[AnnotationAffinity]; text != "" {
+		spec.Affinity = &corev1.Affinity{}
+		if err := yaml.UnmarshalStrict([]byte(text), spec.Affinity); err != nil {
+			return errdefs.AsPermanent(fmt.Errorf("annotation %s: write the affinity of a pod in JSON: %w", AnnotationAffinity, err))
+		}
 	}
 	spec.Tolerations = o.tolerations(spec.Tolerations)
 	spec.PriorityClassName = o.PriorityClasses[spec.PriorityClassName]
 	spec.Priority, spec.PreemptionPolicy = nil, nil
+	return nil
 }
 
 func (o *Options) tolerations(of []corev1.Toleration) []corev1.Toleration {

@@ -116,6 +116,29 @@ func TestSchedulingKeepsWhatIsNamed(t *testing.T) {
 	}
 }
 
+// A pod can say where in the remote cluster it runs, but not beyond the nodes that the
+// virtual node stands for.
+func TestSchedulingOfThePod(t *testing.T) {
+	o := options()
+	o.Scheduling.NodeSelector = map[string]string{"pool": "guests"}
+	asks := func(name, value string) *corev1.Pod {
+		return localPod(func(pod *corev1.Pod) { pod.Annotations = map[string]string{name: value} })
+	}
+	s := translated(t, o, asks(AnnotationNodeSelector, "disk=ssd,pool=own")).Spec
+	if len(s.NodeSelector) != 2 || s.NodeSelector["disk"] != "ssd" || s.NodeSelector["pool"] != "guests" {
+		t.Errorf("node selector %v", s.NodeSelector)
+	}
+	s = translated(t, o, asks(AnnotationAffinity, `{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}`)).Spec
+	if s.Affinity == nil || s.Affinity.NodeAffinity != nil || s.Affinity.PodAntiAffinity == nil || s.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey != "zone" {
+		t.Errorf("affinity %v", s.Affinity)
+	}
+	for name, value := range map[string]string{AnnotationNodeSelector: "disk in (ssd)", AnnotationAffinity: `{"podAfinity": {}}`} {
+		if _, err := o.Pod(asks(name, value), nil); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %s: %v", name, value, err)
+		}
+	}
+}
+
 // Values of variables are in a Secret, and are not expanded again.
 func TestEnvironment(t *testing.T) {
 	o := options()
