@@ -31,13 +31,14 @@ var allowed = map[string][]string{
 	"internal/allocs":            {},
 	"internal/filetree":          {},
 	"internal/leader":            {"log", "node"},
+	"internal/nodeaddress":       {},
 	"internal/listwatch":         {"log"},
 	"internal/podobjects":        {"errdefs", "internal/listwatch", "internal/podenv"},
 	"internal/podwatch":          {"internal/listwatch"},
 	"internal/shard":             {"errdefs", "log", "node"},
 	"node":                       {"errdefs", "log", "trace", "internal/admission", "internal/queue", "internal/podenv", "internal/podstatus", "internal/listwatch"},
 	"node/api":                   {"errdefs", "log", "trace", "node/api"},
-	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/podobjects", "internal/podwatch", "internal/shard"},
+	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/podobjects", "internal/podwatch", "internal/shard"},
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/podobjects", "internal/podwatch"},
 	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/podenv", "internal/podobjects"},
@@ -46,11 +47,11 @@ var allowed = map[string][]string{
 	"internal/metricsservertest": {"test/controlplane"},
 	"providers":                  {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/filetree"},
 	"providers/kubernetes":       {"errdefs", "log", "node", "podspec", "internal/listwatch", "internal/podenv"},
-	"providers/providertest":     {"errdefs", "log", "trace", "node", "internal/nodecheck", "test/controlplane"},
+	"providers/providertest":     {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
 	"test":                       {"test", "errdefs", "log", "node", "internal/nodecheck", "internal/metricsservertest"},
 	"examples":                   {"errdefs", "log", "trace", "node"},
 	"bench":                      {"bench", "node", "test"},
-	"cmd":                        {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/leader", "internal/nodecheck", "providers"},
+	"cmd":                        {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/leader", "internal/nodeaddress", "internal/nodecheck", "providers"},
 }
 
 // files calls f for each Go file of this module that is no test.
@@ -128,13 +129,14 @@ func within(pkg, prefix string) bool { return pkg == prefix || strings.HasPrefix
 func TestLibrariesReadNoEnvironmentAndDoNotPanic(t *testing.T) {
 	// What the contract's names promise, and what starts processes for tests.
 	readers := map[string]bool{
-		"internal/allocs/allocs.go":                  true, // for tests
-		"node/nodeutil/client.go":                    true, // ClientsetFromEnv
-		"node/nodeutil/tls.go":                       true, // WithCAFromPath
-		"node/nodeutil/followed.go":                  true, // WithKeyPairFromPath, WithClientCAFile
-		"providers/process/runtime/runtime_linux.go": true, // MaybeShim: the arguments of a shim
-		"providers/cri/relay/process_linux.go":       true, // MaybeRelay: the arguments of a relay
-		"providers/process/runtime/spec_linux.go":    true, // Config.Environment
+		"internal/allocs/allocs.go":                   true, // for tests
+		"internal/metricsservertest/metricsserver.go": true, // for tests
+		"node/nodeutil/client.go":                     true, // ClientsetFromEnv
+		"node/nodeutil/tls.go":                        true, // WithCAFromPath
+		"node/nodeutil/followed.go":                   true, // WithKeyPairFromPath, WithClientCAFile
+		"providers/process/runtime/runtime_linux.go":  true, // MaybeShim: the arguments of a shim
+		"providers/cri/relay/process_linux.go":        true, // MaybeRelay: the arguments of a relay
+		"providers/process/runtime/spec_linux.go":     true, // Config.Environment
 	}
 	forbidden := map[string]bool{
 		"os.Getenv": true, "os.LookupEnv": true, "os.Environ": true, "os.ExpandEnv": true, "os.Args": true,
