@@ -41,6 +41,17 @@ func (p *Provider) call(ctx context.Context, method string, name types.Namespace
 		time.Sleep(upTo(random, p.MaxHang))
 	}
 	late := random.IntN(2) == 0
+	if method == "CreatePod" && plan.draw(random, CreateKinds)[HangCreate] {
+		select {
+		case <-ctx.Done():
+			if late {
+				_ = f()
+			}
+			return ctx.Err()
+		case <-calm:
+			return errdefs.AsUnavailable(fmt.Errorf("%s hung, by a fault", method))
+		}
+	}
 	switch {
 	case fault[Hang]:
 		select {

@@ -31,6 +31,9 @@ const (
 	Hang Kind = "hang"
 	// Stubborn has a call wait, whatever its context says, and act then.
 	Stubborn Kind = "stubborn"
+	// HangCreate has CreatePod wait until its context ends, or until Calm, and fail
+	// then; where its context has ended it may have acted all the same.
+	HangCreate Kind = "hang-create"
 	// LostNotice has the provider say nothing of a change.
 	LostNotice Kind = "lost-notice"
 	// RepeatedNotice has the provider say a thing twice.
@@ -77,6 +80,7 @@ const (
 var (
 	ProviderKinds  = []Kind{Delay, LostAnswer, Error, Panic, Hang, Stubborn, LostNotice, RepeatedNotice, StaleNotice, Overlook, Vanish, WrongUID}
 	TransportKinds = append(slices.Clone(anyRequest), Forbidden)
+	CreateKinds    = []Kind{HangCreate} // of CreatePod alone
 )
 
 // anyRequest are the kinds that are drawn for each request. Others are drawn after
@@ -102,7 +106,7 @@ func ParsePlan(text string) (Plan, error) {
 	for word := range strings.FieldsSeq(text) {
 		name, value, _ := strings.Cut(word, "=")
 		kind := Kind(name)
-		if !slices.Contains(ProviderKinds, kind) && !slices.Contains(TransportKinds, kind) {
+		if !slices.Contains(ProviderKinds, kind) && !slices.Contains(CreateKinds, kind) && !slices.Contains(TransportKinds, kind) {
 			return nil, fmt.Errorf("%q: there is no such kind of fault", name)
 		}
 		rate, err := strconv.ParseFloat(value, 64)

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func drawHistory(seed uint64, steps int) history {
 	h := history{seed: seed, shape: shapes[d.random.IntN(len(shapes))]}
 	// Not all kinds of faults at once: that would hide what each does.
 	d.apiKinds = d.some(fault.TransportKinds)
-	d.providerKinds = d.some(fault.ProviderKinds)
+	d.providerKinds = d.some(slices.Concat(fault.ProviderKinds, fault.CreateKinds))
 	for len(h.steps) < steps {
 		h.steps = append(h.steps, d.step())
 	}

@@ -127,7 +127,9 @@ func startNodes(t *testing.T, client kubernetes.Interface) []*model {
 	for i := range outageNodes {
 		m := newModel(shapes[i%len(shapes)], unaudited{})
 		made, err := nodeutil.NewNode(fmt.Sprintf("node-%d", i),
-			func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+				// Else the node looks for one, with the real network.
+				cfg.Node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
 				return nodeutil.AsProvider(m.handler()), nil, nil
 			},
 			nodeutil.WithClient(client), eventless)

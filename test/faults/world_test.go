@@ -193,7 +193,7 @@ func (w *world) start() {
 		},
 		nodeutil.WithNodeConfig(nodeutil.NodeConfig{
 			Client:        clientTo(w.host, cut),
-			NodeSpec:      corev1.Node{},
+			NodeSpec:      corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}, // else it looks for one, with the real network
 			NumWorkers:    w.workers,
 			EventRecorder: silent{},
 		}))
