@@ -85,7 +85,9 @@ type NodeController struct {
 
 	mu     sync.Mutex
 	wanted *corev1.Node // by the provider
-	err    error
+
+	conditions []corev1.NodeCondition // of SetCondition
+	err        error
 }
 
 // NewNodeController makes a controller for the given node. A nil provider is
@@ -258,10 +260,11 @@ func (n *NodeController) notify(node *corev1.Node) {
 }
 
 // want returns a copy of what the provider wants of the node, with the conditions of
-// others.
-func (n *NodeController) want() *corev1.Node {
+// others and the process's own. current are those that the API has.
+func (n *NodeController) want(current []corev1.NodeCondition) *corev1.Node {
 	n.mu.Lock()
 	wanted := n.wanted.DeepCopy()
+	wanted.Status.Conditions = ownConditions(wanted.Status.Conditions, n.conditions, current)
 	n.mu.Unlock()
 	n.addConditions(wanted)
 	return wanted
@@ -372,7 +375,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 		n.unsure = false
 	}
 	now := metav1.Now()
-	wanted := n.want()
+	wanted := n.want(n.current.Status.Conditions)
 	var next *corev1.Node
 	for try := 1; ; try++ {
 		next, err = n.writeMetadata(ctx, wanted, now)

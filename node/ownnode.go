@@ -56,7 +56,7 @@ func asItself(current, wanted *corev1.Node) *corev1.Node {
 
 // create creates the node; as itself if it may not have all that is wanted.
 func (n *NodeController) create(ctx context.Context, now metav1.Time) (*corev1.Node, error) {
-	wanted := n.want()
+	wanted := n.want(nil)
 	less := asItself(&corev1.Node{Spec: wanted.Spec}, wanted)
 	attempt := func(wanted *corev1.Node) (*corev1.Node, error) {
 		fresh, err := newNode(wanted, n.health, now)

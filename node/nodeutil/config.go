@@ -102,6 +102,9 @@ type NodeConfig struct {
 	// DisableOrphanCleanup: see node.PodControllerConfig.
 	DisableOrphanCleanup bool
 
+	// LostPodTimeout: see node.PodControllerConfig.
+	LostPodTimeout time.Duration
+
 	// Namespace is the one namespace whose pods the node takes; empty means all.
 	Namespace string
 
