@@ -190,7 +190,7 @@ func miss(v view) action {
 
 func stop(v view) action {
 	switch {
-	case v.removed:
+	case v.removed && (v.provider != held || v.asked != requestNone && v.stopped):
 		return action{verb: doNothing} // finalizers hold it; its end is seen by watch
 	case v.provider == absent && !mayLinger(v):
 		return action{verb: doRemove}

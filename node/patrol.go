@@ -141,10 +141,13 @@ func (pc *PodController) hear(key string, r *podRecord, pod *corev1.Pod, status 
 // reappears has the provider asked about a pod that it did not know and shows now: it
 // was overlooked, or it was given up, and is to be ended. r.mu is held.
 func (pc *PodController) reappears(key string, r *podRecord, shown *corev1.Pod, asked uint64) {
-	if r.pod == nil || r.theirs || r.heard > asked || isTerminal(shown.Status.Phase) {
+	if r.pod == nil || r.theirs || r.heard > asked {
 		return
 	}
-	switch {
+	switch ended := isTerminal(shown.Status.Phase); {
+	case r.provider == absent && r.removed && (!ended || r.asked == requestNone): // finalizers hold it
+	case ended:
+		return
 	case r.provider == absent && r.asked == requestNone && !r.missedAt.IsZero():
 	case r.provider == absent && r.asked != requestNone && r.givenUp():
 	case r.provider == held && r.stopped() && r.wasLost(): // once more

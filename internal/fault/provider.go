@@ -35,6 +35,7 @@ type Provider struct {
 	vanished map[types.UID]struct{}
 	lied     map[types.NamespacedName]struct{}
 	refused  map[types.NamespacedName]struct{}
+	empty    time.Time // until then it knows nothing
 }
 
 // NewProvider returns a calm Provider before inner.
@@ -57,7 +58,30 @@ func NewProvider(inner node.PodLifecycleHandler, seed uint64) *Provider {
 func (p *Provider) Break(plan Plan) { p.brew(plan) }
 
 // Calm has nothing more go wrong. Calls that hang fail at once.
-func (p *Provider) Calm() { p.clear() }
+func (p *Provider) Calm() {
+	p.clear()
+	p.news.Lock()
+	defer p.news.Unlock()
+	p.empty = time.Time{}
+}
+
+// Empty has the provider know none of its pods for a while: lists show nothing, and a
+// pod that is asked for is not there. Then they are there again. That a pod which is to
+// be deleted is not there is a lie; what else is said meanwhile is for the test to judge.
+func (p *Provider) Empty(d time.Duration) {
+	p.news.Lock()
+	defer p.news.Unlock()
+	if until := time.Now().Add(d); until.After(p.empty) {
+		p.empty = until
+	}
+}
+
+// isEmpty reports whether the provider knows nothing at the moment.
+func (p *Provider) isEmpty() bool {
+	p.news.Lock()
+	defer p.news.Unlock()
+	return time.Now().Before(p.empty)
+}
 
 // Lied tells whether what was said of a pod of that name was ever untrue, in a
 // way that no caller can know: that a pod is not there, or another one.
@@ -125,7 +149,12 @@ func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (h handler) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	return h.p.call(ctx, "UpdatePod", nameOf(pod), changes, func() error { return h.p.inner.UpdatePod(ctx, pod) })
+	return h.p.call(ctx, "UpdatePod", nameOf(pod), changes, func() error {
+		if h.p.isEmpty() {
+			return unknownPod(pod)
+		}
+		return h.p.inner.UpdatePod(ctx, pod)
+	})
 }
 
 func (h handler) DeletePod(ctx context.Context, pod *corev1.Pod) error {

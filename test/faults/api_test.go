@@ -33,8 +33,9 @@ import (
 // pods: status and spec apart, UIDs as preconditions, graceful deletion,
 // finalizers, generations.
 type apiServer struct {
-	audit auditor
-	keeps int // so many of the last events can be watched from
+	audit  auditor
+	behind func() time.Duration // is its clock, when it stamps deletions
+	keeps  int                  // so many of the last events can be watched from
 
 	mu      sync.Mutex
 	version uint64
@@ -86,7 +87,7 @@ type event struct {
 }
 
 func newAPIServer(audit auditor) *apiServer {
-	s := &apiServer{audit: audit, keeps: 40, kinds: map[string]*kindOfObject{}, changed: make(chan struct{}), served: map[string]int{}}
+	s := &apiServer{audit: audit, behind: func() time.Duration { return 0 }, keeps: 40, kinds: map[string]*kindOfObject{}, changed: make(chan struct{}), served: map[string]int{}}
 	v1 := corev1.SchemeGroupVersion
 	addKind[corev1.Pod](s, "pods", v1.WithKind("Pod"))
 	addKind[corev1.Node](s, "nodes", v1.WithKind("Node"))

@@ -126,7 +126,7 @@ func (s *apiServer) delete(kind *kindOfObject, c *call) (runtime.Object, error) 
 		return after, nil
 	}
 	if after.GetDeletionTimestamp() == nil {
-		after.SetDeletionTimestamp(&metav1.Time{Time: now().Add(time.Duration(grace) * time.Second)})
+		after.SetDeletionTimestamp(&metav1.Time{Time: now().Add(time.Duration(grace)*time.Second - s.behind())})
 		after.SetGeneration(after.GetGeneration() + 1)
 	}
 	after.SetDeletionGracePeriodSeconds(&grace)

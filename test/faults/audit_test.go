@@ -54,7 +54,7 @@ func (w *world) auditDelete(pod *corev1.Pod, options *metav1.DeleteOptions) {
 		w.breaksLocked("invariant 1: the agent removed pod %s (%s), whatever its UID", pod.Name, pod.UID)
 	case pod.DeletionTimestamp == nil:
 		w.breaksLocked("invariant 4: the agent removed pod %s (%s) that is to stay", pod.Name, pod.UID)
-	case running != nil && !isTerminal(running.Status.Phase) && !excused:
+	case running != nil && !isTerminal(running.Status.Phase) && !excused && !w.isEmpty():
 		w.breaksLocked("invariant 4: the agent removed pod %s (%s) that is %s in the provider", pod.Name, pod.UID, running.Status.Phase)
 	}
 }
@@ -104,6 +104,7 @@ func (w *world) auditCreate(m *model, pod *corev1.Pod) {
 	switch {
 	case f == nil || f.node != w.node:
 		w.breaksLocked("invariant 3: pod %s (%s) was created, which is not this node's", pod.Name, pod.UID)
+	case w.isEmpty() && !f.terminal: // nobody can know what it holds
 	case m.pods[pod.UID] != nil && !excused:
 		w.breaksLocked("invariant 2: pod %s (%s) was created while it is held", pod.Name, pod.UID)
 	case m.ran[pod.UID] > 0 && !excused:
@@ -127,12 +128,19 @@ func (w *world) auditEndOf(m *model, asked, held *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.pods[held.UID]
+	stopped, asks := w.stops[held.UID]
+	if !kill && !asks {
+		w.stops[held.UID] = time.Now()
+	}
 	switch {
+	case kill && !excused && !isTerminal(held.Status.Phase) && (!asks || time.Since(stopped) < time.Second):
+		w.breaksLocked("invariant 4: pod %s (%s) was killed before it could stop", held.Name, held.UID)
 	case held.Spec.NodeName != w.node && !excused:
 		w.breaksLocked("invariant 3: pod %s of node %s was deleted in the provider", held.Name, held.Spec.NodeName)
 	case excused || f == nil || f.gone || f.terminal:
 	case asked.UID != held.UID:
 		w.breaksLocked("invariant 1: pod %s (%s) was deleted in the provider in place of %s", held.Name, held.UID, asked.UID)
+	case !f.deleted && w.mayLose(): // it was given up, which the API may not have yet
 	case !f.deleted:
 		w.breaksLocked("invariant 3: pod %s (%s) was deleted in the provider, which the API has", held.Name, held.UID)
 	case kill && time.Now().Before(f.deadline) && !isTerminal(held.Status.Phase):

@@ -129,6 +129,12 @@ func (d drawing) step() string {
 		return "heal"
 	case n < 85:
 		return "orphan " + name
+	case n < 88:
+		return "empty " + d.wait()
+	case n < 90:
+		return "late " + name + " " + d.one("7s", "15s", "45s", "90s")
+	case n < 91:
+		return "clock " + d.one("0s", "20s", "90s")
 	}
 	return "wait " + d.wait()
 }

@@ -98,7 +98,10 @@ func (w *world) unrestOf(pod *corev1.Pod) string {
 func (w *world) unrestOfEnded(pod, held *corev1.Pod) string {
 	switch pod.Status.Reason {
 	case node.StatusReasonNotFound:
-		if !w.excused(pod) {
+		w.mu.Lock()
+		maybe := w.mayLose()
+		w.mu.Unlock()
+		if !w.excused(pod) && !maybe {
 			return "it counts as lost, and the provider has never lost it"
 		}
 	case node.StatusReasonProviderFailed:
@@ -158,6 +161,11 @@ func (w *world) unrestOfNode() string {
 	}
 	if !isReady(object) {
 		return "the node is not ready"
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Type == node.NodePodsMissing && c.Status == corev1.ConditionTrue {
+			return "its pods count as missing: " + c.Message
+		}
 	}
 	return ""
 }

@@ -38,6 +38,7 @@ func run(t *testing.T, h history) (broken []string) {
 		server := newAPIServer(w)
 		w.admin = clientOver(server.transport(false))
 		w.compact = server.compact
+		server.behind = func() time.Duration { return time.Duration(w.behind.Load()) }
 		w.api = fault.NewTransport(server.transport(true), h.seed)
 		w.host, w.way, w.settle = "http://api", w.api, synctest.Wait
 		w.most, w.restWithin, w.restStep = time.Hour, restWithin, restStep

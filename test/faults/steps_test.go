@@ -58,6 +58,14 @@ func (w *world) do(step string) {
 		w.api.Partition(min(duration(words), w.most), false)
 	case "silence":
 		w.api.Partition(min(duration(words), w.most), true)
+	case "empty":
+		w.empties(min(duration(words), w.most))
+	case "late": // its deletion is seen when its grace period is over
+		w.api.Partition(min(duration(words[1:]), w.most), true)
+		w.delete(words[1], nil)
+		time.Sleep(min(duration(words[1:]), w.most))
+	case "clock": // of the API server, and how much it is behind
+		w.behind.Store(int64(duration(words)))
 	case "compact":
 		w.compact()
 	case "node-delete":

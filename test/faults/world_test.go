@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fault"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -45,11 +46,15 @@ type world struct {
 	workers    int          // of each of the agent's queues
 	hangUp     func()       // closes the connections that nobody uses
 	updates    atomic.Int64 // count, for labels that differ
+	behind     atomic.Int64 // by so many nanoseconds the API server's clock is wrong when it stamps deletions
 
 	mu        sync.Mutex
 	pods      map[types.UID]*fate
 	strangers []*fate                         // see excused
 	blind     bool                            // no agent has seen all pods of the API yet
+	stops     map[types.UID]time.Time         // when the agent first asked for a pod to stop
+	emptied   time.Time                       // since when the provider has known nothing, with short breaks
+	empty     time.Time                       // until when
 	calls     map[types.NamespacedName]string // of the provider that are under way, by pod
 	broken    []string
 }
@@ -99,10 +104,42 @@ func (w *world) know(pod *corev1.Pod) {
 		w.pods[pod.UID] = f
 	}
 	f.terminal = f.terminal || isTerminal(pod.Status.Phase)
-	if at := pod.DeletionTimestamp; at != nil && (!f.deleted || at.Time.Before(f.deadline)) {
-		f.deleted, f.deadline = true, at.Time // which only comes nearer, whatever is known late
+	if pod.DeletionTimestamp == nil {
+		return
+	}
+	end := pod.DeletionTimestamp.Time
+	if w.look == nil { // it is known at once, and the server's clock may be wrong
+		end = time.Now().Add(time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+	}
+	if !f.deleted || end.Before(f.deadline) {
+		f.deleted, f.deadline = true, end // which only comes nearer, whatever is known late
 	}
 }
+
+// noticed is for how long a pod has to be missing to be lost.
+const noticed = node.DefaultLostPodTimeout
+
+// empties has the provider know nothing for a while.
+func (w *world) empties(d time.Duration) {
+	w.prov.Empty(d)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if now.Sub(w.empty) > noticed {
+		w.emptied = now // before, it may not have been looked at in between
+	}
+	if until := now.Add(d); until.After(w.empty) {
+		w.empty = until
+	}
+}
+
+// isEmpty reports whether the provider knows nothing, or did a moment ago. w.mu is
+// held.
+func (w *world) isEmpty() bool { return time.Since(w.empty) < 5*time.Second }
+
+// mayLose reports whether the provider has known nothing for so long that a pod may
+// count as lost. w.mu is held.
+func (w *world) mayLose() bool { return w.empty.Sub(w.emptied) >= noticed }
 
 // excused tells whether nobody can demand that the agent does right by a pod. The
 // provider has lied about its name; or it goes by names, and holds a pod that went
@@ -184,6 +221,9 @@ func (w *world) start() {
 	if w.agent != nil {
 		return
 	}
+	w.mu.Lock()
+	w.stops = map[types.UID]time.Time{}
+	w.mu.Unlock()
 	cut := &switchable{RoundTripper: w.way}
 	var config nodeutil.ProviderConfig
 	made, err := nodeutil.NewNode(w.node,
