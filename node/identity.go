@@ -1,45 +1,102 @@
 package node
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // clockSkew is how far the clocks of a backend and the API server may differ
 // when creation times are compared.
 const clockSkew = time.Minute
 
+// enoughMatches is how many pods a provider has to show under our UIDs to be taken for
+// one that keeps all of them.
+const enoughMatches = 3
+
 // identity decides whether a pod that the provider shows under a name is the
 // one that the API has under that name, or an older one.
 //
 // Some providers keep the UIDs that they are given, some have their own, some
-// none. One that was seen to know a UID of ours keeps them, and from then on a
-// different one means a different pod. (One that finds its pods by UID does so
-// from the start.) Before that only a creation time that is clearly older tells.
+// none, and some keep those of the pods that they were given since they started. So
+// what is known of one pod is its own (see PodController.isOf): under which UID the
+// provider shows it. Only where nothing is known of a pod counts what was seen of
+// others: a provider that has shown several under our UIDs, and none under another,
+// keeps them, and a different one means a different pod. Else only a creation time that
+// is clearly older tells.
 type identity struct {
-	keepsUIDs atomic.Bool
+	byUID bool // the provider finds its pods by UID
+
+	mu      sync.Mutex
+	matched map[types.UID]struct{} // enoughMatches at most
+	differs bool                   // a pod of ours was shown under another UID
 }
 
-// same tells whether found, which comes from the provider, is pod, which comes
-// from the API and has the same name.
-func (i *identity) same(pod, found *corev1.Pod) bool {
-	if found.UID != "" && found.UID == pod.UID {
-		i.keepsUIDs.Store(true)
+// keeps reports whether the provider keeps the UIDs that it is given.
+func (i *identity) keeps() bool {
+	if i.byUID {
+		return true
 	}
-	return i.alike(pod, found)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.matched) >= enoughMatches && !i.differs
 }
 
-// alike is same for a pod that may come from the provider too, from which
-// nothing can be learned.
+// match records that the provider shows a pod under the UID that we gave it.
+func (i *identity) match(uid types.UID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.matched == nil {
+		i.matched = map[types.UID]struct{}{}
+	}
+	if len(i.matched) < enoughMatches {
+		i.matched[uid] = struct{}{}
+	}
+}
+
+// differ records that the provider shows a pod of ours under another UID.
+func (i *identity) differ() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.differs = true
+}
+
+// alike reports whether two pods of one name are the same, as far as their UIDs and
+// creation times say. found comes from the provider.
 func (i *identity) alike(pod, found *corev1.Pod) bool {
 	if found.UID == pod.UID {
 		return true
 	}
-	if found.UID != "" && i.keepsUIDs.Load() {
+	if found.UID != "" && i.keeps() {
 		return false
 	}
 	born := found.CreationTimestamp
 	return born.IsZero() || !born.Add(clockSkew).Before(pod.CreationTimestamp.Time)
+}
+
+// isOf reports whether found, which the provider shows under the record's name, is
+// the record's pod. r.mu is held.
+func (pc *PodController) isOf(r *podRecord, found *corev1.Pod) bool {
+	switch {
+	case r.theirs || found.UID == "":
+	case found.UID == r.pod.UID:
+		r.shownAs = found.UID
+		pc.identity.match(found.UID)
+	case found.UID == r.shownAs:
+		return true
+	case r.shownAs == r.pod.UID:
+		return false
+	}
+	return pc.identity.alike(r.pod, found)
+}
+
+// shows records under which UID the provider holds the record's pod. r.mu is held.
+func (pc *PodController) shows(r *podRecord, found *corev1.Pod) {
+	if r.theirs || found.UID == "" || found.UID == r.pod.UID {
+		return
+	}
+	r.shownAs = found.UID
+	pc.identity.differ()
 }

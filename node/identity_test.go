@@ -40,21 +40,32 @@ func TestIdentity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var i identity
-			i.keepsUIDs.Store(tc.keeps)
-			want(t, "same", i.same(ours, tc.found), tc.want)
+			for _, uid := range []types.UID{"u1", "u2", "u3"} {
+				if tc.keeps {
+					i.match(uid)
+				}
+			}
+			want(t, "same", i.alike(ours, tc.found), tc.want)
 		})
 	}
 }
 
+// A provider that shows a few pods under our UIDs is not taken for one that keeps all
+// of them, nor is one that has shown a pod of ours under another.
 func TestIdentityLearns(t *testing.T) {
 	var i identity
-	want(t, "a foreign UID at first", i.same(born("a", 0), born("x", 0)), true)
-	i.same(born("", 0), born("", 0))
-	want(t, "after two empty ones", i.same(born("a", 0), born("x", 0)), true)
-	i.alike(born("x", 0), born("x", 0))
-	want(t, "after two of the provider's own", i.same(born("a", 0), born("x", 0)), true)
-	i.same(born("b", 0), born("b", 0))
-	want(t, "after one of ours", i.same(born("a", 0), born("x", 0)), false)
+	foreign := func() bool { return i.alike(born("a", 0), born("x", 0)) }
+	want(t, "a foreign UID at first", foreign(), true)
+	for range 9 {
+		i.match("b")
+	}
+	want(t, "after one of ours, often", foreign(), true)
+	i.match("c")
+	want(t, "after two of ours", foreign(), true)
+	i.match("d")
+	want(t, "after three of ours", foreign(), false)
+	i.differ()
+	want(t, "after one of ours under another", foreign(), true)
 }
 
 func TestOutdated(t *testing.T) {

@@ -40,15 +40,6 @@ func (pc *PodController) observe(ctx context.Context, pod *corev1.Pod) {
 	pc.listen(key, r, &pod.Status, pc.heard.Load())
 }
 
-// isOf tells whether found, which the provider shows under the record's name, is
-// the record's pod. r.mu is held.
-func (pc *PodController) isOf(r *podRecord, found *corev1.Pod) bool {
-	if r.theirs {
-		return pc.identity.alike(r.pod, found)
-	}
-	return pc.identity.same(r.pod, found)
-}
-
 // mayBeKnown tells whether the provider can be talking about the record's pod.
 // Without a UID, what it says before it was given the pod is the last echo of
 // another one that had the name. r.mu is held.
@@ -125,8 +116,7 @@ func (pc *PodController) seed(ctx context.Context) error {
 	pc.listsPods = len(found) > 0
 	for _, pod := range found { // first learn whether it keeps UIDs, then compare
 		if ours, err := pc.podInAPI(ctx, pod.Namespace, pod.Name); err == nil && ours != nil && ours.UID == pod.UID {
-			pc.identity.keepsUIDs.Store(true)
-			break
+			pc.identity.match(pod.UID)
 		}
 	}
 	for _, pod := range found {
@@ -145,7 +135,7 @@ func (pc *PodController) plant(ctx context.Context, ours, found *corev1.Pod, ask
 	r := pc.records.getOrAdd(keyOf(ours))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same := pc.identity.same(ours, found)
+	same := pc.identity.alike(ours, found)
 	switch {
 	case same && (r.theirs || r.early != nil):
 		return // an older pod of the name goes first; what was notified is newer

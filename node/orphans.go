@@ -40,7 +40,7 @@ func (pc *PodController) findOrphans(ctx context.Context) {
 func (pc *PodController) judge(ctx context.Context, pod *corev1.Pod) {
 	named, err := pc.namesake(ctx, pod)
 	switch {
-	case err == nil && (pc.identity.same(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):
+	case err == nil && (pc.identity.alike(named, pod) || pod.Spec.NodeName == "" && pc.backend.byUID == nil):
 		pc.strays.spare(pod) // on another node, or not in the cache yet
 		return
 	case err == nil: // another pod of that name, elsewhere

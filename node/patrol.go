@@ -90,17 +90,21 @@ func (pc *PodController) poll(ctx context.Context, found []*corev1.Pod, asked ui
 	group.SetLimit(workers)
 	pc.records.each(func(key string, r *podRecord) {
 		r.mu.Lock()
-		if pod := listed[key]; pod != nil {
-			pc.reappears(key, r, pod, asked)
+		shown := listed[key]
+		if shown != nil {
+			pc.reappears(key, r, shown, asked)
 		}
 		wanted := r.pod
 		follow := wanted != nil && !r.theirs && r.provider == held && !r.stopped() && r.heard <= asked
+		if shown != nil && follow && (shown.Status.Phase == "" || !pc.isOf(r, shown)) {
+			shown = nil
+		}
 		r.mu.Unlock()
 		if !follow || ctx.Err() != nil {
 			return
 		}
-		if pod := listed[key]; pod != nil && pod.Status.Phase != "" && pc.identity.same(wanted, pod) {
-			pc.hear(key, r, wanted, &pod.Status, asked)
+		if shown != nil {
+			pc.hear(key, r, wanted, &shown.Status, asked)
 			return
 		}
 		if most--; most < 0 {

@@ -240,7 +240,9 @@ func TestRefusedWhileItsPredecessorIsShown(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = polled{r.provider}
 		r.start()
-		r.pc.identity.keepsUIDs.Store(true)
+		for _, uid := range []types.UID{"u1", "u2", "u3"} {
+			r.pc.identity.match(uid)
+		}
 		r.provider.script(func(s *script) {
 			s.onCreate = func(context.Context, *corev1.Pod) error {
 				r.provider.script(func(s *script) { s.onCreate = nil })
@@ -503,5 +505,65 @@ func TestCallsOfOnePodFollowEachOther(t *testing.T) {
 		pass(time.Minute)
 		want(t, "calls at once", most, 2)
 		want(t, "pod", r.api.pod("a"), nil)
+	})
+}
+
+// A provider that shows pods which it was given since it started under our UIDs, and
+// others under its own, keeps them all: what it shows of one pod says nothing of others.
+func TestUIDsOfSomePods(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) PodLifecycleHandler{
+		"polled":   func(f *fakeProvider) PodLifecycleHandler { return polled{f} },
+		"notified": func(f *fakeProvider) PodLifecycleHandler { return notifying{polled{f}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				r.start()
+				for _, name := range []string{"old-a", "old-b"} {
+					r.api.addPod(aPod(name))
+				}
+				pass(time.Minute)
+				r.end()
+				r.provider.script(func(s *script) { // it makes the objects of these from what its backend has
+					s.show = func(p *corev1.Pod) *corev1.Pod {
+						if strings.HasPrefix(p.Name, "old") {
+							p.UID = "theirs-" + p.UID
+						}
+						return p
+					}
+				})
+				r.start()
+				r.provider.took()
+				for _, name := range []string{"new-a", "new-b", "new-c", "new-d"} {
+					r.api.addPod(aPod(name))
+				}
+				pass(10 * time.Minute)
+				wantList(t, "deletes", r.provider.took("delete"))
+				for _, name := range []string{"old-a", "old-b", "new-a", "new-d"} {
+					want(t, "phase of "+name, r.phase(name), corev1.PodRunning)
+				}
+				r.provider.set("old-a", corev1.PodSucceeded)
+				pass(10 * time.Minute)
+				want(t, "phase of one that has ended", r.phase("old-a"), corev1.PodSucceeded)
+			})
+		})
+	}
+}
+
+// The last words on an old pod are not taken for those on the new one of its name,
+// whose creation is under way, although the provider has shown no other pod.
+func TestLastWordsWithinTheNextCreate(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web"))
+		pass(time.Second)
+		last := r.api.pod("web").DeepCopy()
+		last.Status = statusOf(last, corev1.PodFailed)
+		r.provider.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { r.provider.notify(last); return nil }
+		})
+		r.replace("web")
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }

@@ -209,8 +209,8 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		pc.pollEvery = 5 * time.Second
 	}
 	pc.notifier, _ = cfg.Provider.(PodNotifier)
-	pc.identity.keepsUIDs.Store(pc.backend.byUID != nil)
 	pc.admission = newAdmitter(&cfg)
+	pc.identity.byUID = pc.backend.byUID != nil
 	pc.objects = cfg.Objects
 	if pc.objects == nil {
 		pc.objects = listedObjects{cfg}

@@ -41,7 +41,8 @@ type state struct {
 	missing   int
 	missedAt  time.Time // when it was first missed, since it was last found
 	removed   bool
-	doubtful  bool // a list of the API lacks it, which may be wrong
+	shownAs   types.UID // by the provider: the UID of its own that it has for the pod
+	doubtful  bool      // a list of the API lacks it, which may be wrong
 	ending    ending
 
 	// tried is the last action that was taken, retryAt the times before which an

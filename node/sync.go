@@ -144,7 +144,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		r.handed, r.sent, r.stored = nil, nil, nil // nothing will be compared with them
 	case r.pod == nil:
 		r.adopt(pod)
-		if r.early != nil && pc.identity.same(pod, r.early) && r.mayBeKnown(r.early) {
+		if r.early != nil && pc.isOf(r, r.early) && r.mayBeKnown(r.early) {
 			r.said = &r.early.Status
 			r.tell(r.said)
 			pc.statuses.Add(key)
@@ -154,8 +154,11 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		r.renew(pod)
 	case r.over():
 		pc.objects.Forget(r.uid())
-		next := r.next
+		next, keeps := r.next, r.shownAs != "" && r.shownAs == r.uid()
 		r.adopt(pod)
+		if keeps {
+			r.shownAs = pod.UID // it has kept the UID before
+		}
 		if next != nil && next.uid == pod.UID {
 			r.tell(next.status) // which the cache may not have yet
 			pc.statuses.Add(key)
@@ -323,6 +326,7 @@ func (pc *PodController) take(r *podRecord, found *corev1.Pod, asked uint64) {
 	r.provider = held
 	r.ran = true
 	r.found()
+	pc.shows(r, found)
 	if r.handed == nil {
 		r.handed = r.pod
 		r.stale = outdated(found, r.pod)
