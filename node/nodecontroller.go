@@ -86,8 +86,8 @@ type NodeController struct {
 	mu     sync.Mutex
 	wanted *corev1.Node // by the provider
 
-	conditions []corev1.NodeCondition // of SetCondition
-	err        error
+	own []corev1.NodeCondition // of SetCondition
+	err error
 }
 
 // NewNodeController makes a controller for the given node. A nil provider is
@@ -264,7 +264,7 @@ func (n *NodeController) notify(node *corev1.Node) {
 func (n *NodeController) want(current []corev1.NodeCondition) *corev1.Node {
 	n.mu.Lock()
 	wanted := n.wanted.DeepCopy()
-	wanted.Status.Conditions = ownConditions(wanted.Status.Conditions, n.conditions, current)
+	wanted.Status.Conditions = ownConditions(wanted.Status.Conditions, n.own, current)
 	n.mu.Unlock()
 	n.addConditions(wanted)
 	return wanted

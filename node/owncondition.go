@@ -13,7 +13,7 @@ import (
 // goroutine, and does not block.
 func (n *NodeController) SetCondition(condition corev1.NodeCondition) {
 	n.mu.Lock()
-	n.conditions = append(without(n.conditions, condition.Type), condition)
+	n.own = append(without(n.own, condition.Type), condition)
 	n.mu.Unlock()
 	select {
 	case n.notified <- struct{}{}:
