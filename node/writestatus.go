@@ -165,7 +165,7 @@ func older(pod, other *corev1.Pod) bool {
 // upon, or nil if that is not known. pod is the API's. r.mu is held.
 func (r *podRecord) observedForm(pod *corev1.Pod) *corev1.Pod {
 	switch {
-	case pod.DeletionTimestamp != nil && (r.asked != requestNone || r.provider == absent):
+	case pod.DeletionTimestamp != nil && (r.asked != requestNone || r.provider == absent && len(pod.Finalizers) > 0):
 		return pod // a deletion is a generation, too
 	case r.stale:
 		return nil // the provider has not seen this generation yet
