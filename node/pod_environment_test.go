@@ -366,6 +366,7 @@ func TestUpdateAfterItsObjectsAreGone(t *testing.T) {
 		if err := maps.Delete(t.Context(), "colors", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		pass(time.Second) // the watches of the ConfigMap and of the pod are two
 		r.api.changePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
 		pass(time.Second)
 		if updated == nil {

@@ -140,7 +140,7 @@ func (w *world) auditEndOf(m *model, asked, held *corev1.Pod) {
 	case excused || f == nil || f.gone || f.terminal:
 	case asked.UID != held.UID:
 		w.breaksLocked("invariant 1: pod %s (%s) was deleted in the provider in place of %s", held.Name, held.UID, asked.UID)
-	case !f.deleted && w.mayLose(): // it was given up, which the API may not have yet
+	case !f.deleted && w.mayLose(f.created): // it was given up, which the API may not have yet
 	case !f.deleted:
 		w.breaksLocked("invariant 3: pod %s (%s) was deleted in the provider, which the API has", held.Name, held.UID)
 	case kill && time.Now().Before(f.deadline) && !isTerminal(held.Status.Phase):

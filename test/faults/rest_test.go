@@ -99,7 +99,7 @@ func (w *world) unrestOfEnded(pod, held *corev1.Pod) string {
 	switch pod.Status.Reason {
 	case node.StatusReasonNotFound:
 		w.mu.Lock()
-		maybe := w.mayLose()
+		maybe := w.mayLose(pod.CreationTimestamp.Time)
 		w.mu.Unlock()
 		if !w.excused(pod) && !maybe {
 			return "it counts as lost, and the provider has never lost it"

@@ -54,6 +54,7 @@ type world struct {
 	blind     bool                            // no agent has seen all pods of the API yet
 	stops     map[types.UID]time.Time         // when the agent first asked for a pod to stop
 	emptied   time.Time                       // since when the provider has known nothing, with short breaks
+	loses     time.Time                       // until when the provider has known nothing for long enough to lose pods
 	empty     time.Time                       // until when
 	calls     map[types.NamespacedName]string // of the provider that are under way, by pod
 	broken    []string
@@ -131,15 +132,18 @@ func (w *world) empties(d time.Duration) {
 	if until := now.Add(d); until.After(w.empty) {
 		w.empty = until
 	}
+	if w.empty.Sub(w.emptied) >= noticed {
+		w.loses = w.empty
+	}
 }
 
 // isEmpty reports whether the provider knows nothing, or did a moment ago. w.mu is
 // held.
 func (w *world) isEmpty() bool { return time.Since(w.empty) < 5*time.Second }
 
-// mayLose reports whether the provider has known nothing for so long that a pod may
-// count as lost. w.mu is held.
-func (w *world) mayLose() bool { return w.empty.Sub(w.emptied) >= noticed }
+// mayLose reports whether the provider has known nothing for so long that a pod which
+// was there then may count as lost. w.mu is held.
+func (w *world) mayLose(created time.Time) bool { return created.Before(w.loses) }
 
 // excused tells whether nobody can demand that the agent does right by a pod. The
 // provider has lied about its name; or it goes by names, and holds a pod that went
