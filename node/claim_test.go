@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -534,10 +535,16 @@ func TestAdoptionWaitsForThePods(t *testing.T) {
 		if _, err := r.api.CoreV1().Nodes().Create(t.Context(), found, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		failure := errors.New("the API server is overloaded")
+		var failing atomic.Bool
+		failing.Store(true)
 		config := identified("a")
 		config.Provider, config.Adopt = "mock", true
-		config.Pods = func(context.Context) ([]corev1.Pod, error) { return nil, failure }
+		config.Pods = func(context.Context) ([]corev1.Pod, error) {
+			if failing.Load() {
+				return nil, errors.New("the API server is overloaded")
+			}
+			return nil, nil
+		}
 		p := newProcess(t, r, &versionedLeases{}, config)
 		p.node.Labels = map[string]string{LabelProvider: "mock"}
 		r.api.written()
@@ -545,7 +552,7 @@ func TestAdoptionWaitsForThePods(t *testing.T) {
 		pass(time.Minute)
 		want(t, "acts", p.acts(), false)
 		wantList(t, "writes", r.api.written())
-		failure = nil
+		failing.Store(false)
 		pass(15 * time.Second)
 		want(t, "acts", p.acts(), true)
 	})
