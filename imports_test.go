@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +206,32 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	_, body, ok := bytes.Cut(program, []byte("// provider holds"))
 	if !ok || !bytes.Contains(readme, bytes.TrimSpace(body)) {
 		t.Error("README.md does not show examples/minimal/main.go as it is: copy it from \"// provider holds\" on")
+	}
+}
+
+// docs/architecture.md says which test keeps what; each of them is there.
+func TestNamedTestsExist(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			exist[found[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		if !exist[name[1]] {
+			t.Errorf("there is no test %s", name[1])
+		}
 	}
 }

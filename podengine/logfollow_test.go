@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,8 +64,8 @@ func TestFollowedLogGoesThroughRotations(t *testing.T) {
 	f := newLogFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		f.write(line("one"))
-		running := true
-		l, err := followLog(t.Context(), f.path, "", &logs.LogOptions{}, func(context.Context) (bool, error) { return running, nil })
+		var ended atomic.Bool
+		l, err := followLog(t.Context(), f.path, "", &logs.LogOptions{}, func(context.Context) (bool, error) { return !ended.Load(), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func TestFollowedLogGoesThroughRotations(t *testing.T) {
 		f.write(line("five"))
 		pause()
 		f.write("damaged\n" + line("six"))
-		running = false
+		ended.Store(true)
 		<-got.done
 		want := "one\ntwo, in partsof a line\nthree, after the name was taken\nfour, at the last moment\nfive\nsix\n"
 		if got.err != nil || string(got.text) != want {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -370,7 +371,11 @@ func TestRefusedNodesHoldUpNoOthers(t *testing.T) {
 // What is deleted is the Node that was registered, and no other of its name.
 func TestNodesAreDeletedByTheirUIDs(t *testing.T) {
 	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		var away atomic.Bool
 		r.client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if away.Load() {
+				return true, nil, apierrors.NewServiceUnavailable("away")
+			}
 			created := action.(clienttesting.CreateAction).GetObject().(*corev1.Node)
 			created.UID = types.UID("uid-of-" + created.Name)
 			return false, nil, nil
@@ -388,9 +393,7 @@ func TestNodesAreDeletedByTheirUIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantNames(t, "deleted", deleted, "uid-of-vk-0")
-		r.client.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewServiceUnavailable("away")
-		})
+		away.Store(true)
 		r.add("vk-1") // which is never registered
 		pass(time.Second)
 		if err := r.fleet.Remove(t.Context(), "vk-1", nodeutil.DeletingNode()); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -279,9 +280,12 @@ func TestEnvironmentThatIsLostIsResolvedAgain(t *testing.T) {
 		}
 		after := newRig(t)
 		after.opts.Remote = g.remote
-		fails := errors.New("forbidden")
+		var works atomic.Bool
 		after.opts.Environment = func(_ context.Context, pod *corev1.Pod) (map[string][]byte, error) {
-			return map[string][]byte{"main.A": []byte(pod.Spec.Containers[0].Env[0].Value)}, fails
+			if !works.Load() {
+				return nil, errors.New("forbidden")
+			}
+			return map[string][]byte{"main.A": []byte(pod.Spec.Containers[0].Env[0].Value)}, nil
 		}
 		after.run()
 		after.TakeUp(pod)
@@ -295,7 +299,7 @@ func TestEnvironmentThatIsLostIsResolvedAgain(t *testing.T) {
 		if c := g.copied(translate.KindEnvironment, "a"); c != nil {
 			t.Errorf("an environment that cannot be resolved is %+v", c.Data)
 		}
-		fails = nil
+		works.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if c := g.copied(translate.KindEnvironment, "a"); c == nil || string(c.Data["main.A"]) != "1" {
