@@ -20,12 +20,15 @@ const (
 	ReasonOptionalConfigMapNotFound        = node.ReasonOptionalConfigMapNotFound
 	ReasonOptionalSecretKeyNotFound        = node.ReasonOptionalSecretKeyNotFound
 	ReasonOptionalSecretNotFound           = node.ReasonOptionalSecretNotFound
+	ReasonPodsFound                        = node.ReasonPodsFound
+	ReasonPodsMissing                      = node.ReasonPodsMissing
 	ReasonProviderCreateFailed             = node.ReasonProviderCreateFailed
 	ReasonProviderCreateSuccess            = node.ReasonProviderCreateSuccess
 	ReasonProviderDeleteFailed             = node.ReasonProviderDeleteFailed
 	ReasonProviderDeleteSuccess            = node.ReasonProviderDeleteSuccess
 	ReasonProviderInspectFailed            = node.ReasonProviderInspectFailed
 	ReasonProviderLost                     = node.ReasonProviderLost
+	ReasonProviderMissing                  = node.ReasonProviderMissing
 	ReasonProviderUpdateFailed             = node.ReasonProviderUpdateFailed
 	ReasonProviderUpdateSuccess            = node.ReasonProviderUpdateSuccess
 	ReasonStatusRejected                   = node.ReasonStatusRejected

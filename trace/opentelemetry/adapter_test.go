@@ -213,6 +213,7 @@ func (u unprintable) String() string {
 
 func TestUnsampledSpanFormatsNothing(t *testing.T) {
 	ctx, _ := record(sdktrace.WithSampler(sdktrace.NeverSample()))
+	ctx = log.WithLogger(ctx, log.FromSlog(slog.New(slog.DiscardHandler)))
 	ctx, span := trace.StartSpan(ctx, "s")
 	ctx = span.WithField(ctx, "k", unprintable{t})
 	log.G(ctx).Infof("%s", unprintable{t})
