@@ -138,7 +138,7 @@ func TestEachPodHasAUserAsRoot(t *testing.T) {
 // The range may run out, and what is free again is given again.
 func TestPodUsersAreUsedAgainAsRoot(t *testing.T) {
 	asRoot(t)
-	n := newNode(t, func(c *runtime.Config) { c.PodUsers = "2000100000-2000100001" })
+	n := newNode(t, func(c *runtime.Config) { c.PodUsers = "2000100000-2000100002" })
 	first, _ := n.sandbox()
 	n.sandbox()
 	if _, err := n.RunPodSandbox(ctx, sandboxConfig(n.cfg.Root), ""); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "podUsers") {

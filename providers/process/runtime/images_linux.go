@@ -81,7 +81,10 @@ func imageRef(spec *runtimeapi.ImageSpec) string { return spec.GetImage() }
 // image is an image of which only the name is known. Its user is the one that its
 // containers run as by default.
 func (r *Runtime) image(name string) *runtimeapi.Image {
-	uid := r.policy.defaultUser.uid // which is not root's where each pod has its own
+	uid := r.policy.defaultUser.uid
+	if len(r.policy.podUsers) > 0 {
+		uid = r.policy.podUsers[0][0] // see isPodsOwn
+	}
 	if image := r.catalog.find(name).account; image != nil {
 		uid = image.uid
 	}

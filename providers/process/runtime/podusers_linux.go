@@ -85,9 +85,10 @@ func (u *podUsers) of(pod string, held func(pod string) bool) (int64, error) {
 }
 
 // free chooses a user that is not taken. Where it begins to look depends on the
-// pod, so that the numbers of pods that have gone are not used again at once.
+// pod, so that the numbers of pods that have gone are not used again at once. The
+// first of the range is no pod's: see isPodsOwn.
 func (u *podUsers) free(pod string, taken map[int64]bool) (int64, bool) {
-	first, count := u.users[0][0], u.users[0][1]-u.users[0][0]+1
+	first, count := u.users[0][0]+1, u.users[0][1]-u.users[0][0]
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(pod))
 	start := int64(hash.Sum64() % uint64(count))

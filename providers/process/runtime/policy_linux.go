@@ -101,6 +101,9 @@ func podUserRange(cfg Config, root bool) (ids, error) {
 	if err == nil && users[0][0] == 0 {
 		err = errors.New("podUsers: 0 is root: begin with a number that is nobody's")
 	}
+	if err == nil && users[0][0] == users[0][1] {
+		err = errors.New("podUsers: one number is too few: the first stands for the user of any pod, and the others are those of pods")
+	}
 	return users, err
 }
 

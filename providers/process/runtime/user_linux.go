@@ -44,6 +44,12 @@ func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, own accoun
 	return u, p.possible(u)
 }
 
+// isPodsOwn reports whether a user stands for that of the pod, whichever it is. Images
+// have it, since callers of the CRI name the image's user where a pod names none.
+func (p *policy) isPodsOwn(uid int64) bool {
+	return len(p.podUsers) > 0 && uid == p.podUsers[0][0]
+}
+
 // mayJoin reports whether a container of a pod may name a group. One of the range
 // of podUsers is that of another pod.
 func (p *policy) mayJoin(group int64, own account) bool {
@@ -58,6 +64,7 @@ func (p *policy) accountOf(sc *runtimeapi.LinuxContainerSecurityContext, usual a
 	who := usual
 	var known *user.User
 	switch {
+	case sc.GetRunAsUser() != nil && p.isPodsOwn(sc.GetRunAsUser().GetValue()):
 	case sc.GetRunAsUser() != nil:
 		who.uid = sc.GetRunAsUser().GetValue()
 		if who.uid < 0 || who.uid > maxID {
