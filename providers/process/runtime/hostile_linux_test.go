@@ -150,11 +150,22 @@ func TestPodUsersAreUsedAgainAsRoot(t *testing.T) {
 	wide := newNode(t, func(c *runtime.Config) { c.Users, c.Groups = []string{"0-4294967294"}, []string{"0-4294967294"} })
 	box, _ := wide.sandbox()
 	for _, sc := range []*runtimeapi.LinuxContainerSecurityContext{
-		{RunAsUser: number(2000000000)}, {SupplementalGroups: []int64{2000000000}}, {RunAsUser: number(1), RunAsGroup: number(2000000000)},
+		{RunAsUser: number(2000000001)}, {SupplementalGroups: []int64{2000000001}}, {RunAsUser: number(1), RunAsGroup: number(2000000001)},
 	} {
 		if _, err := wide.CreateContainer(ctx, box, secured(sc), nil); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("the user of another pod: %v", err)
 		}
+	}
+	// What images name stands for the pod's own user, which callers of the CRI ask for.
+	spec := &runtimeapi.ImageSpec{Image: "example.com/shell:1"}
+	if _, err := wide.PullImage(ctx, spec, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	image, err := wide.ImageStatus(ctx, spec, false)
+	must(t, err)
+	usual := &runtimeapi.LinuxContainerSecurityContext{RunAsUser: image.GetImage().GetUid()}
+	if _, err := wide.CreateContainer(ctx, box, secured(usual), nil); err != nil {
+		t.Errorf("the user that images name: %v", err)
 	}
 }
 
