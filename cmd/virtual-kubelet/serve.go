@@ -53,6 +53,7 @@ func (v *virtualNode) handler(mux *http.ServeMux) http.Handler {
 // Prometheus and the statistics.
 func metricsHandler(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	all = nodeutil.WithAuth(nodeutil.NoAuth(), all)
 	for _, path := range []string{"/metrics", "/metrics/", "/stats/"} {
 		mux.Handle(path, api.InstrumentHandler(all))
 	}

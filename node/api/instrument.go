@@ -16,7 +16,7 @@ import (
 // Logger and tracer come from the request's context (see http.Server's
 // BaseContext) or else are log.L and trace.T.
 func InstrumentHandler(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return instrumented{inner: h, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := trace.StartSpan(r.Context(), "node.api.InstrumentHandler")
 		defer span.End()
 		ctx = span.WithFields(ctx, log.Fields{"method": r.Method, "uri": shortURI(r)})
@@ -31,5 +31,14 @@ func InstrumentHandler(h http.Handler) http.Handler {
 		}()
 		defer recoverPanic(tracked, r)
 		h.ServeHTTP(tracked, r)
-	})
+	}}
 }
+
+// instrumented is a handler that lets see what it was made of.
+type instrumented struct {
+	http.HandlerFunc
+	inner http.Handler
+}
+
+// Unwrap returns the handler that is instrumented.
+func (i instrumented) Unwrap() http.Handler { return i.inner }

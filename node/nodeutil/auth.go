@@ -189,9 +189,14 @@ func (a nodeAuth) GetRequestAttributes(u user.Info, r *http.Request) authorizer.
 // (else 403).
 func WithAuth(auth Auth, h http.Handler) http.Handler {
 	refused := newQuietLog()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return authHandler{auth: auth, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		caller, ok, err := auth.AuthenticateRequest(r)
+		if !ok && asksAPIServer(auth) {
+			if known, verified, certErr := byCertificate(r); verified {
+				caller, ok, err = known, certErr == nil, certErr
+			}
+		}
 		if err != nil || !ok {
 			if err != nil {
 				refused.warn(ctx, "Cannot authenticate a request", log.Fields{"error": err, "uri": r.URL.Path})
@@ -218,8 +223,8 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 			return
 		}
 		admit(ctx)
-		h.ServeHTTP(w, r.WithContext(request.WithUser(ctx, caller.User)))
-	})
+		h.ServeHTTP(w, r.WithContext(withAuthSettled(request.WithUser(ctx, caller.User))))
+	}}
 }
 
 // authorize asks for the request's own subresource first, then for proxy, which

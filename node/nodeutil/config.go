@@ -40,6 +40,11 @@ type NodeConfig struct {
 	// Handler serves the kubelet API. Nil means that none is served.
 	Handler http.Handler
 
+	// Auth says who may use the routes of AttachProviderRoutes, but for requests that
+	// come through WithAuth or WithAuthExceptHealth around the mux. Nil means that the
+	// API server does, as WebhookAuth asks it; NoAuth() lets everybody do everything.
+	Auth Auth
+
 	// TLSConfig is the server's. Nil, or one without any certificate, means a
 	// self-signed one in memory: the API server does not check a kubelet's
 	// unless it is told to.
@@ -125,6 +130,7 @@ type NodeConfig struct {
 	Claim *node.Claim
 
 	attachRoutes func(*Node, Provider)
+	caGiven      bool // TLSConfig demands certificates by WithTLSConfig
 }
 
 // NodeOpt changes the configuration of a node. Options run in order, and each
@@ -157,13 +163,24 @@ func WithNodeConfig(c NodeConfig) NodeOpt {
 // and with DebugHTTP profiles. docs/kubelet-api.md lists them. They are one
 // handler for "/": patterns that the caller has on mux go first.
 //
-// Authentication is the caller's: see WithAuth, and WithAuthExceptHealth for a
-// virtual kubelet whose own health somebody has to probe.
+// Who may use them is for the caller to say, around the mux with WithAuth or
+// WithAuthExceptHealth, or with NodeConfig.Auth. Requests for which nobody has, and
+// that do not come with a client certificate that TLSConfig demands (WithCACert), are
+// put before the API server, as by WebhookAuth; /healthz, /livez and /readyz are then
+// for everybody.
 func AttachProviderRoutes(mux api.ServeMux) NodeOpt {
 	return func(cfg *NodeConfig) error {
-		cfg.attachRoutes = func(n *Node, p Provider) { mux.Handle("/", n.kubeletAPI(p)) }
+		cfg.attachRoutes = func(n *Node, p Provider) {
+			mux.Handle("/", n.guard(n.kubeletAPI(p)))
+			n.unguarded = sameHandler(n.cfg.Handler, mux) && !n.cfg.demandsCertificate()
+		}
 		return nil
 	}
+}
+
+// demandsCertificate reports whether only clients with a certificate can connect.
+func (cfg *NodeConfig) demandsCertificate() bool {
+	return cfg.TLSConfig != nil && cfg.TLSConfig.ClientAuth == tls.RequireAndVerifyClientCert
 }
 
 // defaultNodeConfig is what the options find.

@@ -181,14 +181,14 @@ var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": tru
 // that only its machine can reach.
 func WithAuthExceptHealth(auth Auth, h http.Handler) http.Handler {
 	protected := WithAuth(auth, h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return authHandler{auth: auth, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		if reads && openPaths[r.URL.Path] && r.URL.RawQuery == "" && !hasCredentials(r) {
-			h.ServeHTTP(w, r)
+			h.ServeHTTP(w, r.WithContext(withAuthSettled(r.Context())))
 			return
 		}
 		protected.ServeHTTP(w, r)
-	})
+	}}
 }
 
 // hasCredentials reports whether a caller says who it is.

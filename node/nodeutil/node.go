@@ -30,7 +30,9 @@ type Node struct {
 	events      *lateRecorder  // nil where the caller has a recorder
 	endpoint    *endpointTeller
 	vitals      vitals
-	unmeasure   func() // takes the node out of the metrics
+	unguarded   bool      // nobody has said who may use the kubelet API
+	defaultAuth sync.Once // logs what follows from that
+	unmeasure   func()    // takes the node out of the metrics
 	servingLife servingLife
 	serving     *signedCert // nil unless the cluster signs it
 

@@ -34,6 +34,9 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			return unlessEnded(ctx, err)
 		}
 		n.startServing(ctx, group, listener)
+		if n.unguarded {
+			n.warnOfDefaultAuth(ctx)
+		}
 	} else if n.cfg.attachRoutes != nil {
 		log.G(ctx).Warn("The kubelet API is not served: AttachProviderRoutes was given a mux, but NodeConfig.Handler is nil")
 	}

@@ -22,6 +22,7 @@ func WithTLSConfig(opts ...func(*tls.Config) error) NodeOpt {
 			}
 		}
 		cfg.TLSConfig = config
+		cfg.caGiven = cfg.demandsCertificate()
 		return nil
 	}
 }
@@ -66,8 +67,9 @@ func WithCAFromPath(path string) func(*tls.Config) error {
 }
 
 // WithCACert demands of every client a certificate that one of the CAs in pem
-// has signed. To accept bearer tokens beside certificates leave it out, and
-// give WebhookAuth the CA.
+// has signed. Where NodeConfig.Handler, or NodeConfig.Auth, has WebhookAuth, a client
+// without a certificate may bring a bearer token instead, and one with a certificate
+// is known by it.
 func WithCACert(pem []byte) func(*tls.Config) error {
 	return func(cfg *tls.Config) error {
 		if cfg.ClientCAs == nil {

@@ -1,0 +1,116 @@
+package nodeutil
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"sync"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	x509auth "k8s.io/apiserver/pkg/authentication/request/x509"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// authSettled is in the context of a request that has come through WithAuth, or through
+// what WithAuthExceptHealth answers to everybody.
+type authSettled struct{}
+
+func withAuthSettled(ctx context.Context) context.Context {
+	return context.WithValue(ctx, authSettled{}, true)
+}
+
+// guard serves h to those requests for which somebody has settled who may: the caller's
+// handler, by WithAuth or WithAuthExceptHealth, or its TLS configuration, by a client
+// certificate that it demands. All others are for cfg.Auth and, where there is none, for
+// the API server to decide.
+func (n *Node) guard(h http.Handler) http.Handler {
+	protected := sync.OnceValues(func() (http.Handler, error) {
+		auth := n.cfg.Auth
+		if auth == nil {
+			var err error
+			if auth, err = WebhookAuth(n.cfg.Client, n.cfg.NodeSpec.Name); err != nil {
+				return nil, err
+			}
+		}
+		return WithAuthExceptHealth(auth, h), nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		settled := r.Context().Value(authSettled{}) != nil
+		if settled || n.cfg.Auth == nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		n.warnOfDefaultAuth(r.Context())
+		handler, err := protected()
+		if err != nil {
+			log.G(r.Context()).WithError(err).Error("Cannot ask the API server who may use the kubelet API")
+			http.Error(w, "Authentication is not set up", http.StatusInternalServerError)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// warnOfDefaultAuth logs once that the API server is asked, and what that needs.
+func (n *Node) warnOfDefaultAuth(ctx context.Context) {
+	if n.cfg.Auth != nil {
+		return
+	}
+	n.defaultAuth.Do(func() {
+		log.G(ctx).Warn("Nothing was said about who may use the kubelet API, so the API server is asked: " +
+			"this needs the rights to create tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator). " +
+			"Set NodeConfig.Auth, to NoAuth() to let everybody do everything")
+	})
+}
+
+// sameHandler reports whether a handler is the mux itself, with nothing around it.
+func sameHandler(h http.Handler, mux api.ServeMux) bool {
+	return h != nil && mux != nil && reflect.TypeOf(h) == reflect.TypeOf(mux) &&
+		reflect.TypeOf(h).Comparable() && any(h) == any(mux)
+}
+
+// authHandler is a handler that lets see who decides.
+type authHandler struct {
+	http.HandlerFunc
+	auth Auth
+}
+
+// acceptsTokens reports whether a handler leaves the decision to WebhookAuth, as far as
+// it lets see that.
+func acceptsTokens(h http.Handler) bool {
+	for {
+		switch around := h.(type) {
+		case authHandler:
+			return asksAPIServer(around.auth)
+		case interface{ Unwrap() http.Handler }:
+			h = around.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// asksAPIServer reports whether a is that of WebhookAuth.
+func asksAPIServer(a Auth) bool {
+	switch a := a.(type) {
+	case auth:
+		return true
+	case nodeAuth:
+		return asksAPIServer(a.Auth)
+	case *tracedAuth:
+		return asksAPIServer(a.Auth)
+	}
+	return false
+}
+
+// byCertificate returns who has sent a request by the client certificate that the TLS
+// configuration has verified, if there is one.
+func byCertificate(r *http.Request) (caller *authenticator.Response, verified bool, err error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.Header.Get("Authorization") != "" {
+		return nil, false, nil
+	}
+	caller, ok, err := x509auth.CommonNameUserConversion.User(r.TLS.VerifiedChains[0])
+	return caller, ok, err
+}
