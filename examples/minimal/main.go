@@ -1,17 +1,20 @@
 // Command minimal is a whole virtual node whose provider has just the six
-// methods of a node.PodLifecycleHandler. Its pods "run" at once, in memory.
+// methods of a node.PodLifecycleHandler, and logs. Its pods "run" at once, in memory.
 package main
 
 import (
 	"context"
+	"io"
 	"log"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -52,10 +55,15 @@ func (p *provider) GetPods(context.Context) (pods []*corev1.Pod, _ error) {
 	return pods, nil
 }
 
+// GetContainerLogs is what kubectl logs shows.
+func (p *provider) GetContainerLogs(_ context.Context, namespace, name, _ string, _ api.ContainerLogOpts) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("hello from " + namespace + "/" + name + "\n")), nil
+}
+
 func main() {
 	n, err := nodeutil.NewNode("minimal", func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		return nodeutil.AsProvider(&provider{}), nil, nil
-	})
+	}, nodeutil.WithKubeletAPI())
 	if err != nil {
 		log.Fatal(err)
 	}

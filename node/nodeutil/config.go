@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -175,6 +176,22 @@ func AttachProviderRoutes(mux api.ServeMux) NodeOpt {
 			n.unguarded = sameHandler(n.cfg.Handler, mux) && !n.cfg.demandsCertificate()
 		}
 		return nil
+	}
+}
+
+// WithKubeletAPI serves the kubelet API of the node and its provider, all that
+// AttachProviderRoutes lists, for programs that need no mux of their own. It sets
+// NodeConfig.Handler; where that is set already it fails with an error of class
+// InvalidInput. Who may use the API is for NodeConfig.Auth to say, and by default for
+// the API server: see AttachProviderRoutes.
+func WithKubeletAPI() NodeOpt {
+	return func(cfg *NodeConfig) error {
+		if cfg.Handler != nil {
+			return errdefs.InvalidInput("WithKubeletAPI is given, but NodeConfig.Handler is set: use AttachProviderRoutes with a mux of that handler")
+		}
+		mux := http.NewServeMux()
+		cfg.Handler = api.InstrumentHandler(mux)
+		return AttachProviderRoutes(mux)(cfg)
 	}
 }
 

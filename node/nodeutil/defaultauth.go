@@ -2,6 +2,7 @@ package nodeutil
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"reflect"
 	"sync"
@@ -26,11 +27,14 @@ func withAuthSettled(ctx context.Context) context.Context {
 // certificate that it demands. All others are for cfg.Auth and, where there is none, for
 // the API server to decide.
 func (n *Node) guard(h http.Handler) http.Handler {
+	if n.cfg.Auth == nil {
+		n.defaultAuth = &defaultAuth{ca: &ClusterClientCA{client: n.cfg.Client}, asked: make(chan struct{})}
+	}
 	protected := sync.OnceValues(func() (http.Handler, error) {
 		auth := n.cfg.Auth
 		if auth == nil {
 			var err error
-			if auth, err = WebhookAuth(n.cfg.Client, n.cfg.NodeSpec.Name); err != nil {
+			if auth, err = WebhookAuth(n.cfg.Client, n.cfg.NodeSpec.Name, WithClientCA(n.defaultAuth.ca)); err != nil {
 				return nil, err
 			}
 		}
@@ -53,20 +57,45 @@ func (n *Node) guard(h http.Handler) http.Handler {
 	})
 }
 
+// defaultAuth is what a node needs to ask the API server where nobody has said who may
+// use its kubelet API.
+type defaultAuth struct {
+	ca    *ClusterClientCA // knows the certificate of the API server itself
+	once  sync.Once
+	asked chan struct{} // closed at the first request, or when it is clear that all are for it
+}
+
 // warnOfDefaultAuth logs once that the API server is asked, and what that needs.
 func (n *Node) warnOfDefaultAuth(ctx context.Context) {
-	if n.cfg.Auth != nil {
+	if n.defaultAuth == nil {
 		return
 	}
-	n.defaultAuth.Do(func() {
+	n.defaultAuth.once.Do(func() {
 		log.G(ctx).Warn("Nothing was said about who may use the kubelet API, so the API server is asked: " +
-			"this needs the rights to create tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator). " +
+			"this needs the rights to create tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator) " +
+			"and to read the cluster's client CA (Role kube-system/extension-apiserver-authentication-reader). " +
 			"Set NodeConfig.Auth, to NoAuth() to let everybody do everything")
+		close(n.defaultAuth.asked)
 	})
 }
 
-// sameHandler reports whether a handler is the mux itself, with nothing around it.
+// followClientCA keeps the client CA of the default authentication up to date from the
+// first request on that needs it, until ctx ends.
+func (n *Node) followClientCA(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.defaultAuth.asked:
+		return unlessEnded(ctx, n.defaultAuth.ca.Run(ctx))
+	}
+}
+
+// sameHandler reports whether a handler is the mux itself, with nothing around it but
+// what can be unwrapped.
 func sameHandler(h http.Handler, mux api.ServeMux) bool {
+	if around, ok := h.(interface{ Unwrap() http.Handler }); ok {
+		return sameHandler(around.Unwrap(), mux)
+	}
 	return h != nil && mux != nil && reflect.TypeOf(h) == reflect.TypeOf(mux) &&
 		reflect.TypeOf(h).Comparable() && any(h) == any(mux)
 }
@@ -75,6 +104,22 @@ func sameHandler(h http.Handler, mux api.ServeMux) bool {
 type authHandler struct {
 	http.HandlerFunc
 	auth Auth
+}
+
+// acceptTokens has the TLS configuration, which demands client certificates, let in
+// clients without one where all that is served is for WebhookAuth to decide.
+func (n *Node) acceptTokens(config *tls.Config) {
+	if !n.cfg.caGiven {
+		return
+	}
+	if !acceptsTokens(n.cfg.Handler) {
+		if n.cfg.Auth == nil || !asksAPIServer(n.cfg.Auth) {
+			return
+		}
+		// The caller's mux may have more than the routes that NodeConfig.Auth is asked for.
+		n.cfg.Handler = WithAuthExceptHealth(n.cfg.Auth, n.cfg.Handler)
+	}
+	config.ClientAuth = tls.VerifyClientCertIfGiven
 }
 
 // acceptsTokens reports whether a handler leaves the decision to WebhookAuth, as far as

@@ -80,7 +80,7 @@ func TestReadinessFollowsProviderAndLease(t *testing.T) {
 		mood := &moody{}
 		n, err := nodeutil.NewNode("vk", func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 			return nodeutil.AsProvider(&tiny{}), mood, nil
-		}, nodeutil.WithClient(client), nodeutil.AttachProviderRoutes(mux)) // without a port, which is not of this bubble
+		}, nodeutil.WithClient(client), openTo(mux)) // without a port, which is not of this bubble
 		if err != nil {
 			t.Fatal(err)
 		}

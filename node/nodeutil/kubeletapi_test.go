@@ -98,7 +98,7 @@ func attachedTo(t *testing.T, handler node.PodLifecycleHandler, opts ...nodeutil
 		return nil
 	}
 	n, err := nodeutil.NewNode("vk", making(handler), append([]nodeutil.NodeOpt{
-		nodeutil.WithClient(fake.NewSimpleClientset()), handledBy(mux), debug, nodeutil.AttachProviderRoutes(mux)}, opts...)...)
+		nodeutil.WithClient(fake.NewSimpleClientset()), handledBy(mux), debug, openTo(mux)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestOnlyPodsOfTheNodeAreShown(t *testing.T) {
 	asked := make(chan string, 10)
 	p := &askedForLogs{asked: asked}
 	n, err := nodeutil.NewNode("vk", making(p), nodeutil.WithClient(fake.NewSimpleClientset(pod("web", "vk"), pod("other", "elsewhere"))),
-		listenAnywhere, nodeutil.AttachProviderRoutes(mux))
+		listenAnywhere, openTo(mux))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,14 @@ func handledBy(h http.Handler) nodeutil.NodeOpt {
 	}
 }
 
+// openTo attaches the provider routes to mux, for everybody.
+func openTo(mux *http.ServeMux) nodeutil.NodeOpt {
+	return func(cfg *nodeutil.NodeConfig) error {
+		cfg.Auth = nodeutil.NoAuth()
+		return nodeutil.AttachProviderRoutes(mux)(cfg)
+	}
+}
+
 func saying(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
 }

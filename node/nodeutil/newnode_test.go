@@ -73,7 +73,7 @@ func TestWithNodeConfigFirst(t *testing.T) {
 	mux := http.NewServeMux()
 	_, err := nodeutil.NewNode("vk", making(&tiny{}),
 		nodeutil.WithNodeConfig(nodeutil.NodeConfig{Client: fake.NewSimpleClientset(), Handler: mux, DebugHTTP: true}),
-		nodeutil.AttachProviderRoutes(mux))
+		openTo(mux))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestWithNodeConfigFirst(t *testing.T) {
 
 func TestProfilesAreOffByDefault(t *testing.T) {
 	mux := http.NewServeMux()
-	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), nodeutil.AttachProviderRoutes(mux))
+	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), openTo(mux))
 	if err != nil {
 		t.Fatal(err)
 	}

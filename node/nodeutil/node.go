@@ -30,9 +30,9 @@ type Node struct {
 	events      *lateRecorder  // nil where the caller has a recorder
 	endpoint    *endpointTeller
 	vitals      vitals
-	unguarded   bool      // nobody has said who may use the kubelet API
-	defaultAuth sync.Once // logs what follows from that
-	unmeasure   func()    // takes the node out of the metrics
+	unguarded   bool         // nobody has said who may use the kubelet API
+	defaultAuth *defaultAuth // nil unless nobody has said so for the provider's routes
+	unmeasure   func()       // takes the node out of the metrics
 	servingLife servingLife
 	serving     *signedCert // nil unless the cluster signs it
 

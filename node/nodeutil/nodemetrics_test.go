@@ -58,7 +58,7 @@ func own(text string) string {
 func TestMetricsAreNamedLikeTheKubelets(t *testing.T) {
 	client := fake.NewSimpleClientset(pod("web", "vk"))
 	mux := http.NewServeMux()
-	start(t, client, making(&tiny{}), nodeutil.AttachProviderRoutes(mux))
+	start(t, client, making(&tiny{}), openTo(mux))
 	eventually(t, "the pod is seen to start", func() bool {
 		return strings.Contains(scrape(t, mux, "/metrics"), "\nkubelet_started_pods_total 1\n")
 	})
@@ -120,7 +120,7 @@ func TestMetricsTellOfReadyNodesAndPodsThatDoNotStart(t *testing.T) {
 	web.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	client := fake.NewSimpleClientset(web)
 	mux := http.NewServeMux()
-	start(t, client, making(&full{}), nodeutil.AttachProviderRoutes(mux), func(cfg *nodeutil.NodeConfig) error {
+	start(t, client, making(&full{}), openTo(mux), func(cfg *nodeutil.NodeConfig) error {
 		cfg.DisableLease = true
 		return nil
 	})
@@ -139,7 +139,7 @@ func TestPodsAreCountedWhenTheyStart(t *testing.T) {
 	found.Status.Phase = corev1.PodRunning
 	client := fake.NewSimpleClientset(found)
 	mux := http.NewServeMux()
-	start(t, client, making(&tiny{}), nodeutil.AttachProviderRoutes(mux))
+	start(t, client, making(&tiny{}), openTo(mux))
 	for i := range 3 {
 		fresh := pod(fmt.Sprint("fresh-", i), "vk")
 		fresh.CreationTimestamp = metav1.Now()
@@ -209,7 +209,7 @@ func TestRequestsAreCounted(t *testing.T) {
 
 func TestPanicsLeaveNoRequestInFlight(t *testing.T) {
 	mux := http.NewServeMux()
-	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), nodeutil.AttachProviderRoutes(mux))
+	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), openTo(mux))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestNodesHaveTheirOwnMetrics(t *testing.T) {
 	client := fake.NewSimpleClientset()
 	for _, name := range []string{"a", "b"} {
 		mux := http.NewServeMux()
-		if _, err := nodeutil.NewNode(name, making(&tiny{}), nodeutil.WithClient(client), nodeutil.AttachProviderRoutes(mux)); err != nil {
+		if _, err := nodeutil.NewNode(name, making(&tiny{}), nodeutil.WithClient(client), openTo(mux)); err != nil {
 			t.Fatal(err)
 		}
 		text := scrape(t, mux, "/metrics")

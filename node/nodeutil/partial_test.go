@@ -88,7 +88,7 @@ func TestRoutesOfCapabilities(t *testing.T) {
 	ask := func(t *testing.T, handler node.PodLifecycleHandler, method, path string) *httptest.ResponseRecorder {
 		t.Helper()
 		mux := http.NewServeMux()
-		_, err := nodeutil.NewNode("vk", making(handler), nodeutil.WithClient(fake.NewSimpleClientset()), nodeutil.AttachProviderRoutes(mux))
+		_, err := nodeutil.NewNode("vk", making(handler), nodeutil.WithClient(fake.NewSimpleClientset()), openTo(mux))
 		if err != nil {
 			t.Fatal(err)
 		}

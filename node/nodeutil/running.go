@@ -71,6 +71,9 @@ func (n *Node) control(ctx context.Context) error {
 	}
 	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
+	if n.defaultAuth != nil && n.cfg.Handler != nil {
+		group.Go(func() error { return n.followClientCA(ctx) })
+	}
 	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
 	// Not in the group, so that a node has no goroutine that only waits.
 	err := n.keepNode(ctx, group)

@@ -49,9 +49,7 @@ func (n *Node) listen(ctx context.Context) (net.Listener, error) {
 	if config == nil {
 		config = defaultTLSConfig()
 	}
-	if n.cfg.caGiven && (acceptsTokens(n.cfg.Handler) || n.cfg.Auth != nil && asksAPIServer(n.cfg.Auth)) {
-		config.ClientAuth = tls.VerifyClientCertIfGiven // or a token, which the handler checks
-	}
+	n.acceptTokens(config)
 	if n.cfg.ServingCertDir != "" {
 		if err := n.useServingCert(ctx, config); err != nil {
 			return nil, err

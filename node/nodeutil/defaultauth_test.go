@@ -1,0 +1,191 @@
+package nodeutil_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// asToken asks h for a path with a bearer token, or without one.
+func asToken(ctx context.Context, h http.Handler, path, token string) int {
+	r := httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// Where nothing is said about who may use the kubelet API, the API server decides, and
+// one warning names the rights which that needs.
+func TestTheAPIServerDecidesByDefault(t *testing.T) {
+	for name, opt := range map[string]func(*http.Handler) nodeutil.NodeOpt{
+		"a mux": func(h *http.Handler) nodeutil.NodeOpt {
+			mux := http.NewServeMux()
+			*h = mux
+			return nodeutil.AttachProviderRoutes(mux)
+		},
+		"no mux": func(h *http.Handler) nodeutil.NodeOpt {
+			return func(cfg *nodeutil.NodeConfig) error {
+				err := nodeutil.WithKubeletAPI()(cfg)
+				*h = cfg.Handler
+				return err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &reviewer{allowed: map[string]string{"scraper": "metrics"}}
+			var h http.Handler
+			if _, err := nodeutil.NewNode("vk", making(&whole{}), nodeutil.WithClient(v.client(t)), opt(&h)); err != nil {
+				t.Fatal(err)
+			}
+			logged := &warnings{Logger: log.L}
+			ctx := log.WithLogger(testContext(t), logged)
+			for _, test := range []struct {
+				path, token string
+				want        int
+			}{
+				{"/metrics", "", http.StatusUnauthorized},
+				{"/containerLogs/default/web/c", "", http.StatusUnauthorized},
+				{"/exec/default/web/c", "rubbish", http.StatusUnauthorized},
+				{"/metrics", "token-of-scraper", http.StatusOK},
+				{"/exec/default/web/c", "token-of-scraper", http.StatusForbidden},
+				{"/healthz", "", http.StatusOK},
+			} {
+				if got := asToken(ctx, h, test.path, test.token); got != test.want {
+					t.Errorf("%s with token %q: got %d, want %d", test.path, test.token, got, test.want)
+				}
+			}
+			for _, part := range []string{"create tokenreviews and subjectaccessreviews", "extension-apiserver-authentication-reader", "NoAuth()"} {
+				if logged.count(part) != 1 {
+					t.Errorf("%q is said %d times, want once", part, logged.count(part))
+				}
+			}
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if v.tokens != 2 || len(v.access) == 0 || v.access[0].ResourceAttributes.Name != "vk" {
+				t.Errorf("%d tokens were reviewed, want 2, and the access %+v, want that to node vk", v.tokens, v.access)
+			}
+		})
+	}
+}
+
+func TestAuthOfNodeConfig(t *testing.T) {
+	mux := http.NewServeMux()
+	if _, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), openTo(mux)); err != nil {
+		t.Fatal(err)
+	}
+	if got := asToken(t.Context(), mux, "/metrics", ""); got != http.StatusOK {
+		t.Errorf("with NoAuth(): got %d", got)
+	}
+	around := http.NewServeMux()
+	if _, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), nodeutil.AttachProviderRoutes(around)); err != nil {
+		t.Fatal(err)
+	}
+	if got := asToken(t.Context(), nodeutil.WithAuth(nodeutil.NoAuth(), around), "/metrics", ""); got != http.StatusOK {
+		t.Errorf("with NoAuth() around the mux: got %d", got)
+	}
+}
+
+func TestWithKubeletAPI(t *testing.T) {
+	open := func(cfg *nodeutil.NodeConfig) error {
+		cfg.Auth = nodeutil.NoAuth()
+		return nil
+	}
+	address := serving(t, nodeutil.WithKubeletAPI(), open)
+	if status, body, err := get(t, "https://"+address+"/pods", insecure()); err != nil || status != http.StatusOK || !strings.Contains(body, "PodList") {
+		t.Errorf("got %d %q, %v", status, body, err)
+	}
+	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), handledBy(saying("hello")), nodeutil.WithKubeletAPI())
+	wantError(t, err, "WithKubeletAPI", "AttachProviderRoutes")
+	if !errdefs.IsInvalidInput(err) {
+		t.Errorf("%v is not of class InvalidInput", err)
+	}
+}
+
+// A client CA demands certificates, but for clients with a token where the API server
+// can be asked about it. What else the caller has on the mux is open to nobody either.
+func TestClientCAAndTokens(t *testing.T) {
+	ca, stranger := newAuthority(t), newAuthority(t)
+	path := write(t, "ca.crt", ca.pem)
+	v := &reviewer{allowed: map[string]string{"scraper": "metrics", "crew-member": "metrics"}}
+	webhook, err := nodeutil.WebhookAuth(v.client(t), "vk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const refused = 0 // by TLS
+	type answers struct{ nobody, token, badToken, member, memberForMore, stranger, strangerWithToken, other int }
+	checked := answers{401, 200, 401, 200, 403, refused, refused, 401}
+	for name, test := range map[string]struct {
+		around func(http.Handler) http.Handler
+		auth   nodeutil.Auth
+		want   answers
+	}{
+		"WebhookAuth around the mux": {
+			around: func(h http.Handler) http.Handler {
+				return api.InstrumentHandler(nodeutil.WithAuth(nodeutil.InstrumentAuth(webhook), h))
+			}, want: checked},
+		"WebhookAuth of the node": {auth: webhook, want: checked},
+		"no WebhookAuth":          {want: answers{refused, refused, refused, 200, 200, refused, refused, refused}},
+		"NoAuth":                  {auth: nodeutil.NoAuth(), want: answers{refused, refused, refused, 200, 200, refused, refused, refused}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.Handle("/other", saying("hello"))
+			h := http.Handler(mux)
+			if test.around != nil {
+				h = test.around(mux)
+			}
+			address := serving(t, nodeutil.WithTLSConfig(nodeutil.WithCAFromPath(path)), handledBy(h), nodeutil.AttachProviderRoutes(mux),
+				func(cfg *nodeutil.NodeConfig) error {
+					cfg.Auth = test.auth
+					return nil
+				})
+			ask := func(path, token string, config *tls.Config) int { return statusOf(t, address, path, token, config) }
+			got := answers{
+				nobody:            ask("/metrics", "", insecure()),
+				token:             ask("/metrics", "token-of-scraper", insecure()),
+				badToken:          ask("/metrics", "rubbish", insecure()),
+				member:            ask("/metrics", "", ca.client(t, "crew-member")),
+				memberForMore:     ask("/pods", "", ca.client(t, "crew-member")),
+				stranger:          ask("/metrics", "", stranger.client(t, "crew-member")),
+				strangerWithToken: ask("/metrics", "token-of-scraper", stranger.client(t, "crew-member")),
+				other:             ask("/other", "", insecure()),
+			}
+			if got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// statusOf is what a server answers; zero if there is no connection.
+func statusOf(t *testing.T, address, path, token string, config *tls.Config) int {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(testContext(t), http.MethodGet, "https://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
