@@ -337,9 +337,9 @@ func TestListThatIsNotFoundIsNoMissingObject(t *testing.T) {
 // pod waits for it: many such objects are no load on the API server.
 func TestForbiddenObjectsAreAskedForLessAndLess(t *testing.T) {
 	bubble(t, func(r *rig) {
-		requests := 0
+		var requests atomic.Int32
 		r.client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			requests++
+			requests.Add(1)
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "paint", nil)
 		})
 		r.Follow(podWith("a", "paint"))
@@ -349,8 +349,8 @@ func TestForbiddenObjectsAreAskedForLessAndLess(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		if requests > 40 || requests < 20 {
-			r.t.Errorf("%d requests in an hour, want about 30", requests)
+		if n := requests.Load(); n > 40 || n < 20 {
+			r.t.Errorf("%d requests in an hour, want about 30", n)
 		}
 	}, configMap("paint", "red"))
 }
