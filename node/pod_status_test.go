@@ -394,6 +394,28 @@ func TestStatusFromWithinCreate(t *testing.T) {
 	})
 }
 
+// deletionObserved is longer than the generation of a deletion waits to be written with
+// the pod's last status.
+const deletionObserved = 6 * time.Second
+
+// A deletion costs one patch, of the last status, where the pod stops in time.
+func TestADeletionIsOnePatch(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.addPod(aPod("web"))
+		synctest.Wait()
+		r.provider.set("web", corev1.PodRunning)
+		synctest.Wait()
+		r.api.written()
+		r.api.deletePod("web")
+		pass(4 * time.Second)
+		r.provider.set("web", corev1.PodSucceeded)
+		pass(10 * time.Second)
+		wantList(t, "writes", r.api.written(), "patch pods/status web", "delete pods web")
+	})
+}
+
 // A deletion is a generation, which is observed once the provider has been asked to
 // end the pod, or need not be asked.
 func TestObservedGenerationOfADeletion(t *testing.T) {
@@ -407,7 +429,7 @@ func TestObservedGenerationOfADeletion(t *testing.T) {
 				r.provider.set("job", phase)
 				synctest.Wait()
 				r.api.deletePod("job")
-				pass(time.Second)
+				pass(deletionObserved)
 				pod := r.api.pod("job")
 				want(t, "generation", pod.Generation, 2)
 				want(t, "observed generation", pod.Status.ObservedGeneration, 2)

@@ -16,6 +16,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
+// deletionObservedDelay is how long a pod's last status may take to come before the
+// generation of its deletion is written on its own.
+const deletionObservedDelay = 5 * time.Second
+
 // writeStatus brings the status of a pod in the API in line with the newest
 // word on it, if it is not. It runs after each observation, and after each
 // change in the API, so that what others overwrote is repaired.
@@ -59,13 +63,20 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 	handed := r.observedForm(pod)
 	conditions := r.others.without(pod.Status.Conditions, report.Conditions)
 	rest := repairDelay - time.Since(r.sentAt)
+	settlesIn := r.deletionSettlesIn(pod, time.Now())
 	r.mu.Unlock()
 	if told && !settled && rest > 0 {
 		pc.statuses.AddAfter(key, rest) // somebody else's word: answer, but do not quarrel
 		return nil
 	}
-	if settled && (handed == nil || pod.Status.ObservedGeneration >= handed.Generation) {
-		return nil
+	if settled {
+		switch {
+		case handed == nil || pod.Status.ObservedGeneration >= handed.Generation:
+			return nil
+		case settlesIn > 0:
+			pc.statuses.AddAfter(key, settlesIn)
+			return nil
+		}
 	}
 	return pc.patchStatus(ctx, r, pod, report, conditions, handed)
 }
@@ -154,7 +165,16 @@ func (pc *PodController) insist(r *podRecord, report *corev1.PodStatus, taken bo
 	}
 }
 
-// older tells whether pod is an older version than other. Where versions cannot
+// deletionSettlesIn returns for how long the generation of a deletion can still wait for
+// the pod's last status, so that most deletions cost one patch. r.mu is held.
+func (r *podRecord) deletionSettlesIn(pod *corev1.Pod, now time.Time) time.Duration {
+	if pod.DeletionTimestamp == nil || r.asked == requestNone {
+		return 0
+	}
+	return r.askedAt.Add(deletionObservedDelay).Sub(now)
+}
+
+// older reports whether pod is an older version than other. Where versions cannot
 // be compared it is not.
 func older(pod, other *corev1.Pod) bool {
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, other.ResourceVersion)

@@ -46,10 +46,10 @@ func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify fu
 	}
 }
 
-// sumNodes is what the nodes that can take pods can allocate, without the requests
-// of the pods that are not ours.
+// sumNodes returns what the nodes that can take pods can allocate, without the requests
+// of the pods of others. Where there is no such node, that is nothing, and not the default.
 func sumNodes(nodes []*corev1.Node, pods []*corev1.Pod, home translate.Home, scheduling *translate.Scheduling) corev1.ResourceList {
-	usable, sum := map[string]bool{}, corev1.ResourceList{}
+	usable, sum := map[string]bool{}, corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
 	for _, n := range nodes {
 		if !n.Spec.Unschedulable && isReady(n) && !isVirtual(n) && scheduling.MayTake(n) {
 			usable[n.Name] = true

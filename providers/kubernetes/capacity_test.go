@@ -61,7 +61,7 @@ func TestCapacityOfNodes(t *testing.T) {
 		remoteNode("down", corev1.ConditionUnknown, false), remoteNode("cordoned", corev1.ConditionTrue, true)}
 	pods := []*corev1.Pod{podOn("a", nil), podOn("a", home.Labels()), podOn("down", nil), podOn("", nil)}
 	got = sumNodes(nodes, pods, home, &translate.Scheduling{})
-	if got.Cpu().String() != "6500m" || got.Pods().Value() != 19 || len(got) != 2 {
+	if got.Cpu().String() != "6500m" || got.Pods().Value() != 19 || len(got) != 3 {
 		t.Errorf("got %v, want 6500m and 19 pods", got)
 	}
 }
@@ -96,6 +96,7 @@ func TestCapacityFollowsNodes(t *testing.T) {
 				t.Errorf("the capacity is %v, want %s CPUs and %s pods", told, cpu, pods)
 			}
 		}
+		want("0", "0") // not the default: there is no node yet
 		remoteNode := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"pool": "guests"}},
 			Status:     corev1.NodeStatus{Allocatable: list("4", "10"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},

@@ -112,6 +112,9 @@ func TestRestartIsNotNoticed(t *testing.T) {
 		}
 	}
 	n.start(t)
+	ns := newNamespace(t)
+	createPod(t, ns, "after", podSpec(n), nil)
+	waitForPhase(t, ns, "after", corev1.PodRunning)
 }
 
 func TestStoppedNodeSaysSo(t *testing.T) {

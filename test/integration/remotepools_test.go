@@ -24,7 +24,7 @@ func TestRemotePools(t *testing.T) {
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	admin := cluster.Config()
 	writeKubeconfig(t, kubeconfig, &clientcmdapi.AuthInfo{ClientCertificate: admin.CertFile, ClientKey: admin.KeyFile, ClientCertificateData: admin.CertData, ClientKeyData: admin.KeyData, Token: admin.BearerToken})
-	for _, side := range []string{"a", "b"} {
+	for side, cpus := range map[string]int{"a": 7, "b": 5} {
 		config := fmt.Sprintf(`
 apiVersion: kubernetes.virtual-kubelet.io/v1
 kind: RemoteCluster
@@ -32,8 +32,8 @@ cluster: %[1]s
 remote: {kubeconfig: %[2]s}
 namespaces: {mapping: prefix, prefix: %[3]s-, create: true}
 scheduling: {nodeSelector: {tier: %[1]s-%[3]s}}
-capacity: {source: nodes, nodeSelector: tier=%[1]s-%[3]s}
-`, name, kubeconfig, side)
+capacity: {resources: {cpu: %[4]d}}
+`, name, kubeconfig, side, cpus)
 		if err := os.WriteFile(filepath.Join(dir, side+".yaml"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func TestTracesOfAPod(t *testing.T) {
 	}
 	waitForGone(t, pod)
 	end := wholeTrace(t, received, pod, "removePod", "")
-	spanTree(t, end, pod, n.name, "syncPod[waitForWorker DeletePod removePod[waitForWorker]]")
+	spanTree(t, end, pod, n.name, "syncPod[waitForWorker DeletePod writeStatus[waitForWorker] removePod[waitForWorker]]")
 	if string(start[0].GetTraceId()) == string(end[0].GetTraceId()) {
 		t.Error("the pod's start and its end are one trace")
 	}
