@@ -163,9 +163,9 @@ func (g *lossGuard) stopReviews() {
 	}
 }
 
-// tellMissing tells people, and who else asked for it, how many pods are missing.
+// tellMissing records in an event of the Node, and the log, how many pods are missing.
 func (pc *PodController) tellMissing(ctx context.Context, node string, c census) {
-	condition := PodsMissingCondition(c.missing, c.all())
+	condition := podsMissingCondition(c.missing, c.all())
 	kind := corev1.EventTypeWarning
 	if c.missing > 0 {
 		log.G(ctx).WithField("node", node).WithField("missing", c.missing).WithField("pods", c.all()).Error("The provider does not know many of the node's pods; none of them is taken for lost")
@@ -174,22 +174,27 @@ func (pc *PodController) tellMissing(ctx context.Context, node string, c census)
 		log.G(ctx).WithField("node", node).WithField("pods", c.all()).Info("The provider knows most of the node's pods again")
 	}
 	pc.events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}, kind, condition.Reason, condition.Message)
-	if pc.podsMissing != nil {
-		pc.podsMissing(c.missing, c.all())
-	}
 }
 
-// NodePodsMissing is the type of the node condition that says that the provider does
-// not know many of the node's pods, which are not taken for lost.
-const NodePodsMissing corev1.NodeConditionType = "PodsMissing"
+// ConditionPodsMissing is the type of the Node condition that is True while the provider
+// does not know many of the node's pods, which are not taken for lost.
+const ConditionPodsMissing corev1.NodeConditionType = "PodsMissing"
 
-// PodsMissingCondition returns the node condition for a node of so many pods, for
-// those who connect PodControllerConfig.PodsMissing with NodeController.SetCondition.
-func PodsMissingCondition(missing, of int) corev1.NodeCondition {
+// condition returns the node condition about missing pods.
+func (g *lossGuard) condition() corev1.NodeCondition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.acting {
+		return podsMissingCondition(0, 0)
+	}
+	return podsMissingCondition(g.census.missing, g.census.all())
+}
+
+func podsMissingCondition(missing, of int) corev1.NodeCondition {
 	if missing == 0 {
-		return corev1.NodeCondition{Type: NodePodsMissing, Status: corev1.ConditionFalse, Reason: ReasonPodsFound,
+		return corev1.NodeCondition{Type: ConditionPodsMissing, Status: corev1.ConditionFalse, Reason: ReasonPodsFound,
 			Message: "the provider knows most of the node's pods"}
 	}
-	return corev1.NodeCondition{Type: NodePodsMissing, Status: corev1.ConditionTrue, Reason: ReasonPodsMissing,
+	return corev1.NodeCondition{Type: ConditionPodsMissing, Status: corev1.ConditionTrue, Reason: ReasonPodsMissing,
 		Message: fmt.Sprintf("the provider does not know %d of the node's %d running pods; they stay as they are until it knows them again or they are deleted", missing, of)}
 }

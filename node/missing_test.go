@@ -125,7 +125,7 @@ func TestFewLostPodsAreNoticed(t *testing.T) {
 // node says so, and the pods stay, until they are there again.
 func TestMostPodsMissing(t *testing.T) {
 	const n = 5
-	restart := func(r *rig) { r.end(); r.start(r.watchMissing) }
+	restart := func(r *rig) { r.end(); r.start() }
 	never := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	for name, tc := range map[string]struct {
 		handler func(*rig)
@@ -145,7 +145,7 @@ func TestMostPodsMissing(t *testing.T) {
 				if tc.handler != nil {
 					tc.handler(r)
 				}
-				r.start(r.watchMissing)
+				r.start()
 				r.api.addPod(aPod("job", never))
 				r.addPods(n)
 				r.provider.script(func(s *script) { s.lingers = true })
@@ -161,17 +161,17 @@ func TestMostPodsMissing(t *testing.T) {
 				slices.Sort(events)
 				said := slices.Compact(slices.Clone(events))
 				want(t, "events", len(events), n+2)
-				wantList(t, "kinds of events", said, "Warning PodsMissing: "+PodsMissingCondition(n+1, n+1).Message, "Warning ProviderMissing: "+missingMessage)
-				want(t, "said of the node", r.missing, []string{"6/6"})
+				wantList(t, "kinds of events", said, "Warning PodsMissing: "+podsMissingCondition(n+1, n+1).Message, "Warning ProviderMissing: "+missingMessage)
+				want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionTrue)
 
 				back()
 				pass(3 * time.Minute)
-				want(t, "said of the node then", r.missing, []string{"6/6", "0/6"})
+				want(t, "condition then", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
 				wantList(t, "calls", r.provider.took("create", "delete"))
-				wantList(t, "events then", r.events.recorded(), "Normal PodsFound: "+PodsMissingCondition(0, 6).Message)
+				wantList(t, "events then", r.events.recorded(), "Normal PodsFound: "+podsMissingCondition(0, 6).Message)
 				pass(time.Hour)
-				want(t, "said of the node later", r.missing, []string{"6/6", "0/6"})
+				want(t, "condition later", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 			})
 		})
 	}
@@ -181,7 +181,7 @@ func TestMostPodsMissing(t *testing.T) {
 func TestSomeStayMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = polled{r.provider}
-		r.start(r.watchMissing)
+		r.start()
 		r.addPods(7)
 		back := r.provider.empties()
 		pass(10 * time.Minute)
@@ -189,7 +189,7 @@ func TestSomeStayMissing(t *testing.T) {
 		r.provider.forget("web-0")
 		r.provider.forget("web-1")
 		pass(50 * time.Second)
-		want(t, "said of the node", r.missing, []string{"7/7", "0/7"})
+		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 		want(t, "phases", r.phases(7), map[corev1.PodPhase]int{corev1.PodRunning: 7})
 		pass(30 * time.Second)
 		want(t, "phases", r.phases(7), map[corev1.PodPhase]int{corev1.PodRunning: 5, corev1.PodFailed: 2})
@@ -200,7 +200,7 @@ func TestSomeStayMissing(t *testing.T) {
 func TestMissingPodsAreDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = polled{r.provider}
-		r.start(r.watchMissing)
+		r.start()
 		r.addPods(4)
 		back := r.provider.empties()
 		pass(10 * time.Minute)
@@ -209,7 +209,7 @@ func TestMissingPodsAreDeleted(t *testing.T) {
 		}
 		pass(time.Minute)
 		want(t, "phases", r.phases(4), map[corev1.PodPhase]int{"": 4})
-		want(t, "said of the node", r.missing, []string{"4/4", "0/0"})
+		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 		r.provider.took()
 		back() // they ran on, after all: each is ended
 		pass(5 * time.Minute)

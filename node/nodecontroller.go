@@ -86,7 +86,6 @@ type NodeController struct {
 	mu     sync.Mutex
 	wanted *corev1.Node // by the provider
 
-	own []corev1.NodeCondition // of SetCondition
 	err error
 }
 
@@ -260,13 +259,14 @@ func (n *NodeController) notify(node *corev1.Node) {
 }
 
 // want returns a copy of what the provider wants of the node, with the conditions of
-// others and the process's own. current are those that the API has.
+// WithNodeConditions. current are those that the API has.
 func (n *NodeController) want(current []corev1.NodeCondition) *corev1.Node {
 	n.mu.Lock()
 	wanted := n.wanted.DeepCopy()
-	wanted.Status.Conditions = ownConditions(wanted.Status.Conditions, n.own, current)
 	n.mu.Unlock()
-	n.addConditions(wanted)
+	for _, conditions := range n.conditions {
+		wanted.Status.Conditions = addConditions(wanted.Status.Conditions, conditions(), current)
+	}
 	return wanted
 }
 

@@ -124,13 +124,6 @@ type PodControllerConfig struct {
 	// were deleted. Zero means DefaultLostPodTimeout; negative: no pod is ever lost.
 	LostPodTimeout time.Duration
 
-	// PodsMissing, if set, is called when the provider is taken for sick, with the
-	// number of pods that it does not know and of all that run, and with zero when that
-	// is over. Package nodeutil connects it with the Node's condition PodsMissing (see
-	// PodsMissingCondition). It must not block. Events on the Node and on its pods say
-	// the same.
-	PodsMissing func(missing, of int)
-
 	// Metrics measures the controller's work; nil means nothing does.
 	Metrics *Metrics
 }
@@ -154,7 +147,6 @@ type PodController struct {
 	listsPods   bool // the provider has shown a pod in a list; the patrol's
 
 	lostPodTimeout time.Duration
-	podsMissing    func(missing, of int) // nil: nobody asked
 	guard          lossGuard
 	// every repeats something until Run ends.
 	every func(interval time.Duration, f func(context.Context) time.Duration) (wait func())
@@ -169,7 +161,6 @@ type PodController struct {
 	statuses *queue.Queue
 	removals *queue.Queue
 
-	wasSlow atomic.Bool // a call of the provider was
 	started atomic.Bool
 	ready   chan struct{}
 	done    chan struct{}
@@ -193,7 +184,6 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		hostIPs:     cfg.HostIPs,
 		pollEvery:   cfg.ProviderPollInterval,
 		keepOrphans: cfg.DisableOrphanCleanup,
-		podsMissing: cfg.PodsMissing,
 
 		lostPodTimeout: cmp.Or(cfg.LostPodTimeout, DefaultLostPodTimeout),
 		ready:          make(chan struct{}),

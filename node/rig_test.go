@@ -28,13 +28,16 @@ type rig struct {
 
 	pc   *PodController
 	stop func() error
-
-	missing []string // what watchMissing was told
 }
 
-// watchMissing has what the controller says of missing pods kept.
-func (r *rig) watchMissing(cfg *PodControllerConfig) {
-	cfg.PodsMissing = func(missing, of int) { r.missing = append(r.missing, fmt.Sprintf("%d/%d", missing, of)) }
+// condition returns the status of a condition that the controller adds to the Node's.
+func (r *rig) condition(kind corev1.NodeConditionType) corev1.ConditionStatus {
+	for _, c := range r.pc.NodeConditions() {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
 }
 
 // bubble runs a test in virtual time, with a provider that notifies.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -21,7 +20,7 @@ const (
 )
 
 // ConditionProviderCallsSlow is the type of the Node condition that is True while calls
-// of the provider take too long, and says which. It is not there before the first does.
+// of the provider take too long, and names the oldest.
 const ConditionProviderCallsSlow corev1.NodeConditionType = "ProviderCallsSlow"
 
 // ProviderCall is a call of the provider that has not returned yet.
@@ -63,14 +62,8 @@ func (pc *PodController) SlowCalls() []ProviderCall {
 	return calls
 }
 
-// NodeConditions returns what the controller has to say of the health of its node, for
-// WithNodeConditions: ConditionProviderCallsSlow, from the first slow call on.
-func (pc *PodController) NodeConditions() []corev1.NodeCondition {
-	slow := pc.SlowCalls()
-	if len(slow) == 0 && !pc.wasSlow.Load() {
-		return nil
-	}
-	pc.wasSlow.Store(true)
+// slowCallsCondition returns the node condition about the calls that take too long.
+func slowCallsCondition(slow []ProviderCall) corev1.NodeCondition {
 	condition := corev1.NodeCondition{Type: ConditionProviderCallsSlow, Status: corev1.ConditionFalse,
 		Reason: "ProviderAnswers", Message: "no call of the provider takes too long"}
 	if len(slow) > 0 {
@@ -79,26 +72,7 @@ func (pc *PodController) NodeConditions() []corev1.NodeCondition {
 			condition.Message += fmt.Sprintf(", and %d more calls", more)
 		}
 	}
-	return []corev1.NodeCondition{condition}
-}
-
-// WithNodeConditions has conditions added to those of the provider's, whenever the
-// node's status is compared with the API's. An own Ready condition is not possible.
-func WithNodeConditions(conditions func() []corev1.NodeCondition) NodeControllerOpt {
-	return func(n *NodeController) error {
-		n.conditions = append(n.conditions, conditions)
-		return nil
-	}
-}
-
-// addConditions lays the conditions of WithNodeConditions over those of wanted.
-func (n *NodeController) addConditions(wanted *corev1.Node) {
-	said := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: wanted.Name}}
-	for _, conditions := range n.conditions {
-		said.Status.Conditions = append(said.Status.Conditions, conditions()...)
-	}
-	said.Status.Conditions = slices.DeleteFunc(said.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	overlayWanted(wanted, said, wanted.Name)
+	return condition
 }
 
 // callLog has the calls of a provider that have not returned yet.

@@ -151,7 +151,6 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 	}
 	n.vitals.registered = n.nodes.Ready()
 	n.endpoint.keep(&n.cfg.NodeSpec)
-	n.podsMissing(0, 0) // a process that ran before may have said otherwise
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 n.cfg.Client.CoreV1(),
 		EventRecorder:             n.cfg.EventRecorder,
@@ -164,7 +163,6 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 		SkipDownwardAPIResolution: n.cfg.SkipDownwardAPIResolution,
 		DisableOrphanCleanup:      n.cfg.DisableOrphanCleanup,
 		LostPodTimeout:            n.cfg.LostPodTimeout,
-		PodsMissing:               n.podsMissing,
 		Metrics:                   n.shared.metrics.controllers,
 		HostIPs:                   n.endpoint.hostIPs,
 		NodeAllocatable:           n.endpoint.nodeAllocatable,
@@ -181,11 +179,6 @@ func (n *Node) podFilter() node.PodEventFilterFunc {
 		return mine
 	}
 	return func(ctx context.Context, pod *corev1.Pod) bool { return mine(ctx, pod) && !claim.LeftAlone(pod) }
-}
-
-// podsMissing has the Node say that the provider does not know many of its pods.
-func (n *Node) podsMissing(missing, of int) {
-	n.nodes.SetCondition(node.PodsMissingCondition(missing, of))
 }
 
 func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {

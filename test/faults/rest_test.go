@@ -163,7 +163,7 @@ func (w *world) unrestOfNode() string {
 		return "the node is not ready"
 	}
 	for _, c := range object.Status.Conditions {
-		if c.Type == node.NodePodsMissing && c.Status == corev1.ConditionTrue {
+		if c.Type == node.ConditionPodsMissing && c.Status == corev1.ConditionTrue {
 			return "its pods count as missing: " + c.Message
 		}
 	}
