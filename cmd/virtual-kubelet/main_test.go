@@ -138,7 +138,7 @@ func TestEnvironmentIsTheDefaultOfFlags(t *testing.T) {
 func TestFlags(t *testing.T) {
 	command := newRootCommand(func(string) string { return "" })
 	for _, name := range strings.Fields(`kubeconfig nodename os provider provider-config cluster-domain listen-address port
-		metrics-addr pod-sync-workers disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
+		metrics-addr pod-sync-workers lost-pod-timeout disable-taint full-resync-period startup-timeout stream-idle-timeout stream-creation-timeout
 		trace-exporter trace-service-name trace-tag trace-sample-rate log-level log-format namespace enable-node-lease
 		kube-api-qps kube-api-burst debug-http v vmodule bootstrap-kubeconfig cert-dir serving-certificate tls-cert-file tls-private-key-file
 		client-ca-file anonymous-auth event-qps event-burst nodes port-per-node config shards leader-elect leader-elect-namespace

@@ -64,6 +64,8 @@ type options struct {
 	eventSource      string
 	eventBurst       int
 
+	lostPodTimeout time.Duration
+
 	streamIdleTimeout     time.Duration
 	streamCreationTimeout time.Duration
 
@@ -131,6 +133,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	flags.BoolVar(&o.disableTaint, "disable-taint", false, "register the node without its taint")
 	flags.DurationVar(&o.fullResyncPeriod, "full-resync-period", time.Minute, "how often all pods are looked at although nothing has changed")
 	flags.DurationVar(&o.startupTimeout, "startup-timeout", 0, "end if the node is not ready after this time (default: keep trying)")
+	flags.DurationVar(&o.lostPodTimeout, "lost-pod-timeout", node.DefaultLostPodTimeout, "fail a running pod after the provider has reported for this time that it does not know it, unless most pods of the node are missing at once (negative: never)")
 	flags.BoolVar(&o.notReadyAtEnd, "not-ready-at-shutdown", false, "have the nodes, and their pods, say that they are not ready when this process ends: the control plane then taints the nodes at once (default: nodes stay as they are, so that a restart is not noticed, until their leases run out)")
 	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "keep the node alive by a lease rather than by its status")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "limit of requests a second to the API server (default: none, the API server has its own)")

@@ -244,6 +244,7 @@ func (v *virtualNode) config() nodeutil.NodeConfig {
 		EventSource:               v.eventSource,
 		EventBurst:                v.eventBurst,
 		DebugHTTP:                 v.debugHTTP,
+		LostPodTimeout:            v.lostPodTimeout,
 		NotReadyAtShutdown:        v.notReadyAtEnd,
 	}
 }

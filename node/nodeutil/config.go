@@ -99,11 +99,12 @@ type NodeConfig struct {
 	// EventBurst how many at once; what is more is dropped, and warnings never
 	// are. Zero means 50 and 100, which are a kubelet's; a negative EventQPS
 	// means no limit. They have no effect on an EventRecorder of the caller's.
-	EventQPS float32
+	EventQPS   float32
+	EventBurst int
+
 	// EventSource is the component that events on pods and the Node come from, which
 	// tools select by. Defaults to virtual-kubelet; a kubelet's is kubelet.
 	EventSource string
-	EventBurst  int
 
 	// DisableOrphanCleanup: see node.PodControllerConfig.
 	DisableOrphanCleanup bool

@@ -81,12 +81,19 @@ func (n *virtualNode) start(t *testing.T) {
 	n.process.Env = append(os.Environ(), n.env...)
 	n.process.Stdout, n.process.Stderr = n.log, n.log
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	since := time.Now()
+	since, before := time.Now(), n.timesReady()
 	if err := n.process.Start(); err != nil {
 		t.Fatal(err)
 	}
 	n.waitReady(t, since)
+	// The Node is Ready by the word of an earlier process, too.
+	eventually(t, "the process says that its node is ready", func(context.Context) (bool, string) {
+		return n.timesReady() > before, "it does not"
+	})
 }
+
+// timesReady returns how many of the node's processes said that it is ready.
+func (n *virtualNode) timesReady() int { return strings.Count(n.log.String(), "Node is ready") }
 
 // waitReady waits until the node says, after the given time, that it is Ready.
 func (n *virtualNode) waitReady(t *testing.T, since time.Time) {
