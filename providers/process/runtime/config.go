@@ -72,8 +72,8 @@ type Config struct {
 	AllowSetuid bool `json:"allowSetuid,omitempty"`
 	// AllowHostPID lets pods with hostPID see all processes of the machine.
 	AllowHostPID bool `json:"allowHostPID,omitempty"`
-	// AllowHostIPC lets pods with hostIPC use the machine's System V IPC and POSIX
-	// message queues.
+	// AllowHostIPC lets pods with hostIPC use the machine's System V IPC, POSIX
+	// message queues and /dev/shm.
 	AllowHostIPC bool `json:"allowHostIPC,omitempty"`
 
 	// AllowUnconfined runs containers without the default seccomp profile. By

@@ -20,8 +20,9 @@
 // There are two kinds of isolation, Config.Isolation:
 //
 //   - "namespaces", for root: a private view of the machine's files, in which the
-//     container's volumes are at their mount paths, with a /tmp and /dev of its
-//     own, and its own host name, process numbers, IPC and control groups. Nothing is
+//     container's volumes are at their mount paths, with a /tmp, /var/tmp and /dev of
+//     its own, and its own host name, process numbers, terminals and control groups.
+//     The containers of a pod share its IPC namespace and /dev/shm. Nothing is
 //     made on the machine for a mount path. The files of the machine are the same,
 //     but the runtime's and other pods' are not there.
 //   - "none": plain child processes. Nothing can be mounted, so each volume has a

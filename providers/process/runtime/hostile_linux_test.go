@@ -201,11 +201,7 @@ func TestVolumesAreOfTheirPodAsRoot(t *testing.T) {
 // What a pod has to itself with namespaces, and what it cannot do.
 func TestHostilePodAsRoot(t *testing.T) {
 	asRoot(t)
-	// Not in /tmp, which each container has to itself.
-	state, err := os.MkdirTemp("/var/tmp", "vk-process-")
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(state)) })
-	must(t, os.Chmod(state, 0o711))
+	state := stateDir(t)
 	n := newNode(t, func(c *runtime.Config) {
 		c.Root, c.Users = filepath.Join(state, "runtime"), []string{"0"} // even root sees nothing
 	})
@@ -250,6 +246,17 @@ func TestHostilePodAsRoot(t *testing.T) {
 			t.Errorf("%q, want %q", status, want)
 		}
 	}
+}
+
+// stateDir is a directory for state in a place where it usually is: not one of those
+// that each container has to itself.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	state, err := os.MkdirTemp("/var/lib", "vk-process-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(state)) })
+	must(t, os.Chmod(state, 0o711))
+	return state
 }
 
 // waitProcess waits until a container's command has been running for a moment.

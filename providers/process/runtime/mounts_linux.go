@@ -19,6 +19,7 @@ const (
 	mountsDir = "mounts" // links to volumes, where nothing can be mounted
 	workDir   = "work"   // the working folder, where there is no private root
 	tmpDir    = "tmp"    // /tmp of a private root
+	varTmpDir = "vartmp" // /var/tmp of a private root
 	rootDir   = "root"   // where a private root is put together
 )
 
@@ -67,12 +68,12 @@ func (r *Runtime) mountsOf(mounts []*runtimeapi.Mount) ([]shim.Mount, error) {
 // namespacesOf says what is private to a container.
 func (r *Runtime) namespacesOf(c *container, box *sandbox, mounts []shim.Mount) (*shim.Namespaces, error) {
 	n := &shim.Namespaces{
-		Root: c.path(rootDir), Tmp: c.path(tmpDir), Hostname: box.config.GetHostname(),
+		Root: c.path(rootDir), Tmp: c.path(tmpDir), VarTmp: c.path(varTmpDir), Hostname: box.config.GetHostname(),
 		ReadonlyRoot: c.config.GetLinux().GetSecurityContext().GetReadonlyRootfs(),
 		Mounts:       slices.Clone(mounts),
 	}
 	n.Hidden = slices.Concat([]string{r.cfg.Root}, r.policy.volumeDirs, r.cfg.Hidden)
-	n.IPC = box.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetIpc() != runtimeapi.NamespaceMode_NODE
+	n.IPC, n.SharedMemory = r.sharedOf(box)
 	if sc := c.config.GetLinux().GetSecurityContext(); !sc.GetPrivileged() {
 		n.Group = map[string]string{}
 		maps.Copy(n.Group, r.groups.Group(c.id))
@@ -149,7 +150,8 @@ func (r *Runtime) workingDirOf(c *container, stands *standIn, mounts []shim.Moun
 // name at first).
 func (r *Runtime) makeFolders(dir string, spec *shim.Spec) error {
 	if n := spec.Namespaces; n != nil {
-		return errors.Join(os.Mkdir(filepath.Join(dir, rootDir), 0o755), mkdirFor(filepath.Join(dir, tmpDir), os.ModeSticky|0o777, nil))
+		return errors.Join(os.Mkdir(filepath.Join(dir, rootDir), 0o755),
+			mkdirFor(filepath.Join(dir, tmpDir), os.ModeSticky|0o777, nil), mkdirFor(filepath.Join(dir, varTmpDir), os.ModeSticky|0o777, nil))
 	}
 	if err := mkdirFor(filepath.Join(dir, workDir), 0o700, spec.Command.User); err != nil {
 		return err

@@ -34,6 +34,7 @@ func (r *Runtime) recover() error {
 	}
 	r.resume()
 	r.collectStranded()
+	r.collectShared()
 	r.logger.WithFields(log.Fields{"sandboxes": len(r.sandboxes), "containers": len(r.containers)}).Info("containers are taken up again")
 	return nil
 }

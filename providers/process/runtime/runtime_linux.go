@@ -39,6 +39,8 @@ type Runtime struct {
 	catalog   *catalog
 	events    *hub
 	streams   *streamServer
+	// sharedMu is held while the file system of what pods share is mounted.
+	sharedMu sync.Mutex
 	// unenforced are the limits of which warnUnenforced has told.
 	unenforced sync.Map
 
@@ -242,6 +244,7 @@ func (r *Runtime) Close(context.Context) error {
 	}
 	r.wg.Wait()
 	if r.lock != nil {
+		r.unmountShared()
 		_ = r.lock.Close()
 	}
 	r.groups.Tidy(shimsGroup)

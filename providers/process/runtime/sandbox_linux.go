@@ -33,7 +33,8 @@ const (
 	hostnameFile = "hostname"
 )
 
-// sandbox is a folder: the network is the machine's, and there is nothing to hold.
+// sandbox is a directory: the network is the machine's, and no process holds what the
+// containers share (see pinShared).
 type sandbox struct {
 	id, dir string
 	config  *runtimeapi.PodSandboxConfig
@@ -221,6 +222,12 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	}
 	if err := r.each(r.containersOf(id), func(c *container) error { return r.stop(ctx, c, 0) }); err != nil {
 		return err
+	}
+	box.mu.Lock()
+	err = r.unpinShared(id)
+	box.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("stop sandbox %s: %w", id, err)
 	}
 	if first {
 		r.publish(box, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)

@@ -27,8 +27,12 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	}
 	c.op.Lock()
 	defer c.op.Unlock()
-	if err := r.mayStart(c); err != nil {
+	box, err := r.mayStart(c)
+	if err != nil {
 		return err
+	}
+	if err := r.pinShared(box); err != nil {
+		return fmt.Errorf("start container %s: %w", c.config.GetMetadata().GetName(), err)
 	}
 	if err := r.launch(c); err != nil {
 		return fmt.Errorf("start container %s: %w", c.config.GetMetadata().GetName(), err)
@@ -58,23 +62,23 @@ func (c *container) ended() shim.Exit {
 	return *c.exit
 }
 
-func (r *Runtime) mayStart(c *container) error {
+func (r *Runtime) mayStart(c *container) (*sandbox, error) {
 	box, err := r.sandbox(c.sandbox)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if box.isStopped() {
-		return status.Errorf(codes.FailedPrecondition, "sandbox %s was stopped", c.sandbox)
+		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %s was stopped", c.sandbox)
 	}
 	if _, err := r.container(c.id); err != nil {
-		return err
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.began || c.exit != nil {
-		return status.Errorf(codes.FailedPrecondition, "container %s was started before: a container is started once", c.id)
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s was started before: a container is started once", c.id)
 	}
-	return nil
+	return box, nil
 }
 
 // launch starts the shim.

@@ -100,7 +100,7 @@ const maxFiles = 100000
 
 // ofFolders adds up the folders that are the container's own.
 func (u *usage) ofFolders(c *container) {
-	for _, name := range []string{workDir, tmpDir} {
+	for _, name := range []string{workDir, tmpDir, varTmpDir} {
 		_ = filepath.WalkDir(c.path(name), func(_ string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return nil

@@ -24,7 +24,7 @@ func (r *Runtime) runTerminal(ctx context.Context, c *container, args []string, 
 	}
 	ctx, cancel := r.until(ctx)
 	defer cancel()
-	master, slave, err := pty.Open()
+	master, slave, err := r.openTerminal(c)
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
@@ -55,6 +55,15 @@ func (r *Runtime) runTerminal(ctx context.Context, c *container, args []string, 
 	err = s.wait(ctx)
 	p.drain()
 	return err
+}
+
+// openTerminal makes a terminal: the container's own where it has namespaces, so that
+// its name means the same inside.
+func (r *Runtime) openTerminal(c *container) (master, slave *os.File, err error) {
+	if c.spec.Namespaces == nil {
+		return pty.Open()
+	}
+	return shim.OpenTerminal(c.dir)
 }
 
 // followSize hands on the sizes of a client's terminal.

@@ -40,6 +40,10 @@ const (
 	cgroupFD
 )
 
+// terminalsFD is the file system of terminals for new namespaces, in the place of the
+// first of those to enter.
+const terminalsFD = mountFD
+
 // runInit becomes a command. It returns only if that failed; whoever waits at
 // the error pipe is told why.
 func runInit() int {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -138,6 +140,43 @@ func mountParents() (map[uint64]uint64, error) {
 		}
 	}
 	return parents, nil
+}
+
+// detachBelow detaches what is mounted below directories of a private root that is
+// mounted at a path: a container that keeps mounts of other pods, though it cannot
+// reach them, keeps what they unmount.
+func detachBelow(root string, dirs []string) error {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for _, point := range mountPoints(string(data), root, dirs) {
+		err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("detach %s: %w", point, err)
+		}
+	}
+	return nil
+}
+
+// mountPoints are the outermost mounts below directories of a root, by what mountinfo
+// has of them.
+func mountPoints(mountinfo, root string, dirs []string) []string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var points []string
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.SplitN(line, " ", 6)
+		if len(fields) < 6 {
+			continue
+		}
+		point := unescape.Replace(fields[4])
+		below := func(dir string) bool { return strings.HasPrefix(point, filepath.Join(root, dir)+"/") }
+		inner := func(outer string) bool { return point == outer || strings.HasPrefix(point, outer+"/") }
+		if slices.ContainsFunc(dirs, below) && !slices.ContainsFunc(points, inner) {
+			points = append(points, point)
+		}
+	}
+	return points
 }
 
 func stat(f *os.File) (unix.Stat_t, error) {

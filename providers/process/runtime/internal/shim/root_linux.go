@@ -18,6 +18,9 @@ import (
 // machine's root mounted into it. So nothing that is made for the container's
 // mounts (a directory for its mount path, say) is made on the machine.
 func (n *Namespaces) furnish() error {
+	if err := enterIPC(n.IPC); err != nil {
+		return err
+	}
 	if n.Hostname != "" {
 		if err := unix.Sethostname([]byte(n.Hostname)); err != nil {
 			return fmt.Errorf("host name %s: %w", n.Hostname, err)
@@ -138,18 +141,24 @@ func (r *root) copyMachine(n *Namespaces) error {
 	if err := r.bindTmp(n.Tmp); err != nil {
 		return err
 	}
+	if err := r.replaceShared(n.VarTmp); err != nil {
+		return err
+	}
 	if len(skip) == 3 {
 		if err := r.mountProc(); err != nil {
 			return err
 		}
 	}
-	if err := r.makeDev(); err != nil {
+	if err := r.makeDev(n.SharedMemory); err != nil {
 		return err
 	}
 	if n.Group != nil {
 		if err := r.showGroup(n.Group); err != nil {
 			return fmt.Errorf("control groups: %w", err)
 		}
+	}
+	if err := detachBelow(n.Root, n.Hidden); err != nil {
+		return err
 	}
 	for _, path := range n.Hidden {
 		if err := r.at(path, r.mask); err != nil {
@@ -171,6 +180,34 @@ func (r *root) bindTmp(tmp string) error {
 	}
 	defer func() { _ = at.Close() }()
 	return bind(source, at)
+}
+
+// lockDir is where programs of the machine lock devices; all users may write there.
+const lockDir = "/run/lock"
+
+// replaceShared puts the container's own directories in the place of those that all
+// users of the machine may write to, where the machine has them.
+func (r *root) replaceShared(varTmp string) error {
+	source, err := openSource(varTmp)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	if err := r.at("/var/tmp", func(at *os.File) error { return bind(source, at) }); err != nil {
+		return fmt.Errorf("/var/tmp: %w", err)
+	}
+	err = r.at(lockDir, func(at *os.File) error {
+		locks, err := newFileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "1777", "size", "5m")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = locks.Close() }()
+		return attach(locks, at)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", lockDir, err)
+	}
+	return nil
 }
 
 func (r *root) mountProc() error {

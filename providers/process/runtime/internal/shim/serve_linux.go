@@ -37,6 +37,8 @@ func (s *server) serve(c *Conn) {
 		s.exec(c, request)
 	case OpAttach:
 		s.attach(c, request)
+	case OpTerminal:
+		s.sendTerminal(c)
 	default:
 		answer(c, s.do(request))
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
@@ -29,7 +28,10 @@ type server struct {
 	stdin    *input
 	outputs  []*output
 	spaces   namespaces
-	oomKills uint64
+	// terminals is the container's instance of the file system of terminals; nil is
+	// the machine's.
+	terminals *os.File
+	oomKills  uint64
 	// sessions are the commands of exec that somebody waits for.
 	sessions atomic.Int32
 }
@@ -81,6 +83,13 @@ func (s *server) listen() error {
 // begin starts the container's command, after it has written down which process
 // that will be.
 func (s *server) begin() error {
+	if s.spec.Namespaces != nil {
+		terminals, err := newTerminals()
+		if err != nil {
+			return err
+		}
+		s.terminals = terminals
+	}
 	files, copies, err := s.streams()
 	if err != nil {
 		return err
@@ -127,9 +136,6 @@ func (s *server) start(files []*os.File) (*launch, error) {
 		if n.PID {
 			flags |= unix.CLONE_NEWPID
 		}
-		if n.IPC {
-			flags |= unix.CLONE_NEWIPC
-		}
 		if n.JoinPID != nil {
 			var err error
 			if joinPID, err = n.JoinPID.open(); err != nil {
@@ -137,6 +143,9 @@ func (s *server) start(files []*os.File) (*launch, error) {
 			}
 			defer func() { _ = joinPID.Close() }()
 		}
+	}
+	if s.terminals != nil {
+		files = append(files[:3:3], s.terminals)
 	}
 	return s.spawner.start(config, files, process(s.spec.TTY, flags), joinPID)
 }
@@ -188,9 +197,9 @@ func (s *server) stdinPipe() (*os.File, error) {
 }
 
 func (s *server) terminalStreams() ([]*os.File, []func(), error) {
-	master, slave, err := pty.Open()
+	master, slave, err := openTerminal(s.terminals)
 	if err != nil {
-		return nil, nil, fmt.Errorf("terminal: %w", err)
+		return nil, nil, err
 	}
 	if s.terminal, err = pollable(master); err != nil {
 		closeAll(master, slave)

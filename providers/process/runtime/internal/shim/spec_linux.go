@@ -70,16 +70,19 @@ type Rlimit struct {
 type Namespaces struct {
 	// Root is an empty folder that the private root is put together on.
 	Root string `json:"root"`
-	// Tmp is the folder that is /tmp.
-	Tmp string `json:"tmp"`
+	// Tmp and VarTmp are the directories that are /tmp and /var/tmp.
+	Tmp    string `json:"tmp"`
+	VarTmp string `json:"varTmp"`
 	// Hostname is set in a UTS namespace; empty has none.
 	Hostname string `json:"hostname,omitempty"`
 	// PID makes a PID namespace. JoinPID, a process and its start, is entered
 	// instead.
 	PID     bool    `json:"pid,omitempty"`
 	JoinPID *Target `json:"joinPID,omitempty"`
-	// IPC makes an IPC namespace.
-	IPC bool `json:"ipc,omitempty"`
+	// IPC is the file that the pod's IPC namespace is mounted on; empty is the
+	// machine's. SharedMemory is the directory that is /dev/shm.
+	IPC          string `json:"ipcNamespace,omitempty"`
+	SharedMemory string `json:"sharedMemory"`
 	// Group is the control group that is all that the container sees of them, by
 	// hierarchy; with it /sys is only readable, too. Nil shows the machine's.
 	Group map[string]string `json:"group,omitempty"`

@@ -37,7 +37,7 @@ const (
 	OpSignal = "signal"
 	// OpKill kills all processes of the container.
 	OpKill = "kill"
-	// OpReopen opens the log anew.
+	// OpReopen opens the log again.
 	OpReopen = "reopen"
 	// OpExec runs a command whose streams come along: three files. It answers
 	// with the process, then with its exit. A connection that is closed before
@@ -45,6 +45,9 @@ const (
 	OpExec = "exec"
 	// OpAttach connects streams that come along. OpResize may follow.
 	OpAttach = "attach"
+	// OpTerminal makes a terminal for a command of exec, where the container has its
+	// own namespaces: its two sides come along with the answer.
+	OpTerminal = "terminal"
 	// OpResize sets the size of the terminal.
 	OpResize = "resize"
 )
