@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +41,12 @@ Failed checks of other capabilities are in the report, but change nothing:
 
 The capabilities are: %s.
 
+Checks that look at the disk take --directories, where this command runs on the
+node's machine. Those around a restart of the agent take --stop-command and
+--start-command; they are made last, one after the other. A kill says more than an
+orderly end:
+  --stop-command 'systemctl kill -s KILL virtual-kubelet' --start-command 'systemctl start virtual-kubelet'
+
 The account needs rights in the namespace, which has to exist, to pods, their
 subresources, ConfigMaps, Secrets and events, and in the cluster to read the node,
 its lease and its kubelet's pods and statistics: deploy/conformance-rbac.yaml has
@@ -55,6 +63,8 @@ type conformanceOptions struct {
 	parallel     int
 	markdown     string
 	junit        string
+	stopCommand  string
+	startCommand string
 
 	selection nodecheck.Selection
 	required  []nodecheck.Capability
@@ -87,6 +97,9 @@ func newConformanceCommand(getenv func(string) string) *cobra.Command {
 	flags.StringSliceVar(&o.capabilities, "capabilities", []string{"all"}, "capabilities to be tried beside the core")
 	flags.StringSliceVar(&o.skip, "skip", nil, "capabilities and checks to be left out")
 	flags.StringSliceVar(&o.require, "require", nil, "capabilities whose checks have to pass, or all")
+	flags.StringSliceVar(&o.node.Directories, "directories", nil, "directories of this machine where the provider keeps the files of pods, such as its root and the logs")
+	flags.StringVar(&o.stopCommand, "stop-command", "", "command of the shell that ends or kills the agent of the node")
+	flags.StringVar(&o.startCommand, "start-command", "", "command of the shell that starts the agent again, and returns")
 	flags.DurationVar(&o.node.Timeout, "timeout", 3*time.Minute, "how long a check may take")
 	flags.IntVar(&o.parallel, "parallel", 8, "how many checks are made at the same time")
 	flags.StringVar(&o.markdown, "markdown", "", "file for the report in Markdown, too")
@@ -124,6 +137,12 @@ func (o *conformanceOptions) complete() error {
 	case o.parallel < 1:
 		return fmt.Errorf("--parallel is %d: at least one check has to be made at a time", o.parallel)
 	}
+	if (o.stopCommand == "") != (o.startCommand == "") {
+		return errors.New("--stop-command and --start-command belong together: give both, or none")
+	}
+	if o.stopCommand != "" {
+		o.node.Restart = restartBy(o.stopCommand, o.startCommand)
+	}
 	o.node.Shell = strings.Fields(o.shell)
 	o.node.UserAgent = "virtual-kubelet-conformance"
 	return nil
@@ -149,6 +168,24 @@ func (o *conformanceOptions) run(ctx context.Context, stdout, stderr io.Writer) 
 	report.Results, report.Took = results, time.Since(report.Began)
 	fmt.Fprintln(stderr)
 	return errors.Join(err, o.write(report, stdout), o.verdict(results))
+}
+
+// restartBy restarts the agent of the node by commands of this machine's shell. It is
+// started again whatever went wrong before.
+func restartBy(stop, start string) func(context.Context, func(context.Context) error) error {
+	run := func(ctx context.Context, flag, command string) error {
+		if out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %q: %w: %s", flag, command, err, bytes.TrimSpace(out))
+		}
+		return nil
+	}
+	return func(ctx context.Context, down func(context.Context) error) error {
+		err := run(ctx, "--stop-command", stop)
+		if err == nil {
+			err = down(ctx)
+		}
+		return errors.Join(err, run(context.WithoutCancel(ctx), "--start-command", start))
+	}
 }
 
 // printProgress prints a line for each check that is made.

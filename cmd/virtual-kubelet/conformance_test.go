@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +22,7 @@ func TestConformanceRefuses(t *testing.T) {
 		{[]string{"--nodename", ""}, []string{"--nodename"}},
 		{[]string{"--timeout", "0s"}, []string{"--timeout"}},
 		{[]string{"--parallel", "0"}, []string{"--parallel"}},
+		{[]string{"--stop-command", "true"}, []string{"--stop-command", "--start-command", "belong together"}},
 		{[]string{"extra"}, []string{"extra"}},
 	} {
 		noCluster(t)
@@ -30,6 +34,33 @@ func TestConformanceRefuses(t *testing.T) {
 			if !strings.Contains(stderr, want) {
 				t.Errorf("%q: %q is missing in %q", c.args, want, stderr)
 			}
+		}
+	}
+}
+
+// The agent is started again whatever fails before, and the error has the command's words.
+func TestConformanceRestart(t *testing.T) {
+	for _, c := range []struct{ what, stop, start, says string }{
+		{"all is well", "true", "true", ""},
+		{"it is not stopped", "echo no such unit >&2; exit 5", "true", "no such unit"},
+		{"it is not started", "true", "echo port in use; exit 1", "port in use"},
+	} {
+		file, down := filepath.Join(t.TempDir(), "started"), 0
+		err := restartBy(c.stop, "touch "+file+"; "+c.start)(t.Context(), func(context.Context) error {
+			down++
+			if _, err := os.Stat(file); err == nil {
+				t.Errorf("%s: it is started while it was to be down", c.what)
+			}
+			return nil
+		})
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("%s: it is not started again: %v", c.what, err)
+		}
+		if want := strings.Count(c.stop, "true"); down != want {
+			t.Errorf("%s: %d calls while it was down, want %d", c.what, down, want)
 		}
 	}
 }

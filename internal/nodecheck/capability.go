@@ -53,6 +53,9 @@ const (
 	EphemeralContainers Capability = "ephemeral-containers"
 	// Resize: the resources of a container can be changed while it runs.
 	Resize Capability = "resize"
+	// SurvivesRestart: pods run on, as they are, while the node's agent is ended and
+	// started again.
+	SurvivesRestart Capability = "survives-restart"
 )
 
 // Capabilities returns all capabilities that checks need, in the order of
@@ -60,7 +63,7 @@ const (
 func Capabilities() []Capability {
 	return []Capability{
 		Commands, Logs, Exec, Attach, PortForward, Stats, Volumes, Tokens, InitContainers, Sidecars,
-		Restarts, Deadlines, Probes, Hooks, TerminationMessages, EphemeralContainers, Resize,
+		Restarts, Deadlines, Probes, Hooks, TerminationMessages, EphemeralContainers, Resize, SurvivesRestart,
 	}
 }
 

@@ -26,6 +26,11 @@ type Check struct {
 	// Needs are the capabilities that it needs: first the one that it is about.
 	// None stands for Core.
 	Needs []Capability
+	// Restarts says that it ends the agent of the node and starts it again, by
+	// Options.Restart: no other check may run meanwhile.
+	Restarts bool
+	// OnDisk says that it looks for files of pods in Options.Directories.
+	OnDisk bool
 
 	run func(context.Context, *Scope) error
 }
@@ -41,8 +46,8 @@ func (c Check) Capability() Capability {
 // Checks returns all checks, by capability in the order of Capabilities.
 func Checks() []Check {
 	all := slices.Concat(coreChecks, commandChecks, logChecks, execChecks, attachChecks, portForwardChecks, statsChecks,
-		volumeChecks, tokenChecks, initContainerChecks, sidecarChecks, restartChecks, deadlineChecks, probeChecks, hookChecks,
-		terminationMessageChecks, ephemeralContainerChecks, resizeChecks)
+		volumeChecks, diskChecks, tokenChecks, initContainerChecks, sidecarChecks, restartChecks, deadlineChecks, probeChecks, hookChecks,
+		terminationMessageChecks, ephemeralContainerChecks, resizeChecks, survivalChecks)
 	return all
 }
 
@@ -133,40 +138,58 @@ func (s Selection) Reason(c Check, n *Node) string {
 	if len(n.Shell) == 0 && slices.Contains(c.Needs, Commands) {
 		return "no shell is given"
 	}
+	if c.Restarts && n.Restart == nil {
+		return "nothing is given that restarts the node's agent"
+	}
+	if c.OnDisk && len(n.Directories) == 0 {
+		return "no directories of the provider are given"
+	}
 	return ""
 }
 
 var errInterrupted = errors.New("interrupted")
 
-// RunAll makes the checks that are selected, as many at once as parallel says,
-// and returns the results of all checks in the order of Checks. done, if not nil,
-// is called as soon as there is a result, by one goroutine at a time. When ctx
-// ends, no more checks are begun, and the error says so.
+// RunAll makes the checks that are selected, as many at once as parallel says, then
+// those that restart the node's agent, one at a time, and returns the results of all
+// checks in the order of Checks. done, if not nil, is called as soon as there is a
+// result, by one goroutine at a time. When ctx ends, no more checks are begun, and the
+// error says so.
 func RunAll(ctx context.Context, n *Node, selection Selection, parallel int, done func(Result)) ([]Result, error) {
 	checks := Checks()
 	results := make([]Result, len(checks))
 	var mu sync.Mutex
+	run := func(i int) {
+		result := Result{Check: checks[i], Outcome: Skipped, Why: selection.Reason(checks[i], n)}
+		if result.Why == "" && ctx.Err() != nil {
+			result.Why = errInterrupted.Error()
+		}
+		if result.Why == "" {
+			result = checks[i].Run(ctx, n)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		results[i] = result
+		if done != nil {
+			done(result)
+		}
+	}
 	var group errgroup.Group
 	group.SetLimit(max(parallel, 1))
 	for i, check := range checks {
+		if check.Restarts {
+			continue
+		}
 		group.Go(func() error {
-			result := Result{Check: check, Outcome: Skipped, Why: selection.Reason(check, n)}
-			if result.Why == "" && ctx.Err() != nil {
-				result.Why = errInterrupted.Error()
-			}
-			if result.Why == "" {
-				result = check.Run(ctx, n)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			results[i] = result
-			if done != nil {
-				done(result)
-			}
+			run(i)
 			return nil
 		})
 	}
 	_ = group.Wait() // results have what went wrong
+	for i, check := range checks {
+		if check.Restarts {
+			run(i)
+		}
+	}
 	if ctx.Err() != nil {
 		return results, errInterrupted
 	}

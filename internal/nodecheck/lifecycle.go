@@ -61,6 +61,7 @@ func checkInitFailure(ctx context.Context, s *Scope) error {
 var sidecarChecks = []Check{
 	{Name: "sidecar-order", Title: "a sidecar starts before the containers, and ends after them", Needs: []Capability{Sidecars, Commands}, run: checkSidecarOrder},
 	{Name: "sidecar-restart", Title: "a sidecar that ends is started again, also in a pod with restartPolicy Never", Needs: []Capability{Sidecars, Commands}, run: checkSidecarRestart},
+	{Name: "sidecar-pre-stop", Title: "a sidecar's preStop hook runs within the grace period of a pod whose container takes all of it, and the sidecar is stopped last", Needs: []Capability{Sidecars, Hooks, Commands, Logs}, run: checkSidecarPreStop},
 }
 
 func (n *Node) sidecar(name, script string) corev1.Container {

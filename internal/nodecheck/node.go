@@ -34,6 +34,13 @@ type Options struct {
 	// Patience is how long a single thing is waited for. Zero means as long as
 	// the check may take.
 	Patience time.Duration
+	// Directories are where the provider keeps the files of pods, volumes and logs
+	// among them, on this machine. Checks that look there are left out without.
+	Directories []string
+	// Restart ends the agent of the node, by its own means or with SIGKILL, calls
+	// down, and starts the agent again, also if down fails or ctx has ended. Errors
+	// of all three are returned. Checks that need it are left out where it is nil.
+	Restart func(ctx context.Context, down func(context.Context) error) error
 }
 
 // DefaultImage has a shell, and what the scripts of the checks need.

@@ -48,11 +48,10 @@ const (
 	EphemeralContainers = nodecheck.EphemeralContainers
 	// Resize: the resources of a container can be changed while it runs.
 	Resize = nodecheck.Resize
-
 	// SurvivesRestart: pods run on, as they are, while the provider is closed
 	// and a new one is made.
-	SurvivesRestart Capability = "survives-restart"
+	SurvivesRestart = nodecheck.SurvivesRestart
 )
 
 // All returns all capabilities.
-func All() []Capability { return append(nodecheck.Capabilities(), SurvivesRestart) }
+func All() []Capability { return nodecheck.Capabilities() }

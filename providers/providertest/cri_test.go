@@ -37,6 +37,7 @@ func TestCRI(t *testing.T) {
 		ControlPlane: filepath.Join(bin, "controlplane"),
 		NodeName:     "providertest-cri",
 		NodeOptions:  []nodeutil.NodeOpt{resolvesItself},
+		Directories:  []string{filepath.Join(runtime.Dir(), "pods")},
 		Image:        "registry.k8s.io/e2e-test-images/agnhost:2.63.0", // with nc
 	}.Run(t)
 }

@@ -3,6 +3,7 @@ package providertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -34,21 +35,39 @@ type process struct {
 // start starts the node, and waits until it is ready. What goes wrong ends t.
 func (r *runner) start(t *testing.T) {
 	t.Helper()
+	if err := r.launch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launch starts the node, and waits until it is ready.
+func (r *runner) launch(ctx context.Context) error {
 	p := &process{log: &logBuffer{}}
 	logger := vkslog.FromSlog(slog.New(slog.NewTextHandler(p.log, nil)))
-	ctx, cancel := context.WithCancel(log.WithLogger(context.Background(), logger))
+	running, cancel := context.WithCancel(log.WithLogger(context.Background(), logger))
 	p.stop = cancel
-	p.group, ctx = errgroup.WithContext(ctx)
-	n, err := r.newNode(ctx, p)
+	p.group, running = errgroup.WithContext(running)
+	n, err := r.newNode(running, p)
 	if err != nil {
 		cancel()
-		t.Fatalf("cannot make the node: %v", errors.Join(err, p.group.Wait(), p.close()))
+		return fmt.Errorf("cannot make the node: %w", errors.Join(err, p.group.Wait(), p.close()))
 	}
-	p.group.Go(func() error { return n.Run(ctx) })
+	p.group.Go(func() error { return n.Run(running) })
 	r.running = p
-	if err := n.WaitReady(t.Context(), startTimeout); err != nil {
-		t.Fatalf("the node does not get ready: %v\n%s", errors.Join(err, r.stop()), p.log)
+	if err := n.WaitReady(ctx, startTimeout); err != nil {
+		return fmt.Errorf("the node does not get ready: %w\n%s", errors.Join(err, r.stop()), p.log)
 	}
+	return nil
+}
+
+// restart ends the node and starts it again, with a provider of its own: see
+// nodecheck.Options.
+func (r *runner) restart(ctx context.Context, down func(context.Context) error) error {
+	if err := r.stop(); err != nil {
+		return fmt.Errorf("the node did not end well: %w", err)
+	}
+	err := down(ctx)
+	return errors.Join(err, r.launch(context.WithoutCancel(ctx)))
 }
 
 // newNode puts the node together as the binary does.

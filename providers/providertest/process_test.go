@@ -4,9 +4,12 @@ package providertest_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -19,7 +22,7 @@ import (
 
 // Processes with namespaces, which takes root, can do all.
 func TestProcess(t *testing.T) {
-	testProcess(t, runtime.IsolationNamespaces, providertest.All()...)
+	testProcess(t, runtime.IsolationNamespaces, processAgent(t, runtime.IsolationNamespaces), providertest.All()...)
 }
 
 // slowShell begins a moment after its container, as all do on a busy machine.
@@ -28,13 +31,13 @@ var slowShell = []string{"sh", "-c", `sleep 0.3; exec sh -c "$0" "$@"`}
 // Plain processes have volumes and termination messages, but at paths of their
 // own, where the scripts of the kit do not look for them.
 func TestProcessWithoutIsolation(t *testing.T) {
-	testProcess(t, runtime.IsolationNone,
+	testProcess(t, runtime.IsolationNone, nil,
 		providertest.Commands, providertest.Logs, providertest.Exec, providertest.Attach, providertest.PortForward, providertest.Stats,
 		providertest.InitContainers, providertest.Sidecars, providertest.Restarts, providertest.Deadlines, providertest.Probes,
 		providertest.Hooks, providertest.EphemeralContainers, providertest.SurvivesRestart)
 }
 
-func testProcess(t *testing.T, isolation string, capabilities ...providertest.Capability) {
+func testProcess(t *testing.T, isolation string, agent func(node, kubeconfig string) *exec.Cmd, capabilities ...providertest.Capability) {
 	name := "providertest-process-" + isolation
 	root := openDir(t)
 	providertest.Suite{
@@ -55,7 +58,31 @@ func testProcess(t *testing.T, isolation string, capabilities ...providertest.Ca
 		NodeName:     name,
 		NodeOptions:  []nodeutil.NodeOpt{resolvesItself},
 		Shell:        slowShell,
+		Directories:  []string{root},
+		Agent:        agent,
 	}.Run(t)
+}
+
+// processAgent runs virtual-kubelet with a directory of its own.
+func processAgent(t *testing.T, isolation string) func(node, kubeconfig string) *exec.Cmd {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{
+		"root": openDir(t), "cgroupParent": "/providertest-killed-" + isolation + "-" + strconv.Itoa(os.Getpid()),
+		"runtime": map[string]any{"isolation": isolation, "sharedNetwork": true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "process.json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func(node, kubeconfig string) *exec.Cmd {
+		command := exec.Command(filepath.Join(bin, "virtual-kubelet"), "--kubeconfig", kubeconfig, "--nodename", node,
+			"--port", "0", "--provider", "process", "--provider-config", file)
+		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		return command
+	}
 }
 
 // openDir is a temporary directory through which all users can pass: pods run as

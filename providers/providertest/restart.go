@@ -52,6 +52,7 @@ func (r *runner) runRestart(t *testing.T) {
 			t.Errorf("%v\n%s", err, scope.Describe(ctx))
 		}
 	})
+	r.runRestarting(t, r.node)
 }
 
 func (r *runner) createReady(t *testing.T, scope *nodecheck.Scope) *corev1.Pod {
@@ -84,7 +85,7 @@ func (r *runner) checkSurvived(t *testing.T, before *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	// What is started anew of the pod, it is in what a new pod has waited for.
+	// What is started again of the pod, it is in what a new pod has waited for.
 	scope := r.node.Begin("after-restart")
 	r.createReady(t, scope)
 	if err := scope.End(context.Background()); err != nil {

@@ -62,6 +62,18 @@ type Suite struct {
 	// appended. Defaults to sh -c.
 	Shell []string
 
+	// Directories are where the provider keeps the files of pods, volumes and logs
+	// among them. With them it is checked that volumes are given back when a pod has
+	// finished, and that nothing of a pod stays once it is deleted.
+	Directories []string
+
+	// Agent returns a command that runs a node of this name, in the cluster of the
+	// kubeconfig file, with the provider, such as virtual-kubelet with its flags: a
+	// process that can be killed with SIGKILL, and is started again by another call.
+	// With it, the checks around a restart are made of such a node, too, which shares
+	// nothing with that of NewProvider. SIGTERM ends it well.
+	Agent func(nodeName, kubeconfig string) *exec.Cmd
+
 	// Timeout is how long a check may take. Defaults to two minutes.
 	Timeout time.Duration
 }
@@ -80,19 +92,21 @@ func Run(t *testing.T, newProvider nodeutil.NewProviderFunc, capabilities ...Cap
 }
 
 // Run makes the checks, each as a subtest: those of nodecheck below "checks",
-// those around a restart of the node below "restart", and at last that nothing is
-// left.
+// those around a restart of the node below "restart", that nothing is left, and those
+// around a kill of the agent below "kill".
 func (s Suite) Run(t *testing.T) {
 	t.Helper()
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}
-	n, err := nodecheck.New(s.cluster(t), nodecheck.Options{
-		Name:      s.NodeName,
-		Namespace: s.Namespace,
-		Image:     s.Image,
-		Shell:     s.Shell,
-		Timeout:   s.Timeout,
+	config := s.cluster(t)
+	n, err := nodecheck.New(config, nodecheck.Options{
+		Name:        s.NodeName,
+		Namespace:   s.Namespace,
+		Image:       s.Image,
+		Shell:       s.Shell,
+		Timeout:     s.Timeout,
+		Directories: s.Directories,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,11 +115,15 @@ func (s Suite) Run(t *testing.T) {
 		n.Namespace = newNamespace(t, n)
 	}
 	r := &runner{Suite: s, node: n, client: n.Client}
+	n.Restart = r.restart
 	r.start(t)
 	t.Cleanup(func() { r.tearDown(t) })
 	t.Run("checks", r.runChecks)
 	t.Run("restart", r.runRestart)
 	t.Run("leaves-nothing", r.checkNothingLeft)
+	if s.Agent != nil {
+		t.Run("kill", func(t *testing.T) { s.runKill(t, config, n) })
+	}
 }
 
 // complete fills in the defaults.
@@ -188,26 +206,53 @@ type runner struct {
 	running *process
 }
 
-// runChecks makes the checks that go through the API server.
+// runChecks makes the checks that go through the API server, side by side.
 func (r *runner) runChecks(t *testing.T) {
-	selection := nodecheck.Selection{Capabilities: r.Capabilities}
 	for _, check := range nodecheck.Checks() {
+		if check.Restarts {
+			continue
+		}
 		t.Run(check.Name, func(t *testing.T) {
-			if why, ok := r.Skip[check.Name]; ok {
-				t.Skip(why)
-			}
-			if why := selection.Reason(check, r.node); why != "" {
-				t.Skip(why)
-			}
+			r.skipUnlessSelected(t, check, r.node)
 			t.Parallel()
-			t.Log(check.Title)
-			switch result := check.Run(t.Context(), r.node); result.Outcome {
-			case nodecheck.Passed:
-			case nodecheck.NotSupported:
-				t.Errorf("the provider declares %s, and says that it does not support it: %s\n%s", check.Capability(), result.Why, result.Details)
-			default:
-				t.Errorf("%s\n%s", result.Why, result.Details)
-			}
+			r.check(t, check, r.node)
 		})
+	}
+}
+
+// runRestarting makes the checks that restart the agent of a node, one at a time.
+func (s *Suite) runRestarting(t *testing.T, n *nodecheck.Node) {
+	for _, check := range nodecheck.Checks() {
+		if !check.Restarts {
+			continue
+		}
+		t.Run(check.Name, func(t *testing.T) {
+			s.skipUnlessSelected(t, check, n)
+			s.check(t, check, n)
+		})
+	}
+}
+
+func (s *Suite) skipUnlessSelected(t *testing.T, check nodecheck.Check, n *nodecheck.Node) {
+	t.Helper()
+	if why, ok := s.Skip[check.Name]; ok {
+		t.Skip(why)
+	}
+	selection := nodecheck.Selection{Capabilities: s.Capabilities}
+	if why := selection.Reason(check, n); why != "" {
+		t.Skip(why)
+	}
+}
+
+// check makes one check.
+func (*Suite) check(t *testing.T, check nodecheck.Check, n *nodecheck.Node) {
+	t.Helper()
+	t.Log(check.Title)
+	switch result := check.Run(t.Context(), n); result.Outcome {
+	case nodecheck.Passed:
+	case nodecheck.NotSupported:
+		t.Errorf("the provider declares %s, and says that it does not support it: %s\n%s", check.Capability(), result.Why, result.Details)
+	default:
+		t.Errorf("%s\n%s", result.Why, result.Details)
 	}
 }
