@@ -25,7 +25,8 @@ ECI_QUOTA_MEMORY and ECI_QUOTA_POD go before it, and may be all there is
   Memory = "4Ti"
   Pods = "1000"
 `,
-	sample: (*eci.Provider)(nil),
+	sample:          (*eci.Provider)(nil),
+	readsClusterUID: true,
 	check: func(config []byte) error {
 		_, err := eci.ParseConfig(config)
 		return err

@@ -25,7 +25,8 @@ required:
 `,
 	sample: (*kubernetes.Provider)(nil),
 	// Remote pods have the tokens of their service accounts at home.
-	rights: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}},
+	readsClusterUID: true,
+	rights:          []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}},
 	check: func(config []byte) error {
 		_, err := kubernetes.ParseConfig(config)
 		return err

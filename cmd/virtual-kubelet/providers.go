@@ -44,7 +44,10 @@ type providerEntry struct {
 	// rights are further ones that the provider needs at home, in the namespaces
 	// of its pods.
 	rights []rbacv1.PolicyRule
-	new    func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
+	// readsClusterUID says that the provider marks what it makes with the UID of
+	// the namespace kube-system, which it has to read.
+	readsClusterUID bool
+	new             func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }
 
 // providers are those that this binary can run.

@@ -155,15 +155,19 @@ func (o *rbacOptions) roleName() string {
 // providers need.
 func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
 	ofPods = slices.Clone(podRules)
-	resolves := false
+	resolves, readsClusterUID := false, false
 	for _, name := range o.providers {
 		entry := providers[name]
 		resolves = resolves || entry.resolves
+		readsClusterUID = readsClusterUID || entry.readsClusterUID
 		ofPods = append(ofPods, entry.rights...)
 	}
 	if resolves {
 		ofPods = append(ofPods, volumeRules...)
 		ofCluster = append(append(ofCluster, claimRules...), classRules...)
+	}
+	if readsClusterUID {
+		ofCluster = append(ofCluster, clusterUIDRule)
 	}
 	return ofPods, ofCluster
 }
@@ -223,6 +227,11 @@ var podRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"list", "watch"}},
 	eventRule,
+}
+
+// clusterUIDRule is the right to read what tells the cluster from all others.
+var clusterUIDRule = rbacv1.PolicyRule{
+	APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
 }
 
 // eventRule is the right to record events.

@@ -21,6 +21,11 @@ import (
 // followCapacity looks at what the remote cluster has, until ctx ends. What it had
 // stays while it cannot be asked.
 func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify func(*corev1.Node)) {
+	select {
+	case <-p.identity.known: // by which the node's own pods are told from others
+	case <-ctx.Done():
+		return
+	}
 	look := p.quotaCapacity
 	if p.cfg.Capacity.Source == CapacityNodes {
 		look = p.watchNodes(ctx)

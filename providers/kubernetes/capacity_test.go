@@ -17,7 +17,7 @@ func list(cpu, pods string) corev1.ResourceList {
 }
 
 func TestCapacityOfNodes(t *testing.T) {
-	home := translate.Home{Cluster: "home", Node: "far"}
+	home := translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}
 	remoteNode := func(name string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},

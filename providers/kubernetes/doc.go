@@ -5,6 +5,6 @@
 // what it needs there (ConfigMaps, Secrets, tokens) that of package reflection.
 // This package connects the two with the remote API server, whose pods, with our
 // labels, are all the state that there is: a provider that starts takes up what
-// it finds. Only objects with the labels of this cluster and this node are ever
-// changed. README.md says how to run it.
+// it finds. Only objects with the labels of this cluster and this node, among them the
+// UID of the home cluster, are ever changed. README.md says how to run it.
 package kubernetes

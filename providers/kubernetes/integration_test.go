@@ -20,7 +20,7 @@ import (
 )
 
 // theirs selects what is in the remote cluster of the node at home.
-var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", Node: homeNode}.Selector()}
+var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", Node: homeNode}.NodeSelector()}
 
 // TestAcross has two clusters, with the rights of deploy on both sides: those at
 // home as print-rbac prints them and those for claims and Services, those in the

@@ -23,6 +23,9 @@ const makeWayDelay = time.Second
 // CreatePod implements node.PodLifecycleHandler: what the pod needs is written
 // first, then the pod.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	if err := p.identified(ctx); err != nil {
+		return err
+	}
 	wanted, err := p.remotePod(ctx, pod)
 	if err != nil {
 		return err
@@ -92,7 +95,7 @@ func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", err)
 	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
-		return errdefs.AsConflict(translate.Clash{Kind: "Pod", Namespace: found.Namespace, Name: found.Name})
+		return errdefs.AsConflict(p.translate.Home.Clash("Pod", found))
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
 		return nil
 	}
@@ -144,6 +147,9 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	if err != nil {
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster: %v", namespace, name, err)
 	}
+	if err := p.identified(ctx); err != nil {
+		return nil, err
+	}
 	found, err := p.remote.CoreV1().Pods(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -172,7 +178,7 @@ func (p *Provider) makeNamespace(ctx context.Context, name string) error {
 		return nil
 	}
 	_, err := p.remote.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{translate.LabelCluster: p.cfg.Cluster},
+		Name: name, Labels: map[string]string{translate.LabelCluster: p.cfg.Cluster, translate.LabelClusterUID: string(p.translate.Home.UID)},
 	}}, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot create namespace %s in the remote cluster: %w", name, err)

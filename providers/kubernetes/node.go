@@ -18,8 +18,11 @@ func (p *Provider) describe(n *corev1.Node) {
 }
 
 // Ping implements node.NodeProvider: the node is well while the remote API server
-// is ready.
+// is ready, and has not the objects of another home cluster with the same names.
 func (p *Provider) Ping(ctx context.Context) error {
+	if err := p.identified(ctx); err != nil {
+		return err
+	}
 	if err := p.remote.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return errdefs.AsUnavailable(fmt.Errorf("the remote cluster cannot be reached: %w", err))
 	}

@@ -58,6 +58,7 @@ type Provider struct {
 	errands   workqueue.TypedRateLimitingInterface[errand]
 	cpu       cpuTimes
 	early     earlyEvents
+	identity  identity
 
 	ctx     context.Context // of all that runs
 	cancel  context.CancelFunc
@@ -107,6 +108,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
 		ending:     map[types.UID]bool{},
+		identity:   newIdentity(home.Client.CoreV1()),
 	}
 	var err error
 	// From here on there is what Close ends: queues have goroutines.
@@ -220,6 +222,15 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.notify = notify
 	p.mu.Unlock()
 	run := log.WithLogger(p.ctx, log.G(ctx))
+	p.running.Go(func() {
+		if p.awaitIdentity(run) {
+			p.start(run)
+		}
+	})
+}
+
+// start starts what runs in the background, once it is known what is this home's.
+func (p *Provider) start(run context.Context) {
 	p.running.Go(func() { p.informer.RunWithContext(run) })
 	p.running.Go(func() { p.reflector.Run(run) })
 	for range errandRunners {

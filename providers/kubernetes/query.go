@@ -113,6 +113,9 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 		}
 		return pods, nil
 	}
+	if err := p.identified(ctx); err != nil {
+		return nil, err
+	}
 	return p.list(ctx)
 }
 

@@ -30,12 +30,13 @@ capacity: {source: quota, interval: 10s, resources: {memory: 8Gi}}
 		if err != nil {
 			t.Fatal(err)
 		}
-		home := nodeutil.ProviderConfig{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}}}
+		home := nodeutil.ProviderConfig{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}}, Client: newHome("home-uid")}
 		p, err := New(t.Context(), home, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = p.Close() }()
+		p.identifyAs("home-uid")
 		quota := func(namespace, cpu string) *corev1.ResourceQuota {
 			return &corev1.ResourceQuota{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "all"},

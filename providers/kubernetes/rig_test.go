@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -38,6 +40,7 @@ func init() {
 type rig struct {
 	*Provider
 	t      *testing.T
+	home   *fake.Clientset // which has but what is asked of it
 	remote *fake.Clientset
 	pods   cache.Indexer // at home
 	events *record.FakeRecorder
@@ -51,6 +54,24 @@ type rig struct {
 // newRig makes one of a node "far". It has to be in a synctest bubble.
 func newRig(t *testing.T, more string, remote *fake.Clientset, homePods ...*corev1.Pod) *rig {
 	t.Helper()
+	return newRigAt(t, newHome("home-uid"), more, remote, homePods...)
+}
+
+// identifyAs spares a provider the search for those who have the same names.
+func (p *Provider) identifyAs(uid types.UID) {
+	p.translate.Home.UID = uid
+	close(p.identity.known)
+}
+
+// newHome is a home cluster, as far as it is asked itself.
+func newHome(uid types.UID, pods ...runtime.Object) *fake.Clientset {
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
+	return fake.NewClientset(append(pods, system)...)
+}
+
+// newRigAt is newRig for one home of several.
+func newRigAt(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, homePods ...*corev1.Pod) *rig {
+	t.Helper()
 	cfg, err := ParseConfig([]byte(header + "cluster: home\nremote: {kubeconfig: testdata/kubeconfig}\n" + more))
 	if err != nil {
 		t.Fatal(err)
@@ -59,14 +80,14 @@ func newRig(t *testing.T, more string, remote *fake.Clientset, homePods ...*core
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, remote: remote, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), events: record.NewFakeRecorder(100)}
+	r := &rig{t: t, home: home, remote: remote, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), events: record.NewFakeRecorder(100)}
 	for _, pod := range homePods {
 		r.atHome(pod)
 	}
 	services := corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
 	r.Provider, err = newProvider(t.Context(), nodeutil.ProviderConfig{
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}},
-		Pods: corev1listers.NewPodLister(r.pods), Services: services, Objects: secretsOfHome{}, Client: fake.NewClientset(), Events: r.events,
+		Pods: corev1listers.NewPodLister(r.pods), Services: services, Objects: secretsOfHome{}, Client: r.home, Events: r.events,
 		HostIPs: func() []string { return nil }, NodeAllocatable: func() corev1.ResourceList { return nil },
 	}, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)})
 	if err != nil {
@@ -83,9 +104,25 @@ func newRig(t *testing.T, more string, remote *fake.Clientset, homePods ...*core
 	return r
 }
 
-// newRemote is a remote cluster that gives objects a UID, as each does.
+// newRemote is a remote cluster that gives objects a UID, as each does, and whose
+// watches are of what they ask for.
 func newRemote() *fake.Clientset {
 	remote := fake.NewClientset()
+	remote.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		var options metav1.ListOptions
+		asked, ok := action.(clienttesting.WatchActionImpl)
+		if ok {
+			options = asked.ListOptions
+		}
+		all, err := remote.Tracker().Watch(action.GetResource(), action.GetNamespace(), options)
+		if err != nil || !ok {
+			return true, all, err
+		}
+		return true, watch.Filter(all, func(event watch.Event) (watch.Event, bool) {
+			object, ok := event.Object.(metav1.Object)
+			return event, !ok || asked.WatchRestrictions.Labels == nil || asked.WatchRestrictions.Labels.Matches(labels.Set(object.GetLabels()))
+		}), nil
+	})
 	var count atomic.Int32
 	remote.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if create, ok := action.(clienttesting.CreateActionImpl); ok {
@@ -116,7 +153,7 @@ func newRemote() *fake.Clientset {
 	return remote
 }
 
-// metadataOf is the client of which sweeps ask for names and labels.
+// metadataOf is the client that asks for names and labels alone, and changes them.
 func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadataClient {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
@@ -124,10 +161,14 @@ func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadata
 		t.Fatal(err)
 	}
 	client := metadatafake.NewSimpleMetadataClient(scheme)
+	kinds := map[string]string{
+		"pods": "Pod", "secrets": "Secret", "configmaps": "ConfigMap", "persistentvolumeclaims": "PersistentVolumeClaim",
+		"services": "Service", "endpointslices": "EndpointSlice",
+	}
 	client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		list := &metav1.List{}
-		kind := map[string]string{"secrets": "Secret", "configmaps": "ConfigMap"}[action.GetResource().Resource]
-		all, err := remote.Tracker().List(action.GetResource(), corev1.SchemeGroupVersion.WithKind(kind), action.GetNamespace())
+		resource := action.GetResource()
+		all, err := remote.Tracker().List(resource, resource.GroupVersion().WithKind(kinds[resource.Resource]), action.GetNamespace())
 		if err != nil {
 			return true, nil, err
 		}
@@ -139,6 +180,17 @@ func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadata
 			return err
 		})
 		return true, list, err
+	})
+	client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		object, err := remote.Invokes(action, &corev1.Pod{})
+		if err != nil {
+			return true, nil, err
+		}
+		header, err := meta.Accessor(object)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, meta.AsPartialObjectMetadata(header), nil
 	})
 	return client
 }

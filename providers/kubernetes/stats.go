@@ -164,6 +164,9 @@ func (c *containerMetrics) bytes() uint64 {
 
 // statsOfMetrics asks the remote cluster's metrics API.
 func (p *Provider) statsOfMetrics(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
+	if !p.identity.isKnown() {
+		return nil, nil // nor is any pod
+	}
 	path := "/apis/metrics.k8s.io/v1beta1/pods"
 	if p.namespace != "" {
 		path = "/apis/metrics.k8s.io/v1beta1/namespaces/" + p.namespace + "/pods"

@@ -30,11 +30,12 @@ func between(t *testing.T, more string, remote http.Handler) *Provider {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}}
-	p, err := New(context.Background(), nodeutil.ProviderConfig{Node: n}, cfg)
+	p, err := New(context.Background(), nodeutil.ProviderConfig{Node: n, Client: newHome("home-uid")}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
+	p.identifyAs("home-uid")
 	if p.remote, err = clientset.NewForConfig(&rest.Config{Host: server.URL}); err != nil {
 		t.Fatal(err)
 	}

@@ -56,8 +56,9 @@ type sweeper struct {
 }
 
 func (p *Provider) sweepers() []*sweeper {
+	always := func() bool { return true }
 	all := []*sweeper{{
-		ready: func() bool { return true },
+		ready: always,
 		sweep: func(ctx context.Context, remote []*corev1.Pod) error {
 			return p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
 		},
@@ -65,6 +66,7 @@ func (p *Provider) sweepers() []*sweeper {
 	if p.claims != nil {
 		all = append(all, &sweeper{ready: p.claims.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.claims.Sweep(ctx, p.namespace) }})
 	}
+	all = append(all, &sweeper{ready: always, last: time.Now(), sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkOthers(ctx) }})
 	if p.services != nil {
 		all = append(all, &sweeper{ready: p.services.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.services.Sweep(ctx, p.namespace) }})
 	}

@@ -17,6 +17,9 @@ import (
 // UpdatePod implements node.PodLifecycleHandler. The remote pod says what was asked
 // for once all of it was, so that an update that is cut off is made again.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	if err := p.identified(ctx); err != nil {
+		return err
+	}
 	if err := p.reflector.Follow(ctx, pod); err != nil {
 		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}

@@ -169,7 +169,7 @@ func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*c
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the pod in the remote cluster: %w", err)
 	case !p.translate.Home.Owns(found): // somebody has taken the labels away, and so the pod
-		err := translate.Clash{Kind: "Pod", Namespace: found.Namespace, Name: found.Name}
+		err := p.translate.Home.Clash("Pod", found)
 		p.event(local, corev1.EventTypeWarning, "RemotePodNotReplaced", err.Error())
 		return nil, err
 	case found.UID == remote.UID:

@@ -123,7 +123,7 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 	switch of := volume.Spec.ClaimRef; {
 	case !ok:
 		return "", notSupported("persistentvolumeclaim %q is bound to a volume of the home cluster: use a storage class with the provisioner %s", claim.Name, Provisioner)
-	case !c.opts.Translate.Home.Owns(volume):
+	case !c.opts.Translate.Home.OwnsAtHome(volume):
 		return "", notSupported("persistentvolumeclaim %q is bound to a volume of another node, %s", claim.Name, volume.Labels[translate.LabelNode])
 	case of == nil || of.UID != claim.UID:
 		return "", fmt.Errorf("persistentvolume %q, which persistentvolumeclaim %q names, is bound to another claim", volume.Name, claim.Name)
@@ -136,6 +136,27 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 		return "", notSupported("persistentvolumeclaim %q is bound to a volume in the remote namespace %s, and pods of its namespace run in %s", claim.Name, at.Namespace, namespace)
 	}
 	return at.Name, nil
+}
+
+// Knows reports whether a remote claim with the labels of this cluster and node is of a
+// claim, or of a volume, that is at home.
+func (c *Claims) Knows(ctx context.Context, remote metav1.Object) (bool, error) {
+	of := translate.NameOf(remote)
+	claim, err := c.opts.Home.CoreV1().PersistentVolumeClaims(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	switch {
+	case err == nil && claim.UID == translate.UIDOf(remote):
+		return true, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return false, fmt.Errorf("read persistentvolumeclaim %s: %w", of, err)
+	}
+	volume, err := c.opts.Home.CoreV1().PersistentVolumes().Get(ctx, volumeName(translate.UIDOf(remote)), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read the persistentvolume of persistentvolumeclaim %s: %w", of, err)
+	}
+	return c.opts.Translate.Home.OwnsAtHome(volume), nil
 }
 
 // class returns the storage class of a claim that is to be served; an error says

@@ -43,7 +43,7 @@ func newRig(t *testing.T, atHome ...runtime.Object) *rig {
 	g := &rig{t: t, remote: fake.NewClientset()}
 	g.home = fake.NewClientset(append(atHome, class("remote", Provisioner), class("disk", "disk.example.com"))...)
 	g.Claims = New(Options{
-		Translate:       &translate.Options{Home: translate.Home{Cluster: "home", Node: "far"}, Namespaces: translate.Namespaces{Mapping: translate.Prefixed, Prefix: "home-"}},
+		Translate:       &translate.Options{Home: translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}, Namespaces: translate.Namespaces{Mapping: translate.Prefixed, Prefix: "home-"}},
 		Classes:         map[string]string{"remote": "fast", "disk": "fast"},
 		Home:            g.home,
 		Remote:          g.remote,
@@ -214,7 +214,7 @@ func TestPodWhoseClaimIsNotServed(t *testing.T) {
 				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}}},
 		}
 	}
-	ours := translate.Home{Cluster: "home", Node: "far"}.Labels()
+	ours := translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}.Labels()
 	for _, c := range []struct {
 		what, says string
 		permanent  bool
@@ -225,7 +225,7 @@ func TestPodWhoseClaimIsNotServed(t *testing.T) {
 		{"class", "does not map", true, []runtime.Object{claim("u", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("other") })}},
 		{"provisioner", "disk.example.com", true, []runtime.Object{claim("u", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("disk") })}},
 		{"volume of home", "volume of the home cluster", true, []runtime.Object{claim("u", bound), volume("disk.example.com", "home-shop/x", ours)}},
-		{"another node", "another node", true, []runtime.Object{claim("u", bound), volume(Provisioner, "home-shop/x", translate.Home{Cluster: "home", Node: "near"}.Labels())}},
+		{"another node", "another node", true, []runtime.Object{claim("u", bound), volume(Provisioner, "home-shop/x", translate.Home{Cluster: "home", Node: "near", UID: "home-uid"}.Labels())}},
 		{"another namespace", "remote namespace home-other", true, []runtime.Object{claim("u", bound), volume(Provisioner, "home-other/x", ours)}},
 		{"another claim", "bound to another claim", false, []runtime.Object{claim("u2", bound), volume(Provisioner, "home-shop/x", ours)}},
 	} {

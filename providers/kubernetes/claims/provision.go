@@ -3,7 +3,6 @@ package claims
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +81,7 @@ func (c *Claims) createRemote(ctx context.Context, claim *corev1.PersistentVolum
 	case err != nil:
 		return fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err)
 	case !c.opts.Translate.Home.Owns(found) || translate.UIDOf(found) != claim.UID:
-		return errdefs.AsConflict(translate.Clash{Kind: "PersistentVolumeClaim", Namespace: at.Namespace, Name: at.Name})
+		return errdefs.AsConflict(c.opts.Translate.Home.Clash("PersistentVolumeClaim", found))
 	case found.DeletionTimestamp != nil:
 		return fmt.Errorf("claim %s in the remote cluster is being deleted", at)
 	}
@@ -99,8 +98,8 @@ func (c *Claims) volume(claim *corev1.PersistentVolumeClaim, class *storagev1.St
 	}
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        "pvc-" + string(claim.UID),
-			Labels:      maps.Clone(c.opts.Translate.Home.Labels()),
+			Name:        volumeName(claim.UID),
+			Labels:      c.opts.Translate.Home.NodeLabels(),
 			Annotations: map[string]string{provisionedBy: Provisioner},
 			Finalizers:  finalizers,
 		},
@@ -125,6 +124,9 @@ func (c *Claims) volume(claim *corev1.PersistentVolumeClaim, class *storagev1.St
 		},
 	}
 }
+
+// volumeName is the name of the volume of a claim.
+func volumeName(claim types.UID) string { return "pvc-" + string(claim) }
 
 // handleOf is the remote claim for which a volume stands; false means that it is
 // another's.

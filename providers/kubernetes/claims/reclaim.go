@@ -27,7 +27,7 @@ const (
 // the volume's reclaim policy says so, and then the volume.
 func (c *Claims) reclaim(ctx context.Context, volume *corev1.PersistentVolume) error {
 	at, ok := handleOf(volume)
-	if !ok || !c.opts.Translate.Home.Owns(volume) || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+	if !ok || !c.opts.Translate.Home.OwnsAtHome(volume) || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return c.release(ctx, volume)
 	}
 	released := volume.Status.Phase == corev1.VolumeReleased || volume.DeletionTimestamp != nil && volume.Status.Phase != corev1.VolumeBound

@@ -107,7 +107,7 @@ func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 			return home.PersistentVolumeClaims(metav1.NamespaceAll).Watch(ctx, options)
 		},
 	})
-	ours := c.opts.Translate.Home.Selector()
+	ours := c.opts.Translate.Home.NodeSelector()
 	volumes = c.newInformer("volumes of remote claims", &corev1.PersistentVolume{}, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = ours

@@ -86,7 +86,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	g := &rig{t: t, home: &home{secrets: map[string]*corev1.Secret{}}, remote: fake.NewClientset()}
 	g.Reflector = New(Options{
-		Translate: &translate.Options{Home: translate.Home{Cluster: "home", Node: "far"}, Namespaces: translate.Namespaces{Mapping: translate.Same}},
+		Translate: &translate.Options{Home: translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}, Namespaces: translate.Namespaces{Mapping: translate.Same}},
 		Objects:   g.home, Tokens: g.home, Remote: g.remote,
 		Tell: func(_ *corev1.Pod, err error) { g.told = append(g.told, err) },
 	})
@@ -201,7 +201,7 @@ func TestMissingObjectIsToldAndComes(t *testing.T) {
 func TestObjectOfOthersStays(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "ours")
-	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: g.name("Secret", "keys"), Labels: translate.Home{Cluster: "home", Node: "other"}.Labels()}, Data: map[string][]byte{"key": []byte("theirs")}}
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: g.name("Secret", "keys"), Labels: translate.Home{Cluster: "home", Node: "other", UID: "home-uid"}.Labels()}, Data: map[string][]byte{"key": []byte("theirs")}}
 	if _, err := g.remote.CoreV1().Secrets("shop").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 func (r *Reflector) used(pods []*corev1.Pod) map[types.NamespacedName]struct{} {
 	used := map[types.NamespacedName]struct{}{}
 	for _, pod := range pods {
-		for name := range usedBy(pod) {
+		for name := range UsedBy(pod) {
 			used[types.NamespacedName{Namespace: pod.Namespace, Name: name}] = struct{}{}
 		}
 	}
@@ -114,8 +114,8 @@ func (r *Reflector) writeAgain(of ref) {
 	r.queue.Add(of)
 }
 
-// usedBy are the names of the ConfigMaps and Secrets that a remote pod needs.
-func usedBy(pod *corev1.Pod) map[string]struct{} {
+// UsedBy returns the names of the ConfigMaps and Secrets that a remote pod needs.
+func UsedBy(pod *corev1.Pod) map[string]struct{} {
 	used := map[string]struct{}{}
 	for o := range translate.Objects(pod) {
 		used[o.Name] = struct{}{}

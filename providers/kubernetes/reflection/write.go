@@ -39,7 +39,7 @@ func (r *Reflector) look(ctx context.Context, kind string, at types.NamespacedNa
 	case err != nil:
 		return nil, err
 	case !r.opts.Translate.Home.Owns(found):
-		return nil, errdefs.AsConflict(translate.Clash{Kind: remoteKind(kind), Namespace: at.Namespace, Name: at.Name})
+		return nil, errdefs.AsConflict(r.opts.Translate.Home.Clash(remoteKind(kind), found))
 	}
 	return found, nil
 }

@@ -41,7 +41,7 @@ func newRig(t *testing.T, remote []runtime.Object, atHome ...runtime.Object) *ri
 	g := &rig{t: t, home: fake.NewClientset(atHome...), remote: fake.NewClientset(remote...), used: true}
 	g.Services = New(Options{
 		Translate: &translate.Options{
-			Home: translate.Home{Cluster: "home", Node: "far"}, Namespaces: translate.Namespaces{Mapping: translate.Same},
+			Home: translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}, Namespaces: translate.Namespaces{Mapping: translate.Same},
 			PodIPs: []translate.Range{{Remote: netip.MustParsePrefix("10.1.0.0/16"), Home: netip.MustParsePrefix("10.99.0.0/16")}},
 		},
 		Home: g.home, Remote: g.remote,
@@ -200,7 +200,7 @@ func TestServiceOfOthersStays(t *testing.T) {
 		told   int
 	}{
 		"somebody else's": {nil, 1},
-		"another node's":  {translate.Home{Cluster: "home", Node: "near"}.LabelsOf("shop", ""), 0}, // which serves as well
+		"another node's":  {translate.Home{Cluster: "home", Node: "near", UID: "home-uid"}.LabelsOf("shop", ""), 0}, // which serves as well
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,10 +24,10 @@ func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.
 	case err != nil:
 		return false, fmt.Errorf("cannot read Service %s in the remote cluster: %w", at, err)
 	case !s.opts.Translate.Home.Owns(found):
-		if found.Labels[translate.LabelCluster] == s.opts.Translate.Home.Cluster && translate.NameOf(found).Namespace == service.Namespace {
+		if home := s.opts.Translate.Home; found.Labels[translate.LabelCluster] == home.Cluster && found.Labels[translate.LabelClusterUID] == string(home.UID) && translate.NameOf(found).Namespace == service.Namespace {
 			return false, nil
 		}
-		return false, translate.Clash{Kind: "Service", Namespace: at.Namespace, Name: at.Name}
+		return false, s.opts.Translate.Home.Clash("Service", found)
 	case kindOf(found) != kindOf(service): // which cannot change
 		if err := s.deleteService(ctx, found); err != nil {
 			return false, err

@@ -3,6 +3,7 @@ package translate
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,9 @@ const (
 	// LabelUID is the UID at home, of pods and claims and of what is for one pod
 	// alone.
 	LabelUID = Prefix + "uid"
+	// LabelClusterUID is Home.UID: names can be copied, this cannot. Objects of
+	// earlier versions do not have it.
+	LabelClusterUID = Prefix + "cluster-uid"
 )
 
 // The annotations of remote objects.
@@ -48,11 +52,22 @@ type Home struct {
 	Cluster string
 	// Node is the name of the virtual node.
 	Node string
+	// UID is that of the home cluster's namespace kube-system. As long as it is
+	// empty, which is to say not known, no remote object is of this home.
+	UID types.UID
+}
+
+// NodeLabels are those of this cluster and node by their names, which another cluster
+// with a copied configuration has too: enough for objects at home.
+func (h Home) NodeLabels() map[string]string {
+	return map[string]string{LabelCluster: h.Cluster, LabelNode: labelValue(h.Node)}
 }
 
 // Labels are those of all remote objects of this cluster and node.
 func (h Home) Labels() map[string]string {
-	return map[string]string{LabelCluster: h.Cluster, LabelNode: labelValue(h.Node)}
+	all := h.NodeLabels()
+	all[LabelClusterUID] = string(h.UID)
+	return all
 }
 
 // LabelsOf are those of an object from a namespace at home; uid is empty where
@@ -69,9 +84,24 @@ func (h Home) LabelsOf(namespace string, uid types.UID) map[string]string {
 // Selector selects all remote objects of this cluster and node.
 func (h Home) Selector() string { return labels.SelectorFromSet(h.Labels()).String() }
 
-// Owns tells whether a remote object is of this cluster and node.
+// NodeSelector selects by the names alone: see NodeLabels.
+func (h Home) NodeSelector() string { return labels.SelectorFromSet(h.NodeLabels()).String() }
+
+// OthersSelector selects the remote objects that have the names of this cluster and
+// node, and not its UID: those of another home, and those of earlier versions.
+func (h Home) OthersSelector() string {
+	return fmt.Sprintf("%s,%s!=%s", h.NodeSelector(), LabelClusterUID, h.UID)
+}
+
+// Owns reports whether a remote object is of this cluster and node.
 func (h Home) Owns(object metav1.Object) bool {
-	return labels.SelectorFromSet(h.Labels()).Matches(labels.Set(object.GetLabels()))
+	return h.UID != "" && labels.SelectorFromSet(h.Labels()).Matches(labels.Set(object.GetLabels()))
+}
+
+// OwnsAtHome reports whether an object at home, such as a PersistentVolume, is of this
+// node.
+func (h Home) OwnsAtHome(object metav1.Object) bool {
+	return labels.SelectorFromSet(h.NodeLabels()).Matches(labels.Set(object.GetLabels()))
 }
 
 // UIDOf is the UID at home of a remote object; it may be empty.

@@ -16,7 +16,7 @@ import (
 )
 
 func options() *Options {
-	return &Options{Home: Home{Cluster: "home", Node: "far"}, Namespaces: Namespaces{Mapping: Same}}
+	return &Options{Home: Home{Cluster: "home", Node: "far", UID: "home-uid"}, Namespaces: Namespaces{Mapping: Same}}
 }
 
 func localPod(change func(*corev1.Pod)) *corev1.Pod {
@@ -82,7 +82,7 @@ func TestPodLeavesHomeBehind(t *testing.T) {
 	if !o.Home.Owns(remote) || UIDOf(remote) != "u-1" || NameOf(remote) != Key(pod) {
 		t.Errorf("it does not say where it comes from: %+v", remote.ObjectMeta)
 	}
-	if other := (Home{Cluster: "home", Node: "near"}); other.Owns(remote) {
+	if other := (Home{Cluster: "home", Node: "near", UID: "home-uid"}); other.Owns(remote) {
 		t.Error("it is another node's too")
 	}
 	s := remote.Spec

@@ -1,0 +1,215 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+const (
+	// identifyTimeout is how long one attempt may take, identifyDelay how long to
+	// wait after one that failed.
+	identifyTimeout = time.Minute
+	identifyDelay   = 2 * time.Second
+)
+
+// identity is whether the provider may act: it knows the UID of the home cluster, and
+// has found that the remote cluster does not have the objects of another home with the
+// same names.
+type identity struct {
+	home  *clusteruid.Reader
+	known chan struct{} // closed then
+	turn  chan struct{} // holds one token during an attempt
+
+	failed error // of the last attempt; the turn is held for these
+	next   time.Time
+}
+
+func newIdentity(home corev1client.NamespacesGetter) identity {
+	return identity{home: clusteruid.New(home), known: make(chan struct{}), turn: make(chan struct{}, 1)}
+}
+
+func (i *identity) isKnown() bool {
+	select {
+	case <-i.known:
+		return true
+	default:
+		return false
+	}
+}
+
+// identified returns nil once the provider may act. Until then each call makes an
+// attempt, one at a time, and not within two seconds of one that failed, whose error
+// answers then. It is of class Unavailable: nothing is known of any pod.
+func (p *Provider) identified(ctx context.Context) error {
+	i := &p.identity
+	if i.isKnown() {
+		return nil
+	}
+	select {
+	case i.turn <- struct{}{}:
+		defer func() { <-i.turn }()
+	case <-ctx.Done():
+		return errdefs.AsUnavailable(fmt.Errorf("it is not known yet which remote pods are this cluster's: %w", context.Cause(ctx)))
+	}
+	switch {
+	case i.isKnown():
+		return nil
+	case time.Now().Before(i.next):
+		return i.failed
+	}
+	timed, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	if err := p.identify(timed); err != nil {
+		err = errdefs.AsUnavailable(fmt.Errorf("it is not known which remote pods are this cluster's: %v", err))
+		if ctx.Err() == nil { // else it says nothing about the clusters
+			i.failed, i.next = err, time.Now().Add(identifyDelay)
+		}
+		return err
+	}
+	close(i.known)
+	return nil
+}
+
+// awaitIdentity makes attempts until one succeeds. False means that ctx has ended.
+func (p *Provider) awaitIdentity(ctx context.Context) bool {
+	logged := ""
+	for {
+		err := p.identified(ctx)
+		if err == nil {
+			return true
+		}
+		if text := err.Error(); ctx.Err() == nil && text != logged {
+			log.G(ctx).WithError(err).Warn("The node does nothing in the remote cluster yet; it is tried again")
+			logged = text
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(identifyDelay):
+		}
+	}
+}
+
+// identify is one attempt. The UID is written before the first remote object is looked
+// at, and read by nobody else before identity.known is closed.
+func (p *Provider) identify(ctx context.Context) error {
+	uid, err := p.identity.home.UID(ctx)
+	if err != nil {
+		return err
+	}
+	p.translate.Home.UID = uid
+	mismatch, err := p.lookForOthers(ctx)
+	if mismatch == nil || err != nil {
+		return err
+	}
+	established, err := p.isEstablished(ctx)
+	if err == nil && !established {
+		return mismatch
+	}
+	return err
+}
+
+// lookForOthers looks for the objects that have the names of this cluster and node, and
+// not its UID. Those of earlier versions are adopted; mismatch names one that is of
+// another home.
+func (p *Provider) lookForOthers(ctx context.Context) (mismatch, _ error) {
+	var unlabelled []unlabelledObject
+	for _, kind := range p.remoteKinds() {
+		options := metav1.ListOptions{LabelSelector: p.translate.Home.OthersSelector(), Limit: pageSize}
+		for {
+			list, err := p.metadata.Resource(kind.resource).Namespace(p.namespace).List(ctx, options)
+			if err != nil {
+				return nil, fmt.Errorf("list the %s in the remote cluster: %w", kind.resource.Resource, err)
+			}
+			for i := range list.Items {
+				found := &list.Items[i]
+				switch {
+				case found.Labels[translate.LabelClusterUID] == "":
+					unlabelled = append(unlabelled, unlabelledObject{kind, &found.ObjectMeta})
+				case mismatch == nil:
+					mismatch = mismatchError(p.translate.Home, kind.name, found)
+				}
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	if len(unlabelled) == 0 {
+		return mismatch, nil
+	}
+	return mismatch, p.adopt(ctx, unlabelled)
+}
+
+// remoteKind is a kind of objects that the provider makes in the remote cluster.
+type remoteKind struct {
+	name     string
+	resource schema.GroupVersionResource
+}
+
+var (
+	podKind   = remoteKind{"Pod", corev1.SchemeGroupVersion.WithResource("pods")}
+	claimKind = remoteKind{"PersistentVolumeClaim", corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")}
+)
+
+// remoteKinds are those that the configuration asks for: there may be no right to
+// others.
+func (p *Provider) remoteKinds() []remoteKind {
+	kinds := []remoteKind{
+		podKind,
+		{translate.KindConfigMap, corev1.SchemeGroupVersion.WithResource("configmaps")},
+		{translate.KindSecret, corev1.SchemeGroupVersion.WithResource("secrets")},
+	}
+	if p.claims != nil {
+		kinds = append(kinds, claimKind)
+	}
+	if p.services != nil {
+		kinds = append(kinds,
+			remoteKind{"Service", corev1.SchemeGroupVersion.WithResource("services")},
+			remoteKind{"EndpointSlice", discoveryv1.SchemeGroupVersion.WithResource("endpointslices")})
+	}
+	return kinds
+}
+
+// isEstablished reports whether the remote cluster has pods of this home: then it was
+// there before the other one, or came at the same time, and stopping it would harm its
+// pods and help nobody.
+func (p *Provider) isEstablished(ctx context.Context) (bool, error) {
+	list, err := p.metadata.Resource(podKind.resource).Namespace(p.namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: p.translate.Home.Selector(), Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("list the pods in the remote cluster: %w", err)
+	}
+	return len(list.Items) > 0, nil
+}
+
+// checkOthers does what identify does again while the node runs: an earlier version may
+// have gone on beside it for a while. Another home is only warned of.
+func (p *Provider) checkOthers(ctx context.Context) error {
+	mismatch, err := p.lookForOthers(ctx)
+	if mismatch != nil {
+		log.G(ctx).WithError(mismatch).Warn("Another cluster uses the remote cluster with the same names; its objects are left alone")
+	}
+	return err
+}
+
+func mismatchError(home translate.Home, kind string, found metav1.Object) error {
+	other := found.GetLabels()[translate.LabelClusterUID]
+	return fmt.Errorf("%s %s/%s there comes from another home cluster with the same names (cluster %q, node %q), whose kube-system has the UID %s, and this one's %s: "+
+		"give this cluster a name of its own in \"cluster\" of the provider's configuration; or, if the other one is no more, remove what it left: "+
+		"kubectl delete pods,configmaps,secrets --all-namespaces -l %s=%s,%s=%s",
+		kind, found.GetNamespace(), found.GetName(), home.Cluster, home.Node, other, home.UID,
+		translate.LabelCluster, home.Cluster, translate.LabelClusterUID, other)
+}
