@@ -176,6 +176,15 @@ func (s *Server) Params(pod string) (found map[string]string, err error) {
 	return found, err
 }
 
+// Untag takes a tag from all groups: they look as if they had been made without it.
+func (s *Server) Untag(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.groups {
+		h.group.Tags = slices.DeleteFunc(h.group.Tags, func(tag eci.DescribeContainerGroupsLabel1) bool { return tag.Key == key })
+	}
+}
+
 // Remove takes the group of a pod away, as others do in the console.
 func (s *Server) Remove(pod string) error {
 	return s.of(pod, func(h *held) error {

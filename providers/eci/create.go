@@ -21,6 +21,9 @@ import (
 // again.
 func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (in Inputs, due time.Time, err error) {
 	in = Inputs{Config: &p.cfg, NodeName: p.nodeName}
+	if in.ClusterUID, err = p.groups.owner.uid(ctx); err != nil {
+		return in, due, err
+	}
 	in.Contents, due, err = p.contents(ctx, pod)
 	var failed error
 	in.Credentials, failed = p.credentials(ctx, pod)

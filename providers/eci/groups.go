@@ -31,6 +31,7 @@ type group = eci.DescribeContainerGroupsContainerGroup0
 type groups struct {
 	client        *client
 	cluster, node string
+	owner         *owner
 	cacheFor      time.Duration
 	listed        func([]group) // is called with each new listing
 
@@ -54,10 +55,13 @@ type createdGroup struct {
 // all returns the groups by UID, from a listing that is new enough. After one that
 // was throttled the error is the same until another may be asked for.
 func (g *groups) all(ctx context.Context) (map[types.UID]group, error) {
-	return g.within(ctx, g.cacheFor)
+	all, err := g.within(ctx, g.cacheFor)
+	maps.DeleteFunc(all, func(uid types.UID, found group) bool { return !g.owner.mayList(&found) })
+	return all, err
 }
 
-// within is all, from a listing that is younger than age.
+// within returns the groups from a listing that is younger than age, with those of
+// earlier versions that may be another cluster's: who asks for one by UID knows its pod.
 func (g *groups) within(ctx context.Context, age time.Duration) (map[types.UID]group, error) {
 	g.mu.Lock()
 	if g.cached != nil && time.Since(g.at) < age {
@@ -97,7 +101,7 @@ func (g *groups) ofPod(ctx context.Context, uid types.UID) (group, error) {
 	if ok {
 		return found, nil
 	}
-	all, err := g.all(ctx)
+	all, err := g.within(ctx, g.cacheFor)
 	if err != nil {
 		return group{}, err
 	}
@@ -153,7 +157,7 @@ func (g *groups) respect(err error) {
 
 // store takes a listing over, and tells whether nothing has changed since it began.
 func (g *groups) store(list []group, era int) bool {
-	g.listed(list)
+	g.listed(slices.DeleteFunc(slices.Clone(list), func(found group) bool { return !g.owner.mayList(&found) }))
 	byUID := map[types.UID]group{}
 	for _, found := range list {
 		uid := types.UID(tagOf(&found, TagUID))
@@ -176,9 +180,14 @@ func (g *groups) store(list []group, era int) bool {
 	return current
 }
 
-// list reads all pages.
+// list reads all pages. Without the UID of this cluster it is not known which groups
+// are its own.
 func (g *groups) list(ctx context.Context) ([]group, error) {
+	if _, err := g.owner.uid(ctx); err != nil {
+		return nil, err
+	}
 	var all []group
+	var others []string
 	seen := map[string]bool{}
 	for token := ""; ; {
 		request := eci.CreateDescribeContainerGroupsRequest()
@@ -192,14 +201,19 @@ func (g *groups) list(ctx context.Context) ([]group, error) {
 		}
 		for _, found := range response.ContainerGroups {
 			// Pages shift while groups come and go.
-			if g.owns(&found) && !seen[found.ContainerGroupId] {
-				seen[found.ContainerGroupId] = true
-				all = append(all, found)
+			if !g.owns(&found) || seen[found.ContainerGroupId] {
+				continue
 			}
+			seen[found.ContainerGroupId] = true
+			if g.owner.isAnothers(&found) {
+				others = append(others, found.ContainerGroupId)
+				continue
+			}
+			all = append(all, found)
 		}
 		switch next := response.NextToken; next {
 		case "":
-			return all, nil
+			return all, g.owner.accept(ctx, all, others)
 		case token:
 			return nil, errdefs.AsUnavailable(errors.New("the listing of ECI does not go on: a page names itself as the next"))
 		default:
@@ -208,7 +222,8 @@ func (g *groups) list(ctx context.Context) ([]group, error) {
 	}
 }
 
-// owns tells whether a group is of this node, whatever the listing's filter does.
+// owns reports whether a group has the names of this node, whatever the listing's
+// filter does.
 func (g *groups) owns(found *group) bool {
 	return tagOf(found, TagClusterName) == g.cluster && tagOf(found, TagNodeName) == g.node &&
 		tagOf(found, TagUID) != "" && tagOf(found, TagPodName) != "" && tagOf(found, TagNamespace) != ""

@@ -1,6 +1,7 @@
 package eci
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -46,6 +47,7 @@ type rig struct {
 	objects objects
 	events  *record.FakeRecorder
 	tokens  *tokenGiver
+	cluster types.UID         // of kube-system; defaults to "here"
 	source  node.ObjectSource // defaults to objects
 	node    *corev1.Node
 }
@@ -105,7 +107,7 @@ func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	}
 	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	p, err := New(nodeutil.ProviderConfig{
-		Pods: corev1listers.NewPodLister(r.pods), Objects: source, Client: r.tokens.client(), Events: r.events,
+		Pods: corev1listers.NewPodLister(r.pods), Objects: source, Client: r.tokens.client(cmp.Or(r.cluster, "here")), Events: r.events,
 		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
 		Node: r.node,
 	}, config)
@@ -125,8 +127,8 @@ type tokenGiver struct {
 	away  error
 }
 
-func (g *tokenGiver) client() kubernetes.Interface {
-	client := fake.NewClientset()
+func (g *tokenGiver) client(cluster types.UID) kubernetes.Interface {
+	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: cluster}})
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -57,6 +58,9 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	p.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
 	p.groups = &groups{
 		client: p.client, cluster: cfg.ClusterName, node: p.nodeName, cacheFor: cfg.CacheFor,
+		owner: &owner{
+			cluster: cfg.ClusterName, node: p.nodeName, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods,
+		},
 		created: map[types.UID]createdGroup{},
 		listed:  func(list []group) { p.tellEvents(list); p.takeUp(list) },
 	}
@@ -82,6 +86,11 @@ func (p *Provider) Close() error {
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := Check(pod); err != nil {
 		return err
+	}
+	if !p.groups.owner.isAccepted() {
+		if _, err := p.groups.all(ctx); err != nil { // which says whose the groups are that are there
+			return err
+		}
 	}
 	in, due, err := p.inputs(ctx, pod)
 	if err != nil {
@@ -194,7 +203,7 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 // find returns the group of a pod, by its UID, or by its name if that is empty:
 // then the newest.
 func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (*group, error) {
-	all, err := p.groups.all(ctx)
+	all, err := p.groups.within(ctx, p.cfg.CacheFor)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +212,7 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	}
 	var newest *group
 	for _, found := range all {
-		if uid == "" && tagOf(&found, TagNamespace) == namespace && tagOf(&found, TagPodName) == name &&
+		if uid == "" && p.groups.owner.mayList(&found) && tagOf(&found, TagNamespace) == namespace && tagOf(&found, TagPodName) == name &&
 			(newest == nil || found.CreationTime > newest.CreationTime) {
 			newest = &found
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
@@ -17,6 +18,7 @@ import (
 // The tags that say whose a container group is.
 const (
 	TagClusterName       = "ClusterName"
+	TagClusterUID        = "ClusterUID" // of the namespace kube-system
 	TagNodeName          = "NodeName"
 	TagNamespace         = "NameSpace"
 	TagPodName           = "PodName"
@@ -50,6 +52,8 @@ type Inputs struct {
 	Config *Config
 	// NodeName is the node's name, for the tag.
 	NodeName string
+	// ClusterUID is the UID of the cluster's namespace kube-system, for the tag.
+	ClusterUID types.UID
 	// Contents are the files of the pod's volumes that have contents, by the
 	// name of the volume.
 	Contents map[string]volume.Files
@@ -88,7 +92,7 @@ func ToCreateRequest(pod *corev1.Pod, in Inputs) (*CreateRequest, error) {
 	r.ClientToken = string(pod.UID)
 	r.RegionId = in.Config.Region
 	r.RestartPolicy = string(pod.Spec.RestartPolicy)
-	r.Tag = tags(pod, in.Config.ClusterName, in.NodeName)
+	r.Tag = tags(pod, in)
 	if err := r.setSize(pod); err != nil {
 		return nil, err
 	}
@@ -116,15 +120,19 @@ func groupName(pod *corev1.Pod) string {
 	return name
 }
 
-func tags(pod *corev1.Pod, cluster, node string) *[]eci.CreateContainerGroupTag {
-	return &[]eci.CreateContainerGroupTag{
-		{Key: TagClusterName, Value: cluster},
-		{Key: TagNodeName, Value: node},
+func tags(pod *corev1.Pod, in Inputs) *[]eci.CreateContainerGroupTag {
+	all := []eci.CreateContainerGroupTag{
+		{Key: TagClusterName, Value: in.Config.ClusterName},
+		{Key: TagNodeName, Value: in.NodeName},
 		{Key: TagNamespace, Value: pod.Namespace},
 		{Key: TagPodName, Value: pod.Name},
 		{Key: TagUID, Value: string(pod.UID)},
 		{Key: TagCreationTimestamp, Value: pod.CreationTimestamp.UTC().Format(time.RFC3339)},
 	}
+	if in.ClusterUID != "" {
+		all = append(all, eci.CreateContainerGroupTag{Key: TagClusterUID, Value: string(in.ClusterUID)})
+	}
+	return &all
 }
 
 // setSize asks for what ECI sells, or for the instance type that is asked for.
