@@ -57,7 +57,7 @@ func (pc *PodController) admit(ctx context.Context, key string, r *podRecord, po
 	status.Phase = corev1.PodFailed
 	status.Reason, status.Message = rejection.Reason, "Pod was rejected: "+rejection.Message
 	status.ContainerStatuses = nil // nothing ran
-	pc.say(key, r, status)
+	pc.say(key, r, pod, status)
 	return false, nil
 }
 

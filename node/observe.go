@@ -90,11 +90,12 @@ func (pc *PodController) accept(r *podRecord, status *corev1.PodStatus, asked ui
 	return true
 }
 
-// say takes the controller's own word as the newest on the record's pod. What
-// the provider said, and whether the pod has stopped, is another matter.
-func (pc *PodController) say(key string, r *podRecord, status *corev1.PodStatus) {
+// say takes the controller's own status of a pod as the newest of its record. The
+// provider's status, and whether the pod has stopped, is another matter.
+func (pc *PodController) say(key string, r *podRecord, pod *corev1.Pod, status *corev1.PodStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.decided = generation{pod.UID, pod.Generation}
 	if r.report != nil && isTerminal(r.report.Phase) && status.Phase != r.report.Phase {
 		return
 	}

@@ -71,6 +71,7 @@ func TestPodThatDoesNotFitIsRejected(t *testing.T) {
 		status := r.api.pod("second").Status
 		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "OutOfcpu",
 			"Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"})
+		want(t, "generation that was rejected", status.ObservedGeneration, r.api.pod("second").Generation)
 		wantList(t, "events", r.events.recorded(), "Warning OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000")
 		wantList(t, "calls", r.provider.took("create"), "create first "+string(first.UID))
 		want(t, "phase of the first", r.phase("first"), corev1.PodRunning)

@@ -33,6 +33,7 @@ type state struct {
 	ran       bool        // the provider held it at some time
 	cancelled bool        // its creation was: the provider may hold it all the same
 	handed    *corev1.Pod // API object that the provider was last given
+	decided   generation  // form of the pod that the controller last reported on itself
 	stale     bool        // found after a restart, with an older form of the pod
 	expired   bool        // its deadline is over: it is to be ended
 	asked     request

@@ -403,7 +403,7 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	if err != nil {
 		pc.warn(ctx, r, pod, ReasonProviderCreateFailed, err.Error())
 		status := failedCreate(pod, err)
-		pc.say(key, r, status)
+		pc.say(key, r, pod, status)
 		if isTerminal(status.Phase) {
 			return nil
 		}
@@ -478,7 +478,7 @@ func (pc *PodController) prepare(ctx context.Context, key string, r *podRecord, 
 		pc.warn(ctx, r, pod, problem.Reason, problem.Message)
 	}
 	if err != nil && !created {
-		pc.say(key, r, waitingForConfig(pod, err))
+		pc.say(key, r, pod, waitingForConfig(pod, err))
 	}
 	return mine, err
 }
@@ -527,7 +527,7 @@ func (pc *PodController) lose(ctx context.Context, key string, r *podRecord, pod
 	r.mu.Lock()
 	latest := r.report
 	r.mu.Unlock()
-	pc.say(key, r, lost(pod, latest, time.Now()))
+	pc.say(key, r, pod, lost(pod, latest, time.Now()))
 }
 
 // warnOfOld warns of what failed for old, the record's pod. Where the API has another

@@ -60,7 +60,7 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 		settled = told
 	}
 	report := r.report
-	handed := r.observedForm(pod)
+	observedGeneration := r.observedGeneration(pod)
 	conditions := r.others.without(pod.Status.Conditions, report.Conditions)
 	rest := repairDelay - time.Since(r.sentAt)
 	settlesIn := r.deletionSettlesIn(pod, time.Now())
@@ -71,28 +71,24 @@ func (pc *PodController) writeStatus(ctx context.Context, key string) (err error
 	}
 	if settled {
 		switch {
-		case handed == nil || pod.Status.ObservedGeneration >= handed.Generation:
+		case pod.Status.ObservedGeneration >= observedGeneration:
 			return nil
 		case settlesIn > 0:
 			pc.statuses.AddAfter(key, settlesIn)
 			return nil
 		}
 	}
-	return pc.patchStatus(ctx, r, pod, report, conditions, handed)
+	return pc.patchStatus(ctx, r, pod, report, conditions, observedGeneration)
 }
 
 // patchStatus sends what differs between the pod's status and the report, of which
-// these conditions count.
-func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, conditions []corev1.PodCondition, handed *corev1.Pod) (err error) {
+// these conditions count. observedGeneration is 0 if it is not known.
+func (pc *PodController) patchStatus(ctx context.Context, r *podRecord, pod *corev1.Pod, report *corev1.PodStatus, conditions []corev1.PodCondition, observedGeneration int64) (err error) {
 	ctx, span := startPodSpan(r.follows(ctx), "writeStatus", pc.statuses, keyOf(pod), pod)
 	defer span.End()
 	ctx = span.WithField(ctx, "phase", string(report.Phase))
 	defer func() { span.SetStatus(err) }()
 
-	var observedGeneration int64
-	if handed != nil && handed.UID == pod.UID {
-		observedGeneration = handed.Generation
-	}
 	// The patch carries no spec, hence no secret, and is guarded by the UID.
 	ours := *report
 	ours.Conditions = conditions
@@ -181,14 +177,26 @@ func older(pod, other *corev1.Pod) bool {
 	return err == nil && order < 0
 }
 
-// observedForm returns the form of the record's pod whose generation has been acted
-// upon, or nil if that is not known. pod is the API's. r.mu is held.
-func (r *podRecord) observedForm(pod *corev1.Pod) *corev1.Pod {
+// generation is a form of a pod.
+type generation struct {
+	uid    types.UID
+	number int64
+}
+
+// observedGeneration returns the generation of the record's pod that has been acted
+// upon, or 0 if that is not known: the one that the provider was given, or, as long as
+// it was given none, the one that the controller has rejected or could not prepare. pod
+// is the API's. r.mu is held.
+func (r *podRecord) observedGeneration(pod *corev1.Pod) int64 {
 	switch {
 	case pod.DeletionTimestamp != nil && (r.asked != requestNone || r.provider == absent && len(pod.Finalizers) > 0):
-		return pod // a deletion is a generation, too
+		return pod.Generation // a deletion is a generation, too
 	case r.stale:
-		return nil // the provider has not seen this generation yet
+		return 0 // the provider has not seen this generation yet
+	case r.handed != nil && r.handed.UID == pod.UID:
+		return r.handed.Generation
+	case r.decided.uid == pod.UID:
+		return r.decided.number
 	}
-	return r.handed
+	return 0
 }
