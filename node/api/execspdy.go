@@ -26,7 +26,7 @@ func openSPDY(w *streamConn, r *http.Request, want execStreams, creation time.Du
 	if err != nil {
 		return nil
 	}
-	streams := newStreamCollector(streamTypes(want, protocol))
+	streams := newStreamCollector(streamTypes(want, protocol), w.flight)
 	w.maxStreams = maxExecStreams
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, streams.accept)
 	if conn == nil {
@@ -82,6 +82,7 @@ func streamTypes(want execStreams, protocol string) []string {
 // streamCollector takes the streams that a client should open, each once.
 type streamCollector struct {
 	complete chan struct{} // closed when all are there
+	flight   *inFlight
 
 	mu      sync.Mutex
 	refused bool
@@ -89,8 +90,8 @@ type streamCollector struct {
 	streams map[string]httpstream.Stream
 }
 
-func newStreamCollector(types []string) *streamCollector {
-	c := &streamCollector{complete: make(chan struct{}), missing: map[string]bool{}, streams: map[string]httpstream.Stream{}}
+func newStreamCollector(types []string, flight *inFlight) *streamCollector {
+	c := &streamCollector{complete: make(chan struct{}), flight: flight, missing: map[string]bool{}, streams: map[string]httpstream.Stream{}}
 	for _, name := range types {
 		c.missing[name] = true
 	}
@@ -107,7 +108,7 @@ func (c *streamCollector) accept(stream httpstream.Stream, _ <-chan struct{}) er
 	if err := reply(stream); err != nil {
 		return err
 	}
-	return c.add(name, stream)
+	return c.add(name, &countedStream{stream, c.flight})
 }
 
 func (c *streamCollector) check(name string) error {

@@ -23,7 +23,7 @@ func (f *forwarder) serveSPDY(w *streamConn, creation time.Duration) {
 	if _, err := httpstream.Handshake(f.request, w, portforward.SupportedProtocols); err != nil {
 		return // Handshake has answered
 	}
-	pairs := newStreamPairs(f, creation)
+	pairs := newStreamPairs(f, creation, w.flight)
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, f.request, pairs.accept)
 	if conn == nil {
 		return // UpgradeResponse has answered
@@ -36,6 +36,7 @@ func (f *forwarder) serveSPDY(w *streamConn, creation time.Duration) {
 type streamPairs struct {
 	forwarder *forwarder
 	creation  time.Duration
+	flight    *inFlight
 	opened    chan struct{} // closed when conn is set
 	conn      httpstream.Connection
 
@@ -52,9 +53,9 @@ type streamPair struct {
 	release    func() // gives the connection back to the quota
 }
 
-func newStreamPairs(f *forwarder, creation time.Duration) *streamPairs {
+func newStreamPairs(f *forwarder, creation time.Duration, flight *inFlight) *streamPairs {
 	return &streamPairs{
-		forwarder: f, creation: creation, opened: make(chan struct{}),
+		forwarder: f, creation: creation, flight: flight, opened: make(chan struct{}),
 		waiting: map[string]*streamPair{}, streams: map[httpstream.Stream]struct{}{},
 	}
 }
@@ -87,7 +88,7 @@ func (s *streamPairs) accept(stream httpstream.Stream, registered <-chan struct{
 	if err := reply(stream); err != nil {
 		return err
 	}
-	pair, err := s.add(header, stream)
+	pair, err := s.add(header, &countedStream{stream, s.flight})
 	if pair != nil {
 		go s.run(pair, registered)
 	}

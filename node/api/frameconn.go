@@ -21,7 +21,8 @@ var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, spdyHeader+m
 //
 //   - Each frame is sent at once. The library writes one in three or more pieces, each
 //     of which would become a TLS record, or a WebSocket message, and a system call.
-//   - What the client sends is given to the library in small frames: see frameReader.
+//   - What the client sends is given to the library in small frames, and no more than
+//     maxInFlight before it is read: see frameReader.
 //   - Streams are replied to without the library's compressor for headers, which takes
 //     0.8 MiB of memory for each connection: see reply.
 //
@@ -35,9 +36,10 @@ type frameConn struct {
 }
 
 // newFrameConn serves no more than maxStreams streams over conn, one after the other
-// or at once; any number if that is zero.
-func newFrameConn(conn net.Conn, maxStreams int) *frameConn {
-	return &frameConn{Conn: conn, in: frameReader{from: conn, maxStreams: maxStreams}}
+// or at once; any number if that is zero. Those that read the streams count what they
+// have read in flight: see countedStream.
+func newFrameConn(conn net.Conn, maxStreams int, flight *inFlight) *frameConn {
+	return &frameConn{Conn: conn, in: frameReader{from: conn, maxStreams: maxStreams, flight: flight}}
 }
 
 func (c *frameConn) Read(p []byte) (int, error) { return c.in.Read(p) }
@@ -55,6 +57,8 @@ func (c *frameConn) Write(p []byte) (int, error) {
 	if isReply(*frame) {
 		*frame = appendReply((*frame)[:0], [4]byte((*frame)[spdyHeader:]), !c.replied)
 		c.replied = true
+	} else if isReset(*frame) {
+		c.in.flight.end(streamID((*frame)[spdyHeader:]))
 	}
 	_, err := c.Conn.Write(*frame)
 	if cap(*frame) == spdyHeader+maxChunk {
@@ -78,6 +82,7 @@ func wholeFrame(frame []byte) bool {
 
 // Close never fails: the SPDY library would wait for somebody to take the error.
 func (c *frameConn) Close() error {
+	c.in.flight.close()
 	_ = c.Conn.Close()
 	return nil
 }

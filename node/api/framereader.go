@@ -7,12 +7,13 @@ import (
 )
 
 const (
-	// maxDataFrame is the size in which data is given to the SPDY library, which keeps
-	// up to 50 frames for each of its five workers while a provider does not read.
+	// maxDataFrame is the size in which data is given to the SPDY library.
 	maxDataFrame = 2 << 10
 	// maxControlFrame is how long any other frame may be. The headers of a stream have
 	// some hundred bytes; compressed ones can become a thousand times as long.
 	maxControlFrame = 1 << 10
+	// streamIDLength is the length of the ID that the payload of some frames begins with.
+	streamIDLength = 4
 	// maxSkipped is how long a frame may be that has no meaning here.
 	maxSkipped = 64 << 10
 )
@@ -21,14 +22,16 @@ const (
 var errFrame = errors.New("a SPDY frame that is not allowed here")
 
 // frameReader reads SPDY frames for the library. It cuts frames of data, which may
-// have 16 MiB, into smaller ones, leaves out settings and window updates, which the
-// library ignores, and fails at what clients of a kubelet never send.
+// have 16 MiB, into smaller ones, waits while too much of it is unread, leaves out
+// settings and window updates, which the library ignores, and data of streams that are
+// not open, and fails at what clients of a kubelet never send.
 type frameReader struct {
 	from       io.Reader
-	maxStreams int // 0 for any number
+	flight     *inFlight // nil: nothing is counted
+	maxStreams int       // 0 for any number
 	streams    int
 
-	header  [spdyHeader]byte
+	header  [spdyHeader + streamIDLength]byte
 	pending []byte // of header, to be read
 	payload int    // of the current frame, to be read
 	rest    int    // of the client's frame of data beyond that
@@ -54,17 +57,15 @@ func (r *frameReader) Read(p []byte) (int, error) {
 // next prepares the next frame to be read.
 func (r *frameReader) next() error {
 	if r.rest > 0 {
-		r.data()
-		return nil
+		return r.data()
 	}
-	if _, err := io.ReadFull(r.from, r.header[:]); err != nil {
+	if _, err := io.ReadFull(r.from, r.header[:spdyHeader]); err != nil {
 		return err
 	}
 	length := int(binary.BigEndian.Uint32(r.header[4:]) & 0xffffff)
 	if r.header[0]&0x80 == 0 {
 		r.rest, r.last = length, r.header[4]
-		r.data()
-		return nil
+		return r.data()
 	}
 	switch kind := binary.BigEndian.Uint16(r.header[2:]); kind {
 	case spdySettings, spdyWindowUpdate:
@@ -84,18 +85,43 @@ func (r *frameReader) next() error {
 	if length > maxControlFrame {
 		return errFrame
 	}
-	r.pending, r.payload = r.header[:], length
+	r.pending, r.payload = r.header[:spdyHeader], length
+	if r.header[3] == spdySynStream && length >= streamIDLength {
+		return r.opened()
+	}
 	return nil
 }
 
-// data makes a frame of what is left of the client's.
-func (r *frameReader) data() {
-	r.payload = min(r.rest, maxDataFrame)
-	r.rest -= r.payload
+// opened reads the ID of a stream that begins.
+func (r *frameReader) opened() error {
+	if _, err := io.ReadFull(r.from, r.header[spdyHeader:]); err != nil {
+		return err
+	}
+	r.pending, r.payload = r.header[:], r.payload-streamIDLength
+	if r.flight != nil {
+		r.flight.open(streamID(r.header[spdyHeader:]))
+	}
+	return nil
+}
+
+// streamID is what the four bytes of an ID mean.
+func streamID(b []byte) uint32 { return binary.BigEndian.Uint32(b) &^ (1 << 31) }
+
+// data makes a frame of what is left of the client's, or leaves it out.
+func (r *frameReader) data() error {
+	n := min(r.rest, maxDataFrame)
+	if r.flight != nil && !r.flight.add(streamID(r.header[:]), n) {
+		n, r.rest = r.rest, 0
+		_, err := io.CopyN(io.Discard, r.from, int64(n))
+		return err
+	}
+	r.payload = n
+	r.rest -= n
 	flags := uint32(0)
 	if r.rest == 0 {
 		flags = uint32(r.last) << 24
 	}
 	binary.BigEndian.PutUint32(r.header[4:], flags|uint32(r.payload))
-	r.pending = r.header[:]
+	r.pending = r.header[:spdyHeader]
+	return nil
 }

@@ -28,6 +28,7 @@ type streamConn struct {
 	idleTimeout time.Duration
 	webSocket   bool
 	maxStreams  int // of SPDY: see newFrameConn
+	flight      *inFlight
 
 	mu   sync.Mutex
 	conn *watchedConn
@@ -40,7 +41,7 @@ var _ http.Hijacker = (*streamConn)(nil)
 func watch(w http.ResponseWriter, r *http.Request, idleTimeout time.Duration) (*streamConn, *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	return &streamConn{
-		ResponseWriter: w, ctx: ctx, gone: cancel, idleTimeout: idleTimeout, webSocket: wsstream.IsWebSocketRequest(r),
+		ResponseWriter: w, ctx: ctx, gone: cancel, idleTimeout: idleTimeout, webSocket: wsstream.IsWebSocketRequest(r), flight: newInFlight(),
 	}, r.WithContext(ctx)
 }
 
@@ -59,7 +60,7 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	s.mu.Unlock()
 	var conn net.Conn = watched
 	if !s.webSocket {
-		conn = newFrameConn(conn, s.maxStreams)
+		conn = newFrameConn(conn, s.maxStreams, s.flight)
 	}
 	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
 }

@@ -24,7 +24,7 @@ func TestWatchedConnNoticesThatTheClientHasGone(t *testing.T) {
 	for name, before := range map[string]func(client, server net.Conn){
 		"nothing was sent": func(net.Conn, net.Conn) {},
 		"input is unread": func(client, _ net.Conn) {
-			go client.Write(make([]byte, 20<<10))
+			go client.Write(make([]byte, readAheadLimit/2))
 		},
 		"somebody reads": func(_, server net.Conn) {
 			go server.Read(make([]byte, 1))

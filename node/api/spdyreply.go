@@ -36,7 +36,12 @@ const (
 
 // isReply reports whether frame is what reply has had the library write.
 func isReply(frame []byte) bool {
-	return len(frame) == 16 && frame[0] == 0x80 && frame[3] == spdyRstStream && frame[15] == spdyRefusedStream
+	return isReset(frame) && frame[15] == spdyRefusedStream
+}
+
+// isReset reports whether frame ends a stream at once.
+func isReset(frame []byte) bool {
+	return len(frame) == 16 && frame[0] == 0x80 && frame[3] == spdyRstStream
 }
 
 var (

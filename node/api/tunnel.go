@@ -20,8 +20,8 @@ func (f *forwarder) serveTunnel(w *streamConn, creation time.Duration) {
 	if err != nil {
 		return // Upgrade has answered
 	}
-	pairs := newStreamPairs(f, creation)
-	tunnel := newFrameConn(clientportforward.NewTunnelingConnection("server", ws), 0)
+	pairs := newStreamPairs(f, creation, w.flight)
+	tunnel := newFrameConn(clientportforward.NewTunnelingConnection("server", ws), 0, w.flight)
 	conn, err := spdy.NewServerConnection(tunnel, pairs.accept)
 	if err != nil {
 		return // and the tunnel has been closed

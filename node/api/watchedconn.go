@@ -16,7 +16,7 @@ const (
 	// readAheadDelay is how long nobody may read before the connection does.
 	readAheadDelay = 100 * time.Millisecond
 	// readAheadLimit is how much it reads then.
-	readAheadLimit = 32 << 10
+	readAheadLimit = 16 << 10
 	// hangUpDelay is how often the operating system is asked after that.
 	hangUpDelay = time.Second
 )

@@ -32,6 +32,7 @@ func TestConformance(t *testing.T) {
 		var config process.Config
 		config.Root = root
 		config.Runtime.Isolation = runtime.IsolationNamespaces
+		config.Runtime.SharedNetwork = true
 		config.CgroupParent = "/remote-" + strconv.Itoa(os.Getpid())
 		p, err := process.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
 		return nodeutil.AsProvider(p), p, err
