@@ -24,14 +24,49 @@ const enoughMatches = 3
 // what is known of one pod is its own (see PodController.isOf): under which UID the
 // provider shows it. Only where nothing is known of a pod counts what was seen of
 // others: a provider that has shown several under our UIDs, and none under another,
-// keeps them, and a different one means a different pod. Else only a creation time that
-// is clearly older tells.
+// keeps them, and a different one means a different pod. So does the UID of a pod that the
+// node had before. Else only a creation time that is clearly older tells.
 type identity struct {
 	byUID bool // the provider finds its pods by UID
 
 	mu      sync.Mutex
 	matched map[types.UID]struct{} // enoughMatches at most
 	differs bool                   // a pod of ours was shown under another UID
+	left    map[types.UID]struct{} // rememberedUIDs of the pods that the node had, at most
+	order   []types.UID            // of left, a ring
+	oldest  int                    // in order
+}
+
+// rememberedUIDs is how many pods that have left the node are remembered by their UIDs.
+const rememberedUIDs = 1024
+
+// leave records that a pod of the node is no more. What the provider shows under its UID
+// from now on is that pod, and not the one that has its name now.
+func (i *identity) leave(uid types.UID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.left[uid]; ok || uid == "" {
+		return
+	}
+	if i.left == nil {
+		i.left = map[types.UID]struct{}{}
+	}
+	i.left[uid] = struct{}{}
+	if len(i.order) < rememberedUIDs {
+		i.order = append(i.order, uid)
+		return
+	}
+	delete(i.left, i.order[i.oldest])
+	i.order[i.oldest] = uid
+	i.oldest = (i.oldest + 1) % rememberedUIDs
+}
+
+// hasLeft reports whether the UID is that of a pod that the node had.
+func (i *identity) hasLeft(uid types.UID) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, ok := i.left[uid]
+	return ok
 }
 
 // keeps reports whether the provider keeps the UIDs that it is given.
@@ -69,7 +104,7 @@ func (i *identity) alike(pod, found *corev1.Pod) bool {
 	if found.UID == pod.UID {
 		return true
 	}
-	if found.UID != "" && i.keeps() {
+	if found.UID != "" && (i.keeps() || i.hasLeft(found.UID)) {
 		return false
 	}
 	born := found.CreationTimestamp

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -95,4 +96,18 @@ func TestOutdated(t *testing.T) {
 			want(t, "outdated", outdated(tc.found, tc.pod), tc.want)
 		})
 	}
+}
+
+// The UIDs of pods that have left are remembered, the newest of them, and no more than
+// so many, however long the process runs.
+func TestPodsThatHaveLeft(t *testing.T) {
+	var i identity
+	for n := range 3 * rememberedUIDs {
+		i.leave(types.UID(strconv.Itoa(n)))
+		i.leave(types.UID(strconv.Itoa(n)))
+	}
+	want(t, "remembered", len(i.left), rememberedUIDs)
+	want(t, "the newest", i.hasLeft(types.UID(strconv.Itoa(3*rememberedUIDs-1))), true)
+	want(t, "the oldest of those", i.hasLeft(types.UID(strconv.Itoa(2*rememberedUIDs))), true)
+	want(t, "one before", i.hasLeft(types.UID(strconv.Itoa(2*rememberedUIDs-1))), false)
 }

@@ -154,6 +154,7 @@ func (pc *PodController) follow(key string, r *podRecord, pod *corev1.Pod) {
 		r.renew(pod)
 	case r.over():
 		pc.objects.Forget(r.uid())
+		pc.identity.leave(r.uid())
 		next, keeps := r.next, r.shownAs != "" && r.shownAs == r.uid()
 		r.adopt(pod)
 		if keeps {
@@ -244,6 +245,7 @@ func (pc *PodController) dropIfOver(key string, r *podRecord, v view) {
 	}
 	pc.records.drop(key)
 	pc.objects.Forget(v.heldUID)
+	pc.identity.leave(v.heldUID)
 	// A pod that was added between our look at the cache and the drop has its
 	// own key in the queue, and starts with a new record.
 }
