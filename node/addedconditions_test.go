@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,14 +23,16 @@ func (r *nodeRig) conditionOf(kind corev1.NodeConditionType) corev1.ConditionSta
 // Node, and then a False one. A process that comes after an earlier one takes it back.
 func TestWithNodeConditions(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		status := corev1.ConditionFalse
+		var status atomic.Pointer[corev1.ConditionStatus]
+		set := func(s corev1.ConditionStatus) { status.Store(&s) }
+		set(corev1.ConditionFalse)
 		added := WithNodeConditions(func() []corev1.NodeCondition {
-			return []corev1.NodeCondition{{Type: "Added", Status: status, Reason: "Test"}, {Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+			return []corev1.NodeCondition{{Type: "Added", Status: *status.Load(), Reason: "Test"}, {Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		})
 		r.start(r.withLease(), added)
 		step := func(what string, next, wanted corev1.ConditionStatus) {
 			t.Helper()
-			status = next
+			set(next)
 			pass(time.Minute)
 			want(t, what, r.conditionOf("Added"), wanted)
 			r.wantReady("True")
@@ -41,7 +44,7 @@ func TestWithNodeConditions(t *testing.T) {
 		step("still not", corev1.ConditionFalse, corev1.ConditionFalse)
 		step("true once more", corev1.ConditionTrue, corev1.ConditionTrue)
 		r.end()
-		status = corev1.ConditionFalse
+		set(corev1.ConditionFalse)
 		r.launch(func(nc *NodeController) error { return nil }, r.withLease(), added)
 		pass(time.Second)
 		want(t, "after a restart", r.conditionOf("Added"), corev1.ConditionFalse)
