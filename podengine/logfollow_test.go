@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -257,8 +258,8 @@ func TestManyFollowedLogsTakeNoWatches(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip("no /proc")
+	if err != nil && runtime.GOOS == "linux" {
+		t.Fatal(err) // elsewhere there is no inotify
 	}
 	for _, entry := range entries {
 		if to, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && strings.Contains(to, "inotify") {

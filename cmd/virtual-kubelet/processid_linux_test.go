@@ -10,9 +10,6 @@ import (
 // Of a process on the same machine it is known when it has ended, of all others
 // not, but for an earlier container of the same pod.
 func TestProcessHasEnded(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("what is known of other processes comes from /proc")
-	}
 	us := newProcessID("pod")
 	change := func(f func(*processID)) string {
 		other := us
