@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The kubelet's words about a pod that outlives its activeDeadlineSeconds.
@@ -31,12 +32,7 @@ func (pc *PodController) enforceDeadline(key string, r *podRecord, pod *corev1.P
 	}
 	now := time.Now()
 	if !r.expired {
-		started := now // or soon: the first status that is written has the start time
-		if at := pod.Status.StartTime; at != nil {
-			started = at.Time
-		}
-		end := started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second + deadlineLeeway)
-		if now.Before(end) {
+		if end, _ := r.activeUntil(pod, now); now.Before(end) {
 			pc.syncs.Revisit(key, end.Sub(now))
 			return
 		}
@@ -46,7 +42,7 @@ func (pc *PodController) enforceDeadline(key string, r *podRecord, pod *corev1.P
 		}
 		pc.events.Event(pod, corev1.EventTypeNormal, reasonDeadlineExceeded, messageDeadlineExceeded)
 	}
-	if r.provider == absent || r.stopped() {
+	if r.provider == absent && (!r.cancelled || r.asked != requestNone) || r.stopped() {
 		latest := r.said
 		if latest == nil {
 			latest = r.report
@@ -54,6 +50,38 @@ func (pc *PodController) enforceDeadline(key string, r *podRecord, pod *corev1.P
 		r.tell(deadlineExceeded(killed(pod, latest, now)))
 		pc.statuses.Add(key)
 	}
+}
+
+// activeUntil returns when the pod's activeDeadlineSeconds, and the leeway, are over; false
+// if it has none. r.mu is held.
+func (r *podRecord) activeUntil(pod *corev1.Pod, now time.Time) (time.Time, bool) {
+	if pod.Spec.ActiveDeadlineSeconds == nil {
+		return time.Time{}, false
+	}
+	started := r.activeSince
+	if at := pod.Status.StartTime; at != nil {
+		started = at.Time
+	} else if started.IsZero() {
+		started, r.activeSince = now, now
+	}
+	return started.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second + deadlineLeeway), true
+}
+
+// startDeadline has the start time of a pod with a deadline in the API before CreatePod
+// is called, which may hang: then the deadline counts across restarts, too.
+func (pc *PodController) startDeadline(key string, r *podRecord, pod *corev1.Pod) {
+	if pod.Spec.ActiveDeadlineSeconds == nil || pod.Status.StartTime != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.report != nil || r.activeSince.IsZero() {
+		return
+	}
+	status := pod.Status.DeepCopy()
+	status.Phase, status.StartTime = corev1.PodPending, &metav1.Time{Time: r.activeSince}
+	r.tell(status)
+	pc.statuses.Add(key)
 }
 
 // deadlineExceeded is the final status of a pod that was ended because of its deadline.

@@ -118,7 +118,7 @@ func decide(v view) action {
 	case wishStop:
 		return stop(v)
 	case wishDone:
-		if v.provider == held && !v.stopped {
+		if v.provider == held && !v.stopped || mayHaveBegun(v) {
 			return end(v)
 		}
 	}
@@ -148,6 +148,12 @@ func bury(v view) action {
 // only have been overlooked.
 func mayLinger(v view) bool {
 	return v.provider == absent && (v.ran || v.cancelled) && v.asked == requestNone
+}
+
+// mayHaveBegun reports whether a pod whose creation was cancelled should be deleted in
+// the provider although that was not found to hold it.
+func mayHaveBegun(v view) bool {
+	return v.provider == absent && v.cancelled && v.asked == requestNone
 }
 
 func run(v view) action {

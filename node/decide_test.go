@@ -79,6 +79,8 @@ func parseView(text string) (view, error) {
 			v.heldUID = types.UID(value)
 		case "stopped":
 			v.stopped = true
+		case "cancelled":
+			v.cancelled = true
 		case "ran":
 			v.ran = true
 		case "changed":

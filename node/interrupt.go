@@ -12,7 +12,7 @@ import (
 
 // errNotWanted is the cause of the end of a provider call's context whose pod is not
 // wanted any more.
-var errNotWanted = errors.New("the pod is not wanted any more: it was deleted or replaced, or has ended")
+var errNotWanted = errors.New("the pod is not wanted any more: it was deleted or replaced, has ended, or its deadline is over")
 
 // abandonAfter is how long a call whose context was cancelled counts against the
 // workers. One that goes on holds up its own pod only, from then on.
@@ -23,6 +23,7 @@ const abandonAfter = 30 * time.Second
 type interruptible struct {
 	uid     types.UID
 	cancel  context.CancelCauseFunc
+	expiry  *time.Timer // until the pod's deadline; nil if it has none
 	abandon *time.Timer // once it was cancelled
 }
 
@@ -33,14 +34,23 @@ func (pc *PodController) begin(ctx context.Context, key string, r *podRecord, po
 	c := &interruptible{uid: pod.UID, cancel: cancel}
 	r.mu.Lock()
 	r.call = c
+	if end, limited := r.activeUntil(pod, time.Now()); limited {
+		c.expiry = time.AfterFunc(time.Until(end), func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			pc.cancelCall(key, r, c)
+		})
+	}
 	r.mu.Unlock()
 	// What has changed before is in the cache, what changes from now on finds the call.
 	pc.interrupt(ctx, key)
 	return ctx, func() {
 		r.mu.Lock()
 		r.call = nil
-		if c.abandon != nil {
-			c.abandon.Stop()
+		for _, timer := range []*time.Timer{c.expiry, c.abandon} {
+			if timer != nil {
+				timer.Stop()
+			}
 		}
 		r.mu.Unlock()
 		cancel(nil)
@@ -65,7 +75,16 @@ func (pc *PodController) interrupt(ctx context.Context, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.call
-	if c == nil || c.abandon != nil || pod != nil && pod.UID == c.uid && pod.DeletionTimestamp == nil && !isTerminal(pod.Status.Phase) {
+	if c == nil || pod != nil && pod.UID == c.uid && pod.DeletionTimestamp == nil && !isTerminal(pod.Status.Phase) {
+		return
+	}
+	pc.cancelCall(key, r, c)
+}
+
+// cancelCall cancels a call, unless it has returned or was cancelled before. r.mu is
+// held.
+func (pc *PodController) cancelCall(key string, r *podRecord, c *interruptible) {
+	if r.call != c || c.abandon != nil {
 		return
 	}
 	c.cancel(errNotWanted)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +142,68 @@ func TestDeadlineOfAPodThatIsGone(t *testing.T) {
 				t.Errorf("event: %s", event)
 			}
 		}
+	})
+}
+
+// A create that hangs ends with the pod's deadline, however it takes its cancellation,
+// and the provider is told to end the pod, since it may have come to be.
+func TestDeadlineOfACreateThatHangs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		create func(context.Context, *corev1.Pod) error
+		after  time.Duration // the deadline
+	}{
+		"until it is cancelled": {hang, 3 * time.Second},
+		"and succeeds then":     {func(ctx context.Context, _ *corev1.Pod) error { <-ctx.Done(); return nil }, 3 * time.Second},
+		"and succeeds much later": {func(ctx context.Context, _ *corev1.Pod) error {
+			<-ctx.Done()
+			time.Sleep(10 * time.Minute)
+			return nil
+		}, 10*time.Minute + 3*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				r.provider.script(func(s *script) { s.onCreate = tc.create })
+				pod := r.api.addPod(aPod("web", within(60)))
+				pass(59 * time.Second)
+				wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(pod.UID))
+				want(t, "phase", r.phase("web"), corev1.PodPending)
+				pass(time.Second + tc.after)
+				r.wantExceeded("web")
+				wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+string(pod.UID)+" grace 30")
+				want(t, "pods held", len(r.provider.holds("web")), 0)
+				pass(time.Hour)
+				wantList(t, "calls later", r.provider.took("create", "delete"))
+			})
+		})
+	}
+}
+
+// The deadline of a pod whose create hangs counts across restarts of the agent.
+func TestDeadlineOfACreateThatHangsAcrossRestarts(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) { s.onCreate = hang })
+		r.start()
+		r.api.addPod(aPod("web", within(60)))
+		for range 2 {
+			pass(25 * time.Second)
+			r.end()
+			r.start()
+		}
+		pass(15 * time.Second)
+		r.wantExceeded("web")
+	})
+}
+
+// An update that hangs does not keep its pod from being stopped when its deadline is over.
+func TestDeadlineOfAnUpdateThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.addPod(aPod("web", within(60)))
+		pass(time.Second)
+		r.provider.script(func(s *script) { s.onUpdate = hang })
+		r.api.changePod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
+		pass(65 * time.Second)
+		r.wantExceeded("web")
 	})
 }

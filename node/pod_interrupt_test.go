@@ -34,7 +34,7 @@ func TestHungCreateIsCancelled(t *testing.T) {
 			[]string{"delete web uid-1001 grace 30", "create web uid-1002"}, corev1.PodRunning},
 		"failed by others": {func(r *rig) {
 			r.api.changePod("web", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		}, nil, corev1.PodFailed},
+		}, []string{"delete web uid-1001 grace 30"}, corev1.PodFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {

@@ -36,15 +36,17 @@ type state struct {
 	decided   generation  // form of the pod that the controller last reported on itself
 	stale     bool        // found after a restart, with an older form of the pod
 	expired   bool        // its deadline is over: it is to be ended
-	asked     request
-	askedAt   time.Time
-	inspected time.Time
-	missing   int
-	missedAt  time.Time // when it was first missed, since it was last found
-	removed   bool
-	shownAs   types.UID // by the provider: the UID of its own that it has for the pod
-	doubtful  bool      // a list of the API lacks it, which may be wrong
-	ending    ending
+	// activeSince is when its deadline began to count, where the API does not say.
+	activeSince time.Time
+	asked       request
+	askedAt     time.Time
+	inspected   time.Time
+	missing     int
+	missedAt    time.Time // when it was first missed, since it was last found
+	removed     bool
+	shownAs     types.UID // by the provider: the UID of its own that it has for the pod
+	doubtful    bool      // a list of the API lacks it, which may be wrong
+	ending      ending
 
 	// tried is the last action that was taken, retryAt the times before which an
 	// action is not to be tried again, as its error has asked.

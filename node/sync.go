@@ -215,7 +215,7 @@ func (pc *PodController) view(r *podRecord, pod *corev1.Pod) view {
 		r.mustEnd(&v)
 	case isTerminal(pod.Status.Phase) || reportedDone || v.heldUID == v.uid && r.expired:
 		v.wish = wishDone
-		if v.provider == held && !v.stopped {
+		if v.provider == held && !v.stopped || mayHaveBegun(v) {
 			r.mustEnd(&v)
 		}
 	default:
@@ -368,6 +368,7 @@ func (pc *PodController) create(ctx context.Context, key string, r *podRecord, p
 	}
 	ctx, done := pc.begin(ctx, key, r, pod)
 	defer done()
+	pc.startDeadline(key, r, pod)
 	mine, err := pc.prepare(ctx, key, r, pod)
 	if interrupted(ctx) {
 		return errNotWanted
