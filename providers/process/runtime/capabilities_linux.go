@@ -32,6 +32,16 @@ func usualCapabilities() []int {
 	}
 }
 
+// hasCapabilities reports whether this process has capabilities, by number.
+func hasCapabilities(wanted ...int) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(wanted, func(n int) bool { return data[n/32].Effective&(1<<(n%32)) == 0 })
+}
+
 func parseCapabilities(names []string) ([]int, error) {
 	var all []int
 	for _, name := range names {

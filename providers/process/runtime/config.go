@@ -68,7 +68,8 @@ type Config struct {
 	// AllowPrivileged allows privileged containers.
 	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
 	// AllowSetuid lets setuid programs such as sudo have their effect where the
-	// pod does not forbid it (allowPrivilegeEscalation). Without, they have none.
+	// pod does not forbid it (allowPrivilegeEscalation). Without, they have none. It
+	// needs CAP_SYS_ADMIN, or AllowUnconfined.
 	AllowSetuid bool `json:"allowSetuid,omitempty"`
 	// AllowHostPID lets pods with hostPID see all processes of the machine.
 	AllowHostPID bool `json:"allowHostPID,omitempty"`

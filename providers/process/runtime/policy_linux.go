@@ -15,7 +15,7 @@ import (
 
 // policy is what Config allows, read once.
 type policy struct {
-	root        bool    // whether we are root
+	root        bool    // whether we can run things as others: as root in a container may not be able to
 	defaultUser account // of all pods, unless each has one of its own
 	podUsers    ids     // of which each pod has one; empty if defaultUser is for all
 	users       ids
@@ -39,10 +39,13 @@ const nobody = 65534
 
 func newPolicy(cfg Config) (*policy, error) {
 	p := &policy{
-		root:     os.Geteuid() == 0,
+		root:     os.Geteuid() == 0 && hasCapabilities(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN),
 		binaries: cfg.Binaries, hostPaths: cfg.HostPaths, workingDirs: cfg.WorkingDirs,
 		privileged: cfg.AllowPrivileged, setuid: cfg.AllowSetuid,
 		hostPID: cfg.AllowHostPID, hostIPC: cfg.AllowHostIPC, sharedNetwork: cfg.SharedNetwork,
+	}
+	if cfg.AllowSetuid && !cfg.AllowUnconfined && !hasCapabilities(unix.CAP_SYS_ADMIN) {
+		return nil, errors.New("allowSetuid: setuid programs have no effect with the seccomp profile where virtual-kubelet lacks CAP_SYS_ADMIN: leave it out, or set allowUnconfined too")
 	}
 	if len(p.binaries) == 0 {
 		p.binaries = defaultBinaries()
