@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -381,4 +382,85 @@ func (n *node) helper(args ...string) *runtimeapi.ContainerConfig {
 	config := containerConfig(append([]string{n.mounted(dir, "/helper") + "/helper", "helper"}, args...)...)
 	config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/helper", HostPath: dir, Readonly: true}}
 	return config
+}
+
+// A pod that sees processes of the machine can neither trace nor signal nor read
+// virtual-kubelet, shims and other pods, also as root of a container.
+func TestHostileTracingAsRoot(t *testing.T) {
+	asRoot(t)
+	for _, isolation := range isolations() {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, func(c *runtime.Config) { c.Isolation, c.SharedPIDs, c.Users = isolation, true, []string{"0"} })
+			victim := n.start(sh("exec sleep 1002"))
+			n.waitProcess(victim)
+			started := n.started(victim)
+			pids := []string{strconv.Itoa(started.PID), strconv.Itoa(started.ShimPID), strconv.Itoa(os.Getpid()), "1"}
+			if got := n.attack(n.helper(append([]string{"attack-processes"}, pids...)...)); got != "" {
+				t.Errorf("a pod can do to others (%v): %s", pids, got)
+			}
+			// Root of a container may signal what is root's: it has to be allowed by
+			// the operator, and has CAP_KILL unless it is dropped.
+			root := n.helper(append([]string{"attack-processes"}, pids...)...)
+			root.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				RunAsUser: number(0), Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"KILL"}},
+				NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
+			}}
+			for line := range strings.Lines(n.attack(root)) {
+				if !strings.HasPrefix(line, "signals") && !strings.HasPrefix(line, "reads the limits") || strings.HasSuffix(line, " "+pids[0]+"\n") {
+					t.Errorf("root of a container: %s", line)
+				}
+			}
+			if !alive(started.PID) || !alive(started.ShimPID) {
+				t.Error("the victim is dead")
+			}
+		})
+	}
+}
+
+// A pod reaches no socket of another pod, of the shims and of virtual-kubelet that
+// has a path. Sockets with abstract names are of the network, which is the machine's:
+// those it does reach, as it does ports on the loopback address.
+func TestHostileSocketsAsRoot(t *testing.T) {
+	asRoot(t)
+	for _, isolation := range isolations() {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, func(c *runtime.Config) { c.Isolation, c.SharedPIDs = isolation, true })
+			name := fmt.Sprintf("vk-test-%d-%d", os.Getpid(), names.Add(1))
+			boxConfig := sandboxConfig(filepath.Dir(n.cfg.Root))
+			volume := n.volumeOf(boxConfig.Metadata.Uid)
+			inVolume := filepath.Join(n.mounted(volume, "/data"), name)
+			box, err := n.RunPodSandbox(ctx, boxConfig, "")
+			must(t, err)
+			config := n.helper("listen-unix", inVolume, "/tmp/"+name, "/var/tmp/"+name, "@"+name)
+			config.Mounts = append(config.Mounts, &runtimeapi.Mount{ContainerPath: "/data", HostPath: volume})
+			victim := n.in(box, config)
+			n.waitLog(victim, "listening")
+			for _, dir := range []string{"/tmp/", "/var/tmp/"} {
+				t.Cleanup(func() { _ = os.Remove(dir + name) }) // of the machine, without namespaces
+			}
+			root := fmt.Sprintf("/proc/%d/root", n.started(victim).PID)
+			targets := []string{
+				filepath.Join(volume, name), "/data/" + name, "/tmp/" + name, "/var/tmp/" + name, root + "/tmp/" + name, root + "/data/" + name,
+				filepath.Join(n.cfg.Root, "containers", victim, "shim.sock"), root + filepath.Join(n.cfg.Root, "containers", victim, "shim.sock"), "@" + name,
+			}
+			got := n.attack(n.helper(append([]string{"dial-unix"}, targets...)...))
+			if want := "connected to @" + name + "\n"; got != want {
+				t.Errorf("a pod is %q, want only %q", got, want)
+			}
+		})
+	}
+}
+
+// A pod that makes terminals leaves enough of them for others.
+func TestHostileTerminalsRunOutAsRoot(t *testing.T) {
+	asRoot(t)
+	n := newNode(t, func(c *runtime.Config) {
+		c.Isolation, c.Rlimits = runtime.IsolationNamespaces, map[string]runtime.Rlimit{"nofile": {Soft: 2000, Hard: 2000}}
+	})
+	got := n.attack(n.helper("terminals"))
+	if count, err := strconv.Atoi(strings.TrimSpace(got)); err != nil || count < 50 || count > 300 {
+		t.Errorf("a container can make %q terminals", got)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/creack/pty"
@@ -13,10 +14,33 @@ import (
 // ttyGroup is the group of terminals on every distribution, and in containers.
 const ttyGroup = "5"
 
+// maxTerminals is how many terminals a container may have: the kernel has 4096 for
+// all of the machine.
+const maxTerminals = "128"
+
 // newTerminals makes an instance of the file system of terminals, which is attached
 // nowhere yet. Nobody else's terminals are in it.
 func newTerminals() (*os.File, error) {
-	return newFileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "ptmxmode", "0666", "mode", "0620", "gid", ttyGroup)
+	type result struct {
+		tree *os.File
+		err  error
+	}
+	made := make(chan result, 1)
+	go func() {
+		// An instance that is made in the machine's mount namespace has a share in the
+		// terminals that the kernel keeps back for the machine. The thread that has left
+		// it ends with this goroutine.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			made <- result{err: fmt.Errorf("mount namespace for terminals: %w", err)}
+			return
+		}
+		tree, err := newFileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC,
+			"ptmxmode", "0666", "mode", "0620", "gid", ttyGroup, "max", maxTerminals)
+		made <- result{tree, err}
+	}()
+	r := <-made
+	return r.tree, r.err
 }
 
 // openTerminal makes a terminal in an instance, and the machine's where there is
