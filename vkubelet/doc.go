@@ -4,7 +4,8 @@
 //
 //   - New makes a Server that takes pods to a Provider; Server.Run runs it.
 //   - NewNode makes a Node that registers a Node object and keeps it alive.
-//   - AttachPodRoutes and AttachMetricsRoutes serve the kubelet's HTTP API.
+//   - Server.AttachPodRoutes, AttachPodRoutes and AttachMetricsRoutes serve the
+//     kubelet's HTTP API.
 //   - ResourceManager gives a provider read access to what its pods refer to.
 //
 // Each of the three works without the others, and none knows about listening,

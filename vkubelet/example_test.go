@@ -99,3 +99,15 @@ func ExampleAttachPodRoutes() {
 	fmt.Println(w.Code, w.Body)
 	// Output: 501 provider does not implement GetContainerLogs (see node/api.ContainerLogsHandlerFunc)
 }
+
+// The routes of a Server are only about the pods of its node.
+func ExampleServer_AttachPodRoutes() {
+	server := vkubelet.New(vkubelet.Config{Client: fake.NewClientset(), NodeName: "cloud", Provider: emptyProvider{}})
+	mux := http.NewServeMux()
+	server.AttachPodRoutes(mux)
+
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil))
+	fmt.Println(w.Code, w.Body)
+	// Output: 503 the node does not know its pods yet
+}

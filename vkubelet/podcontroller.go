@@ -50,6 +50,11 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) error {
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()
 	controllerConfig, sources := cfg.assemble(broadcaster)
+	if pods, ok := controllerConfig.Pods.(*podwatch.Pods); ok {
+		pc.server.known.Store(watchedPods(pods))
+	} else {
+		pc.server.known.Store(informedPods(cfg.PodInformer))
+	}
 	controller, err := node.NewPodController(controllerConfig)
 	if err != nil {
 		return err
@@ -99,7 +104,7 @@ func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (c node.PodCont
 		HostIPs:     cfg.HostIPs,
 	}
 	if cfg.NodeName != "" {
-		c.PodEventFilterFunc = func(_ context.Context, pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.NodeName }
+		c.PodEventFilterFunc = func(_ context.Context, pod *corev1.Pod) bool { return cfg.onNode(pod) }
 	}
 	if c.PodInformer == nil {
 		pods := podwatch.NewPods()

@@ -10,7 +10,8 @@ import (
 type ServeMux = api.ServeMux
 
 // AttachPodRoutes adds PodHandler, instrumented, to mux as its root: what mux
-// has other patterns for stays with those.
+// has other patterns for stays with those. Where there is a Server,
+// Server.AttachPodRoutes is the better choice: it knows the node's pods.
 func AttachPodRoutes(p Provider, mux ServeMux) {
 	api.AttachPodRoutes(handlerConfig(p), mux, true)
 }
@@ -24,7 +25,8 @@ func AttachMetricsRoutes(p Provider, mux ServeMux) {
 
 // PodHandler returns a handler with the kubelet's routes that are about pods
 // (see api.PodHandler), /runningpods/ included. Those for which p lacks the
-// optional interface answer 501. Authentication is left to the caller.
+// optional interface answer 501. Authentication is left to the caller, and so is
+// whether p has the pod of a request, and the node that pod: see Server.PodHandler.
 func PodHandler(p Provider) http.Handler {
 	return api.PodHandler(handlerConfig(p), true)
 }

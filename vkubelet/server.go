@@ -3,6 +3,7 @@ package vkubelet
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // Server takes the pods that are bound to a node to a provider, and their
@@ -12,6 +13,7 @@ type Server struct {
 	controller *PodController
 	ready      chan struct{}
 	closeReady sync.Once
+	known      atomic.Pointer[knownPods] // nil before it runs
 }
 
 // New makes a Server. What is missing in cfg is reported by Run.

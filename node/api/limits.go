@@ -13,15 +13,19 @@ import (
 
 // Quota limits how many of something there may be at once. Zero means the default
 // that the field of StreamLimits names, a negative number means no limit.
+//
+// The limits of a user and of a namespace are those of one that is alone. They shrink
+// by the part that others use of what they share: a namespace may have 500 of its
+// user's 1500, but 250 while the other namespaces have 750. So a few that take all they
+// can get leave something for those that come later.
 type Quota struct {
 	// Total of all callers.
 	Total int
-	// PerUser of one authenticated user. kube-apiserver is one user, whoever asks it,
-	// so this is what keeps some of the total for others.
+	// PerUser of one authenticated user. All requests that come through kube-apiserver
+	// are of one user.
 	PerUser int
-	// PerNamespace of one user for the pods of one namespace: what keeps the users
-	// of one namespace, who all come by way of kube-apiserver, from the share of the
-	// others.
+	// PerNamespace of one user for the pods of one namespace: what separates the users
+	// who come through kube-apiserver.
 	PerNamespace int
 	// PerPod of one pod.
 	PerPod int
@@ -131,8 +135,8 @@ func (u *usage) take(c consumer) (release func(), err error) {
 		whose       string
 	}{
 		{u.by[ofPod], u.quota.PerPod, fmt.Sprintf("of pod %s/%s", c.namespace, c.pod)},
-		{u.by[ofNamespace], u.quota.PerNamespace, fmt.Sprintf("of one user in namespace %s", c.namespace)},
-		{u.by[ofUser], u.quota.PerUser, "of one user"},
+		{u.by[ofNamespace], share(u.quota.PerNamespace, u.by[ofNamespace], u.quota.PerUser, u.by[ofUser]), fmt.Sprintf("of one user in namespace %s", c.namespace)},
+		{u.by[ofUser], share(u.quota.PerUser, u.by[ofUser], u.quota.Total, u.total), "of one user"},
 		{u.total, u.quota.Total, "of this node"},
 	} {
 		if check.limit >= 0 && check.used >= check.limit {
@@ -155,6 +159,16 @@ func (u *usage) take(c consumer) (release func(), err error) {
 			}
 		}
 	}), nil
+}
+
+// share returns how much one may use whose limit is that of one that is alone, where
+// all together use usedByAll of the limit for all.
+func share(limit, used, limitOfAll, usedByAll int) int {
+	if limit < 0 || limitOfAll <= limit {
+		return limit
+	}
+	left := max(limitOfAll-(usedByAll-used), 0)
+	return (limit*left + limitOfAll - 1) / limitOfAll
 }
 
 // connections are those of one port-forward session.

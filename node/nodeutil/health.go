@@ -184,7 +184,7 @@ func WithAuthExceptHealth(auth Auth, h http.Handler) http.Handler {
 	return authHandler{auth: auth, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		if reads && openPaths[r.URL.Path] && r.URL.RawQuery == "" && !hasCredentials(r) {
-			h.ServeHTTP(w, r.WithContext(withAuthSettled(r.Context())))
+			h.ServeHTTP(w, r.WithContext(withAuthSettled(stayPending(r.Context()))))
 			return
 		}
 		protected.ServeHTTP(w, r)

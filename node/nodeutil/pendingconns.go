@@ -114,6 +114,12 @@ func admit(ctx context.Context) {
 	}
 }
 
+// stayPending returns a context by which admit does nothing: the request is answered
+// without its sender being known.
+func stayPending(ctx context.Context) context.Context {
+	return context.WithValue(ctx, pendingKey{}, nil)
+}
+
 // pendingBelow returns the connection below TLS.
 func pendingBelow(conn net.Conn) *pendingConn {
 	for conn != nil {

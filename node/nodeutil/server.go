@@ -20,6 +20,8 @@ import (
 const (
 	// readHeaderTimeout keeps clients that send nothing from staying.
 	readHeaderTimeout = 30 * time.Second
+	// bodyTimeout is what a request's body may take. None of the kubelet API needs one.
+	bodyTimeout = 30 * time.Second
 	// idleTimeout is the kubelet's for connections without a request.
 	idleTimeout = 90 * time.Second
 	// maxHeaderBytes has room for the longest command line: the command of an
@@ -133,7 +135,7 @@ func (n *Node) tellPort(listener net.Listener) {
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	var running inFlight
 	server := &http.Server{
-		Handler:           running.counting(handler),
+		Handler:           running.counting(bodyInTime(handler)),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -163,4 +165,15 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 	_ = server.Close()
 	return fmt.Errorf("cannot go on serving the kubelet API: %w", err)
+}
+
+// bodyInTime ends a connection on which the body of a request does not come. The server
+// waits for it even where the handler does not read it.
+func bodyInTime(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		}
+		h.ServeHTTP(w, r)
+	})
 }
