@@ -130,6 +130,7 @@ type Engine struct {
 	ended       *prometheus.CounterVec // containers
 	collector   *image.Collector       // nil if somebody else removes images
 	pressed     atomic.Pointer[[]corev1.NodeConditionType]
+	disk        diskUses
 
 	ctx         context.Context // of all workers
 	cancel      context.CancelFunc
@@ -197,6 +198,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.running.Go(func() { e.rotateLogs(e.ctx) })
 	e.running.Go(func() { e.collectImages(e.ctx) })
 	e.running.Go(func() { e.watchPressure(e.ctx) })
+	e.running.Go(func() { e.watchDiskUse(e.ctx) })
 	return e, nil
 }
 

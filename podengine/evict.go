@@ -3,7 +3,6 @@ package podengine
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
-	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
 // Eviction says when the node ends pods for want of something. Pods that use more
@@ -37,10 +35,6 @@ const (
 	evictEvery = 10 * time.Second
 	// evictGrace is what a pod that is evicted is given to end, as in a kubelet.
 	evictGrace = time.Second
-	// measureTimeout is how long the storage of one pod may take to measure, and
-	// measureShare how much longer than that it is not measured again.
-	measureTimeout = 30 * time.Second
-	measureShare   = 20
 )
 
 // evictor ends pods that use more than they may, and pods for want of something. One
@@ -48,18 +42,11 @@ const (
 type evictor struct {
 	*Engine
 	pressure eviction.Pressure
-	measured map[types.UID]measured
-}
-
-// measured is what a pod was last seen to use.
-type measured struct {
-	usage eviction.Usage
-	again time.Time // when it is measured again
 }
 
 // watchPressure evicts pods until ctx ends.
 func (e *Engine) watchPressure(ctx context.Context) {
-	v := &evictor{Engine: e, measured: map[types.UID]measured{}}
+	v := &evictor{Engine: e}
 	tick := time.NewTicker(evictEvery)
 	defer tick.Stop()
 	for {
@@ -139,7 +126,6 @@ func (v *evictor) evictExceeding(ctx context.Context, active []*worker) (evicted
 		return !eviction.Limited(pod)
 	})
 	if len(limited) == 0 {
-		clear(v.measured)
 		return false, nil
 	}
 	usage, err := v.measure(ctx, limited)
@@ -197,36 +183,23 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 		return nil, fmt.Errorf("the runtime does not say what containers use: %w", err)
 	}
 	byPod := newestByPod(listed)
-	all, kept := map[types.UID]eviction.Usage{}, map[types.UID]measured{}
+	all := map[types.UID]eviction.Usage{}
 	for _, w := range workers {
 		pod, _ := w.current()
-		m, known := v.measured[pod.UID]
-		if begin := time.Now(); !known || !begin.Before(m.again) {
-			m.usage = v.measurePod(ctx, pod, byPod[pod.UID])
-			took := time.Since(begin)
-			m.again = time.Now().Add(measureShare * took)
-		}
-		all[pod.UID], kept[pod.UID] = m.usage, m
+		all[pod.UID] = usageOf(v.diskUse(ctx, pod, 0), byPod[pod.UID])
 	}
-	v.measured = kept
 	return all, ctx.Err()
 }
 
-// measurePod adds up what a pod uses. What cannot be measured now counts as far as it
-// was.
-func (e *Engine) measurePod(ctx context.Context, pod *corev1.Pod, stats []*runtimeapi.ContainerStats) eviction.Usage {
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
-	defer cancel()
-	u := eviction.Usage{Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
-	var err error
-	if u.Volumes, err = e.volumes.EmptyDirUsage(ctx, pod); err != nil {
-		log.G(ctx).WithError(err).Debug("Some volumes of a pod cannot be measured")
+// usageOf adds up what a pod uses.
+func usageOf(disk diskUse, stats []*runtimeapi.ContainerStats) eviction.Usage {
+	u := eviction.Usage{Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}, Other: disk.other.Bytes}
+	for name, used := range disk.volumes {
+		u.Volumes[name] = used.Bytes
 	}
-	eachContainer(pod, func(_ kind, c *corev1.Container) {
-		bytes, _ := volume.Usage(ctx, filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
-		u.Storage[c.Name] += bytes
-	})
-	u.Other, _ = volume.Usage(ctx, filepath.Join(e.podDir(pod.UID), "containers")) // which containers may write
+	for name, used := range disk.logs {
+		u.Storage[name] = used.Bytes
+	}
 	for _, s := range stats {
 		name := kubelettypes.GetContainerName(s.GetAttributes().GetLabels())
 		u.Storage[name] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())

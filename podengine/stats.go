@@ -16,7 +16,8 @@ import (
 )
 
 // GetStatsSummary returns what the pods of this node use, as the runtime counts
-// it. What the node uses is the sum of it, where nobody adds better figures.
+// it, and as their storage was last measured, within about a minute. What the node uses
+// of CPU and memory is the sum of it, where nobody adds better figures.
 func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, error) {
 	listed, err := e.cfg.Runtime.ListContainerStats(ctx, nil)
 	if err != nil {
@@ -28,10 +29,18 @@ func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, e
 	if err != nil {
 		return nil, err
 	}
+	fs := e.fileSystems(ctx)
+	summary.Node.Fs, summary.Node.Runtime, summary.Node.Rlimit = fs.node, fs.runtime, fs.processes
 	for _, pod := range pods {
-		if len(byPod[pod.UID]) > 0 {
-			summary.Pods = append(summary.Pods, podStats(pod, byPod[pod.UID]))
+		if len(byPod[pod.UID]) == 0 {
+			continue
 		}
+		s := podStats(pod, byPod[pod.UID])
+		fs.addCapacity(&s)
+		if disk, ok := e.disk.get(pod.UID); ok {
+			fs.addDiskUse(&s, pod, disk)
+		}
+		summary.Pods = append(summary.Pods, s)
 	}
 	return summary, nil
 }

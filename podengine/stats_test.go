@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 )
 
 // statsOf are what the runtime says of the newest incarnation of a container. No
@@ -61,6 +62,61 @@ func TestStatsSummary(t *testing.T) {
 		}
 		if b.Name != "b" || b.CPU != nil || b.Memory != nil || b.Rootfs != nil {
 			t.Errorf("b, which there are no figures of, is %+v", b)
+		}
+	})
+}
+
+// The summary says what pods use of the node's storage, as a kubelet's does.
+func TestStatsOfStorage(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction.Levels = func(context.Context) (eviction.Levels, error) {
+			return eviction.Levels{
+				eviction.NodeFsAvailable: {Available: 60 << 30, Capacity: 100 << 30}, eviction.NodeFsInodesFree: {Available: 900, Capacity: 1000},
+				eviction.ImageFsAvailable: {Available: 20 << 30, Capacity: 50 << 30}, eviction.PIDAvailable: {Available: 32000, Capacity: 32768},
+			}, nil
+		}
+	}, func(r *rig) {
+		pod := makePod("a b", withVolume(""), func(pod *corev1.Pod) {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "memory", VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory},
+			}})
+		})
+		r.create(pod)
+		count(r, statsOf(r, "a", 1, 1, 1, 10<<20), statsOf(r, "b", 1, 1, 1, 0))
+		s, err := r.GetStatsSummary(r.ctx)
+		if err != nil || s.Pods[0].EphemeralStorage != nil || s.Pods[0].Containers[0].Logs != nil {
+			t.Fatalf("before it was measured: %+v, %v", s, err)
+		}
+		r.fill(pod, 3<<20)
+		if err := writeLog(r.logFile(pod, "a", 0), 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		r.after(2 * diskUseLook)
+		if s, err = r.GetStatsSummary(r.ctx); err != nil {
+			t.Fatal(err)
+		}
+		storage, a := s.Pods[0].EphemeralStorage, s.Pods[0].Containers[0]
+		if storage == nil || *storage.UsedBytes < 14<<20 || *storage.UsedBytes > 15<<20 || *storage.CapacityBytes != 100<<30 || *storage.AvailableBytes != 60<<30 || *storage.InodesUsed < 4 {
+			t.Errorf("the pod's storage is %+v", storage)
+		}
+		if a.Logs == nil || *a.Logs.UsedBytes < 1<<20 || *a.Logs.UsedBytes > 2<<20 || *a.Logs.Inodes != 1000 || *a.Rootfs.CapacityBytes != 50<<30 || *a.Rootfs.UsedBytes != 10<<20 {
+			t.Errorf("the container's are %+v and %+v", a.Logs, a.Rootfs)
+		}
+		volumes := s.Pods[0].VolumeStats
+		if len(volumes) != 2 || volumes[0].Name != "data" || *volumes[0].UsedBytes < 3<<20 || *volumes[0].CapacityBytes != 100<<30 || volumes[1].Name != "memory" || volumes[1].CapacityBytes != nil {
+			t.Errorf("volumes are %+v", volumes)
+		}
+		node := s.Node
+		if node.Runtime == nil || *node.Runtime.ImageFs.UsedBytes != 7<<30 || *node.Runtime.ContainerFs.CapacityBytes != 50<<30 {
+			t.Errorf("the runtime's are %+v", node.Runtime)
+		}
+		if node.Fs == nil || *node.Fs.UsedBytes != 40<<30 || *node.Fs.InodesUsed != 100 || node.Rlimit == nil || *node.Rlimit.MaxPID != 32768 || *node.Rlimit.NumOfRunningProcesses != 768 {
+			t.Errorf("the node's are %+v, %+v", node.Fs, node.Rlimit)
+		}
+		r.delete(pod, 0)
+		r.after(2 * diskUseLook)
+		if _, ok := r.disk.get(pod.UID); ok {
+			t.Error("the storage of a pod that is gone is remembered")
 		}
 	})
 }
@@ -119,4 +175,9 @@ func TestResourceMetrics(t *testing.T) {
 			}
 		}
 	})
+}
+
+// ImageFsInfo says what images take of their file system.
+func (*fakeImages) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{UsedBytes: &runtimeapi.UInt64Value{Value: 7 << 30}}}}, nil
 }

@@ -7,11 +7,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// EmptyDirUsage returns how many bytes the emptyDirs of a pod take, by name, as far
-// as they are set up. The error names those that could not be measured; the others
-// are there all the same.
-func (m *Manager) EmptyDirUsage(ctx context.Context, pod *corev1.Pod) (map[string]int64, error) {
-	usage := map[string]int64{}
+// Used is what something takes of its file system.
+type Used struct{ Bytes, Inodes int64 }
+
+// Usage returns how many bytes of its file system a directory takes: see Measure.
+func Usage(ctx context.Context, dir string) (bytes int64, err error) {
+	used, err := Measure(ctx, dir)
+	return used.Bytes, err
+}
+
+// MeasureEmptyDirs returns what the emptyDirs of a pod take, by name, as far as they
+// are set up. The error names those that could not be measured; the others are there
+// all the same.
+func (m *Manager) MeasureEmptyDirs(ctx context.Context, pod *corev1.Pod) (map[string]Used, error) {
+	used := map[string]Used{}
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -20,9 +29,19 @@ func (m *Manager) EmptyDirUsage(ctx context.Context, pod *corev1.Pod) (map[strin
 		}
 		dir, err := m.volumeDir(pod, v)
 		if err == nil {
-			usage[v.Name], err = Usage(ctx, dir)
+			used[v.Name], err = Measure(ctx, dir)
 		}
 		errs = append(errs, err)
 	}
-	return usage, errors.Join(errs...)
+	return used, errors.Join(errs...)
+}
+
+// EmptyDirUsage is MeasureEmptyDirs without inodes.
+func (m *Manager) EmptyDirUsage(ctx context.Context, pod *corev1.Pod) (map[string]int64, error) {
+	used, err := m.MeasureEmptyDirs(ctx, pod)
+	bytes := make(map[string]int64, len(used))
+	for name, u := range used {
+		bytes[name] = u.Bytes
+	}
+	return bytes, err
 }

@@ -13,25 +13,25 @@ import (
 // readBatch is how many entries of a directory are read at a time.
 const readBatch = 1024
 
-// Usage returns how many bytes of its file system a directory takes with all that is
-// in it. Links are not followed, other file systems below it are left out, and a
+// Measure returns what a directory takes of its file system with all that is in it.
+// Links are not followed, other file systems below it are left out, and a
 // file with several names counts once. It works by descriptors, so that what
 // containers move meanwhile leads nowhere else, in memory that depends on the number
 // of directories and not of files, and it ends with ctx. A directory that does not
-// exist takes nothing. With an error, the bytes are what was counted so far.
-func Usage(ctx context.Context, dir string) (bytes int64, err error) {
+// exist takes nothing. With an error, the result is what was counted so far.
+func Measure(ctx context.Context, dir string) (Used, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
-		return 0, nil
+		return Used{}, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("measure %s: %w", dir, err)
+		return Used{}, fmt.Errorf("measure %s: %w", dir, err)
 	}
 	m := &meter{ctx: ctx, linked: map[uint64]struct{}{}}
 	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil {
-		return m.bytes, fmt.Errorf("measure %s: %w", dir, err)
+		return m.used, fmt.Errorf("measure %s: %w", dir, err)
 	}
-	return m.bytes, nil
+	return m.used, nil
 }
 
 // meter sums up a tree. It holds the descriptor of one directory, and goes back by
@@ -40,7 +40,7 @@ type meter struct {
 	ctx    context.Context
 	device uint64
 	linked map[uint64]struct{} // inodes of several names that were counted
-	bytes  int64
+	used   Used
 }
 
 // level is a directory on the way down.
@@ -58,7 +58,8 @@ func (m *meter) measure(dir *os.File) (err error) {
 	if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
 		return err
 	}
-	m.device, m.bytes = info.Dev, info.Blocks*512
+	m.device = info.Dev
+	m.count(info.Blocks)
 	pending, err := m.list(dir)
 	if err != nil {
 		return err
@@ -92,12 +93,18 @@ func (m *meter) measure(dir *os.File) (err error) {
 		if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
 			return err
 		}
-		m.bytes += info.Blocks * 512
+		m.count(info.Blocks)
 		if pending, err = m.list(dir); err != nil {
 			return err
 		}
 		way = append(way, level{info.Ino, pending})
 	}
+}
+
+// count counts a file or directory of this many blocks.
+func (m *meter) count(blocks int64) {
+	m.used.Bytes += blocks * 512
+	m.used.Inodes++
 }
 
 var errElsewhere = errors.New("it is on another file system")
@@ -146,7 +153,7 @@ func (m *meter) list(dir *os.File) (directories []string, err error) {
 				}
 				m.linked[info.Ino] = struct{}{}
 			}
-			m.bytes += info.Blocks * 512
+			m.count(info.Blocks)
 		}
 		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
 			return directories, nil

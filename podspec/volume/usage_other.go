@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 )
 
-// Usage returns how many bytes the files in a directory have. Links are not followed.
-// A directory that does not exist has none.
-func Usage(ctx context.Context, dir string) (bytes int64, err error) {
+// Measure returns how many bytes the files in a directory have, and how many there are.
+// Links are not followed. A directory that does not exist has none.
+func Measure(ctx context.Context, dir string) (used Used, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -21,12 +21,13 @@ func Usage(ctx context.Context, dir string) (bytes int64, err error) {
 			return errors.Join(err, ctx.Err())
 		}
 		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			bytes += info.Size()
+			used.Bytes += info.Size()
+			used.Inodes++
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("measure %s: %w", dir, err)
+		return Used{}, fmt.Errorf("measure %s: %w", dir, err)
 	}
-	return bytes, nil
+	return used, nil
 }
