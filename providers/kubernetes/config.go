@@ -73,6 +73,12 @@ type Config struct {
 	// Evicted is what becomes of a pod whose remote pod was evicted, or deleted
 	// by somebody else: Fail, which is the default, or Restart.
 	Evicted Evicted `json:"evicted,omitempty"`
+	// Unschedulable is what becomes of a pod that the remote cluster does not
+	// schedule. By default it waits.
+	Unschedulable Unschedulable `json:"unschedulable,omitempty"`
+	// Tokens is which tokens of service accounts pods have in the remote cluster.
+	// Defaults to TokensHome.
+	Tokens Tokens `json:"tokens,omitempty"`
 	// Capacity is what the node offers.
 	Capacity Capacity `json:"capacity,omitempty"`
 	// Stats is where statistics of pods come from. Defaults to StatsNone.
@@ -125,6 +131,53 @@ type Evicted string
 const (
 	Fail    Evicted = "fail"
 	Restart Evicted = "restart"
+)
+
+// Unschedulable is what becomes of a pod that the remote cluster does not schedule.
+type Unschedulable struct {
+	// After is how long a remote pod has to be without a node, as this process sees
+	// it. Required with FailUnscheduled, and nothing without.
+	After metav1.Duration `json:"after,omitempty"`
+	// Then is what becomes of it: KeepUnscheduled, which is the default, or
+	// FailUnscheduled.
+	Then UnschedulablePolicy `json:"then,omitempty"`
+}
+
+// UnschedulablePolicy is what becomes of a pod that is not scheduled.
+type UnschedulablePolicy string
+
+// The policies.
+const (
+	// KeepUnscheduled: it waits for a node.
+	KeepUnscheduled UnschedulablePolicy = "keep"
+	// FailUnscheduled: the remote pod is deleted and the one at home fails, for its
+	// controller to make another.
+	FailUnscheduled UnschedulablePolicy = "fail"
+)
+
+func (u *Unschedulable) check() error {
+	if err := choose("unschedulable.then", &u.Then, KeepUnscheduled, FailUnscheduled); err != nil {
+		return err
+	}
+	switch after := u.After.Duration; {
+	case u.Then == FailUnscheduled && after < time.Second:
+		return fmt.Errorf("unschedulable.after: then: fail needs a time of at least a second, such as 10m, not %v", after)
+	case u.Then == KeepUnscheduled && after != 0:
+		return errors.New("unschedulable.after belongs to then: fail")
+	}
+	return nil
+}
+
+// Tokens is a source of tokens of service accounts.
+type Tokens string
+
+// The sources.
+const (
+	// TokensHome: the home cluster's, for the pod's service account.
+	TokensHome Tokens = "home"
+	// TokensDisabled: none. Pods that ask for one by a volume of their own are
+	// refused.
+	TokensDisabled Tokens = "disabled"
 )
 
 // Stats is a source of statistics.
@@ -209,7 +262,9 @@ func (c *Config) complete() error {
 	_, rangesErr := c.ranges()
 	errs := []error{
 		c.cluster(), c.Remote.check(), c.Namespaces.check(), rangesErr, c.claims(), c.services(),
+		c.Unschedulable.check(),
 		choose("evicted", &c.Evicted, Fail, Restart),
+		choose("tokens", &c.Tokens, TokensHome, TokensDisabled),
 		choose("stats", &c.Stats, StatsNone, StatsKubelets, StatsMetrics),
 		choose("capacity.source", &c.Capacity.Source, CapacityFixed, CapacityNodes, CapacityQuota),
 	}
@@ -347,6 +402,7 @@ func (c *Config) translation(nodeName string) (*translate.Options, error) {
 		AllowHostPath:       c.AllowHostPath,
 		RuntimeClasses:      c.RuntimeClasses,
 		PriorityClasses:     c.PriorityClasses,
+		NoTokens:            c.Tokens == TokensDisabled,
 		APIServer:           c.HomeAPIServer,
 		PodIPs:              ranges,
 	}, nil

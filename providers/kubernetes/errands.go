@@ -9,10 +9,11 @@ import (
 )
 
 // errand is something to see to of a pod, until it is done: what the remote cluster
-// took away, or what home has taken back.
+// took away, or what home has taken back, or what is not scheduled.
 type errand struct {
-	uid      types.UID // at home
-	takeBack bool
+	uid         types.UID // at home
+	takeBack    bool
+	unscheduled bool
 }
 
 // runErrands runs errands until ctx ends.
@@ -35,6 +36,9 @@ func (p *Provider) runErrands(ctx context.Context) {
 func (p *Provider) run(ctx context.Context, e errand) error {
 	if e.takeBack {
 		return p.takeBack(ctx, e.uid)
+	}
+	if e.unscheduled {
+		return p.failUnscheduled(ctx, e.uid)
 	}
 	return p.replace(ctx, e.uid)
 }

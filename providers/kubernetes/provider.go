@@ -69,6 +69,7 @@ type Provider struct {
 	gone       map[types.UID]*corev1.Pod // remote pods to be created again, by UID at home
 	met        map[types.UID]struct{}    // pods that this provider has had, by UID at home
 	namespaces map[string]struct{}       // remote ones that are known to exist
+	waiting    map[types.UID]*waiting    // remote pods without a node, by their UID
 	ending     map[types.UID]bool        // remote pods that somebody else deletes, by their UID: whether they should be gone
 }
 
@@ -107,6 +108,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		gone:       map[types.UID]*corev1.Pod{},
 		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
+		waiting:    map[types.UID]*waiting{},
 		ending:     map[types.UID]bool{},
 		identity:   newIdentity(home.Client.CoreV1()),
 	}

@@ -145,6 +145,8 @@ func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
 	}
 	status := p.translate.Status(remote)
 	switch {
+	case p.givenUpFor(remote) != "":
+		return translate.Unschedulable(status, p.givenUpFor(remote), metav1.Now())
 	case p.replaces(remote):
 		return translate.Waiting(status)
 	case p.hasOutstayed(remote):

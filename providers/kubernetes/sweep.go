@@ -93,5 +93,6 @@ func (p *Provider) forgetMissing() []*corev1.Pod {
 	}
 	p.forgetMet(present)
 	p.forgetEnding(remote)
+	p.forgetWaiting(remote)
 	return remote
 }

@@ -28,6 +28,7 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 		p.takeUp(remote)
 		p.tell(remote, p.status(remote))
 		p.watchEnd(remote)
+		p.watchScheduling(remote)
 		if p.replaces(remote) && remote.DeletionTimestamp == nil {
 			p.expect(remote)
 		}
@@ -68,6 +69,11 @@ func (p *Provider) deleted(remote *corev1.Pod) {
 	p.mu.Lock()
 	delete(p.ending, remote.UID)
 	p.mu.Unlock()
+	if p.isGivenUp(remote) {
+		p.tell(remote, p.status(remote))
+		p.reflector.Forget(translate.UIDOf(remote))
+		return
+	}
 	local := p.local(remote)
 	if local != nil && local.DeletionTimestamp == nil && p.restarts(local, remote) {
 		p.tell(remote, translate.Waiting(p.translate.Status(remote)))

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -50,6 +51,9 @@ func (r *Reflector) content(ctx context.Context, of ref, first *followed, lost b
 		original, err := r.opts.Objects.Secret(ctx, of.namespace, of.name)
 		if err != nil {
 			return nil, err
+		}
+		if original.Type == corev1.SecretTypeServiceAccountToken && r.opts.Translate.NoTokens {
+			return nil, errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: secret %q is a token of a service account: the provider's configuration has tokens: disabled", of.name))
 		}
 		wanted.Type, wanted.Data = secretType(original.Type), original.Data
 	case translate.KindEnvironment:
@@ -93,6 +97,12 @@ func (r *Reflector) files(ctx context.Context, pod *corev1.Pod, wanted *content)
 		sources.NodeAllocatable = r.opts.NodeAllocatable()
 	}
 	for _, v := range translate.Files(pod) {
+		v, left := r.opts.Translate.WithoutTokens(pod, v)
+		for _, path := range left {
+			// A pod from before tokens were left out reads it. Without the key its
+			// volume could not be mounted again.
+			wanted.Data[translate.FileKey(v.Name, path)] = []byte{}
+		}
 		files, renew, err := sources.Contents(ctx, pod, &v)
 		if err != nil {
 			// Not a missing object: the class is that of what failed in it.

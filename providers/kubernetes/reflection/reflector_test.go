@@ -249,6 +249,45 @@ func TestTokenIsRenewed(t *testing.T) {
 	})
 }
 
+// With tokens disabled none is requested, one that a pod has is taken back, and a Secret
+// that is one is refused.
+func TestTokensDisabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		defer g.Close()
+		pod := reader("a")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-1", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+		}}}}}
+		if err := g.Follow(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		asked := g.home.tokens
+		after := newRig(t)
+		after.home, after.remote = g.home, g.remote
+		after.opts.Objects, after.opts.Tokens, after.opts.Remote = g.home, g.home, g.remote
+		after.opts.Translate.NoTokens = true
+		after.run()
+		after.TakeUp(pod)
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		data := after.copied(translate.KindFiles, "a").Data
+		token, ok := data[translate.FileKey("kube-api-access-1", "token")]
+		if !ok || len(token) > 0 || string(data[translate.FileKey("kube-api-access-1", "namespace")]) != "shop" {
+			t.Errorf("the files are %q", data)
+		}
+		if after.home.tokens != asked {
+			t.Errorf("%d tokens were requested", after.home.tokens-asked)
+		}
+
+		after.home.put("keys", corev1.SecretTypeServiceAccountToken, "a token")
+		if err := after.Follow(t.Context(), reader("b")); !errdefs.IsPermanent(err) || after.copied(translate.KindSecret, "keys") != nil {
+			t.Errorf("a Secret that is a token: %v", err)
+		}
+	})
+}
+
 func TestEnvironmentIsKeptByWhoDoesNotKnowIt(t *testing.T) {
 	g := newRig(t)
 	pod := reader("a")

@@ -28,6 +28,8 @@ type Options struct {
 	// are dropped.
 	RuntimeClasses, PriorityClasses map[string]string
 
+	// NoTokens keeps the home cluster's tokens of service accounts at home.
+	NoTokens bool
 	// APIServer is where pods find the home cluster's API server; empty fields
 	// leave what the service "kubernetes" says.
 	APIServer APIServer

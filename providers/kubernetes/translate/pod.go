@@ -150,7 +150,7 @@ func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
 		what = fmt.Sprintf("runtime class %s: the provider's configuration can name the remote one in runtimeClasses", class)
 	default:
 		for i := range spec.Volumes {
-			if kind := o.unsupported(&spec.Volumes[i], claims); kind != "" {
+			if kind := o.unsupported(pod, &spec.Volumes[i], claims); kind != "" {
 				what = fmt.Sprintf("volume %s of kind %s", spec.Volumes[i].Name, kind)
 				break
 			}

@@ -198,6 +198,38 @@ func TestAPIServer(t *testing.T) {
 	}
 }
 
+// Without tokens the volume that each pod has lacks it, and one of the pod's own is
+// refused; those of the remote cluster are not the home cluster's to keep.
+func TestTokensThatStayAtHome(t *testing.T) {
+	o := options()
+	o.NoTokens = true
+	mounted, own := apiAccess(), apiAccess()
+	mounted.Name = "kube-api-access-x7f2p"
+	with := func(v corev1.Volume, change ...func(*corev1.Pod)) *corev1.Pod {
+		return localPod(func(pod *corev1.Pod) {
+			pod.Spec.Volumes = []corev1.Volume{v}
+			for _, f := range change {
+				f(pod)
+			}
+		})
+	}
+	sources := translated(t, o, with(mounted)).Spec.Volumes[0].Projected.Sources
+	if len(sources) != 2 || sources[0].ConfigMap == nil || len(sources[1].Secret.Items) != 1 || sources[1].Secret.Items[0].Path != "namespace" {
+		t.Errorf("the volume has %+v", sources)
+	}
+	if _, err := o.Pod(with(own), nil); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "tokens: disabled") {
+		t.Errorf("a token of the pod's own: %v", err)
+	}
+	remote := func(pod *corev1.Pod) { pod.Annotations = map[string]string{AnnotationAPIServer: "remote"} }
+	if sources := translated(t, o, with(own, remote)).Spec.Volumes[0].Projected.Sources; sources[0].ServiceAccountToken == nil {
+		t.Errorf("a token of the remote cluster: %+v", sources)
+	}
+	left, paths := o.WithoutTokens(with(mounted), Files(with(mounted))[0])
+	if len(paths) != 1 || paths[0] != "token" || len(left.Projected.Sources) != 1 {
+		t.Errorf("left out are %q, left is %+v", paths, left)
+	}
+}
+
 // apiAccess is the volume that the API server adds to pods.
 func apiAccess() corev1.Volume {
 	return corev1.Volume{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{

@@ -207,10 +207,31 @@ func Waiting(status corev1.PodStatus) corev1.PodStatus {
 // Gone returns the last status of a pod whose remote pod is gone: what had not
 // ended by then was killed.
 func Gone(status corev1.PodStatus, message string, now metav1.Time) corev1.PodStatus {
+	return failed(status, "RemotePodDeleted", message, now)
+}
+
+// Unschedulable returns the last status of a pod whose remote pod was removed because
+// the remote cluster had no node for it. It was disrupted, which a Job's
+// podFailurePolicy can ignore.
+func Unschedulable(status corev1.PodStatus, message string, now metav1.Time) corev1.PodStatus {
+	status = failed(status, ReasonUnschedulable, message, now)
+	if status.Reason == ReasonUnschedulable {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: ReasonUnschedulable, Message: message, LastTransitionTime: now,
+		})
+	}
+	return status
+}
+
+// ReasonUnschedulable is the reason of a pod that has failed for want of a remote node.
+const ReasonUnschedulable = "RemotePodUnschedulable"
+
+// failed returns the status of a pod that has failed, unless it had ended before.
+func failed(status corev1.PodStatus, reason, message string, now metav1.Time) corev1.PodStatus {
 	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
 		return status
 	}
-	status.Phase, status.Reason, status.Message = corev1.PodFailed, "RemotePodDeleted", message
+	status.Phase, status.Reason, status.Message = corev1.PodFailed, reason, message
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
@@ -218,7 +239,7 @@ func Gone(status corev1.PodStatus, message string, now metav1.Time) corev1.PodSt
 			if c.State.Terminated != nil {
 				continue
 			}
-			ended := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "RemotePodDeleted", Message: message, FinishedAt: now, ContainerID: c.ContainerID}
+			ended := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message, FinishedAt: now, ContainerID: c.ContainerID}
 			if c.State.Running != nil {
 				ended.StartedAt = c.State.Running.StartedAt
 			}

@@ -1,6 +1,9 @@
 package translate
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -8,7 +11,7 @@ import (
 )
 
 // unsupported returns what of a volume a remote pod cannot have, or nothing.
-func (o *Options) unsupported(v *corev1.Volume, claims map[string]string) string {
+func (o *Options) unsupported(pod *corev1.Pod, v *corev1.Volume, claims map[string]string) string {
 	switch kind := volume.Kind(v); kind {
 	case "persistentVolumeClaim", "ephemeral":
 		if _, ok := claims[v.Name]; !ok {
@@ -27,6 +30,9 @@ func (o *Options) unsupported(v *corev1.Volume, claims map[string]string) string
 			s := &v.Projected.Sources[i]
 			if s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil {
 				return "projected (other than configMap, secret, downwardAPI and serviceAccountToken)"
+			}
+			if o.keepsToken(pod, s) && !isMounted(v) {
+				return "projected with a serviceAccountToken: the provider's configuration has tokens: disabled"
 			}
 		}
 		return ""
@@ -54,6 +60,7 @@ func (o *Options) volume(pod *corev1.Pod, v *corev1.Volume, claims map[string]st
 		}
 		v.DownwardAPI = nil
 	case v.Projected != nil:
+		v.Projected.Sources = slices.DeleteFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return o.keepsToken(pod, &s) })
 		for i := range v.Projected.Sources {
 			o.projection(pod, v.Name, &v.Projected.Sources[i])
 		}
@@ -81,6 +88,29 @@ func (o *Options) projection(pod *corev1.Pod, volume string, s *corev1.VolumePro
 		path := s.ServiceAccountToken.Path
 		s.Secret, s.ServiceAccountToken = files([]corev1.KeyToPath{{Key: FileKey(volume, path), Path: path}}), nil
 	}
+}
+
+// keepsToken reports whether a source is a token that stays at home.
+func (o *Options) keepsToken(pod *corev1.Pod, s *corev1.VolumeProjection) bool {
+	return o.NoTokens && s.ServiceAccountToken != nil && !usesRemoteAPI(pod)
+}
+
+// isMounted reports whether a volume is that which the home cluster gives each pod with
+// the token of its service account: the pod need not be a client of its API server.
+func isMounted(v *corev1.Volume) bool { return strings.HasPrefix(v.Name, "kube-api-access-") }
+
+// WithoutTokens returns a volume of Files without the tokens that stay at home, and the
+// paths of these.
+func (o *Options) WithoutTokens(pod *corev1.Pod, v corev1.Volume) (_ corev1.Volume, paths []string) {
+	var sources []corev1.VolumeProjection
+	for _, s := range v.Projected.Sources {
+		if o.keepsToken(pod, &s) {
+			paths = append(paths, s.ServiceAccountToken.Path)
+		} else {
+			sources = append(sources, s)
+		}
+	}
+	return corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}}, paths
 }
 
 // rootCA is the ConfigMap with the certificate authority of the API server, which
