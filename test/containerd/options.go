@@ -26,6 +26,13 @@ type Options struct {
 	// where their names say.
 	Mirror string
 
+	// Runc is the path of the program that runs containers. Defaults to runc.
+	Runc string
+
+	// SystemdCgroup has control groups made by systemd, which must run here unless
+	// Runc does without. Defaults to false: directories.
+	SystemdCgroup bool
+
 	// Dir is the folder for all of containerd's files. It must not exist or be
 	// empty, its path must be short (Unix sockets have short names), and it is
 	// removed in the end with everything in it, what others put there included.
@@ -48,7 +55,7 @@ func (o *Options) complete() error {
 	if o.SandboxImage == "" {
 		return errors.New("start containerd: Options.SandboxImage is empty: set it to the name of an image in Options.Images whose program only waits")
 	}
-	for _, path := range append([]*string{&o.Binary, &o.Dir, &o.LogFile}, pointers(o.Images)...) {
+	for _, path := range append([]*string{&o.Binary, &o.Runc, &o.Dir, &o.LogFile}, pointers(o.Images)...) {
 		if *path == "" {
 			continue
 		}
@@ -88,6 +95,12 @@ func (o *Options) flags() []string {
 	}
 	if o.LogFile != "" {
 		flags = append(flags, "--log-file", o.LogFile)
+	}
+	if o.Runc != "" {
+		flags = append(flags, "--runc", o.Runc)
+	}
+	if o.SystemdCgroup {
+		flags = append(flags, "--systemd-cgroup")
 	}
 	for _, image := range o.Images {
 		flags = append(flags, "--image", image)

@@ -65,6 +65,8 @@ func upCommand() *cobra.Command {
 	_ = cmd.MarkFlagRequired("sandbox-image") // there is this flag
 	flags.StringArrayVar(&opts.Images, "image", nil, "archive of images to import (may be repeated)")
 	flags.StringVar(&opts.Mirror, "mirror", "", "URL of a registry that is asked for every image that is pulled")
+	flags.StringVar(&opts.Runc, "runc", "", "path of the program that runs containers (default: runc)")
+	flags.BoolVar(&opts.SystemdCgroup, "systemd-cgroup", false, "have control groups made by systemd")
 	flags.StringVar(&opts.LogFile, "log-file", "", "file for containerd's log (default: in DIR)")
 	flags.BoolVar(&withStdin, "stop-with-stdin", false, "stop when the standard input ends")
 	return cmd

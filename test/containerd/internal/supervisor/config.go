@@ -18,6 +18,9 @@ type config struct {
 	Mirror       string
 	Plugins      string
 	Network      network
+
+	Runc          string
+	SystemdCgroup bool
 }
 
 // socket is short: names of Unix sockets end at 107 bytes.
@@ -62,6 +65,10 @@ disabled_plugins = ["io.containerd.internal.v1.restart"]
 
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       Root = "{{.Dir}}/runc"
+      SystemdCgroup = {{.SystemdCgroup}}
+{{- if .Runc}}
+      BinaryName = "{{.Runc}}"
+{{- end}}
 `))
 
 // networkTemplate lacks isGateway: the bridge has its address already, and with

@@ -22,6 +22,9 @@ type Options struct {
 	Images       []string // archives to import
 	Mirror       string   // URL of the registry for all pulls, if any
 	LogFile      string   // containerd's log; default: in Dir
+
+	Runc          string // path of the program that runs containers; default: runc
+	SystemdCgroup bool   // systemd makes control groups
 }
 
 // networkFile has the name of the network.
@@ -60,7 +63,7 @@ func Up(ctx context.Context, opts Options, ready io.Writer) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("write down the network's name: %w", err), network.remove())
 	}
-	c := config{Dir: opts.Dir, SandboxImage: opts.SandboxImage, Mirror: opts.Mirror, Plugins: pluginFolder, Network: network}
+	c := config{Dir: opts.Dir, SandboxImage: opts.SandboxImage, Mirror: opts.Mirror, Plugins: pluginFolder, Network: network, Runc: opts.Runc, SystemdCgroup: opts.SystemdCgroup}
 	if err := c.write(); err != nil {
 		return err
 	}
