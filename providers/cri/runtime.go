@@ -48,8 +48,13 @@ func driverOf(ctx context.Context, runtime runtimeConfigurer, configured podcgro
 // neverRan reports whether containerd gave up the start of a container before its
 // command ran, since the process that had asked for it went away. containerd starts a
 // container in two steps, of which the second runs the command, and has only its
-// message to say in which it was.
+// message to say in which it was. In the first step it starts a shim, by a program that
+// it kills if it gives up meanwhile, and then asks the shim.
 func neverRan(s *runtimeapi.ContainerStatus) bool {
-	return s.GetStartedAt() == 0 && s.GetReason() == "StartError" &&
-		strings.HasPrefix(s.GetMessage(), "failed to create containerd task") && strings.Contains(s.GetMessage(), context.Canceled.Error())
+	if s.GetStartedAt() != 0 || s.GetReason() != "StartError" {
+		return false
+	}
+	first, ok := strings.CutPrefix(s.GetMessage(), "failed to create containerd task: ")
+	return ok && (strings.Contains(first, context.Canceled.Error()) ||
+		strings.HasPrefix(first, "failed to start shim: ") && strings.Contains(first, "signal: killed"))
 }

@@ -48,10 +48,14 @@ func TestCgroupDriver(t *testing.T) {
 func TestNeverRan(t *testing.T) {
 	for message, want := range map[string]bool{
 		"failed to create containerd task: failed to create shim task: context canceled: unknown": true,
+		// containerd kills the program that starts a shim when its caller goes away.
+		"failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown": true,
 		// The command may have run, and must not run twice.
 		`failed to start containerd task "x": context canceled: unknown`: false,
 		// Nothing was given up: it cannot run.
 		"failed to create containerd task: failed to create shim task: OCI runtime create failed": false,
+		// runc was killed, as for want of memory.
+		"failed to create containerd task: failed to create shim task: OCI runtime create failed: signal: killed": false,
 	} {
 		s := &runtimeapi.ContainerStatus{Reason: "StartError", Message: message}
 		if got := neverRan(s); got != want {
