@@ -35,7 +35,8 @@ type Provider struct {
 	vanished map[types.UID]struct{}
 	lied     map[types.NamespacedName]struct{}
 	refused  map[types.NamespacedName]struct{}
-	empty    time.Time // until then it knows nothing
+	ending   map[types.NamespacedName]struct{} // DeletePod was called, and no CreatePod since
+	empty    time.Time                         // until then it knows nothing
 }
 
 // NewProvider returns a calm Provider before inner.
@@ -51,6 +52,7 @@ func NewProvider(inner node.PodLifecycleHandler, seed uint64) *Provider {
 		vanished: map[types.UID]struct{}{},
 		lied:     map[types.NamespacedName]struct{}{},
 		refused:  map[types.NamespacedName]struct{}{},
+		ending:   map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -67,7 +69,8 @@ func (p *Provider) Calm() {
 
 // Empty has the provider know none of its pods for a while: lists show nothing, and a
 // pod that is asked for is not there. Then they are there again. That a pod which is to
-// be deleted is not there is a lie; what else is said meanwhile is for the test to judge.
+// be deleted, or whose deletion has begun, is not there is a lie, which nobody can tell
+// from the truth; what else is said meanwhile is for the test to judge.
 func (p *Provider) Empty(d time.Duration) {
 	p.news.Lock()
 	defer p.news.Unlock()
@@ -109,6 +112,7 @@ func (p *Provider) Forget() {
 	clear(p.vanished)
 	clear(p.lied)
 	clear(p.refused)
+	clear(p.ending)
 }
 
 // Handler returns what implements the same interfaces of package node as the
@@ -138,6 +142,7 @@ type handler struct{ p *Provider }
 func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	err := h.p.call(ctx, "CreatePod", nameOf(pod), changes, func() error {
 		h.p.reappear(pod)
+		h.p.begins(pod)
 		return h.p.inner.CreatePod(ctx, pod)
 	})
 	if errdefs.IsPermanent(err) {
@@ -162,6 +167,7 @@ func (h handler) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 		if err := h.p.overlook("DeletePod", pod); err != nil {
 			return err
 		}
+		h.p.ends(pod)
 		return h.p.inner.DeletePod(ctx, pod)
 	})
 }
