@@ -76,6 +76,7 @@ type Claim struct {
 	cfg ClaimConfig
 
 	acquired atomic.Bool
+	renewals renewals
 	left     atomic.Pointer[leftAlone]
 	waiting  atomic.Pointer[error] // what Acquire waits for; nil if for nothing
 	rivals   atomic.Int64          // seen before there were metrics
@@ -98,8 +99,9 @@ func NewClaim(cfg ClaimConfig) (*Claim, error) {
 // Acquire waits until this process may act for the node, or ctx ends: until no
 // other process acts for it, by its lease, and the API server has answered. It
 // retries for ever, but for a Node that is refused: that error has class Conflict,
-// and says what to do. Once it has returned nil it does so at once. It is for one
-// caller at a time.
+// and says what to do. Once it has returned nil it does so at once, unless the lease
+// was not renewed for a while since then: another process may have taken it. It is for
+// one caller at a time.
 func (c *Claim) Acquire(ctx context.Context) error {
 	return c.acquire(ctx, false, func(context.Context) (func(), error) { return func() {}, nil })
 }
@@ -107,9 +109,10 @@ func (c *Claim) Acquire(ctx context.Context) error {
 // acquire is Acquire. If patient, a Node that is refused is looked at again each
 // minute. Each attempt takes a slot.
 func (c *Claim) acquire(ctx context.Context, patient bool, slot slotFunc) error {
-	if c.acquired.Load() {
+	if c.acquired.Load() && (c.cfg.Leases == nil || c.renewals.within(claimFresh)) {
 		return nil
 	}
+	c.acquired.Store(false)
 	defer c.waiting.Store(nil)
 	var logged string
 	var seen rival
@@ -198,12 +201,16 @@ const claimPoll = 2 * time.Second
 // Waiting.
 var ErrNodeHeld = errors.New("another process acts for the node")
 
+// claimFresh is for how long nobody has to look again at a lease that was renewed.
+const claimFresh = 10 * time.Second
+
 // rival is another process as its lease shows it.
 type rival struct {
 	holder  string
 	renewed metav1.MicroTime
 	since   time.Time // when it was first seen to be so
-	logged  string    // the holder of which the log has been told
+	lasts   time.Duration
+	logged  string // the holder of which the log has been told
 }
 
 // contended reports another process, once, and returns the error that describes it.
@@ -247,8 +254,12 @@ const (
 func (c *Claim) takeLease(ctx context.Context, found *corev1.Node, seen *rival) (delay time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
+	began := time.Now()
 	lease, err := c.cfg.Leases.Get(ctx, c.cfg.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		if c.outlives(seen, began) {
+			return claimPoll, nil // somebody has deleted the lease: who had it makes it again
+		}
 		lease = newLease(c.cfg.Node, found.UID)
 		_, err = c.cfg.Leases.Create(ctx, c.claimed(lease), metav1.CreateOptions{})
 	} else if err == nil {
@@ -260,6 +271,7 @@ func (c *Claim) takeLease(ctx context.Context, found *corev1.Node, seen *rival) 
 	if err != nil {
 		return 0, fmt.Errorf("claim node %s by its lease: %w", c.cfg.Node, err)
 	}
+	c.renewals.renewed(began)
 	return 0, nil
 }
 
@@ -279,13 +291,20 @@ func (c *Claim) free(lease *coordinationv1.Lease, seen *rival, now time.Time) bo
 	}
 	if seen.holder != holder || !seen.renewed.Equal(&renewed) {
 		seen.holder, seen.renewed, seen.since = holder, renewed, now
+		seconds := int32(DefaultLeaseDuration)
+		if lease.Spec.LeaseDurationSeconds != nil {
+			seconds = cmp.Or(max(*lease.Spec.LeaseDurationSeconds, 0), seconds)
+		}
+		seen.lasts = time.Duration(seconds) * time.Second
 		return false
 	}
-	seconds := int32(DefaultLeaseDuration)
-	if lease.Spec.LeaseDurationSeconds != nil {
-		seconds = cmp.Or(max(*lease.Spec.LeaseDurationSeconds, 0), seconds)
-	}
-	return now.Sub(seen.since) >= time.Duration(seconds)*time.Second
+	return now.Sub(seen.since) >= seen.lasts
+}
+
+// outlives reports whether a process that was seen to have the lease may act still.
+func (c *Claim) outlives(seen *rival, now time.Time) bool {
+	ended := c.cfg.Identity.Ended
+	return seen.holder != "" && now.Sub(seen.since) < seen.lasts && (ended == nil || !ended(seen.holder))
 }
 
 // claimed returns the lease with the identity of this process, renewed.

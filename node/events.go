@@ -24,6 +24,9 @@ const (
 	// ReasonProviderInspectFailed: the provider cannot say whether it holds the
 	// pod; until it can, nothing is done about the pod.
 	ReasonProviderInspectFailed = "ProviderInspectFailed"
+	// ReasonNodeUnclaimed: nothing is begun for the node, since its lease cannot be
+	// renewed and another process may have taken the node.
+	ReasonNodeUnclaimed = "NodeUnclaimed"
 	// ReasonStatusRejected: the API does not accept the status that the
 	// provider reports.
 	ReasonStatusRejected = "StatusRejected"

@@ -70,8 +70,9 @@ type NodeController struct {
 	readAt   time.Time                   // when current came from the API
 	watching atomic.Bool                 // the node is being watched, where there is no source
 	notified chan struct{}
-	returned chan struct{} // the API, after it was away
-	taken    chan struct{} // the node, by another process
+	returned chan struct{}           // the API, after it was away
+	abort    context.CancelCauseFunc // of Run
+	after    func() <-chan struct{}  // closed when the Node may be registered; nil: at once
 	seen     chan sighting
 	pings    chan error
 
@@ -111,7 +112,6 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		wanted:         node.DeepCopy(),
 		notified:       make(chan struct{}, 1),
 		returned:       make(chan struct{}, 1),
-		taken:          make(chan struct{}, 1),
 		slot:           func(context.Context) (func(), error) { return func() {}, nil },
 		seen:           make(chan sighting, 1),
 		pings:          make(chan error, 1),
@@ -148,14 +148,16 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	if !n.started.CompareAndSwap(false, true) {
 		return errors.New("the node controller was started before: make a new one to run it again")
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, n.abort = context.WithCancelCause(ctx)
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("node", n.name))
 	var background []func() // to be called at the end, each waits for something
+	release := func() {}
 	defer func() {
-		cancel()
+		n.abort(nil)
 		for _, wait := range background {
 			wait()
 		}
+		release() // nobody renews the lease any more
 		n.mu.Lock()
 		n.err = err
 		n.mu.Unlock()
@@ -166,7 +168,15 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		if err := n.Claim(ctx); err != nil {
 			return err
 		}
-		defer n.claim.Release(ctx)
+		release = func() { n.claim.Release(ctx) }
+	}
+	if n.claim != nil && n.lease != nil {
+		// Others take the node if its lease is not renewed, however long it takes to
+		// register it, and whatever acts for it meanwhile.
+		background = append(background, repeat(ctx, 0, n.newLease().renew))
+	}
+	if err := n.awaitTurn(ctx); err != nil {
+		return err
 	}
 	err = call(ctx, n.metrics, methodNotifyNodeStatus, subject{}, func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
@@ -194,15 +204,40 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	background = append(background, n.watchNode(ctx), repeat(ctx, n.pingInterval, n.pingAgain))
 	if n.lease != nil {
 		n.spreadReports()
-		background = append(background, repeat(ctx, 0, n.newLease().renew))
+		if n.claim == nil {
+			background = append(background, repeat(ctx, 0, n.newLease().renew))
+		}
 	}
-	if err := n.loop(ctx); err != nil {
+	n.loop(ctx)
+	if err := context.Cause(ctx); errors.Is(err, ErrNodeTaken) {
 		return err
 	}
 	if EndsNotReady(ctx, n.notReadyAtEnd) {
 		n.markNotReady(ctx)
 	}
 	return nil
+}
+
+// awaitTurn waits until the Node may be registered.
+func (n *NodeController) awaitTurn(ctx context.Context) error {
+	if n.after == nil {
+		return nil
+	}
+	select {
+	case <-n.after():
+		return nil
+	case <-ctx.Done():
+		return n.stoppedEarly(ctx, context.Cause(ctx))
+	}
+}
+
+// stoppedEarly is the error of a Run that ended before the Node was registered, which
+// err kept it from.
+func (n *NodeController) stoppedEarly(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrNodeTaken) {
+		return cause
+	}
+	return fmt.Errorf("stopped before node %s could be registered: %w", n.name, err)
 }
 
 // EndsNotReady reports whether a node whose context has ended says that it is not
@@ -271,9 +306,8 @@ func (n *NodeController) want(current []corev1.NodeCondition) *corev1.Node {
 }
 
 // loop is the only one that touches what is known of the API's node, and of the
-// provider's health, once the node is registered. It ends with ctx, or with an error
-// when another process has taken the node.
-func (n *NodeController) loop(ctx context.Context) error {
+// provider's health, once the node is registered. It ends with ctx.
+func (n *NodeController) loop(ctx context.Context) {
 	interval := n.statusInterval
 	if n.lease == nil {
 		interval = n.pingInterval
@@ -291,9 +325,7 @@ func (n *NodeController) loop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-n.taken:
-			return fmt.Errorf("node %s: %w", n.name, ErrNodeTaken)
+			return
 		case <-n.notified:
 			sync()
 		case <-n.returned:
@@ -471,7 +503,7 @@ func (n *NodeController) register(ctx context.Context) error {
 		n.obstacle.Store(&err)
 		log.G(ctx).WithError(err).WithField("delay", delay.String()).Warn("Cannot register the node yet; will try again")
 		if sleep(ctx, delay) != nil {
-			return fmt.Errorf("stopped before node %s could be registered: %w", n.name, err)
+			return n.stoppedEarly(ctx, err)
 		}
 	}
 }

@@ -50,6 +50,9 @@ type nodeLease struct {
 }
 
 func (n *NodeController) newLease() *nodeLease {
+	if n.claim != nil {
+		n.claim.renewals.keep(time.Duration(n.lease.durationSeconds) * time.Second)
+	}
 	return &nodeLease{
 		leaseConfig: *n.lease,
 		node:        n.name,
@@ -77,6 +80,9 @@ func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
 	err := l.write(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has changed or deleted it
 		err = l.write(ctx)
+	}
+	if l.claim != nil {
+		l.claim.renewals.tried(errors.Is(err, ErrNodeTaken))
 	}
 	if errors.Is(err, ErrNodeTaken) {
 		l.lost = true
@@ -118,12 +124,13 @@ func (l *nodeLease) failed(ctx context.Context, err error) (next time.Duration) 
 // write writes the lease once. As a rule nobody else does, so that it is not
 // read before; it is after an error.
 func (l *nodeLease) write(ctx context.Context) error {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.renewInterval)
 	defer cancel()
 	if l.latest == nil {
 		lease, err := l.client.Get(ctx, l.node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return l.take(l.client.Create(ctx, l.renewed(newLease(l.node, "")), metav1.CreateOptions{}))
+			return l.take(began)(l.client.Create(ctx, l.renewed(newLease(l.node, "")), metav1.CreateOptions{}))
 		}
 		if err != nil {
 			return err
@@ -133,19 +140,24 @@ func (l *nodeLease) write(ctx context.Context) error {
 		}
 		l.latest = lease
 	}
-	return l.take(l.client.Update(ctx, l.renewed(l.latest), metav1.UpdateOptions{}))
+	return l.take(began)(l.client.Update(ctx, l.renewed(l.latest), metav1.UpdateOptions{}))
 }
 
-// take takes the API's answer for what it has.
-func (l *nodeLease) take(lease *coordinationv1.Lease, err error) error {
-	if err != nil {
-		l.latest = nil
-		return err
+// take takes the API's answer to a renewal that began at a time for what it has.
+func (l *nodeLease) take(began time.Time) func(*coordinationv1.Lease, error) error {
+	return func(lease *coordinationv1.Lease, err error) error {
+		if err != nil {
+			l.latest = nil
+			return err
+		}
+		lease.ManagedFields = nil // the API server has them, and they are most of the lease
+		l.latest = lease
+		l.written = l.written[len(l.written)-1:]
+		if l.claim != nil {
+			l.claim.renewals.renewed(began)
+		}
+		return nil
 	}
-	lease.ManagedFields = nil // the API server has them, and they are most of the lease
-	l.latest = lease
-	l.written = l.written[len(l.written)-1:]
-	return nil
 }
 
 // inspect looks for another process in the lease as it was read, which is after an
@@ -177,7 +189,9 @@ func (l *nodeLease) renewed(lease *coordinationv1.Lease) *coordinationv1.Lease {
 		l.written = slices.Delete(l.written, 1, 2)
 	}
 	l.written = append(l.written, now)
-	next.OwnerReferences = ownedByNode(l.node, l.uid())
+	if uid := l.uid(); uid != "" {
+		next.OwnerReferences = ownedByNode(l.node, uid)
+	} // else it may have its owner already
 	if l.claim != nil {
 		next.Annotations = maps.Clone(lease.Annotations)
 		l.claim.sign(&next)
@@ -208,12 +222,7 @@ func ownedByNode(node string, uid types.UID) []metav1.OwnerReference {
 }
 
 // noteTaken has the controller end, since another process has the node.
-func (n *NodeController) noteTaken() {
-	select {
-	case n.taken <- struct{}{}:
-	default:
-	}
-}
+func (n *NodeController) noteTaken() { n.abort(fmt.Errorf("node %s: %w", n.name, ErrNodeTaken)) }
 
 // noteReturn has the node looked at, since the control plane may have given it
 // up while the API server was away.

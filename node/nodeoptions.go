@@ -49,6 +49,17 @@ func WithNodeMetrics(metrics *Metrics) NodeControllerOpt {
 	}
 }
 
+// WithNodeRegistrationAfter has the Node registered only once the channel that begun
+// returns is closed, such as PodController.Ready: a node takes pods when somebody is
+// there to see them. With WithNodeClaim the lease is renewed from the beginning, so that
+// no other process takes the node meanwhile. begun is called once, by Run.
+func WithNodeRegistrationAfter(begun func() <-chan struct{}) NodeControllerOpt {
+	return func(n *NodeController) error {
+		n.after = begun
+		return nil
+	}
+}
+
 // WithNodeEnableLeaseV1 keeps the node alive by a Lease of the given duration
 // (zero or less means DefaultLeaseDuration), renewed each quarter of it.
 func WithNodeEnableLeaseV1(client coordinationv1.LeaseInterface, leaseDurationSeconds int32) NodeControllerOpt {

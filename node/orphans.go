@@ -101,6 +101,10 @@ func (pc *PodController) endOrphans(ctx context.Context, key string, r *podRecor
 		a, grace := pc.strays.next(pod, time.Now())
 		switch a.verb {
 		case doStop, doKill:
+			if !pc.claim.MayGoOn() {
+				pc.syncs.AddAfter(key, claimPoll)
+				continue
+			}
 			found, failed := pc.backend.delete(withPod(ctx, pod), pod, grace)
 			if failed != nil {
 				log.G(withPod(ctx, pod)).WithError(failed).Warn("Cannot delete an orphan in the provider; it is tried again")

@@ -104,6 +104,13 @@ type PodControllerConfig struct {
 	// means that all pods are admitted. Safe for concurrent use.
 	Node func(ctx context.Context, fresh bool) (*corev1.Node, error)
 
+	// Claim is the claim of this process to the node, which the caller has acquired and
+	// a NodeController keeps. While its lease cannot be renewed no pod is created or
+	// updated, since another process may have taken the node; and after this process has
+	// stood still for as long as the lease lasts, nothing is done before the lease was
+	// looked at. Nil means that no other process acts for the node.
+	Claim *Claim
+
 	// ProviderPollInterval is how often a provider that is no PodNotifier is
 	// asked for its pods, and how soon the first searches for orphans follow
 	// each other. Zero means 5 s.
@@ -136,6 +143,7 @@ type PodController struct {
 	pods        PodSource
 	owns        func(context.Context, *corev1.Pod) bool
 	backend     *backend
+	claim       *Claim // may be nil
 	metrics     *Metrics
 	notifier    PodNotifier // nil: the provider is polled
 	admission   *admitter   // nil: all pods are admitted
@@ -180,6 +188,7 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 		pods:        cfg.source(),
 		owns:        func(context.Context, *corev1.Pod) bool { return true },
 		backend:     newBackend(cfg.Provider, cfg.Metrics),
+		claim:       cfg.Claim,
 		metrics:     cfg.Metrics,
 		hostIPs:     cfg.HostIPs,
 		pollEvery:   cfg.ProviderPollInterval,

@@ -36,6 +36,10 @@ func (pc *PodController) removePod(ctx context.Context, key string) (err error) 
 		pc.statuses.Add(key) // which leads back here
 		return nil
 	}
+	if !pc.claim.MayGoOn() {
+		pc.removals.AddAfter(key, claimPoll)
+		return nil
+	}
 	ctx, span := startPodSpan(r.follows(ctx), "removePod", pc.removals, key, pod)
 	defer span.End()
 	defer func() { span.SetStatus(err) }()

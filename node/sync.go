@@ -82,6 +82,10 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 			pc.syncs.Add(key) // to be taken in the lane where it belongs
 			return nil
 		}
+		if !pc.mayAct(ctx, a.verb, r, pod) {
+			pc.syncs.AddAfter(key, claimPoll)
+			return nil
+		}
 		if rest := r.begins(a.verb); rest > 0 {
 			pc.syncs.AddAfter(key, rest)
 			return nil
@@ -100,6 +104,21 @@ func (pc *PodController) takeSteps(ctx context.Context, key string, r *podRecord
 	// No pod needs as many: something answers now this, now that.
 	pc.syncs.AddAfter(key, time.Second)
 	return nil
+}
+
+// mayAct reports whether this process may take an action, as far as its claim to the
+// node tells.
+func (pc *PodController) mayAct(ctx context.Context, do verb, r *podRecord, pod *corev1.Pod) bool {
+	switch do {
+	case doCreate, doUpdate:
+		if !pc.claim.MayBegin() {
+			pc.warn(ctx, r, pod, ReasonNodeUnclaimed, unclaimedMessage)
+			return false
+		}
+	case doStop, doKill:
+		return pc.claim.MayGoOn()
+	}
+	return true
 }
 
 // next decides on the next action for a pod name.

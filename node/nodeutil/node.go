@@ -167,6 +167,7 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 		HostIPs:                   n.endpoint.hostIPs,
 		NodeAllocatable:           n.endpoint.nodeAllocatable,
 		Node:                      n.nodes.Node,
+		Claim:                     n.cfg.Claim,
 	})
 	return err
 }
@@ -186,6 +187,7 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 		node.WithNodeMetrics(n.shared.metrics.controllers),
 		// The pod controller is made after this one, and before it runs.
 		node.WithNodeConditions(func() []corev1.NodeCondition { return n.pods.NodeConditions() }),
+		node.WithNodeRegistrationAfter(func() <-chan struct{} { return n.pods.Ready() }),
 	}
 	if !cfg.DisableLease {
 		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))

@@ -87,14 +87,9 @@ func (n *Node) control(ctx context.Context) error {
 	return err
 }
 
-// keepNode runs the controller of the Node, once that of the pods is ready: the
-// node takes pods only when somebody is there to see them.
+// keepNode runs the controller of the Node, which registers it once that of the pods is
+// ready: the node takes pods only when somebody is there to see them.
 func (n *Node) keepNode(ctx context.Context, group *errgroup.Group) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-n.pods.Ready():
-	}
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,76 @@
+package node
+
+import (
+	"sync"
+	"time"
+)
+
+// renewals is what a process knows of its renewals of a node's lease. By that it knows
+// when another process may have taken the node, without asking.
+type renewals struct {
+	mu   sync.Mutex
+	last time.Time     // when the last that succeeded began: others count from later
+	done time.Time     // when the last ended, however
+	life time.Duration // of the lease; zero: nobody renews it yet
+	lost bool          // another process has taken it
+}
+
+// unclaimedMessage is that of the event on a pod that waits since the lease could not be
+// renewed.
+const unclaimedMessage = "the node's lease could not be renewed for its duration, so that another process may have taken the node: waiting for the API server"
+
+// keep records that from now on the lease is renewed.
+func (r *renewals) keep(life time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.life, r.done = life, time.Now()
+}
+
+// renewed records that a renewal which began at a time has succeeded.
+func (r *renewals) renewed(began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.lost = began, false
+}
+
+// tried records that a renewal has ended: with success or without, or by showing that
+// another process has the lease.
+func (r *renewals) tried(lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done, r.lost = time.Now(), lost
+}
+
+// within reports whether the last renewal that succeeded began within that time.
+func (r *renewals) within(d time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.last.IsZero() && time.Since(r.last) < d
+}
+
+// MayBegin reports whether this process may begin something for the node: not while its
+// lease was not renewed for its duration, since another process may have taken the
+// node. A nil Claim, one without leases, and one whose lease no NodeController renews
+// always allow it.
+func (c *Claim) MayBegin() bool {
+	if c == nil {
+		return true
+	}
+	c.renewals.mu.Lock()
+	defer c.renewals.mu.Unlock()
+	return c.renewals.life == 0 || !c.renewals.lost && time.Since(c.renewals.last) < c.renewals.life
+}
+
+// MayGoOn reports whether this process may go on with what it has begun for the node,
+// and end it. It may while the API server is away, but not after it has stood still (was
+// stopped, or its machine suspended) for as long as the lease lasts, until it has looked
+// at the lease again. A nil Claim, one without leases, and one whose lease no
+// NodeController renews always allow it.
+func (c *Claim) MayGoOn() bool {
+	if c == nil {
+		return true
+	}
+	c.renewals.mu.Lock()
+	defer c.renewals.mu.Unlock()
+	return c.renewals.life == 0 || !c.renewals.lost && time.Since(c.renewals.done) < c.renewals.life
+}
