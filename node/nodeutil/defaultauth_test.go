@@ -189,3 +189,92 @@ func statusOf(t *testing.T, address, path, token string, config *tls.Config) int
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }
+
+// A fleet's Auth is that of its nodes which have none of their own, also where they bring
+// a mux; where neither has one the API server is asked.
+func TestAuthOfAFleet(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		fleet, node  bool // ask the API server by an Auth of theirs
+		open         bool // the fleet's is NoAuth()
+		mux          bool // the node brings a mux
+		handler      bool // which is its Handler, too
+		anonymous    int
+		token, wrong int
+	}{
+		{name: "the fleet's", fleet: true, anonymous: 401, token: 200, wrong: 403},
+		{name: "the fleet's, around the node's mux", fleet: true, mux: true, anonymous: 401, token: 200, wrong: 403},
+		{name: "an open fleet's, around the node's mux", open: true, mux: true, anonymous: 200, token: 200, wrong: 200},
+		{name: "the node's, before an open fleet's", open: true, node: true, anonymous: 401, token: 200, wrong: 403},
+		{name: "the node's around its mux, before an open fleet's", open: true, node: true, mux: true, anonymous: 401, token: 200, wrong: 403},
+		{name: "the fleet's, around the node's handler", fleet: true, mux: true, handler: true, anonymous: 401, token: 200, wrong: 403},
+		{name: "the default, around the node's handler", mux: true, handler: true, anonymous: 401, token: 200, wrong: 403},
+		{name: "the default, around the node's mux", mux: true, anonymous: 401, token: 200, wrong: 403},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := &reviewer{allowed: map[string]string{"scraper": "stats"}}
+			client := v.client(t)
+			webhook, err := nodeutil.WebhookAuth(client, "all")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := nodeutil.FleetConfig{Client: client, PortPerNode: true}
+			switch {
+			case test.fleet:
+				cfg.Auth = webhook
+			case test.open:
+				cfg.Auth = nodeutil.NoAuth()
+			}
+			fleet, err := nodeutil.NewFleet(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var h http.Handler = fleet
+			opts := []nodeutil.NodeOpt{func(cfg *nodeutil.NodeConfig) error {
+				if test.node {
+					cfg.Auth = webhook
+				}
+				return nil
+			}}
+			if test.mux {
+				mux := http.NewServeMux()
+				h, opts = mux, append(opts, nodeutil.AttachProviderRoutes(mux))
+				if test.handler {
+					h, opts = fleet, append(opts, handledBy(mux))
+				}
+			}
+			if _, err := fleet.Add("vk-0", making(&whole{}), opts...); err != nil {
+				t.Fatal(err)
+			}
+			logged := &warnings{Logger: log.L}
+			ask := func(path, token string) int {
+				r := httptest.NewRequest(http.MethodGet, path, nil).WithContext(log.WithLogger(testContext(t), logged))
+				r.Host = "vk-0:10250"
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w.Code
+			}
+			if got := ask("/stats/summary", ""); got != test.anonymous {
+				t.Errorf("without a token: got %d, want %d", got, test.anonymous)
+			}
+			if got := ask("/stats/summary", "token-of-scraper"); got != test.token {
+				t.Errorf("with a token: got %d, want %d", got, test.token)
+			}
+			if got := ask("/configz", "token-of-scraper"); got != test.wrong {
+				t.Errorf("for more than it may: got %d, want %d", got, test.wrong)
+			}
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if want := map[bool]string{true: "all", false: "vk-0"}[test.node]; test.wrong == 403 && (len(v.access) == 0 || v.access[0].ResourceAttributes.Name != want) {
+				t.Errorf("access was asked for %+v, want node %s", v.access, want)
+			}
+			byDefault := !test.fleet && !test.open && !test.node
+			if got := logged.count("Nothing was said about who may use"); (got == 1) != byDefault {
+				t.Errorf("the default is said %d times", got)
+			}
+		})
+	}
+}

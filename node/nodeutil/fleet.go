@@ -50,9 +50,9 @@ type FleetConfig struct {
 	// zero means 50.
 	MaxRegistrations int
 
-	// Auth says who may use the kubelet API, for each node as AuthForNode has it.
-	// Nil means that none is served, but for nodes that bring a Handler of their
-	// own and have a port of their own.
+	// Auth says who may use the kubelet API: it is the default of NodeConfig.Auth, for
+	// each node as AuthForNode has it. Nil means that none is served, but for nodes that
+	// have a port of their own, and an Auth or a Handler of their own.
 	Auth Auth
 
 	// HTTPListenAddr is where the kubelet API of all nodes is served, as long as
@@ -189,8 +189,11 @@ func (f *Fleet) make(name string, newProvider NewProviderFunc, opts []NodeOpt) (
 	if cfg.ServingCertDir == "" {
 		cfg.TLSConfig = f.cfg.TLSConfig
 	}
-	if cfg.Handler == nil && f.cfg.Auth != nil {
-		f.serveProvider(name, &cfg)
+	if cfg.Auth == nil && f.cfg.Auth != nil {
+		cfg.Auth = AuthForNode(f.cfg.Auth, name)
+	}
+	if cfg.Handler == nil && cfg.Auth != nil {
+		serveProvider(&cfg)
 	}
 	n := &Node{shared: f.shared, inFleet: true, source: f.watch}
 	if err := n.make(name, newProvider, cfg); err != nil {
@@ -205,13 +208,17 @@ func (f *Fleet) make(name string, newProvider NewProviderFunc, opts []NodeOpt) (
 
 // serveProvider has the kubelet API of a node answered. The routes are made when
 // the first request comes, since most of many nodes never get one.
-func (f *Fleet) serveProvider(name string, cfg *NodeConfig) {
+func serveProvider(cfg *NodeConfig) {
 	var routes func() http.Handler
+	own := cfg.attachRoutes // to a mux that the caller serves elsewhere
 	cfg.attachRoutes = func(n *Node, p Provider) {
+		if own != nil {
+			own(n, p)
+		}
 		routes = sync.OnceValue(func() http.Handler { return n.kubeletAPI(p) })
 	}
 	late := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routes().ServeHTTP(w, r) })
-	cfg.Handler = api.InstrumentHandler(WithAuthExceptHealth(AuthForNode(f.cfg.Auth, name), late))
+	cfg.Handler = api.InstrumentHandler(WithAuthExceptHealth(cfg.Auth, late))
 }
 
 // Node returns the node of that name, or nil.
