@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -34,12 +35,13 @@ func dockerCapabilities() []int {
 func TestInAPlainContainerAsRoot(t *testing.T) {
 	asRoot(t)
 	for name, test := range map[string]struct {
-		capabilities []int
-		tests        string
+		deprive func() error
+		tests   string
 	}{
-		"with the usual capabilities": {dockerCapabilities(), "TestPodWithAVolume|TestVolumesAreOfTheirPodAsRoot|TestEachPodHasAUserAsRoot|" +
+		"with the usual capabilities": {leaving(dockerCapabilities()...), "TestPodWithAVolume|TestVolumesAreOfTheirPodAsRoot|TestEachPodHasAUserAsRoot|" +
 			"TestPodUsersAreUsedAgainAsRoot|TestUsersAsRoot|TestSetuidNeedsARight|TestHostileInheritanceAsRoot|TestDefaultsDeny|TestExecInATerminal|TestAttachTerminal"},
-		"without capabilities": {nil, "TestPodWithAVolume|TestSetuidNeedsARight|TestExecInATerminal"},
+		"that may make namespaces but not mount": {denyMounts, "TestPodWithAVolume|TestVolumesAreOfTheirPodAsRoot"},
+		"without capabilities":                   {leaving(), "TestPodWithAVolume|TestSetuidNeedsARight|TestExecInATerminal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +51,7 @@ func TestInAPlainContainerAsRoot(t *testing.T) {
 			}
 			cmd := exec.Command("/proc/self/exe", args...)
 			cmd.Env = append(os.Environ(), plainEnv+"=1")
-			out, err := outputWith(cmd, test.capabilities)
+			out, err := outputOf(cmd, test.deprive)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -62,25 +64,55 @@ func TestInAPlainContainerAsRoot(t *testing.T) {
 	}
 }
 
-// outputWith runs a command that has no more than some capabilities.
-func outputWith(cmd *exec.Cmd, capabilities []int) ([]byte, error) {
+// outputOf runs a command that has lost rights.
+func outputOf(cmd *exec.Cmd, deprive func() error) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // until its end: the thread has lost its rights
-		for n := range unix.CAP_LAST_CAP + 1 {
-			if !slices.Contains(capabilities, n) {
-				_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0)
-			}
+		err := deprive()
+		if err == nil {
+			err = cmd.Start()
 		}
-		started <- cmd.Start()
+		started <- err
 	}()
 	if err := <-started; err != nil {
 		return nil, err
 	}
 	err := cmd.Wait()
 	return out.Bytes(), err
+}
+
+// leaving takes all capabilities but some from what the thread starts.
+func leaving(capabilities ...int) func() error {
+	return func() error {
+		for n := range unix.CAP_LAST_CAP + 1 {
+			if !slices.Contains(capabilities, n) {
+				_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(n), 0, 0, 0) // the kernel may know fewer
+			}
+		}
+		return nil
+	}
+}
+
+// denyMounts denies mounts as the profiles of container runtimes do, with all
+// capabilities.
+func denyMounts() error {
+	load := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
+	program := []unix.SockFilter{load}
+	for _, call := range []uint32{unix.SYS_MOUNT, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_UMOUNT2} {
+		program = append(program,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
+	}
+	program = append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&filter)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // A pod reads and writes its volume, whatever isolation there is, and whatever the

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -221,12 +222,14 @@ func probeNamespaces() error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.Env, cmd.Dir = shim.Probe(), []string{}, "/"
 	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP}
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("start a process in namespaces of its own: %w", err)
-	}
 	// Read-only mounts of whole trees need this, of Linux 5.12.
 	if err := unix.MountSetattr(-1, "", 0, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("the kernel is older than 5.12: %w", err)
+	}
+	var why strings.Builder
+	cmd.Stderr = &why
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("start a process in namespaces of its own: %w: %s", err, &why)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,9 +24,41 @@ func Main(args []string) int {
 	case "init":
 		return runInit()
 	case "probe":
+		if err := probe(); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error())
+			return 1
+		}
 		return 0
 	}
 	return 2
+}
+
+// probe tries, in a mount namespace of its own, the mounts that a private root takes: a
+// security module or a filter of system calls may deny them although namespaces can be
+// had.
+func probe() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("change how mounts are propagated: %w", err)
+	}
+	at, err := openSource("/proc")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = at.Close() }()
+	tree, err := newFileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "size", "4k")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tree.Close() }()
+	if err := change(tree, true, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return err
+	}
+	if err := attach(tree, at); err != nil {
+		return err
+	}
+	terminals, err := newTerminals()
+	closeAll(terminals)
+	return err
 }
 
 // The files that a shim is given, after its streams. lockFD is the lock of the
@@ -40,8 +73,8 @@ const (
 // command runs, and else says why it does not.
 func Args(dir string) []string { return []string{Name, "container", dir} }
 
-// Probe are the arguments of a process that does nothing, with which one sees
-// whether namespaces can be had.
+// Probe are the arguments of a process that tries, in new namespaces, whether a private
+// root can be had. It says on its stderr why not.
 func Probe() []string { return []string{Name, "probe"} }
 
 // runContainer is the life of a shim.
