@@ -79,6 +79,9 @@ type Config struct {
 	// Tokens is which tokens of service accounts pods have in the remote cluster.
 	// Defaults to TokensHome.
 	Tokens Tokens `json:"tokens,omitempty"`
+	// Unreachable is what becomes of the node while the remote cluster cannot be
+	// reached. By default it is not ready at once.
+	Unreachable Unreachable `json:"unreachable,omitempty"`
 	// Capacity is what the node offers.
 	Capacity Capacity `json:"capacity,omitempty"`
 	// Stats is where statistics of pods come from. Defaults to StatsNone.
@@ -164,6 +167,20 @@ func (u *Unschedulable) check() error {
 		return fmt.Errorf("unschedulable.after: then: fail needs a time of at least a second, such as 10m, not %v", after)
 	case u.Then == KeepUnscheduled && after != 0:
 		return errors.New("unschedulable.after belongs to then: fail")
+	}
+	return nil
+}
+
+// Unreachable is what becomes of the node while the remote cluster cannot be reached.
+type Unreachable struct {
+	// KeepReady is how long it stays Ready, with a taint that keeps new pods away.
+	// Defaults to 0.
+	KeepReady metav1.Duration `json:"keepReady,omitempty"`
+}
+
+func (u *Unreachable) check() error {
+	if u.KeepReady.Duration < 0 {
+		return fmt.Errorf("unreachable.keepReady: %v is negative", u.KeepReady.Duration)
 	}
 	return nil
 }
@@ -262,7 +279,7 @@ func (c *Config) complete() error {
 	_, rangesErr := c.ranges()
 	errs := []error{
 		c.cluster(), c.Remote.check(), c.Namespaces.check(), rangesErr, c.claims(), c.services(),
-		c.Unschedulable.check(),
+		c.Unschedulable.check(), c.Unreachable.check(),
 		choose("evicted", &c.Evicted, Fail, Restart),
 		choose("tokens", &c.Tokens, TokensHome, TokensDisabled),
 		choose("stats", &c.Stats, StatsNone, StatsKubelets, StatsMetrics),

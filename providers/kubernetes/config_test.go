@@ -44,6 +44,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"no time after which a pod fails", good + "unschedulable: {then: fail}\n", "unschedulable.after"},
 		{"a time after which nothing happens", good + "unschedulable: {after: 10m}\n", "unschedulable.after"},
 		{"no policy of unscheduled pods", good + "unschedulable: {after: 10m, then: wait}\n", "unschedulable.then"},
+		{"a negative time", good + "unreachable: {keepReady: -1m}\n", "unreachable.keepReady"},
 		{"no source of tokens", good + "tokens: remote\n", "tokens"},
 		{"ranges of different sizes", good + "podIPs: [{remote: 10.0.0.0/8, home: 10.0.0.0/16}]\n", "podIPs[0]"},
 		{"no range", good + "podIPs: [{remote: ten, home: 10.0.0.0/16}]\n", "podIPs[0].remote"},

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,7 +62,11 @@ func (p *Provider) identified(ctx context.Context) error {
 	case i.turn <- struct{}{}:
 		defer func() { <-i.turn }()
 	case <-ctx.Done():
-		return errdefs.AsUnavailable(fmt.Errorf("it is not known yet which remote pods are this cluster's: %w", context.Cause(ctx)))
+		err := fmt.Errorf("it is not known yet which remote pods are this cluster's: %w", context.Cause(ctx))
+		if _, unknown := i.home.UID(ctx); unknown == nil { // it is the remote cluster that does not answer
+			err = fmt.Errorf("%w: %w", errAway, err)
+		}
+		return errdefs.AsUnavailable(err)
 	}
 	switch {
 	case i.isKnown():
@@ -72,7 +77,13 @@ func (p *Provider) identified(ctx context.Context) error {
 	timed, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	if err := p.identify(timed); err != nil {
-		err = errdefs.AsUnavailable(fmt.Errorf("it is not known which remote pods are this cluster's: %v", err))
+		away := errors.Is(err, errAway)
+		// Without its class: what is not found is no pod.
+		err = fmt.Errorf("it is not known which remote pods are this cluster's: %v", err)
+		if away {
+			err = fmt.Errorf("%w: %w", errAway, err)
+		}
+		err = errdefs.AsUnavailable(err)
 		if ctx.Err() == nil { // else it says nothing about the clusters
 			i.failed, i.next = err, time.Now().Add(identifyDelay)
 		}
@@ -131,7 +142,7 @@ func (p *Provider) lookForOthers(ctx context.Context) (mismatch, _ error) {
 		for {
 			list, err := p.metadata.Resource(kind.resource).Namespace(p.namespace).List(ctx, options)
 			if err != nil {
-				return nil, fmt.Errorf("list the %s in the remote cluster: %w", kind.resource.Resource, err)
+				return nil, remoteError("list the "+kind.resource.Resource, err)
 			}
 			for i := range list.Items {
 				found := &list.Items[i]
@@ -190,7 +201,7 @@ func (p *Provider) isEstablished(ctx context.Context) (bool, error) {
 	list, err := p.metadata.Resource(podKind.resource).Namespace(p.namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: p.translate.Home.Selector(), Limit: 1})
 	if err != nil {
-		return false, fmt.Errorf("list the pods in the remote cluster: %w", err)
+		return false, remoteError("list the pods", err)
 	}
 	return len(list.Items) > 0, nil
 }

@@ -59,6 +59,7 @@ type Provider struct {
 	cpu       cpuTimes
 	early     earlyEvents
 	identity  identity
+	outage    outage
 
 	ctx     context.Context // of all that runs
 	cancel  context.CancelFunc
