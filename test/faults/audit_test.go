@@ -80,11 +80,11 @@ func (w *world) auditCall(method string, pod types.NamespacedName) (ends func())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if other := w.calls[pod]; other != "" {
-		w.breaksLocked("%s of pod %s was called within %s", method, pod.Name, other)
+	if other, ok := w.calls[pod]; ok {
+		w.breaksLocked("%s of pod %s was called within %s", method, pod.Name, other.method)
 		return func() {}
 	}
-	w.calls[pod] = method
+	w.calls[pod] = call{method, w.isEmpty()}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -101,10 +101,11 @@ func (w *world) auditCreate(m *model, pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.pods[pod.UID]
+	began := w.calls[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
 	switch {
 	case f == nil || f.node != w.node:
 		w.breaksLocked("invariant 3: pod %s (%s) was created, which is not this node's", pod.Name, pod.UID)
-	case w.isEmpty() && !f.terminal: // nobody can know what it holds
+	case (w.isEmpty() || began.empty) && !f.terminal: // nobody can know what it holds
 	case m.pods[pod.UID] != nil && !excused:
 		w.breaksLocked("invariant 2: pod %s (%s) was created while it is held", pod.Name, pod.UID)
 	case m.ran[pod.UID] > 0 && !excused:

@@ -56,8 +56,14 @@ type world struct {
 	emptied   time.Time                       // since when the provider has known nothing, with short breaks
 	loses     time.Time                       // until when the provider has known nothing for long enough to lose pods
 	empty     time.Time                       // until when
-	calls     map[types.NamespacedName]string // of the provider that are under way, by pod
+	calls     map[types.NamespacedName]call // of the provider that are under way, by pod
 	broken    []string
+}
+
+// call is one of the provider that is under way.
+type call struct {
+	method string
+	empty  bool // the provider knew nothing when it began
 }
 
 // fate is what the API has had of a pod.
@@ -74,7 +80,7 @@ type fate struct {
 }
 
 func newWorld(ctx context.Context, h history) *world {
-	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[types.NamespacedName]string{}}
+	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[types.NamespacedName]call{}}
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
 	w.prov.Begins = w.auditCall
