@@ -84,7 +84,7 @@ func (w *world) auditCall(method string, pod types.NamespacedName) (ends func())
 		w.breaksLocked("%s of pod %s was called within %s", method, pod.Name, other.method)
 		return func() {}
 	}
-	w.calls[pod] = call{method, w.isEmpty()}
+	w.calls[pod] = beganCall{method, w.isEmpty()}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -50,18 +50,18 @@ type world struct {
 
 	mu        sync.Mutex
 	pods      map[types.UID]*fate
-	strangers []*fate                         // see excused
-	blind     bool                            // no agent has seen all pods of the API yet
-	stops     map[types.UID]time.Time         // when the agent first asked for a pod to stop
-	emptied   time.Time                       // since when the provider has known nothing, with short breaks
-	loses     time.Time                       // until when the provider has known nothing for long enough to lose pods
-	empty     time.Time                       // until when
-	calls     map[types.NamespacedName]call // of the provider that are under way, by pod
+	strangers []*fate                            // see excused
+	blind     bool                               // no agent has seen all pods of the API yet
+	stops     map[types.UID]time.Time            // when the agent first asked for a pod to stop
+	emptied   time.Time                          // since when the provider has known nothing, with short breaks
+	loses     time.Time                          // until when the provider has known nothing for long enough to lose pods
+	empty     time.Time                          // until when
+	calls     map[types.NamespacedName]beganCall // of the provider that are under way, by pod
 	broken    []string
 }
 
-// call is one of the provider that is under way.
-type call struct {
+// beganCall is a call of the provider that is under way.
+type beganCall struct {
 	method string
 	empty  bool // the provider knew nothing when it began
 }
@@ -80,7 +80,7 @@ type fate struct {
 }
 
 func newWorld(ctx context.Context, h history) *world {
-	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[types.NamespacedName]call{}}
+	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[types.NamespacedName]beganCall{}}
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
 	w.prov.Begins = w.auditCall
