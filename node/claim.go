@@ -127,10 +127,8 @@ func (c *Claim) acquire(ctx context.Context, patient bool, slot slotFunc) error 
 			return err
 		case errors.Is(err, ErrNodeRefused):
 			delay = wait.Jitter(refusedDelay, 0.2)
-		case apierrors.IsUnauthorized(err):
-			err = fmt.Errorf("the API server does not accept the credentials of this process: %w", err)
-			delay = backoff.Step()
 		case err != nil:
+			err = explainClaim(err)
 			delay = backoff.Step()
 		default:
 			err = c.contended(ctx, &seen)
@@ -143,18 +141,6 @@ func (c *Claim) acquire(ctx context.Context, patient bool, slot slotFunc) error 
 		if ended := sleep(ctx, delay); ended != nil {
 			return fmt.Errorf("stopped before node %s could be claimed: %w", c.cfg.Node, err)
 		}
-	}
-}
-
-func logClaim(ctx context.Context, err error, delay time.Duration) {
-	logger := log.G(ctx).WithError(err).WithField("delay", delay.String())
-	switch {
-	case apierrors.IsUnauthorized(err):
-		logger.Error("The credentials of this process are refused; will try again")
-	case errors.Is(err, ErrNodeRefused):
-		logger.Error("The node is refused; will try again")
-	default:
-		logger.Warn("Cannot claim the node yet; will try again")
 	}
 }
 

@@ -139,7 +139,7 @@ cat <<TEXT
 The node is ready. In another shell, try:
 
   $kubectl get nodes -o wide
-  $kubectl run hello --image=none --command -- sh -c 'echo hello from \$(hostname); while sleep 1; do date; done'
+  $kubectl run hello --image=none --command -- sh -c 'trap exit TERM; echo hello from \$(hostname); while sleep 1; do date; done'
   $kubectl get pods -o wide
   $kubectl logs hello
   $kubectl exec hello -- id

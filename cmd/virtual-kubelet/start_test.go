@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,26 +116,42 @@ func TestStartupTimeoutNamesTheReason(t *testing.T) {
 	})
 }
 
-// Credentials that are no use are named as such at once, also as the reason that the
-// start took too long.
-func TestBadCredentialsAreNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewSimpleClientset()
-		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewUnauthorized("Unauthorized")
+// What keeps a newcomer's first node from starting is named at once, with what to do,
+// also as the reason that the start took too long.
+func TestWhatKeepsTheNodeFromStartingIsNamed(t *testing.T) {
+	nodes := corev1.Resource("nodes")
+	for name, c := range map[string]struct {
+		answer error
+		says   []string
+	}{
+		"credentials": {apierrors.NewUnauthorized("Unauthorized"), []string{"does not accept the credentials", "may have expired"}},
+		"rights":      {apierrors.NewForbidden(nodes, "vk", errors.New("no")), []string{"does not allow", "config print-rbac", `nodes "vk" is forbidden`}},
+		"no server":   {&url.Error{Op: "Get", URL: "https://10.0.0.1:6443", Err: syscall.ECONNREFUSED}, []string{"cannot be reached", "whether its address is right", "https://10.0.0.1:6443", "refused"}},
+		"an outage":   {apierrors.NewInternalError(errors.New("etcd has no leader")), []string{"etcd has no leader"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewSimpleClientset()
+				client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
+				var o options
+				o.nodeName, o.provider, o.startupTimeout, o.identity = "vk", "mock", 5*time.Second, node.Identity{ID: "a"}
+				v := &virtualNode{options: &o, client: client}
+				claim, err := v.newClaim(false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = v.acquire(t.Context(), claim, time.Now())
+				if !errors.Is(err, c.answer) {
+					t.Fatalf("got %v, want one that wraps %v", err, c.answer)
+				}
+				for _, text := range c.says {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("got %v, want it to say %q", err, text)
+					}
+				}
+			})
 		})
-		var o options
-		o.nodeName, o.provider, o.startupTimeout, o.identity = "vk", "mock", 5*time.Second, node.Identity{ID: "a"}
-		v := &virtualNode{options: &o, client: client}
-		claim, err := v.newClaim(false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = v.acquire(t.Context(), claim, time.Now())
-		if !apierrors.IsUnauthorized(err) || !strings.Contains(err.Error(), "does not accept the credentials") {
-			t.Errorf("got %v, want that the credentials are no use", err)
-		}
-	})
+	}
 }
 
 // A second process for a node ends in time, too, and says who has the node.

@@ -98,8 +98,12 @@ const (
 	clientCAKey       = "client-ca-file"
 )
 
-// clientCARetry is how often it is tried again to read what may not be read.
-const clientCARetry = time.Minute
+const (
+	// clientCARetry is how often it is tried again to read what may not be read.
+	clientCARetry = time.Minute
+	// clientCADelay is how often it is while the API server does not answer.
+	clientCADelay = 2 * time.Second
+)
 
 // NewClusterClientCA makes a ClusterClientCA for WithClientCA. Its Run has to be
 // running for it to know the CAs.
@@ -113,7 +117,7 @@ func NewClusterClientCA(client kubernetes.Interface) (*ClusterClientCA, error) {
 // Run follows the ConfigMap until ctx ends; then it returns nil. Until it has
 // been read no client certificate is accepted. It can be called once.
 func (c *ClusterClientCA) Run(ctx context.Context) error {
-	if !c.waitUntilAllowed(ctx) {
+	if !c.waitUntilRead(ctx) {
 		return nil
 	}
 	// Which has goroutines from its making on.
@@ -151,19 +155,28 @@ func (c *ClusterClientCA) VerifyOptions() (x509.VerifyOptions, bool) {
 // AddListener does nothing: the authenticator asks each time.
 func (c *ClusterClientCA) AddListener(dynamiccertificates.Listener) {}
 
-// waitUntilAllowed says once what is missing, where an informer would complain
-// without end. It returns false when ctx has ended.
-func (c *ClusterClientCA) waitUntilAllowed(ctx context.Context) bool {
-	for said := false; ; said = true {
+// waitUntilRead waits until the API server lets read the ConfigMap, or has none. It says
+// once what right is missing, where an informer would complain without end; of an API
+// server that does not answer, the node says so. It returns false when ctx has ended.
+func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
+	for said := false; ; {
 		_, err := c.client.CoreV1().ConfigMaps(clientCANamespace).Get(ctx, clientCAConfigMap, metav1.GetOptions{})
-		if !apierrors.IsForbidden(err) {
-			return ctx.Err() == nil
+		if ctx.Err() != nil {
+			return false
 		}
-		if !said {
-			log.G(ctx).WithError(err).Warn("May not read the cluster's client CA, so that client certificates, the API server's too, are refused, and only bearer tokens are accepted: " +
-				"give the client CA as a file, or bind the Role kube-system/extension-apiserver-authentication-reader")
+		delay := clientCADelay
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			return true
+		case apierrors.IsForbidden(err):
+			delay = clientCARetry
+			if !said {
+				log.G(ctx).WithError(err).Warn("May not read the cluster's client CA, so that client certificates, the API server's too, are refused, and only bearer tokens are accepted: " +
+					"give the client CA as a file, or bind the Role kube-system/extension-apiserver-authentication-reader")
+			}
+			said = true
 		}
-		timer := time.NewTimer(clientCARetry)
+		timer := time.NewTimer(delay)
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -162,6 +162,51 @@ func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
 	})
 }
 
+// While the API server does not answer, or not this process, nothing complains about the
+// client CA: the node says so. It is known as soon as it does.
+func TestClientCAWhileTheAPIServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+			Data:       map[string]string{"client-ca-file": string(newAuthority(t).pem)},
+		}
+		client := fake.NewSimpleClientset(config)
+		var answers atomic.Bool
+		client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetVerb() != "get" {
+				if !answers.Load() {
+					t.Errorf("%s of ConfigMaps, which would complain without end", action.GetVerb())
+				}
+				return false, nil, nil
+			}
+			return !answers.Load(), nil, apierrors.NewUnauthorized("who are you?")
+		})
+		ca, err := nodeutil.NewClusterClientCA(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logged := &warnings{Logger: log.L}
+		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), logged))
+		ended := make(chan error)
+		go func() { ended <- ca.Run(ctx) }()
+		time.Sleep(time.Minute + time.Second/2)
+		synctest.Wait()
+		if n := len(client.Actions()); n > 31 || len(logged.said) != 0 {
+			t.Errorf("%d requests in a minute, and %q", n, logged.said)
+		}
+		answers.Store(true)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if _, ok := ca.VerifyOptions(); !ok {
+			t.Error("the CA is not known although it can be read now")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAnonymousAuthIsByName(t *testing.T) {
 	if got := guarded(t)(insecure()); got != 401 {
 		t.Errorf("by default: %d, want 401", got)
