@@ -45,7 +45,7 @@ func (w *worker) recordStart(pod *corev1.Pod, c *corev1.Container, id string, nu
 		d.attempts[c.Name] = attempt{ID: id, Number: number, At: time.Now(), Boot: w.engine.cfg.Boot}
 		return d
 	})
-	if err == nil || podspec.ShouldRestart(pod, c, exitLost) {
+	if err == nil || podspec.ShouldRestart(pod, c, podspec.ExitUnknown) {
 		return nil // without a record it would be started again, as it is with one
 	}
 	_ = w.forgetStart(c.Name, id)
@@ -167,21 +167,17 @@ func (e *Engine) rebooted(a attempt) bool {
 	return a.Boot != "" && e.cfg.Boot != "" && a.Boot != e.cfg.Boot
 }
 
-// exitLost is the exit code of a container whose end nobody saw, as a kubelet
-// reports it.
-const exitLost = 137
-
 // lost is the end of an attempt that the runtime has forgotten.
 func (w *worker) lost(m missed) *container {
 	log.G(w.engine.ctx).WithFields(log.Fields{"uid": string(w.pod.UID), "container": m.name, "id": m.ID}).
 		Warn("The container runtime has lost a container that ran")
 	return &container{
-		id: m.ID, name: m.name, attempt: m.Number, phase: exited, exitCode: exitLost,
+		id: m.ID, name: m.name, attempt: m.Number, phase: exited, exitCode: podspec.ExitUnknown,
 		created: m.At, started: m.At, finished: w.absent.since,
 		recalled: &corev1.ContainerStateTerminated{
-			ExitCode:    exitLost,
-			Reason:      "ContainerStatusUnknown",
-			Message:     "The container could not be located when the pod was terminated",
+			ExitCode:    podspec.ExitUnknown,
+			Reason:      podspec.ReasonContainerStatusUnknown,
+			Message:     podspec.MessageContainerStatusUnknown,
 			StartedAt:   metav1.NewTime(m.At),
 			FinishedAt:  metav1.NewTime(w.absent.since),
 			ContainerID: w.engine.runtimeName.of(m.ID),
@@ -228,7 +224,7 @@ func (w *worker) settleUnknown(v *runtimeView) {
 				c.finished = c.created
 			}
 			if c.exitCode == 0 {
-				c.exitCode, c.reason = exitLost, "ContainerStatusUnknown"
+				c.exitCode, c.reason = podspec.ExitUnknown, podspec.ReasonContainerStatusUnknown
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +45,9 @@ type stopCheckpoint struct {
 	By      time.Time `json:"by"`
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
-	// Disrupted is as in podspec.Failure.
+	// Disrupted and Rejected are as in podspec.Failure.
 	Disrupted bool `json:"disrupted,omitempty"`
+	Rejected  bool `json:"rejected,omitempty"`
 }
 
 func (e *Engine) podDir(uid types.UID) string { return filepath.Join(e.cfg.Root, "pods", string(uid)) }
@@ -114,9 +116,36 @@ func (s *stop) checkpoint() *stopCheckpoint {
 	}
 	c := &stopCheckpoint{Deleted: s.deleted, By: s.by}
 	if s.failure != nil {
-		c.Reason, c.Message, c.Disrupted = s.failure.Reason, s.failure.Message, s.failure.Disrupted
+		c.Reason, c.Message = s.failure.Reason, s.failure.Message
+		c.Disrupted, c.Rejected = s.failure.Disrupted, s.failure.Rejected
 	}
 	return c
+}
+
+// stop is how the pod is to end, or has ended; nil if it is to run. A pod whose
+// status says that it has ended stays so, also if the disk was too full to record
+// that it was to end: somebody else runs in its place by now.
+func (c *checkpoint) stop() *stop {
+	if s := c.Stop; s != nil {
+		restored := &stop{deleted: s.Deleted, by: s.By}
+		if s.Reason != "" {
+			restored.failure = &podspec.Failure{Reason: s.Reason, Message: s.Message, Disrupted: s.Disrupted, Rejected: s.Rejected}
+		}
+		return restored
+	}
+	if c.status == nil || c.status.Phase != corev1.PodFailed && c.status.Phase != corev1.PodSucceeded {
+		return nil
+	}
+	restored := &stop{by: time.Now().Add(podspec.GracePeriod(c.Pod, nil))}
+	if c.status.Reason != "" {
+		restored.failure = &podspec.Failure{
+			Reason: c.status.Reason, Message: c.status.Message,
+			Disrupted: slices.ContainsFunc(c.status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+			}),
+		}
+	}
+	return restored
 }
 
 // save writes a pod's checkpoint, whole or not at all.
@@ -239,7 +268,7 @@ func (e *Engine) loadPod(uid types.UID) (c checkpoint, err error) {
 
 // stateFiles are the engine's own files of a pod, in the order of their removal:
 // without pod.json nobody knows of the others.
-var stateFiles = []string{"containers", "etc-hosts", "first-id" + unready, "first-id", "status.json" + unready, "status.json", "pod.json" + unready, "pod.json"}
+var stateFiles = []string{"containers", etcHosts, "first-id" + unready, "first-id", "status.json" + unready, "status.json", "pod.json" + unready, "pod.json"}
 
 // removeState removes what the engine has on disk of a pod.
 func (e *Engine) removeState(uid types.UID) error {

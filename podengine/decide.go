@@ -54,18 +54,27 @@ func (d *decision) lookAt(at time.Time) {
 	}
 }
 
-// expired tells whether the pod has been active for longer than it may.
+// expired reports whether the pod has been active for longer than it may.
 func (d *decision) expired() bool {
-	seconds := d.pod.Spec.ActiveDeadlineSeconds
-	if seconds == nil || d.started.IsZero() {
+	deadline := deadlineOf(d.pod, d.started)
+	if deadline.IsZero() {
 		return false
 	}
-	deadline := d.started.Add(time.Duration(*seconds) * time.Second)
 	if d.now.Before(deadline) {
 		d.lookAt(deadline)
 		return false
 	}
 	return true
+}
+
+// deadlineOf is until when a pod may be active that the node took at a time; zero if
+// there is no limit.
+func deadlineOf(pod *corev1.Pod, started time.Time) time.Time {
+	seconds := pod.Spec.ActiveDeadlineSeconds
+	if seconds == nil || started.IsZero() {
+		return time.Time{}
+	}
+	return started.Add(time.Duration(*seconds) * time.Second)
 }
 
 // restartsAll is a container that has ended and whose rules have all containers

@@ -117,6 +117,10 @@ func (e *Engine) measureDisk(ctx context.Context, pod *corev1.Pod) diskUse {
 	eachContainer(pod, func(_ kind, c *corev1.Container) {
 		use.logs[c.Name], _ = volume.Measure(ctx, filepath.Join(e.cfg.Node.LogDirectory(pod), c.Name))
 	})
-	use.other, _ = volume.Measure(ctx, filepath.Join(e.podDir(pod.UID), "containers")) // which containers may write
+	for _, name := range []string{"containers", etcHosts} { // which containers may write
+		used, _ := volume.Measure(ctx, filepath.Join(e.podDir(pod.UID), name))
+		use.other.Bytes += used.Bytes
+		use.other.Inodes += used.Inodes
+	}
 	return use
 }

@@ -236,12 +236,7 @@ func (e *Engine) resume(c checkpoint) {
 		w.status = c.status
 		w.recallResources()
 	}
-	if c.Stop != nil {
-		w.stop = &stop{deleted: c.Stop.Deleted, by: c.Stop.By}
-		if c.Stop.Reason != "" {
-			w.stop.failure = &podspec.Failure{Reason: c.Stop.Reason, Message: c.Stop.Message, Disrupted: c.Stop.Disrupted}
-		}
-	}
+	w.stop = c.stop()
 	_ = e.add(w) // which fails if the engine is closed, and that is still to be returned
 }
 
@@ -310,6 +305,7 @@ func (e *Engine) CreatePod(ctx context.Context, pod *corev1.Pod) (err error) {
 		failure = e.underPressure(pod)
 	}
 	if failure != nil {
+		failure.Rejected = true
 		w.stop = &stop{by: time.Now(), failure: failure}
 		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	}

@@ -2,6 +2,7 @@ package podengine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +36,9 @@ const (
 	evictEvery = 10 * time.Second
 	// evictGrace is what a pod that is evicted is given to end, as in a kubelet.
 	evictGrace = time.Second
+	// cleanUpTimeout is how long a pod that was evicted may take to end and give back
+	// what it had before another one is evicted.
+	cleanUpTimeout = 30 * time.Second
 )
 
 // evictor ends pods that use more than they may, and pods for want of something. One
@@ -42,6 +46,8 @@ const (
 type evictor struct {
 	*Engine
 	pressure eviction.Pressure
+	evicted  *worker   // the pod that was evicted last
+	since    time.Time // when that was
 }
 
 // watchPressure evicts pods until ctx ends.
@@ -65,14 +71,11 @@ func (e *Engine) watchPressure(ctx context.Context) {
 // the machine runs out of something, it makes room by removing images, or evicts one
 // pod.
 func (v *evictor) look(ctx context.Context) error {
-	met, levels, err := v.observeLevels(ctx)
-	if err != nil {
-		return err
-	}
+	met, levels, unknown := v.observeLevels(ctx)
 	active := v.active()
 	evicted, err := v.evictExceeding(ctx, active)
-	if evicted || err != nil || len(met) == 0 {
-		return err
+	if evicted || err != nil || unknown != nil || len(met) == 0 || v.cleaningUp() {
+		return errors.Join(unknown, err)
 	}
 	signal := met[0]
 	log.G(ctx).WithFields(log.Fields{"signal": string(signal), "available": levels[signal].Available}).Warn("The machine runs out of something that pods use")
@@ -85,6 +88,17 @@ func (v *evictor) look(ctx context.Context) error {
 		}
 	}
 	return v.evictOne(ctx, signal, levels[signal], active)
+}
+
+// cleaningUp reports whether the pod that was evicted last still has what it is to give
+// back: that may be enough.
+func (v *evictor) cleaningUp() bool {
+	if v.evicted == nil || time.Since(v.since) >= cleanUpTimeout || v.evicted.released.Load() {
+		v.evicted = nil
+		return false
+	}
+	pod, _ := v.evicted.current()
+	return v.worker(pod.UID) == v.evicted
 }
 
 // observeLevels returns of what there is too little, and reports the conditions.
@@ -159,7 +173,8 @@ func (v *evictor) evictOne(ctx context.Context, signal eviction.Signal, level ev
 		log.G(ctx).Warn("There is no pod to evict")
 		return nil
 	}
-	workers[pod.UID].evict(ctx, pod, podspec.Failure{
+	v.evicted, v.since = workers[pod.UID], time.Now()
+	v.evicted.evict(ctx, pod, podspec.Failure{
 		Reason:    eviction.Reason,
 		Message:   eviction.Message(signal, v.cfg.Eviction.Thresholds[signal], level, pod, usage[pod.UID]),
 		Disrupted: true,

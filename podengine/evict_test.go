@@ -162,7 +162,7 @@ func TestMemoryPressure(t *testing.T) {
 		r.create(late)
 		r.create(burstable)
 		r.after(time.Second)
-		if s := r.status(late); s.Phase != corev1.PodFailed || s.Reason != "Evicted" || s.Message != "The node had condition: [MemoryPressure]. " {
+		if s := r.status(late); s.Phase != corev1.PodFailed || s.Reason != "Evicted" || s.Message != "Pod was rejected: The node had condition: [MemoryPressure]. " {
 			t.Errorf("%s: %s: %s", s.Phase, s.Reason, s.Message)
 		}
 		r.wantState(burstable, "Running e=ready")

@@ -483,7 +483,10 @@ func (e *Engine) recursiveReadOnly(ctx context.Context, handler string, m *corev
 	return convert.RecursiveReadOnly(m, features.GetRecursiveReadOnlyMounts())
 }
 
-const hostsPath = "/etc/hosts"
+const (
+	hostsPath = "/etc/hosts"
+	etcHosts  = "etc-hosts" // in the pod's directory
+)
 
 // hostsFile writes the /etc/hosts of a pod's containers.
 func (w *worker) hostsFile(pod *corev1.Pod, seen *runtimeView) (string, error) {
@@ -496,7 +499,7 @@ func (w *worker) hostsFile(pod *corev1.Pod, seen *runtimeView) (string, error) {
 	if box := seen.sandbox(); box != nil {
 		ips = e.podIPs(pod, box)
 	}
-	file := filepath.Join(e.podDir(pod.UID), "etc-hosts")
+	file := filepath.Join(e.podDir(pod.UID), etcHosts)
 	content := podspec.Hosts(pod, ips, e.cfg.Node.ClusterDomain, host)
 	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
 		return file, nil

@@ -214,5 +214,5 @@ func (w *worker) stateBefore(name string, inc *container) corev1.ContainerState 
 	if was := w.statusBefore(name); was != nil && bareID(was.ContainerID) == inc.id {
 		return was.State
 	}
-	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerStatusUnknown"}}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: podspec.ReasonContainerStatusUnknown}}
 }

@@ -205,7 +205,7 @@ func (w *worker) discard(ctx context.Context, name, id string) error {
 // stay, and the state by which it is known. It returns when to try again.
 func (w *worker) release(ctx context.Context, pod *corev1.Pod) (again time.Time) {
 	never := time.Now().Add(24 * time.Hour)
-	if w.released {
+	if w.released.Load() {
 		return never
 	}
 	w.engine.probes.Forget(pod.UID)
@@ -216,7 +216,8 @@ func (w *worker) release(ctx context.Context, pod *corev1.Pod) (again time.Time)
 		log.G(ctx).WithError(err).Warn("Cannot give back the volumes of a pod that has ended yet")
 		return time.Now().Add(lastRetry)
 	}
-	w.mounted, w.released = false, true
+	w.mounted = false
+	w.released.Store(true)
 	return never
 }
 

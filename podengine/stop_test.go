@@ -188,7 +188,7 @@ func TestDeletionInterrupts(t *testing.T) {
 			r.delete(pod, 30)
 			r.after(time.Millisecond)
 			r.wantGone(pod)
-			r.wantState(pod, "Failed a=ContainerCreating")
+			r.wantState(pod, "Failed a=ContainerStatusUnknown/137")
 		})
 	})
 	t.Run("a postStart hook", func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestDeletionInterrupts(t *testing.T) {
 			r.delete(pod, 30)
 			r.after(time.Millisecond)
 			r.wantGone(pod)
-			r.wantState(pod, "Failed a=ContainerCreating")
+			r.wantState(pod, "Failed a=ContainerStatusUnknown/137")
 		})
 	})
 }

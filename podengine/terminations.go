@@ -57,10 +57,11 @@ func countTerminations(counter *prometheus.CounterVec, before, now *corev1.PodSt
 	}
 }
 
-// endsOf are the ends that the status of a container tells of.
+// endsOf are the ends that the status of a container tells of. A container that was
+// never made has none.
 func endsOf(s *corev1.ContainerStatus) (all []*corev1.ContainerStateTerminated) {
 	for _, state := range []*corev1.ContainerState{&s.State, &s.LastTerminationState} {
-		if state.Terminated != nil {
+		if state.Terminated != nil && state.Terminated.ContainerID != "" {
 			all = append(all, state.Terminated)
 		}
 	}

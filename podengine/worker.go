@@ -37,6 +37,8 @@ type worker struct {
 	wake   chan struct{} // has room for one
 	hurry  atomic.Bool   // what failed is to be tried again at once
 
+	released atomic.Bool // the pod has ended, and given back its volumes
+
 	disk    sync.Mutex // one write of the pod's state at a time
 	removed bool       // the state was removed, for good; guarded by disk
 
@@ -49,6 +51,8 @@ type worker struct {
 	// it is known to outlast a failure of the machine.
 	unwritten bool
 	runs      string
+	// unrecorded is set while pod.json lacks what is desired.
+	unrecorded bool
 	// observed is what status was made from by the worker last.
 	observed *podspec.Observation
 	abandon  context.CancelFunc    // ends the action under way; nil without one
@@ -62,7 +66,6 @@ type worker struct {
 	blind    time.Duration     // until the next look at a runtime that shows nothing
 	absent   absence           // of what has run
 	mounted  bool              // the volumes are there
-	released bool              // the pod has ended, and given back its volumes
 	refresh  time.Time         // when they are next due
 	stale    bool              // they may be out of date
 	messages map[string]string // of containers that have ended, by ID
@@ -152,8 +155,35 @@ func (w *worker) change(f func(desired) desired) error {
 	if w.stop != next.stop && w.abandon != nil {
 		w.abandon()
 	}
-	w.desired = next
+	w.desired, w.unrecorded = next, err != nil && !w.removed
 	return err
+}
+
+// record writes again what could not be written of what is desired. The disk may have
+// had no room, which the end of this very pod makes.
+func (w *worker) record(ctx context.Context) {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	w.mu.Lock()
+	d, due := w.desired, w.unrecorded
+	w.mu.Unlock()
+	if !due {
+		return
+	}
+	err := w.keep(d)
+	if err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot record what is desired of the pod yet: a restart of this process before that loses it")
+	}
+	w.mu.Lock()
+	w.unrecorded = err != nil && !w.removed
+	w.mu.Unlock()
+}
+
+// onDisk reports whether all is written that has to outlive the process.
+func (w *worker) onDisk() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.unrecorded && !w.unwritten
 }
 
 // asked is what is asked for now.
@@ -240,6 +270,9 @@ func (w *worker) run(ctx context.Context) {
 			if over {
 				return
 			}
+			if retry := time.Now().Add(lastRetry); !w.onDisk() && retry.Before(next) {
+				next = retry
+			}
 			timer.Reset(time.Until(next))
 		}
 	}
@@ -249,6 +282,7 @@ func (w *worker) run(ctx context.Context) {
 // once, or that the pod is over.
 func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 	w.takeHint()
+	w.record(ctx)
 	if w.asked().isDeferred() {
 		w.engine.retryDeferred()
 	}
@@ -291,6 +325,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		if again := w.release(ctx, pod); again.Before(next) {
 			next = again
 		}
+		w.record(ctx) // there may be room now
 		return next, false, false
 	}
 	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
@@ -359,6 +394,11 @@ func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *s
 	ctx, span := startSpan(ctx, spanOf[a.verb], pod)
 	annotate(span, attributeContainer, a.container)
 	defer endSpan(span, &err)
+	if end := deadlineOf(pod, w.taken); a.verb != doStop && a.verb != doExpire && !end.IsZero() {
+		var expire context.CancelFunc
+		ctx, expire = context.WithDeadline(ctx, end) // decide ends the pod then
+		defer expire()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.mu.Lock()

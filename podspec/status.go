@@ -74,6 +74,9 @@ type Failure struct {
 	// Disrupted is set if the pod was ended for want of something on the node, and
 	// not for what it did: its condition DisruptionTarget says so then.
 	Disrupted bool
+	// Rejected is set if the node has not taken the pod: the status says so before
+	// the message, and has no containers.
+	Rejected bool
 }
 
 // Status makes the status of a pod from what is known of its containers, by the
@@ -105,6 +108,14 @@ func Status(pod *corev1.Pod, o Observation, before *corev1.PodStatus, now metav1
 		s.Reason, s.Message = o.Failure.Reason, o.Failure.Message
 	}
 	s.Conditions = conditions(pod, &s, o, before, now)
+	switch {
+	case !o.Ended:
+	case o.Failure != nil && o.Failure.Rejected:
+		s.Message = "Pod was rejected: " + s.Message
+		s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses = nil, nil, nil
+	default:
+		endWaiting(pod, &s)
+	}
 	return s
 }
 
@@ -160,7 +171,8 @@ type tally struct {
 	restarting                          int // of those that have ended
 }
 
-// phase follows from the statuses.
+// phase follows from the statuses. As with a kubelet it is final only once nothing of
+// the pod runs any more: a controller starts a replacement then.
 func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 	initialized := Initialized(pod, s)
 	for i := range pod.Spec.InitContainers {
@@ -168,7 +180,8 @@ func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 		if status.State.Waiting != nil {
 			continue // it is to be started, however it ended before
 		}
-		if exit := lastExit(status); !IsSidecar(c) && exit != nil && exit.ExitCode != 0 && !ShouldRestart(pod, c, exit.ExitCode) {
+		exit := lastExit(status)
+		if !IsSidecar(c) && exit != nil && exit.ExitCode != 0 && !ShouldRestart(pod, c, exit.ExitCode) && (ended || !anyRuns(s)) {
 			return corev1.PodFailed
 		}
 	}
@@ -187,7 +200,7 @@ func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 		return corev1.PodSucceeded
 	case t.waiting > 0:
 		return corev1.PodPending
-	case t.running+t.restarting > 0, anySidecarRuns(pod, s):
+	case t.restarting > 0, anyRuns(s):
 		return corev1.PodRunning
 	case t.failed > 0:
 		return corev1.PodFailed
@@ -196,9 +209,10 @@ func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 	}
 }
 
-func anySidecarRuns(pod *corev1.Pod, s *corev1.PodStatus) bool {
-	for i := range pod.Spec.InitContainers {
-		if IsSidecar(&pod.Spec.InitContainers[i]) && s.InitContainerStatuses[i].State.Running != nil {
+// anyRuns reports whether a container of any kind runs.
+func anyRuns(s *corev1.PodStatus) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		if slices.ContainsFunc(statuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
 			return true
 		}
 	}

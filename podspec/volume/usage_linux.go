@@ -13,14 +13,20 @@ import (
 // readBatch is how many entries of a directory are read at a time.
 const readBatch = 1024
 
-// Measure returns what a directory takes of its file system with all that is in it.
-// Links are not followed, other file systems below it are left out, and a
+// Measure returns what a directory takes of its file system with all that is in it, or
+// a file. Links are not followed, other file systems below it are left out, and a
 // file with several names counts once. It works by descriptors, so that what
 // containers move meanwhile leads nowhere else, in memory that depends on the number
 // of directories and not of files, and it ends with ctx. A directory that does not
 // exist takes nothing. With an error, the result is what was counted so far.
 func Measure(ctx context.Context, dir string) (Used, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOTDIR) {
+		var file unix.Stat_t
+		if err = unix.Lstat(dir, &file); err == nil {
+			return Used{Bytes: file.Blocks * 512, Inodes: 1}, nil
+		}
+	}
 	if errors.Is(err, unix.ENOENT) {
 		return Used{}, nil
 	}

@@ -33,6 +33,9 @@ func TestUsage(t *testing.T) {
 	if got := usageOf(t, filepath.Join(dir, "none")); got != 0 {
 		t.Errorf("what does not exist takes %d bytes", got)
 	}
+	if got := usageOf(t, filepath.Join(outside, "large")); got < 8<<20 {
+		t.Errorf("a file takes %d bytes", got)
+	}
 	begin := usageOf(t, dir)
 	writeZeros(t, filepath.Join(dir, "file"), 1<<20)
 	if err := os.Link(filepath.Join(dir, "file"), filepath.Join(dir, "second")); err != nil {

@@ -1,0 +1,137 @@
+package podengine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
+)
+
+// A pod whose eviction could not be written, on the full disk that it is evicted
+// from, does not run again after a restart: its replacement runs elsewhere.
+func TestAnEvictionThatCannotBeWrittenOutlastsARestart(t *testing.T) {
+	for name, there := range map[string]bool{"room again before the restart": false, "room for the status only": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				pod := makePod("a", withVolume("1Mi"))
+				r.create(pod)
+				blocked := r.checkpointFile(pod.UID) + unready
+				if err := os.Mkdir(blocked, 0o700); err != nil { // as if the disk was full
+					t.Fatal(err)
+				}
+				r.fill(pod, 2<<20)
+				r.after(15 * time.Second)
+				if s := r.status(pod); s.Phase != corev1.PodFailed || s.Reason != "Evicted" {
+					t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
+				}
+				if !there {
+					if err := os.Remove(blocked); err != nil {
+						t.Fatal(err)
+					}
+					r.after(2 * lastRetry)
+					if err := os.Remove(r.statusPath(pod)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.runtime.did()
+				r.restart(time.Minute)
+				r.after(10 * time.Minute)
+				if s := r.status(pod); s.Phase != corev1.PodFailed || s.Reason != "Evicted" {
+					t.Errorf("after the restart the pod is %s: %s", s.Phase, s.Reason)
+				}
+				r.wantCalls()
+				if err := os.RemoveAll(blocked); err != nil {
+					t.Fatal(err)
+				}
+				r.delete(pod, 30)
+				r.after(time.Minute)
+				r.wantGone(pod)
+			})
+		})
+	}
+}
+
+// While a pod that was evicted ends, which takes long, no other is evicted for the
+// same want: its end may be enough. After half a minute the next one is.
+func TestOneEvictionAtATime(t *testing.T) {
+	var available atomic.Int64
+	available.Store(1 << 30)
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction = Eviction{
+			Thresholds: eviction.Defaults(),
+			Levels: func(context.Context) (eviction.Levels, error) {
+				return eviction.Levels{eviction.MemoryAvailable: {Available: available.Load(), Capacity: 1 << 32}}, nil
+			},
+		}
+	}, func(r *rig) {
+		pods := map[string]*corev1.Pod{}
+		r.runtime.plans["b"] = plan{lingers: 24 * time.Hour}
+		for i, name := range []string{"a", "b"} {
+			pod := makePod(name)
+			pod.Name = name
+			pods[name] = pod
+			r.create(pod)
+			r.stats(pod, uint64(i+1)<<20, 0)
+		}
+		r.runtime.intercept(func(ctx context.Context, call string) error {
+			if call == "StopContainer b 2" { // and not even then
+				<-ctx.Done()
+			}
+			return nil
+		})
+		available.Store(1 << 20)
+		r.after(30 * time.Second)
+		if s := r.events.count("Warning Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. Container b was using 2Mi, request is 0, has larger consumption of memory. "); s != 1 {
+			t.Errorf("events are %v", r.events.take())
+		}
+		r.wantState(pods["a"], "Running a=ready")
+		r.after(20 * time.Second)
+		if s := r.status(pods["a"]); s.Reason != "Evicted" {
+			t.Errorf("after a while the other one is %s: %s", s.Phase, s.Reason)
+		}
+		r.runtime.intercept(nil)
+	})
+}
+
+// Limits of local storage hold also while it is not known how much the machine has.
+func TestStorageLimitsHoldWithoutLevels(t *testing.T) {
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction = Eviction{
+			Thresholds: eviction.Defaults(),
+			Levels:     func(context.Context) (eviction.Levels, error) { return nil, errors.New("no answer") },
+		}
+	}, func(r *rig) {
+		pod := makePod("a", withVolume("1Mi"))
+		r.create(pod)
+		r.fill(pod, 2<<20)
+		r.after(15 * time.Second)
+		if s := r.status(pod); s.Reason != "Evicted" {
+			t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
+		}
+	})
+}
+
+// What a container writes into /etc/hosts counts as the pod's local storage.
+func TestHostsFileCountsAsLocalStorage(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		pod := makePod("a", first(func(c *corev1.Container) {
+			c.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Mi")}
+		}))
+		r.create(pod)
+		if err := os.WriteFile(filepath.Join(r.podDir(pod.UID), "etc-hosts"), make([]byte, 2<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.after(15 * time.Second)
+		if s := r.status(pod); s.Reason != "Evicted" {
+			t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
+		}
+	})
+}
