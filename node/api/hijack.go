@@ -29,6 +29,7 @@ type streamConn struct {
 	webSocket   bool
 	maxStreams  int // of SPDY: see newFrameConn
 	flight      *inFlight
+	tunnel      bool // the WebSocket carries SPDY, and no channels
 
 	mu   sync.Mutex
 	conn *watchedConn
@@ -59,8 +60,11 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	s.conn = watched
 	s.mu.Unlock()
 	var conn net.Conn = watched
-	if !s.webSocket {
+	switch {
+	case !s.webSocket:
 		conn = newFrameConn(conn, s.maxStreams, s.flight)
+	case !s.tunnel:
+		conn = newMessageConn(conn)
 	}
 	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
 }

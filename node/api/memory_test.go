@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -179,36 +180,41 @@ func TestPortForwardForgetsConnections(t *testing.T) {
 }
 
 // TestStalledSessionsAreSmall: sessions whose providers do not read, and whose clients
-// send what they can, on all streams.
+// send what they can, on all streams, in frames and messages as large as can be.
 func TestStalledSessionsAreSmall(t *testing.T) {
 	const sessions, sent = 30, 1 << 20
-	c := rawSessions["exec/spdy"]
-	open := c.opener(t)
-	open() // makes what is made once
 	data := make([]byte, 32<<10)
-	var frames []byte // one for each of the session's streams
-	for i := range c.streams {
-		frames = append(append(frames, 0, 0, 0, byte(2*i+1), 0, 0, byte(len(data)>>8), 0), data...)
+	var spdyFrames []byte // one for each of the session's streams
+	for i := range rawSessions["exec/spdy"].streams {
+		spdyFrames = append(append(spdyFrames, 0, 0, 0, byte(2*i+1), 0, 0, byte(len(data)>>8), 0), data...)
 	}
-	large := append([]byte{0, 0, 0, 3, 0, 0x0f, 0xff, 0xff}, data...) // a frame of a megabyte that begins
-	before := inUse()
-	for i := range sessions {
-		conn := open()
-		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		if i == 0 {
-			_, _ = conn.Write(large)
-			continue
-		}
-		for range sent / len(frames) {
-			if _, err := conn.Write(frames); err != nil {
-				break
+	message := append([]byte{0x82, 0x80 | 127, 0, 0, 0, 0, 0x01, 0xff, 0xff, 0xff, 0, 0, 0, 0}, data...) // of 32 MiB, that begins
+	for name, c := range map[string]struct{ first, then []byte }{
+		"exec/spdy":      {nil, spdyFrames},
+		"exec/websocket": {message, data},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := rawSessions[name].opener(t)
+			open() // makes what is made once
+			before := inUse()
+			for range sessions {
+				conn := open()
+				// Its end is to be seen at once: an orderly one waits behind what was sent.
+				_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0)
+				_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				_, err := conn.Write(c.first)
+				for range sent / len(c.then) {
+					if err == nil {
+						_, err = conn.Write(c.then)
+					}
+				}
 			}
-		}
-	}
-	time.Sleep(300 * time.Millisecond) // for what is read ahead
-	each := (inUse() - before) / sessions
-	t.Logf("each session: %d KiB", each>>10)
-	if each > maxSession {
-		t.Errorf("a stalled session costs %d bytes, more than %d", each, maxSession)
+			time.Sleep(300 * time.Millisecond) // for what is read ahead
+			each := (inUse() - before) / sessions
+			t.Logf("each session: %d KiB", each>>10)
+			if each > maxSession {
+				t.Errorf("a stalled session costs %d bytes, more than %d", each, maxSession)
+			}
+		})
 	}
 }

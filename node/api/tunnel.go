@@ -16,6 +16,7 @@ func (f *forwarder) serveTunnel(w *streamConn, creation time.Duration) {
 		CheckOrigin:  func(*http.Request) bool { return true }, // clients identify themselves otherwise
 		Subprotocols: []string{portforward.WebsocketsSPDYTunnelingPortForwardV1},
 	}
+	w.tunnel = true
 	ws, err := upgrader.Upgrade(w, f.request, nil)
 	if err != nil {
 		return // Upgrade has answered
