@@ -88,7 +88,7 @@ conformance-sample: ## Some of the Kubernetes node specs, of each area, on a nod
 # make test kills the agent fewer times.
 .PHONY: crash
 crash: build containerd-up images controlplane ## Kill the agent 50 times while pods come and go, with each provider that runs them
-	$(GO) test -tags integration,containers -timeout 60m ./test/crash/... -v -crash.rounds=50
+	$(GO) test -tags integration,containers -timeout 60m ./test/crash/... -v -crash.rounds=50 -crash.without-relay
 
 # The load's time; each round of it takes a minute or two more, to come to rest.
 # Add SOAK_FLAGS=-faults.seed=N for the load and faults of an earlier run.

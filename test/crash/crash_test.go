@@ -19,6 +19,10 @@ type machine interface {
 	image(t *testing.T) string
 	// running are the containers that run now, with the IDs of those that run.
 	running(context.Context) (map[container]sets.Set[string], error)
+	// brokenOff are the containers whose start the runtime broke off when its caller was
+	// killed, although the command may have run, by their IDs. The ID of one that was
+	// removed is no longer there.
+	brokenOff(context.Context) (map[string]container, error)
 	// left is what there is on the machine of any pod.
 	left(t *testing.T) []string
 }

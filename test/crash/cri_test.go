@@ -10,12 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,25 +27,40 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/test/containerd"
 )
 
-func TestCRI(t *testing.T) { testCrashes(t, newCRI(t)) }
+// With the relay nothing is broken off, so no container runs more often than it should,
+// and nothing is left.
+func TestCRI(t *testing.T) { testCrashes(t, newCRI(t, true)) }
+
+// Without the relay, as is the default, containerd 1.6 breaks off the calls of an agent
+// that is killed. A start that was broken off shows as a failed run, and containerd keeps
+// what it has lost track of: see brokenOff and endLost. Apart from that all holds.
+func TestCRIWithoutRelay(t *testing.T) {
+	if !*withoutRelay {
+		t.Skip("give -crash.without-relay: what containerd makes of broken calls is a matter of luck")
+	}
+	testCrashes(t, newCRI(t, false))
+}
 
 // criMachine is a containerd of the test's own.
 type criMachine struct {
 	footprint
+	relay      bool
 	containerd *containerd.Containerd
+	log        string // containerd's
 	conn       *grpc.ClientConn
 	runtime    runtimeapi.RuntimeServiceClient
 }
 
-func newCRI(t *testing.T) *criMachine {
+func newCRI(t *testing.T, relay bool) *criMachine {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	log := filepath.Join(t.ArtifactDir(), "containerd.log")
 	c, err := containerd.Start(ctx, containerd.Options{
 		Binary:       filepath.Join(bin, "containerd-up"),
 		SandboxImage: "localhost/pause:latest",
 		Images:       []string{filepath.Join(bin, "conformance", "images.tar")},
-		LogFile:      filepath.Join(t.ArtifactDir(), "containerd.log"),
+		LogFile:      log,
 		Log:          t.Output(),
 	})
 	must(t, err)
@@ -50,7 +68,10 @@ func newCRI(t *testing.T) *criMachine {
 	conn, err := grpc.NewClient(c.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return &criMachine{footprintIn(t, filepath.Join(c.Dir(), "node")), c, conn, runtimeapi.NewRuntimeServiceClient(conn)}
+	return &criMachine{
+		footprint: footprintIn(t, filepath.Join(c.Dir(), "node")), relay: relay,
+		containerd: c, log: log, conn: conn, runtime: runtimeapi.NewRuntimeServiceClient(conn),
+	}
 }
 
 func (*criMachine) provider() string { return "cri" }
@@ -58,7 +79,7 @@ func (*criMachine) provider() string { return "cri" }
 func (m *criMachine) config() any {
 	return map[string]any{
 		"endpoint": m.containerd.Endpoint(), "root": m.root, "logRoot": filepath.Join(m.root, "logs"), "cgroupParent": m.cgroup,
-		"relay":     true, // containerd 1.6 needs it
+		"relay":     m.relay,
 		"hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
 	}
 }
@@ -97,6 +118,35 @@ func (m *criMachine) running(ctx context.Context) (map[container]sets.Set[string
 	return found, nil
 }
 
+// brokenOff are containers of which containerd says that it gave up their start in the
+// second of two steps, which runs the command. With a relay nobody asks: none is.
+func (m *criMachine) brokenOff(ctx context.Context) (map[string]container, error) {
+	if m.relay {
+		return nil, nil
+	}
+	list, err := m.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]container{}
+	for _, c := range list.Containers {
+		response, err := m.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
+		if status.Code(err) == codes.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s := response.Status
+		if s.Reason == "StartError" && strings.HasPrefix(s.Message, "failed to start containerd task") && strings.Contains(s.Message, context.Canceled.Error()) {
+			found[c.Id] = container{types.UID(kubelettypes.GetPodUID(c.Labels)), kubelettypes.GetContainerName(c.Labels)}
+		}
+	}
+	return found, nil
+}
+
 func (m *criMachine) left(t *testing.T) []string {
 	t.Helper()
 	left := m.footprint.left(t)
@@ -110,7 +160,51 @@ func (m *criMachine) left(t *testing.T) []string {
 	for _, c := range containers.Containers {
 		left = append(left, "container "+c.String())
 	}
+	if !m.relay {
+		m.endLost(t, containers.Containers)
+	}
 	return append(left, m.leftInContainerd(t)...)
+}
+
+// endLost ends, as an operator has to, the tasks that containerd has lost track of: by the
+// CRI the container has ended, by containerd itself its task still runs, so that no client
+// of the CRI can remove it ("cannot delete running task").
+func (m *criMachine) endLost(t *testing.T, containers []*runtimeapi.Container) {
+	t.Helper()
+	tasks := m.ctr(t, "tasks", "list", "-q")
+	for _, c := range containers {
+		if c.State == runtimeapi.ContainerState_CONTAINER_EXITED && slices.Contains(tasks, c.Id) {
+			out, err := m.ctrCommand(t, "tasks", "delete", "--force", c.Id).CombinedOutput()
+			t.Logf("containerd had lost track of container %s; ending its task: %v %s", c.Id, err, out)
+		}
+	}
+}
+
+// forgotten reports whether containerd has given a shim up: 1.6 leaves the process of
+// one behind if the caller goes away just when the shim begins.
+func (m *criMachine) forgotten(t *testing.T, command string) bool {
+	t.Helper()
+	log, err := os.ReadFile(m.log)
+	must(t, err)
+	_, rest, _ := strings.Cut(command, "-id ")
+	id, _, ok := strings.Cut(rest, " ")
+	return ok && strings.Contains(string(log), `msg="shim disconnected" id=`+id)
+}
+
+// ctr returns the words that containerd's own client prints.
+func (m *criMachine) ctr(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := m.ctrCommand(t, args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, out)
+	}
+	return strings.Fields(string(out))
+}
+
+func (m *criMachine) ctrCommand(t *testing.T, args ...string) *exec.Cmd {
+	socket := strings.TrimPrefix(m.containerd.Endpoint(), "unix://")
+	return exec.CommandContext(t.Context(), "ctr", append([]string{"-a", socket, "-n", "k8s.io"}, args...)...)
 }
 
 // leftInContainerd is what the CRI does not show.
@@ -118,18 +212,15 @@ func (m *criMachine) leftInContainerd(t *testing.T) []string {
 	t.Helper()
 	var left []string
 	for _, kind := range []string{"containers", "tasks", "leases"} {
-		socket := strings.TrimPrefix(m.containerd.Endpoint(), "unix://")
-		out, err := exec.CommandContext(t.Context(), "ctr", "-a", socket, "-n", "k8s.io", kind, "list", "-q").CombinedOutput()
-		if err != nil {
-			t.Fatalf("ctr %s list: %v: %s", kind, err, out)
-		}
-		for line := range strings.Lines(string(out)) {
-			left = append(left, "containerd's "+kind+" "+line)
+		for _, name := range m.ctr(t, kind, "list", "-q") {
+			left = append(left, "containerd's "+kind+" "+name)
 		}
 	}
 	dir := m.containerd.Dir()
 	for _, command := range processesWith(t, dir, "containerd-shim") {
-		left = append(left, "shim "+command)
+		if m.relay || !m.forgotten(t, command) {
+			left = append(left, "shim "+command)
+		}
 	}
 	if relays := processesWith(t, dir, "vk-cri-relay"); len(relays) > 1 { // the agent's own is one
 		left = append(left, fmt.Sprintf("relays %v", relays))

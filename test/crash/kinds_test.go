@@ -122,7 +122,21 @@ func (k *kind) timesStarted(container string) int {
 	return 1
 }
 
-// mayBe tells whether a pod of this kind that nobody ends may be in a phase.
-func (k *kind) mayBe(phase corev1.PodPhase) bool {
-	return phase == corev1.PodPending || phase == corev1.PodRunning || phase == k.ends || phase == ""
+// mostStarts is how often a container may be started.
+func (m *member) mostStarts(container string) int {
+	return m.timesStarted(container) + m.brokenOff[container]
+}
+
+// mayFail reports whether the pod may end as Failed since the runtime broke a start off.
+func (m *member) mayFail() bool {
+	return len(m.brokenOff) > 0 && m.make().RestartPolicy == corev1.RestartPolicyNever
+}
+
+// mayBe reports whether a pod that nobody ends may be in a phase.
+func (m *member) mayBe(phase corev1.PodPhase) bool {
+	switch phase {
+	case "", corev1.PodPending, corev1.PodRunning, m.ends:
+		return true
+	}
+	return phase == corev1.PodFailed && m.mayFail()
 }

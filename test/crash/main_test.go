@@ -28,6 +28,8 @@ import (
 var (
 	rounds = flag.Int("crash.rounds", 15, "how often the agent is killed")
 	seed   = flag.Uint64("crash.seed", 0, "seed of what is done when; 0 takes a new one")
+
+	withoutRelay = flag.Bool("crash.without-relay", false, "test the CRI provider without a relay, too")
 )
 
 // bin is where the Makefile puts the binaries.

@@ -31,6 +31,9 @@ func newProcess(t *testing.T) *processMachine {
 
 func (*processMachine) provider() string { return "process" }
 
+// brokenOff is empty: the runtime is part of the process that is killed.
+func (*processMachine) brokenOff(context.Context) (map[string]container, error) { return nil, nil }
+
 func (m *processMachine) config() any {
 	return map[string]any{
 		"root": m.root, "cgroupParent": m.cgroup, "hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",

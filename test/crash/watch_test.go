@@ -65,7 +65,12 @@ func (w *watcher) fail(format string, args ...any) {
 
 // lookAtPods compares the statuses with what may be, and with the last look.
 func (w *watcher) lookAtPods(ctx context.Context) {
-	for _, pod := range w.p.list(ctx) {
+	pods := w.p.list(ctx)
+	// After the list, so that what a status may say of a start is known.
+	if err := w.p.recordBrokenOff(ctx); err != nil && ctx.Err() == nil {
+		w.fail("cannot see which starts were broken off: %v", err)
+	}
+	for _, pod := range pods {
 		m := w.p.member(pod.UID)
 		before := w.phases[pod.UID]
 		w.phases[pod.UID] = pod.Status.Phase
@@ -89,7 +94,7 @@ func (w *watcher) lookAtPods(ctx context.Context) {
 }
 
 func (w *watcher) lookAtStatus(m member, pod *corev1.Pod, s corev1.ContainerStatus) {
-	if int(s.RestartCount) >= m.timesStarted(s.Name) {
+	if int(s.RestartCount) >= m.mostStarts(s.Name) {
 		w.fail("%s of %s %s (%s) has restarted: %s", s.Name, m.name, pod.Name, pod.UID, stateOf(pod))
 	}
 	if s.ContainerID == "" || s.State.Waiting != nil {
@@ -99,7 +104,7 @@ func (w *watcher) lookAtStatus(m member, pod *corev1.Pod, s corev1.ContainerStat
 	if w.ids[c] == nil {
 		w.ids[c] = sets.New[string]()
 	}
-	if w.ids[c].Insert(s.ContainerID); len(w.ids[c]) > m.timesStarted(s.Name) {
+	if w.ids[c].Insert(s.ContainerID); len(w.ids[c]) > m.mostStarts(s.Name) {
 		w.fail("%s of %s %s (%s) was one container after another: %v", s.Name, m.name, pod.Name, pod.UID, sets.List(w.ids[c]))
 	}
 }
