@@ -348,7 +348,7 @@ func (r *Reflector) WriteAgain(namespace string) {
 	}
 	r.mu.Unlock()
 	for _, of := range lost {
-		r.writeAgain(of)
+		r.writeAgain(of, true)
 	}
 }
 

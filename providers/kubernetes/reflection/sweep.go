@@ -22,7 +22,8 @@ const pageSize = 500
 
 // Sweep removes copies, with the labels of this cluster and node, that neither a
 // followed pod nor one of the remote pods needs: they are left from an earlier
-// life. What followed pods need and is not there is written again. namespace is
+// life. What followed pods need and is not there, or is no longer what was written, is
+// written again: a remote cluster that was restored has what it once had. namespace is
 // the remote one, or all. Only names and labels are read.
 func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namespace string, pods []*corev1.Pod) error {
 	missing := map[placed]ref{}
@@ -34,6 +35,7 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 	}
 	r.mu.Unlock()
 	var old []found
+	var changed []ref
 	for kind, resource := range map[string]string{translate.KindConfigMap: "configmaps", translate.KindSecret: "secrets"} {
 		options := metav1.ListOptions{LabelSelector: r.opts.Translate.Home.Selector(), Limit: pageSize}
 		for {
@@ -44,6 +46,9 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 			for i := range list.Items {
 				object := &list.Items[i]
 				here := placed{kind, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}}
+				if of, ok := missing[here]; ok && r.hasChanged(of, object) {
+					changed = append(changed, of)
+				}
 				delete(missing, here)
 				if time.Since(object.CreationTimestamp.Time) >= orphanAge {
 					old = append(old, found{here, object.UID, object.ResourceVersion})
@@ -64,7 +69,10 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 		}
 	}
 	for _, of := range missing {
-		r.writeAgain(of)
+		r.writeAgain(of, true)
+	}
+	for _, of := range changed {
+		r.writeAgain(of, false)
 	}
 	return errors.Join(errs...)
 }
@@ -100,8 +108,21 @@ type placed struct {
 	at   types.NamespacedName
 }
 
-// writeAgain writes a copy although its original has not changed.
-func (r *Reflector) writeAgain(of ref) {
+// hasChanged reports whether what the remote cluster has of a copy is another version
+// than the last that was written. One that is being written is not known.
+func (r *Reflector) hasChanged(of ref, found metav1.Object) bool {
+	r.mu.Lock()
+	c := r.copies[of]
+	r.mu.Unlock()
+	if c == nil || !c.writing.TryLock() {
+		return false
+	}
+	defer c.writing.Unlock()
+	return c.is.uid != "" && (c.is.uid != found.GetUID() || c.is.version != found.GetResourceVersion())
+}
+
+// writeAgain writes a copy, which may be lost, although its original has not changed.
+func (r *Reflector) writeAgain(of ref, lost bool) {
 	r.mu.Lock()
 	c := r.copies[of]
 	r.mu.Unlock()
@@ -109,7 +130,7 @@ func (r *Reflector) writeAgain(of ref) {
 		return
 	}
 	c.writing.Lock()
-	c.written, c.is, c.lost = "", written{}, true
+	c.written, c.is, c.lost = "", written{}, c.lost || lost
 	c.writing.Unlock()
 	r.queue.Add(of)
 }
