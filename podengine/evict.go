@@ -201,23 +201,31 @@ func (v *evictor) measure(ctx context.Context, workers []*worker) (map[types.UID
 	all := map[types.UID]eviction.Usage{}
 	for _, w := range workers {
 		pod, _ := w.current()
-		all[pod.UID] = usageOf(v.diskUse(ctx, pod, 0), byPod[pod.UID])
+		all[pod.UID] = usageOf(pod, v.diskUse(ctx, pod, 0), byPod[pod.UID])
 	}
 	return all, ctx.Err()
 }
 
 // usageOf adds up what a pod uses.
-func usageOf(disk diskUse, stats []*runtimeapi.ContainerStats) eviction.Usage {
-	u := eviction.Usage{Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}, Other: disk.other.Bytes}
+func usageOf(pod *corev1.Pod, disk diskUse, stats []*runtimeapi.ContainerStats) eviction.Usage {
+	u := eviction.Usage{Volumes: map[string]int64{}, Storage: map[string]int64{}, MemoryOf: map[string]int64{}}
+	u.Other, u.Inodes = disk.other.Bytes, disk.other.Inodes
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault {
+			u.Inodes += disk.volumes[v.Name].Inodes
+		}
+	}
 	for name, used := range disk.volumes {
 		u.Volumes[name] = used.Bytes
 	}
 	for name, used := range disk.logs {
 		u.Storage[name] = used.Bytes
+		u.Inodes += used.Inodes
 	}
 	for _, s := range stats {
 		name := kubelettypes.GetContainerName(s.GetAttributes().GetLabels())
 		u.Storage[name] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
+		u.Inodes += int64(s.GetWritableLayer().GetInodesUsed().GetValue())
 		working := int64(s.GetMemory().GetWorkingSetBytes().GetValue())
 		u.MemoryOf[name] += working
 		u.Memory += working

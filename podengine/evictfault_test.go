@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,5 +134,38 @@ func TestHostsFileCountsAsLocalStorage(t *testing.T) {
 		if s := r.status(pod); s.Reason != "Evicted" {
 			t.Errorf("the pod is %s: %s", s.Phase, s.Reason)
 		}
+	})
+}
+
+// A disk that runs out of inodes has the pod evicted that has the most files.
+func TestInodePressure(t *testing.T) {
+	var full atomic.Bool
+	inBubbleWith(t, func(r *rig) {
+		r.cfg.Eviction = Eviction{Thresholds: eviction.Defaults(), Levels: func(context.Context) (eviction.Levels, error) {
+			level := eviction.Level{Available: 50, Capacity: 100}
+			if full.Load() {
+				level.Available = 1
+			}
+			return eviction.Levels{eviction.NodeFsInodesFree: level}, nil
+		}}
+	}, func(r *rig) {
+		large, many := makePod("a", withVolume("")), makePod("b", withVolume(""))
+		large.Name, many.Name = "large", "many"
+		r.create(large)
+		r.create(many)
+		r.fill(large, 1<<20)
+		for i := range 100 {
+			file := filepath.Join(r.podDir(many.UID), "volumes/kubernetes.io~empty-dir/data", strconv.Itoa(i))
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		full.Store(true)
+		r.after(15 * time.Second)
+		full.Store(false)
+		if s := r.status(many); s.Reason != "Evicted" {
+			t.Errorf("the pod with the most files is %s: %s", s.Phase, s.Reason)
+		}
+		r.wantState(large, "Running a=ready")
 	})
 }

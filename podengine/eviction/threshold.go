@@ -25,6 +25,12 @@ const (
 	PIDAvailable      Signal = "pid.available"
 )
 
+// The resources that messages name and nobody can request.
+const (
+	resourceInodes corev1.ResourceName = "inodes"
+	resourcePIDs   corev1.ResourceName = "pids"
+)
+
 // meaning is what a signal says about the node, and the resource in messages.
 var meaning = map[Signal]struct {
 	condition corev1.NodeConditionType
@@ -32,10 +38,10 @@ var meaning = map[Signal]struct {
 }{
 	MemoryAvailable:   {corev1.NodeMemoryPressure, corev1.ResourceMemory},
 	NodeFsAvailable:   {corev1.NodeDiskPressure, corev1.ResourceEphemeralStorage},
-	NodeFsInodesFree:  {corev1.NodeDiskPressure, "inodes"},
+	NodeFsInodesFree:  {corev1.NodeDiskPressure, resourceInodes},
 	ImageFsAvailable:  {corev1.NodeDiskPressure, corev1.ResourceEphemeralStorage},
-	ImageFsInodesFree: {corev1.NodeDiskPressure, "inodes"},
-	PIDAvailable:      {corev1.NodePIDPressure, "pids"},
+	ImageFsInodesFree: {corev1.NodeDiskPressure, resourceInodes},
+	PIDAvailable:      {corev1.NodePIDPressure, resourcePIDs},
 }
 
 // Condition is the condition of a node that runs out of what the signal is about.

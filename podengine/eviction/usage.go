@@ -15,7 +15,7 @@ import (
 // Reason is that of pods that are evicted.
 const Reason = "Evicted"
 
-// Usage is what a pod uses, in bytes.
+// Usage is what a pod uses, in bytes but for inodes.
 type Usage struct {
 	Memory  int64            // working set, of all containers
 	Volumes map[string]int64 // emptyDirs, by name
@@ -23,6 +23,7 @@ type Usage struct {
 	// layer, and the working set.
 	Storage, MemoryOf map[string]int64
 	Other             int64 // local storage that is of no volume and no container
+	Inodes            int64 // of its local storage, volumes in memory left out
 }
 
 // Total is the pod's local storage. Volumes in memory are left out.
@@ -94,10 +95,12 @@ func Victim(signal Signal, pods []*corev1.Pod, usage func(*corev1.Pod) Usage) *c
 		}
 		c := candidate{pod: pod}
 		u, requests := usage(pod), podspec.Requests(pod)
-		switch signal.Condition() {
-		case corev1.NodeMemoryPressure:
+		switch meaning[signal].resource {
+		case corev1.ResourceMemory:
 			c.exceeds = u.Memory - requests.Memory().Value()
-		case corev1.NodeDiskPressure:
+		case resourceInodes:
+			c.exceeds = u.Inodes // nobody can request them
+		case corev1.ResourceEphemeralStorage:
 			c.exceeds = u.Total(pod) - requests.StorageEphemeral().Value()
 		}
 		all = append(all, c)
@@ -136,7 +139,7 @@ func priority(pod *corev1.Pod) int32 {
 func Message(signal Signal, threshold Threshold, level Level, pod *corev1.Pod, u Usage) string {
 	name := meaning[signal].resource
 	format := resource.BinarySI
-	if name == "inodes" || name == "pids" {
+	if name == resourceInodes || name == resourcePIDs {
 		format = resource.DecimalSI
 	}
 	quantity := resource.NewQuantity(threshold.Of(level.Capacity), format)
