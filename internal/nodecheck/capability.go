@@ -31,6 +31,8 @@ const (
 	// Volumes: volumes of the kinds configMap, secret, downwardAPI, projected
 	// and emptyDir; those that the node cannot have are refused.
 	Volumes Capability = "volumes"
+	// Isolation: pods cannot reach each other's files, environments and processes.
+	Isolation Capability = "isolation"
 	// Tokens: projected service account tokens.
 	Tokens Capability = "tokens"
 	// InitContainers: init containers run before the others.
@@ -62,7 +64,7 @@ const (
 // reports, without Core.
 func Capabilities() []Capability {
 	return []Capability{
-		Commands, Logs, Exec, Attach, PortForward, Stats, Volumes, Tokens, InitContainers, Sidecars,
+		Commands, Logs, Exec, Attach, PortForward, Stats, Volumes, Isolation, Tokens, InitContainers, Sidecars,
 		Restarts, Deadlines, Probes, Hooks, TerminationMessages, EphemeralContainers, Resize, SurvivesRestart,
 	}
 }

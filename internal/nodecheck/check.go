@@ -46,7 +46,7 @@ func (c Check) Capability() Capability {
 // Checks returns all checks, by capability in the order of Capabilities.
 func Checks() []Check {
 	all := slices.Concat(coreChecks, commandChecks, logChecks, execChecks, attachChecks, portForwardChecks, statsChecks,
-		volumeChecks, diskChecks, tokenChecks, initContainerChecks, sidecarChecks, restartChecks, deadlineChecks, probeChecks, hookChecks,
+		volumeChecks, diskChecks, isolationChecks, tokenChecks, initContainerChecks, sidecarChecks, restartChecks, deadlineChecks, probeChecks, hookChecks,
 		terminationMessageChecks, ephemeralContainerChecks, resizeChecks, survivalChecks)
 	return all
 }

@@ -25,9 +25,9 @@ func checkVolumesFreed(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	pod := s.job("touch /scratch/" + name + "-scratch; until [ -e /scratch/end ]; do sleep 0.1; done")
+	pod := s.job("cd " + mounted("/scratch") + "; touch " + name + "-scratch; until [ -e end ]; do sleep 0.1; done")
 	pod.Spec.Volumes = []corev1.Volume{
-		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		scratchVolume("scratch"),
 		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name}}},
 	}
 	mountAll(pod)
@@ -39,7 +39,7 @@ func checkVolumesFreed(ctx context.Context, s *Scope) error {
 		return err
 	}
 	ended, err := s.Follow(ctx, pod, "has finished", func(ctx context.Context) error {
-		_, err := s.exec(ctx, pod, "main", nil, false, "touch", "/scratch/end")
+		_, err := s.exec(ctx, pod, "main", nil, false, s.inShell("touch "+mounted("/scratch/end"))...)
 		return err
 	}, ends(corev1.PodSucceeded))
 	if err != nil {
@@ -53,7 +53,7 @@ func checkVolumesFreed(ctx context.Context, s *Scope) error {
 
 func checkDiskFreed(ctx context.Context, s *Scope) error {
 	pod := s.Pod(s.LongRunning("main"))
-	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Volumes = []corev1.Volume{scratchVolume("scratch")}
 	mountAll(pod)
 	pod, err := s.createAnd(ctx, pod, "runs", Running)
 	if err != nil {

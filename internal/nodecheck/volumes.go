@@ -18,10 +18,18 @@ var volumeChecks = []Check{
 	{Name: "volume-modes", Title: "files of volumes have the modes that are asked for", Needs: []Capability{Volumes, Commands}, run: checkVolumeModes},
 	{Name: "volume-emptydir", Title: "containers share an emptyDir", Needs: []Capability{Volumes, Commands}, run: checkEmptyDir},
 	{Name: "volume-subpath", Title: "a container can have a part of a volume", Needs: []Capability{Volumes, Commands}, run: checkSubPath},
+	{Name: "volume-nested", Title: "a part of a volume can be mounted in another volume", Needs: []Capability{Volumes, Commands}, run: checkNestedVolume},
 	{Name: "volume-update", Title: "a change of a ConfigMap arrives in a volume", Needs: []Capability{Volumes, Commands}, run: checkVolumeUpdate},
 	{Name: "volume-missing", Title: "a pod waits for a ConfigMap that a volume needs, and an event tells", Needs: []Capability{Volumes}, run: checkVolumeMissing},
 	{Name: "volume-unsupported", Title: "a volume that the node cannot have gives an event, and no container is started", Needs: []Capability{Volumes}, run: checkUnsupportedVolume},
 }
+
+// mounted is a mount path for a script. Nodes that cannot mount anything say by a
+// variable of containers below which directory their volumes are.
+func mounted(path string) string { return "${VIRTUAL_KUBELET_MOUNTS}" + path }
+
+// expectFile is a script that fails unless a file of a volume has a content.
+func expectFile(path, content string) string { return expect(`"$(cat `+mounted(path)+`)"`, content) }
 
 func configMapVolume(name, configMap string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -39,10 +47,10 @@ func checkVolumeContents(ctx context.Context, s *Scope) error {
 		return err
 	}
 	labels := []corev1.DownwardAPIVolumeFile{{Path: "label", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['colour']"}}}
-	pod := s.job(expect(`"$(cat /config/colour)"`, "blue") + expect(`"$(cat /config/size)"`, "big") +
-		expect(`"$(cat /secret/word)"`, "xyzzy") + expect(`"$(cat /downward/label)"`, "green") +
-		expect(`"$(cat /all/deep/down/colour)"`, "blue") + expect(`"$(ls /all/deep/down)"`, "colour") +
-		expect(`"$(cat /all/word)"`, "xyzzy") + expect(`"$(cat /all/label)"`, "green"))
+	pod := s.job(expectFile("/config/colour", "blue") + expectFile("/config/size", "big") +
+		expectFile("/secret/word", "xyzzy") + expectFile("/downward/label", "green") +
+		expectFile("/all/deep/down/colour", "blue") + expect(`"$(ls `+mounted("/all/deep/down")+`)"`, "colour") +
+		expectFile("/all/word", "xyzzy") + expectFile("/all/label", "green"))
 	pod.Labels["colour"] = "green"
 	pod.Spec.Volumes = []corev1.Volume{
 		configMapVolume("config", configMap.Name),
@@ -78,7 +86,7 @@ func checkVolumeModes(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	mode := func(file string) string { return `"$(ls -lL /config/` + file + ` | cut -c 1-10)"` }
+	mode := func(file string) string { return `"$(ls -lL ` + mounted("/config/"+file) + ` | cut -c 1-10)"` }
 	pod := s.job(expect(mode("script"), "-r-xr-xr-x") + expect(mode("text"), "-rw-r--r--"))
 	volume := configMapVolume("config", configMap.Name)
 	volume.ConfigMap.DefaultMode = ptr.To[int32](0o644)
@@ -92,10 +100,10 @@ func checkVolumeModes(ctx context.Context, s *Scope) error {
 func checkEmptyDir(ctx context.Context, s *Scope) error {
 	pod := s.job("")
 	pod.Spec.Containers = []corev1.Container{
-		s.container("writer", "echo hello > /shared/draft && mv /shared/draft /shared/letter && until [ -e /shared/read ]; do sleep 0.1; done"),
-		s.container("reader", "until [ -e /shared/letter ]; do sleep 0.1; done\n"+expect(`"$(cat /shared/letter)"`, "hello")+"touch /shared/read"),
+		s.container("writer", "cd "+mounted("/shared")+"; echo hello > draft && mv draft letter && until [ -e read ]; do sleep 0.1; done"),
+		s.container("reader", "cd "+mounted("/shared")+"; until [ -e letter ]; do sleep 0.1; done\n"+expect(`"$(cat letter)"`, "hello")+"touch read"),
 	}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Volumes = []corev1.Volume{scratchVolume("shared")}
 	mountAll(pod)
 	_, err := s.proves(ctx, pod)
 	return err
@@ -106,18 +114,32 @@ func checkSubPath(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	pod := s.job(expect(`"$(cat /one/colour)"`, "blue") + expect(`"$(ls /one)"`, "colour") +
-		"echo hello > /part/letter\n" + expect(`"$(cat /whole/deep/down/letter)"`, "hello"))
-	pod.Spec.Volumes = []corev1.Volume{
-		configMapVolume("config", configMap.Name),
-		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		{Name: "one", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	pod := s.job(expectFile("/alone/colour", "blue") + expect(`"$(ls `+mounted("/alone")+`)"`, "colour") +
+		"echo hello > " + mounted("/part/letter") + "\n" + expectFile("/whole/deep/down/letter", "hello"))
+	pod.Spec.Volumes = []corev1.Volume{configMapVolume("config", configMap.Name), scratchVolume("scratch")}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+		{Name: "config", MountPath: "/alone/colour", SubPath: "colour"},
+		{Name: "scratch", MountPath: "/part", SubPath: "deep/down"},
+		{Name: "scratch", MountPath: "/whole"},
 	}
+	_, err = s.proves(ctx, pod)
+	return err
+}
+
+func scratchVolume(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+}
+
+func checkNestedVolume(ctx context.Context, s *Scope) error {
+	configMap, err := s.CreateConfigMap(ctx, "", map[string]string{"colour": "blue", "size": "big"})
+	if err != nil {
+		return err
+	}
+	pod := s.job(expectFile("/one/colour", "blue") + expect(`"$(ls `+mounted("/one")+`)"`, "colour"))
+	pod.Spec.Volumes = []corev1.Volume{configMapVolume("config", configMap.Name), scratchVolume("one")}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
 		{Name: "one", MountPath: "/one"},
 		{Name: "config", MountPath: "/one/colour", SubPath: "colour"},
-		{Name: "scratch", MountPath: "/part", SubPath: "deep/down"},
-		{Name: "scratch", MountPath: "/whole"},
 	}
 	_, err = s.proves(ctx, pod)
 	return err
@@ -128,8 +150,8 @@ func checkVolumeUpdate(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	pod := s.job(`first=$(cat /config/colour) && [ -n "$first" ] || exit 1
-until [ "$(cat /config/colour)" != "$first" ]; do sleep 0.2; done; exit ` + strconv.Itoa(proven))
+	pod := s.job(`cd ` + mounted("/config") + ` && first=$(cat colour) && [ -n "$first" ] || exit 1
+until [ "$(cat colour)" != "$first" ]; do sleep 0.2; done; exit ` + strconv.Itoa(proven))
 	pod.Spec.Volumes = []corev1.Volume{configMapVolume("config", configMap.Name)}
 	mountAll(pod)
 	if pod, err = s.createAnd(ctx, pod, "runs", Running); err != nil {
@@ -215,7 +237,7 @@ func checkToken(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	out, err := s.exec(ctx, pod, "main", nil, false, "cat", "/token/token")
+	out, err := s.exec(ctx, pod, "main", nil, false, s.inShell("cat "+mounted("/token/token"))...)
 	if err != nil {
 		return fmt.Errorf("read the token: %w (%s)", err, out.stderr)
 	}

@@ -26,6 +26,8 @@ const (
 	// Volumes: volumes of the kinds configMap, secret, downwardAPI, projected
 	// and emptyDir; those that the node cannot have are refused.
 	Volumes = nodecheck.Volumes
+	// Isolation: pods cannot reach each other's files, environments and processes.
+	Isolation = nodecheck.Isolation
 	// Tokens: projected service account tokens.
 	Tokens = nodecheck.Tokens
 	// InitContainers: init containers run before the others.

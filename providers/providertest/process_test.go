@@ -3,15 +3,23 @@
 package providertest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodecheck"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
@@ -28,31 +36,56 @@ func TestProcess(t *testing.T) {
 // slowShell begins a moment after its container, as all do on a busy machine.
 var slowShell = []string{"sh", "-c", `sleep 0.3; exec sh -c "$0" "$@"`}
 
-// Plain processes have volumes and termination messages, but at paths of their
-// own, where the scripts of the kit do not look for them.
+// plainEnv is set where the tests run as root that may not mount.
+const plainEnv = "TEST_WITHOUT_SYS_ADMIN"
+
+// Plain processes of root that may not mount, as in a container that is not
+// privileged, can do all but mount something in a volume.
 func TestProcessWithoutIsolation(t *testing.T) {
-	testProcess(t, runtime.IsolationNone, nil,
-		providertest.Commands, providertest.Logs, providertest.Exec, providertest.Attach, providertest.PortForward, providertest.Stats,
-		providertest.InitContainers, providertest.Sidecars, providertest.Restarts, providertest.Deadlines, providertest.Probes,
-		providertest.Hooks, providertest.EphemeralContainers, providertest.SurvivesRestart)
+	if os.Getenv(plainEnv) == "" {
+		inPlainContainer(t)
+		return
+	}
+	testProcess(t, runtime.IsolationAuto, nil, providertest.All()...)
+}
+
+// inPlainContainer runs this test again without CAP_SYS_ADMIN.
+func inPlainContainer(t *testing.T) {
+	t.Helper()
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.parallel=" + flag.Lookup("test.parallel").Value.String()}
+	if deadline, ok := t.Deadline(); ok {
+		args = append(args, "-test.timeout="+(time.Until(deadline)*9/10).String())
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), plainEnv+"=1"), &out, &out
+	started := make(chan error)
+	go func() {
+		goruntime.LockOSThread() // until its end: the thread has lost a right
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0); err != nil {
+			started <- err
+			return
+		}
+		started <- cmd.Start()
+	}()
+	err := <-started
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil || !strings.Contains(out.String(), "--- PASS: "+t.Name()+"/checks/volume-contents") {
+		t.Errorf("%v\n%s", err, &out)
+	}
 }
 
 func testProcess(t *testing.T, isolation string, agent func(node, kubeconfig string) *exec.Cmd, capabilities ...providertest.Capability) {
 	name := "providertest-process-" + isolation
 	root := openDir(t)
+	skip := map[string]string{}
+	if isolation != runtime.IsolationNamespaces {
+		skip["volume-nested"] = "nothing can be mounted in a volume without namespaces"
+	}
 	providertest.Suite{
-		NewProvider: func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-			var config process.Config
-			config.Root = root
-			config.Runtime.Isolation = isolation
-			config.Runtime.SharedNetwork = true
-			config.CgroupParent = "/" + name + "-" + strconv.Itoa(os.Getpid())
-			p, err := process.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
-			if err != nil {
-				return nil, nil, err
-			}
-			return nodeutil.AsProvider(p), p, nil
-		},
+		NewProvider:  processProvider(root, runtime.Config{Isolation: isolation}),
 		Capabilities: capabilities,
 		ControlPlane: filepath.Join(bin, "controlplane"),
 		NodeName:     name,
@@ -60,7 +93,42 @@ func testProcess(t *testing.T, isolation string, agent func(node, kubeconfig str
 		Shell:        slowShell,
 		Directories:  []string{root},
 		Agent:        agent,
+		Skip:         skip,
 	}.Run(t)
+}
+
+func processProvider(root string, config runtime.Config) nodeutil.NewProviderFunc {
+	return func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		config := process.Config{Runtime: config}
+		config.Root, config.Runtime.SharedNetwork = root, true
+		config.CgroupParent = "/" + cfg.Node.Name + "-" + strconv.Itoa(os.Getpid())
+		p, err := process.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nodeutil.AsProvider(p), p, nil
+	}
+}
+
+// Processes that all are one user's reach each other, and the kit says so.
+func TestProcessesOfOneUserFail(t *testing.T) {
+	skip := map[string]string{}
+	for _, check := range nodecheck.Checks() {
+		if !strings.HasPrefix(check.Name, "isolation-") {
+			skip[check.Name] = "this is about isolation"
+		}
+	}
+	text := failing(t, providertest.Suite{
+		NewProvider:  processProvider(openDir(t), runtime.Config{Isolation: runtime.IsolationNone, DefaultUser: "65534"}),
+		Capabilities: []providertest.Capability{providertest.Isolation, providertest.Commands, providertest.Exec, providertest.Volumes},
+		NodeName:     "providertest-process-user",
+		NodeOptions:  []nodeutil.NodeOpt{resolvesItself},
+		Shell:        slowShell,
+		Skip:         skip,
+	})
+	assertSays(t, text,
+		"--- FAIL: TestProcessesOfOneUserFail/checks/isolation-files", "it reads /",
+		"--- FAIL: TestProcessesOfOneUserFail/checks/isolation-processes", "it reads the environment of another pod in /proc/")
 }
 
 // processAgent runs virtual-kubelet with a directory of its own.
