@@ -40,6 +40,10 @@ stop_all() {
 		kill -KILL "$pid" 2>/dev/null || true
 		gone "$pid" 5
 	done
+	# What a node that was killed has left mounted, such as tokens and shared memory.
+	grep -F -- " $dir/" /proc/self/mountinfo | cut -d' ' -f5 | tac | while read -r mount; do
+		umount -l -- "$(printf %b "$mount")" 2>/dev/null || true
+	done || true # grep has found none
 	rm -rf --one-file-system "$dir"
 }
 

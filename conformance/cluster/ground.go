@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 )
 
 // ground is what a node is on.
@@ -54,11 +56,22 @@ func prepareMachine(context.Context, *options) (*ground, error) {
 		return nil, fmt.Errorf("open %s for pods: %w", dir, err)
 	}
 	return &ground{dir: dir, address: address, stop: func() error {
+		detachBelow(dir)
 		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the node's folder: %w", err)
+			return fmt.Errorf("remove the node's directory: %w", err)
 		}
 		return nil
 	}}, nil
+}
+
+// detachBelow detaches what a node that has ended has left mounted below a directory.
+func detachBelow(dir string) {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			_ = syscall.Unmount(fields[4], syscall.MNT_DETACH)
+		}
+	}
 }
 
 // ownAddress is the machine's address in its network. The API server refuses to

@@ -293,7 +293,7 @@ var terminationMessageChecks = []Check{
 }
 
 func checkTerminationMessage(ctx context.Context, s *Scope) error {
-	return s.leaves(ctx, "echo -n last words > "+mounted(corev1.TerminationMessagePathDefault)+"; exit 0", corev1.TerminationMessageReadFile, corev1.PodSucceeded, "last words")
+	return s.leaves(ctx, "echo -n last words > /dev/termination-log; exit 0", corev1.TerminationMessageReadFile, corev1.PodSucceeded, "last words")
 }
 
 func checkTerminationMessageFromLog(ctx context.Context, s *Scope) error {

@@ -40,8 +40,6 @@ type Runtime struct {
 	catalog   *catalog
 	events    *hub
 	streams   *streamServer
-	// sharedMu is held while the file system of what pods share is mounted.
-	sharedMu sync.Mutex
 	// unenforced are the limits of which warnUnenforced has told.
 	unenforced sync.Map
 
@@ -247,7 +245,6 @@ func (r *Runtime) Close(context.Context) error {
 	}
 	r.wg.Wait()
 	if r.lock != nil {
-		r.unmountShared()
 		_ = r.lock.Close()
 	}
 	r.groups.Tidy(shimsGroup)

@@ -18,9 +18,6 @@ import (
 // Root/shared/SANDBOX, so that they need no process to hold them: they are there from
 // the first start of a container until the sandbox is stopped, whatever becomes of the
 // containers and of this program meanwhile.
-//
-// Root/shared is a file system in memory: after a crash of the machine nothing of it is
-// left.
 const (
 	sharedDir  = "shared"
 	ipcFile    = "ipc"
@@ -61,7 +58,7 @@ func (r *Runtime) pinShared(box *sandbox) error {
 	if box.stopped {
 		return status.Errorf(codes.FailedPrecondition, "sandbox %s was stopped", box.id)
 	}
-	if err := errors.Join(r.mountShared(), os.MkdirAll(r.sharedPath(box.id, memoryDir), 0o700)); err != nil {
+	if err := os.MkdirAll(r.sharedPath(box.id, memoryDir), 0o700); err != nil {
 		return err
 	}
 	if err := pin(r.sharedPath(box.id, memoryDir), mountMemory); err != nil {
@@ -85,23 +82,6 @@ func pin(path string, mount func(path string) error) error {
 
 func mountMemory(dir string) error {
 	return unix.Mount("shm", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size="+memorySize)
-}
-
-// mountShared mounts the file system that all that pods share is in.
-func (r *Runtime) mountShared() error {
-	r.sharedMu.Lock()
-	defer r.sharedMu.Unlock()
-	dir := r.sharedPath()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	err := pin(dir, func(dir string) error {
-		return unix.Mount("virtual-kubelet", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=1m")
-	})
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
-	}
-	return nil
 }
 
 // unpinShared lets go of what the containers of a sandbox share. It is gone with the
@@ -137,16 +117,6 @@ func (r *Runtime) collectShared() {
 		if err := r.unpinShared(e.Name()); err != nil {
 			r.logger.WithError(err).WithField("sandbox", e.Name()).Warn("Cannot release what the containers of a sandbox shared")
 		}
-	}
-}
-
-// unmountShared unmounts the file system of all that is shared, if nothing is in it.
-func (r *Runtime) unmountShared() {
-	r.sharedMu.Lock()
-	defer r.sharedMu.Unlock()
-	if entries, err := os.ReadDir(r.sharedPath()); err == nil && len(entries) == 0 {
-		_ = unix.Unmount(r.sharedPath(), unix.UMOUNT_NOFOLLOW)
-		_ = os.Remove(r.sharedPath())
 	}
 }
 
