@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -49,6 +50,7 @@ func withStreams(t *testing.T, f *fakeStreams, test func(r *rig)) {
 	server := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: server.Listener.Addr().String(), Path: "/"}
+	config.StreamCreationTimeout = 2 * time.Second // for which the library waits for a client that has gone
 	streams, err := streaming.NewServer(config, f)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,10 @@ type streamServer struct {
 	conns  map[*kept]bool
 }
 
+// streamCreationTimeout is how long a client may take to open its streams. The library
+// waits as long for one that has gone, with a few goroutines; by default 30 s.
+const streamCreationTimeout = 10 * time.Second
+
 func (r *Runtime) serveStreams(address string) (*streamServer, error) {
 	if address == "" {
 		address = "127.0.0.1:0"
@@ -34,6 +38,7 @@ func (r *Runtime) serveStreams(address string) (*streamServer, error) {
 	}
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: l.Addr().String(), Path: "/"}
+	config.StreamCreationTimeout = streamCreationTimeout
 	server, err := streaming.NewServer(config, streams{r})
 	if err != nil {
 		_ = l.Close()
