@@ -29,14 +29,17 @@ type Provider struct {
 	// the first call.
 	Begins func(method string, pod types.NamespacedName) (ends func())
 
+	// IsToEnd, if set, reports whether a pod of that name that the provider holds is to
+	// be deleted, or is gone, in the API. Set it before the first call.
+	IsToEnd func(pod types.NamespacedName) bool
+
 	news     sync.Mutex
 	notify   func(*corev1.Pod)
 	last     map[types.NamespacedName]*corev1.Pod // what was notified last
 	vanished map[types.UID]struct{}
 	lied     map[types.NamespacedName]struct{}
 	refused  map[types.NamespacedName]struct{}
-	ending   map[types.NamespacedName]struct{} // DeletePod was called, and no CreatePod since
-	empty    time.Time                         // until then it knows nothing
+	empty    time.Time // until then it knows nothing
 }
 
 // NewProvider returns a calm Provider before inner.
@@ -52,7 +55,6 @@ func NewProvider(inner node.PodLifecycleHandler, seed uint64) *Provider {
 		vanished: map[types.UID]struct{}{},
 		lied:     map[types.NamespacedName]struct{}{},
 		refused:  map[types.NamespacedName]struct{}{},
-		ending:   map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -69,8 +71,8 @@ func (p *Provider) Calm() {
 
 // Empty has the provider know none of its pods for a while: lists show nothing, and a
 // pod that is asked for is not there. Then they are there again. That a pod which is to
-// be deleted, or whose deletion has begun, is not there is a lie, which nobody can tell
-// from the truth; what else is said meanwhile is for the test to judge.
+// be deleted (see IsToEnd) is not there is a lie, which nobody can tell from the truth;
+// what else is said meanwhile is for the test to judge.
 func (p *Provider) Empty(d time.Duration) {
 	p.news.Lock()
 	defer p.news.Unlock()
@@ -112,7 +114,6 @@ func (p *Provider) Forget() {
 	clear(p.vanished)
 	clear(p.lied)
 	clear(p.refused)
-	clear(p.ending)
 }
 
 // Handler returns what implements the same interfaces of package node as the
@@ -142,7 +143,6 @@ type handler struct{ p *Provider }
 func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	err := h.p.call(ctx, "CreatePod", nameOf(pod), changes, func() error {
 		h.p.reappear(pod)
-		h.p.begins(pod)
 		return h.p.inner.CreatePod(ctx, pod)
 	})
 	if errdefs.IsPermanent(err) {
@@ -167,7 +167,6 @@ func (h handler) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 		if err := h.p.overlook("DeletePod", pod); err != nil {
 			return err
 		}
-		h.p.ends(pod)
 		return h.p.inner.DeletePod(ctx, pod)
 	})
 }

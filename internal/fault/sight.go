@@ -79,7 +79,7 @@ func (p *Provider) overlook(method string, pod *corev1.Pod) error {
 		return unknownPod(pod)
 	}
 	if p.isEmpty() {
-		if method == "DeletePod" || p.isEnding(pod) {
+		if method == "DeletePod" || p.IsToEnd != nil && p.IsToEnd(nameOf(pod)) {
 			p.lie(pod)
 		}
 		return unknownPod(pod)
@@ -90,26 +90,6 @@ func (p *Provider) overlook(method string, pod *corev1.Pod) error {
 	}
 	p.lie(pod)
 	return unknownPod(pod)
-}
-
-// begins and ends record which pods the provider was asked to end.
-func (p *Provider) begins(pod *corev1.Pod) {
-	p.news.Lock()
-	defer p.news.Unlock()
-	delete(p.ending, nameOf(pod))
-}
-
-func (p *Provider) ends(pod *corev1.Pod) {
-	p.news.Lock()
-	defer p.news.Unlock()
-	p.ending[nameOf(pod)] = struct{}{}
-}
-
-func (p *Provider) isEnding(pod *corev1.Pod) bool {
-	p.news.Lock()
-	defer p.news.Unlock()
-	_, ending := p.ending[nameOf(pod)]
-	return ending
 }
 
 func (p *Provider) lie(pod *corev1.Pod) {

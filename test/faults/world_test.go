@@ -84,6 +84,7 @@ func newWorld(ctx context.Context, h history) *world {
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
 	w.prov.Begins = w.auditCall
+	w.prov.IsToEnd = w.isToEnd
 	return w
 }
 
@@ -141,6 +142,18 @@ func (w *world) empties(d time.Duration) {
 	if w.empty.Sub(w.emptied) >= noticed {
 		w.loses = w.empty
 	}
+}
+
+// isToEnd reports whether a pod of that name that the provider holds is to be deleted in
+// the API, or is gone.
+func (w *world) isToEnd(name types.NamespacedName) bool {
+	held := w.model.all()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(held, func(pod *corev1.Pod) bool {
+		f := w.pods[pod.UID]
+		return pod.Namespace == name.Namespace && pod.Name == name.Name && f != nil && (f.deleted || f.gone)
+	})
 }
 
 // isEmpty reports whether the provider knows nothing, or did a moment ago. w.mu is
