@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // crash is the crash-loop back-off of a container.
@@ -36,10 +37,14 @@ func (c *container) wasHealthy() bool {
 }
 
 // crashed counts that a container ended, and is started again: how long it stays
-// down the next time.
-func (w *worker) crashed(last *container) {
+// down the next time. The end of one that was restarted with all others does not count,
+// but for that of the one that asked for it.
+func (w *worker) crashed(c *corev1.Container, last *container) {
 	before := w.crashes[last.name]
 	if last.phase != exited || before.counted == last.id {
+		return
+	}
+	if w.isSuperseded(last) && !podspec.RestartsAll(c, last.exitCode) {
 		return
 	}
 	delay := firstCrashDelay

@@ -106,6 +106,28 @@ func TestRestartAllContainersBacksOff(t *testing.T) {
 	})
 }
 
+// Containers that another one has restarted, time and again, have not crashed: when one
+// of them does, it starts again at once.
+func TestRestartAllContainersIsNoCrashOfOthers(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{runs: time.Second, code: 42}
+		pod := makePod("a b", onFailure, restartsAllOn(42))
+		r.create(pod)
+		r.after(3 * time.Minute)
+		r.runtime.set(func() { r.runtime.plans["a"] = plan{runs: 24 * time.Hour} })
+		r.after(6 * time.Minute)
+		b := r.runtime.newest("b")
+		if b.Metadata.Attempt < 3 {
+			t.Fatalf("b was started again %d times", b.Metadata.Attempt)
+		}
+		r.runtime.exit(b.Id, 1)
+		r.after(3 * time.Second)
+		if s := r.status(pod).ContainerStatuses[1]; s.State.Running == nil {
+			t.Errorf("after its first crash b is %s", stateOf(s))
+		}
+	})
+}
+
 func condition(s corev1.PodStatus, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == kind {

@@ -180,7 +180,7 @@ func (w *worker) startContainer(ctx context.Context, pod *corev1.Pod, seen *runt
 	attempt := uint32(0)
 	if old := seen.newest(name); old != nil {
 		attempt = old.attempt + 1
-		w.crashed(old)
+		w.crashed(c, old)
 		w.collect(ctx, pod, seen.containers[name])
 	}
 	id, err := w.createContainer(ctx, pod, seen, k, c, attempt)
@@ -217,7 +217,7 @@ func (w *worker) launchCreated(ctx context.Context, pod *corev1.Pod, seen *runti
 		}
 	}
 	if old := seen.previous(a.container); old != nil {
-		w.crashed(old)
+		w.crashed(c, old)
 	}
 	if err := w.recordStart(pod, c, a.id, inc.attempt); err != nil {
 		return err
