@@ -106,7 +106,7 @@ func compareLogQuery(t *testing.T, raw string, got logQuery, o *v1.PodLogOptions
 		return int(*n)
 	}
 	want := logQuery{opts: ContainerLogOpts{
-		Tail: number(o.TailLines), LimitBytes: number(o.LimitBytes), SinceSeconds: number(o.SinceSeconds),
+		Tail: number(o.TailLines), LimitBytes: number(o.LimitBytes), SinceSeconds: int(min(int64(number(o.SinceSeconds)), maxSinceSeconds)),
 		Timestamps: o.Timestamps, Follow: o.Follow, Previous: o.Previous,
 	}}
 	if o.SinceTime != nil && !o.SinceTime.IsZero() {

@@ -10,6 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// maxSinceSeconds is what a time.Duration can hold, some 292 years: more would become a
+// time in the future where a provider makes one of it.
+const maxSinceSeconds = math.MaxInt64 / int64(time.Second)
+
 // logQuery is what the query of a request for logs asks for.
 type logQuery struct {
 	opts ContainerLogOpts
@@ -62,7 +66,7 @@ func parseLogQuery(raw string, now time.Time) (logQuery, error) {
 		return logQuery{}, errLogRequest
 	}
 
-	opts.Tail, opts.LimitBytes, opts.SinceSeconds = tail.value, limit.value, seconds.value
+	opts.Tail, opts.LimitBytes, opts.SinceSeconds = tail.value, limit.value, int(min(int64(seconds.value), maxSinceSeconds))
 	if since != nil {
 		opts.SinceTime = *since
 	}
