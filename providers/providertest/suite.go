@@ -54,7 +54,7 @@ type Suite struct {
 	// SkipDownwardAPIResolution.
 	NodeOptions []nodeutil.NodeOpt
 
-	// Image is the image of all containers: one with a shell, cat, ls, sleep,
+	// Image is the image of all containers: one with a shell, cat, ls, cut, tr, sleep,
 	// and nc or perl. Defaults to the busybox of the tests of Kubernetes.
 	Image string
 
