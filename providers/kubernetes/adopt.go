@@ -152,7 +152,9 @@ func (p *Provider) label(ctx context.Context, object unlabelledObject) error {
 	}
 	_, err = p.metadata.Resource(object.kind.resource).Namespace(object.meta.Namespace).
 		Patch(ctx, object.meta.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	// Another object of the name has come: its UID cannot change, says the API server. It
+	// is looked at next time.
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("label %s in the remote cluster with the UID of this cluster: %w", object, err)
 	}
 	return nil

@@ -301,6 +301,25 @@ func TestAnEarlierVersionGoesOnForAWhile(t *testing.T) {
 	})
 }
 
+// An object that another of its name replaces as it is to be labelled keeps nobody from
+// starting.
+func TestObjectIsReplacedAsItIsLabelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote, pod := newRemote(), named("web")
+		old := newRigAt(t, newHome("home-uid"), "", remote)
+		old.create(pod)
+		_ = old.Close()
+		unlabel(t, remote)
+		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", nil)
+		})
+		r := newRigAt(t, newHome("home-uid", onNode(pod)), "", remote, pod)
+		if err := r.identified(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A remote API server that hangs holds nobody up longer than his context.
 func TestARemoteThatHangsAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
