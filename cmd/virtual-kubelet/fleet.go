@@ -38,9 +38,10 @@ type virtualFleet struct {
 	loads *reloads                  // of the file
 
 	// Not for several goroutines.
-	nodes  map[string]*fleetNode // those that are in the fleet
-	unmade error                 // why not all nodes could be made at the start
-	left   map[string]leftNode   // Nodes that are left of others, and may have to be deleted
+	nodes  map[string]*fleetNode     // those that are in the fleet
+	failed map[string]nodepools.Node // those that could not be added
+	unmade error                     // why not all nodes could be made at the start
+	left   map[string]leftNode       // Nodes that are left of others, and may have to be deleted
 }
 
 // run runs the nodes until ctx ends.
@@ -80,11 +81,14 @@ func (f *virtualFleet) run(ctx context.Context, began time.Time) (err error) {
 	names := slices.Sorted(maps.Keys(f.nodes))
 	group.Go(func() error { return f.fleet.Run(ctx) })
 	group.Go(func() error { return f.awaitReady(ctx, names, began) })
-	if f.pools != nil {
-		group.Go(func() error { f.follow(ctx, time.Now()); return nil }) // at once, for what is left of earlier nodes
-	} else if f.unmade != nil {
-		group.Go(func() error { f.follow(ctx, time.Now().Add(retryInterval)); return nil })
+	var retry time.Time
+	switch {
+	case f.pools != nil:
+		retry = time.Now() // for what is left of earlier nodes
+	case f.unmade != nil:
+		retry = time.Now().Add(retryInterval)
 	}
+	group.Go(func() error { f.follow(ctx, retry); return nil })
 	return group.Wait()
 }
 
@@ -153,6 +157,7 @@ func (f *virtualFleet) build() error {
 	}
 	f.loads.note(f, fileErr, true)
 	f.flagz, f.nodes, f.left = f.flagValues(), map[string]*fleetNode{}, map[string]leftNode{}
+	f.failed = map[string]nodepools.Node{}
 	if f.shards > 0 {
 		return nil
 	}
@@ -160,6 +165,7 @@ func (f *virtualFleet) build() error {
 	for _, n := range wanted.Nodes {
 		node, err := f.add(context.Background(), n, false)
 		if err != nil {
+			f.failed[n.Name] = n
 			unmade = append(unmade, err)
 			continue
 		}

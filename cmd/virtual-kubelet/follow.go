@@ -8,6 +8,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -32,6 +33,9 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 			return
 		case <-poll.C:
 		}
+		if f.dropTaken(ctx) {
+			retry = time.Now()
+		}
 		now := last.again()
 		settled := maps.Equal(now, last)
 		last = now
@@ -47,7 +51,12 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 		f.taken, retry = read, time.Time{}
 		if err != nil {
 			f.loads.note(f, err, changed)
-			log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
+			if changed {
+				log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
+			}
+			if f.addFailed(ctx) {
+				retry = time.Now().Add(retryInterval)
+			}
 			continue
 		}
 		waiting, err := f.apply(ctx, wanted)
@@ -67,11 +76,49 @@ func (f *virtualFleet) follow(ctx context.Context, retry time.Time) {
 	}
 }
 
+// dropTaken takes the nodes out of the fleet that another process has taken, as this one
+// stood still, so that they are added again: they wait then until that process has
+// ended. It reports whether there are any.
+func (f *virtualFleet) dropTaken(ctx context.Context) bool {
+	var taken []string
+	for name := range f.nodes {
+		if n := f.fleet.Node(name); n != nil && ended(n) && errors.Is(n.Err(), node.ErrNodeTaken) {
+			taken = append(taken, name)
+			f.failed[name] = f.nodes[name].Node
+		}
+	}
+	if len(taken) == 0 {
+		return false
+	}
+	if err := f.remove(ctx, taken, nodeutil.KeepingReady()); err != nil {
+		log.G(ctx).WithError(err).Error("A node that another process has taken cannot be taken out of the fleet")
+	}
+	return true
+}
+
+// addFailed tries again to add the nodes that could not be added, while the file cannot
+// be used. It reports whether there are any left.
+func (f *virtualFleet) addFailed(ctx context.Context) bool {
+	for name, n := range f.failed {
+		if f.nodes[name] != nil || ctx.Err() != nil {
+			continue
+		}
+		added, err := f.add(ctx, n, false)
+		if err != nil {
+			continue // it was logged before, and is tried again
+		}
+		f.nodes[name] = added
+		delete(f.failed, name)
+	}
+	return len(f.failed) > 0
+}
+
 // apply has the fleet have the nodes that are wanted. The error tells of single
 // nodes; the others are as they should be. It has to be called again while waiting,
 // as well.
 func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting bool, err error) {
 	changes := f.changes(wanted)
+	clear(f.failed)
 	errs := []error{f.remove(ctx, changes.Removed)}
 	var replaced []string
 	for _, n := range changes.Replaced {
@@ -90,12 +137,13 @@ func (f *virtualFleet) apply(ctx context.Context, wanted *nodepools.Wanted) (wai
 		if ctx.Err() != nil {
 			break
 		}
-		node, err := f.add(ctx, n, ours[n.Name])
+		added, err := f.add(ctx, n, ours[n.Name])
 		if err != nil {
+			f.failed[n.Name] = n
 			errs = append(errs, err)
 			continue
 		}
-		f.nodes[n.Name] = node
+		f.nodes[n.Name] = added
 	}
 	if !changes.Empty() {
 		log.G(ctx).WithFields(log.Fields{

@@ -82,5 +82,8 @@ type ProviderConfig struct {
 }
 
 // NewProviderFunc makes the provider of a node. A nil NodeProvider means that
-// the node is always well.
+// the node is always well. A Fleet calls it before the node is claimed (see
+// NodeConfig.Claim), when another process may act for it still: what the backend holds
+// is to be read, and changed, by the methods of the provider only, of which none is
+// called before the claim was acquired.
 type NewProviderFunc func(ProviderConfig) (Provider, node.NodeProvider, error)
