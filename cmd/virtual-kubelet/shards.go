@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -33,7 +34,7 @@ func (f *virtualFleet) share(ctx context.Context, group *errgroup.Group) {
 // ofShard is the same fleet, as far as one shard is concerned.
 func (f *virtualFleet) ofShard(shard int) *virtualFleet {
 	of := *f
-	of.nodes, of.left = map[string]*fleetNode{}, map[string]leftNode{}
+	of.nodes, of.left, of.failed = map[string]*fleetNode{}, map[string]leftNode{}, map[string]nodepools.Node{}
 	of.mine = func(node string) bool { return shardOf(node, f.shards) == shard }
 	return &of
 }
