@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -41,6 +42,10 @@ type Config struct {
 	// Runtime and Images run containers, and hold images. Required.
 	Runtime internalapi.RuntimeService
 	Images  internalapi.ImageManagerService
+	// Streams, if set, is what exec, attach and port-forward connect to, by the IDs of
+	// containers and sandboxes, for a runtime in this process. Nil means that they go by
+	// the URLs that the runtime gives, with a second connection for each session.
+	Streams streaming.Runtime
 	// Root is the directory of the engine's state and of volumes. Required.
 	// No two engines may share one.
 	Root string

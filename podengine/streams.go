@@ -29,6 +29,11 @@ func (e *Engine) RunInContainer(ctx context.Context, namespace, podName, contain
 	if err != nil {
 		return err
 	}
+	if e.cfg.Streams != nil {
+		return direct(ctx, attach, func(s session) error {
+			return e.cfg.Streams.Exec(ctx, inc.id, cmd, s.in, s.out, s.errs, s.tty, s.sizes)
+		})
+	}
 	answer, err := e.cfg.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
 		ContainerId: inc.id,
 		Cmd:         cmd,
@@ -48,6 +53,11 @@ func (e *Engine) AttachToContainer(ctx context.Context, namespace, podName, cont
 	inc, err := e.runningContainer(ctx, namespace, podName, containerName)
 	if err != nil {
 		return err
+	}
+	if e.cfg.Streams != nil {
+		return direct(ctx, attach, func(s session) error {
+			return e.cfg.Streams.Attach(ctx, inc.id, s.in, s.out, s.errs, s.tty, s.sizes)
+		})
 	}
 	tty := attach.TTY()
 	answer, err := e.cfg.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
@@ -123,6 +133,14 @@ func (e *Engine) PortForward(ctx context.Context, namespace, podName string, por
 	box := seen.sandbox()
 	if box == nil || !box.ready {
 		return fmt.Errorf("pod %q has no network: it does not run", podName)
+	}
+	if e.cfg.Streams != nil {
+		err := untilDone(ctx, func() error { return e.cfg.Streams.PortForward(ctx, box.id, port, stream) })
+		_ = stream.Close()
+		if ctx.Err() != nil {
+			return nil // nobody waits for more
+		}
+		return err
 	}
 	answer, err := e.cfg.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: box.id, Port: []int32{port}})
 	if err != nil {

@@ -44,8 +44,17 @@ func (f *fakeStreams) PortForward(_ context.Context, _ string, port int32, strea
 }
 
 // withStreams runs a test with a pod p of a container a, whose runtime has a
-// streaming server.
+// streaming server, and again with one that is in this process.
 func withStreams(t *testing.T, f *fakeStreams, test func(r *rig)) {
+	t.Helper()
+	withStreamingServer(t, f, test)
+	inRealTime(t, makePod("a", never), func(r *rig) {
+		r.Engine.cfg.Streams = f
+		test(r)
+	})
+}
+
+func withStreamingServer(t *testing.T, f *fakeStreams, test func(r *rig)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	config := streaming.DefaultConfig
@@ -157,8 +166,8 @@ func TestTerminal(t *testing.T) {
 func TestClientOfASessionGoes(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	f := &fakeStreams{run: func(_ string, _ []string, in io.Reader, _, _ io.Writer, _ bool, _ <-chan remotecommandserver.TerminalSize) error {
-		defer close(ended)
-		close(begun)
+		defer func() { ended <- struct{}{} }()
+		begun <- struct{}{}
 		_, err := io.Copy(io.Discard, in)
 		return err
 	}}
@@ -173,12 +182,13 @@ func TestClientOfASessionGoes(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("it ends with %v", err)
 		}
+		_ = closeInput.Close() // as the owner of the streams does
 		<-ended
 	})
 }
 
 func TestSessionsThatCannotBe(t *testing.T) {
-	withStreams(t, &fakeStreams{run: echo}, func(r *rig) {
+	withStreamingServer(t, &fakeStreams{run: echo}, func(r *rig) {
 		run := func(pod, container string) error {
 			return r.RunInContainer(r.ctx, "ns", pod, container, []string{"true"}, &client{})
 		}
@@ -259,7 +269,7 @@ func TestPortForward(t *testing.T) {
 func TestClientOfAPortForwardGoes(t *testing.T) {
 	ended := make(chan struct{})
 	f := &fakeStreams{port: func(_ int32, stream io.ReadWriteCloser) error {
-		defer close(ended)
+		defer func() { ended <- struct{}{} }()
 		_, err := io.WriteString(stream, "x")
 		if err == nil {
 			_, err = io.Copy(io.Discard, stream)

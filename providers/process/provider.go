@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/json"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
@@ -87,7 +88,9 @@ func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot run processes as containers: %w", err)
 	}
-	engine, err := machine.NewEngine(ctx, n, cfg.Config, machine.ImageConfig{}, r, r)
+	engine, err := machine.NewEngine(ctx, n, cfg.Config, machine.ImageConfig{}, r, r, func(c *podengine.Config) {
+		c.Streams = r.Streams()
+	})
 	if err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}

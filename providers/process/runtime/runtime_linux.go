@@ -39,7 +39,8 @@ type Runtime struct {
 	images    *images
 	catalog   *catalog
 	events    *hub
-	streams   *streamServer
+	serving   sync.Mutex
+	streams   *streamServer // nil until it is needed; serving guards it
 	// unenforced are the limits of which warnUnenforced has told.
 	unenforced sync.Map
 
@@ -130,9 +131,6 @@ func (r *Runtime) open(cfg Config) (err error) {
 		r.groups = cgroup.Detect(cgroupParent(cfg))
 	}
 	if r.images, err = r.openImages(); err != nil {
-		return err
-	}
-	if r.streams, err = r.serveStreams(cfg.StreamAddress); err != nil {
 		return err
 	}
 	r.logger.WithFields(log.Fields{"root": cfg.Root, "isolation": r.isolation, "cgroups": r.groups.String(), "users": r.policy.podUsers.String(), "defaultUser": r.policy.defaultUser.uid}).
@@ -240,9 +238,7 @@ func (r *Runtime) Close(context.Context) error {
 	r.mu.Unlock()
 	r.cancel()
 	r.events.close()
-	if r.streams != nil {
-		r.streams.close()
-	}
+	r.closeStreams()
 	r.wg.Wait()
 	if r.lock != nil {
 		_ = r.lock.Close()

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	cri "k8s.io/cri-api/pkg/apis"
+	"k8s.io/cri-streaming/pkg/streaming"
 )
 
 // Runtime is a container runtime over processes, on Linux.
@@ -22,6 +23,9 @@ func MaybeShim() {}
 func New(context.Context, Config) (*Runtime, error) {
 	return nil, errors.New("containers as processes need Linux (process groups, /proc and subreapers): run virtual-kubelet there, or use another provider")
 }
+
+// Streams returns nil.
+func (*Runtime) Streams() streaming.Runtime { return nil }
 
 // Close does nothing.
 func (*Runtime) Close(context.Context) error { return nil }

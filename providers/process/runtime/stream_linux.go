@@ -25,7 +25,11 @@ func (r *Runtime) Exec(_ context.Context, request *runtimeapi.ExecRequest) (*run
 	if _, err := r.execCommand(c, request.GetCmd()); err != nil {
 		return nil, err
 	}
-	return r.streams.GetExec(request)
+	server, err := r.streamServer()
+	if err != nil {
+		return nil, err
+	}
+	return server.GetExec(request)
 }
 
 // Attach implements the CRI: it returns where the container can be attached to,
@@ -38,7 +42,11 @@ func (r *Runtime) Attach(_ context.Context, request *runtimeapi.AttachRequest) (
 	if err := c.mustRun(); err != nil {
 		return nil, err
 	}
-	return r.streams.GetAttach(request)
+	server, err := r.streamServer()
+	if err != nil {
+		return nil, err
+	}
+	return server.GetAttach(request)
 }
 
 // PortForward implements the CRI: it returns where ports of the pod, which are
@@ -51,10 +59,18 @@ func (r *Runtime) PortForward(_ context.Context, request *runtimeapi.PortForward
 	if box.isStopped() {
 		return nil, invalid("sandbox %s was stopped", box.id)
 	}
-	return r.streams.GetPortForward(request)
+	server, err := r.streamServer()
+	if err != nil {
+		return nil, err
+	}
+	return server.GetPortForward(request)
 }
 
-// streams are what the streaming server asks of the runtime.
+// Streams returns what connects to containers and sandboxes by their IDs, for users in
+// this process: without URLs, and a second connection for each session.
+func (r *Runtime) Streams() streaming.Runtime { return streams{r} }
+
+// streams are what the streaming server, and users in this process, ask of the runtime.
 type streams struct{ r *Runtime }
 
 var _ streaming.Runtime = streams{}

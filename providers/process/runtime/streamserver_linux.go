@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,29 @@ type streamServer struct {
 // waits as long for one that has gone, with a few goroutines; by default 30 s.
 const streamCreationTimeout = 10 * time.Second
 
-func (r *Runtime) serveStreams(address string) (*streamServer, error) {
-	if address == "" {
-		address = "127.0.0.1:0"
+// streamServer returns the server of streams, which serves from the first time on that
+// somebody asks for a URL: users in this process do not (see Streams).
+func (r *Runtime) streamServer() (server *streamServer, err error) {
+	r.serving.Lock()
+	defer r.serving.Unlock()
+	switch {
+	case r.ctx.Err() != nil:
+		return nil, errors.New("the runtime is closed")
+	case r.streams == nil:
+		r.streams, err = r.serveStreams(cmp.Or(r.cfg.StreamAddress, "127.0.0.1:0"))
 	}
+	return r.streams, err
+}
+
+func (r *Runtime) closeStreams() {
+	r.serving.Lock()
+	defer r.serving.Unlock()
+	if r.streams != nil {
+		r.streams.close()
+	}
+}
+
+func (r *Runtime) serveStreams(address string) (*streamServer, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("streams (streamAddress): %w", err)
