@@ -16,6 +16,7 @@ const (
 	ReasonMandatoryConfigMapNotFound       = node.ReasonMandatoryConfigMapNotFound
 	ReasonMandatorySecretKeyNotFound       = node.ReasonMandatorySecretKeyNotFound
 	ReasonMandatorySecretNotFound          = node.ReasonMandatorySecretNotFound
+	ReasonNodeUnclaimed                    = node.ReasonNodeUnclaimed
 	ReasonOptionalConfigMapKeyNotFound     = node.ReasonOptionalConfigMapKeyNotFound
 	ReasonOptionalConfigMapNotFound        = node.ReasonOptionalConfigMapNotFound
 	ReasonOptionalSecretKeyNotFound        = node.ReasonOptionalSecretKeyNotFound
