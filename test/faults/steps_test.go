@@ -151,6 +151,15 @@ func (w *world) addSettings() {
 	w.must(err)
 }
 
+// hasSettings reports whether both variables of a pod that reads them are there; a real
+// cluster has others, too.
+func hasSettings(env []corev1.EnvVar) bool {
+	has := func(name string) bool {
+		return slices.ContainsFunc(env, func(v corev1.EnvVar) bool { return v.Name == name && v.Value == "value" })
+	}
+	return has("KEY") && has("SECRET_KEY")
+}
+
 func environment(name string) []corev1.EnvFromSource {
 	of := corev1.LocalObjectReference{Name: name}
 	return []corev1.EnvFromSource{
