@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// stubborn is the script of a container that runs until it is killed.
-const stubborn = "trap '' TERM; while :; do sleep 1; done"
+// stubborn is the script of a container that runs until it is killed, from when it says
+// that it runs.
+const stubborn = "trap '' TERM; echo runs; while :; do sleep 1; done"
 
 // checkSidecarPreStop deletes a pod whose container has to be killed at the end of the
 // grace period. Until then the sidecar's hook has run, and only from then on the
@@ -29,15 +30,16 @@ func checkSidecarPreStop(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	options := corev1.PodLogOptions{Container: "sidecar"}
-	err = s.eventuallyLogs(ctx, pod, options, func(text string) error {
-		if text != "runs\n" {
-			return fmt.Errorf("the sidecar's log is %q, not \"runs\\n\"", text)
+	for _, name := range []string{"sidecar", "main"} {
+		err := s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{Container: name}, func(text string) error {
+			if text != "runs\n" {
+				return fmt.Errorf("the log of container %s is %q, not \"runs\\n\"", name, text)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	type answer struct {
 		text string
