@@ -133,6 +133,11 @@ func (r *Runtime) open(cfg Config) (err error) {
 	if r.images, err = r.openImages(); err != nil {
 		return err
 	}
+	if cfg.StreamAddress != "" {
+		if _, err := r.streamServer(); err != nil {
+			return err
+		}
+	}
 	r.logger.WithFields(log.Fields{"root": cfg.Root, "isolation": r.isolation, "cgroups": r.groups.String(), "users": r.policy.podUsers.String(), "defaultUser": r.policy.defaultUser.uid}).
 		Info("containers are processes of this machine")
 	return r.recover()

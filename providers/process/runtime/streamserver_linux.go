@@ -30,7 +30,8 @@ type streamServer struct {
 const streamCreationTimeout = 10 * time.Second
 
 // streamServer returns the server of streams, which serves from the first time on that
-// somebody asks for a URL: users in this process do not (see Streams).
+// somebody asks for a URL, or from the start if it has an address of its own: users in
+// this process need none (see Streams).
 func (r *Runtime) streamServer() (server *streamServer, err error) {
 	r.serving.Lock()
 	defer r.serving.Unlock()
