@@ -79,8 +79,9 @@ func (*criMachine) provider() string { return "cri" }
 func (m *criMachine) config() any {
 	return map[string]any{
 		"endpoint": m.containerd.Endpoint(), "root": m.root, "logRoot": filepath.Join(m.root, "logs"), "cgroupParent": m.cgroup,
-		"relay":     m.relay,
-		"hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
+		"relay":        m.relay,
+		"evictionHard": map[string]string{}, // whatever the machine's disk has left
+		"hostPaths":    []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
 	}
 }
 

@@ -37,7 +37,8 @@ func (*processMachine) brokenOff(context.Context) (map[string]container, error) 
 func (m *processMachine) config() any {
 	return map[string]any{
 		"root": m.root, "cgroupParent": m.cgroup, "hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
-		"runtime": map[string]any{"isolation": "namespaces", "sharedNetwork": true},
+		"runtime":      map[string]any{"isolation": "namespaces", "sharedNetwork": true},
+		"evictionHard": map[string]string{}, // whatever the machine's disk has left
 	}
 }
 

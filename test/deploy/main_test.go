@@ -75,7 +75,9 @@ func (w *world) startHost(t *testing.T) {
 	t.Helper()
 	root, cgroup := filepath.Join(w.containerd.Dir(), "node"), fmt.Sprintf("/deploy-%d", os.Getpid())
 	must(t, os.Mkdir(root, 0o711))
-	config, err := json.Marshal(map[string]any{"endpoint": w.containerd.Endpoint(), "root": root, "cgroupParent": cgroup})
+	config, err := json.Marshal(map[string]any{"endpoint": w.containerd.Endpoint(), "root": root, "cgroupParent": cgroup,
+		"evictionHard": map[string]string{}, // whatever the machine's disk has left
+	})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "provider.json")
 	must(t, os.WriteFile(file, config, 0o600))
