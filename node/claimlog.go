@@ -13,7 +13,7 @@ import (
 )
 
 // explainClaim says what is wrong with the API server, or with what this process is to
-// it, and what to do. Whoever starts a node for the first time reads it.
+// it, and what to do, for an operator who starts a node for the first time.
 func explainClaim(err error) error {
 	var noAnswer *url.Error
 	switch {

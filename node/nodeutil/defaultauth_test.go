@@ -195,7 +195,7 @@ func statusOf(t *testing.T, address, path, token string, config *tls.Config) int
 func TestAuthOfAFleet(t *testing.T) {
 	for _, test := range []struct {
 		name         string
-		fleet, node  bool // ask the API server by an Auth of theirs
+		fleet, node  bool // have an Auth that asks the API server
 		open         bool // the fleet's is NoAuth()
 		mux          bool // the node brings a mux
 		handler      bool // which is its Handler, too

@@ -127,7 +127,7 @@ func TestGroupsOfAnEarlierVersion(t *testing.T) {
 	if pods, err := other.GetPods(t.Context()); err != nil || len(pods) != 0 {
 		t.Errorf("the other cluster has %d pods: %v", len(pods), err)
 	}
-	// Whoever names the UID knows the pod.
+	// A caller that names the UID knows the pod.
 	for _, pod := range []*corev1.Pod{kept, gone} {
 		if err := r.DeletePod(t.Context(), pod); err != nil {
 			t.Errorf("%s: %v", pod.Name, err)

@@ -50,7 +50,8 @@ type Config struct {
 	// pod gets one for its containers that ask for none. Two pods never have the
 	// same at the same time, and a pod keeps its own across restarts, as long as
 	// it has volumes. Defaults to 2000000000-2000065535, which no distribution
-	// uses. The first of them is no pod's: it stands for the user of any pod. Only root can use it. Runtimes on one machine must have theirs apart.
+	// uses. The first of them is no pod's: it stands for the user of any pod. Only root can use it. The ranges of runtimes on one machine must not
+	// overlap.
 	PodUsers string `json:"podUsers,omitempty"`
 	// DefaultUser is the user and group ("1000" or "1000:1000") of containers
 	// that ask for none, for all pods together in place of PodUsers: they can then
@@ -127,8 +128,8 @@ type Config struct {
 	// Zero is no limit.
 	MaxContainers int `json:"maxContainers,omitempty"`
 
-	// StreamAddress is where exec, attach and port-forward are served to whoever
-	// has a URL with a token, which is good for once. Defaults to 127.0.0.1:0.
+	// StreamAddress is where exec, attach and port-forward are served to clients
+	// that have a URL with a token, which is good for once. Defaults to 127.0.0.1:0.
 	StreamAddress string `json:"streamAddress,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // PinIPC makes an IPC namespace, and mounts it on an empty file: it is there until
-// the file is unmounted and no process is in it, whoever ends meanwhile.
+// the file is unmounted and no process is in it, also when this process has ended.
 func PinIPC(file string) error {
 	done := make(chan error, 1)
 	go func() { done <- pinIPC(file) }()
