@@ -38,7 +38,7 @@ metrics-server: ## Build bin/metrics-server, for kubectl top (minutes the first 
 	@cd test/metricsserver && CGO_ENABLED=0 ../../scripts/gobuild.sh "metrics-server" ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server -trimpath
 
 .PHONY: container-tools
-container-tools: # the packages of Debian that containerd-up and the images need
+container-tools: # the packages of Debian that containerd-up, the images and commands in tests need
 	@missing=; for pkg in ca-certificates containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
@@ -115,7 +115,7 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain lint compat allocs observability unit integration containers conformance-sample ## Everything that CI runs
+test: toolchain container-tools lint compat allocs observability unit integration containers conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -151,7 +151,7 @@ allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.t
 	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./node ./podengine/runtimemetrics ./providers/mock
 
 .PHONY: integration
-integration: build controlplane metrics-server prometheus ## The tests on a real control plane
+integration: build controlplane metrics-server prometheus container-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
 
