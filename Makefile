@@ -6,6 +6,10 @@ export GO
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS ?= -race -shuffle=on
 
+# The library, and what is released with it (CONTRIBUTING.md). The other modules of
+# the repository build test tools.
+MODULES = . providers/eci cmd/virtual-kubelet
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -20,7 +24,7 @@ quickstart: build controlplane metrics-server ## Start a control plane and a vir
 # names: the linker then keeps all methods of everything, half as much again.
 .PHONY: build
 build: ## Build bin/virtual-kubelet
-	@CGO_ENABLED=0 scripts/gobuild.sh "virtual-kubelet" bin/virtual-kubelet ./cmd/virtual-kubelet -trimpath -tags grpcnotrace
+	@cd cmd/virtual-kubelet && CGO_ENABLED=0 ../../scripts/gobuild.sh "virtual-kubelet" ../../bin/virtual-kubelet . -trimpath -tags grpcnotrace
 
 # bin/image.tar is for docker load, ctr images import, crane push, skopeo copy and
 # kind load image-archive.
@@ -122,11 +126,17 @@ toolchain: # what the race detector needs
 	@command -v gcc >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev)
 
 .PHONY: lint
-lint: ## gofmt, go vet and staticcheck on all modules
+lint: ## gofmt, go vet, staticcheck and retired words on all modules
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
-	$(GO) run $(STATICCHECK) -tags integration,containers ./...
+	for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) -tags integration,containers ./...) || exit 1; done
+	$(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
+	cd providers/eci && $(GO) vet -tags integration ./... && $(GO) vet -tags ecilive ./...
 	cd controlplane && CGO_ENABLED=0 $(GO) vet -trimpath ./...
+	$(GO) test -count=1 -run '^TestRetiredWords$$' .
+
+.PHONY: tidy
+tidy: ## go mod tidy in all modules that are released together
+	for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
 .PHONY: compat
 compat: ## Compare the public Go API with its contract
@@ -141,19 +151,22 @@ observability: prometheus ## Check dashboard and alerts against the metrics
 	cd test/observability && $(GO) vet ./... && $(GO) test ./...
 	promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
 
+# A cached result would not end with a change of a file outside of the module, such
+# as those of deploy/ and docs/ that tests of the binary read.
 .PHONY: unit
 unit: ## The tests that need no control plane
-	$(GO) test $(TESTFLAGS) ./...
+	for module in $(MODULES); do (cd $$module && $(GO) test -count=1 $(TESTFLAGS) ./...) || exit 1; done
 
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
-	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./node ./podengine/runtimemetrics ./providers/mock
+	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/runtimemetrics ./providers/mock
 
 .PHONY: integration
 integration: build controlplane metrics-server prometheus container-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	cd providers/eci && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestECI$$' .
 
 .PHONY: clean
 clean: ## Remove what was built

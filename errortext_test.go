@@ -16,9 +16,9 @@ func TestCoreParsesNoErrorText(t *testing.T) {
 	comparing := []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Cut", "CutPrefix", "CutSuffix", "TrimPrefix", "TrimSuffix"}
 	files(t, func(path string, file *ast.File, set *token.FileSet) {
 		switch {
-		case within(path, "internal/nodecheck"): // which checks what users are told
+		case within(path, "internal/nodecheck"): // which checks what users are shown
 			return
-		case path == "node/ownnode.go": // a refusal of NodeRestriction, in the one API server that there is
+		case path == "node/restriction.go": // a refusal of NodeRestriction, in the one API server that there is
 			return
 		}
 		if !slices.ContainsFunc(core, func(pkg string) bool { return within(path, pkg) }) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func newPodsCommand() *cobra.Command {
 	flags.StringVar(&b.shape, "shape", "plain", "kind of the pods: plain, or rich (three containers with probes and 20 variables each)")
 	flags.DurationVar(&b.settle, "settle", 5*time.Second, "how long pods run before their memory is read and they are deleted")
 	flags.DurationVar(&b.rest, "rest", 5*time.Second, "how long after the last pod is gone the memory is read again; what is remembered of deleted pods is kept for a minute")
-	flags.StringVar(&b.profiles, "profiles", "", "folder for profiles of virtual-kubelet in its first round, which make that round slower (default: none)")
+	flags.StringVar(&b.profiles, "profiles", "", "directory for profiles of virtual-kubelet in its first round, which make that round slower (default: none)")
 	return command
 }
 
@@ -78,7 +79,15 @@ func (b *podsBench) scenario(ctx context.Context) (report.Result, error) {
 	if err != nil {
 		return report.Result{}, err
 	}
-	agents, err := b.agents(floor, b.ours())
+	var nodes []string
+	for round := range b.rounds {
+		nodes = append(nodes, nodeInRound(ourName, round))
+	}
+	ours, err := b.configured(map[string]string{"pods": strconv.Itoa(b.pods)}, nodes...)
+	if err != nil {
+		return report.Result{}, err
+	}
+	agents, err := b.agents(floor, ours)
 	if err != nil {
 		return report.Result{}, err
 	}
@@ -108,10 +117,14 @@ func (b *podsBench) scenario(ctx context.Context) (report.Result, error) {
 	return result, nil
 }
 
+func nodeInRound(agent string, round int) string {
+	return fmt.Sprintf("%s-%d", nodeOf(agent), round)
+}
+
 // measure runs the pods once with one agent, on a node and in a namespace of
 // their own.
 func (b *podsBench) measure(ctx context.Context, a agent, round int) (s report.Sample, err error) {
-	id := fmt.Sprintf("bench-%s-%d", strings.ToLower(a.name), round)
+	id := nodeInRound(a.name, round)
 	if err := b.newNamespace(ctx, id); err != nil {
 		return s, err
 	}

@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,12 +92,7 @@ func (b *restartBench) scenario(ctx context.Context) (report.Result, error) {
 // withJournal is virtual-kubelet with a journal, in which the pods of the mock
 // provider outlive it.
 func (b *restartBench) withJournal() (agent, error) {
-	config, err := json.Marshal(map[string]any{nodeOf(ourName): map[string]string{"journal": filepath.Join(b.dir, "journal")}})
-	if err != nil {
-		return agent{}, err
-	}
-	path := filepath.Join(b.dir, "provider.json")
-	return b.ours("--provider-config", path), os.WriteFile(path, config, 0o600)
+	return b.configured(map[string]string{"journal": filepath.Join(b.dir, "journal"), "pods": strconv.Itoa(b.pods)}, nodeOf(ourName))
 }
 
 func nodeOf(agent string) string { return "bench-" + strings.ToLower(agent) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ const (
 	ourName   = "virtual-kubelet"
 )
 
-// self is how the requests of this program are told from those of the agents.
+// self distinguishes the requests of this program from those of the agents.
 const self = "bench"
 
 // rig is where agents are measured: a control plane of their own. Its flags are
@@ -47,11 +48,11 @@ type rig struct {
 }
 
 func (r *rig) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.bin, "bin", "bin", "folder with controlplane and virtual-kubelet")
-	flags.StringVar(&r.out, "out", "", "folder for the table as Markdown, as a picture, and as JSON with all samples (default: none)")
+	flags.StringVar(&r.bin, "bin", "bin", "directory with controlplane and virtual-kubelet")
+	flags.StringVar(&r.out, "out", "", "directory for the table as Markdown, as a picture, and as JSON with all samples (default: none)")
 	flags.IntVar(&r.agentWorkers, "agent-workers", 50, "workers of the floor and of virtual-kubelet")
 	flags.StringArrayVar(&r.extra, "agent", nil, "a further agent, as NAME=COMMAND with NODE, NODES, KUBECONFIG and METRICS (an address to serve metrics on) where their values belong (may be repeated)")
-	flags.StringArrayVar(&r.notes, "note", nil, "what else one has to know to judge the figures, such as a revision (may be repeated)")
+	flags.StringArrayVar(&r.notes, "note", nil, "what else one has to know to compare the figures, such as a revision (may be repeated)")
 }
 
 // run has a scenario measure on a control plane of its own, and reports. The
@@ -135,6 +136,21 @@ func (r *rig) ours(flags ...string) agent {
 	return agent{ourName, append([]string{filepath.Join(r.bin, "virtual-kubelet"), "--nodename", "NODE", "--kubeconfig", "KUBECONFIG",
 		"--port", "0", "--metrics-addr", "METRICS", "--debug-http", "--disable-taint", "--provider", "mock",
 		"--pod-sync-workers", fmt.Sprint(r.agentWorkers)}, flags...)}
+}
+
+// configured is virtual-kubelet whose nodes of these names have a mock provider with this
+// configuration.
+func (r *rig) configured(config map[string]string, nodes ...string) (agent, error) {
+	byNode := map[string]any{}
+	for _, node := range nodes {
+		byNode[node] = config
+	}
+	text, err := json.Marshal(byNode)
+	if err != nil {
+		return agent{}, err
+	}
+	path := filepath.Join(r.dir, "provider.json")
+	return r.ours("--provider-config", path), os.WriteFile(path, text, 0o600)
 }
 
 // newNamespace makes a namespace with what pods need.

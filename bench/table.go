@@ -43,8 +43,8 @@ func newTableCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&out, "out", "", "folder for the tables as Markdown, as pictures and as JSON (default: none)")
-	flags.StringVar(&document, "into", "", "Markdown document in which the tables go between <!-- NAME --> and <!-- end NAME -->, with pictures in a folder of the document's name; tables without a place in it are left out (default: none)")
+	flags.StringVar(&out, "out", "", "directory for the tables as Markdown, as pictures and as JSON (default: none)")
+	flags.StringVar(&document, "into", "", "Markdown document in which the tables go between <!-- NAME --> and <!-- end NAME -->, with pictures in a directory of the document's name; tables without a place in it are left out (default: none)")
 	return command
 }
 

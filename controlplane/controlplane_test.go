@@ -85,14 +85,14 @@ func TestKubeconfigOfOthersIsNotOverwritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs := l.kubeconfig("admin"), filepath.Join(l.dir, "theirs")
+	ours, foreign := l.kubeconfig("admin"), filepath.Join(l.dir, "foreign")
 	if err := writeKubeconfig(ours, "https://127.0.0.1:1", p.ca, p.admin); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(theirs, []byte("apiVersion: v1\nkind: Config\ncurrent-context: prod\ncontexts: [{name: prod}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(foreign, []byte("apiVersion: v1\nkind: Config\ncurrent-context: prod\ncontexts: [{name: prod}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{ours: true, filepath.Join(l.dir, "none"): true, theirs: false} {
+	for path, want := range map[string]bool{ours: true, filepath.Join(l.dir, "none"): true, foreign: false} {
 		if err := checkKubeconfigTarget(path); (err == nil) != want {
 			t.Errorf("%s: got %v", path, err)
 		}

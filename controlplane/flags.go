@@ -10,7 +10,7 @@ type flagSource struct {
 	layout      layout
 	pki         *pki
 	address     net.IP // where the API server listens
-	advertise   net.IP // what it tells the cluster; nil when nothing but loopback reaches it
+	advertise   net.IP // what it announces to the cluster; nil when nothing but loopback reaches it
 	serviceCIDR string
 	ports       map[string]int      // by component
 	extra       map[string][]string // by component; later flags win

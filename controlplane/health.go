@@ -17,8 +17,8 @@ import (
 
 const pollInterval = 50 * time.Millisecond
 
-// poll calls the check until it returns nil. When time is up, the error says
-// what the last attempt said.
+// poll calls the check until it returns nil. When time is up, the error is
+// that of the last attempt.
 func poll(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

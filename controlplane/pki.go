@@ -119,7 +119,7 @@ func issue(l layout, name string, template *x509.Certificate, ca *keyPair) (*key
 		return nil, fmt.Errorf("parse the certificate of %s: %w", name, err)
 	}
 	pair := &keyPair{cert: cert, key: key, certFile: l.pki(name + ".crt"), keyFile: l.pki(name + ".key")}
-	// The key goes first: without the certificate, the next start begins anew.
+	// The key goes first: without the certificate, the next start begins again.
 	if err := writeKey(pair.keyFile, key); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type process struct {
 }
 
 // start starts the process unless it runs. died is called if it ends without
-// having been told to.
+// having been stopped.
 func (c *component) start(s *spawner, executable, dir string, died func(error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *component) wait(p *process, died func(error)) {
 	}
 }
 
-// diedError says that a component ended without having been told to.
+// diedError says that a component ended without having been stopped.
 type diedError struct {
 	name, state, log string
 	tail             []byte

@@ -57,7 +57,7 @@ func outcome(ctx context.Context, err error) error {
 		return died
 	}
 	if ctx.Err() != nil {
-		return nil // told to stop
+		return nil // stopped
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"google.golang.org/grpc/codes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -39,11 +38,11 @@ const (
 	// RetryAfterDelay: after the delay that the error names (see RetryAfter).
 	RetryAfterDelay Retry = "after"
 	// RetrySlowly: at the longest delay only, since nothing but a change of
-	// the outside world (a quota raised, a config mended) can help.
+	// the outside world (a quota raised, a config fixed) can help.
 	RetrySlowly Retry = "slowly"
 )
 
-// Meaning is what a class means to each of those who react to errors.
+// Meaning is what a class means to each caller that reacts to errors.
 type Meaning struct {
 	Class Class
 	// Retry is when a controller tries the same call again.
@@ -52,12 +51,10 @@ type Meaning struct {
 	PodReason string
 	// HTTPStatus is what an HTTP handler answers.
 	HTTPStatus int
-	// GRPCCode is what a gRPC service answers.
-	GRPCCode codes.Code
 }
 
 // ReasonProviderFailed is the status.reason of a pod that its provider could
-// not create, whatever the class: what went wrong is in status.message.
+// not create, for any class: what went wrong is in status.message.
 const ReasonProviderFailed = "ProviderFailed"
 
 // meanings is the one table of what each class means.
@@ -65,13 +62,13 @@ var meanings = []struct {
 	Meaning
 	is func(error) bool
 }{
-	{Meaning{PermanentClass, RetrySlowly, ReasonProviderFailed, http.StatusUnprocessableEntity, codes.FailedPrecondition}, isClassified(PermanentClass)},
-	{Meaning{InvalidInputClass, RetryBackoff, ReasonProviderFailed, http.StatusBadRequest, codes.InvalidArgument}, isInvalidInput},
-	{Meaning{NotFoundClass, RetryBackoff, ReasonProviderFailed, http.StatusNotFound, codes.NotFound}, isNotFound},
-	{Meaning{ConflictClass, RetryBackoff, ReasonProviderFailed, http.StatusConflict, codes.Aborted}, isConflict},
-	{Meaning{RetryAfterClass, RetryAfterDelay, ReasonProviderFailed, http.StatusTooManyRequests, codes.ResourceExhausted}, isRetryAfter},
-	{Meaning{UnavailableClass, RetryBackoff, ReasonProviderFailed, http.StatusServiceUnavailable, codes.Unavailable}, isUnavailable},
-	{Meaning{UnknownClass, RetryBackoff, ReasonProviderFailed, http.StatusInternalServerError, codes.Unknown}, func(error) bool { return true }},
+	{Meaning{PermanentClass, RetrySlowly, ReasonProviderFailed, http.StatusUnprocessableEntity}, isClassified(PermanentClass)},
+	{Meaning{InvalidInputClass, RetryBackoff, ReasonProviderFailed, http.StatusBadRequest}, isInvalidInput},
+	{Meaning{NotFoundClass, RetryBackoff, ReasonProviderFailed, http.StatusNotFound}, isNotFound},
+	{Meaning{ConflictClass, RetryBackoff, ReasonProviderFailed, http.StatusConflict}, isConflict},
+	{Meaning{RetryAfterClass, RetryAfterDelay, ReasonProviderFailed, http.StatusTooManyRequests}, isRetryAfter},
+	{Meaning{UnavailableClass, RetryBackoff, ReasonProviderFailed, http.StatusServiceUnavailable}, isUnavailable},
+	{Meaning{UnknownClass, RetryBackoff, ReasonProviderFailed, http.StatusInternalServerError}, func(error) bool { return true }},
 }
 
 // ClassOf returns the class of err. An error of several classes (a joined one,
@@ -123,7 +120,7 @@ func isClassified(class Class) func(error) bool {
 // API error, and not through errors.Join, hence the walk for them too.
 
 func isNotFound(err error) bool {
-	return anyInTree(err, saysNotFound)
+	return anyInTree(err, isNotFoundItself)
 }
 
 func isInvalidInput(err error) bool {
@@ -159,7 +156,7 @@ func apiStatus(e error, is func(error) bool) bool {
 	return ok && is(e)
 }
 
-// anyInTree tells whether f holds for err or for any error that it wraps, with
+// anyInTree reports whether f holds for err or for any error that it wraps, with
 // Unwrap() error, Unwrap() []error, or Cause() error of github.com/pkg/errors.
 func anyInTree(err error, f func(error) bool) bool {
 	if err == nil {

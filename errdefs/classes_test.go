@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -183,19 +182,18 @@ func TestTable(t *testing.T) {
 		class errdefs.Class
 		retry errdefs.Retry
 		http  int
-		grpc  codes.Code
 	}{
-		{errdefs.AsPermanent(errBoom), "permanent", errdefs.RetrySlowly, http.StatusUnprocessableEntity, codes.FailedPrecondition},
-		{errdefs.InvalidInput("x"), "invalid_input", errdefs.RetryBackoff, http.StatusBadRequest, codes.InvalidArgument},
-		{errdefs.NotFound("x"), "not_found", errdefs.RetryBackoff, http.StatusNotFound, codes.NotFound},
-		{errdefs.AsConflict(errBoom), "conflict", errdefs.RetryBackoff, http.StatusConflict, codes.Aborted},
-		{errdefs.AsRetryAfter(errBoom, 1), "retry_after", errdefs.RetryAfterDelay, http.StatusTooManyRequests, codes.ResourceExhausted},
-		{errdefs.AsUnavailable(errBoom), "unavailable", errdefs.RetryBackoff, http.StatusServiceUnavailable, codes.Unavailable},
-		{errBoom, "unknown", errdefs.RetryBackoff, http.StatusInternalServerError, codes.Unknown},
+		{errdefs.AsPermanent(errBoom), "permanent", errdefs.RetrySlowly, http.StatusUnprocessableEntity},
+		{errdefs.InvalidInput("x"), "invalid_input", errdefs.RetryBackoff, http.StatusBadRequest},
+		{errdefs.NotFound("x"), "not_found", errdefs.RetryBackoff, http.StatusNotFound},
+		{errdefs.AsConflict(errBoom), "conflict", errdefs.RetryBackoff, http.StatusConflict},
+		{errdefs.AsRetryAfter(errBoom, 1), "retry_after", errdefs.RetryAfterDelay, http.StatusTooManyRequests},
+		{errdefs.AsUnavailable(errBoom), "unavailable", errdefs.RetryBackoff, http.StatusServiceUnavailable},
+		{errBoom, "unknown", errdefs.RetryBackoff, http.StatusInternalServerError},
 	} {
 		want := errdefs.Meaning{
 			Class: tc.class, Retry: tc.retry, PodReason: errdefs.ReasonProviderFailed,
-			HTTPStatus: tc.http, GRPCCode: tc.grpc,
+			HTTPStatus: tc.http,
 		}
 		if got := errdefs.Describe(fmt.Errorf("a: %w", tc.err)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)

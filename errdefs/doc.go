@@ -1,6 +1,6 @@
 // Package errdefs says what kind of failure an error is, so that the code that
 // sees it last (a retry loop, an HTTP handler, a metric, a pod's status) can
-// react without knowing who made it.
+// react without knowing its origin.
 //
 // A provider wraps its errors with AsNotFound, AsUnavailable and so on, or
 // makes them with NotFound, InvalidInputf and the like; anybody further up asks

@@ -36,7 +36,7 @@ func InvalidInputf(format string, args ...any) error {
 	return invalidInputError{fmt.Errorf(format, args...)}
 }
 
-// IsInvalidInput tells whether err, or an error that it wraps, means that the
+// IsInvalidInput reports whether err, or an error that it wraps, means that the
 // request was at fault. It is false for nil.
 func IsInvalidInput(err error) bool {
 	return has(err, InvalidInputClass)

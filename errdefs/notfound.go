@@ -39,7 +39,7 @@ func NotFoundf(format string, args ...any) error {
 	return notFoundError{fmt.Errorf(format, args...)}
 }
 
-// IsNotFound tells whether err, or an error that it wraps, means that a thing
+// IsNotFound reports whether err, or an error that it wraps, means that a thing
 // is not there. It is false for nil.
 func IsNotFound(err error) bool {
 	return has(err, NotFoundClass)
@@ -55,22 +55,22 @@ func IsOnlyNotFound(err error) bool {
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:
-		if saysNotFound(err) {
-			return true // the error as a whole says so, whatever it wraps
+		if isNotFoundItself(err) {
+			return true // the error as a whole says so, regardless of what it wraps
 		}
 		several := slices.DeleteFunc(slices.Clone(e.Unwrap()), func(one error) bool { return one == nil })
 		return len(several) > 0 && !slices.ContainsFunc(several, func(one error) bool { return !IsOnlyNotFound(one) })
 	case interface{ Unwrap() error }:
-		return saysNotFound(err) || IsOnlyNotFound(e.Unwrap())
+		return isNotFoundItself(err) || IsOnlyNotFound(e.Unwrap())
 	case interface{ Cause() error }:
 		cause := e.Cause()
-		return saysNotFound(err) || !errors.Is(cause, err) && IsOnlyNotFound(cause)
+		return isNotFoundItself(err) || !errors.Is(cause, err) && IsOnlyNotFound(cause)
 	}
-	return saysNotFound(err)
+	return isNotFoundItself(err)
 }
 
-// saysNotFound reports whether err itself is NotFound, whatever it wraps.
-func saysNotFound(err error) bool {
+// isNotFoundItself reports whether err itself is NotFound, regardless of what it wraps.
+func isNotFoundItself(err error) bool {
 	n, ok := err.(ErrNotFound)
 	return ok && n.NotFound() || apiStatus(err, apierrors.IsNotFound)
 }

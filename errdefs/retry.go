@@ -26,23 +26,23 @@ func as(err error, class Class) error {
 // moment: the same call may work later. nil stays nil.
 func AsUnavailable(err error) error { return as(err, UnavailableClass) }
 
-// IsUnavailable tells whether err means that something is away for the moment.
+// IsUnavailable reports whether err means that something is away for the moment.
 func IsUnavailable(err error) bool { return has(err, UnavailableClass) }
 
 // AsConflict marks err as a clash with the present state of a thing (it exists
 // already, or has changed meanwhile): look again, then decide. nil stays nil.
 func AsConflict(err error) error { return as(err, ConflictClass) }
 
-// IsConflict tells whether err means a clash with the present state of a thing.
+// IsConflict reports whether err means a clash with the present state of a thing.
 func IsConflict(err error) bool { return has(err, ConflictClass) }
 
 // AsPermanent marks err as one that no retry of the same call will cure. A pod
-// whose creation fails so becomes Failed at once, whatever its restartPolicy, so that
+// whose creation fails so becomes Failed at once, regardless of its restartPolicy, so that
 // its controller replaces it: leave it to errors that the pod itself is to blame for.
 // nil stays nil.
 func AsPermanent(err error) error { return as(err, PermanentClass) }
 
-// IsPermanent tells whether err says that no retry will cure it.
+// IsPermanent reports whether err says that no retry will cure it.
 func IsPermanent(err error) bool { return has(err, PermanentClass) }
 
 type retryAfterError struct {

@@ -120,6 +120,6 @@ func (a slogLogger) handle(level slog.Level, msg string) {
 	runtime.Callers(ours+a.skip, pcs[:])
 	record := slog.NewRecord(time.Now(), level, msg, pcs[0])
 	a.fields.addTo(&record)
-	// As with slog.Logger itself, a handler that fails has nobody to tell.
+	// As with slog.Logger itself, a handler that fails has nobody to report it to.
 	_ = a.slog().Handler().Handle(context.Background(), record)
 }

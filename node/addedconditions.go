@@ -17,12 +17,6 @@ func WithNodeConditions(conditions func() []corev1.NodeCondition) NodeController
 	}
 }
 
-// NodeConditions returns what the controller observes of the provider's health, for
-// WithNodeConditions: ConditionProviderCallsSlow and ConditionPodsMissing.
-func (pc *PodController) NodeConditions() []corev1.NodeCondition {
-	return []corev1.NodeCondition{slowCallsCondition(pc.SlowCalls()), pc.guard.condition()}
-}
-
 // addConditions puts added in the place of the provider's conditions of the same types,
 // for a Node that has the current ones.
 func addConditions(provider, added, current []corev1.NodeCondition) []corev1.NodeCondition {

@@ -11,7 +11,7 @@ import (
 
 // conditionOf is the status of a condition of the Node, or empty.
 func (r *nodeRig) conditionOf(kind corev1.NodeConditionType) corev1.ConditionStatus {
-	conditions := r.api.node("vk").Status.Conditions
+	conditions := r.api.Node("vk").Status.Conditions
 	i := slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
 	if i < 0 {
 		return ""
@@ -19,7 +19,7 @@ func (r *nodeRig) conditionOf(kind corev1.NodeConditionType) corev1.ConditionSta
 	return conditions[i].Status
 }
 
-// The Node has an added condition while it is True, whatever the provider says of its
+// The Node has an added condition while it is True, regardless of what the provider reports of its
 // Node, and then a False one. A process that comes after an earlier one takes it back.
 func TestWithNodeConditions(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
@@ -39,7 +39,7 @@ func TestWithNodeConditions(t *testing.T) {
 		}
 		step("what was never true", corev1.ConditionFalse, "")
 		step("true", corev1.ConditionTrue, corev1.ConditionTrue)
-		r.notify(r.api.node("vk"))
+		r.notify(r.api.Node("vk"))
 		step("not true any more", corev1.ConditionFalse, corev1.ConditionFalse)
 		step("still not", corev1.ConditionFalse, corev1.ConditionFalse)
 		step("true once more", corev1.ConditionTrue, corev1.ConditionTrue)

@@ -25,7 +25,7 @@ import (
 // must not act for the node any more.
 var ErrNodeTaken = errors.New("another process has taken the node")
 
-// Identity tells a process from all others that may act for the same node.
+// Identity distinguishes a process from all others that may act for the same node.
 type Identity struct {
 	// ID is the identity itself, which no other process has, nor this one after a
 	// restart. Required.
@@ -196,7 +196,7 @@ type rival struct {
 	renewed metav1.MicroTime
 	since   time.Time // when it was first seen to be so
 	lasts   time.Duration
-	logged  string // the holder of which the log has been told
+	logged  string // the holder that was logged last
 }
 
 // contended reports another process, once, and returns the error that describes it.
@@ -213,7 +213,7 @@ func (c *Claim) contended(ctx context.Context, seen *rival) error {
 // count counts a rival.
 func (c *Claim) count() {
 	if m := c.metrics.Load(); m != nil {
-		m.rivals.Inc()
+		m.calls().RivalsSeen(1)
 		return
 	}
 	c.rivals.Add(1)
@@ -222,7 +222,7 @@ func (c *Claim) count() {
 // measure has rivals counted in m.
 func (c *Claim) measure(m *Metrics) {
 	if m != nil {
-		m.rivals.Add(float64(c.rivals.Swap(0)))
+		m.calls().RivalsSeen(c.rivals.Swap(0))
 		c.metrics.Store(m)
 	}
 }
@@ -328,7 +328,7 @@ func (c *Claim) Release(ctx context.Context) {
 	if !c.acquired.Swap(false) || c.cfg.Leases == nil || errors.Is(context.Cause(ctx), ErrHandedOver) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWriteTimeout)
 	defer cancel()
 	lease, err := c.cfg.Leases.Get(ctx, c.cfg.Node, metav1.GetOptions{})
 	if err == nil && c.signed(lease) {

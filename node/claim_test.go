@@ -20,7 +20,10 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // versionedLeases is one lease as an API server has it: a write needs the version
@@ -57,7 +60,7 @@ func (l *leasesOf) Get(_ context.Context, name string, _ metav1.GetOptions) (*co
 		return nil, err
 	}
 	if l.lease == nil {
-		return nil, apierrors.NewNotFound(leasesResource.GroupResource(), name)
+		return nil, apierrors.NewNotFound(fakeapi.Leases.GroupResource(), name)
 	}
 	return l.lease.DeepCopy(), nil
 }
@@ -69,7 +72,7 @@ func (l *leasesOf) Create(_ context.Context, lease *coordinationv1.Lease, _ meta
 		return nil, err
 	}
 	if l.lease != nil {
-		return nil, apierrors.NewAlreadyExists(leasesResource.GroupResource(), lease.Name)
+		return nil, apierrors.NewAlreadyExists(fakeapi.Leases.GroupResource(), lease.Name)
 	}
 	return l.store(lease), nil
 }
@@ -81,7 +84,7 @@ func (l *leasesOf) Update(_ context.Context, lease *coordinationv1.Lease, _ meta
 		return nil, err
 	}
 	if l.lease == nil || l.lease.ResourceVersion != lease.ResourceVersion {
-		return nil, apierrors.NewConflict(leasesResource.GroupResource(), lease.Name, errors.New("it has been changed"))
+		return nil, apierrors.NewConflict(fakeapi.Leases.GroupResource(), lease.Name, errors.New("it has been changed"))
 	}
 	return l.store(lease), nil
 }
@@ -166,7 +169,13 @@ func (p *process) die(leases *versionedLeases) {
 
 func (p *process) rivals() float64 {
 	p.t.Helper()
-	for _, family := range gathered(p.t, p.metrics) {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p.metrics)
+	families, err := registry.Gather()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, family := range families {
 		if family.GetName() == "vk_node_rivals_total" {
 			return family.GetMetric()[0].GetCounter().GetValue()
 		}
@@ -194,18 +203,18 @@ func TestSecondProcessDoesNotAct(t *testing.T) {
 		pass(10 * time.Minute)
 		want(t, "the second acts", second.acts(), false)
 		want(t, "the first acts", first.acts(), true)
-		want(t, "the label of the second", r.api.node("vk").Labels["by"], "")
+		want(t, "the label of the second", r.api.Node("vk").Labels["by"], "")
 		if waiting := second.claim.Waiting(); waiting == nil || !strings.Contains(waiting.Error(), "first") {
 			t.Errorf("the second waits for %v, want the first", waiting)
 		}
-		r.api.written()
+		r.api.Written()
 		if err := second.stop(); err == nil {
 			t.Error("the second returned nil, want why it did not get the node")
 		}
 		second.stop = nil
 		pass(time.Second)
 		first.wantReady("True")
-		wantList(t, "writes at the end of the second", r.api.written())
+		wantList(t, "writes at the end of the second", r.api.Written())
 		want(t, "holder", leases.now().Annotations[annotationHolder], "first")
 	})
 }
@@ -224,7 +233,7 @@ func TestSecondProcessIsCounted(t *testing.T) {
 	})
 }
 
-// Whatever ended the first process, the second acts in the end: at once where the
+// However the first process has ended, the second acts in the end: at once where the
 // first gave the node back, or is known to have ended, or agrees with it by other
 // means; else when the lease was not renewed for its duration.
 func TestTakingTheNodeOfAnEarlierProcess(t *testing.T) {
@@ -263,7 +272,7 @@ func TestTakingTheNodeOfAnEarlierProcess(t *testing.T) {
 				pass(time.Minute)
 				want(t, "holder", leases.now().Annotations[annotationHolder], "b")
 				want(t, "group", leases.now().Annotations[annotationHolderGroup], tc.second.Group)
-				want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.node("vk").UID)
+				want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.Node("vk").UID)
 			})
 		})
 	}
@@ -311,7 +320,7 @@ func TestProcessThatLostTheNodeEnds(t *testing.T) {
 			second.begin()
 			pass(time.Minute)
 			want(t, "the second acts", second.acts(), true)
-			r.api.written()
+			r.api.Written()
 			leases.setAway("first", false)
 			pass(20 * time.Second)
 			select {
@@ -326,7 +335,7 @@ func TestProcessThatLostTheNodeEnds(t *testing.T) {
 			_ = first.stop()
 			first.stop = nil
 			second.wantReady("True")
-			wantList(t, "writes", r.api.written())
+			wantList(t, "writes", r.api.Written())
 			pass(time.Minute)
 			want(t, "holder", leases.now().Annotations[annotationHolder], "second")
 		})
@@ -406,12 +415,12 @@ func TestNodesOfOthersAreRefused(t *testing.T) {
 				config.Provider = "mock"
 				p := newProcess(t, r, leases, config)
 				p.node.Labels = map[string]string{LabelProvider: "mock"}
-				r.api.written()
+				r.api.Written()
 				p.begin()
 				pass(time.Minute)
 				if tc.refused == "" {
 					want(t, "acts", p.acts(), true)
-					want(t, "provider", r.api.node("vk").Labels[LabelProvider], "mock")
+					want(t, "provider", r.api.Node("vk").Labels[LabelProvider], "mock")
 					return
 				}
 				<-p.nc.Done()
@@ -421,7 +430,7 @@ func TestNodesOfOthersAreRefused(t *testing.T) {
 				}
 				_ = p.stop()
 				p.stop = nil
-				wantList(t, "writes", r.api.written())
+				wantList(t, "writes", r.api.Written())
 				want(t, "writes of the lease", leases.version, 0)
 
 				config.Adopt, config.Pods = true, func(context.Context) ([]corev1.Pod, error) { return nil, nil }
@@ -430,7 +439,7 @@ func TestNodesOfOthersAreRefused(t *testing.T) {
 				p.begin()
 				pass(time.Minute)
 				want(t, "acts", p.acts(), true)
-				want(t, "provider", r.api.node("vk").Labels[LabelProvider], "mock")
+				want(t, "provider", r.api.Node("vk").Labels[LabelProvider], "mock")
 			})
 		})
 	}
@@ -452,7 +461,7 @@ func TestRefusedNodeOfAPatientControllerIsTriedAgain(t *testing.T) {
 		if waiting := p.claim.Waiting(); waiting == nil || !strings.Contains(waiting.Error(), "refused") {
 			t.Errorf("waits for %v, want the refusal", waiting)
 		}
-		if err := r.api.tracker.Delete(nodesResource, "", "vk"); err != nil {
+		if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * time.Minute)
@@ -521,7 +530,7 @@ func TestPodsOfAnotherProviderAreLeftAlone(t *testing.T) {
 		pods = nil
 		p = run("e", "process", false)
 		want(t, "left alone when all are gone", left(p), "[]")
-		if text, ok := r.api.node("vk").Annotations[annotationLeftAlone]; ok {
+		if text, ok := r.api.Node("vk").Annotations[annotationLeftAlone]; ok {
 			t.Errorf("the annotation is %q, want none", text)
 		}
 	})
@@ -547,11 +556,11 @@ func TestAdoptionWaitsForThePods(t *testing.T) {
 		}
 		p := newProcess(t, r, &versionedLeases{}, config)
 		p.node.Labels = map[string]string{LabelProvider: "mock"}
-		r.api.written()
+		r.api.Written()
 		p.begin()
 		pass(time.Minute)
 		want(t, "acts", p.acts(), false)
-		wantList(t, "writes", r.api.written())
+		wantList(t, "writes", r.api.Written())
 		failing.Store(false)
 		pass(15 * time.Second)
 		want(t, "acts", p.acts(), true)
@@ -565,7 +574,7 @@ func TestClaimOfALeaseThatGoes(t *testing.T) {
 		p := newProcess(t, r, leases, identified("first"))
 		p.begin()
 		pass(20 * time.Second)
-		want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.node("vk").UID)
+		want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.Node("vk").UID)
 		leases.mu.Lock()
 		leases.lease = nil
 		leases.mu.Unlock()
@@ -600,7 +609,7 @@ func TestHandOverTakesNoTime(t *testing.T) {
 }
 
 func TestClaimConfigIsChecked(t *testing.T) {
-	nodes := newFakeAPI(t).CoreV1().Nodes()
+	nodes := fakeapi.New(t).CoreV1().Nodes()
 	for name, config := range map[string]ClaimConfig{
 		"no name":     {Nodes: nodes},
 		"no client":   {Node: "vk"},

@@ -1,71 +1,71 @@
 package node
 
-import "github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+import "github.com/virtual-kubelet/virtual-kubelet/internal/podlifecycle"
 
 // The reasons of the events that the PodController records on pods.
 const (
 	// ReasonProviderCreateSuccess: the provider took the pod on.
-	ReasonProviderCreateSuccess = "ProviderCreateSuccess"
+	ReasonProviderCreateSuccess = podlifecycle.ReasonProviderCreateSuccess
 	// ReasonProviderCreateFailed: CreatePod failed; it will be tried again.
-	ReasonProviderCreateFailed = "ProviderCreateFailed"
+	ReasonProviderCreateFailed = podlifecycle.ReasonProviderCreateFailed
 	// ReasonProviderUpdateSuccess: the provider took over a change of the pod.
-	ReasonProviderUpdateSuccess = "ProviderUpdateSuccess"
+	ReasonProviderUpdateSuccess = podlifecycle.ReasonProviderUpdateSuccess
 	// ReasonProviderUpdateFailed: UpdatePod failed; it will be tried again.
-	ReasonProviderUpdateFailed = "ProviderUpdateFailed"
+	ReasonProviderUpdateFailed = podlifecycle.ReasonProviderUpdateFailed
 	// ReasonProviderDeleteSuccess: the provider accepted the end of the pod.
-	ReasonProviderDeleteSuccess = "ProviderDeleteSuccess"
+	ReasonProviderDeleteSuccess = podlifecycle.ReasonProviderDeleteSuccess
 	// ReasonProviderDeleteFailed: DeletePod failed; it will be tried again.
-	ReasonProviderDeleteFailed = "ProviderDeleteFailed"
+	ReasonProviderDeleteFailed = podlifecycle.ReasonProviderDeleteFailed
 	// ReasonProviderLost: the provider no longer knows a pod that it ran.
-	ReasonProviderLost = "ProviderLost"
+	ReasonProviderLost = podlifecycle.ReasonProviderLost
 	// ReasonProviderMissing: the provider does not know the pod, as it does not know
 	// many others of the node: none of them is taken for lost.
-	ReasonProviderMissing = "ProviderMissing"
+	ReasonProviderMissing = podlifecycle.ReasonProviderMissing
 	// ReasonProviderInspectFailed: the provider cannot say whether it holds the
 	// pod; until it can, nothing is done about the pod.
-	ReasonProviderInspectFailed = "ProviderInspectFailed"
+	ReasonProviderInspectFailed = podlifecycle.ReasonProviderInspectFailed
 	// ReasonNodeUnclaimed: nothing is begun for the node, since its lease cannot be
 	// renewed and another process may have taken the node.
-	ReasonNodeUnclaimed = "NodeUnclaimed"
+	ReasonNodeUnclaimed = podlifecycle.ReasonNodeUnclaimed
 	// ReasonStatusRejected: the API does not accept the status that the
 	// provider reports.
-	ReasonStatusRejected = "StatusRejected"
+	ReasonStatusRejected = podlifecycle.ReasonStatusRejected
 )
 
 // The reasons of the events that the PodController records on the node.
 const (
 	// ReasonPodsMissing: the provider does not know many of the node's pods, which are
 	// not taken for lost.
-	ReasonPodsMissing = "PodsMissing"
+	ReasonPodsMissing = podlifecycle.ReasonPodsMissing
 	// ReasonPodsFound: it knows most of them again, or they were deleted.
-	ReasonPodsFound = "PodsFound"
+	ReasonPodsFound = podlifecycle.ReasonPodsFound
 )
 
 // The reasons of the events about a pod's environment. Mandatory references hold the
 // pod back until they are there, and optional ones until it is known whether they are.
 const (
-	ReasonOptionalConfigMapNotFound       = podenv.ReasonOptionalConfigMapNotFound
-	ReasonOptionalConfigMapKeyNotFound    = podenv.ReasonOptionalConfigMapKeyNotFound
-	ReasonFailedToReadOptionalConfigMap   = podenv.ReasonFailedToReadOptionalConfigMap
-	ReasonOptionalSecretNotFound          = podenv.ReasonOptionalSecretNotFound
-	ReasonOptionalSecretKeyNotFound       = podenv.ReasonOptionalSecretKeyNotFound
-	ReasonFailedToReadOptionalSecret      = podenv.ReasonFailedToReadOptionalSecret
-	ReasonMandatoryConfigMapNotFound      = podenv.ReasonMandatoryConfigMapNotFound
-	ReasonMandatoryConfigMapKeyNotFound   = podenv.ReasonMandatoryConfigMapKeyNotFound
-	ReasonFailedToReadMandatoryConfigMap  = podenv.ReasonFailedToReadMandatoryConfigMap
-	ReasonMandatorySecretNotFound         = podenv.ReasonMandatorySecretNotFound
-	ReasonMandatorySecretKeyNotFound      = podenv.ReasonMandatorySecretKeyNotFound
-	ReasonFailedToReadMandatorySecret     = podenv.ReasonFailedToReadMandatorySecret
-	ReasonInvalidEnvironmentVariableNames = podenv.ReasonInvalidEnvironmentVariableNames
+	ReasonOptionalConfigMapNotFound       = podlifecycle.ReasonOptionalConfigMapNotFound
+	ReasonOptionalConfigMapKeyNotFound    = podlifecycle.ReasonOptionalConfigMapKeyNotFound
+	ReasonFailedToReadOptionalConfigMap   = podlifecycle.ReasonFailedToReadOptionalConfigMap
+	ReasonOptionalSecretNotFound          = podlifecycle.ReasonOptionalSecretNotFound
+	ReasonOptionalSecretKeyNotFound       = podlifecycle.ReasonOptionalSecretKeyNotFound
+	ReasonFailedToReadOptionalSecret      = podlifecycle.ReasonFailedToReadOptionalSecret
+	ReasonMandatoryConfigMapNotFound      = podlifecycle.ReasonMandatoryConfigMapNotFound
+	ReasonMandatoryConfigMapKeyNotFound   = podlifecycle.ReasonMandatoryConfigMapKeyNotFound
+	ReasonFailedToReadMandatoryConfigMap  = podlifecycle.ReasonFailedToReadMandatoryConfigMap
+	ReasonMandatorySecretNotFound         = podlifecycle.ReasonMandatorySecretNotFound
+	ReasonMandatorySecretKeyNotFound      = podlifecycle.ReasonMandatorySecretKeyNotFound
+	ReasonFailedToReadMandatorySecret     = podlifecycle.ReasonFailedToReadMandatorySecret
+	ReasonInvalidEnvironmentVariableNames = podlifecycle.ReasonInvalidEnvironmentVariableNames
 
-	ReasonInvalidEnvironmentVariableSource = podenv.ReasonInvalidEnvironmentVariableSource
-	ReasonFailedToReadServices             = podenv.ReasonFailedToReadServices
+	ReasonInvalidEnvironmentVariableSource = podlifecycle.ReasonInvalidEnvironmentVariableSource
+	ReasonFailedToReadServices             = podlifecycle.ReasonFailedToReadServices
 )
 
-// The values of status.reason that the PodController writes.
+// The values of status.reason that the Controller writes.
 const (
 	// StatusReasonProviderFailed: the provider could not create the pod.
-	StatusReasonProviderFailed = "ProviderFailed"
+	StatusReasonProviderFailed = podlifecycle.StatusReasonProviderFailed
 	// StatusReasonNotFound: the provider no longer knows a pod that it ran.
-	StatusReasonNotFound = "NotFound"
+	StatusReasonNotFound = podlifecycle.StatusReasonNotFound
 )

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
@@ -26,14 +28,14 @@ const (
 	// reportInterval is how long a status that does not change goes unwritten
 	// where there is a lease (the kubelet's nodeStatusReportFrequency).
 	reportInterval = 5 * time.Minute
-	// repairDelay keeps two writers that want different things of a node, or of
-	// a pod's status, from driving each other.
+	// repairDelay keeps two writers that want different things of a node from
+	// overwriting each other all the time.
 	repairDelay = time.Second
 	// refusedDelay is between two attempts to register where the API server has
 	// refused it.
 	refusedDelay = time.Minute
-	// farewellTimeout bounds the last word at shutdown.
-	farewellTimeout = 5 * time.Second
+	// lastWriteTimeout bounds the last word at shutdown.
+	lastWriteTimeout = 5 * time.Second
 )
 
 // NodeController registers a Node, and keeps it alive and true to what the
@@ -73,7 +75,7 @@ type NodeController struct {
 	returned chan struct{}           // the API, after it was away
 	abort    context.CancelCauseFunc // of Run
 	after    func() <-chan struct{}  // closed when the Node may be registered; nil: at once
-	seen     chan sighting
+	seen     chan observation
 	pings    chan error
 
 	started        atomic.Bool
@@ -113,7 +115,7 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		notified:       make(chan struct{}, 1),
 		returned:       make(chan struct{}, 1),
 		slot:           func(context.Context) (func(), error) { return func() {}, nil },
-		seen:           make(chan sighting, 1),
+		seen:           make(chan observation, 1),
 		pings:          make(chan error, 1),
 		ready:          make(chan struct{}),
 		conditionReady: make(chan struct{}),
@@ -172,13 +174,13 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	}
 	if n.claim != nil && n.lease != nil {
 		// Others take the node if its lease is not renewed, however long it takes to
-		// register it, and whatever acts for it meanwhile.
-		background = append(background, repeat(ctx, 0, n.newLease().renew))
+		// register it, and something else may act for it meanwhile.
+		background = append(background, periodic.Run(ctx, 0, n.newLease().renew))
 	}
 	if err := n.awaitTurn(ctx); err != nil {
 		return err
 	}
-	err = call(ctx, n.metrics, methodNotifyNodeStatus, subject{}, func(context.Context) error {
+	err = providercalls.Do(ctx, n.metrics.calls(), providercalls.NotifyNodeStatus, providercalls.Pod{}, func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		n.provider.NotifyNodeStatus(ctx, n.notify)
 		return nil
@@ -187,7 +189,7 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 		log.G(ctx).WithError(err).Error("The provider will have no say in the node")
 	}
 	select {
-	case <-n.notified: // what it said at once is part of the registration
+	case <-n.notified: // what it reported at once is part of the registration
 	default:
 	}
 	n.hanging, n.health = n.ping(ctx)
@@ -201,11 +203,11 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	}
 	close(n.ready)
 
-	background = append(background, n.watchNode(ctx), repeat(ctx, n.pingInterval, n.pingAgain))
+	background = append(background, n.watchNode(ctx), periodic.Run(ctx, n.pingInterval, n.pingAgain))
 	if n.lease != nil {
 		n.spreadReports()
 		if n.claim == nil {
-			background = append(background, repeat(ctx, 0, n.newLease().renew))
+			background = append(background, periodic.Run(ctx, 0, n.newLease().renew))
 		}
 	}
 	n.loop(ctx)
@@ -339,7 +341,7 @@ func (n *NodeController) loop(ctx context.Context) {
 				sync()
 			}
 		case s := <-n.seen:
-			if n.note(s) {
+			if n.observe(s) {
 				repair.Reset(repairDelay)
 			}
 		case <-repair.C:
@@ -350,7 +352,7 @@ func (n *NodeController) loop(ctx context.Context) {
 	}
 }
 
-// sync brings the API's node in line, and tells whether it is.
+// sync brings the API's node in line, and reports whether it is.
 func (n *NodeController) sync(ctx context.Context) bool {
 	err := n.update(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -398,7 +400,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	defer func() { span.SetStatus(err) }()
 
 	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.readAt) >= time.Second {
-		// The watch tells as well, but may take a minute to come back, or not be allowed.
+		// The watch shows it as well, but may take a minute to come back, or not be allowed.
 		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("cannot read node %s: %w", n.name, err)
@@ -526,7 +528,7 @@ func (n *NodeController) tryRegister(ctx context.Context) error {
 	return n.update(ctx)
 }
 
-// refused tells whether the API server will not change its mind by itself.
+// refused reports whether the API server will not change its mind by itself.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
@@ -548,7 +550,7 @@ func (n *NodeController) getOrCreate(ctx context.Context) error {
 
 // markNotReady writes that the node is not ready any more.
 func (n *NodeController) markNotReady(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWriteTimeout)
 	defer cancel()
 	n.health = errStopped
 	if err := n.update(ctx); err != nil {

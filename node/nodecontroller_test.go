@@ -15,19 +15,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 func TestRegisters(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
 		r.start(r.withLease())
 		r.wantReady("True KubeletReady")
-		node := r.api.node("vk")
+		node := r.api.Node("vk")
 		want(t, "labels", node.Labels, r.node.Labels)
 		want(t, "taints", node.Spec.Taints, r.node.Spec.Taints)
 		want(t, "capacity", node.Status.Capacity, r.node.Status.Capacity)
 		want(t, "addresses", node.Status.Addresses, r.node.Status.Addresses)
 		want(t, "info", node.Status.NodeInfo, r.node.Status.NodeInfo)
-		writes := r.api.written()
+		writes := r.api.Written()
 		want(t, "first write", writes[0], "create nodes")
 		for _, w := range writes[1:] {
 			if strings.Contains(w, "nodes") {
@@ -61,7 +62,7 @@ func TestAdoptsAnExistingNode(t *testing.T) {
 		r.node.Spec.ProviderID = "virtual://vk"
 		r.start(r.withLease())
 		pass(time.Minute)
-		node := r.api.node("vk")
+		node := r.api.Node("vk")
 		want(t, "labels", node.Labels, map[string]string{"zone": "a", "type": "virtual-kubelet"})
 		want(t, "annotation", node.Annotations["note"], "keep")
 		want(t, "taints", len(node.Spec.Taints), 2)
@@ -81,21 +82,21 @@ func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
 			nodeBubble(t, func(t *testing.T, r *nodeRig) {
 				wait := 2 * time.Second
 				if !watches {
-					forbidden := apierrors.NewForbidden(nodesResource.GroupResource(), "", errors.New("no"))
-					r.api.fail("list nodes", forbidden)
-					r.api.fail("watch nodes", forbidden)
+					forbidden := apierrors.NewForbidden(fakeapi.Nodes.GroupResource(), "", errors.New("no"))
+					r.api.Fail("list nodes", forbidden)
+					r.api.Fail("watch nodes", forbidden)
 					wait = DefaultStatusUpdateInterval + time.Second
 				}
 				r.start(r.withLease())
 				pass(time.Second)
 				for range 3 {
-					was := r.api.node("vk")
-					if err := r.api.tracker.Delete(nodesResource, "", "vk"); err != nil {
+					was := r.api.Node("vk")
+					if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
 						t.Fatal(err)
 					}
 					pass(wait)
 					r.wantReady("True")
-					is := r.api.node("vk")
+					is := r.api.Node("vk")
 					want(t, "another node", is.UID != was.UID, true)
 					want(t, "labels", is.Labels, was.Labels)
 					want(t, "capacity", is.Status.Capacity, was.Status.Capacity)
@@ -111,15 +112,15 @@ func TestDeletedNodeIsRegisteredAgain(t *testing.T) {
 // taken for its last word.
 func TestWatchesAgainOnceItMay(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		forbidden := apierrors.NewForbidden(nodesResource.GroupResource(), "", errors.New("no roles yet"))
-		r.api.fail("list nodes", forbidden)
-		r.api.fail("watch nodes", forbidden)
+		forbidden := apierrors.NewForbidden(fakeapi.Nodes.GroupResource(), "", errors.New("no roles yet"))
+		r.api.Fail("list nodes", forbidden)
+		r.api.Fail("watch nodes", forbidden)
 		r.start(r.withLease())
 		pass(time.Minute)
-		r.api.fail("list nodes", nil)
-		r.api.fail("watch nodes", nil)
+		r.api.Fail("list nodes", nil)
+		r.api.Fail("watch nodes", nil)
 		pass(11 * time.Second)
-		if err := r.api.tracker.Delete(nodesResource, "", "vk"); err != nil {
+		if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * time.Second)
@@ -132,24 +133,24 @@ func TestWatchesAgainOnceItMay(t *testing.T) {
 func TestStatusUpdateErrorHandler(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
 		var mu sync.Mutex
-		var heard []error
+		var handled []error
 		answer := func(context.Context) error { return errors.New("not now") }
 		handler := func(ctx context.Context, err error) error {
 			mu.Lock()
 			defer mu.Unlock()
-			heard = append(heard, err)
+			handled = append(handled, err)
 			return answer(ctx)
 		}
 		hears := func(next func(context.Context) error) []error {
 			mu.Lock()
 			defer mu.Unlock()
-			was := heard
-			heard, answer = nil, next
+			was := handled
+			handled, answer = nil, next
 			return was
 		}
 		r.start(r.withLease(), WithNodeStatusUpdateErrorHandler(handler))
 		pass(time.Second)
-		if err := r.api.tracker.Delete(nodesResource, "", "vk"); err != nil {
+		if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * time.Second)
@@ -159,20 +160,20 @@ func TestStatusUpdateErrorHandler(t *testing.T) {
 			return err
 		})
 		if len(was) != 1 || !apierrors.IsNotFound(was[0]) {
-			t.Errorf("heard %v, want one NotFound", was)
+			t.Errorf("handled %v, want one NotFound", was)
 		}
 		pass(time.Minute)
 		r.wantReady("True")
 		was = hears(func(context.Context) error { return nil })
-		want(t, "heard", len(was), 1)
+		want(t, "handled", len(was), 1)
 
-		r.api.fail("patch nodes/status", errors.New("broken"))
-		r.api.written()
+		r.api.Fail("patch nodes/status", errors.New("broken"))
+		r.api.Written()
 		r.notify(&corev1.Node{Status: corev1.NodeStatus{Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}}})
 		synctest.Wait()
-		want(t, "heard", len(hears(nil)), 1)
-		wantList(t, "tries", r.api.written(), "patch nodes/status vk", "patch nodes/status vk")
-		r.api.fail("patch nodes/status", nil)
+		want(t, "handled", len(hears(nil)), 1)
+		wantList(t, "tries", r.api.Written(), "patch nodes/status vk", "patch nodes/status vk")
+		r.api.Fail("patch nodes/status", nil)
 	})
 }
 
@@ -180,11 +181,11 @@ func TestStatusUpdateErrorHandler(t *testing.T) {
 func TestAPIAwayAtTheStart(t *testing.T) {
 	for _, what := range []string{"get nodes", "create nodes"} {
 		nodeBubble(t, func(t *testing.T, r *nodeRig) {
-			r.api.fail(what, apierrors.NewServiceUnavailable("away"))
+			r.api.Fail(what, apierrors.NewServiceUnavailable("away"))
 			r.launch(r.withLease())
 			pass(10 * time.Minute)
 			want(t, "ready", r.ready(), "no node")
-			r.api.fail(what, nil)
+			r.api.Fail(what, nil)
 			pass(12 * time.Second)
 			<-r.nc.Ready()
 			r.wantReady("True")
@@ -195,7 +196,7 @@ func TestAPIAwayAtTheStart(t *testing.T) {
 // A refusal is an error.
 func TestRefusedRegistration(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		r.api.fail("create nodes", apierrors.NewForbidden(nodesResource.GroupResource(), "vk", errors.New("no")))
+		r.api.Fail("create nodes", apierrors.NewForbidden(fakeapi.Nodes.GroupResource(), "vk", errors.New("no")))
 		r.launch(r.withLease())
 		<-r.nc.Done()
 		err := r.stop()
@@ -209,7 +210,7 @@ func TestRefusedRegistration(t *testing.T) {
 // Who is stopped before the node is registered says so.
 func TestStoppedBeforeRegistration(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		r.api.fail("get nodes", apierrors.NewServiceUnavailable("away"))
+		r.api.Fail("get nodes", apierrors.NewServiceUnavailable("away"))
 		r.launch(r.withLease())
 		err := r.stop()
 		r.stop = nil
@@ -220,7 +221,7 @@ func TestStoppedBeforeRegistration(t *testing.T) {
 }
 
 func TestNodeOptions(t *testing.T) {
-	api := newFakeAPI(t)
+	api := fakeapi.New(t)
 	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	for name, opts := range map[string][]NodeControllerOpt{

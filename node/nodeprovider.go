@@ -10,7 +10,7 @@ import (
 
 // NodeProvider is what a provider implements to have a say in the Node object.
 type NodeProvider interface {
-	// Ping tells whether the provider can run pods, at intervals. An error, or
+	// Ping reports whether the provider can run pods, at intervals. An error, or
 	// no answer within the ping timeout, makes the node NotReady until a later
 	// ping succeeds. It should end when ctx does.
 	Ping(ctx context.Context) error

@@ -6,13 +6,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// NodeSource tells what becomes of Nodes in the API. Where many NodeControllers
+// NodeSource reports what becomes of Nodes in the API. Where many NodeControllers
 // run in one process it is what one watch of the API feeds, so that not each of
 // them has its own.
 type NodeSource interface {
 	// Subscribe has f called with the Node of that name as it is, if there is
 	// one, and then whenever it has changed or was deleted (with its last form),
-	// until undo is called. What changed several times may be told once; a call
+	// until undo is called. What changed several times may be reported once; a call
 	// that comes twice, or late, does no harm. f does not block, keeps the node,
 	// and does not change it, nor may the caller.
 	Subscribe(name string, f func(node *corev1.Node, deleted bool)) (undo func())

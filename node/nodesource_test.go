@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // oneWatch is a NodeSource for many controllers, over one watch.
@@ -94,27 +96,27 @@ func (r *nodeRig) fleet(nodes int, opts ...NodeControllerOpt) {
 func TestNodeSource(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
 		source := r.oneWatch()
-		before := len(r.api.watches)
+		before := r.api.Watches()
 		r.start(r.withLease(), WithNodeSource(source))
 		pass(time.Second)
-		want(t, "watches of its own", len(r.api.watches)-before, 0)
+		want(t, "watches of its own", r.api.Watches()-before, 0)
 		for range 3 {
-			was := r.api.node("vk")
-			if err := r.api.tracker.Delete(nodesResource, "", "vk"); err != nil {
+			was := r.api.Node("vk")
+			if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
 				t.Fatal(err)
 			}
 			pass(2 * time.Second)
 			r.wantReady("True")
-			is := r.api.node("vk")
+			is := r.api.Node("vk")
 			want(t, "another node", is.UID != was.UID, true)
-			r.api.changeNode("vk", func(n *corev1.Node) { n.Labels["type"] = "drift" })
+			r.api.ChangeNode("vk", func(n *corev1.Node) { n.Labels["type"] = "drift" })
 			pass(2 * time.Second)
-			want(t, "label", r.api.node("vk").Labels["type"], "virtual-kubelet")
+			want(t, "label", r.api.Node("vk").Labels["type"], "virtual-kubelet")
 		}
 		r.end()
 		want(t, "subscriptions", len(source.tell), 0)
 	})
-	if _, err := NewNodeController(nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}, newFakeAPI(t).CoreV1().Nodes(), WithNodeSource(nil)); err == nil {
+	if _, err := NewNodeController(nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}, fakeapi.New(t).CoreV1().Nodes(), WithNodeSource(nil)); err == nil {
 		t.Error("a source that is nil is accepted")
 	}
 }

@@ -1,12 +1,7 @@
 package node
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +11,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
-	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podlifecycle"
 )
 
-// PodEventFilterFunc tells whether a pod is this node's. A filter is needed
+// PodEventFilterFunc reports whether a pod is this node's. A filter is needed
 // where the pod informer sees pods of other nodes (see
 // nodeutil.FilterPodsForNodeName). It must not change the pod, and must give
 // the same answer for a pod's whole life.
@@ -135,45 +129,10 @@ type PodControllerConfig struct {
 	Metrics *Metrics
 }
 
-// PodController takes the pods of a node to the provider, and the provider's
-// word on them back to the API. Make one with NewPodController.
+// PodController takes the pods of a node to the provider, and the statuses that the
+// provider reports back to the API. Make one with NewPodController.
 type PodController struct {
-	client      corev1client.PodsGetter
-	events      record.EventRecorder
-	pods        PodSource
-	owns        func(context.Context, *corev1.Pod) bool
-	backend     *backend
-	claim       *Claim // may be nil
-	metrics     *Metrics
-	notifier    PodNotifier // nil: the provider is polled
-	admission   *admitter   // nil: all pods are admitted
-	objects     ObjectSource
-	env         *environment // nil: left to the provider
-	hostIPs     func() []string
-	pollEvery   time.Duration
-	keepOrphans bool // not cleaned up
-	listsPods   bool // the provider has shown a pod in a list; the patrol's
-
-	lostPodTimeout time.Duration
-	guard          lossGuard
-	// every repeats something until Run ends.
-	every func(interval time.Duration, f func(context.Context) time.Duration) (wait func())
-
-	records  records
-	strays   strays
-	identity identity
-	doubts   sync.Map      // keys of pods that a list of the API lacks, until they are visited
-	heard    atomic.Uint64 // count of observations
-
-	syncs    *queue.Queue
-	statuses *queue.Queue
-	removals *queue.Queue
-
-	started atomic.Bool
-	ready   chan struct{}
-	done    chan struct{}
-	mu      sync.Mutex
-	err     error
+	lifecycle *podlifecycle.Controller
 }
 
 // NewPodController makes a PodController. It returns an error of class
@@ -182,69 +141,38 @@ func NewPodController(cfg PodControllerConfig) (*PodController, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	pc := &PodController{
-		client:      cfg.PodClient,
-		events:      cfg.EventRecorder,
-		pods:        cfg.source(),
-		owns:        func(context.Context, *corev1.Pod) bool { return true },
-		backend:     newBackend(cfg.Provider, cfg.Metrics),
-		claim:       cfg.Claim,
-		metrics:     cfg.Metrics,
-		hostIPs:     cfg.HostIPs,
-		pollEvery:   cfg.ProviderPollInterval,
-		keepOrphans: cfg.DisableOrphanCleanup,
-
-		lostPodTimeout: cmp.Or(cfg.LostPodTimeout, DefaultLostPodTimeout),
-		ready:          make(chan struct{}),
-		done:           make(chan struct{}),
+	config := podlifecycle.Config{
+		PodClient:         cfg.PodClient,
+		Pods:              cfg.source(),
+		EventRecorder:     cfg.EventRecorder,
+		Provider:          cfg.Provider,
+		ConfigMapInformer: cfg.ConfigMapInformer,
+		SecretInformer:    cfg.SecretInformer,
+		ServiceInformer:   cfg.ServiceInformer,
+		Syncs:             podlifecycle.Retries{Limiter: cfg.SyncPodsFromKubernetesRateLimiter, Decide: cfg.SyncPodsFromKubernetesShouldRetryFunc},
+		Removals:          podlifecycle.Retries{Limiter: cfg.DeletePodsFromKubernetesRateLimiter, Decide: cfg.DeletePodsFromKubernetesShouldRetryFunc},
+		Statuses:          podlifecycle.Retries{Limiter: cfg.SyncPodStatusFromProviderRateLimiter, Decide: cfg.SyncPodStatusFromProviderShouldRetryFunc},
+		DefaultRetry:      DefaultRetryFunc,
+		PodEventFilter:    cfg.PodEventFilterFunc,
+		SkipEnvironment:   cfg.SkipDownwardAPIResolution,
+		HostIPs:           cfg.HostIPs,
+		NodeAllocatable:   cfg.NodeAllocatable,
+		Node:              cfg.Node,
+		Claim:             cfg.Claim,
+		PollInterval:      cfg.ProviderPollInterval,
+		KeepOrphans:       cfg.DisableOrphanCleanup,
+		LostPodTimeout:    cfg.LostPodTimeout,
+		Metrics:           cfg.Metrics.calls(),
 	}
-	if cfg.PodEventFilterFunc != nil {
-		pc.owns = cfg.PodEventFilterFunc
-	}
-	if pc.hostIPs == nil {
-		pc.hostIPs = func() []string { return nil }
-	}
-	if pc.pollEvery <= 0 {
-		pc.pollEvery = 5 * time.Second
-	}
-	pc.notifier, _ = cfg.Provider.(PodNotifier)
-	pc.admission = newAdmitter(&cfg)
-	pc.identity.byUID = pc.backend.byUID != nil
-	pc.objects = cfg.Objects
-	if pc.objects == nil {
-		pc.objects = listedObjects{cfg}
-	}
-	if !cfg.SkipDownwardAPIResolution {
-		pc.env = newEnvironment(cfg, pc.objects, pc.hostIPs)
+	if cfg.Objects != nil {
+		config.Objects = cfg.Objects
 	}
 	workers := cfg.Workers
 	if workers == nil {
 		workers = NewWorkers(0)
 	}
-	pc.syncs = workers.calls.New("sync_pods_from_kubernetes", cfg.SyncPodsFromKubernetesRateLimiter,
-		pc.holding(orDefault(cfg.SyncPodsFromKubernetesShouldRetryFunc)), pc.syncPod)
-	removalRetry, statusRetry := cfg.DeletePodsFromKubernetesShouldRetryFunc, cfg.SyncPodStatusFromProviderShouldRetryFunc
-	if removalRetry == nil && cfg.DeletePodsFromKubernetesRateLimiter == nil {
-		removalRetry = pc.whileAway(DefaultRetryFunc, func(_ string, err error) bool { return isAway(err) })
-	}
-	if statusRetry == nil && cfg.SyncPodStatusFromProviderRateLimiter == nil {
-		statusRetry = pc.whileAway(DefaultRetryFunc, pc.statusMayBeTaken)
-	}
-	pc.removals = workers.writes.New("delete_pods_from_kubernetes", cfg.DeletePodsFromKubernetesRateLimiter,
-		orDefault(removalRetry), pc.removePod)
-	pc.statuses = workers.writes.New("sync_pod_status_from_provider", cfg.SyncPodStatusFromProviderRateLimiter,
-		orDefault(statusRetry), pc.writeStatus)
-	for _, q := range []*queue.Queue{pc.syncs, pc.removals, pc.statuses} {
-		q.Name(pc.aboutKey)
-	}
-	return pc, nil
-}
-
-func orDefault(f ShouldRetryFunc) ShouldRetryFunc {
-	if f == nil {
-		return DefaultRetryFunc
-	}
-	return f
+	config.CallWorkers, config.WriteWorkers = workers.calls, workers.writes
+	return &PodController{podlifecycle.New(config)}, nil
 }
 
 func (cfg *PodControllerConfig) validate() error {
@@ -270,113 +198,47 @@ func (cfg *PodControllerConfig) validate() error {
 }
 
 // Run works with at most podSyncWorkers workers for each of the three queues (at
-// least one), and as many more for the calls that create and update pods, until ctx ends, and returns when all of them have stopped. It waits for
-// the informers' caches before the first pod. It can be called once.
+// least one), and as many more for the calls that create and update pods, until ctx
+// ends, and returns when all of them have stopped. It waits for the informers' caches
+// before the first pod. It can be called once.
 func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error) {
-	if !pc.started.CompareAndSwap(false, true) {
-		return errors.New("the pod controller was started before: make a new one to run it again")
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer func() {
-		pc.mu.Lock()
-		pc.err = err
-		pc.mu.Unlock()
-		close(pc.done)
-	}()
-
-	defer pc.metrics.watchCalls(&pc.backend.calls)()
-	// Before anything else, so that a provider that notifies from within
-	// CreatePod has the function by then.
-	pc.askToNotify(ctx)
-	registrations, err := pc.watch(ctx)
-	defer func() {
-		for _, unregister := range registrations {
-			unregister()
-		}
-	}()
-	if err != nil {
-		return err
-	}
-	seeded := pc.seed(ctx)
-
-	pc.every = func(interval time.Duration, f func(context.Context) time.Duration) func() {
-		return repeat(ctx, interval, f)
-	}
-
-	workers := max(podSyncWorkers, 1)
-	queues := []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
-	for _, q := range queues {
-		q.Start(ctx, workers)
-	}
-	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
-	close(pc.ready)
-	wait := pc.patrol(ctx, workers, seeded)
-	<-ctx.Done()
-	wait()
-	for _, q := range queues {
-		q.Wait()
-	}
-	pc.guard.stopReviews()
-	pc.backend.lists.Wait()
-	return nil
-}
-
-// askToNotify hands over the function to notify with. A provider that cannot
-// take it is polled.
-func (pc *PodController) askToNotify(ctx context.Context) {
-	if pc.notifier == nil {
-		return
-	}
-	err := call(ctx, pc.metrics, methodNotifyPods, subject{}, func(context.Context) error {
-		// Not the context of the call, which is over before the first notification.
-		pc.notifier.NotifyPods(ctx, func(pod *corev1.Pod) { pc.observe(ctx, pod) })
-		return nil
-	})
-	if err != nil {
-		log.G(ctx).WithError(err).Error("The provider will be polled")
-		pc.notifier = nil
-	}
-}
-
-// watch awaits the caches and has every change of a pod, or of an object that a
-// pod waits for, lead to a look at the pod.
-func (pc *PodController) watch(ctx context.Context) (undo []func(), err error) {
-	await := func(told <-chan struct{}, unsubscribe func(), err error) error {
-		if err != nil {
-			return err
-		}
-		undo = append(undo, unsubscribe)
-		select {
-		case <-told:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("stopped while waiting for the caches: %w", context.Cause(ctx))
-		}
-	}
-	if pc.env != nil {
-		undo = append(undo, pc.env.objects.Subscribe(pc.wakeWaiting))
-		if err := await(pc.env.known.Done(), func() {}, nil); err != nil {
-			return undo, err
-		}
-		for _, source := range pc.env.informers {
-			if err := await(subscribe(source.informer, pc.wakeBy(source.kind))); err != nil {
-				return undo, err
-			}
-		}
-	}
-	return undo, await(pc.pods.Subscribe(pc.podEvents(ctx)))
+	return pc.lifecycle.Run(ctx, podSyncWorkers)
 }
 
 // Ready is closed once the caches have synced and the workers run.
-func (pc *PodController) Ready() <-chan struct{} { return pc.ready }
+func (pc *PodController) Ready() <-chan struct{} { return pc.lifecycle.Ready() }
 
 // Done is closed when Run has returned.
-func (pc *PodController) Done() <-chan struct{} { return pc.done }
+func (pc *PodController) Done() <-chan struct{} { return pc.lifecycle.Done() }
 
 // Err returns what Run returned, once Done is closed.
-func (pc *PodController) Err() error {
-	pc.mu.Lock()
-	defer pc.mu.Unlock()
-	return pc.err
+func (pc *PodController) Err() error { return pc.lifecycle.Err() }
+
+// NodeConditions returns what the controller observes of the provider's health, for
+// WithNodeConditions: ConditionProviderCallsSlow and ConditionPodsMissing.
+func (pc *PodController) NodeConditions() []corev1.NodeCondition {
+	return pc.lifecycle.NodeConditions()
 }
+
+// ProviderCall is a call of the provider that has not returned yet.
+type ProviderCall = podlifecycle.ProviderCall
+
+// SlowCalls returns the calls of the provider that take too long, the oldest first:
+// three minutes for those that only read, ten for the others. The first are cancelled
+// then, and so is DeletePod some time later; CreatePod and UpdatePod are when their pods
+// are deleted or replaced.
+func (pc *PodController) SlowCalls() []ProviderCall { return pc.lifecycle.SlowCalls() }
+
+// The types of the Node conditions that NodeConditions returns.
+const (
+	// ConditionPodsMissing is True while the provider does not know many of the node's
+	// pods, which are not taken for lost.
+	ConditionPodsMissing = podlifecycle.ConditionPodsMissing
+	// ConditionProviderCallsSlow is True while calls of the provider take too long, and
+	// names the oldest.
+	ConditionProviderCallsSlow = podlifecycle.ConditionProviderCallsSlow
+)
+
+// DefaultLostPodTimeout is for how long the provider has to miss a pod that it ran
+// before the pod counts as lost.
+const DefaultLostPodTimeout = podlifecycle.DefaultLostPodTimeout

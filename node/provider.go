@@ -61,7 +61,7 @@ type PodLifecycleHandler interface {
 // PodNotifier is implemented by a provider that reports the changes of its pods
 // itself. One that does not is asked at intervals, with GetPods; one that does is
 // asked once a minute, and every five while that finds nothing, for what a lost
-// notification would have told and for orphans.
+// notification would have shown and for orphans.
 type PodNotifier interface {
 	// NotifyPods hands over the function to be called with a pod whenever its
 	// status has changed. It is called once, before any other method, and must
@@ -75,7 +75,7 @@ type PodNotifier interface {
 // PodUIDLifecycleHandler is implemented by a provider that finds its pods by
 // UID. Where it is, its two methods are called in place of GetPod and
 // GetPodStatus, under the same rules. GetPods has to show the UIDs, and to have
-// answered once before the first pod is created: it alone tells of an older pod of
+// answered once before the first pod is created: it alone shows an older pod of
 // the same name, which goes first.
 type PodUIDLifecycleHandler interface {
 	PodLifecycleHandler
@@ -85,4 +85,13 @@ type PodUIDLifecycleHandler interface {
 
 	// GetPodStatusByUID returns the status of a pod that the provider holds.
 	GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error)
+}
+
+// ResourceClaimPreparer is implemented by a provider that prepares the devices of
+// resource claims (dynamic resource allocation). On the nodes of others pods with
+// claims are rejected, as they would run without their devices.
+type ResourceClaimPreparer interface {
+	// PreparesResourceClaims reports whether CreatePod prepares the claims of a pod.
+	// It does not block, and does not change the pod.
+	PreparesResourceClaims(pod *corev1.Pod) bool
 }

@@ -15,10 +15,6 @@ type renewals struct {
 	lost bool          // another process has taken it
 }
 
-// unclaimedMessage is that of the event on a pod that waits since the lease could not be
-// renewed.
-const unclaimedMessage = "the node's lease could not be renewed for its duration, so that another process may have taken the node: waiting for the API server"
-
 // keep records that from now on the lease is renewed.
 func (r *renewals) keep(life time.Duration) {
 	r.mu.Lock()

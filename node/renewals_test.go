@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
 // registersAfter has the Node registered when the channel is closed.
@@ -30,11 +32,11 @@ func TestLeaseIsKeptBeforeTheRegistration(t *testing.T) {
 		pass(5 * time.Minute)
 		want(t, "the second acts", second.acts(), false)
 		want(t, "holder", leases.now().Annotations[annotationHolder], "first")
-		want(t, "the Node is there", r.api.node("vk") != nil, false)
+		want(t, "the Node is there", r.api.Node("vk") != nil, false)
 		close(begun)
 		pass(15 * time.Second)
 		want(t, "the first acts", first.acts(), true)
-		want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.node("vk").UID)
+		want(t, "owner", leases.now().OwnerReferences[0].UID, r.api.Node("vk").UID)
 		first.end()
 		want(t, "holder after the end", leases.now().Annotations[annotationHolder], "")
 		pass(5 * time.Second)
@@ -122,77 +124,32 @@ func TestClaimThatWasNotRenewed(t *testing.T) {
 	})
 }
 
-// heldClaim is a claim that a NodeController has kept until now.
-func heldClaim(t *testing.T, r *rig) *Claim {
-	t.Helper()
-	claim, err := NewClaim(ClaimConfig{Node: "vk", Nodes: r.api.CoreV1().Nodes(), Leases: (&versionedLeases{}).of("a"), Identity: Identity{ID: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim.renewals.keep(40 * time.Second)
-	claim.renewals.renewed(time.Now())
-	return claim
-}
-
-// While the lease of the node cannot be renewed no pod is created: another process may
-// have taken the node. What was begun goes on, and ends.
-func TestNothingIsBegunWithoutTheLease(t *testing.T) {
-	bubble(t, func(t *testing.T, r *rig) {
-		claim := heldClaim(t, r)
-		r.start(func(c *PodControllerConfig) { c.Claim = claim })
-		r.api.addPod(aPod("before"))
-		pass(39 * time.Second)
-		r.provider.took()
-		r.events.recorded()
-		pass(2 * time.Second)
-		pod := r.api.addPod(aPod("web"))
-		for range 12 { // the API server does not answer
-			pass(5 * time.Second)
-			claim.renewals.tried(false)
+// What a claim allows while its lease is not renewed: nothing is begun once another
+// process may have taken the node; what was begun goes on, but not in a process that stood
+// still, before it has looked at the lease, or lost it.
+func TestWhatAClaimAllows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claim, err := NewClaim(ClaimConfig{Node: "vk", Nodes: fakeapi.New(t).CoreV1().Nodes(), Leases: (&versionedLeases{}).of("a"), Identity: Identity{ID: "a"}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		wantList(t, "creations", r.provider.took("create"))
-		wantList(t, "events", r.events.recorded(), "Warning NodeUnclaimed: "+unclaimedMessage)
-		r.api.deletePod("before")
-		pass(time.Second)
-		wantList(t, "ends", r.provider.took("delete"), "delete before uid-1001 grace 30")
-		want(t, "pod that has ended", r.api.pod("before"), nil)
+		allows := func(what string, begin, goOn bool) {
+			t.Helper()
+			want(t, what, [2]bool{claim.MayBegin(), claim.MayGoOn()}, [2]bool{begin, goOn})
+		}
+		claim.renewals.keep(40 * time.Second)
 		claim.renewals.renewed(time.Now())
-		pass(3 * time.Second)
-		wantList(t, "creations", r.provider.took("create"), "create web "+string(pod.UID))
+		pass(39 * time.Second)
+		allows("renewed a while ago", true, true)
+		claim.renewals.tried(false) // the API server does not answer
+		pass(2 * time.Second)
+		allows("not renewed for its duration", false, true)
+		claim.renewals.renewed(time.Now())
+		claim.renewals.tried(false)
+		allows("renewed", true, true)
+		pass(41 * time.Second)
+		allows("stood still", false, false)
+		claim.renewals.tried(true)
+		allows("lost", false, false)
 	})
-}
-
-// A process that stood still, stopped by a signal or with its machine, does nothing
-// before it has looked at the lease: another one may have ended the pod, and made a new
-// one of that name.
-func TestProcessThatStoodStill(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		bubble(t, func(t *testing.T, r *rig) {
-			claim := heldClaim(t, r)
-			r.provider.script(func(s *script) { s.lingers = true })
-			r.start(func(c *PodControllerConfig) { c.Claim = claim })
-			r.api.addPod(aPod("web"))
-			r.api.addPod(aPod("other"))
-			pass(time.Second)
-			r.api.deletePod("web")
-			pass(time.Second)
-			wantList(t, "ends", r.provider.took("delete"), "delete web uid-1001 grace 30")
-			claim.renewals.mu.Lock() // it stands still, and its timers are due then
-			claim.renewals.done = time.Now().Add(-25 * time.Second)
-			claim.renewals.mu.Unlock()
-			pass(16 * time.Second)
-			r.api.deletePod("other")
-			pass(15 * time.Second)
-			wantList(t, "ends before the lease was looked at", r.provider.took("delete"))
-			claim.renewals.tried(lost)
-			pass(3 * time.Second)
-			synctest.Wait()
-			if lost {
-				wantList(t, "ends when the node was lost", r.provider.took("delete"))
-				return
-			}
-			calls := r.provider.took("delete")
-			want(t, "ends", len(calls), 2)
-		})
-	}
 }

@@ -16,9 +16,12 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
-// BenchmarkNodesAtRest tells what a node of a fleet costs that has nothing to
+// BenchmarkNodesAtRest measures what a node of a fleet costs that has nothing to
 // do: its two controllers, without what the fleet has once. The time is that of
 // the registrations.
 func BenchmarkNodesAtRest(b *testing.B) {
@@ -37,7 +40,7 @@ func BenchmarkNodesAtRest(b *testing.B) {
 				b.Fatal(err)
 			}
 			pc, err := NewPodController(PodControllerConfig{
-				PodClient: podsOfNobody{}, Pods: noPods{}, EventRecorder: &recorder{}, Provider: notifying{polled{newFakeProvider()}},
+				PodClient: podsOfNobody{}, Pods: noPods{}, EventRecorder: &record.FakeRecorder{}, Provider: idleProvider{},
 				SkipDownwardAPIResolution: true, Workers: workers,
 			})
 			if err != nil {
@@ -92,7 +95,7 @@ func (a *apiOfOne) Get(context.Context, string, metav1.GetOptions) (*corev1.Node
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.node == nil {
-		return nil, apierrors.NewNotFound(nodesResource.GroupResource(), "")
+		return nil, apierrors.NewNotFound(fakeapi.Nodes.GroupResource(), "")
 	}
 	return a.node, nil
 }
@@ -118,7 +121,7 @@ func (l leaseOfOne) Get(context.Context, string, metav1.GetOptions) (*coordinati
 	l.api.mu.Lock()
 	defer l.api.mu.Unlock()
 	if l.api.lease == nil {
-		return nil, apierrors.NewNotFound(leasesResource.GroupResource(), "")
+		return nil, apierrors.NewNotFound(fakeapi.Leases.GroupResource(), "")
 	}
 	return l.api.lease, nil
 }
@@ -138,7 +141,7 @@ func (l leaseOfOne) Update(ctx context.Context, lease *coordinationv1.Lease, _ m
 type noPods struct{}
 
 func (noPods) Get(_, name string) (*corev1.Pod, error) {
-	return nil, apierrors.NewNotFound(podsResource.GroupResource(), name)
+	return nil, apierrors.NewNotFound(fakeapi.Pods.GroupResource(), name)
 }
 
 func (noPods) List() []*corev1.Pod { return nil }
@@ -146,11 +149,17 @@ func (noPods) List() []*corev1.Pod { return nil }
 func (noPods) HasSynced() bool { return true }
 
 func (noPods) Subscribe(cache.ResourceEventHandler) (<-chan struct{}, func(), error) {
-	told := make(chan struct{})
-	close(told)
-	return told, func() {}, nil
+	synced := make(chan struct{})
+	close(synced)
+	return synced, func() {}, nil
 }
 
 type podsOfNobody struct{}
 
 func (podsOfNobody) Pods(string) corev1client.PodInterface { return nil }
+
+// idleProvider holds no pods.
+type idleProvider struct{ PodLifecycleHandler }
+
+func (idleProvider) NotifyPods(context.Context, func(*corev1.Pod))  {}
+func (idleProvider) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }

@@ -2,107 +2,113 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 )
 
-// rig is a pod controller between an API and a provider, in a bubble.
-type rig struct {
-	t        *testing.T
-	api      *fakeAPI
-	provider *fakeProvider
-	handler  PodLifecycleHandler
-	events   *recorder
+// nodeRig is a node controller between an API and a provider, in a bubble.
+type nodeRig struct {
+	t    *testing.T
+	api  *fakeapi.API
+	node *corev1.Node
 
-	pc   *PodController
+	mu     sync.Mutex
+	ping   func(context.Context) error
+	pings  int
+	notify func(*corev1.Node)
+
+	nc   *NodeController
 	stop func() error
 }
 
-// condition returns the status of a condition that the controller adds to the Node's.
-func (r *rig) condition(kind corev1.NodeConditionType) corev1.ConditionStatus {
-	for _, c := range r.pc.NodeConditions() {
-		if c.Type == kind {
-			return c.Status
-		}
+func (r *nodeRig) Ping(ctx context.Context) error {
+	r.mu.Lock()
+	r.pings++
+	ping := r.ping
+	r.mu.Unlock()
+	if ping == nil {
+		return nil
 	}
-	return ""
+	return ping(ctx)
 }
 
-// bubble runs a test in virtual time, with a provider that notifies.
-func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
+func (r *nodeRig) NotifyNodeStatus(_ context.Context, notify func(*corev1.Node)) { r.notify = notify }
+
+// pinged has pings answered so from now on.
+func (r *nodeRig) pinged(ping func(context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ping = ping
+}
+
+func (r *nodeRig) countPings() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pings
+}
+
+func nodeBubble(t *testing.T, test func(t *testing.T, r *nodeRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, api: newFakeAPI(t), provider: newFakeProvider(), events: &recorder{}}
-		r.handler = notifying{polled{r.provider}}
+		r := &nodeRig{t: t, api: fakeapi.New(t), node: &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "vk", Labels: map[string]string{"type": "virtual-kubelet"}},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "virtual", Effect: corev1.TaintEffectNoSchedule}}},
+			Status: corev1.NodeStatus{
+				Capacity:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+				NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux"},
+			},
+		}}
 		t.Cleanup(func() {
 			if r.stop != nil {
 				r.end()
 			}
-			wantList(t, "calls for one pod at once", r.provider.overlaps)
 		})
 		test(t, r)
 	})
 }
 
-// start runs a new controller, until the first one has nothing more to do.
-func (r *rig) start(config ...func(*PodControllerConfig)) {
-	r.t.Helper()
-	r.launch(config...)
-	select {
-	case <-r.pc.Ready():
-	case <-r.pc.Done():
-		r.t.Fatalf("the controller ended with %v", r.pc.Err())
-	}
-	synctest.Wait()
+func (r *nodeRig) withLease() NodeControllerOpt {
+	return WithNodeEnableLeaseV1(r.api.CoordinationV1().Leases(corev1.NamespaceNodeLease), 0)
 }
 
-// launch runs a new controller, without waiting for it.
-func (r *rig) launch(config ...func(*PodControllerConfig)) {
+func (r *nodeRig) launch(opts ...NodeControllerOpt) {
 	r.t.Helper()
-	factory := informers.NewSharedInformerFactory(r.api, 0)
-	core := factory.Core().V1()
-	cfg := PodControllerConfig{
-		PodClient:         r.api.CoreV1(),
-		PodInformer:       core.Pods(),
-		EventRecorder:     r.events,
-		Provider:          r.handler,
-		ConfigMapInformer: core.ConfigMaps(),
-		SecretInformer:    core.Secrets(),
-		ServiceInformer:   core.Services(),
-	}
-	for _, set := range config {
-		set(&cfg)
-	}
-	pc, err := NewPodController(cfg)
+	nc, err := NewNodeController(r, r.node, r.api.CoreV1().Nodes(), opts...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.pc = pc
+	r.nc = nc
 	ctx, cancel := context.WithCancel(r.t.Context())
-	factory.Start(ctx.Done())
 	result := make(chan error, 1)
-	go func() { result <- pc.Run(ctx, 3) }()
-	r.stop = func() error {
-		cancel()
-		err := <-result
-		factory.Shutdown()
-		return err
+	go func() { result <- nc.Run(ctx) }()
+	r.stop = func() error { cancel(); return <-result }
+	synctest.Wait()
+}
+
+func (r *nodeRig) start(opts ...NodeControllerOpt) {
+	r.t.Helper()
+	r.launch(opts...)
+	select {
+	case <-r.nc.Ready():
+	default:
+		r.t.Fatal("the controller is not ready")
 	}
 }
 
-func (r *rig) end() {
+func (r *nodeRig) end() {
 	r.t.Helper()
 	err := r.stop()
 	r.stop = nil
@@ -111,13 +117,35 @@ func (r *rig) end() {
 	}
 }
 
-func (r *rig) phase(name string) corev1.PodPhase {
+// ready returns the status, reason and message of the Ready condition.
+func (r *nodeRig) ready() string {
 	r.t.Helper()
-	pod := r.api.pod(name)
-	if pod == nil {
-		return ""
+	node := r.api.Node("vk")
+	if node == nil {
+		return "no node"
 	}
-	return pod.Status.Phase
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return string(c.Status) + " " + c.Reason + " " + c.Message
+		}
+	}
+	return "no condition"
+}
+
+func (r *nodeRig) wantReady(prefix string) {
+	r.t.Helper()
+	if got := r.ready(); !strings.HasPrefix(got, prefix) {
+		r.t.Errorf("Ready is %q, want %q", got, prefix)
+	}
+}
+
+func (r *nodeRig) lease() *coordinationv1.Lease {
+	r.t.Helper()
+	obj, err := r.api.Tracker.Get(fakeapi.Leases, corev1.NamespaceNodeLease, "vk")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return obj.(*coordinationv1.Lease)
 }
 
 // pass lets time pass, and all that is due by then happen.
@@ -125,64 +153,6 @@ func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
-
-// aPod is a pod of this node.
-func aPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec: corev1.PodSpec{
-			NodeName:                      "vk",
-			Containers:                    []corev1.Container{{Name: "main", Image: "nginx"}},
-			TerminationGracePeriodSeconds: ptr.To[int64](30),
-			EnableServiceLinks:            ptr.To(false),
-		},
-	}
-	for _, f := range change {
-		f(pod)
-	}
-	return pod
-}
-
-// recorder keeps events as "type reason: message".
-type recorder struct {
-	mu     sync.Mutex
-	events []string
-	uids   []string // of the pods that they are about
-}
-
-func (r *recorder) Event(o runtime.Object, kind, reason, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if pod, ok := o.(*corev1.Pod); ok {
-		r.uids = append(r.uids, string(pod.UID))
-	}
-	r.events = append(r.events, kind+" "+reason+": "+message)
-}
-
-func (r *recorder) Eventf(o runtime.Object, kind, reason, format string, args ...any) {
-	r.Event(o, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
-	r.Event(o, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) recorded() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	events := r.events
-	r.events, r.uids = nil, nil
-	return events
-}
-
-// about returns the UIDs of the pods that what is recorded is about.
-func (r *recorder) about() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.uids)
-}
-
-var _ record.EventRecorder = (*recorder)(nil)
 
 // want fails unless got is want.
 func want[T any](t *testing.T, what string, got, want T) {

@@ -2,85 +2,109 @@ package node
 
 import (
 	"context"
-	"maps"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// podEvents has each change of a pod in the API looked at, by the queue that it
-// concerns. A change of the status alone, which is nearly always the echo of
-// our own patch, does not disturb the delays between provider calls.
-func (pc *PodController) podEvents(ctx context.Context) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok && pc.concerns(ctx, pod) {
-				pc.interrupt(ctx, keyOf(pod)) // an older one of that name
-				pc.syncs.Add(keyOf(pod))
-			}
+// observation is the API's node as a watch showed it.
+type observation struct {
+	node    *corev1.Node
+	deleted bool
+}
+
+// watchNode follows the node in the API, so that its deletion is noticed, and
+// what others overwrite is repaired, without asking. It returns at once; end,
+// called when ctx has ended, waits for what was begun.
+func (n *NodeController) watchNode(ctx context.Context) (end func()) {
+	if n.source != nil {
+		return n.source.Subscribe(n.name, n.sight)
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { n.watchOneself(ctx) })
+	return watching.Wait
+}
+
+// sight has the loop look at the node as the API showed it.
+func (n *NodeController) sight(node *corev1.Node, deleted bool) {
+	for {
+		select {
+		case n.seen <- observation{node, deleted}:
+			return
+		case <-n.seen: // the newest counts
+		}
+	}
+}
+
+// watchOneself watches the one node. As long as it cannot, for want of the right to
+// perhaps, each status update reads the node first.
+func (n *NodeController) watchOneself(ctx context.Context) {
+	only := func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
+	}
+	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(listwatch.Patient("the node", &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			only(&options)
+			n.watching.Store(false)
+			return n.nodes.List(ctx, options)
 		},
-		UpdateFunc: func(before, after any) {
-			was, ok1 := before.(*corev1.Pod)
-			pod, ok2 := after.(*corev1.Pod)
-			if !ok1 || !ok2 || !pc.concerns(ctx, pod) {
-				return
-			}
-			key := keyOf(pod)
-			// Of a resync nothing is new: what waits for its retry goes on waiting.
-			resync := was.UID == pod.UID && was.ResourceVersion == pod.ResourceVersion
-			switch {
-			case was.UID != pod.UID || specChanged(was, pod) || deletionChanged(was, pod) || was.Status.Phase != pod.Status.Phase:
-				pc.interrupt(ctx, key)
-				pc.syncs.Add(key)
-			case resync:
-				pc.syncs.AddUnlessDelayed(key)
-			}
-			if resync && pod.ResourceVersion != "" {
-				pc.statuses.AddUnlessDelayed(key)
-			} else {
-				pc.statuses.Add(key)
-			}
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			only(&options)
+			n.watching.Store(false)
+			watched, err := n.nodes.Watch(ctx, options)
+			n.watching.Store(err == nil)
+			return watched, err
 		},
+	}), plainWatch{}), &corev1.Node{}, 0)
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { n.sight(obj.(*corev1.Node), false) },
+		UpdateFunc: func(_, obj any) { n.sight(obj.(*corev1.Node), false) },
 		DeleteFunc: func(obj any) {
-			gone, missing := obj.(cache.DeletedFinalStateUnknown)
-			if missing {
-				obj = gone.Obj
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
 			}
-			// Also where there is no record: a worker may have read the pod a moment
-			// ago, and be about to make one.
-			if pod, ok := obj.(*corev1.Pod); ok && pc.concerns(ctx, pod) {
-				if missing {
-					pc.doubts.Store(keyOf(pod), struct{}{}) // a list lacks it, which is no deletion yet
-				}
-				pc.interrupt(ctx, keyOf(pod))
-				pc.syncs.Add(keyOf(pod))
+			if node, ok := obj.(*corev1.Node); ok {
+				n.sight(node, true)
 			}
 		},
+	})
+	if err != nil { // only of an informer that runs already
+		log.G(ctx).WithError(err).Error("Cannot watch the node")
+		return
 	}
+	informer.RunWithContext(ctx)
 }
 
-// concerns tells whether a pod is this node's, or was.
-func (pc *PodController) concerns(ctx context.Context, pod *corev1.Pod) bool {
-	return pc.owns(ctx, pod) || pc.records.get(keyOf(pod)) != nil
-}
+// plainWatch keeps the informer to list and watch: for one object the streaming
+// list has no advantage, and not every NodeInterface can do it.
+type plainWatch struct{}
 
-// specChanged tells whether a pod changed in what a provider is given.
-func specChanged(was, pod *corev1.Pod) bool {
-	if was == pod {
-		return false
-	}
-	if !maps.Equal(was.Labels, pod.Labels) || !maps.Equal(was.Annotations, pod.Annotations) {
+func (plainWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+// observe records what a watch showed, and reports whether the node has to be looked at.
+func (n *NodeController) observe(s observation) bool {
+	if s.deleted {
+		if n.current != nil && n.current.UID != s.node.UID {
+			return false // another one has been registered since
+		}
+		n.current = nil
+		n.known.Store(nil)
 		return true
 	}
-	if was.Generation != 0 && pod.Generation != 0 {
-		return was.Generation != pod.Generation
+	if n.current != nil {
+		if order, err := resourceversion.CompareResourceVersion(s.node.ResourceVersion, n.current.ResourceVersion); err == nil && order <= 0 {
+			return false
+		}
 	}
-	return !equality.Semantic.DeepEqual(&was.Spec, &pod.Spec) // API servers before 1.33
+	n.take(s.node)
+	return true
 }
-
-func deletionChanged(was, pod *corev1.Pod) bool {
-	return !was.DeletionTimestamp.Equal(pod.DeletionTimestamp)
-}
-
-func keyOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

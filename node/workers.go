@@ -1,6 +1,10 @@
 package node
 
-import "github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+import (
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+)
 
 // Workers do the work of one or many PodControllers. Those that share them take
 // turns, one pod a turn, so that one with much to do delays the others by no
@@ -20,6 +24,22 @@ type Workers struct {
 // share them; zero or less means no limit. Each controller has a bound of its
 // own besides, for its writes as for the calls of its provider: the
 // podSyncWorkers of PodController.Run.
-func NewWorkers(limit int) *Workers {
-	return &Workers{calls: queue.NewPool(0), writes: queue.NewPool(limit)}
+func NewWorkers(limit int, opts ...WorkersOption) *Workers {
+	var o workersOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return &Workers{calls: queue.NewPool(0, o.metrics), writes: queue.NewPool(limit, o.metrics)}
+}
+
+// WorkersOption is an option of NewWorkers.
+type WorkersOption func(*workersOptions)
+
+type workersOptions struct{ metrics workqueue.MetricsProvider }
+
+// WithQueueMetrics measures the queues of the controllers with metrics from
+// there, in seconds, as client-go does its own: queuemetrics.Provider shows them
+// as the process's. Without it they are not measured.
+func WithQueueMetrics(metrics workqueue.MetricsProvider) WorkersOption {
+	return func(o *workersOptions) { o.metrics = metrics }
 }

@@ -47,7 +47,7 @@ func (cfg *Config) admit(pod *corev1.Pod) *podspec.Failure {
 	return nil
 }
 
-// matchesAny tells whether a name is among patterns, of which those that end in
+// matchesAny reports whether a name is among patterns, of which those that end in
 // * stand for all that begin so.
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {

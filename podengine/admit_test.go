@@ -50,9 +50,9 @@ func TestPodsThatDoNotFitFail(t *testing.T) {
 	}
 }
 
-// Whether a pod is ready is told while its worker is busy, here with a container
+// Whether a pod is ready is reported while its worker is busy, here with a container
 // that takes its time to end.
-func TestReadinessIsToldDuringTheEnd(t *testing.T) {
+func TestReadinessIsReportedDuringTheEnd(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var well atomic.Bool
 		well.Store(true)

@@ -48,15 +48,15 @@ func TestAContainerThatWasCreatedIsStarted(t *testing.T) {
 }
 
 // The start that a killed process has asked for comes while the next one looks at
-// the container. Whoever removed it now would have it run twice.
-func TestAStartThatIsUnderWayIsTakenUp(t *testing.T) {
+// the container. Removing it now would make it run twice.
+func TestAStartThatIsUnderWayIsAdopted(t *testing.T) {
 	for name, comes := range map[string]time.Duration{"at once": 0, "later": 2500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.runtime.plans["a"] = plan{runs: time.Minute, code: 3}
 				pod := makePod("a", never)
 				id := r.createdOnly(pod).Id
-				r.events.take()
+				r.events.drain()
 				restarted := time.Now()
 				r.runtime.intercept(func(ctx context.Context, call string) error {
 					if call != "StartContainer a" {

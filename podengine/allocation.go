@@ -20,16 +20,16 @@ func (e *Engine) allocate(w *worker, wanted *corev1.Pod) error {
 	e.allocating.Lock()
 	defer e.allocating.Unlock()
 	before, _ := w.current()
-	err := e.give(w, wanted)
+	err := e.allocateLocked(w, wanted)
 	if after, _ := w.current(); lessThan(podspec.Requests(after), podspec.Requests(before)) {
 		e.retry() // there is room now
 	}
 	return err
 }
 
-// give is allocate for those who hold the lock.
-func (e *Engine) give(w *worker, wanted *corev1.Pod) error {
-	before := w.asked()
+// allocateLocked is allocate for callers that hold the lock.
+func (e *Engine) allocateLocked(w *worker, wanted *corev1.Pod) error {
+	before := w.desiredState()
 	next := desired{pod: wanted}
 	if pending := e.refusal(w, before.pod, wanted); pending != nil {
 		next.pod = withResourcesOf(wanted, before.pod)
@@ -38,7 +38,7 @@ func (e *Engine) give(w *worker, wanted *corev1.Pod) error {
 			next.resize.since = before.resize.since
 		}
 		if before.resize == nil || before.resize.pending != *pending {
-			e.cfg.Events.Event(wanted, corev1.EventTypeWarning, "Resize"+pending.Reason, "Pod resize "+pending.Reason+": "+pending.Message)
+			e.cfg.Events.Event(wanted, corev1.EventTypeWarning, eventResizePrefix+pending.Reason, "Pod resize "+pending.Reason+": "+pending.Message)
 		}
 	}
 	return w.change(func(d desired) desired {
@@ -107,7 +107,7 @@ func inUnits(name corev1.ResourceName, milli int64) int64 {
 	return milli / 1000
 }
 
-// lessThan tells whether any of the resources is less than before.
+// lessThan reports whether any of the resources is less than before.
 func lessThan(now, before corev1.ResourceList) bool {
 	for _, name := range resizable {
 		if before.Name(name, "").Cmp(*now.Name(name, "")) > 0 {
@@ -139,14 +139,14 @@ func (e *Engine) retryDeferred() {
 	e.retry()
 }
 
-// retry is retryDeferred for those who hold the lock. A resize may make room of
-// one resource while it takes another, for those who could not be served before.
+// retry is retryDeferred for callers that hold the lock. A resize may free one
+// resource while it takes another, for pods that could not be served before.
 func (e *Engine) retry() {
 	for e.retryOnce() {
 	}
 }
 
-// retryOnce goes over all who wait, and tells whether any was served.
+// retryOnce retries all pods that wait, and reports whether any was served.
 func (e *Engine) retryOnce() (served bool) {
 	type waiting struct {
 		*worker
@@ -154,7 +154,7 @@ func (e *Engine) retryOnce() (served bool) {
 	}
 	var queue []waiting
 	for _, w := range e.all() {
-		if d := w.asked(); d.isDeferred() {
+		if d := w.desiredState(); d.isDeferred() {
 			queue = append(queue, waiting{w, d})
 		}
 	}
@@ -163,7 +163,7 @@ func (e *Engine) retryOnce() (served bool) {
 		if e.refusal(w.worker, w.asked.pod, w.asked.wanted()) != nil {
 			continue
 		}
-		if err := e.give(w.worker, w.asked.wanted()); err != nil {
+		if err := e.allocateLocked(w.worker, w.asked.wanted()); err != nil {
 			log.G(e.ctx).WithError(err).Warn("Cannot keep what resources a pod has: after a restart of this process it may have to wait for them again")
 		}
 		w.nudge()
@@ -172,7 +172,7 @@ func (e *Engine) retryOnce() (served bool) {
 	return served
 }
 
-// isDeferred tells whether the pod waits for resources.
+// isDeferred reports whether the pod waits for resources.
 func (d desired) isDeferred() bool {
 	return d.resize != nil && d.resize.pending.Reason == corev1.PodReasonDeferred
 }
@@ -187,7 +187,7 @@ func compareDeferred(a, b desired) int {
 	)
 }
 
-// hasEnded tells whether nothing of the pod runs any more, and nothing will.
+// hasEnded reports whether nothing of the pod runs any more, and nothing will.
 func (w *worker) hasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +197,7 @@ func (w *worker) hasEnded() bool {
 // resizes are what the status says of a resize: whether one waits, and whether
 // containers do not run yet with what they were given.
 func (w *worker) resizes(pod *corev1.Pod, seen *runtimeView) (pending, inProgress *podspec.Resize) {
-	if d := w.asked(); d.resize != nil {
+	if d := w.desiredState(); d.resize != nil {
 		pending = &d.resize.pending
 	}
 	eachContainer(pod, func(_ kind, c *corev1.Container) {

@@ -34,7 +34,7 @@ type attempt struct {
 // recordStart persists that a container is about to be started. It fails if that
 // cannot be written and another run of the container would be one too many.
 func (w *worker) recordStart(pod *corev1.Pod, c *corev1.Container, id string, number uint32) error {
-	if w.asked().attempts[c.Name].ID == id {
+	if w.desiredState().attempts[c.Name].ID == id {
 		return nil
 	}
 	err := w.change(func(d desired) desired {
@@ -54,7 +54,7 @@ func (w *worker) recordStart(pod *corev1.Pod, c *corev1.Container, id string, nu
 
 // forgetStart undoes recordStart for a container that has not run and is removed.
 func (w *worker) forgetStart(name, id string) error {
-	if w.asked().attempts[name].ID != id {
+	if w.desiredState().attempts[name].ID != id {
 		return nil
 	}
 	return w.change(func(d desired) desired {
@@ -69,7 +69,7 @@ func (w *worker) forgetStart(name, id string) error {
 // known.
 func (w *worker) recall(v *runtimeView) {
 	pod, _ := w.current()
-	attempts := w.asked().attempts
+	attempts := w.desiredState().attempts
 	eachContainer(pod, func(_ kind, c *corev1.Container) {
 		last, ran := attempts[c.Name]
 		if s := w.statusBefore(c.Name); s != nil {
@@ -193,7 +193,7 @@ func (w *worker) vanished(v *runtimeView, now time.Time) time.Time {
 		return time.Time{}
 	}
 	had := w.absent.hadSandbox
-	for _, a := range w.asked().attempts {
+	for _, a := range w.desiredState().attempts {
 		had = had || !w.engine.rebooted(a)
 	}
 	if !had {
@@ -211,8 +211,8 @@ func (v *runtimeView) add(c *container) {
 	slices.SortFunc(v.containers[c.name], newestFirst)
 }
 
-// settleUnknown takes containers of unknown state for ended once the runtime has
-// stopped them, whatever it says of them then.
+// settleUnknown treats containers of unknown state as ended once the runtime has
+// stopped them, regardless of the state that it reports then.
 func (w *worker) settleUnknown(v *runtimeView) {
 	for _, attempts := range v.containers {
 		for _, c := range attempts {

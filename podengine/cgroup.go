@@ -36,9 +36,9 @@ func (e *Engine) cgroupParent(ctx context.Context, pod *corev1.Pod) (string, err
 	return e.cfg.Cgroups.Parent(ctx, pod)
 }
 
-// keepCgroup has the pod's control group follow the pod: its resources, which a resize
-// changes, and its end.
-func (w *worker) keepCgroup(ctx context.Context, pod *corev1.Pod, box *sandbox, next action) {
+// reconcileCgroup applies to the pod's control group the pod's resources, which a resize
+// changes, or removes it at the pod's end.
+func (w *worker) reconcileCgroup(ctx context.Context, pod *corev1.Pod, box *sandbox, next action) {
 	switch {
 	case next.verb == doEnd:
 		w.removeCgroup(ctx, pod)

@@ -20,7 +20,7 @@ func TestPodsHaveControlGroups(t *testing.T) {
 		r.create(pod)
 		groups.want(t, "set p")
 		if parent := r.runtime.sandboxParent(); parent != "/groups/p" {
-			t.Errorf("the runtime was told to make the sandbox in %q", parent)
+			t.Errorf("the runtime was asked to make the sandbox in %q", parent)
 		}
 		r.restart(time.Second)
 		groups.want(t, "set p", "set p") // what it sums up has gone with the process
@@ -81,7 +81,7 @@ func (f *fakeCgroups) want(t *testing.T, want ...string) {
 	}
 }
 
-// sandboxParent is where the runtime was told to make the control groups of the
+// sandboxParent is where the runtime was asked to make the control groups of the
 // sandboxes.
 func (f *fakeRuntime) sandboxParent() (parent string) {
 	f.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// checkpoint is what pod.json holds: the pod as it was handed over last, but for
+// checkpoint is what pod.json holds: the pod as the node applied it last, but for
 // resources that it does not get, and what else has to outlive the process.
 type checkpoint struct {
 	Taken time.Time   `json:"taken"` // by the node
@@ -35,7 +35,7 @@ type checkpoint struct {
 }
 
 type resizeCheckpoint struct {
-	Wanted  *corev1.Pod    `json:"wanted"` // the pod as it was handed over
+	Wanted  *corev1.Pod    `json:"wanted"` // the pod as the node applied it last
 	Pending podspec.Resize `json:"pending"`
 	Since   time.Time      `json:"since"`
 }
@@ -60,9 +60,9 @@ func (e *Engine) statusFile(uid types.UID) string {
 	return filepath.Join(e.podDir(uid), "status.json")
 }
 
-// keep writes what has to outlive the process. It fails once the pod has been
+// persist writes what has to outlive the process. It fails once the pod has been
 // removed. The caller holds disk.
-func (w *worker) keep(d desired) error {
+func (w *worker) persist(d desired) error {
 	if w.removed {
 		return notHeld(d.pod)
 	}
@@ -235,7 +235,7 @@ func (e *Engine) load() (all []checkpoint, broken []error, err error) {
 }
 
 // putAside moves a checkpoint that cannot be read to where nobody reads it, for a
-// person who wants to know what was in it, and returns what there is to say of it.
+// person who wants to know what was in it, and returns the error to report.
 func (e *Engine) putAside(uid types.UID, why error) error {
 	kept := filepath.Join(e.cfg.Root, "broken", fmt.Sprintf("pod-%s-%d.json", uid, time.Now().UnixNano()))
 	err := os.MkdirAll(filepath.Dir(kept), 0o700)

@@ -13,11 +13,11 @@ import (
 
 // crash is the crash-loop back-off of a container.
 type crash struct {
-	counted string        // the incarnation whose end was counted last, by ID
+	counted string        // the attempt whose end was counted last, by ID
 	delay   time.Duration // of the next restart
 }
 
-// crashDelay is how long a container stays down after the end of an incarnation:
+// crashDelay is how long a container stays down after the end of an attempt:
 // not at all the first time, and no longer once it was to be started again.
 func (w *worker) crashDelay(c *corev1.Container, last *container) time.Duration {
 	if last == nil || last.phase != exited || last.hash != "" && last.hash != hashOf(c) {
@@ -30,7 +30,7 @@ func (w *worker) crashDelay(c *corev1.Container, last *container) time.Duration 
 	return before.delay
 }
 
-// wasHealthy tells whether an incarnation has run for so long that its end is not
+// wasHealthy reports whether an attempt has run for so long that its end is not
 // one more of a row.
 func (c *container) wasHealthy() bool {
 	return !c.started.IsZero() && c.finished.Sub(c.started) >= healthyAfter
@@ -54,10 +54,10 @@ func (w *worker) crashed(c *corev1.Container, last *container) {
 	w.crashes[last.name] = crash{counted: last.id, delay: delay}
 }
 
-// collect removes all but the newest incarnation of a container, whose log and
+// collect removes all but the newest attempt of a container, whose log and
 // end people may still ask for.
-func (w *worker) collect(ctx context.Context, pod *corev1.Pod, incarnations []*container) {
-	for _, old := range incarnations[1:] {
+func (w *worker) collect(ctx context.Context, pod *corev1.Pod, attempts []*container) {
+	for _, old := range attempts[1:] {
 		if old.mayRun() {
 			continue
 		}
@@ -73,7 +73,7 @@ func (w *worker) collect(ctx context.Context, pod *corev1.Pod, incarnations []*c
 	}
 }
 
-// forget drops what is kept of an incarnation that has been removed.
+// forget drops what is kept of an attempt that has been removed.
 func (w *worker) forget(pod *corev1.Pod, old *container) {
 	delete(w.messages, old.id)
 	delete(w.applied, old.id)

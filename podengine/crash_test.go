@@ -115,7 +115,7 @@ func TestLivenessFailure(t *testing.T) {
 		r.runtime.did()
 		r.after(20 * time.Second)
 		if n := r.events.count("Normal Killing {a}: Container a failed liveness probe, will be restarted"); n == 0 {
-			t.Errorf("events are %v", r.events.take())
+			t.Errorf("events are %v", r.events.drain())
 		}
 		if calls := r.runtime.did(); calls[0] != "StopContainer a 7" {
 			t.Errorf("calls are %v", calls)

@@ -47,8 +47,8 @@ type decision struct {
 	next        time.Time // when to look again
 }
 
-// lookAt has the pod looked at again at a time.
-func (d *decision) lookAt(at time.Time) {
+// wakeAt has the worker wake at a time.
+func (d *decision) wakeAt(at time.Time) {
 	if d.next.IsZero() || at.Before(d.next) {
 		d.next = at
 	}
@@ -61,7 +61,7 @@ func (d *decision) expired() bool {
 		return false
 	}
 	if d.now.Before(deadline) {
-		d.lookAt(deadline)
+		d.wakeAt(deadline)
 		return false
 	}
 	return true
@@ -118,17 +118,17 @@ func (d *decision) stopAll() action {
 	return action{verb: doStop}
 }
 
-// later tells whether it is too early for something, and has the pod looked at
+// later reports whether it is too early for something, and has the worker wake
 // then.
 func (d *decision) later(at time.Time) bool {
 	if !d.now.Before(at) {
 		return false
 	}
-	d.lookAt(at)
+	d.wakeAt(at)
 	return true
 }
 
-// done tells whether no container is to be started again, and none of those that
+// done reports whether no container is to be started again, and none of those that
 // the pod is for runs.
 func (d *decision) done() bool {
 	for i := range d.pod.Spec.InitContainers {
@@ -161,7 +161,7 @@ func (d *decision) place() action {
 	return action{verb: doSandbox}
 }
 
-// isInitialized tells whether the init containers are past: once a container of
+// isInitialized reports whether the init containers are past: once a container of
 // the pod proper was made in a sandbox they do not run again in it.
 func (d *decision) isInitialized() bool {
 	for i := range d.pod.Spec.Containers {
@@ -172,7 +172,7 @@ func (d *decision) isInitialized() bool {
 	return false
 }
 
-// here returns the incarnation of a container in the sandbox of now.
+// here returns the attempt of a container in the sandbox of now.
 func (d *decision) here(name string) *container {
 	if c := d.containers[name]; c != nil && c.sandbox == d.sandbox.id {
 		return c
@@ -262,10 +262,10 @@ func (d *decision) start(name string, inc *container) (action, bool) {
 	return action{verb: doStart, container: name}, true
 }
 
-// startable tells whether a container that was created is to be started, rather
+// startable reports whether a container that was created is to be started, rather
 // than made again. It is, as far as that is possible: a process that was killed
 // may have asked for its start, which may come at any moment. The runtime starts a
-// container once, whoever asks, while one that is removed and made again has run
+// container once, regardless of who asks, while one that is removed and made again has run
 // twice if the start came in between.
 func (d *decision) startable(inc *container) bool {
 	if inc.sandbox != d.sandbox.id || d.unstartable[inc.id] {
@@ -275,7 +275,7 @@ func (d *decision) startable(inc *container) bool {
 	return c != nil && (inc.hash == "" || inc.hash == hashOf(c))
 }
 
-// kill stops a container that has to be started anew, or gives it other
+// kill stops a container that has to be started again, or gives it other
 // resources.
 func (d *decision) kill(c *corev1.Container, inc *container) (action, bool) {
 	a := action{verb: doKill, container: c.Name, id: inc.id}

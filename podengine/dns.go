@@ -8,8 +8,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// clusterDNSLabel is what the Service of a cluster's DNS is found by, whichever
-// server is behind it: the same for CoreDNS and kube-dns.
+// clusterDNSLabel selects the Service of a cluster's DNS, regardless of the
+// server behind it: CoreDNS and kube-dns have the same.
 var clusterDNSLabel = labels.SelectorFromSet(labels.Set{"k8s-app": "kube-dns"})
 
 // podDNS is the pod's resolv.conf, and what there is to warn of. A kubelet warns at

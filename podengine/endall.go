@@ -10,7 +10,7 @@ import (
 
 // EndAll ends all pods within a grace period, as if they had been deleted, and
 // waits until nothing is left of them, or ctx ends. From then on no pod is taken.
-// It is for those who want no pod to outlive the process; Close comes after it.
+// It is for programs whose pods must not outlive the process; Close comes after it.
 func (e *Engine) EndAll(ctx context.Context, grace time.Duration) error {
 	e.mu.Lock()
 	e.closed = true

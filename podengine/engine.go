@@ -91,7 +91,7 @@ type Config struct {
 	Cgroups Cgroups
 	// FirstUserID is the first of the host's user and group IDs of which pods with
 	// users of their own (hostUsers: false, KEP-127) get 65536 each, the lowest
-	// first. Engines and kubelets that share a machine must have theirs apart.
+	// first. Engines and kubelets that share a machine need ranges of their own.
 	// Defaults to 65536.
 	FirstUserID uint32
 	// RuntimeClasses resolves the runtime classes that pods name; nil means
@@ -184,13 +184,13 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	left, broken, err := e.load()
 	if err != nil {
-		return nil, err // else what runs would be taken for strays
+		return nil, err // else what runs would be taken for orphans
 	}
 	for _, err := range broken {
 		log.G(ctx).WithError(err).Error("A pod of an earlier process is lost, and removed unless it is created again")
 	}
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if err := e.makeParts(); err != nil {
+	if err := e.makeComponents(); err != nil {
 		e.cancel()
 		return nil, err
 	}
@@ -266,12 +266,12 @@ func (e *Engine) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	e.mu.Unlock()
 	for _, w := range e.all() {
 		if w.snapshot().Status.Phase != "" {
-			w.tell()
+			w.notify()
 		}
 	}
 }
 
-// listener is who wants to know what becomes of pods, or nil.
+// listener is the function that is notified of changes of pods, or nil.
 func (e *Engine) listener() func(*corev1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -314,7 +314,7 @@ func (e *Engine) CreatePod(ctx context.Context, pod *corev1.Pod) (err error) {
 		w.stop = &stop{by: time.Now(), failure: failure}
 		e.cfg.Events.Event(pod, corev1.EventTypeWarning, failure.Reason, failure.Message)
 	}
-	if err := w.keep(w.desired); err != nil { // before anything is made in the runtime
+	if err := w.persist(w.desired); err != nil { // before anything is made in the runtime
 		return err
 	}
 	return e.add(w)
@@ -435,7 +435,7 @@ func (e *Engine) drop(uid types.UID) {
 	e.retryDeferred() // there is room now
 }
 
-// nudge has a pod looked at.
+// nudge wakes the worker of a pod.
 func (e *Engine) nudge(uid types.UID) {
 	if w := e.worker(uid); w != nil {
 		w.nudge()

@@ -32,7 +32,7 @@ type Eviction struct {
 }
 
 const (
-	// evictEvery is how often the machine and the storage of pods are looked at.
+	// evictEvery is how often the machine and the storage of pods are measured.
 	evictEvery = 10 * time.Second
 	// evictGrace is what a pod that is evicted is given to end, as in a kubelet.
 	evictGrace = time.Second
@@ -61,16 +61,16 @@ func (e *Engine) watchPressure(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := v.look(ctx); err != nil && ctx.Err() == nil {
-			log.G(ctx).WithError(err).Warn("Cannot tell whether pods have to be evicted")
+		if err := v.check(ctx); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Warn("Cannot determine whether pods have to be evicted")
 		}
 	}
 }
 
-// look evicts pods that use more local storage than they may. If there are none, and
+// check evicts pods that use more local storage than they may. If there are none, and
 // the machine runs out of something, it makes room by removing images, or evicts one
 // pod.
-func (v *evictor) look(ctx context.Context) error {
+func (v *evictor) check(ctx context.Context) error {
 	met, levels, unknown := v.observeLevels(ctx)
 	active := v.active()
 	evicted, err := v.evictExceeding(ctx, active)

@@ -51,7 +51,7 @@ func (r *rig) stats(pod *corev1.Pod, memory, layer uint64) {
 	})
 }
 
-// A pod that uses more local storage than it may is evicted, for good, whatever its
+// A pod that uses more local storage than it may is evicted, for good, regardless of its
 // restart policy, and gives back what it used.
 func TestPodsThatUseTooMuchStorageAreEvicted(t *testing.T) {
 	limited := first(func(c *corev1.Container) {
@@ -87,7 +87,7 @@ func TestPodsThatUseTooMuchStorageAreEvicted(t *testing.T) {
 				r.create(pod)
 				r.after(15 * time.Second)
 				r.wantState(pod, "Running a=ready")
-				r.events.take()
+				r.events.drain()
 				test.use(r, pod)
 				r.after(15 * time.Second)
 				if test.message == "" {
@@ -101,7 +101,7 @@ func TestPodsThatUseTooMuchStorageAreEvicted(t *testing.T) {
 					t.Errorf("%s: %s: %s", s.Phase, s.Reason, s.Message)
 				}
 				if n := r.events.count("Warning Evicted: " + test.message); n != 1 {
-					t.Errorf("events are %v", r.events.take())
+					t.Errorf("events are %v", r.events.drain())
 				}
 				if _, err := os.Stat(filepath.Join(r.podDir(pod.UID), "volumes")); err == nil {
 					t.Error("its volumes are left")

@@ -91,7 +91,7 @@ func TestOneEvictionAtATime(t *testing.T) {
 		available.Store(1 << 20)
 		r.after(30 * time.Second)
 		if s := r.events.count("Warning Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi. Container b was using 2Mi, request is 0, has larger consumption of memory. "); s != 1 {
-			t.Errorf("events are %v", r.events.take())
+			t.Errorf("events are %v", r.events.drain())
 		}
 		r.wantState(pods["a"], "Running a=ready")
 		r.after(20 * time.Second)

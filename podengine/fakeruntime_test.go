@@ -38,7 +38,7 @@ type fakeRuntime struct {
 	before func(ctx context.Context, call string) error
 	// exec answers ExecSync.
 	exec func(ctx context.Context, container string, command []string) error
-	// events are told by GetContainerEvents, which there is not without.
+	// events are sent by GetContainerEvents, which is unimplemented if they are nil.
 	events chan *runtimeapi.ContainerEventResponse
 	// streams prepares sessions.
 	streams streaming.Server
@@ -443,7 +443,7 @@ func (f *fakeRuntime) intercept(before func(ctx context.Context, call string) er
 	f.set(func() { f.before = before })
 }
 
-// newest is the newest incarnation of a container, nil if there is none.
+// newest is the newest attempt of a container, nil if there is none.
 func (f *fakeRuntime) newest(name string) *fakeContainer {
 	f.mu.Lock()
 	defer f.mu.Unlock()

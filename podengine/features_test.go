@@ -18,7 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestWarningsAreSaidOnce(t *testing.T) {
+func TestWarningsAreRecordedOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.services.Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns", Labels: map[string]string{"k8s-app": "kube-dns"}}})
 		r.runtime.plans["a"] = plan{runs: time.Second, code: 1}
@@ -26,12 +26,12 @@ func TestWarningsAreSaidOnce(t *testing.T) {
 		r.create(pod)
 		r.after(30 * time.Minute)
 		if n := r.events.count("MissingClusterDNS"); n != 1 {
-			t.Errorf("the same was said %d times", n)
+			t.Errorf("the same was reported %d times", n)
 		}
 	})
 }
 
-// A cluster without DNS has nothing that the node could be told of.
+// A cluster without DNS has no address that the node could be given.
 func TestNoWarningOfMissingDNSWhereTheClusterHasNone(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.services.Add(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "metrics-server"}})
@@ -219,7 +219,7 @@ func TestRuntimeClass(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.create(makePod("a", class("fast")))
 		if n := r.events.count(`RuntimeClass "fast": this node has no runtime classes`); n != 1 {
-			t.Errorf("events are %v", r.events.take())
+			t.Errorf("events are %v", r.events.drain())
 		}
 		r.create(makePod("b", class("")))
 		if got := r.runtime.boxes[r.runtime.box()].RuntimeHandler; got != "" {

@@ -84,7 +84,7 @@ func (e *Engine) imagesInUse(ctx context.Context) ([]string, error) {
 }
 
 // wantedImages are the images of all pods: containers that are not there yet, or
-// were removed, are to find theirs.
+// were removed, are to find their images.
 func (e *Engine) wantedImages() (images []string) {
 	for _, w := range e.all() {
 		pod, _ := w.current()
@@ -98,7 +98,7 @@ func (e *Engine) wantedImages() (images []string) {
 	return images
 }
 
-// sandboxImage is the image of sandboxes, as far as the runtime tells: that of
+// sandboxImage is the image of sandboxes, as far as the runtime reports it: that of
 // containerd before 1.7, which does not say that it is pinned.
 func (e *Engine) sandboxImage(ctx context.Context) (string, error) {
 	answer, err := e.cfg.Runtime.Status(ctx, true)

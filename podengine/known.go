@@ -2,7 +2,7 @@ package podengine
 
 import "sync"
 
-// known keeps what the runtime has said and will not take back, so that it is
+// known keeps what the runtime has reported and will not change, so that it is
 // asked once. It is safe for concurrent use.
 type known struct {
 	mu         sync.Mutex
@@ -17,7 +17,7 @@ func (k *known) ips(sandbox string) ([]string, bool) {
 	return ips, ok
 }
 
-func (k *known) keepIPs(sandbox string, ips []string) {
+func (k *known) setIPs(sandbox string, ips []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.addresses == nil {
@@ -32,7 +32,7 @@ func (k *known) ended(id string) *container {
 	return k.containers[id]
 }
 
-func (k *known) keepEnded(c *container) {
+func (k *known) setEnded(c *container) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.containers == nil {

@@ -19,7 +19,7 @@ func TestTheRuntimeComesUpLater(t *testing.T) {
 		r.wantState(before, "Running a=ready")
 		r.end()
 		r.runtime.did()
-		r.events.take()
+		r.events.drain()
 		r.runtime.intercept(func(context.Context, string) error { return status.Error(codes.Unavailable, "no such socket") })
 		r.begin()
 		if err := r.Ping(r.ctx); err == nil {

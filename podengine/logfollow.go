@@ -114,7 +114,7 @@ func (l *followedLog) fill() (more bool, err error) {
 	n, err := l.file.Read(l.chunk)
 	if n > 0 {
 		l.delay = firstLogPoll
-		return true, l.take(l.chunk[:n])
+		return true, l.accept(l.chunk[:n])
 	}
 	switch {
 	case l.ctx.Err() != nil:
@@ -183,7 +183,7 @@ func (l *followedLog) reopen() error {
 }
 
 // take takes what was read of the file.
-func (l *followedLog) take(data []byte) error {
+func (l *followedLog) accept(data []byte) error {
 	for len(data) > 0 {
 		end := bytes.IndexByte(data, '\n')
 		if end < 0 {

@@ -21,10 +21,10 @@ import (
 
 // LogLimits limits the logs of a container. The zero value has a kubelet's limits.
 type LogLimits struct {
-	// MaxSize is the size in bytes at which a log is put aside and begun anew.
+	// MaxSize is the size in bytes at which a log is rotated.
 	// Defaults to 10 MiB; there is no limit if it is negative.
 	MaxSize int64
-	// MaxFiles is how many files there are of an incarnation at most, with the
+	// MaxFiles is how many files there are of an attempt at most, with the
 	// one that is being written. Defaults to 5; it is 2 at least.
 	MaxFiles int
 }
@@ -128,13 +128,13 @@ func planRotation(size int64, aside []string, limits LogLimits) rotation {
 		keep-- // there will be one more
 	}
 	aside = slices.Sorted(slices.Values(aside))
-	if spare := len(aside) - keep; spare > 0 {
-		plan.remove = aside[:spare]
+	if excess := len(aside) - keep; excess > 0 {
+		plan.remove = aside[:excess]
 	}
 	return plan
 }
 
-// removeLogs removes the log of an incarnation that has gone, with all that was
+// removeLogs removes the log of an attempt that has gone, with all that was
 // put aside. What cannot be removed goes with the pod.
 func removeLogs(path string) {
 	aside, _ := filepath.Glob(escapeGlob(path) + ".*") // the pattern is a good one

@@ -17,7 +17,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
 
-// GetContainerLogs reads the log of a container, of its previous incarnation if
+// GetContainerLogs reads the log of a container, of its previous attempt if
 // that is asked for. Closing the reader ends it.
 func (e *Engine) GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
 	return e.GetContainerLogStream(ctx, namespace, podName, containerName, "", opts)
@@ -26,7 +26,7 @@ func (e *Engine) GetContainerLogs(ctx context.Context, namespace, podName, conta
 // GetContainerLogStream is GetContainerLogs for one of a container's output
 // streams, "Stdout" or "Stderr".
 func (e *Engine) GetContainerLogStream(ctx context.Context, namespace, podName, containerName, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
-	pod, inc, err := e.incarnation(ctx, namespace, podName, containerName, opts.Previous)
+	pod, inc, err := e.findAttempt(ctx, namespace, podName, containerName, opts.Previous)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +121,9 @@ func logOptions(opts api.ContainerLogOpts) *logs.LogOptions {
 	return options
 }
 
-// incarnation finds an incarnation of a container: the newest, or the one whose
+// attempt finds an attempt of a container: the newest, or the one whose
 // end the status has as its last state.
-func (e *Engine) incarnation(ctx context.Context, namespace, podName, name string, previous bool) (*corev1.Pod, *container, error) {
+func (e *Engine) findAttempt(ctx context.Context, namespace, podName, name string, previous bool) (*corev1.Pod, *container, error) {
 	w := e.byName(namespace, podName)
 	if w == nil {
 		return nil, nil, errdefs.NotFoundf("pod %q does not run here", podName)
@@ -164,7 +164,7 @@ func (w *worker) whyItWaits(name string) string {
 	return reason
 }
 
-// lastEnded is the last incarnation of a container that has ended and is to be
+// lastEnded is the last attempt of a container that has ended and is to be
 // followed by another, or is by now.
 func (w *worker) lastEnded(name string) (id string) {
 	if s := w.statusBefore(name); s != nil && s.LastTerminationState.Terminated != nil {
@@ -175,7 +175,7 @@ func (w *worker) lastEnded(name string) (id string) {
 
 // runningContainer finds a container that runs.
 func (e *Engine) runningContainer(ctx context.Context, namespace, podName, name string) (*container, error) {
-	_, inc, err := e.incarnation(ctx, namespace, podName, name, false)
+	_, inc, err := e.findAttempt(ctx, namespace, podName, name, false)
 	if err != nil {
 		return nil, err
 	}

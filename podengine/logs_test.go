@@ -17,7 +17,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-func TestLogsOfIncarnations(t *testing.T) {
+func TestLogsOfAttempts(t *testing.T) {
 	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: time.Second, code: 1} }, func(r *rig) {
 		read := func(previous bool) string {
 			reader, err := r.GetContainerLogs(r.ctx, "ns", "p", "a", api.ContainerLogOpts{Previous: previous})

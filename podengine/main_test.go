@@ -47,8 +47,8 @@ type rig struct {
 
 	services cache.Indexer
 
-	mu   sync.Mutex
-	told []*corev1.Pod
+	mu       sync.Mutex
+	notified []*corev1.Pod
 }
 
 // inBubble runs a test with an engine, which leaves no goroutine behind.
@@ -122,7 +122,7 @@ func (r *rig) begin() {
 	r.NotifyPods(r.ctx, func(pod *corev1.Pod) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.told = append(r.told, pod)
+		r.notified = append(r.notified, pod)
 	})
 }
 
@@ -181,11 +181,11 @@ func (r *rig) delete(pod *corev1.Pod, seconds int64) {
 	synctest.Wait()
 }
 
-// status is the status of a pod, as it was told last.
+// status is the status of a pod in its last notification.
 func (r *rig) status(pod *corev1.Pod) corev1.PodStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range slices.Backward(r.told) {
+	for _, p := range slices.Backward(r.notified) {
 		if p.UID == pod.UID {
 			return p.Status
 		}
@@ -241,7 +241,7 @@ func (r *rig) wantCalls(want ...string) {
 
 func (r *rig) wantEvents(want ...string) {
 	r.t.Helper()
-	if got := r.events.take(); !slices.Equal(got, want) {
+	if got := r.events.drain(); !slices.Equal(got, want) {
 		r.t.Errorf("events are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -262,7 +262,7 @@ func (r *rig) wantGone(pod *corev1.Pod) {
 	}
 }
 
-// makePod makes a pod named p of containers, by the names of which one can tell
+// makePod makes a pod named p of containers, whose names show
 // their kind: i are init containers, s sidecars, the others the pod's own.
 func makePod(names string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
@@ -325,7 +325,7 @@ func (f *fakeEvents) AnnotatedEventf(object runtime.Object, _ map[string]string,
 	f.Event(object, kind, reason, fmt.Sprintf(format, args...))
 }
 
-func (f *fakeEvents) take() []string {
+func (f *fakeEvents) drain() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := f.list

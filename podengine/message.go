@@ -87,7 +87,7 @@ func (e *Engine) endOfLog(ctx context.Context, pod *corev1.Pod, c *corev1.Contai
 	return string(end)
 }
 
-// logFile is where the log of a container's incarnation is.
+// logFile is where the log of a container's attempt is.
 func (e *Engine) logFile(pod *corev1.Pod, name string, attempt uint32) string {
 	return filepath.Join(e.cfg.Node.LogDirectory(pod), convert.LogPath(name, attempt))
 }

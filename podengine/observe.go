@@ -72,8 +72,8 @@ func (e *Engine) observe(ctx context.Context, uid types.UID) (*runtimeView, erro
 		}
 		v.containers[known.name] = append(v.containers[known.name], known)
 	}
-	for _, incarnations := range v.containers {
-		slices.SortFunc(incarnations, newestFirst)
+	for _, attempts := range v.containers {
+		slices.SortFunc(attempts, newestFirst)
 	}
 	if w := e.worker(uid); w != nil {
 		w.recall(v)
@@ -93,7 +93,7 @@ func (v *runtimeView) sandbox() *sandbox {
 	return v.sandboxes[0]
 }
 
-// newest is the newest incarnation of a container, or nil.
+// newest is the newest attempt of a container, or nil.
 func (v *runtimeView) newest(name string) *container {
 	if all := v.containers[name]; len(all) > 0 {
 		return all[0]
@@ -101,7 +101,7 @@ func (v *runtimeView) newest(name string) *container {
 	return nil
 }
 
-// previous is the incarnation before the newest, or nil.
+// previous is the attempt before the newest, or nil.
 func (v *runtimeView) previous(name string) *container {
 	if all := v.containers[name]; len(all) > 1 {
 		return all[1]
@@ -109,7 +109,7 @@ func (v *runtimeView) previous(name string) *container {
 	return nil
 }
 
-// byID is an incarnation of a container, or nil.
+// byID is an attempt of a container, or nil.
 func (v *runtimeView) byID(name, id string) *container {
 	if i := slices.IndexFunc(v.containers[name], func(c *container) bool { return c.id == id }); i >= 0 {
 		return v.containers[name][i]
@@ -117,10 +117,10 @@ func (v *runtimeView) byID(name, id string) *container {
 	return nil
 }
 
-// inhabited tells whether a sandbox has containers, be it dead ones.
+// inhabited reports whether a sandbox has containers, be it dead ones.
 func (v *runtimeView) inhabited(box *sandbox) bool {
-	for _, incarnations := range v.containers {
-		if slices.ContainsFunc(incarnations, func(c *container) bool { return c.sandbox == box.id }) {
+	for _, attempts := range v.containers {
+		if slices.ContainsFunc(attempts, func(c *container) bool { return c.sandbox == box.id }) {
 			return true
 		}
 	}
@@ -145,7 +145,7 @@ func (e *Engine) sandboxIPs(ctx context.Context, id string) ([]string, error) {
 			ips = append(ips, more.Ip)
 		}
 	}
-	e.known.keepIPs(id, ips)
+	e.known.setIPs(id, ips)
 	return ips, nil
 }
 
@@ -198,14 +198,14 @@ func (e *Engine) container(ctx context.Context, listed *runtimeapi.Container) (*
 		if c.finished.IsZero() {
 			c.finished = c.created
 		}
-		e.known.keepEnded(c)
+		e.known.setEnded(c)
 	default:
 		c.phase = unknown
 	}
 	return c, nil
 }
 
-// userOf is who a container runs as, if the runtime tells.
+// userOf is the user that a container runs as, if the runtime reports it.
 func userOf(status *runtimeapi.ContainerStatus) *corev1.ContainerUser {
 	user := status.GetUser().GetLinux()
 	if user == nil {

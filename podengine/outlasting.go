@@ -12,7 +12,7 @@ const unawaited = 10 * time.Second
 // them. Such a call is not broken off as soon as its purpose is gone,
 // since the pod is deleted or the process ends: what a runtime makes of that half
 // way is not to be relied on. containerd 1.6 leaves shims without a container,
-// containers that nobody can remove, and starts of which nobody can tell whether
+// containers that nobody can remove, and starts that leave unknown whether
 // the command has run.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -38,10 +38,10 @@ func (w *worker) ensure(ctx context.Context, r image.Request, box *sandbox) (_ p
 	var failed *image.Error
 	if errors.As(err, &failed) {
 		return pulled{}, &startError{
-			reason:  failed.Reason,
-			message: failed.Message,
-			delay:   max(time.Until(failed.RetryAt), time.Millisecond),
-			told:    true,
+			reason:   failed.Reason,
+			message:  failed.Message,
+			delay:    max(time.Until(failed.RetryAt), time.Millisecond),
+			hasEvent: true,
 		}
 	}
 	return pulled{}, err
@@ -93,7 +93,7 @@ func (w *worker) pullSecrets(ctx context.Context, pod *corev1.Pod) (secrets []*c
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		secret, err := w.engine.cfg.Objects.Secret(ctx, pod.Namespace, ref.Name)
 		if err != nil {
-			w.warn(pod, "secret "+ref.Name, "FailedToRetrieveImagePullSecret", fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name))
+			w.warn(pod, "secret "+ref.Name, eventPullSecretFailed, fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name))
 			continue
 		}
 		secrets = append(secrets, secret)

@@ -8,27 +8,26 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 )
 
-// The runtime is looked at as a whole this often, by two calls that show all
-// pods: while it tells of changes itself, and while it does not.
+// The runtime is listed as a whole this often, by two calls that show all
+// pods: while it sends no events, and while it does.
 const (
 	relistEvery  = time.Second
 	relistSeldom = time.Minute
 )
 
-// watchRuntime has pods looked at whose containers have changed, and removes
-// what belongs to no pod.
+// watchRuntime wakes the workers of pods whose containers have changed, and
+// removes what belongs to no pod.
 func (e *Engine) watchRuntime(ctx context.Context) {
 	events := newRuntimeEvents(e)
-	strays := newStrays(e)
+	orphans := newOrphans(e)
 	var beside sync.WaitGroup
-	beside.Go(func() { events.follow(ctx) })
-	beside.Go(func() { strays.run(ctx) })
+	beside.Go(func() { events.watch(ctx) })
+	beside.Go(func() { orphans.run(ctx) })
 	defer beside.Wait()
 	var seen relisted
 	timer := time.NewTimer(relistEvery)
@@ -41,19 +40,19 @@ func (e *Engine) watchRuntime(ctx context.Context) {
 		case <-events.changed:
 		}
 		if boxes, ok := e.relist(ctx, &seen); ok {
-			strays.look(boxes)
+			orphans.observe(boxes)
 		}
 		timer.Reset(events.relistAfter())
 	}
 }
 
-// relisted is what is remembered from one look at the runtime to the next.
+// relisted is what one listing of the runtime leaves for the next.
 type relisted struct {
 	prints  map[types.UID]uint64
 	failing bool
 }
 
-// relist has pods looked at that have changed since the last time. It returns the
+// relist wakes the workers of pods that have changed since the last time. It returns the
 // sandboxes that there are, with their pods, unless the runtime does not answer.
 func (e *Engine) relist(ctx context.Context, last *relisted) (boxes map[string]types.UID, ok bool) {
 	prints, boxes, err := e.fingerprints(ctx)
@@ -87,7 +86,7 @@ func (e *Engine) fingerprints(ctx context.Context) (map[types.UID]uint64, map[st
 		h := fnv.New64a()
 		h.Write([]byte(id))
 		h.Write([]byte{byte(state)})
-		prints[uid] += h.Sum64() // in whatever order
+		prints[uid] += h.Sum64() // in any order
 	}
 	for _, box := range listed {
 		if who := convert.IdentityOf(box.Labels, box.Annotations); who.Node == e.cfg.Node.Name && who.UID != "" {
@@ -117,25 +116,4 @@ func changed(before, after map[types.UID]uint64) map[types.UID]struct{} {
 		}
 	}
 	return found
-}
-
-// removeSandbox stops and removes a sandbox with all that is in it.
-func (e *Engine) removeSandbox(ctx context.Context, id string) error {
-	if err := e.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !gone(err) {
-		return err
-	}
-	containers, err := e.cfg.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{PodSandboxId: id})
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		if err := e.removeContainer(ctx, c.Id); err != nil {
-			return err
-		}
-	}
-	if err := e.cfg.Runtime.RemovePodSandbox(ctx, id); err != nil && !gone(err) {
-		return err
-	}
-	e.known.forget(id)
-	return nil
 }

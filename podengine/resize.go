@@ -39,8 +39,8 @@ func given(inc *container, applied map[string]string) (r corev1.ResourceRequirem
 	return r, text != "" && json.Unmarshal([]byte(text), &r) == nil
 }
 
-// resizeOf tells whether a container that runs is to get other resources, and
-// whether it has to be started anew for them.
+// resizeOf reports whether a running container is to get other resources, and
+// whether it has to be started again for them.
 func resizeOf(c *corev1.Container, inc *container, applied map[string]string) (resize, restart bool) {
 	has, ok := given(inc, applied)
 	if !ok {
@@ -81,18 +81,18 @@ func (w *worker) resizeContainer(ctx context.Context, pod *corev1.Pod, seen *run
 		err = fmt.Errorf("cannot resize container %s: %w", a.container, err)
 	}
 	if ctx.Err() == nil {
-		w.check(pod, a.container, "ResizeError", "", err)
+		w.check(pod, a.container, eventResizeError, "", err)
 	}
 	if err != nil {
 		return err
 	}
 	w.applied[a.id] = resourcesOf(c)
-	w.engine.containerEvent(pod, a.container, corev1.EventTypeNormal, "ResizeCompleted", "Container resources were changed to "+w.applied[a.id])
+	w.engine.containerEvent(pod, a.container, corev1.EventTypeNormal, eventResizeCompleted, "Container resources were changed to "+w.applied[a.id])
 	w.resizeSandbox(ctx, pod, seen)
 	return nil
 }
 
-// resizeSandbox tells the runtime of the new sums, for those that size a machine
+// resizeSandbox sends the new sums to the runtime, for those that size a machine
 // by them. The containers have what they need without.
 func (w *worker) resizeSandbox(ctx context.Context, pod *corev1.Pod, seen *runtimeView) {
 	box := seen.sandbox()

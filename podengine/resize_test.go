@@ -46,7 +46,7 @@ func TestResize(t *testing.T) {
 			r.update(bigger)
 			r.wantState(bigger, "Running a=ready#1")
 			if n := r.events.count("Normal Killing {a}: Container a resize requires restart"); n != 1 {
-				t.Errorf("events are %v", r.events.take())
+				t.Errorf("events are %v", r.events.drain())
 			}
 		})
 	})
@@ -67,7 +67,7 @@ func TestResize(t *testing.T) {
 				t.Errorf("it was tried without a pause: %d calls in a minute", n)
 			}
 			if n := r.events.count("Warning ResizeError {a}: cannot resize container a: too large"); n != 1 {
-				t.Errorf("it was said %d times", n)
+				t.Errorf("it was reported %d times", n)
 			}
 			if c := r.status(bigger).ContainerStatuses[0]; c.Resources.Requests.Cpu().String() != "1" {
 				t.Errorf("resources are %v", c.Resources)
@@ -121,7 +121,7 @@ func TestResizeHasToFit(t *testing.T) {
 			r.after(5 * time.Second)
 			r.create(other)
 			r.create(makePod("a", asks("1", 1)))
-			r.events.take()
+			r.events.drain()
 			bigger := makePod("a", asks("3", 2))
 			r.update(bigger)
 			pending := "PodResizePending Deferred 2: Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"
@@ -154,7 +154,7 @@ func TestResizeHasToFit(t *testing.T) {
 			r.after(time.Hour)
 			wantCPU(r, bigger, "1")
 			if n := r.events.count("ResizeInfeasible"); n != 1 {
-				t.Errorf("it was said %d times", n)
+				t.Errorf("it was reported %d times", n)
 			}
 			smaller := makePod("a", asks("4", 3))
 			r.update(smaller)
@@ -164,7 +164,7 @@ func TestResizeHasToFit(t *testing.T) {
 	})
 }
 
-// Who waits for room is served by priority, then by QoS class, then by time.
+// Pods that wait for room are served by priority, then by QoS class, then by time.
 func TestDeferredResizesHaveAnOrder(t *testing.T) {
 	inBubbleWith(t, func(r *rig) {
 		r.cfg.NodeAllocatable = func() corev1.ResourceList { return cpu("10") }

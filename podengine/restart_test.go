@@ -29,10 +29,10 @@ func TestRestartTouchesNothing(t *testing.T) {
 		r.wantState(pod, "Running i=Completed/0 s=ready a=ready")
 		before := r.status(pod)
 		r.runtime.did()
-		r.events.take()
+		r.events.drain()
 		r.restart(time.Hour)
 		r.mu.Lock()
-		for _, p := range r.told[len(r.told)-1:] {
+		for _, p := range r.notified[len(r.notified)-1:] {
 			if !p.Status.ContainerStatuses[0].Ready {
 				t.Error("a container that was ready is not")
 			}
@@ -97,7 +97,7 @@ func TestVolumesAfterARestart(t *testing.T) {
 	})
 }
 
-func TestStraysAreRemoved(t *testing.T) {
+func TestOrphansAreRemoved(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := makePod("a")
 		r.create(pod)
@@ -111,7 +111,7 @@ func TestStraysAreRemoved(t *testing.T) {
 			}
 			return c
 		}
-		for node, uid := range map[string]string{"vk": "unknown", "other": "theirs", "": "kubelet's"} {
+		for node, uid := range map[string]string{"vk": "unknown", "other": "other's", "": "kubelet's"} {
 			if _, err := r.runtime.RunPodSandbox(r.ctx, config(node, uid), ""); err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestRuntimeFailsForAWhile(t *testing.T) {
 	})
 }
 
-// The state is on disk before anything is in the runtime, and the wish for its
+// The state is on disk before anything is in the runtime, and the request for its
 // end before DeletePod returns.
 func TestStateIsWrittenFirst(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -250,7 +250,7 @@ func TestBrokenState(t *testing.T) {
 }
 
 // An engine that cannot see which pods there were must not take what runs for
-// strays.
+// orphans.
 func TestUnreadableState(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.end()

@@ -45,14 +45,14 @@ func (w *worker) isSuperseded(inc *container) bool {
 	if inc == nil || inc.mayRun() {
 		return false
 	}
-	last, ok := w.asked().superseded[inc.name]
+	last, ok := w.desiredState().superseded[inc.name]
 	return ok && inc.attempt <= last
 }
 
 // isRestarting reports whether containers that a restart of all has ended are still
 // to be started.
 func (w *worker) isRestarting(seen *runtimeView) bool {
-	for name := range w.asked().superseded {
+	for name := range w.desiredState().superseded {
 		if w.isSuperseded(seen.newest(name)) {
 			return true
 		}

@@ -59,8 +59,8 @@ func TestRestartAllContainers(t *testing.T) {
 				r.after(7 * time.Second)
 				r.wantState(pod, "Running i=Completed/0#1 s=ready#1 a=ready#1 b=ready#1")
 				r.mu.Lock()
-				if !slices.ContainsFunc(r.told, func(p *corev1.Pod) bool { return condition(p.Status, corev1.AllContainersRestarting) != nil }) {
-					t.Error("no status said that all containers are restarting")
+				if !slices.ContainsFunc(r.notified, func(p *corev1.Pod) bool { return condition(p.Status, corev1.AllContainersRestarting) != nil }) {
+					t.Error("no status reported that all containers are restarting")
 				}
 				r.mu.Unlock()
 				if c := condition(r.status(pod), corev1.AllContainersRestarting); c != nil {
@@ -172,7 +172,7 @@ func TestVariablesFromFiles(t *testing.T) {
 				if test.want == "" {
 					r.wantState(pod, "Pending i=Completed/0 a=CreateContainerConfigError")
 					if n := r.events.count("Warning Failed {a}: Error: "); n == 0 {
-						t.Errorf("events are %v", r.events.take())
+						t.Errorf("events are %v", r.events.drain())
 					}
 					return
 				}

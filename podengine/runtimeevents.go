@@ -13,8 +13,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// runtimeEvents is the runtime's own account of what changes, of those runtimes
-// that give one.
+// runtimeEvents are the events that a runtime sends of its containers, if it sends
+// any.
 type runtimeEvents struct {
 	engine    *Engine
 	connected atomic.Bool
@@ -25,8 +25,8 @@ func newRuntimeEvents(e *Engine) *runtimeEvents {
 	return &runtimeEvents{engine: e, changed: make(chan struct{}, 1)}
 }
 
-// relistAfter is how long it takes to the next look at all pods. Events may be
-// lost, so there is one all the same.
+// relistAfter is how long it takes to the next relist. Events may be lost, so
+// there is one with them too.
 func (r *runtimeEvents) relistAfter() time.Duration {
 	if r.connected.Load() {
 		return relistSeldom
@@ -34,7 +34,7 @@ func (r *runtimeEvents) relistAfter() time.Duration {
 	return relistEvery
 }
 
-// relist has all pods looked at soon.
+// relist asks for a relist soon.
 func (r *runtimeEvents) relist() {
 	select {
 	case r.changed <- struct{}{}:
@@ -42,9 +42,8 @@ func (r *runtimeEvents) relist() {
 	}
 }
 
-// follow listens to the runtime until ctx ends, or the runtime turns out to tell
-// nothing.
-func (r *runtimeEvents) follow(ctx context.Context) {
+// watch receives events until ctx ends, or the runtime turns out to send none.
+func (r *runtimeEvents) watch(ctx context.Context) {
 	delay := firstRetry
 	for ctx.Err() == nil {
 		begin := time.Now()
@@ -52,7 +51,7 @@ func (r *runtimeEvents) follow(ctx context.Context) {
 		r.connected.Store(false)
 		r.relist() // for what was missed, and then as often as without events
 		if status.Code(err) == codes.Unimplemented {
-			log.G(ctx).Debug("The container runtime does not tell of changes: it is asked each second")
+			log.G(ctx).Debug("The container runtime sends no events; it is listed each second")
 			return
 		}
 		if time.Since(begin) > lastRetry {
@@ -66,7 +65,7 @@ func (r *runtimeEvents) follow(ctx context.Context) {
 	}
 }
 
-// listen has pods looked at that the runtime tells of, until the connection ends.
+// listen wakes the workers of pods that have events, until the connection ends.
 func (r *runtimeEvents) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,18 +79,18 @@ func (r *runtimeEvents) listen(ctx context.Context) error {
 	for {
 		select {
 		case event := <-events:
-			r.connected.Store(true) // what answers Unimplemented says so only after it is connected
-			r.take(event)
+			r.connected.Store(true) // a runtime answers Unimplemented only after it has accepted the connection
+			r.accept(event)
 		case err := <-done:
 			return err
 		}
 	}
 }
 
-func (r *runtimeEvents) take(event *runtimeapi.ContainerEventResponse) {
+func (r *runtimeEvents) accept(event *runtimeapi.ContainerEventResponse) {
 	uid := event.GetPodSandboxStatus().GetMetadata().GetUid()
 	if uid == "" {
-		r.relist() // whose it is shows there
+		r.relist() // which shows the pod
 		return
 	}
 	r.engine.nudge(types.UID(uid))

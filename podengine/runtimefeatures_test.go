@@ -39,7 +39,7 @@ func TestRecursiveReadOnlyMounts(t *testing.T) {
 					r.wantState(pod, "Pending a=CreateContainerConfigError")
 					const says = `Warning Failed {a}: Error: volume "v" requested recursive read-only mode, but it is not supported by the runtime`
 					if n := r.events.count(says); n != 1 {
-						t.Errorf("events are %v", r.events.take())
+						t.Errorf("events are %v", r.events.drain())
 					}
 					return
 				}

@@ -77,7 +77,7 @@ func wantTree(t *testing.T, spans *tracetest.InMemoryExporter, root string, want
 	}
 }
 
-// Who waits for a pod sees what it waits for.
+// A trace shows what a pod waits for.
 func TestTracesOfAPodsLife(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		spans := traced(t)

@@ -32,7 +32,7 @@ const (
 type startError struct {
 	reason, message string
 	delay           time.Duration // until the next attempt; zero means the default
-	told            bool          // there was an event of it
+	hasEvent        bool          // an event of it was recorded
 }
 
 func (e *startError) Error() string { return e.message }
@@ -52,11 +52,11 @@ func (w *worker) makeSandbox(ctx context.Context, pod *corev1.Pod, seen *runtime
 		return err
 	}
 	if seen.sandbox() != nil {
-		w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+		w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, eventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 	}
 	err := w.replaceSandbox(ctx, pod, seen)
 	if ctx.Err() == nil {
-		w.check(pod, "", "FailedCreatePodSandBox", "Failed to create pod sandbox: ", err)
+		w.check(pod, "", eventSandboxFailed, "Failed to create pod sandbox: ", err)
 	}
 	return err
 }
@@ -74,7 +74,7 @@ func (w *worker) replaceSandbox(ctx context.Context, pod *corev1.Pod, seen *runt
 	if err != nil {
 		return err
 	}
-	if err := w.engine.takeUserNamespace(ctx, pod, handler); err != nil {
+	if err := w.engine.allocateUserNamespace(ctx, pod, handler); err != nil {
 		return err
 	}
 	config, err := w.sandboxConfig(ctx, pod, attempt)
@@ -161,7 +161,7 @@ func (w *worker) volumeWarnings(pod *corev1.Pod, err error) {
 	}
 	for i := range pod.Spec.Volumes {
 		name := pod.Spec.Volumes[i].Name
-		w.check(pod, "volume "+name, "FailedMount", "", failed[name])
+		w.check(pod, "volume "+name, eventMountFailed, "", failed[name])
 	}
 }
 
@@ -249,7 +249,7 @@ func (w *worker) launch(ctx context.Context, id string) error {
 // launched says that a container was started, and runs its postStart hook.
 func (w *worker) launched(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container) error {
 	w.engine.linkLog(ctx, pod, inc)
-	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Started", "Container started")
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, eventStarted, "Container started")
 	return w.afterStart(ctx, pod, seen, c, &container{id: inc.id, name: c.Name, phase: running, started: time.Now()})
 }
 
@@ -272,7 +272,7 @@ func (w *worker) createContainer(ctx context.Context, pod *corev1.Pod, seen *run
 	if err != nil {
 		return "", startFailed(reasonCreate, err)
 	}
-	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, "Created", "Container created")
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeNormal, eventCreated, "Container created")
 	return id, nil
 }
 
@@ -280,10 +280,10 @@ func (w *worker) createContainer(ctx context.Context, pod *corev1.Pod, seen *run
 // event of its own, a pull, is left out.
 func (w *worker) containerFailed(pod *corev1.Pod, name string, err error) {
 	var known *startError
-	if errors.As(err, &known) && known.told {
+	if errors.As(err, &known) && known.hasEvent {
 		return
 	}
-	w.check(pod, name, "Failed", "Error: ", err)
+	w.check(pod, name, eventFailed, "Error: ", err)
 }
 
 // afterStart runs the postStart hook of a container, which is killed if that
@@ -296,9 +296,9 @@ func (w *worker) afterStart(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 	if failed == nil || ctx.Err() != nil {
 		return nil
 	}
-	w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: "+failed.Error())
+	w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPostStartFailed, "PostStartHook failed: "+failed.Error())
 	by := time.Now().Add(podspec.GracePeriod(pod, nil))
-	if err := w.stopContainer(ctx, pod, seen, c, inc, by, "FailedPostStartHook", nil); err != nil {
+	if err := w.stopContainer(ctx, pod, seen, c, inc, by, eventPostStartFailed, nil); err != nil {
 		return err
 	}
 	return &startError{reason: reasonHook, message: failed.Error()}
@@ -470,7 +470,7 @@ func (w *worker) mount(ctx context.Context, pod *corev1.Pod, seen *runtimeView, 
 	}, nil
 }
 
-// recursiveReadOnly tells whether what is mounted below a mount is to be read-only
+// recursiveReadOnly reports whether what is mounted below a mount is to be read-only
 // too. The runtime is asked only where that depends on it.
 func (e *Engine) recursiveReadOnly(ctx context.Context, handler string, m *corev1.VolumeMount) (bool, error) {
 	if m.RecursiveReadOnly == nil || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
@@ -523,7 +523,7 @@ func (e *Engine) makeTerminationLog(pod *corev1.Pod, name string, attempt uint32
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
 	if err == nil {
-		err = errors.Join(file.Chmod(0o666), file.Close()) // whatever the umask: any user may write it
+		err = errors.Join(file.Chmod(0o666), file.Close()) // regardless of the umask: any user may write it
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot make the termination log: %w", err)

@@ -135,7 +135,7 @@ func TestMissingConfigMapHoldsUpOneContainer(t *testing.T) {
 		r.wantState(pod, "Pending a=CreateContainerConfigError b=ready")
 		r.after(5 * time.Minute)
 		if n := r.events.count("Warning Failed {a}"); n != 1 {
-			t.Errorf("the same was said %d times", n)
+			t.Errorf("the same was reported %d times", n)
 		}
 		r.after(time.Second / 2)
 		r.objects.put("cm", map[string]string{"x": "1"})
@@ -208,14 +208,14 @@ func TestSandboxIsLost(t *testing.T) {
 		r.after(3 * time.Second)
 		r.wantState(pod, "Running i=Completed/0 a=ready")
 		r.runtime.did()
-		r.events.take()
+		r.events.drain()
 		for range 3 {
 			r.runtime.loseSandbox(r.runtime.box())
 			r.after(5 * time.Minute)
 		}
 		r.wantState(pod, "Running i=Completed/0#3 a=ready#3")
 		if n := r.events.count("Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created."); n != 3 {
-			t.Errorf("it was said %d times", n)
+			t.Errorf("it was reported %d times", n)
 		}
 		if n := len(r.runtime.boxes); n > 3 {
 			t.Errorf("%d sandboxes are left", n)
@@ -243,7 +243,7 @@ func TestPostStart(t *testing.T) {
 		r.create(pod)
 		r.wantState(pod, "Running a=PostStartHookError b=ready")
 		if n := r.events.count("Normal Killing {a}: FailedPostStartHook") + r.events.count("Warning FailedPostStartHook {a}: PostStartHook failed: "); n != 2 {
-			t.Errorf("events are %v", r.events.take())
+			t.Errorf("events are %v", r.events.drain())
 		}
 		r.after(5 * time.Second)
 		r.wantState(pod, "Running a=CrashLoopBackOff#1 b=ready")
@@ -274,13 +274,13 @@ func TestImageOfARunningPodChanges(t *testing.T) {
 		pod := makePod("a")
 		r.create(pod)
 		r.after(time.Minute)
-		r.events.take()
+		r.events.drain()
 		pod = pod.DeepCopy()
 		pod.Spec.Containers[0].Image = "image:2"
 		r.update(pod)
 		r.wantState(pod, "Running a=ready#1")
 		if n := r.events.count("Normal Killing {a}: Container a definition changed, will be restarted"); n != 1 {
-			t.Errorf("events are %v", r.events.take())
+			t.Errorf("events are %v", r.events.drain())
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-func TestMissingVolumeIsSaidOnce(t *testing.T) {
+func TestMissingVolumeIsReportedOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		pod := makePod("a", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{

@@ -45,7 +45,7 @@ func (e *Engine) GetStatsSummary(ctx context.Context) (*statsv1alpha1.Summary, e
 	return summary, nil
 }
 
-// newestByPod are the figures of the newest incarnation of each container, by
+// newestByPod are the figures of the newest attempt of each container, by
 // pod: a runtime may list some that have ended.
 func newestByPod(listed []*runtimeapi.ContainerStats) map[types.UID][]*runtimeapi.ContainerStats {
 	byPod := map[types.UID][]*runtimeapi.ContainerStats{}
@@ -121,7 +121,7 @@ func value(v *runtimeapi.UInt64Value) *uint64 {
 	return ptr.To(v.Value)
 }
 
-// Ping tells whether the runtime and its network are ready.
+// Ping reports whether the runtime and its network are ready.
 func (e *Engine) Ping(ctx context.Context) error {
 	answer, err := e.cfg.Runtime.Status(ctx, false)
 	if err != nil {

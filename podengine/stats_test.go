@@ -14,7 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 )
 
-// statsOf are what the runtime says of the newest incarnation of a container. No
+// statsOf are what the runtime reports of the newest attempt of a container. No
 // figure of the CRI is sure to be there: without any, all are left out.
 func statsOf(r *rig, name string, figures ...uint64) *runtimeapi.ContainerStats {
 	c := r.runtime.newest(name)
@@ -121,8 +121,8 @@ func TestStatsOfStorage(t *testing.T) {
 	})
 }
 
-// Of a container that was restarted only the incarnation counts that runs.
-func TestStatsOfIncarnations(t *testing.T) {
+// Of a container that was restarted only the attempt that runs counts.
+func TestStatsOfAttempts(t *testing.T) {
 	inBubbleWith(t, func(r *rig) { r.runtime.plans["a"] = plan{runs: 10 * time.Second, code: 1} }, func(r *rig) {
 		r.create(makePod("a"))
 		old := statsOf(r, "a", 7, 7, 7, 7)

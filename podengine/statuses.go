@@ -162,7 +162,7 @@ func (w *worker) waitingToRestart(pod *corev1.Pod, c *corev1.Container, inc *con
 	return nil
 }
 
-// terminated is how an incarnation of a container ended.
+// terminated is how an attempt of a container ended.
 func (w *worker) terminated(ctx context.Context, pod *corev1.Pod, c *corev1.Container, inc *container) *corev1.ContainerStateTerminated {
 	if inc.phase != exited {
 		return nil
@@ -192,7 +192,7 @@ func (w *worker) terminated(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	}
 }
 
-// mountStatuses say how the volumes are mounted in an incarnation of a container.
+// mountStatuses say how the volumes are mounted in an attempt of a container.
 func mountStatuses(c *corev1.Container, inc *container) (all []corev1.VolumeMountStatus) {
 	for _, m := range c.VolumeMounts {
 		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
@@ -208,11 +208,28 @@ func mountStatuses(c *corev1.Container, inc *container) (all []corev1.VolumeMoun
 	return all
 }
 
-// stateBefore is the state of a container of which the runtime cannot tell, as it
+// stateBefore is the state of a container that the runtime does not know, as it
 // was last reported.
 func (w *worker) stateBefore(name string, inc *container) corev1.ContainerState {
 	if was := w.statusBefore(name); was != nil && bareID(was.ContainerID) == inc.id {
 		return was.State
 	}
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: podspec.ReasonContainerStatusUnknown}}
+}
+
+// statusBefore is the last reported status of a container, by this process or an
+// earlier one.
+func (w *worker) statusBefore(name string) *corev1.ContainerStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	status := &w.pod.Status
+	if w.status != nil {
+		status = w.status
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
+			return &statuses[i]
+		}
+	}
+	return nil
 }

@@ -22,10 +22,10 @@ const leastGrace = 2 * time.Second
 // ending is what was done already to end a container, and is not done again when
 // the rest has failed or has to be faster.
 type ending struct {
-	said    bool // that it is killed
-	hooked  bool // its preStop hook has run
-	asked   bool // the runtime was asked to stop it
-	stopped bool // it has done so
+	announced bool // by an event
+	hooked    bool // its preStop hook has run
+	requested bool // the runtime was asked to stop it
+	stopped   bool // it has done so
 }
 
 func (w *worker) endingOf(id string) *ending {
@@ -54,9 +54,9 @@ func (w *worker) killContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 // container that is not in the spec, c is nil.
 func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runtimeView, c *corev1.Container, inc *container, by time.Time, why string, before []*turn) error {
 	done := w.endingOf(inc.id)
-	if !done.said {
-		done.said = true
-		w.engine.containerEvent(pod, inc.name, corev1.EventTypeNormal, "Killing", why)
+	if !done.announced {
+		done.announced = true
+		w.engine.containerEvent(pod, inc.name, corev1.EventTypeNormal, eventKilling, why)
 	}
 	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && inc.phase == running && time.Until(by) > 0 && !done.hooked {
 		if err := w.preStop(ctx, pod, seen, c, inc, by); err != nil {
@@ -67,10 +67,10 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 	if err := waitFor(ctx, before, by); err != nil {
 		return fmt.Errorf("cannot stop container %s yet: %w", inc.name, err)
 	}
-	if least := time.Now().Add(leastGrace); !done.asked && by.Before(least) {
+	if least := time.Now().Add(leastGrace); !done.requested && by.Before(least) {
 		by = least
 	}
-	done.asked = true
+	done.requested = true
 	// By whole seconds: what has begun is given in full.
 	seconds := int64((max(time.Until(by), 0) + time.Second - 1) / time.Second)
 	if err := w.engine.cfg.Runtime.StopContainer(ctx, inc.id, seconds); err != nil && !gone(err) {
@@ -116,7 +116,7 @@ func (w *worker) preStop(ctx context.Context, pod *corev1.Pod, seen *runtimeView
 		return ctx.Err()
 	}
 	if err != nil {
-		w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, "FailedPreStopHook", fmt.Sprintf("PreStopHook failed: %v", err))
+		w.engine.containerEvent(pod, c.Name, corev1.EventTypeWarning, eventPreStopFailed, fmt.Sprintf("PreStopHook failed: %v", err))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func TestDeletion(t *testing.T) {
 		pod := makePod("s1 s2 a b")
 		r.create(pod)
 		r.runtime.did()
-		r.events.take()
+		r.events.drain()
 		r.delete(pod, 30)
 		r.wantState(pod, "Running s1=ready s2=ready a=ready b=ready")
 		r.after(4 * time.Second)
@@ -36,7 +36,7 @@ func TestDeletion(t *testing.T) {
 		if want := []string{"StopContainer a 30", "StopContainer b 30", "StopContainer s2 25", "StopContainer s1 25", "StopPodSandbox"}; !slices.Equal(calls[:5], want) {
 			t.Errorf("the runtime was asked to %v, want %v first", calls, want)
 		}
-		events := r.events.take()
+		events := r.events.drain()
 		slices.Sort(events)
 		if want := []string{
 			"Normal Killing {a}: Stopping container a", "Normal Killing {b}: Stopping container b",
@@ -79,7 +79,7 @@ func TestAShorterDeletionCounts(t *testing.T) {
 				r.after(time.Duration(seconds)*time.Second + time.Millisecond)
 				r.wantGone(pod)
 				if n := r.events.count("Killing"); n != 1 {
-					t.Errorf("it was said %d times", n)
+					t.Errorf("it was reported %d times", n)
 				}
 			})
 		})
@@ -128,7 +128,7 @@ func TestPreStopUsesTheGracePeriod(t *testing.T) {
 			r.after(31 * time.Second)
 			r.wantCalls("StopContainer a 2", "StopPodSandbox", "StopPodSandbox", "RemoveContainer a", "RemovePodSandbox")
 			if n := r.events.count("Warning FailedPreStopHook {a}: PreStopHook failed: "); n != 1 {
-				t.Errorf("events are %v", r.events.take())
+				t.Errorf("events are %v", r.events.drain())
 			}
 		})
 	})
@@ -203,7 +203,7 @@ func TestDeletionInterrupts(t *testing.T) {
 			r.after(time.Millisecond)
 			r.wantGone(pod)
 			if n := r.events.count("FailedPostStartHook"); n != 0 {
-				t.Errorf("events are %v", r.events.take())
+				t.Errorf("events are %v", r.events.drain())
 			}
 		})
 	})

@@ -18,7 +18,7 @@ import (
 )
 
 // No goroutines of a session that has begun outlive it, on the way to the runtime
-// neither, whatever its client sends, whether the command reads its input or not, and however it ends.
+// neither, regardless of what its client sends, whether the command reads its input or not, and however it ends.
 func TestNoGoroutineOutlivesASession(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	run := func(_ string, command []string, in io.Reader, out, _ io.Writer, _ bool, _ <-chan remotecommandserver.TerminalSize) error {

@@ -239,9 +239,9 @@ func TestPortForward(t *testing.T) {
 		return err
 	}}
 	withStreams(t, f, func(r *rig) {
-		ours, theirs := net.Pipe()
+		ours, peer := net.Pipe()
 		done := make(chan error)
-		go func() { done <- r.PortForward(r.ctx, "ns", "p", 80, theirs) }()
+		go func() { done <- r.PortForward(r.ctx, "ns", "p", 80, peer) }()
 		if _, err := io.WriteString(ours, "hello"); err != nil {
 			t.Fatal(err)
 		}
@@ -256,8 +256,8 @@ func TestPortForward(t *testing.T) {
 
 		// The runtime can end the stream before it is open on our side.
 		for range 50 {
-			ours, theirs = net.Pipe()
-			if err := r.PortForward(r.ctx, "ns", "p", 81, theirs); err == nil || !strings.Contains(err.Error(), "nobody listens on port 81") {
+			ours, peer = net.Pipe()
+			if err := r.PortForward(r.ctx, "ns", "p", 81, peer); err == nil || !strings.Contains(err.Error(), "nobody listens on port 81") {
 				t.Errorf("a port that nobody listens on: %v", err)
 			}
 			_ = ours.Close()
@@ -278,10 +278,10 @@ func TestClientOfAPortForwardGoes(t *testing.T) {
 	}}
 	withStreams(t, f, func(r *rig) {
 		ctx, cancel := context.WithCancel(r.ctx)
-		ours, theirs := net.Pipe()
+		ours, peer := net.Pipe()
 		defer ours.Close()
 		done := make(chan error)
-		go func() { done <- r.PortForward(ctx, "ns", "p", 80, theirs) }()
+		go func() { done <- r.PortForward(ctx, "ns", "p", 80, peer) }()
 		if _, err := io.ReadFull(ours, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}

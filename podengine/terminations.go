@@ -57,7 +57,7 @@ func countTerminations(counter *prometheus.CounterVec, before, now *corev1.PodSt
 	}
 }
 
-// endsOf are the ends that the status of a container tells of. A container that was
+// endsOf are the ends that the status of a container has. A container that was
 // never made has none.
 func endsOf(s *corev1.ContainerStatus) (all []*corev1.ContainerStateTerminated) {
 	for _, state := range []*corev1.ContainerState{&s.State, &s.LastTerminationState} {

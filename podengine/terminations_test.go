@@ -10,7 +10,7 @@ import (
 )
 
 // Each end of a container counts once, also across a restart of the process, and
-// however the status tells of it.
+// in any form of the status.
 func TestEndsOfContainersAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	inBubbleWith(t, func(r *rig) { r.cfg.Metrics = registry }, func(r *rig) {

@@ -22,14 +22,14 @@ const idsPerPod = 1 << 16
 // "none".
 const lastID = 1<<32 - 2
 
-// ownUsers tells whether a pod has a user namespace of its own.
+// ownUsers reports whether a pod has a user namespace of its own.
 func ownUsers(pod *corev1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers }
 
-// takeUserNamespace gives a pod that has users of its own IDs of the host which no
-// other pod has, and keeps that for as long as the pod's state is on disk. It fails
+// allocateUserNamespace allocates IDs of the host which no other pod has to a pod
+// that has users of its own, for as long as the pod's state is on disk. It fails
 // if the runtime cannot give the pod a user namespace: such a pod must not run
 // without.
-func (e *Engine) takeUserNamespace(ctx context.Context, pod *corev1.Pod, handler string) error {
+func (e *Engine) allocateUserNamespace(ctx context.Context, pod *corev1.Pod, handler string) error {
 	if !ownUsers(pod) {
 		return nil
 	}

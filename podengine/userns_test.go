@@ -55,7 +55,7 @@ func TestUserNamespaces(t *testing.T) {
 		want("b", "131072+65536")
 		r.restart(time.Minute)
 		r.after(time.Minute)
-		want("b", "131072+65536") // in another incarnation
+		want("b", "131072+65536") // in another attempt
 		r.delete(a, 0)
 		r.after(time.Second)
 		c, d := makePod("c", withOwnUsers), makePod("d", withOwnUsers)
@@ -101,7 +101,7 @@ func TestUserIDsThatCannotBeRead(t *testing.T) {
 		r.create(b)
 		r.wantState(b, "Pending b=ContainerCreating")
 		if n := r.events.count("cannot read the user IDs"); n != 1 {
-			t.Errorf("events are %v", r.events.take())
+			t.Errorf("events are %v", r.events.drain())
 		}
 	})
 }

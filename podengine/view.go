@@ -20,7 +20,7 @@ type view struct {
 	// vanished is until when a sandbox that the runtime does not show is not
 	// replaced; zero if the pod has had none.
 	vanished time.Time
-	// containers are the newest incarnations, by name of the container.
+	// containers are the newest attempts, by name of the container.
 	containers map[string]*container
 
 	// failed says until when an action that failed is not tried again, by name
@@ -58,15 +58,15 @@ const (
 	// aborted is one whose command never ran, and never will: the runtime gave
 	// up its start when the process that had asked for it went away.
 	aborted phase = "aborted"
-	// unknown is one of which the runtime cannot tell whether it runs. It has to
-	// be stopped before another attempt.
+	// unknown: the runtime cannot report whether it runs. It has to be stopped
+	// before another attempt.
 	unknown phase = "unknown"
 )
 
-// mayRun reports whether the container runs, as far as anybody can tell.
+// mayRun reports whether the container runs, as far as is known.
 func (c *container) mayRun() bool { return c.phase == running || c.phase == unknown }
 
-// container is an incarnation of a container in the runtime.
+// container is an attempt of a container in the runtime.
 type container struct {
 	id      string
 	name    string
@@ -116,7 +116,7 @@ const (
 type action struct {
 	verb      verb
 	container string    // by name
-	id        string    // of its incarnation
+	id        string    // of its attempt
 	why       string    // for the event
 	at        time.Time // with doNothing: when to look again; zero means never
 }

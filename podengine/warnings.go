@@ -6,28 +6,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// repeatAfter is how long a warning that still holds is not said again: the
+// repeatAfter is how long a warning that still holds is not repeated: the
 // cluster forgets events after an hour.
 const repeatAfter = time.Hour
 
 // warning is what is warned of: a pod, one of its containers, or a volume.
 type warning struct{ about, reason string }
 
-// statement is what was said last.
+// statement is the text of a warning, and when it was recorded last.
 type statement struct {
 	text string
 	at   time.Time
 }
 
-// warn records a warning about the pod, or about what has the given name in it,
-// unless the same was said last.
+// warn records a warning about the pod, or about the container or volume of that
+// name, unless the last one had the same text.
 func (w *worker) warn(pod *corev1.Pod, about, reason, message string) {
 	now := time.Now()
 	w.mu.Lock()
-	last := w.said[warning{about, reason}]
+	last := w.warned[warning{about, reason}]
 	again := last.text == message && now.Sub(last.at) < repeatAfter
 	if !again {
-		w.said[warning{about, reason}] = statement{message, now}
+		w.warned[warning{about, reason}] = statement{message, now}
 	}
 	w.mu.Unlock()
 	if !again {
@@ -35,13 +35,13 @@ func (w *worker) warn(pod *corev1.Pod, about, reason, message string) {
 	}
 }
 
-// check warns of an error; without one, what was said before holds no more.
+// check warns of an error. A nil error ends an earlier warning of that reason.
 func (w *worker) check(pod *corev1.Pod, about, reason, prefix string, err error) {
 	if err != nil {
 		w.warn(pod, about, reason, prefix+err.Error())
 		return
 	}
 	w.mu.Lock()
-	delete(w.said, warning{about, reason})
+	delete(w.warned, warning{about, reason})
 	w.mu.Unlock()
 }

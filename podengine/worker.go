@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// resync is how often a pod is looked at although nothing has happened.
+	// resync is how often the worker wakes although nothing has happened.
 	resync = 90 * time.Second
 	// The delays between attempts at what fails.
 	firstRetry = time.Second
@@ -30,7 +30,7 @@ const (
 	healthyAfter    = 10 * time.Minute
 )
 
-// worker looks after one pod: its goroutine alone acts on it.
+// worker runs one pod: its goroutine alone acts on it.
 type worker struct {
 	engine *Engine
 	taken  time.Time     // when the node took the pod
@@ -42,7 +42,7 @@ type worker struct {
 	disk    sync.Mutex // one write of the pod's state at a time
 	removed bool       // the state was removed, for good; guarded by disk
 
-	telling sync.Mutex // so that what is told last is what came last
+	notifying sync.Mutex // so that the listener's last notification has the newest status
 
 	mu sync.Mutex
 	desired
@@ -57,7 +57,7 @@ type worker struct {
 	observed *podspec.Observation
 	abandon  context.CancelFunc    // ends the action under way; nil without one
 	endings  map[string]*ending    // of containers that are being stopped, by ID
-	said     map[warning]statement // the warnings that hold
+	warned   map[warning]statement // by the warnings that hold
 	cause    *cause                // nil: what is done is nobody's request
 
 	// What only the worker's goroutine uses.
@@ -74,7 +74,7 @@ type worker struct {
 	cgroup   cgroupState
 }
 
-// desired is what is asked for, and has to outlive the process.
+// desired is the desired state, which has to outlive the process.
 type desired struct {
 	pod    *corev1.Pod // the newest form, but for resources that it does not get
 	resize *resize     // nil unless there are such
@@ -87,7 +87,7 @@ type desired struct {
 	superseded map[string]uint32
 }
 
-// wanted is the pod as it was handed over.
+// wanted is the pod as the node applied it last.
 func (d desired) wanted() *corev1.Pod {
 	if d.resize != nil {
 		return d.resize.wanted
@@ -124,7 +124,7 @@ func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
 		taken:    taken,
 		failures: map[string]failure{},
 		endings:  map[string]*ending{},
-		said:     map[warning]statement{},
+		warned:   map[warning]statement{},
 		crashes:  map[string]crash{},
 		messages: map[string]string{},
 		applied:  map[string]string{},
@@ -132,7 +132,7 @@ func newWorker(e *Engine, pod *corev1.Pod, taken time.Time) *worker {
 	}
 }
 
-// nudge has the pod looked at soon.
+// nudge wakes the worker.
 func (w *worker) nudge() {
 	select {
 	case w.wake <- struct{}{}:
@@ -140,16 +140,14 @@ func (w *worker) nudge() {
 	}
 }
 
-// change makes a change of what has to outlive the process. It is on disk before
-// the worker can act on it: else a process that is killed has begun what the next
-// one knows nothing of, and takes back. A pod whose end was begun would run again.
-// What cannot be written is acted on all the same; the error is for who asks to ask
-// again.
+// change persists the new desired state before the worker acts on it, so that a
+// crash cannot undo a stop that has begun. If the write fails the change still
+// applies; the error asks the caller to retry.
 func (w *worker) change(f func(desired) desired) error {
 	w.disk.Lock()
 	defer w.disk.Unlock()
-	next := f(w.asked())
-	err := w.keep(next)
+	next := f(w.desiredState())
+	err := w.persist(next)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stop != next.stop && w.abandon != nil {
@@ -159,9 +157,9 @@ func (w *worker) change(f func(desired) desired) error {
 	return err
 }
 
-// record writes again what could not be written of what is desired. The disk may have
-// had no room, which the end of this very pod makes.
-func (w *worker) record(ctx context.Context) {
+// retryPersist writes the desired state again if it could not be written. The disk may
+// have been full, and the end of this very pod may have freed space.
+func (w *worker) retryPersist(ctx context.Context) {
 	w.disk.Lock()
 	defer w.disk.Unlock()
 	w.mu.Lock()
@@ -170,7 +168,7 @@ func (w *worker) record(ctx context.Context) {
 	if !due {
 		return
 	}
-	err := w.keep(d)
+	err := w.persist(d)
 	if err != nil {
 		log.G(ctx).WithError(err).Warn("Cannot record what is desired of the pod yet: a restart of this process before that loses it")
 	}
@@ -186,14 +184,14 @@ func (w *worker) onDisk() bool {
 	return !w.unrecorded && !w.unwritten
 }
 
-// asked is what is asked for now.
-func (w *worker) asked() desired {
+// desiredState is the desired state of now.
+func (w *worker) desiredState() desired {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.desired
 }
 
-// update gives the worker a newer form of its pod.
+// update sets a newer version of the worker's pod.
 func (w *worker) update(newer *corev1.Pod) error {
 	err := w.engine.allocate(w, newer)
 	w.engine.cfg.Objects.Follow(newer)
@@ -201,8 +199,8 @@ func (w *worker) update(newer *corev1.Pod) error {
 	return err
 }
 
-// end asks for the end of the pod, or for an earlier one. What the worker waits
-// for is given up.
+// end requests the end of the pod, or an earlier one. The action under way is
+// cancelled.
 func (w *worker) end(s stop) error {
 	err := w.change(func(d desired) desired {
 		d.stop = d.stop.and(s)
@@ -238,18 +236,18 @@ func (w *worker) delete(by time.Time) error {
 }
 
 func (w *worker) current() (*corev1.Pod, *stop) {
-	pod, stop, _ := w.request()
+	pod, stop, _ := w.currentWithCause()
 	return pod, stop
 }
 
-// request is what the worker is to see to, and who asked for it.
-func (w *worker) request() (*corev1.Pod, *stop, *cause) {
+// currentWithCause is current with the request that caused the pod's last change.
+func (w *worker) currentWithCause() (*corev1.Pod, *stop, *cause) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.pod, w.stop, w.cause
 }
 
-// run looks after the pod until it has ended and is deleted, or ctx ends.
+// run runs the pod until it has ended and is deleted, or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	pod, _ := w.current()
 	ctx = log.WithLogger(ctx, log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name}))
@@ -281,12 +279,12 @@ func (w *worker) run(ctx context.Context) {
 // step takes one action. It returns when to look again, or that it has to be at
 // once, or that the pod is over.
 func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
-	w.takeHint()
-	w.record(ctx)
-	if w.asked().isDeferred() {
+	w.applyHint()
+	w.retryPersist(ctx)
+	if w.desiredState().isDeferred() {
 		w.engine.retryDeferred()
 	}
-	pod, stop, cause := w.request()
+	pod, stop, cause := w.currentWithCause()
 	seen, err := w.engine.observe(ctx, pod.UID)
 	if err == nil {
 		w.settleUnknown(seen)
@@ -296,10 +294,10 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		return w.unseen(ctx, err), false, false
 	}
 	w.blind = 0
-	w.watchProbes(pod, seen) // first: the decision depends on them
+	w.updateProbes(pod, seen) // first: the decision depends on them
 	v := w.view(pod, stop, seen)
 	a := decide(v)
-	w.keepCgroup(ctx, pod, v.sandbox, a)
+	w.reconcileCgroup(ctx, pod, v.sandbox, a)
 	phase := w.publish(ctx, pod, stop, seen, v.now, a.verb == doEnd)
 	next = v.now.Add(resync)
 	switch a.verb {
@@ -310,7 +308,7 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		if !a.at.IsZero() && a.at.Before(next) {
 			next = a.at
 		}
-		if due := w.keepVolumes(ctx, pod, seen, v.now); due.Before(next) {
+		if due := w.refreshVolumes(ctx, pod, seen, v.now); due.Before(next) {
 			next = due
 		}
 		return next, false, false
@@ -325,14 +323,14 @@ func (w *worker) step(ctx context.Context) (next time.Time, again, over bool) {
 		if again := w.release(ctx, pod); again.Before(next) {
 			next = again
 		}
-		w.record(ctx) // there may be room now
+		w.retryPersist(ctx) // there may be room now
 		return next, false, false
 	}
 	log.G(ctx).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Debug("Acting on pod")
 	if err = w.perform(cause.below(ctx), a, pod, stop, seen); err != nil && !errors.Is(err, errAbandoned) {
 		w.settled(cause)
 	}
-	w.note(ctx, a, err)
+	w.recordOutcome(ctx, a, err)
 	return next, true, false
 }
 
@@ -413,7 +411,7 @@ func (w *worker) perform(ctx context.Context, a action, pod *corev1.Pod, stop *s
 	w.abandon = nil
 	w.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
-		return errAbandoned // whatever the runtime makes of that
+		return errAbandoned // regardless of the runtime's error
 	}
 	return err
 }
@@ -443,8 +441,8 @@ func (w *worker) act(ctx context.Context, a action, pod *corev1.Pod, stop *stop,
 	return errors.New("no such action: " + string(a.verb))
 }
 
-// note keeps what came of an action: when it is tried again, if it failed.
-func (w *worker) note(ctx context.Context, a action, err error) {
+// recordOutcome records the outcome of an action: when it is retried, if it failed.
+func (w *worker) recordOutcome(ctx context.Context, a action, err error) {
 	if err == nil {
 		if a.verb != doDiscard { // which makes room for another attempt at what failed
 			delete(w.failures, a.container)
@@ -517,8 +515,8 @@ func (w *worker) republish(ctx context.Context) {
 	w.publishObserved(ctx, pod, o, observed, time.Now())
 }
 
-// publishObserved makes the pod's status of o, and tells it if it is new, unless
-// there is a newer observation than the one that o comes from.
+// publishObserved makes the pod's status of o and notifies the listener if it is new,
+// unless there is a newer observation than the one that o comes from.
 func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, o podspec.Observation, from *podspec.Observation, now time.Time) {
 	w.mu.Lock()
 	if w.observed != from {
@@ -543,13 +541,13 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, o podspec
 	if !changed {
 		return
 	}
-	w.tell()
+	w.notify()
 }
 
-// tell says what became of the pod, if anybody wants to know.
-func (w *worker) tell() {
-	w.telling.Lock()
-	defer w.telling.Unlock()
+// notify passes the pod with its status to the engine's listener, if there is one.
+func (w *worker) notify() {
+	w.notifying.Lock()
+	defer w.notifying.Unlock()
 	if notify := w.engine.listener(); notify != nil {
 		notify(w.snapshot())
 	}
@@ -569,7 +567,7 @@ func (w *worker) snapshot() *corev1.Pod {
 // expire ends a pod that has been active for longer than it may.
 func (w *worker) expire(ctx context.Context, pod *corev1.Pod) {
 	const message = "Pod was active on the node longer than the specified deadline"
-	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, "DeadlineExceeded", message)
+	w.engine.cfg.Events.Event(pod, corev1.EventTypeNormal, eventDeadlineExceeded, message)
 	// It must outlive this process: containers that end well when they are
 	// stopped would make a success of it.
 	err := w.end(stop{

@@ -1,4 +1,4 @@
-// Package podspec says what a pod means, for those who run its containers: its
+// Package podspec says what a pod means, for programs that run its containers: its
 // host name, /etc/hosts and resolv.conf, its QoS class and OOM scores, what it
 // requests in all, how long it may take to stop; and the way back, from what
 // became of the containers to the pod's status.

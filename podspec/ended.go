@@ -20,7 +20,7 @@ const (
 // other ones come before which have not succeeded still wait, since nobody was about
 // to start them.
 func endWaiting(pod *corev1.Pod, s *corev1.PodStatus) {
-	begun := 0 // init containers that were to be started, as far as can be told
+	begun := 0 // init containers that were to be started, as far as is known
 	for i := range s.InitContainerStatuses {
 		if i == 0 || !untouched(&s.InitContainerStatuses[i]) {
 			begun = i + 1

@@ -7,7 +7,7 @@ import (
 )
 
 // HashContainer is a hash of those fields of a container whose change means that
-// it has to be started anew: its name and its image. All else that may change in
+// it has to be started again: its name and its image. All else that may change in
 // a running pod (resources, KEP-1287) is applied to the container as it is.
 //
 // The hash is kept with the container in the runtime, so it must be the same

@@ -22,7 +22,7 @@ func TestHashContainerIsStable(t *testing.T) {
 	}
 }
 
-// Only an image (or another container) is a reason to start anew.
+// Only an image (or another container) is a reason to start again.
 func TestHashContainer(t *testing.T) {
 	base := corev1.Container{Name: "web", Image: "nginx:1"}
 	for _, test := range []struct {

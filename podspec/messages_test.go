@@ -9,7 +9,7 @@ import (
 )
 
 func TestMessagesShareTheirRoom(t *testing.T) {
-	said := func(message string) corev1.ContainerState {
+	terminated := func(message string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}}
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
@@ -19,10 +19,10 @@ func TestMessagesShareTheirRoom(t *testing.T) {
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e"}}}
 	long, umlauts := strings.Repeat("x", 4<<10), "x"+strings.Repeat("ü", 2<<10)
 	known := map[string]corev1.ContainerStatus{
-		"i": {Name: "i", State: said("short")},
-		"a": {Name: "a", State: said(long), LastTerminationState: said(long)},
-		"b": {Name: "b", State: said(umlauts)},
-		"e": {Name: "e", State: said("no\xfftext")},
+		"i": {Name: "i", State: terminated("short")},
+		"a": {Name: "a", State: terminated(long), LastTerminationState: terminated(long)},
+		"b": {Name: "b", State: terminated(umlauts)},
+		"e": {Name: "e", State: terminated("no\xfftext")},
 	}
 	s := Status(pod, Observation{Statuses: known}, nil, metav1.Now())
 	const share = 3 << 10 // of four

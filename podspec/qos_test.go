@@ -69,7 +69,7 @@ func TestQOSClass(t *testing.T) {
 	if got := QOSClass(pod); got != corev1.PodQOSGuaranteed {
 		t.Errorf("computed: %s", got)
 	}
-	// The class does not change while the pod lives, whatever a resize makes of it.
+	// The class does not change while the pod lives, also not by a resize.
 	pod.Status.QOSClass = corev1.PodQOSBurstable
 	if got := QOSClass(pod); got != corev1.PodQOSBurstable {
 		t.Errorf("from the status: %s", got)

@@ -33,7 +33,7 @@ type Observation struct {
 	// them is ready, and has started, when it runs: see ContainerStatus.
 	Statuses map[string]corev1.ContainerStatus
 
-	// Networked tells whether the pod has its sandbox and its addresses.
+	// Networked reports whether the pod has its sandbox and its addresses.
 	Networked bool
 	// PodIPs and HostIPs are the addresses, the primary one first.
 	PodIPs, HostIPs []string
@@ -50,8 +50,8 @@ type Observation struct {
 	// restart rule of one of them (KEP-5532).
 	Restarting bool
 
-	// Ended tells that nothing of the pod runs any more, and nothing will: its
-	// containers are not started again, whatever the restart policy says.
+	// Ended means that nothing of the pod runs any more, and nothing will: its
+	// containers are not started again, regardless of the restart policy.
 	Ended bool
 	// Failure is why the node itself ended the pod, such as that it was active
 	// longer than its deadline. It makes the phase Failed once the pod has
@@ -84,7 +84,7 @@ type Failure struct {
 // of the spec in its order. The termination messages are cut to 12 KiB, divided
 // evenly among all containers. Conditions take the time of their last transition
 // from before, the status that was made last; now is the time of new ones. Those
-// of other owners are theirs to write, and left out.
+// that other owners write are left out.
 //
 // See https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/.
 func Status(pod *corev1.Pod, o Observation, before *corev1.PodStatus, now metav1.Time) corev1.PodStatus {
@@ -160,7 +160,7 @@ func statusOf(name, image string, known map[string]corev1.ContainerStatus) corev
 	}
 }
 
-// IsSidecar tells whether an init container is a restartable one (KEP-753).
+// IsSidecar reports whether an init container is a restartable one (KEP-753).
 func IsSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -250,7 +250,7 @@ func lastExit(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-// ShouldRestart tells whether a container of the pod that has ended with an exit
+// ShouldRestart reports whether a container of the pod that has ended with an exit
 // code is to be started again, by the pod's restart policy, or the container's
 // own and its rules (KEP-5307). Ephemeral containers never are.
 func ShouldRestart(pod *corev1.Pod, c *corev1.Container, exitCode int32) bool {
@@ -298,7 +298,7 @@ func isInit(pod *corev1.Pod, c *corev1.Container) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name })
 }
 
-// Initialized tells whether the init containers have done what has to be done
+// Initialized reports whether the init containers have done what has to be done
 // before the others start. Once one of those has run they have, also if a
 // sidecar is started again since.
 func Initialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
@@ -380,7 +380,7 @@ func conditions(pod *corev1.Pod, s *corev1.PodStatus, o Observation, before *cor
 	return own
 }
 
-// resizeConditions are there as long as what they tell of.
+// resizeConditions are there as long as what they describe.
 func resizeConditions(o Observation) (all []corev1.PodCondition) {
 	add := func(kind corev1.PodConditionType, r *Resize) {
 		if r != nil {

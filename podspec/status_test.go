@@ -141,7 +141,7 @@ func TestConditionsKeepTheirTimes(t *testing.T) {
 	pod, o := parseStatusCase(t, "a", "a=ready")
 	pod.Generation = 7
 	pod.Status.Conditions = []corev1.PodCondition{
-		{Type: "Theirs", Status: corev1.ConditionTrue},
+		{Type: "Foreign", Status: corev1.ConditionTrue},
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(statusNow.Add(-time.Hour))},
 	}
 	first := Status(pod, o, nil, statusNow)
@@ -162,7 +162,7 @@ func TestConditionsKeepTheirTimes(t *testing.T) {
 			t.Errorf("%s is of generation %d", kind, c.ObservedGeneration)
 		}
 	}
-	if find(second.Conditions, "Theirs") != nil {
+	if find(second.Conditions, "Foreign") != nil {
 		t.Error("a condition of somebody else is claimed")
 	}
 	if got := find(second.Conditions, corev1.PodReady); got.Reason != ReasonContainersNotReady || got.Message != "containers with unready status: [a]" {

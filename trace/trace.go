@@ -70,7 +70,7 @@ func WithTracer(ctx context.Context, tracer Tracer) context.Context {
 	return context.WithValue(ctx, tracerKey{}, tracer)
 }
 
-// Enabled tells whether ctx carries a tracer, or T was assigned one. If not, spans
+// Enabled reports whether ctx carries a tracer, or T was assigned one. If not, spans
 // record nothing, and what is made only for them need not be made.
 func Enabled(ctx context.Context) bool {
 	_, nop := tracerOf(ctx).(nopTracer)

@@ -30,10 +30,10 @@ func TestDefaultRecordsNothingButFieldsReachTheLogger(t *testing.T) {
 
 func TestEnabled(t *testing.T) {
 	if trace.Enabled(t.Context()) {
-		t.Error("the default tracer is said to record")
+		t.Error("the default tracer is reported to record")
 	}
 	if !trace.Enabled(trace.WithTracer(t.Context(), tracer{trace.T})) {
-		t.Error("a tracer in the context is said not to record")
+		t.Error("a tracer in the context is reported not to record")
 	}
 }
 

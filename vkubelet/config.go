@@ -36,7 +36,7 @@ type Config struct {
 	// ResourceManager, if made with NewResourceManagerFromInformers, is where
 	// the server has ConfigMaps, Secrets and Services from. Otherwise it reads
 	// and watches those ConfigMaps and Secrets that the node's pods name, and
-	// the services of the cluster: a lister alone cannot tell when something
+	// the services of the cluster: a lister alone does not show when something
 	// appears that a pod waits for.
 	ResourceManager *ResourceManager
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// reasons are the event reasons that the source files of a folder declare.
+// reasons are the event reasons that the source files of a directory declare.
 func reasons(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -43,7 +43,7 @@ func UpdateNodeLease(ctx context.Context, leases coordinationv1client.LeaseInter
 	return result, nil
 }
 
-// raced tells whether somebody else wrote, created or deleted the lease between
+// raced reports whether somebody else wrote, created or deleted the lease between
 // our two looks at it.
 func raced(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)

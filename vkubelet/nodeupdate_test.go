@@ -45,7 +45,7 @@ func TestUpdateNodeLease(t *testing.T) {
 }
 
 func TestUpdateNodeLeaseAfterAConflict(t *testing.T) {
-	there := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "9", Labels: map[string]string{"theirs": "yes"}}}
+	there := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "9", Labels: map[string]string{"foreign": "yes"}}}
 	client := fake.NewClientset(there)
 	client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).ResourceVersion != "9" {
@@ -59,7 +59,7 @@ func TestUpdateNodeLeaseAfterAConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Labels["theirs"] != "yes" || got.Labels["mine"] != "yes" || got.Spec.HolderIdentity == nil {
+	if got.Labels["foreign"] != "yes" || got.Labels["mine"] != "yes" || got.Spec.HolderIdentity == nil {
 		t.Errorf("got %v", got)
 	}
 	if mine.Spec.RenewTime != nil {

@@ -17,7 +17,7 @@ import (
 // change. It is safe for concurrent use.
 //
 // Environment variables need no ResourceManager: pods reach the provider with
-// theirs resolved.
+// resolved values.
 type ResourceManager struct {
 	pods       corev1listers.PodLister
 	secrets    corev1listers.SecretLister

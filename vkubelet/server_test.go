@@ -39,7 +39,7 @@ func TestServerRunsThePodsOfItsNode(t *testing.T) {
 		mine.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "COLOUR", ValueFrom: &corev1.EnvVarSource{
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "paint"}, Key: "colour"},
 		}}}
-		client := fake.NewClientset(mine, newPod("default", "theirs", "other"),
+		client := fake.NewClientset(mine, newPod("default", "foreign", "other"),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "paint"}, Data: map[string]string{"colour": "blue"}})
 		provider := &holder{}
 		server := New(Config{Client: client, NodeName: "node", Provider: provider, PodSyncWorkers: 2})
@@ -109,7 +109,7 @@ func TestServerWatchesOnlyWhatItNeeds(t *testing.T) {
 
 func TestServerUsesTheInformersItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(newPod("default", "mine", "node"), newPod("default", "theirs", "other"))
+		client := fake.NewClientset(newPod("default", "mine", "node"), newPod("default", "foreign", "other"))
 		factory := informers.NewSharedInformerFactory(client, 0)
 		core := factory.Core().V1()
 		rm, err := NewResourceManagerFromInformers(core.Pods(), core.Secrets(), core.ConfigMaps(), core.Services())

@@ -14,7 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// credulous is a provider that has a log for every name, and counts who asks.
+// credulous is a provider that has a log for every name, and counts the requests.
 type credulous struct {
 	capable
 	asked int

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/virtual-kubelet/virtual-kubelet/internal/leader"
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/leader"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 

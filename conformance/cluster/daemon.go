@@ -82,7 +82,7 @@ func startKillable(name string, cmd *exec.Cmd, logFile string) (*killable, error
 	return k, nil
 }
 
-// ended says that the program is gone without having been told to.
+// ended says that the program has ended without having been stopped.
 func (k *killable) ended() error {
 	select {
 	case <-k.done:

@@ -21,12 +21,12 @@ type ground struct {
 // prepareContainers starts a registry and containerd.
 func prepareContainers(ctx context.Context, o *options) (*ground, error) {
 	images := filepath.Join(o.bin, "conformance", "images.tar")
-	say("starting a registry")
+	progress("starting a registry")
 	mirror, closeMirror, err := serveImages(images)
 	if err != nil {
 		return nil, err
 	}
-	say("starting containerd")
+	progress("starting containerd")
 	containerd, err := startContainerd(ctx, o, images, mirror)
 	if err != nil {
 		closeMirror()
@@ -41,7 +41,7 @@ func prepareContainers(ctx context.Context, o *options) (*ground, error) {
 	}, nil
 }
 
-// prepareMachine makes a folder: processes need no more.
+// prepareMachine makes a directory: processes need no more.
 func prepareMachine(context.Context, *options) (*ground, error) {
 	address, err := ownAddress()
 	if err != nil {
@@ -49,7 +49,7 @@ func prepareMachine(context.Context, *options) (*ground, error) {
 	}
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder: %w", err)
+		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	// Users that pods run as pass through it.
 	if err := os.Chmod(dir, 0o711); err != nil {

@@ -19,8 +19,8 @@ var kubeletConfig string
 // kubeletSysctls are settings of the machine that the kubelet changes.
 var kubeletSysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
 
-// kubeletFolders are made by the kubelet, whatever its configuration says.
-var kubeletFolders = []string{"/var/lib/kubelet", "/var/log/containers", "/var/log/pods"}
+// kubeletFolders are made by the kubelet, regardless of its configuration.
+var kubeletDirs = []string{"/var/lib/kubelet", "/var/log/containers", "/var/log/pods"}
 
 // startKubelet starts the real kubelet. It takes back what the kubelet does to
 // the machine, but not when this process is killed: it is for comparison only.
@@ -34,7 +34,7 @@ func startKubelet(n nodeEnvironment) (_ node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	restore, err := remember(kubeletSysctls, kubeletFolders)
+	restore, err := remember(kubeletSysctls, kubeletDirs)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ type kubelet struct {
 
 func (k *kubelet) stop() error { return errors.Join(k.killable.stop(), k.restore()) }
 
-// remember returns a function that puts settings back, and removes folders that
+// remember returns a function that puts settings back, and removes directories that
 // were not there.
-func remember(sysctls, folders []string) (func() error, error) {
+func remember(sysctls, dirs []string) (func() error, error) {
 	values := map[string]string{}
 	for _, name := range sysctls {
 		data, err := os.ReadFile(filepath.Join("/proc/sys", name))
@@ -85,9 +85,9 @@ func remember(sysctls, folders []string) (func() error, error) {
 		values[name] = strings.TrimSpace(string(data))
 	}
 	var absent []string
-	for _, folder := range folders {
-		if _, err := os.Stat(folder); os.IsNotExist(err) {
-			absent = append(absent, folder)
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); os.IsNotExist(err) {
+			absent = append(absent, dir)
 		}
 	}
 	return func() error {
@@ -95,8 +95,8 @@ func remember(sysctls, folders []string) (func() error, error) {
 		for name, value := range values {
 			errs = append(errs, os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644))
 		}
-		for _, folder := range absent {
-			errs = append(errs, os.RemoveAll(folder))
+		for _, dir := range absent {
+			errs = append(errs, os.RemoveAll(dir))
 		}
 		return errors.Join(errs...)
 	}, nil

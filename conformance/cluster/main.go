@@ -4,7 +4,7 @@
 // test, or the real kubelet for comparison. Then it runs a command with
 // KUBECONFIG, NODE_NAME and NODE_SETUP in its environment, and stops everything:
 //
-//	cluster -bin FOLDER -node cri|process|kubelet -logs DIR -- COMMAND...
+//	cluster -bin DIR -node cri|process|kubelet -logs DIR -- COMMAND...
 //
 // With a shell for a command, that is a cluster to look around in.
 package main
@@ -48,10 +48,10 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
-	flags.StringVar(&o.bin, "bin", "bin", "folder with controlplane, containerd-up, virtual-kubelet and conformance/")
+	flags.StringVar(&o.bin, "bin", "bin", "directory with controlplane, containerd-up, virtual-kubelet and conformance/")
 	flags.StringVar(&o.node, "node", "cri", "the node to start: Virtual Kubelet with the provider cri or process, or kubelet, the reference")
 	flags.StringVar(&o.name, "name", "node-under-test", "name of the node")
-	flags.StringVar(&o.logs, "logs", "", "folder for the logs of the node and containerd (required)")
+	flags.StringVar(&o.logs, "logs", "", "directory for the logs of the node and containerd (required)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "template of virtual-kubelet's --provider-config (default: the one of this program)")
 	flags.IntVar(&o.port, "port", 0, "port of the node's API; specs that call it themselves want 10250 (default: a free one)")
 	flags.Var(&o.nodeArgs, "node-arg", "a further flag of the node (may be repeated)")
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	o.command = flags.Args()
 	if o.logs == "" || len(o.command) == 0 {
-		return errors.New("usage: cluster -bin FOLDER -node NAME -logs DIR -- COMMAND...; see cluster -help")
+		return errors.New("usage: cluster -bin DIR -node NAME -logs DIR -- COMMAND...; see cluster -help")
 	}
 	for _, path := range []*string{&o.bin, &o.logs} {
 		absolute, err := filepath.Abs(*path)
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string) error {
 		*path = absolute
 	}
 	if err := os.MkdirAll(o.logs, 0o755); err != nil {
-		return fmt.Errorf("make the folder for logs: %w", err)
+		return fmt.Errorf("make the directory for logs: %w", err)
 	}
 	kind, err := chooseNode(o.node)
 	if err != nil {
@@ -87,14 +87,14 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 	}
 	defer func() { err = errors.Join(err, ground.stop()) }()
 
-	say("starting the control plane")
+	progress("starting the control plane")
 	plane, err := startControlPlane(ctx, o, ground.address)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plane.stop()) }()
 
-	say("starting the node: %s", o.node)
+	progress("starting the node: %s", o.node)
 	bootstrap, err := plane.bootstrapKubeconfig(ctx)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 		Bootstrap: bootstrap,
 	}
 	if err := os.MkdirAll(n.Dir, 0o755); err != nil {
-		return fmt.Errorf("make the node's folder: %w", err)
+		return fmt.Errorf("make the node's directory: %w", err)
 	}
 	node, err := kind.start(n)
 	if err != nil {
@@ -125,7 +125,7 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 	if err != nil {
 		return err
 	}
-	say("the node is ready: %s; running %s", setup, o.command[0])
+	progress("the node is ready: %s; running %s", setup, o.command[0])
 
 	cmd := exec.CommandContext(ctx, o.command[0], o.command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -140,12 +140,12 @@ func (o *options) run(ctx context.Context, kind nodeKind) (err error) {
 	if err = cmd.Run(); err != nil {
 		err = fmt.Errorf("%s failed: %w", o.command[0], err)
 	}
-	say("stopping")
+	progress("stopping")
 	return err
 }
 
-// say tells people how far it is.
-func say(format string, args ...any) {
+// progress prints a line about the progress.
+func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 

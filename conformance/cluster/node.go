@@ -18,7 +18,7 @@ type nodeEnvironment struct {
 	options *options
 
 	Name      string
-	Bin       string // folder with the programs
+	Bin       string // directory with the programs
 	Endpoint  string // of the container runtime, if there is one
 	Dir       string // for the node's files; unmounted and removed in the end
 	Address   string // of this machine, as pods reach it
@@ -53,7 +53,7 @@ func chooseNode(kind string) (nodeKind, error) {
 	return nodeKind{}, fmt.Errorf("there is no node %q: use cri, process or kubelet", kind)
 }
 
-// render fills a template of a file and writes it to the node's folder.
+// render fills a template of a file and writes it to the node's directory.
 func (n nodeEnvironment) render(name, text string) (string, error) {
 	t, err := template.New(name).Option("missingkey=error").Parse(text)
 	if err != nil {

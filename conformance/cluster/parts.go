@@ -24,7 +24,7 @@ type containerd struct {
 func startContainerd(ctx context.Context, o *options, images, mirror string) (*containerd, error) {
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
-		return nil, fmt.Errorf("make containerd's folder: %w", err)
+		return nil, fmt.Errorf("make containerd's directory: %w", err)
 	}
 	c := &containerd{dir: dir}
 	var line string
@@ -51,7 +51,7 @@ type controlPlane struct {
 func startControlPlane(ctx context.Context, o *options, address string) (*controlPlane, error) {
 	dir, err := os.MkdirTemp("", "controlplane-")
 	if err != nil {
-		return nil, fmt.Errorf("make the control plane's folder: %w", err)
+		return nil, fmt.Errorf("make the control plane's directory: %w", err)
 	}
 	p := &controlPlane{binary: filepath.Join(o.bin, "controlplane"), dir: dir}
 	p.daemon, _, err = startDaemon(ctx, "controlplane", p.binary, "up", "--stop-with-stdin", "--ephemeral", "--dir", dir, "--address", address)

@@ -20,12 +20,12 @@ func startProcess(n nodeEnvironment) (node, error) {
 		return nil, fmt.Errorf("install the suite's program nnp: %w", err)
 	}
 	if err := os.Chmod(n.Dir, 0o711); err != nil {
-		return nil, fmt.Errorf("open the node's folder for pods: %w", err)
+		return nil, fmt.Errorf("open the node's directory for pods: %w", err)
 	}
 	return startVirtualKubelet(n, "process", processConfig)
 }
 
-// Setuid is where the suite's program nnp is, which tells whether it got root's
+// Setuid is where the suite's program nnp is, which reports whether it got root's
 // rights from its file.
 func (n nodeEnvironment) Setuid() string { return filepath.Join(n.Dir, "nnp") }
 

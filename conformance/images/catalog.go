@@ -17,8 +17,8 @@ type image struct {
 
 // sources say where the programs are that images are made of.
 type sources struct {
-	bin        string // folder with what build.sh has built
-	kubernetes string // folder of the module k8s.io/kubernetes
+	bin        string // directory with what build.sh has built
+	kubernetes string // directory of the module k8s.io/kubernetes
 }
 
 // pauseName is the name of the sandbox image that does not change with the
@@ -95,7 +95,7 @@ func (s sources) agnhost() (tree, error) {
 	}
 	t.file("agnhost", s.program("agnhost"), 0o755)
 	t.link("agnhost-2", "agnhost") // for tests that override the entrypoint
-	t.folder("uploads", 0o755)
+	t.dir("uploads", 0o755)
 	for _, name := range []string{"localhost.crt", "localhost.key"} {
 		t.file(name, filepath.Join(s.kubernetes, "test/images/agnhost/porter", name), 0o644)
 	}

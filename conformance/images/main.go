@@ -2,7 +2,7 @@
 // registry: of Debian's packages and of the suite's own programs, as one
 // archive that "ctr images import" takes.
 //
-//	images -bin FOLDER -kubernetes FOLDER -out FILE
+//	images -bin DIR -kubernetes DIR -out FILE
 //
 // It does nothing when the archive has these contents already.
 package main
@@ -33,14 +33,14 @@ func main() {
 
 func run(args []string) error {
 	flags := flag.NewFlagSet("images", flag.ContinueOnError)
-	bin := flags.String("bin", "", "folder with the programs that build.sh has built (required)")
-	kubernetes := flags.String("kubernetes", "", "folder of the module k8s.io/kubernetes (required)")
+	bin := flags.String("bin", "", "directory with the programs that build.sh has built (required)")
+	kubernetes := flags.String("kubernetes", "", "directory of the module k8s.io/kubernetes (required)")
 	out := flags.String("out", "", "archive to write (required)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *bin == "" || *kubernetes == "" || *out == "" || flags.NArg() > 0 {
-		return errors.New("usage: images -bin FOLDER -kubernetes FOLDER -out FILE")
+		return errors.New("usage: images -bin DIR -kubernetes DIR -out FILE")
 	}
 	if err := checkInstalled(); err != nil {
 		return err

@@ -43,11 +43,11 @@ func checkInstalled() error {
 func (s sources) base() (tree, error) {
 	t := tree{}
 	for _, name := range []string{"bin", "dev", "etc", "home", "lib", "lib64", "proc", "sys", "usr", "usr/local", "usr/local/bin", "var", "var/log"} {
-		t.folder(name, 0o755)
+		t.dir(name, 0o755)
 	}
-	t.folder("root", 0o700)
+	t.dir("root", 0o700)
 	for _, name := range []string{"tmp", "var/tmp"} {
-		t.folder(name, 0o1777)
+		t.dir(name, 0o1777)
 	}
 	for _, name := range []string{"sbin", "usr/bin", "usr/sbin"} {
 		t.link(name, "/bin")

@@ -23,7 +23,7 @@ type entry struct {
 	content string // the content itself
 }
 
-func (t tree) folder(name string, mode int64) { t.add(name, entry{kind: tar.TypeDir, mode: mode}) }
+func (t tree) dir(name string, mode int64) { t.add(name, entry{kind: tar.TypeDir, mode: mode}) }
 
 func (t tree) link(name, target string) {
 	t.add(name, entry{kind: tar.TypeSymlink, mode: 0o777, target: target})

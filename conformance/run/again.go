@@ -14,8 +14,8 @@ import (
 const againBatch = 500
 
 // readBefore reads the results of the run before.
-func readBefore(folder string) (*junit.Suite, error) {
-	return junit.Read(filepath.Join(folder, "junit.xml"))
+func readBefore(dir string) (*junit.Suite, error) {
+	return junit.Read(filepath.Join(dir, "junit.xml"))
 }
 
 // failedBefore returns those of the specs that failed.

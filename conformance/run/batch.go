@@ -65,7 +65,7 @@ func runSuite(ctx context.Context, o options, names []string, output, reportFile
 		"--provider=skeleton",
 		"--num-nodes=1",
 		"--disable-log-dump",
-		"--ginkgo.v", // with it, lines tell where a spec ends
+		"--ginkgo.v", // with it, lines show where a spec ends
 		"--ginkgo.no-color",
 		"--ginkgo.timeout=24h", // the watchdog is stricter
 		"--ginkgo.json-report="+reportFile,

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.e2e, "e2e", "", "the suite, as build.sh builds it (required)")
 	flags.StringVar(&o.specs, "specs", "", "file with the names of the specs, one a line (required)")
 	flags.StringVar(&o.expected, "expected", "", "file with the names of specs that are known not to pass (default: none)")
-	flags.StringVar(&o.results, "results", "", "folder for the results (required)")
+	flags.StringVar(&o.results, "results", "", "directory for the results (required)")
 	flags.StringVar(&o.focus, "focus", "", "run only specs whose names match this regular expression")
 	flags.StringVar(&o.setup, "setup", os.Getenv("NODE_SETUP"), "what the node is, for the report (default: $NODE_SETUP)")
 	flags.BoolVar(&o.sharedNetwork, "shared-network", false, "run specs whose pods listen at the same port one after the other, for nodes whose pods have one network")
@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(o.results, "output"), 0o755); err != nil {
-		return fmt.Errorf("make the folder for results: %w", err)
+		return fmt.Errorf("make the directory for results: %w", err)
 	}
 
 	begin := time.Now()

@@ -47,31 +47,31 @@ func (r *report) counts() string {
 		r.count(passed), r.count(failed), r.count(leftOut), r.count(skipped), r.count(notRun))
 }
 
-func (r *report) write(folder string) error {
+func (r *report) write(dir string) error {
 	junit, err := r.junit()
 	if err != nil {
 		return fmt.Errorf("make junit.xml: %w", err)
 	}
 	for name, data := range map[string][]byte{"results.md": r.markdown(), "junit.xml": junit} {
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return fmt.Errorf("write the results: %w", err)
 		}
 	}
 	return nil
 }
 
-// verdict tells whether the specs that failed are the expected ones.
-func (r *report) verdict(out io.Writer, folder string) error {
+// verdict reports whether the specs that failed are the expected ones.
+func (r *report) verdict(out io.Writer, dir string) error {
 	var problems []error
 	for _, result := range r.results {
 		switch {
 		case result.state == failed && !result.known:
 			problems = append(problems, fmt.Errorf("failed: %s: %s (see %s)", result.name, result.message, result.output))
 		case result.state == passed && result.known:
-			problems = append(problems, fmt.Errorf("passed, although it is said to fail: %s: take it off the list of expected failures", result.name))
+			problems = append(problems, fmt.Errorf("passed, although it is expected to fail: %s: take it off the list of expected failures", result.name))
 		}
 	}
-	fmt.Fprintf(out, "%v, results in %s\n", r.elapsed.Round(time.Second), folder)
+	fmt.Fprintf(out, "%v, results in %s\n", r.elapsed.Round(time.Second), dir)
 	fmt.Fprintf(out, "%s\n", r.counts())
 	return errors.Join(problems...)
 }

@@ -197,7 +197,7 @@ func TestUnexpected(t *testing.T) {
 		want            string
 	}{
 		"failure": {"a\nb\n", "", nil, "failed: b: wait: it is broken"},
-		"success": {"a\n", "# Why.\na\n", nil, "passed, although it is said to fail: a"},
+		"success": {"a\n", "# Why.\na\n", nil, "passed, although it is expected to fail: a"},
 		// The time is that of the one that passes too.
 		"time is up":       {"c\na\n", "", []string{"-spec-timeout", "5s"}, "failed: c: the spec was interrupted after 5s"},
 		"no such spec":     {"a\nz\n", "", nil, "failed: z: the suite has no spec of this name"},

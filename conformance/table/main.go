@@ -4,7 +4,7 @@
 //
 // The results of a node are in DIR/NODE/junit.xml, as command run writes them; the
 // reasons for what does not pass are in expected-failures-NODE.txt of the other
-// folder.
+// directory.
 package main
 
 import (
@@ -27,8 +27,8 @@ func main() {
 
 func run(args []string) error {
 	flags := flag.NewFlagSet("table", flag.ContinueOnError)
-	results := flags.String("results", "bin/conformance/results", "folder with the results, a folder a node")
-	expected := flags.String("expected", "conformance", "folder with the files expected-failures-NODE.txt")
+	results := flags.String("results", "bin/conformance/results", "directory with the results, a directory a node")
+	expected := flags.String("expected", "conformance", "directory with the files expected-failures-NODE.txt")
 	out := flags.String("out", "", "file to write (required)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -89,9 +89,9 @@ func (n *node) outcome(spec string) (word, why string) {
 }
 
 // reason is the one that is known, and else what the suite says.
-func reason(known, said string) string {
+func reason(known, reported string) string {
 	if known != "" {
 		return known
 	}
-	return said
+	return reported
 }

@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 		write(node+"/junit.xml", data)
 	}
 	results("one", junit.Case{Name: "[a] spec *not* b"}, junit.Case{Name: "c", Failure: &junit.Message{Text: "broken"}})
-	results("two", junit.Case{Name: "c", Skipped: &junit.Message{Text: "said"}}, junit.Case{Name: "d", Failure: &junit.Message{Text: "timeout"}})
+	results("two", junit.Case{Name: "c", Skipped: &junit.Message{Text: "known"}}, junit.Case{Name: "d", Failure: &junit.Message{Text: "timeout"}})
 	write("expected-failures-one.txt", nil)
 	write("expected-failures-two.txt", []byte("# Needs wings.\n- c\n# Needs a fast machine.\nd\n"))
 

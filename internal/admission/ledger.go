@@ -8,7 +8,7 @@ import (
 )
 
 // Ledger keeps account of the pods that were admitted to a node. Once admitted a pod
-// stays so, whatever becomes of the node. The zero value is an empty one. It is safe
+// stays so, also when the node shrinks. The zero value is an empty one. It is safe
 // for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex
@@ -59,7 +59,7 @@ func (l *Ledger) Update(pod *corev1.Pod) {
 }
 
 // Recount takes pods for all that the node may have: those that were admitted, or
-// that run, whatever the room, stay or become admitted; all others are forgotten.
+// that run, stay or become admitted regardless of the room; all others are forgotten.
 func (l *Ledger) Recount(pods []*corev1.Pod, runs func(*corev1.Pod) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

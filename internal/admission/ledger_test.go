@@ -249,7 +249,7 @@ func TestLedger(t *testing.T) {
 	admit(a, true)
 }
 
-// A pod costs the same whatever the number of the others.
+// A pod costs the same for any number of others.
 func BenchmarkAdmit(b *testing.B) {
 	var ledger admission.Ledger
 	node := onNode(func(n *corev1.Node) { n.Status.Allocatable = list("cpu", "1000000") })

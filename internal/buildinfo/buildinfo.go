@@ -1,4 +1,4 @@
-// Package buildinfo tells what this binary was built from.
+// Package buildinfo reports what this binary was built from.
 package buildinfo
 
 import (
@@ -9,7 +9,7 @@ import (
 
 const modulePath = "github.com/virtual-kubelet/virtual-kubelet"
 
-// Info is what a person who reports a bug is asked for.
+// Info is what a bug report needs.
 type Info struct {
 	// Version is the module's version, "devel" for a build of a work tree.
 	Version string `json:"version"`
@@ -35,15 +35,17 @@ var Get = sync.OnceValue(func() Info {
 func read(build *debug.BuildInfo) Info {
 	info := Info{Version: "devel", Kubernetes: "v0.0.0", Go: build.GoVersion}
 	for _, module := range append([]*debug.Module{&build.Main}, build.Deps...) {
+		// The binary is a module of its own, in which a directory replaces this one.
+		ours := module.Path == modulePath || module == &build.Main && strings.HasPrefix(module.Path, modulePath+"/")
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		switch module.Path {
-		case modulePath:
+		switch {
+		case ours:
 			if v := module.Version; v != "" && v != "(devel)" {
 				info.Version = v
 			}
-		case "k8s.io/client-go":
+		case module.Path == "k8s.io/client-go":
 			info.Kubernetes = strings.Replace(module.Version, "v0.", "v1.", 1)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package clusteruid reads what tells a cluster from all others: the UID of its
+// Package clusteruid reads what identifies a cluster: the UID of its
 // namespace kube-system. Names in configurations are copied; this UID is made once,
 // by the API server, which does not let the namespace be deleted, and a cluster that is
 // restored from a backup keeps it.
@@ -84,7 +84,7 @@ func (r *Reader) read(ctx context.Context) (types.UID, error) {
 	}
 	if err != nil {
 		// Without its class: a namespace that is not there is no pod that is not.
-		return "", errdefs.AsUnavailable(fmt.Errorf("read the UID of namespace %s, by which this cluster's objects are told from those of others: %v", metav1.NamespaceSystem, err))
+		return "", errdefs.AsUnavailable(fmt.Errorf("read the UID of namespace %s, which distinguishes this cluster's objects from those of others: %v", metav1.NamespaceSystem, err))
 	}
 	return found.UID, nil
 }

@@ -22,9 +22,9 @@ const (
 )
 
 // call lets f be called, or not, with what the moment has in store.
-func (p *Provider) call(ctx context.Context, method string, name types.NamespacedName, aim aim, f func() error) error {
+func (p *Provider) call(ctx context.Context, method string, name types.NamespacedName, uid types.UID, aim aim, f func() error) error {
 	if p.Begins != nil {
-		defer p.Begins(method, name)()
+		defer p.Begins(method, name, uid)()
 	}
 	plan, calm := p.now()
 	if calm == nil {
@@ -77,7 +77,7 @@ func (p *Provider) call(ctx context.Context, method string, name types.Namespace
 	return nil
 }
 
-// anError returns an error of any class that tells no lie.
+// anError returns an error of any class that is no lie.
 func anError(random *rand.Rand, method string, aim aim) error {
 	err := errors.New(method + " failed, by a fault")
 	classes := []func() error{

@@ -21,13 +21,13 @@ func (n notifications) NotifyPods(ctx context.Context, notify func(*corev1.Pod))
 	n.p.news.Unlock()
 	n.inner.NotifyPods(ctx, func(pod *corev1.Pod) {
 		if ctx.Err() == nil {
-			n.p.tell(pod)
+			n.p.forward(pod)
 		}
 	})
 }
 
-// tell passes a notification on, or not, or more than that.
-func (p *Provider) tell(pod *corev1.Pod) {
+// forward passes a notification on, or not, or more than that.
+func (p *Provider) forward(pod *corev1.Pod) {
 	name := nameOf(pod)
 	p.news.Lock()
 	notify, before := p.notify, p.last[name]

@@ -29,7 +29,7 @@ const (
 	Panic Kind = "panic"
 	// Hang has a call wait until its context ends, or until Calm, and fail then.
 	Hang Kind = "hang"
-	// Stubborn has a call wait, whatever its context says, and act then.
+	// Stubborn has a call wait, regardless of its context, and act then.
 	Stubborn Kind = "stubborn"
 	// HangCreate has CreatePod wait until its context ends, or until Calm, and fail
 	// then; where its context has ended it may have acted all the same.
@@ -119,7 +119,7 @@ func ParsePlan(text string) (Plan, error) {
 }
 
 // draw draws which of some kinds occur. It takes as many numbers from random
-// whatever the rates are.
+// for any rates.
 func (p Plan) draw(random *rand.Rand, kinds []Kind) map[Kind]bool {
 	var drawn map[Kind]bool
 	for _, kind := range kinds {

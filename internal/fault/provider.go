@@ -24,10 +24,10 @@ type Provider struct {
 	// most. Set them before the first call, if at all; they are 2 s and 20 s.
 	MaxDelay, MaxHang time.Duration
 
-	// Begins, if set, is told of each call as it begins, but for NotifyPods, and
-	// what it returns is called as that ends. GetPods is about no pod. Set it before
-	// the first call.
-	Begins func(method string, pod types.NamespacedName) (ends func())
+	// Begins, if set, is called with each call as it begins, but for NotifyPods, and
+	// what it returns is called as that ends. GetPods is about no pod, and the methods that
+	// ask by name give no UID. Set it before the first call.
+	Begins func(method string, pod types.NamespacedName, uid types.UID) (ends func())
 
 	// IsToEnd, if set, reports whether a pod of that name that the provider holds is to
 	// be deleted, or is gone, in the API. Set it before the first call.
@@ -71,8 +71,8 @@ func (p *Provider) Calm() {
 
 // Empty has the provider know none of its pods for a while: lists show nothing, and a
 // pod that is asked for is not there. Then they are there again. That a pod which is to
-// be deleted (see IsToEnd) is not there is a lie, which nobody can tell from the truth;
-// what else is said meanwhile is for the test to judge.
+// be deleted (see IsToEnd) is not there is a lie that no caller can detect;
+// the test decides about all other answers meanwhile.
 func (p *Provider) Empty(d time.Duration) {
 	p.news.Lock()
 	defer p.news.Unlock()
@@ -88,7 +88,7 @@ func (p *Provider) isEmpty() bool {
 	return time.Now().Before(p.empty)
 }
 
-// Lied tells whether what was said of a pod of that name was ever untrue, in a
+// Lied reports whether an answer about a pod of that name was ever untrue, in a
 // way that no caller can know: that a pod is not there, or another one.
 func (p *Provider) Lied(namespace, name string) bool {
 	p.news.Lock()
@@ -105,7 +105,7 @@ func (p *Provider) Refused(namespace, name string) bool {
 	return refused
 }
 
-// Forget forgets what was said of pods, and with it the lies. It is for the moment
+// Forget forgets the answers about pods, and with them the lies. It is for the moment
 // at which there are none, in a test so long that this would count.
 func (p *Provider) Forget() {
 	p.news.Lock()
@@ -141,7 +141,7 @@ func (p *Provider) Handler() node.PodLifecycleHandler {
 type handler struct{ p *Provider }
 
 func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
-	err := h.p.call(ctx, "CreatePod", nameOf(pod), changes, func() error {
+	err := h.p.call(ctx, "CreatePod", nameOf(pod), pod.UID, changes, func() error {
 		h.p.reappear(pod)
 		return h.p.inner.CreatePod(ctx, pod)
 	})
@@ -154,7 +154,7 @@ func (h handler) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (h handler) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	return h.p.call(ctx, "UpdatePod", nameOf(pod), changes, func() error {
+	return h.p.call(ctx, "UpdatePod", nameOf(pod), pod.UID, changes, func() error {
 		if h.p.isEmpty() {
 			return unknownPod(pod)
 		}
@@ -163,7 +163,7 @@ func (h handler) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (h handler) DeletePod(ctx context.Context, pod *corev1.Pod) error {
-	return h.p.call(ctx, "DeletePod", nameOf(pod), finds, func() error {
+	return h.p.call(ctx, "DeletePod", nameOf(pod), pod.UID, finds, func() error {
 		if err := h.p.overlook("DeletePod", pod); err != nil {
 			return err
 		}
@@ -172,17 +172,17 @@ func (h handler) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (h handler) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return h.p.get(ctx, "GetPod", namespace, name, func() (*corev1.Pod, error) { return h.p.inner.GetPod(ctx, namespace, name) })
+	return h.p.get(ctx, "GetPod", namespace, name, "", func() (*corev1.Pod, error) { return h.p.inner.GetPod(ctx, namespace, name) })
 }
 
 func (h handler) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
-	return h.p.getStatus(ctx, namespace, name, func() (*corev1.PodStatus, error) {
+	return h.p.getStatus(ctx, namespace, name, "", func() (*corev1.PodStatus, error) {
 		return h.p.inner.GetPodStatus(ctx, namespace, name)
 	})
 }
 
 func (h handler) GetPods(ctx context.Context) (shown []*corev1.Pod, err error) {
-	err = h.p.call(ctx, "GetPods", types.NamespacedName{}, finds, func() error {
+	err = h.p.call(ctx, "GetPods", types.NamespacedName{}, "", finds, func() error {
 		pods, err := h.p.inner.GetPods(ctx)
 		for _, pod := range pods {
 			if pod, err := h.p.show(ctx, "GetPods", pod); err == nil {
@@ -201,13 +201,13 @@ func (h handler) GetPods(ctx context.Context) (shown []*corev1.Pod, err error) {
 type handlerByUID struct{ handler }
 
 func (h handlerByUID) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
-	return h.p.get(ctx, "GetPodByUID", namespace, name, func() (*corev1.Pod, error) {
+	return h.p.get(ctx, "GetPodByUID", namespace, name, uid, func() (*corev1.Pod, error) {
 		return h.p.byUID.GetPodByUID(ctx, namespace, name, uid)
 	})
 }
 
 func (h handlerByUID) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
-	return h.p.getStatus(ctx, namespace, name, func() (*corev1.PodStatus, error) {
+	return h.p.getStatus(ctx, namespace, name, uid, func() (*corev1.PodStatus, error) {
 		return h.p.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
 	})
 }

@@ -126,8 +126,8 @@ func TestHangsEndWithTheirContextOrWithCalm(t *testing.T) {
 func TestNotifications(t *testing.T) {
 	inner := newOne()
 	p := fault.NewProvider(inner, 1)
-	var heard []string
-	p.Handler().(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) { heard = append(heard, pod.Status.Message) })
+	var notified []string
+	p.Handler().(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) { notified = append(notified, pod.Status.Message) })
 	for _, tc := range []struct {
 		plan fault.Plan
 		want int
@@ -139,10 +139,10 @@ func TestNotifications(t *testing.T) {
 		{fault.Plan{fault.StaleNotice: 1}, 2, "2"},
 	} {
 		p.Break(tc.plan)
-		heard = nil
+		notified = nil
 		inner.notify(inner.pod)
-		if len(heard) != tc.want || tc.want > 0 && heard[len(heard)-1] != tc.last {
-			t.Errorf("%v: heard %q, want %d, the last %q", tc.plan, heard, tc.want, tc.last)
+		if len(notified) != tc.want || tc.want > 0 && notified[len(notified)-1] != tc.last {
+			t.Errorf("%v: got %q, want %d, the last %q", tc.plan, notified, tc.want, tc.last)
 		}
 		inner.pod = inner.pod.DeepCopy()
 		inner.pod.Status.Message = string(rune(inner.pod.Status.Message[0]) + 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-func (p *Provider) get(ctx context.Context, method, namespace, name string, f func() (*corev1.Pod, error)) (shown *corev1.Pod, err error) {
-	err = p.call(ctx, method, types.NamespacedName{Namespace: namespace, Name: name}, finds, func() error {
+func (p *Provider) get(ctx context.Context, method, namespace, name string, uid types.UID, f func() (*corev1.Pod, error)) (shown *corev1.Pod, err error) {
+	err = p.call(ctx, method, types.NamespacedName{Namespace: namespace, Name: name}, uid, finds, func() error {
 		pod, err := f()
 		if err != nil || pod == nil {
 			return err
@@ -26,8 +26,8 @@ func (p *Provider) get(ctx context.Context, method, namespace, name string, f fu
 	return shown, nil
 }
 
-func (p *Provider) getStatus(ctx context.Context, namespace, name string, f func() (*corev1.PodStatus, error)) (status *corev1.PodStatus, err error) {
-	err = p.call(ctx, "GetPodStatus", types.NamespacedName{Namespace: namespace, Name: name}, finds, func() error {
+func (p *Provider) getStatus(ctx context.Context, namespace, name string, uid types.UID, f func() (*corev1.PodStatus, error)) (status *corev1.PodStatus, err error) {
+	err = p.call(ctx, "GetPodStatus", types.NamespacedName{Namespace: namespace, Name: name}, uid, finds, func() error {
 		if status, err = f(); err != nil {
 			return err
 		}

@@ -50,18 +50,18 @@ func (t *Transport) Break(plan Plan) { t.brew(plan) }
 // have stalled.
 func (t *Transport) Calm() {
 	t.clear()
-	t.Mend()
+	t.Heal()
 }
 
 // Partition cuts the way to the server for d. In a silent one requests wait until
 // it is over, and fail then, and watches stay open but say nothing; otherwise all
 // of them fail at once. It replaces one that lasts.
 func (t *Transport) Partition(d time.Duration, silent bool) {
-	t.Mend()
+	t.Heal()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cut, t.silent = make(chan struct{}), silent
-	t.ends = time.AfterFunc(d, t.Mend)
+	t.ends = time.AfterFunc(d, t.Heal)
 	for w := range t.watches {
 		if silent {
 			w.stall()
@@ -71,8 +71,8 @@ func (t *Transport) Partition(d time.Duration, silent bool) {
 	}
 }
 
-// Mend ends a partition, if there is one, and the watches that have stalled.
-func (t *Transport) Mend() {
+// Heal ends a partition, if there is one, and the watches that have stalled.
+func (t *Transport) Heal() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cut != nil {

@@ -110,7 +110,7 @@ func TestPartitionCutsRequestsAndWatches(t *testing.T) {
 	if code, _, err := request(t, "GET", address); err == nil {
 		t.Errorf("a request was answered with %d", code)
 	}
-	transport.Mend()
+	transport.Heal()
 	if code, _, err := request(t, "GET", address); code != 200 {
 		t.Errorf("after the partition: %d, %v", code, err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // A reflector takes a watch for broken that ends before it is a second old, and
-// has said nothing.
+// has sent no event.
 const brief = time.Second
 
 // Steady returns a ListWatch whose watches are begun again, where they began, if
@@ -59,13 +59,13 @@ func pass(ctx context.Context, proxy *watch.ProxyWatcher, events chan<- watch.Ev
 		}
 		var err error
 		if source, err = begin(); err != nil {
-			return // the next watch is told of it
+			return // the next watch gets the error
 		}
 	}
 }
 
-// forward passes on what source says until it ends or is not wanted any more, and
-// tells whether it has ended and said nothing.
+// forward passes on the events of source until it ends or is not wanted any more, and
+// reports whether it has ended without an event.
 func forward(proxy *watch.ProxyWatcher, events chan<- watch.Event, source watch.Interface) (silent bool) {
 	silent = true
 	for {

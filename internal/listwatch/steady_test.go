@@ -52,7 +52,7 @@ func (b *busy) listWatch() *cache.ListWatch {
 }
 
 // A reflector goes on where it was, and soon, when the API server ends a watch
-// that has said nothing yet.
+// that has sent no event yet.
 func TestSilentWatchesAreBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &busy{ends: 4}

@@ -51,7 +51,7 @@ func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-cha
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Wait() // it is told to end
+		_ = server.Wait() // it is killed in the end
 	}()
 	t.Cleanup(func() {
 		<-done

@@ -62,7 +62,7 @@ func (s *Scope) attach(ctx context.Context, pod *corev1.Pod, stdin io.Reader, wa
 	return fmt.Errorf("attach ended by itself, after %q", seen.text())
 }
 
-// watchedOutput tells when it has something with wanted in it.
+// watchedOutput signals when it has something with wanted in it.
 type watchedOutput struct {
 	wanted string
 	enough func()

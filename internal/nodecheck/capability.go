@@ -26,7 +26,7 @@ const (
 	Attach Capability = "attach"
 	// PortForward: clients can be connected to ports of a pod.
 	PortForward Capability = "port-forward"
-	// Stats: the kubelet tells what pods use.
+	// Stats: the kubelet reports what pods use.
 	Stats Capability = "stats"
 	// Volumes: volumes of the kinds configMap, secret, downwardAPI, projected
 	// and emptyDir; those that the node cannot have are refused.

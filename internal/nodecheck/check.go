@@ -58,7 +58,7 @@ type Outcome string
 const (
 	Passed Outcome = "passed"
 	Failed Outcome = "failed"
-	// NotSupported: the provider itself said that it cannot do this, by the
+	// NotSupported: the provider itself reported that it cannot do this, by the
 	// status 501 of the kubelet API, or by an event ProviderNotSupported.
 	NotSupported Outcome = "not supported"
 	// Skipped: the check was not made.
@@ -85,7 +85,7 @@ func (c Check) Run(ctx context.Context, n *Node) Result {
 	cancel()
 	result := Result{Check: c, Outcome: Passed}
 	if err != nil {
-		result.Outcome, result.Why = s.judge(ctx, err), err.Error()
+		result.Outcome, result.Why = s.outcomeOf(ctx, err), err.Error()
 		result.Details = s.Describe(ctx)
 	}
 	if err := s.End(ctx); err != nil {
@@ -95,9 +95,9 @@ func (c Check) Run(ctx context.Context, n *Node) Result {
 	return result
 }
 
-// judge tells whether a check failed because the provider says that it cannot do
-// what the check needs.
-func (s *Scope) judge(ctx context.Context, err error) Outcome {
+// outcomeOf returns NotSupported if a check failed because the provider reported that
+// it cannot do what the check needs, else Failed.
+func (s *Scope) outcomeOf(ctx context.Context, err error) Outcome {
 	if statusCode(err) == http.StatusNotImplemented {
 		return NotSupported
 	}

@@ -109,11 +109,11 @@ func TestProviderSaysThatItDoesNotSupport(t *testing.T) {
 	s, pod := onFake(t, Options{})
 	s.seen(pod)
 	wrong := errors.New("it does not run")
-	if got := s.judge(t.Context(), wrong); got != Failed {
+	if got := s.outcomeOf(t.Context(), wrong); got != Failed {
 		t.Errorf("got %q", got)
 	}
 	addEvent(t, s, pod, "event", "ProviderCreateFailed", "ProviderNotSupported: volume a of kind csi")
-	if got := s.judge(t.Context(), wrong); got != NotSupported {
+	if got := s.outcomeOf(t.Context(), wrong); got != NotSupported {
 		t.Errorf("with the event: %q", got)
 	}
 
@@ -121,7 +121,7 @@ func TestProviderSaysThatItDoesNotSupport(t *testing.T) {
 		http.Error(w, "provider does not implement GetStatsSummary", http.StatusNotImplemented)
 	})
 	_, err := n.GetFromKubelet(t.Context(), statsPath)
-	if got := n.Begin("").judge(t.Context(), err); got != NotSupported || !hopeless(err) {
+	if got := n.Begin("").outcomeOf(t.Context(), err); got != NotSupported || !hopeless(err) {
 		t.Errorf("of %v: %q", err, got)
 	}
 	_, err = n.exec(t.Context(), pod, "main", nil, false, "true")
@@ -138,10 +138,10 @@ func TestRunAllEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	n := NewForClient(fake.NewClientset(), Options{Name: "node"})
-	told := 0
-	results, err := RunAll(ctx, n, Selection{}, 4, func(Result) { told++ })
-	if err == nil || len(results) != len(Checks()) || told != len(results) {
-		t.Fatalf("got %d results, %d told, %v", len(results), told, err)
+	reported := 0
+	results, err := RunAll(ctx, n, Selection{}, 4, func(Result) { reported++ })
+	if err == nil || len(results) != len(Checks()) || reported != len(results) {
+		t.Fatalf("got %d results, %d reported, %v", len(results), reported, err)
 	}
 	for _, r := range results {
 		if r.Outcome != Skipped || r.Check.Capability() == Core && r.Why != "interrupted" {
@@ -167,7 +167,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// Whoever presses Ctrl-C leaves no pods behind.
+// Ctrl-C leaves no pods behind.
 func TestInterruptedCheckCleansUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

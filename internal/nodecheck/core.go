@@ -25,8 +25,8 @@ var coreChecks = []Check{
 	{Name: "delete-force", Title: "a pod that is deleted with force is gone at once, and soon from the node", run: checkForceDelete},
 	{Name: "delete-pending", Title: "a pod that has not started can be deleted", run: checkDeletePending},
 	{Name: "recreate", Title: "a pod of the same name with another UID is another pod", run: checkRecreate},
-	{Name: "env-missing-secret", Title: "a pod waits for a Secret that its environment needs, and an event tells", run: checkMissingSecret},
-	{Name: "env-missing-configmap", Title: "a pod waits for a ConfigMap that its environment needs, and an event tells", run: checkMissingConfigMap},
+	{Name: "env-missing-secret", Title: "a pod waits for a Secret that its environment needs, and an event says so", run: checkMissingSecret},
+	{Name: "env-missing-configmap", Title: "a pod waits for a ConfigMap that its environment needs, and an event says so", run: checkMissingConfigMap},
 	{Name: "env-optional", Title: "optional Secrets and ConfigMaps that do not exist hold nothing up", run: checkOptional},
 	{Name: "twenty-pods", Title: "twenty pods at once run and go", run: checkManyPods},
 }
@@ -130,7 +130,7 @@ func runsInFull(pod *corev1.Pod, node *corev1.Node) error {
 			problem("container %s is %s, or without the time of its start", c.Name, describeState(c.State))
 		}
 		if !c.Ready || c.Started == nil || !*c.Started {
-			problem("container %s is not said to be ready and started", c.Name)
+			problem("container %s is not reported as ready and started", c.Name)
 		}
 		if c.Image == "" || c.ImageID == "" {
 			problem("container %s lacks its image or imageID", c.Name)
@@ -197,7 +197,7 @@ func checkLabel(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	// Whatever the label has made of the pod, it is over when it is gone.
+	// Any effect of the label on the pod is over when the pod is gone.
 	_, err = s.Follow(ctx, pod, "is gone, with the containers that it had", func(ctx context.Context) error {
 		return s.Delete(ctx, pod, *pod.Spec.TerminationGracePeriodSeconds)
 	}, func(pod *corev1.Pod, deleted bool) (bool, error) { return deleted, SameContainers(before, pod) })
@@ -329,13 +329,13 @@ func checkMissingConfigMap(ctx context.Context, s *Scope) error {
 }
 
 // RunsOnce checks that a pod whose environment lacks something waits, that this
-// is told, and that it runs once it is there.
-func (s *Scope) RunsOnce(ctx context.Context, env corev1.EnvVar, told func(context.Context, *corev1.Pod) error, create func(context.Context) error) error {
+// is reported, and that it runs once it is there.
+func (s *Scope) RunsOnce(ctx context.Context, env corev1.EnvVar, reported func(context.Context, *corev1.Pod) error, create func(context.Context) error) error {
 	pod, err := s.Create(ctx, s.WithEnv(env))
 	if err != nil {
 		return err
 	}
-	if err := told(ctx, pod); err != nil {
+	if err := reported(ctx, pod); err != nil {
 		return err
 	}
 	now, err := s.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})

@@ -72,7 +72,7 @@ func checkDiskFreed(ctx context.Context, s *Scope) error {
 }
 
 // waitOnDisk waits until there is a path with the text in its last part. Without, the
-// check would pass whatever is left.
+// check would pass no matter what is left.
 func (n *Node) waitOnDisk(ctx context.Context, text string) error {
 	return n.Poll(ctx, func(context.Context) error {
 		paths, err := pathsNaming(n.Directories, text)

@@ -1,5 +1,5 @@
 // Package nodecheck checks what a virtual node does, as it is seen through the
-// API server: with client-go alone, on any cluster, whatever the provider.
+// API server: with client-go alone, on any cluster, with any provider.
 //
 // A [Check] is a name, what it needs of the provider, and a function. Each makes
 // pods of its own on the node, and removes them in the end. Nothing is waited for

@@ -186,7 +186,7 @@ func checkDeadline(ctx context.Context, s *Scope) error {
 
 var probeChecks = []Check{
 	{Name: "readiness-probe", Title: "a pod is Ready while its readiness probe succeeds, and only then", Needs: []Capability{Probes, Commands}, run: checkReadinessProbe},
-	{Name: "liveness-probe", Title: "a container whose liveness probe fails is restarted, and an event tells", Needs: []Capability{Probes, Commands}, run: checkLivenessProbe},
+	{Name: "liveness-probe", Title: "a container whose liveness probe fails is restarted, and an event says so", Needs: []Capability{Probes, Commands}, run: checkLivenessProbe},
 	{Name: "startup-probe", Title: "a container counts as started once its startup probe succeeds", Needs: []Capability{Probes, Commands}, run: checkStartupProbe},
 }
 
@@ -250,7 +250,7 @@ func checkStartupProbe(ctx context.Context, s *Scope) error {
 
 var hookChecks = []Check{
 	{Name: "post-start", Title: "a postStart hook runs when its container has started", Needs: []Capability{Hooks, Commands}, run: checkPostStart},
-	{Name: "pre-stop", Title: "a preStop hook runs before its container is told to stop", Needs: []Capability{Hooks, Commands, Logs}, run: checkPreStop},
+	{Name: "pre-stop", Title: "a preStop hook runs before its container is stopped", Needs: []Capability{Hooks, Commands, Logs}, run: checkPreStop},
 }
 
 func (n *Node) hook(script string) *corev1.LifecycleHandler {
@@ -265,8 +265,8 @@ func checkPostStart(ctx context.Context, s *Scope) error {
 	return err
 }
 
-// checkPreStop follows the log of a container that says, when it is told to stop,
-// whether the hook has been there.
+// checkPreStop reads the log of a container that prints, when it is stopped,
+// whether the hook has run.
 func checkPreStop(ctx context.Context, s *Scope) error {
 	file := marker()
 	pod := s.Pod(s.container("main", "trap 'if [ -e "+file+" ]; then echo after the hook; else echo without a hook; fi; exit 0' TERM; echo runs; sleep 100000 & wait"))

@@ -54,14 +54,14 @@ func (n *Node) eventuallyLogs(ctx context.Context, pod *corev1.Pod, options core
 }
 
 // createSaying creates a pod, and waits until it runs and its log is this.
-func (s *Scope) createSaying(ctx context.Context, pod *corev1.Pod, said string) (*corev1.Pod, error) {
+func (s *Scope) createSaying(ctx context.Context, pod *corev1.Pod, want string) (*corev1.Pod, error) {
 	pod, err := s.createAnd(ctx, pod, "runs", Running)
 	if err != nil {
 		return nil, err
 	}
 	return pod, s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, func(text string) error {
-		if text != said {
-			return fmt.Errorf("the log is %q, not %q", text, said)
+		if text != want {
+			return fmt.Errorf("the log is %q, not %q", text, want)
 		}
 		return nil
 	})

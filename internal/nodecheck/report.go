@@ -60,7 +60,7 @@ func (r *Report) Markdown(w io.Writer) error {
 // cell makes a text fit into a table of Markdown.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// indent makes a text a block of code of Markdown, whatever is in it.
+// indent makes a text a block of code of Markdown, with any content.
 func indent(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -198,7 +198,7 @@ func (s *Scope) all() []*corev1.Pod {
 }
 
 // Describe is what a person needs to know of the scope's pods where they did not
-// do as they should, also after ctx has ended. Of many pods it tells of a few.
+// do as they should, also after ctx has ended. Of many pods it names a few.
 func (s *Scope) Describe(ctx context.Context) string {
 	const most = 5
 	ctx, cancel := within(context.WithoutCancel(ctx), cleanupTimeout)

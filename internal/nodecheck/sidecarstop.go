@@ -72,11 +72,11 @@ func sidecarStoppedLast(pod *corev1.Pod, log string) error {
 	if sidecar.FinishedAt.Before(&main.FinishedAt) {
 		return fmt.Errorf("the sidecar was stopped at %v, before the container had ended, at %v: sidecars serve the containers until these have ended", sidecar.FinishedAt, main.FinishedAt)
 	}
-	_, said, ok := strings.Cut(log, "runs\nhook at ")
+	_, at, ok := strings.Cut(log, "runs\nhook at ")
 	if !ok {
 		return fmt.Errorf("the sidecar ended with %d, and its log is %q: it was not stopped by SIGTERM, with at least two seconds to end, once the container had ended", sidecar.ExitCode, log)
 	}
-	seconds, err := strconv.ParseInt(strings.TrimSpace(said), 10, 64)
+	seconds, err := strconv.ParseInt(strings.TrimSpace(at), 10, 64)
 	if err != nil {
 		return fmt.Errorf("the sidecar was stopped before its preStop hook had run: its log is %q", log)
 	}

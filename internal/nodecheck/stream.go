@@ -21,7 +21,7 @@ import (
 var errNoStreams = errors.New("this client cannot open streams")
 
 // refusedError is an error of a request that was to become a stream, with the
-// HTTP status of the answer, which client-go does not tell.
+// HTTP status of the answer, which client-go does not return.
 type refusedError struct {
 	code int
 	err  error
@@ -104,7 +104,7 @@ func (n *Node) stream(ctx context.Context, address *url.URL, options remotecomma
 	return recorder.refused(executor.StreamWithContext(ctx, options))
 }
 
-// shouldFallBack tells whether SPDY is worth a try after WebSocket. It is, other
+// shouldFallBack reports whether SPDY is worth a try after WebSocket. It is, other
 // than for kubectl, also where the API server could not get through to the
 // kubelet: by SPDY it passes on the kubelet's own answer, and its status.
 func shouldFallBack(err error) bool {

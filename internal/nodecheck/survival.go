@@ -104,7 +104,7 @@ func (s *Scope) ranOnce(ctx context.Context, before, now *corev1.Pod, text strin
 			return err
 		}
 		if is.ExitCode != was.ExitCode || is.Reason != was.Reason || !is.FinishedAt.Equal(&was.FinishedAt) {
-			return fmt.Errorf("its container had ended with %d, %s, at %v; now it is said to have ended with %d, %s, at %v",
+			return fmt.Errorf("its container had ended with %d, %s, at %v; now it is reported to have ended with %d, %s, at %v",
 				was.ExitCode, was.Reason, was.FinishedAt, is.ExitCode, is.Reason, is.FinishedAt)
 		}
 	}

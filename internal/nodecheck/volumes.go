@@ -20,7 +20,7 @@ var volumeChecks = []Check{
 	{Name: "volume-subpath", Title: "a container can have a part of a volume", Needs: []Capability{Volumes, Commands}, run: checkSubPath},
 	{Name: "volume-nested", Title: "a part of a volume can be mounted in another volume", Needs: []Capability{Volumes, Commands}, run: checkNestedVolume},
 	{Name: "volume-update", Title: "a change of a ConfigMap arrives in a volume", Needs: []Capability{Volumes, Commands}, run: checkVolumeUpdate},
-	{Name: "volume-missing", Title: "a pod waits for a ConfigMap that a volume needs, and an event tells", Needs: []Capability{Volumes}, run: checkVolumeMissing},
+	{Name: "volume-missing", Title: "a pod waits for a ConfigMap that a volume needs, and an event says so", Needs: []Capability{Volumes}, run: checkVolumeMissing},
 	{Name: "volume-unsupported", Title: "a volume that the node cannot have gives an event, and no container is started", Needs: []Capability{Volumes}, run: checkUnsupportedVolume},
 }
 

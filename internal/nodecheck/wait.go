@@ -58,7 +58,7 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// hopeless tells whether an answer of the API server or the kubelet will be the
+// hopeless reports whether an answer of the API server or the kubelet will be the
 // same next time.
 func hopeless(err error) bool {
 	var f final

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubectl/pkg/util/fieldpath"
 )
 
 // field returns the value of a fieldRef, and whether it is known by now.
@@ -27,7 +26,7 @@ func (r *resolver) field(path string) (value string, known bool, err error) {
 	if !strings.HasPrefix(path, "metadata.") {
 		return "", false, fmt.Errorf("unsupported fieldPath %q", path)
 	}
-	value, err = fieldpath.ExtractFieldPathAsString(r.pod, path)
+	value, err = metadata(r.pod, path)
 	return value, true, err
 }
 

@@ -2,11 +2,13 @@ package podenv
 
 import (
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
-	"k8s.io/kubectl/pkg/util/resource"
 )
 
 // overcommitted are the resources whose limit, where none is set, is what the
@@ -24,11 +26,40 @@ func (r *resolver) resource(c *corev1.Container, ref *corev1.ResourceFieldSelect
 		}
 		c = other
 	}
-	limited := corev1.Container{Resources: corev1.ResourceRequirements{
-		Requests: c.Resources.Requests,
-		Limits:   r.limits(c),
-	}}
-	return resource.ExtractContainerResourceValue(ref, &limited)
+	return inUnits(ref, corev1.ResourceRequirements{Requests: c.Resources.Requests, Limits: r.limits(c)})
+}
+
+// inUnits returns the limit or request that ref names, in units of its divisor
+// (1 without one), rounded up. What is not set is 0.
+func inUnits(ref *corev1.ResourceFieldSelector, resources corev1.ResourceRequirements) (string, error) {
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	var list corev1.ResourceList
+	switch kind {
+	case "limits":
+		list = resources.Limits
+	case "requests":
+		list = resources.Requests
+	default:
+		return "", unsupportedResource(ref)
+	}
+	q, divisor := list[corev1.ResourceName(name)], ref.Divisor
+	if divisor.IsZero() {
+		divisor = apiresource.MustParse("1")
+	}
+	of := (*apiresource.Quantity).Value
+	switch {
+	case name == string(corev1.ResourceCPU):
+		of = (*apiresource.Quantity).MilliValue
+	case name == string(corev1.ResourceMemory), name == string(corev1.ResourceEphemeralStorage),
+		strings.HasPrefix(name, corev1.ResourceHugePagesPrefix):
+	default:
+		return "", unsupportedResource(ref)
+	}
+	return strconv.FormatInt(int64(math.Ceil(float64(of(&q))/float64(of(&divisor)))), 10), nil
+}
+
+func unsupportedResource(ref *corev1.ResourceFieldSelector) error {
+	return fmt.Errorf("unsupported container resource %q", ref.Resource)
 }
 
 func (r *resolver) findContainer(name string) *corev1.Container {

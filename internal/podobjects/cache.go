@@ -156,7 +156,7 @@ func (c *Cache) Subscribe(changed func(kind, namespace, name string)) (unsubscri
 	}
 }
 
-func (c *Cache) tell(object podenv.Object) {
+func (c *Cache) notify(object podenv.Object) {
 	c.mu.Lock()
 	subscribers := make([]func(kind, namespace, name string), 0, len(c.subscribers))
 	for changed := range c.subscribers {

@@ -37,11 +37,11 @@ func TestMain(m *testing.M) {
 // rig is a cache that runs on a fake API server.
 type rig struct {
 	*podobjects.Cache
-	t      *testing.T
-	client *fake.Clientset
-	mu     sync.Mutex
-	told   []string
-	stop   context.CancelFunc
+	t        *testing.T
+	client   *fake.Clientset
+	mu       sync.Mutex
+	notified []string
+	stop     context.CancelFunc
 }
 
 func bubble(t *testing.T, f func(r *rig), objects ...runtime.Object) {
@@ -51,7 +51,7 @@ func bubble(t *testing.T, f func(r *rig), objects ...runtime.Object) {
 		unsubscribe := r.Subscribe(func(kind, namespace, name string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.told = append(r.told, kind+" "+namespace+"/"+name)
+			r.notified = append(r.notified, kind+" "+namespace+"/"+name)
 		})
 		defer unsubscribe()
 		var ctx context.Context
@@ -95,23 +95,23 @@ func (r *rig) wantRequests(want ...string) {
 	}
 }
 
-func (r *rig) wantTold(want ...string) {
+func (r *rig) wantNotified(want ...string) {
 	r.t.Helper()
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Equal(r.told, want) {
-		r.t.Errorf("told of %q, want %q", r.told, want)
+	if !slices.Equal(r.notified, want) {
+		r.t.Errorf("notified of %q, want %q", r.notified, want)
 	}
-	r.told = nil
+	r.notified = nil
 }
 
-// untell forgets what was told so far.
-func (r *rig) untell() {
+// discard forgets the notifications so far.
+func (r *rig) discard() {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = nil
+	r.notified = nil
 }
 
 // color reads a key of ConfigMap default/NAME; "none" stands for no ConfigMap.
@@ -179,16 +179,16 @@ func TestEachObjectIsWatchedOnceAndOnlyIfItIsRead(t *testing.T) {
 	}, configMap("paint", "red"), configMap("other", "blue"), secret("a"), secret("b"))
 }
 
-func TestChangesAreSeenAndTold(t *testing.T) {
+func TestChangesAreSeenAndNotified(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.Follow(podWith("a", "paint"))
 		r.wantColor("paint", "none")
-		r.wantTold()
+		r.wantNotified()
 		configMaps := r.client.CoreV1().ConfigMaps("default")
 		if _, err := configMaps.Create(r.t.Context(), configMap("paint", "red"), metav1.CreateOptions{}); err != nil {
 			r.t.Fatal(err)
 		}
-		r.wantTold("ConfigMap default/paint")
+		r.wantNotified("ConfigMap default/paint")
 		r.wantColor("paint", "red")
 		if _, err := configMaps.Update(r.t.Context(), configMap("paint", "blue"), metav1.UpdateOptions{}); err != nil {
 			r.t.Fatal(err)
@@ -196,7 +196,7 @@ func TestChangesAreSeenAndTold(t *testing.T) {
 		if _, err := configMaps.Create(r.t.Context(), configMap("other", "red"), metav1.CreateOptions{}); err != nil {
 			r.t.Fatal(err)
 		}
-		r.wantTold("ConfigMap default/paint")
+		r.wantNotified("ConfigMap default/paint")
 		r.wantColor("paint", "blue")
 		if err := configMaps.Delete(r.t.Context(), "paint", metav1.DeleteOptions{}); err != nil {
 			r.t.Fatal(err)
@@ -220,7 +220,7 @@ func TestObjectsAreDroppedWithTheLastPod(t *testing.T) {
 		r.wantColor("paint", "red")
 		r.wantRequests()
 
-		r.untell()
+		r.discard()
 		r.Follow(podWith("b")) // names it no more
 		if list, err := r.ConfigMaps().List(labels.Everything()); err != nil || len(list) != 0 {
 			r.t.Errorf("still held: %v, %v", list, err)
@@ -228,14 +228,14 @@ func TestObjectsAreDroppedWithTheLastPod(t *testing.T) {
 		if _, err := r.client.CoreV1().ConfigMaps("default").Update(r.t.Context(), configMap("paint", "blue"), metav1.UpdateOptions{}); err != nil {
 			r.t.Fatal(err)
 		}
-		r.wantTold()
+		r.wantNotified()
 		r.requests()
 		r.wantColor("paint", "blue")
 		r.wantRequests("get configmaps default/paint")
 	}, configMap("paint", "red"))
 }
 
-// A watch that nobody has use for any more costs nothing; who comes back to it
+// A watch that nobody has use for any more costs nothing; a caller that comes back to it
 // sees the present.
 func TestUnreadObjectsAreNotWatched(t *testing.T) {
 	bubble(t, func(r *rig) {
@@ -247,13 +247,13 @@ func TestUnreadObjectsAreNotWatched(t *testing.T) {
 			r.wantColor("wall", "red")
 		}
 		r.requests()
-		r.untell()
+		r.discard()
 		for _, name := range []string{"paint", "wall"} {
 			if _, err := r.client.CoreV1().ConfigMaps("default").Update(r.t.Context(), configMap(name, "blue"), metav1.UpdateOptions{}); err != nil {
 				r.t.Fatal(err)
 			}
 		}
-		r.wantTold("ConfigMap default/wall")
+		r.wantNotified("ConfigMap default/wall")
 		r.requests()
 		r.wantColor("paint", "blue")
 		r.wantRequests(listPaint, watchPaint)
@@ -261,9 +261,9 @@ func TestUnreadObjectsAreNotWatched(t *testing.T) {
 }
 
 // The Node authorizer may not know yet that a pod needs an object, and the API
-// server may be away: the reader is told at once, and those who wait for the
-// object as soon as it can be read.
-func TestFailuresAreToldAndPass(t *testing.T) {
+// server may be away: the reader gets an error at once, and callers that wait for the
+// object are notified as soon as it can be read.
+func TestFailuresAreReportedAndPass(t *testing.T) {
 	for name, failure := range map[string]error{
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "paint", errors.New("no relationship found")),
 		"away":      errors.New("connection refused"),
@@ -286,9 +286,9 @@ func TestFailuresAreToldAndPass(t *testing.T) {
 					}
 				}
 				failing.Store(false)
-				r.untell()
+				r.discard()
 				time.Sleep(2 * time.Second)
-				r.wantTold("ConfigMap default/paint")
+				r.wantNotified("ConfigMap default/paint")
 				r.wantColor("paint", "red")
 
 				failing.Store(true) // what is known stays
@@ -298,9 +298,9 @@ func TestFailuresAreToldAndPass(t *testing.T) {
 	}
 }
 
-// Who waits to learn whether an optional object exists learns that it does not as
+// A caller that waits to learn whether an optional object exists learns that it does not as
 // soon as that is known, too.
-func TestAbsenceIsToldAfterFailures(t *testing.T) {
+func TestAbsenceIsReportedAfterFailures(t *testing.T) {
 	bubble(t, func(r *rig) {
 		var failing atomic.Bool
 		failing.Store(true)
@@ -311,10 +311,10 @@ func TestAbsenceIsToldAfterFailures(t *testing.T) {
 		if _, err := r.ConfigMap(r.t.Context(), "default", "paint"); !apierrors.IsForbidden(err) {
 			r.t.Errorf("got %v", err)
 		}
-		r.wantTold()
+		r.wantNotified()
 		failing.Store(false)
 		time.Sleep(2 * time.Second)
-		r.wantTold("ConfigMap default/paint")
+		r.wantNotified("ConfigMap default/paint")
 		r.wantColor("paint", "none")
 	})
 }

@@ -14,7 +14,7 @@ import (
 // readTimeout bounds a read by a lister, which has no context.
 const readTimeout = 10 * time.Second
 
-// ConfigMaps returns the cache as a lister, for those who expect one. Get is
+// ConfigMaps returns the cache as a lister, for callers that expect one. Get is
 // ConfigMap, and so may ask the API server; List returns what is watched at the
 // moment, not what the cluster has.
 func (c *Cache) ConfigMaps() corev1listers.ConfigMapLister {

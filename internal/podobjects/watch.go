@@ -27,12 +27,12 @@ type watch struct {
 	cancel context.CancelFunc
 	ended  <-chan struct{}
 
-	answered chan struct{} // closed with the first answer, be it an error
-	heard    bool
-	synced   bool          // object is what the API server has
-	object   metav1.Object // nil: it does not exist
-	err      error         // why it is not synced
-	read     time.Time     // last
+	answered   chan struct{} // closed with the first answer, be it an error
+	isAnswered bool
+	synced     bool          // object is what the API server has
+	object     metav1.Object // nil: it does not exist
+	err        error         // why it is not synced
+	read       time.Time     // last
 }
 
 // begin begins to watch an object. c.mu is held.
@@ -81,18 +81,18 @@ func (w *watch) set(object metav1.Object) {
 	w.answer()
 	w.cache.mu.Unlock()
 	if awaited {
-		w.cache.tell(w.of)
+		w.cache.notify(w.of)
 	}
 }
 
 func (w *watch) answer() {
-	if !w.heard {
-		w.heard = true
+	if !w.isAnswered {
+		w.isAnswered = true
 		close(w.answered)
 	}
 }
 
-// is tells whether obj is the object, which the selector has seen to where the
+// is reports whether obj is the object, which the selector has seen to where the
 // server knows selectors; the fake clientset does not.
 func (w *watch) is(obj any) (metav1.Object, bool) {
 	object, ok := obj.(metav1.Object)

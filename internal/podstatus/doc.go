@@ -1,4 +1,4 @@
-// Package podstatus tells whether two statuses of a pod differ, and writes the
+// Package podstatus reports whether two statuses of a pod differ, and writes the
 // patch that makes the one the other.
 //
 // It knows the fields of a status that change in the life of a pod, and compares

@@ -18,7 +18,7 @@ var (
 		"ContainerID", "Started", "AllocatedResources", "Resources")
 )
 
-// Equal tells whether two statuses are the same to the API. Nil equals only nil.
+// Equal reports whether two statuses are the same to the API. Nil equals only nil.
 func Equal(a, b *corev1.PodStatus) bool {
 	if a == b || a == nil || b == nil {
 		return a == b

@@ -39,7 +39,7 @@ var (
 	}
 )
 
-// mergeable tells whether the keys of the lists of a status name one element
+// mergeable reports whether the keys of the lists of a status name one element
 // each.
 func mergeable(s *corev1.PodStatus) bool {
 	return conditions.unique(s.Conditions) && hostIPs.unique(s.HostIPs) && podIPs.unique(s.PodIPs)
@@ -118,7 +118,7 @@ func (l *mergeList[T]) element(d *diff, was []T, is *T) {
 	d.close('}')
 }
 
-// orderIsLost tells whether the API server would not arrive at the order of is
+// orderIsLost reports whether the API server would not arrive at the order of is
 // by itself: it keeps the elements that it has in their order, but not new ones
 // behind them.
 func (l *mergeList[T]) orderIsLost(was, is []T) bool {

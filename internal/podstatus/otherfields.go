@@ -22,7 +22,7 @@ func fieldsBut[T any](names ...string) otherFields {
 	return others
 }
 
-// same tells whether two structs, to which a and b point, are the same in these
+// same reports whether two structs, to which a and b point, are the same in these
 // fields.
 func (fields otherFields) same(a, b any) bool {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()

@@ -7,7 +7,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 )
 
-// Lister returns the pods as a lister, for those who expect one.
+// Lister returns the pods as a lister, for callers that expect one.
 func (p *Pods) Lister() corev1listers.PodLister { return lister{pods: p} }
 
 type lister struct {

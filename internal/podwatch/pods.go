@@ -18,7 +18,7 @@ type Pods struct {
 	order    sync.Mutex
 	handlers map[*subscription]struct{}
 	gone     map[types.NamespacedName]string // resource versions of deletions before the first view
-	asOf     string                          // resource version of the node's own list, until the watch has begun anew
+	asOf     string                          // resource version of the node's own list, until the watch has started again
 
 	mu     sync.RWMutex // for what readers see
 	pods   map[types.NamespacedName]*corev1.Pod
@@ -63,7 +63,7 @@ func (p *Pods) List() []*corev1.Pod {
 // Synced is closed once all pods are known that there were at some moment.
 func (p *Pods) Synced() <-chan struct{} { return p.synced }
 
-// HasSynced tells whether Synced is closed.
+// HasSynced reports whether Synced is closed.
 func (p *Pods) HasSynced() bool {
 	select {
 	case <-p.synced:
@@ -73,10 +73,10 @@ func (p *Pods) HasSynced() bool {
 	}
 }
 
-// Subscribe has handler told of the pods that are known, and of every change
+// Subscribe calls handler with the pods that are known, and with every change
 // from then on, one at a time and in order. The calls must not block, nor
-// subscribe. told is closed once handler knows the pods of the first whole view.
-func (p *Pods) Subscribe(handler cache.ResourceEventHandler) (told <-chan struct{}, unsubscribe func(), err error) {
+// subscribe. synced is closed once handler knows the pods of the first whole view.
+func (p *Pods) Subscribe(handler cache.ResourceEventHandler) (synced <-chan struct{}, unsubscribe func(), err error) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	s := &subscription{handler}
@@ -117,8 +117,8 @@ func (p *Pods) delete(pod *corev1.Pod) {
 	}
 }
 
-// covers tells whether a list of the node's own is newer than a change. The watch
-// says what that list has said, and later, where the node has joined late.
+// covers reports whether a list of the node's own is newer than a change. The watch
+// repeats what was in that list, and later, where the node has joined late.
 func (p *Pods) covers(resourceVersion string) bool {
 	order, ok := compare(resourceVersion, p.asOf)
 	return ok && order <= 0
@@ -132,26 +132,26 @@ func (p *Pods) replace(all []*corev1.Pod, resourceVersion string) {
 		return // the node has a newer one
 	}
 	p.asOf = ""
-	p.take(all, func(before, pod *corev1.Pod) bool {
+	p.apply(all, func(before, pod *corev1.Pod) bool {
 		return before == nil || before.ResourceVersion != pod.ResourceVersion || pod.ResourceVersion == ""
 	}, func(*corev1.Pod) bool { return true })
 }
 
-// fill takes the node's own list, as of a resource version. What the watch has
-// said since the node has joined stands where it is newer.
+// fill adds the node's own list, as of a resource version. Events of the watch
+// since the node has joined stand where they are newer.
 func (p *Pods) fill(all []*corev1.Pod, resourceVersion string) {
 	p.order.Lock()
 	defer p.order.Unlock()
 	if p.HasSynced() {
-		return // the watch has begun anew, and has the node's pods
+		return // the watch has started again, and has the node's pods
 	}
 	p.asOf = resourceVersion
-	p.take(all, func(before, pod *corev1.Pod) bool {
-		said := p.gone[keyOf(pod)]
+	p.apply(all, func(before, pod *corev1.Pod) bool {
+		known := p.gone[keyOf(pod)]
 		if before != nil {
-			said = before.ResourceVersion
+			known = before.ResourceVersion
 		}
-		order, ok := compare(pod.ResourceVersion, said)
+		order, ok := compare(pod.ResourceVersion, known)
 		return !ok || order > 0
 	}, func(before *corev1.Pod) bool {
 		order, ok := compare(before.ResourceVersion, resourceVersion)
@@ -159,9 +159,9 @@ func (p *Pods) fill(all []*corev1.Pod, resourceVersion string) {
 	})
 }
 
-// take takes a whole view: of its pods those that are new, and of those that are
+// apply applies a whole view: of its pods those that are new, and of those that are
 // not in it those that are old, have changed. order is held.
-func (p *Pods) take(all []*corev1.Pod, isNew func(before, pod *corev1.Pod) bool, isOld func(before *corev1.Pod) bool) {
+func (p *Pods) apply(all []*corev1.Pod, isNew func(before, pod *corev1.Pod) bool, isOld func(before *corev1.Pod) bool) {
 	found := make(map[types.NamespacedName]struct{}, len(all))
 	for _, pod := range all {
 		key := keyOf(pod)
@@ -181,7 +181,7 @@ func (p *Pods) take(all []*corev1.Pod, isNew func(before, pod *corev1.Pod) bool,
 	}
 }
 
-// resync tells of all pods again.
+// resync calls the handlers with all pods again.
 func (p *Pods) resync() {
 	p.order.Lock()
 	defer p.order.Unlock()
@@ -192,7 +192,7 @@ func (p *Pods) resync() {
 	}
 }
 
-// put keeps a pod, and tells. order is held.
+// put keeps a pod, and calls the handlers. order is held.
 func (p *Pods) put(pod *corev1.Pod) {
 	key := keyOf(pod)
 	before := p.pods[key]
@@ -208,7 +208,7 @@ func (p *Pods) put(pod *corev1.Pod) {
 	}
 }
 
-// drop keeps a pod no more, and tells. order is held.
+// drop keeps a pod no more, and calls the handlers. order is held.
 func (p *Pods) drop(key types.NamespacedName, last any) {
 	p.mu.Lock()
 	delete(p.pods, key)

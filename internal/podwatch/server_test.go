@@ -23,7 +23,7 @@ import (
 )
 
 // server is an API server with pods: it has resource versions, knows the one
-// selector, and delivers what it is told to deliver.
+// selector, and delivers the events of a test.
 type server struct {
 	kubernetes.Interface
 	corev1client.CoreV1Interface
@@ -96,7 +96,7 @@ func (s *server) put(name, node string) {
 	pod = pod.DeepCopy()
 	pod.ResourceVersion = strconv.Itoa(s.version)
 	s.pods[name] = pod
-	s.tell(watch.Event{Type: kind, Object: pod.DeepCopy()})
+	s.deliver(watch.Event{Type: kind, Object: pod.DeepCopy()})
 }
 
 func (s *server) remove(name string) {
@@ -106,10 +106,10 @@ func (s *server) remove(name string) {
 	pod := s.pods[name].DeepCopy()
 	delete(s.pods, name)
 	pod.ResourceVersion = strconv.Itoa(s.version)
-	s.tell(watch.Event{Type: watch.Deleted, Object: pod})
+	s.deliver(watch.Event{Type: watch.Deleted, Object: pod})
 }
 
-func (s *server) tell(event watch.Event) {
+func (s *server) deliver(event watch.Event) {
 	if s.held {
 		s.behind = append(s.behind, event)
 		return
@@ -133,7 +133,7 @@ func (s *server) release() {
 	defer s.mu.Unlock()
 	s.held = false
 	for _, event := range s.behind {
-		s.tell(event)
+		s.deliver(event)
 	}
 	s.behind = nil
 }
@@ -159,40 +159,40 @@ func (s *server) listed() []string {
 	return slices.Clone(s.lists)
 }
 
-// told is a handler that keeps what it is told.
-type told struct {
+// recorder is a handler that records its calls.
+type recorder struct {
 	mu       sync.Mutex
-	said     []string
+	changes  []string
 	versions []int // of the pods
 }
 
-func (h *told) say(verb string, pod *corev1.Pod) {
+func (h *recorder) record(verb string, pod *corev1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.said = append(h.said, verb+" "+pod.Name)
+	h.changes = append(h.changes, verb+" "+pod.Name)
 	version, _ := strconv.Atoi(pod.ResourceVersion)
 	h.versions = append(h.versions, version)
 }
 
-func (h *told) handler() cache.ResourceEventHandler {
+func (h *recorder) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { h.say("add", obj.(*corev1.Pod)) },
-		UpdateFunc: func(before, after any) { h.say("update", after.(*corev1.Pod)) },
+		AddFunc:    func(obj any) { h.record("add", obj.(*corev1.Pod)) },
+		UpdateFunc: func(before, after any) { h.record("update", after.(*corev1.Pod)) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			h.say("delete", obj.(*corev1.Pod))
+			h.record("delete", obj.(*corev1.Pod))
 		},
 	}
 }
 
-func (h *told) take() []string {
+func (h *recorder) drain() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	said := h.said
-	h.said, h.versions = nil, nil
-	return said
+	changes := h.changes
+	h.changes, h.versions = nil, nil
+	return changes
 }
 
 // bubble runs a test in virtual time; the watch runs once start is called.
@@ -212,10 +212,10 @@ func bubble(t *testing.T, test func(t *testing.T, s *server, w *podwatch.Watch, 
 	})
 }
 
-// join has a node join, and returns its pods and what is told of them.
-func join(t *testing.T, w *podwatch.Watch, name string) (*podwatch.Pods, *told) {
+// join has a node join, and returns its pods and a recorder of their changes.
+func join(t *testing.T, w *podwatch.Watch, name string) (*podwatch.Pods, *recorder) {
 	t.Helper()
-	pods, h := podwatch.NewPods(), &told{}
+	pods, h := podwatch.NewPods(), &recorder{}
 	if _, _, err := pods.Subscribe(h.handler()); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (s store) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. Who is a member now was one when the
+// Replace implements cache.ReflectorStore. Members of now were members when the
 // list began, so that what is not in it does not exist.
 func (s store) Replace(all []any, resourceVersion string) error {
 	found := map[string][]*corev1.Pod{}

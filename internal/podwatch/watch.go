@@ -2,8 +2,8 @@
 // keeps the pods of the nodes that have joined, each node's by themselves, and
 // drops the others as they arrive.
 //
-// It is no shared informer: changes are told from the goroutine that reads the
-// watch, so that whoever subscribes must not block.
+// It is no shared informer: handlers are called from the goroutine that reads the
+// watch, and must not block.
 package podwatch
 
 import (
@@ -32,8 +32,8 @@ type Watch struct {
 }
 
 // New makes a watch of the pods that are bound to any node, in a namespace or,
-// with metav1.NamespaceAll, in all. Every resync, unless that is zero, all pods
-// are told of again as updates by which nothing has changed.
+// with metav1.NamespaceAll, in all. Every resync, unless that is zero, handlers get all pods
+// again as updates by which nothing has changed.
 func New(client kubernetes.Interface, namespace string, resync time.Duration) *Watch {
 	settled := make(chan struct{})
 	close(settled)
@@ -69,7 +69,7 @@ func (w *Watch) Join(ctx context.Context, name string, pods *Pods) error {
 	if err != nil || !late {
 		return err
 	}
-	// What the watch has said before, it said to nobody. From now on it counts.
+	// Earlier events of the watch went to no handler. From now on they count.
 	found, err := w.list(ctx, name)
 	if err != nil {
 		w.Leave(name)
@@ -79,7 +79,7 @@ func (w *Watch) Join(ctx context.Context, name string, pods *Pods) error {
 	return nil
 }
 
-// add makes the node a member, and tells whether it needs a list of its own. A
+// add makes the node a member, and reports whether it needs a list of its own. A
 // list that is under way has dropped the node's pods, and has to end before.
 func (w *Watch) add(ctx context.Context, name string, pods *Pods) (late bool, err error) {
 	for {
@@ -128,7 +128,7 @@ func (w *Watch) of(node string) *Pods {
 	return w.nodes[node]
 }
 
-// listing notes that a list begins: who joins from now on is not in it.
+// listing records that a list begins: nodes that join from now on are not in it.
 func (w *Watch) listing() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

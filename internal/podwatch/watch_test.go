@@ -21,10 +21,10 @@ func TestEachNodeHasItsPodsAndNoOthersAreKept(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
 		s.put("a1", "a")
 		s.put("elsewhere", "c")
-		a, toldA := join(t, w, "a")
-		b, toldB := join(t, w, "b")
+		a, ofA := join(t, w, "a")
+		b, ofB := join(t, w, "b")
 		if a.HasSynced() {
-			t.Error("the pods are said to be known before anybody has asked")
+			t.Error("the pods are reported as known before anybody has asked")
 		}
 		start()
 		s.put("a2", "a")
@@ -37,8 +37,8 @@ func TestEachNodeHasItsPodsAndNoOthersAreKept(t *testing.T) {
 		s.put("a2", "a")
 		s.remove("a1")
 		synctest.Wait()
-		want(t, "told of a", toldA.take(), "add a1", "add a2", "update a2", "delete a1")
-		want(t, "told of b", toldB.take(), "add b1")
+		want(t, "changes of a", ofA.drain(), "add a1", "add a2", "update a2", "delete a1")
+		want(t, "changes of b", ofB.drain(), "add b1")
 		want(t, "lists", s.listed(), "spec.nodeName!=")
 
 		for pod, node := range map[string]string{"a2": "a", "b1": "b"} {
@@ -84,22 +84,22 @@ func TestNodeThatJoinsLateGetsItsPodsByOneList(t *testing.T) {
 		late, h := join(t, w, "late")
 		want(t, "pods", names(late), "late1", "late2")
 		want(t, "lists", s.listed(), "spec.nodeName!=", "spec.nodeName=late")
-		h.take()
+		h.drain()
 		s.put("late3", "late")
 		s.remove("late1")
 		synctest.Wait()
-		want(t, "told since", h.take(), "add late3", "delete late1")
+		want(t, "changes since", h.drain(), "add late3", "delete late1")
 
 		w.Leave("late")
 		s.put("late4", "late")
 		synctest.Wait()
-		want(t, "told after it has left", h.take())
+		want(t, "changes after it has left", h.drain())
 	})
 }
 
-// While the list of a late node is under way, the watch tells of changes, which
-// are newer or older than it: whatever the order, the end is what the server has,
-// and nothing is told that was over when the list was made.
+// While the list of a late node is under way, the watch delivers changes, which
+// are newer or older than it: in any order, the end is what the server has,
+// and no change is reported that the list already contains.
 func TestListOfALateNodeAndTheWatchInAnyOrder(t *testing.T) {
 	for seed := range uint64(500) {
 		bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
@@ -124,7 +124,7 @@ func TestListOfALateNodeAndTheWatchInAnyOrder(t *testing.T) {
 			happen()
 			maybe(s.hold)
 			happen()
-			listed := 0 // what the node's own list tells, where it counts
+			listed := 0 // the version of the node's own list, where it counts
 			s.onList = func(selector string, made bool) {
 				if selector != "spec.nodeName=late" {
 					return
@@ -137,7 +137,7 @@ func TestListOfALateNodeAndTheWatchInAnyOrder(t *testing.T) {
 				if dice.IntN(4) == 0 {
 					s.breakWatch()
 					listed = math.MinInt
-					time.Sleep(20 * time.Second) // the watch has begun anew
+					time.Sleep(20 * time.Second) // the watch has started again
 				}
 				maybe(s.hold)
 				happen()
@@ -165,18 +165,18 @@ func TestListOfALateNodeAndTheWatchInAnyOrder(t *testing.T) {
 			}
 			for _, version := range h.versions[before:] {
 				if version <= listed {
-					t.Errorf("seed %d: told of version %d after the list of version %d", seed, version, listed)
+					t.Errorf("seed %d: a change of version %d after the list of version %d", seed, version, listed)
 				}
 			}
 			known, newest := map[string]bool{}, map[string]int{}
-			for i, said := range h.said {
+			for i, change := range h.changes {
 				var verb, name string
-				fmt.Sscan(said, &verb, &name)
+				fmt.Sscan(change, &verb, &name)
 				if known[name] == (verb == "add") {
-					t.Errorf("seed %d: %q, which is known: %v", seed, said, known[name])
+					t.Errorf("seed %d: %q, which is known: %v", seed, change, known[name])
 				}
 				if h.versions[i] < newest[name] {
-					t.Errorf("seed %d: %q of version %d after %d", seed, said, h.versions[i], newest[name])
+					t.Errorf("seed %d: %q of version %d after %d", seed, change, h.versions[i], newest[name])
 				}
 				known[name], newest[name] = verb != "delete", h.versions[i]
 			}
@@ -184,7 +184,7 @@ func TestListOfALateNodeAndTheWatchInAnyOrder(t *testing.T) {
 	}
 }
 
-// A node that wants to join while the watch begins anew is not in the list that
+// A node that wants to join while the watch begins again is not in the list that
 // is under way, and waits for its end.
 func TestJoinDuringANewList(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
@@ -210,14 +210,14 @@ func TestJoinDuringANewList(t *testing.T) {
 	})
 }
 
-func TestNewListTellsOfWhatWasMissed(t *testing.T) {
+func TestNewListReportsWhatWasMissed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
 		s.put("same", "a")
 		s.put("changed", "a")
 		s.put("deleted", "a")
 		_, h := join(t, w, "a")
 		start()
-		h.take()
+		h.drain()
 		s.hold()
 		s.put("changed", "a")
 		s.remove("deleted")
@@ -225,13 +225,13 @@ func TestNewListTellsOfWhatWasMissed(t *testing.T) {
 		s.breakWatch()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		said := h.take()
-		slices.Sort(said)
-		want(t, "told", said, "add new", "delete deleted", "update changed")
+		changes := h.drain()
+		slices.Sort(changes)
+		want(t, "changes", changes, "add new", "delete deleted", "update changed")
 	})
 }
 
-func TestResyncTellsOfAllPodsAgain(t *testing.T) {
+func TestResyncReportsAllPodsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.put("a1", "a")
@@ -242,27 +242,27 @@ func TestResyncTellsOfAllPodsAgain(t *testing.T) {
 		go func() { defer close(done); w.Run(ctx) }()
 		time.Sleep(2*time.Minute + time.Second)
 		synctest.Wait()
-		want(t, "told", h.take(), "add a1", "update a1", "update a1")
+		want(t, "changes", h.drain(), "add a1", "update a1", "update a1")
 		cancel()
 		<-done
 	})
 }
 
-func TestWhoSubscribesLaterIsToldOfThePodsAndWhoUnsubscribesOfNothing(t *testing.T) {
+func TestLateSubscriberGetsThePodsAndUnsubscribedNone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
 		s.put("a1", "a")
 		pods, _ := join(t, w, "a")
 		start()
-		var h told
+		var h recorder
 		known, unsubscribe, err := pods.Subscribe(h.handler())
 		if err != nil {
 			t.Fatal(err)
 		}
 		<-known
-		want(t, "told at once", h.take(), "add a1")
+		want(t, "changes at once", h.drain(), "add a1")
 		unsubscribe()
 		s.put("a2", "a")
 		synctest.Wait()
-		want(t, "told afterwards", h.take())
+		want(t, "changes afterwards", h.drain())
 	})
 }

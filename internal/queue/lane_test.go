@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
 )
 
 // hanging is a handler of keys some of which hang, in the lane for that, until the
@@ -49,7 +51,7 @@ func TestLongWorkHoldsUpNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h hanging
-				pool := NewPool(limit)
+				pool := NewPool(limit, nil)
 				q, other := pool.New("test", nil, nil, h.handle), pool.New("test", nil, nil, h.handle)
 				start(t, q, 2)
 				start(t, other, 2)
@@ -131,7 +133,7 @@ func TestRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hanging
 		var inside, most atomic.Int32
-		q := NewPool(1).New("test", nil, nil, func(ctx context.Context, key string) error {
+		q := NewPool(1, nil).New("test", nil, nil, func(ctx context.Context, key string) error {
 			if InLongLane(ctx) {
 				most.Store(max(most.Load(), inside.Add(1)))
 				defer inside.Add(-1)
@@ -175,7 +177,7 @@ func TestMovingIsNoFailure(t *testing.T) {
 		name := newName()
 		var tries []int
 		var since []time.Time
-		q := New(name, nil, func(_ context.Context, _ string, n int, added time.Time, _ error) (*time.Duration, error) {
+		q := NewPool(0, queuemetrics.Provider()).New(name, nil, func(_ context.Context, _ string, n int, added time.Time, _ error) (*time.Duration, error) {
 			tries, since = append(tries, n), append(since, added)
 			after := time.Second
 			return &after, nil

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/component-base/metrics"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // meter measures the queues of one name in a pool, as client-go's work queues
@@ -14,27 +14,27 @@ type meter struct {
 	running map[*item]struct{}
 	ticking bool // update will be called
 
-	depth, unfinished, longest metrics.GaugeMetric
-	adds, retries              metrics.CounterMetric
-	latency, workDuration      metrics.ObserverMetric
+	depth                 workqueue.GaugeMetric
+	unfinished, longest   workqueue.SettableGaugeMetric
+	adds, retries         workqueue.CounterMetric
+	latency, workDuration workqueue.HistogramMetric
 }
 
 // updateInterval is how often the metrics of unfinished work are brought up to
 // date while there is some.
 const updateInterval = 500 * time.Millisecond
 
-func newMeter(name string, mu *sync.Mutex) *meter {
-	m := processMetrics()
+func newMeter(name string, mu *sync.Mutex, metrics workqueue.MetricsProvider) *meter {
 	return &meter{
 		mu:           mu,
 		running:      map[*item]struct{}{},
-		depth:        m.depth.WithLabelValues(name),
-		unfinished:   m.unfinished.WithLabelValues(name),
-		longest:      m.longest.WithLabelValues(name),
-		adds:         m.adds.WithLabelValues(name),
-		retries:      m.retries.WithLabelValues(name),
-		latency:      m.latency.WithLabelValues(name),
-		workDuration: m.workDuration.WithLabelValues(name),
+		depth:        metrics.NewDepthMetric(name),
+		unfinished:   metrics.NewUnfinishedWorkSecondsMetric(name),
+		longest:      metrics.NewLongestRunningProcessorSecondsMetric(name),
+		adds:         metrics.NewAddsMetric(name),
+		retries:      metrics.NewRetriesMetric(name),
+		latency:      metrics.NewLatencyMetric(name),
+		workDuration: metrics.NewWorkDurationMetric(name),
 	}
 }
 
@@ -81,3 +81,25 @@ func (m *meter) update() {
 		time.AfterFunc(updateInterval, m.update)
 	}
 }
+
+// unmeasured provides metrics that nobody sees.
+type unmeasured struct{}
+
+func (unmeasured) NewDepthMetric(string) workqueue.GaugeMetric            { return ignored{} }
+func (unmeasured) NewAddsMetric(string) workqueue.CounterMetric           { return ignored{} }
+func (unmeasured) NewLatencyMetric(string) workqueue.HistogramMetric      { return ignored{} }
+func (unmeasured) NewWorkDurationMetric(string) workqueue.HistogramMetric { return ignored{} }
+func (unmeasured) NewRetriesMetric(string) workqueue.CounterMetric        { return ignored{} }
+func (unmeasured) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return ignored{}
+}
+func (unmeasured) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return ignored{}
+}
+
+type ignored struct{}
+
+func (ignored) Inc()            {}
+func (ignored) Dec()            {}
+func (ignored) Set(float64)     {}
+func (ignored) Observe(float64) {}

@@ -18,7 +18,8 @@ import (
 // A worker is a goroutine that lasts as long as there is work for it: a pool at
 // rest has none. Its methods are safe for concurrent use.
 type Pool struct {
-	limit int
+	limit   int
+	metrics workqueue.MetricsProvider
 
 	mu    sync.Mutex // guards all below, and the state of the queues
 	lanes [lanes]struct {
@@ -31,8 +32,12 @@ type Pool struct {
 
 // NewPool makes a pool that runs at most limit handlers at a time in each lane,
 // whatever its queues may each; zero or less means that only they have bounds.
-func NewPool(limit int) *Pool {
-	return &Pool{limit: limit, meters: map[string]*meter{}}
+// The queues are measured with metrics from there; nil means not at all.
+func NewPool(limit int, metrics workqueue.MetricsProvider) *Pool {
+	if metrics == nil {
+		metrics = unmeasured{}
+	}
+	return &Pool{limit: limit, metrics: metrics, meters: map[string]*meter{}}
 }
 
 // New makes a queue whose handlers the pool runs. A nil limiter is
@@ -67,7 +72,7 @@ func (p *Pool) meter(name string) *meter {
 	defer p.mu.Unlock()
 	m := p.meters[name]
 	if m == nil {
-		m = newMeter(name, &p.mu)
+		m = newMeter(name, &p.mu, p.metrics)
 		p.meters[name] = m
 	}
 	return m

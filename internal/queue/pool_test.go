@@ -44,7 +44,7 @@ func (r *record) slow(_ context.Context, key string) error {
 func TestNoisyQueueDelaysAQuietOneByOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r record
-		pool := NewPool(1)
+		pool := NewPool(1, nil)
 		noisy, quiet := pool.New("test", nil, nil, r.slow), pool.New("test", nil, nil, r.slow)
 		start(t, noisy, 10)
 		start(t, quiet, 10)
@@ -64,7 +64,7 @@ func TestNoisyQueueDelaysAQuietOneByOneTurn(t *testing.T) {
 // All that are busy get the same share.
 func TestBusyQueuesShareEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := NewPool(3)
+		pool := NewPool(3, nil)
 		var counts [7]atomic.Int32
 		for i := range counts {
 			q := pool.New("test", nil, nil, func(context.Context, string) error {
@@ -95,7 +95,7 @@ func TestBounds(t *testing.T) {
 			{limit: 5, each: 4, most: 5},
 			{limit: 20, each: 4, most: 12},
 		} {
-			pool := NewPool(tc.limit)
+			pool := NewPool(tc.limit, nil)
 			var all, peak atomic.Int32
 			enter := func(now, peak *atomic.Int32) {
 				if n := now.Add(1); n > peak.Load() {
@@ -135,7 +135,7 @@ func TestQueueThatHangsHoldsItsOwnBound(t *testing.T) {
 	for _, limit := range []int{0, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			var r record
-			pool := NewPool(limit)
+			pool := NewPool(limit, nil)
 			hanging := pool.New("test", nil, nil, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 			healthy := pool.New("test", nil, nil, r.slow)
 			start(t, hanging, 3)
@@ -230,7 +230,7 @@ func TestDelaysOfOneKeyAreOne(t *testing.T) {
 func TestQueuesAtRestHaveNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		pool := NewPool(10)
+		pool := NewPool(10, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var queues []*Queue
 		before := runtime.NumGoroutine()
@@ -262,7 +262,7 @@ func TestQueuesAtRestHaveNoGoroutines(t *testing.T) {
 func TestEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended, others atomic.Int32
-		pool := NewPool(2)
+		pool := NewPool(2, nil)
 		q := pool.New("test", nil, nil, func(ctx context.Context, _ string) error {
 			begun.Add(1)
 			<-ctx.Done()
@@ -311,7 +311,7 @@ func TestEndOfRun(t *testing.T) {
 // comes when: no addition is lost, and no key is handled twice at once.
 func TestNothingIsLost(t *testing.T) {
 	const keys, adders, rounds = 20, 8, 2000
-	pool := NewPool(3)
+	pool := NewPool(3, nil)
 	var asked, seen [2][keys]atomic.Int64
 	var inside [2][keys]atomic.Int32
 	var queues [2]*Queue

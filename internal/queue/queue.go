@@ -48,7 +48,7 @@ type Queue struct {
 
 // New makes a queue with workers of its own.
 func New(name string, limiter workqueue.TypedRateLimiter[any], shouldRetry ShouldRetryFunc, handler Handler) *Queue {
-	return NewPool(0).New(name, limiter, shouldRetry, handler)
+	return NewPool(0, nil).New(name, limiter, shouldRetry, handler)
 }
 
 // Name has lines about a key logged with the logger of the context that about

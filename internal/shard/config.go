@@ -20,7 +20,7 @@ type Config struct {
 	// Name is the beginning of the leases' names; members with the same one share
 	// the same shards.
 	Name string
-	// Identity tells this member from all others, also from those that a
+	// Identity distinguishes this member from all others, also from those that a
 	// restarted process has been before.
 	Identity string
 	// Shards is how many there are. Members that go by another number are waited
@@ -63,7 +63,7 @@ func (c *Config) renewDeadline() time.Duration { return c.LeaseDuration * 2 / 3 
 // renewInterval is how old a renewal is when the next one is due.
 func (c *Config) renewInterval() time.Duration { return c.LeaseDuration / 5 }
 
-// retryPeriod is how often the leases are looked at.
+// retryPeriod is how often the leases are read.
 func (c *Config) retryPeriod() time.Duration { return c.LeaseDuration * 2 / 15 }
 
 // requestTimeout leaves time for a second attempt.

@@ -9,7 +9,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/shard"
 )
 
-// leasesOf reads leases: who holds each, "-" for nobody, "!" after the name of one
+// leasesOf reads leases: the holder of each, "-" for nobody, "!" after the name of one
 // whose lease has run out, "~" where one's own is ending, "+" where it is due.
 func leasesOf(text string, now time.Time) (leases []shard.Lease) {
 	for _, word := range strings.Fields(text) {
@@ -52,7 +52,7 @@ func TestDecide(t *testing.T) {
 		{"what it is to have is free: it takes it", "c", "a b c", "a a a b b -", []int{5}, nil, nil},
 		{"what is given away is not renewed", "a", "a b", "a+ a+ a+", nil, []int{0, 1}, []int{2}},
 		{"what is ending is neither claimed nor renewed", "a", "a", "a~ a+", nil, []int{1}, nil},
-		{"one's own that has run out is claimed anew", "a", "a", "a! a", []int{0}, nil, nil},
+		{"one's own that has run out is claimed again", "a", "a", "a! a", []int{0}, nil, nil},
 		{"more members than shards: some have none", "c", "a b c", "a b", nil, nil, nil},
 		{"one more member than shards, and all are one's own", "a", "a b c", "a a", nil, nil, []int{1}},
 		{"no shards", "a", "a b", "", nil, nil, nil},

@@ -26,7 +26,7 @@ type Leases interface {
 const (
 	// labelName is on all leases; its value is Config.Name.
 	labelName = "virtual-kubelet.io/shards"
-	// annotationCount tells how many shards the holder of a lease goes by.
+	// annotationCount is how many shards the holder of a lease goes by.
 	annotationCount = "virtual-kubelet.io/shard-count"
 )
 
@@ -36,24 +36,24 @@ type ledger struct {
 	*Config
 
 	mu   sync.Mutex
-	seen map[string]sighting // by the lease's name
+	seen map[string]observation // by the lease's name
 }
 
-// sighting is a lease in one of its versions.
-type sighting struct {
+// observation is a lease in one of its versions.
+type observation struct {
 	lease *coordinationv1.Lease
 	since time.Time // when this version was first seen
 }
 
 // expires is when the lease ends unless it is renewed.
-func (s sighting) expires(otherwise time.Duration) time.Time {
+func (s observation) expires(otherwise time.Duration) time.Time {
 	if seconds := s.lease.Spec.LeaseDurationSeconds; seconds != nil {
 		return s.since.Add(time.Duration(*seconds) * time.Second)
 	}
 	return s.since.Add(otherwise)
 }
 
-func (s sighting) holder() string {
+func (s observation) holder() string {
 	if s.lease == nil {
 		return ""
 	}
@@ -69,7 +69,7 @@ func (l *ledger) memberName(identity string) string {
 	return fmt.Sprintf("%s-member-%016x", l.Name, sum.Sum64())
 }
 
-// isMember tells whether a lease is that of a member.
+// isMember reports whether a lease is that of a member.
 func (l *ledger) isMember(name string) bool { return strings.HasPrefix(name, l.Name+"-member-") }
 
 // refresh reads all leases.
@@ -81,14 +81,14 @@ func (l *ledger) refresh(ctx context.Context) error {
 		return fmt.Errorf("cannot list the leases of the shards: %w", err)
 	}
 	now := time.Now()
-	seen := make(map[string]sighting, len(list.Items))
+	seen := make(map[string]observation, len(list.Items))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range list.Items {
 		lease := &list.Items[i]
 		s, known := l.seen[lease.Name]
 		if !known || s.lease.ResourceVersion != lease.ResourceVersion {
-			s = sighting{lease, now}
+			s = observation{lease, now}
 		}
 		seen[lease.Name] = s
 	}
@@ -97,7 +97,7 @@ func (l *ledger) refresh(ctx context.Context) error {
 }
 
 // get returns what was seen of a lease.
-func (l *ledger) get(name string) sighting {
+func (l *ledger) get(name string) observation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[name]
@@ -157,7 +157,7 @@ func (l *ledger) write(ctx context.Context, next *coordinationv1.Lease) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen[next.Name] = sighting{written, time.Now()}
+	l.seen[next.Name] = observation{written, time.Now()}
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (l *ledger) members(now time.Time) (members []string, mixed bool) {
 	return members, mixed
 }
 
-// dead are the leases of members that have not renewed theirs for long.
+// dead are the leases of members that have not renewed them for long.
 func (l *ledger) dead(now time.Time) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

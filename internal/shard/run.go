@@ -25,7 +25,7 @@ type member struct {
 
 	renewed time.Time // its own lease
 	serving map[int]*service
-	ended   chan struct{} // tells that a service has
+	ended   chan struct{} // signals that a service has
 	all     sync.WaitGroup
 
 	troubled bool // the last request has failed
@@ -49,7 +49,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	m := &member{Config: cfg, base: context.WithoutCancel(ctx), serving: map[int]*service{}, ended: make(chan struct{}, 1)}
-	m.ledger = &ledger{Config: &m.Config, seen: map[string]sighting{}}
+	m.ledger = &ledger{Config: &m.Config, seen: map[string]observation{}}
 	defer m.all.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config) error {
 func (m *member) step(ctx context.Context) {
 	m.renewSelf(ctx)
 	m.each(ctx, Decide(m.view(time.Now())).Renew, m.ledger.renew, m.extend)
-	if !m.tell(ctx, m.ledger.refresh(ctx)) {
+	if !m.ok(ctx, m.ledger.refresh(ctx)) {
 		return // what is not known is not claimed, and nothing is given away
 	}
 	m.notice(ctx)
@@ -85,19 +85,19 @@ func (m *member) step(ctx context.Context) {
 		m.serving[shard].cancel(node.ErrHandedOver)
 	}
 	for _, name := range m.ledger.dead(time.Now()) {
-		m.tell(ctx, m.ledger.remove(ctx, name))
+		m.ok(ctx, m.ledger.remove(ctx, name))
 	}
 }
 
 // renewSelf renews the member's own lease, when that is due.
 func (m *member) renewSelf(ctx context.Context) {
 	begin := time.Now()
-	if begin.Sub(m.renewed) >= m.renewInterval() && m.tell(ctx, m.ledger.hold(ctx, m.ledger.memberName(m.Identity))) {
+	if begin.Sub(m.renewed) >= m.renewInterval() && m.ok(ctx, m.ledger.hold(ctx, m.ledger.memberName(m.Identity))) {
 		m.renewed = begin
 	}
 }
 
-// known tells whether the others know of this member: one that they do not count
+// known reports whether the others know of this member: one that they do not count
 // would take what they take back.
 func (m *member) known() bool {
 	mine := m.ledger.get(m.ledger.memberName(m.Identity))
@@ -157,7 +157,7 @@ func (m *member) each(ctx context.Context, shards []int, write func(ctx context.
 			err := write(ctx, m.ledger.shardName(shard))
 			mu.Lock()
 			defer mu.Unlock()
-			if m.tell(ctx, err) {
+			if m.ok(ctx, err) {
 				written(shard, begin)
 			}
 			return nil
@@ -201,8 +201,8 @@ func (m *member) serve(ctx context.Context, shard int, begin time.Time) {
 	})
 }
 
-// leave gives away all shards. If there is nobody to take them, what serves them
-// is told that it is the end.
+// leave gives away all shards. If there is no other member, what serves them
+// ends for good.
 func (m *member) leave() {
 	ctx, cancel := context.WithTimeout(m.base, m.LeaseDuration)
 	defer cancel()
@@ -211,7 +211,7 @@ func (m *member) leave() {
 	if mixed || slices.ContainsFunc(members, func(member string) bool { return member != m.Identity }) {
 		cause = node.ErrHandedOver
 	}
-	m.tell(ctx, m.ledger.remove(ctx, m.ledger.memberName(m.Identity)))
+	m.ok(ctx, m.ledger.remove(ctx, m.ledger.memberName(m.Identity)))
 	for _, s := range m.serving {
 		s.cancel(cause)
 	}
@@ -222,18 +222,18 @@ func (m *member) leave() {
 			return m.ledger.release(ctx, m.ledger.shardName(shard))
 		})
 	}
-	m.tell(ctx, group.Wait())
+	m.ok(ctx, group.Wait())
 	// A claim may have been granted whose answer nobody has waited for.
-	if m.tell(ctx, m.ledger.refresh(ctx)) {
+	if m.ok(ctx, m.ledger.refresh(ctx)) {
 		for shard := range m.Shards {
-			m.tell(ctx, m.ledger.release(ctx, m.ledger.shardName(shard)))
+			m.ok(ctx, m.ledger.release(ctx, m.ledger.shardName(shard)))
 		}
 	}
 }
 
-// tell logs an error, the first one of several in a row as a warning, and tells
-// whether there is none. That another member was faster is no error to tell.
-func (m *member) tell(ctx context.Context, err error) (ok bool) {
+// ok reports whether err is nil. It logs an error, the first one of several in a row
+// as a warning. That another member was faster is logged at debug level only.
+func (m *member) ok(ctx context.Context, err error) (ok bool) {
 	switch {
 	case err == nil:
 		m.troubled = false

@@ -70,7 +70,7 @@ func TestShardsOfAProcessThatEndsAreTakenAtOnce(t *testing.T) {
 		}
 		a.end()
 		if got := w.ended[context.Canceled]; got != 8 {
-			t.Errorf("of the last process %d shards were told that nobody goes on, want 8", got)
+			t.Errorf("%d shards of the last process ended for good, want 8", got)
 		}
 		b = w.join("b2")
 		pass(2 * time.Second)

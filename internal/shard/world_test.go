@@ -19,7 +19,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/shard"
 )
 
-// world has the leases as an API server would, and sees who serves what.
+// world has the leases as an API server would, and sees which process serves what.
 type world struct {
 	t     *testing.T
 	count int // of shards

@@ -2,8 +2,8 @@
 // own programs do. Flags, output and verbosity are klog's.
 //
 // Debug lines need verbosity 4. Debug, info and error lines are structured
-// (klog.InfoS, klog.ErrorS); klog knows no structured warnings and fatal
-// errors, so theirs are text that looks the same.
+// (klog.InfoS, klog.ErrorS); klog has no structured warnings and fatal
+// errors, so these are text that looks the same.
 package klogv2
 
 import (

@@ -143,8 +143,8 @@ func TestBadUpgrades(t *testing.T) {
 	}
 }
 
-// TestHalfOpenUpgrades: a client that opens none or only some of its streams is
-// told, where it can be, and let go.
+// TestHalfOpenUpgrades: a client that opens none or only some of its streams
+// gets an error, where that is possible, and is disconnected.
 func TestHalfOpenUpgrades(t *testing.T) {
 	check := noLeaks(t)
 	t.Run("", func(t *testing.T) {

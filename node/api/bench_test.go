@@ -87,7 +87,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// sendAndReceive sends zeros to somebody who sends them back.
+// sendAndReceive sends zeros to a peer that sends them back.
 func sendAndReceive(b *testing.B, conn halfCloser) {
 	go func() {
 		_, _ = io.Copy(conn, zeros(benchmarkBytes))

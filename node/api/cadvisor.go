@@ -37,7 +37,7 @@ func handleCadvisor(summary PodStatsSummaryHandlerFunc, pods PodListerFunc) http
 			}
 		}
 		c := newCadvisor(known)
-		c.take(meter.complete(s))
+		c.addStats(meter.complete(s))
 		return c.families(0), nil
 	})
 }
@@ -67,14 +67,14 @@ func newCadvisor(pods []*v1.Pod) *cadvisor {
 	}
 	for _, pod := range pods {
 		if pod != nil {
-			c.know(pod)
+			c.addPod(pod)
 		}
 	}
 	return c
 }
 
-// know notes the images and IDs of the pod's containers.
-func (c *cadvisor) know(pod *v1.Pod) {
+// addPod records the images and IDs of the pod's containers.
+func (c *cadvisor) addPod(pod *v1.Pod) {
 	key := pod.Namespace + "/" + pod.Name + "/"
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, container := range containers {
@@ -91,9 +91,9 @@ func (c *cadvisor) know(pod *v1.Pod) {
 	}
 }
 
-// take adds what the summary has. The label id is shaped like the cgroup that
+// addStats adds the figures of the summary. The label id is shaped like the cgroup that
 // there would be, since the node is known by its id /.
-func (c *cadvisor) take(summary *stats.Summary) {
+func (c *cadvisor) addStats(summary *stats.Summary) {
 	c.add(summary.Node.CPU, summary.Node.Memory, summary.Node.Swap, cadvisorLabels("", "/", "", "", "", ""))
 	for _, pod := range summary.Pods {
 		ref := pod.PodRef

@@ -10,7 +10,7 @@ type calls struct {
 	running  sync.WaitGroup
 }
 
-// start tells whether another call may begin; if so, end must follow.
+// start reports whether another call may begin; if so, end must follow.
 func (c *calls) start() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ func (s *clientStream) Write(p []byte) (int, error) {
 	}
 }
 
-// finished tells of a SPDY stream that we have closed or that the client has
+// finished reports a SPDY stream that we have closed or that the client has
 // reset. The library's Write would go on.
 func (s *clientStream) finished() bool {
 	stream, ok := s.ReadWriteCloser.(interface{ IsFinished() bool })
@@ -51,7 +51,7 @@ func (s *clientStream) reason(err error) error {
 	return err
 }
 
-// release unblocks whoever reads from stream. A SPDY stream that is merely
+// release unblocks reads from stream. A SPDY stream that is merely
 // closed would go on to take input, and block its connection with it.
 func release(stream io.Closer) {
 	if s, ok := stream.(interface{ Reset() error }); ok {

@@ -102,7 +102,7 @@ func recoverPanic(w *responseWriter, r *http.Request) {
 	http.Error(w, errPanic.Error(), http.StatusInternalServerError)
 }
 
-// errPanic is what a client is told when a provider panics.
+// errPanic is the answer to a client when a provider panics.
 var errPanic = statusError{http.StatusInternalServerError, "internal error: the provider panicked, see the log of the virtual kubelet"}
 
 // maxLoggedURI is how many bytes of a request's path are logged: a path may be as

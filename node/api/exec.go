@@ -13,7 +13,7 @@ import (
 //
 // An error that has, or wraps one that has, the methods ExitStatus() int and
 // Exited() bool (ExitError of k8s.io/utils/exec) becomes the exit code that the
-// client sees; with any other error the client is told its message.
+// client sees; with any other error the client gets its message.
 type ContainerExecHandlerFunc func(ctx context.Context, namespace, podName, containerName string, cmd []string, attach AttachIO) error
 
 // ContainerExecHandlerConfig is what the options of HandleContainerExec and

@@ -25,7 +25,7 @@ import (
 
 const allStreams = "/exec/ns/p/c?command=x&input=1&output=1&error=1"
 
-// script is a container that a test can tell what to do, by its first line.
+// script is a container that does what the first line of its input names.
 func script(_ context.Context, _ []string, attach api.AttachIO) error {
 	line := make([]byte, 1)
 	if _, err := io.ReadFull(attach.Stdin(), line); err != nil {
@@ -178,7 +178,7 @@ func decodeBase64(t testing.TB, text string) string {
 }
 
 // oneLine takes what comes first for all of its input: clients of the older
-// WebSocket protocols cannot end theirs.
+// WebSocket protocols cannot end their input.
 func oneLine(_ context.Context, _ []string, attach api.AttachIO) error {
 	buf := make([]byte, 100)
 	n, err := attach.Stdin().Read(buf)

@@ -17,7 +17,7 @@ import (
 )
 
 // openSPDY waits for the streams of a SPDY client. Where it returns nil, the
-// client has been told, as far as it can be.
+// client has got the error, as far as that is possible.
 //
 // The library's own server (remotecommand.ServeExec) leaves goroutines behind
 // when a client opens more streams than it announced.

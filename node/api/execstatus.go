@@ -11,7 +11,7 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// execStatus is what the protocols since version 4 tell of how it ended.
+// execStatus is the result that the protocols since version 4 send.
 func execStatus(err error) metav1.Status {
 	code, exited := exitCode(err)
 	switch {
@@ -31,7 +31,7 @@ func execStatus(err error) metav1.Status {
 	}
 }
 
-// writeStatus tells the client how it ended: as JSON, or, where the protocol
+// writeStatus sends the client how it ended: as JSON, or, where the protocol
 // has not got that yet, with the message of a failure.
 func writeStatus(w io.Writer, asJSON bool, err error) {
 	status := execStatus(err)

@@ -17,7 +17,7 @@ const (
 )
 
 // openWebSocket opens the channels of a WebSocket client. Where it returns nil,
-// the client has been told why.
+// the client has got the error.
 //
 // The library's server (of k8s.io/cri-streaming) knows nothing of version 5.
 func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams) *execClient {
@@ -56,13 +56,13 @@ func openWebSocket(w http.ResponseWriter, r *http.Request, want execStreams) *ex
 	if want.stdin {
 		client.stdin = streams[remotecommand.StreamStdIn]
 	}
-	_, _ = first.Write(nil) // tells the client that the session has begun
+	_, _ = first.Write(nil) // shows the client that the session has begun
 	return client
 }
 
 // execChannels are the channels of a session, by number.
 func execChannels(want execStreams) []wsstream.ChannelType {
-	channels := make([]wsstream.ChannelType, 5) // unused unless said otherwise
+	channels := make([]wsstream.ChannelType, 5) // unused unless set below
 	if want.stdin {
 		channels[remotecommand.StreamStdIn] = wsstream.ReadChannel
 	}

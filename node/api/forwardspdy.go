@@ -105,7 +105,7 @@ func (s *streamPairs) reserve(header forwardHeader) error {
 	if s.waiting[header.requestID] != nil {
 		return nil
 	}
-	release, err := s.forwarder.connections.take()
+	release, err := s.forwarder.connections.acquire()
 	if err != nil {
 		return err
 	}
@@ -145,8 +145,8 @@ func (s *streamPairs) add(header forwardHeader, stream httpstream.Stream) (*stre
 	return pair, nil
 }
 
-// run serves a connection. registered is closed when the library has noted the
-// last of its streams, so that it can be told to forget them.
+// run serves a connection. registered is closed when the library has registered the
+// last of its streams, so that they can be removed there.
 func (s *streamPairs) run(pair *streamPair, registered <-chan struct{}) {
 	defer pair.release()
 	err := s.forwarder.run(pair.port, pair.data, pair.errs)

@@ -74,7 +74,7 @@ func (f *forwarder) serveWebSocket(w *streamConn, ports []int32) {
 	var forwards sync.WaitGroup
 	for i, port := range ports {
 		data, errs := streams[2*i], streams[2*i+1]
-		tellPort(port, data, errs)
+		writePort(port, data, errs)
 		forwards.Go(func() {
 			_ = f.run(port, data, errs)
 			_ = data.Close()
@@ -83,7 +83,7 @@ func (f *forwarder) serveWebSocket(w *streamConn, ports []int32) {
 	forwards.Wait()
 }
 
-func tellPort(port int32, channels ...io.Writer) {
+func writePort(port int32, channels ...io.Writer) {
 	number := binary.LittleEndian.AppendUint16(nil, uint16(port))
 	for _, channel := range channels {
 		_, _ = channel.Write(number)

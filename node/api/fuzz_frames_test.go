@@ -10,7 +10,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// FuzzFrames: whatever a client sends after an upgrade, the handler ends when
+// FuzzFrames: for all that a client may send after an upgrade, the handler ends when
 // the client has gone, and nothing panics where nobody could recover.
 func FuzzFrames(f *testing.F) {
 	server := serveTLS(f, careless())

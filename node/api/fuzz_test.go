@@ -220,7 +220,7 @@ func FuzzParseForwardHeader(f *testing.F) {
 	})
 }
 
-// FuzzPaths: whatever a client asks for, providers get names.
+// FuzzPaths: for all that a client may ask for, providers get names.
 func FuzzPaths(f *testing.F) {
 	for _, path := range []string{
 		"/containerLogs/ns/p/c", "/exec/ns/p/uid/c?command=x&output=1", "/attach/ns/../p/c", "/portForward/ns/%2e%2e", "/portForward/ns/p%00",
@@ -284,7 +284,7 @@ func FuzzSizes(f *testing.F) {
 	})
 }
 
-// FuzzFrameConn: whatever the pieces, the frames come whole and in order.
+// FuzzFrameConn: for any pieces, the frames come whole and in order.
 func FuzzFrameConn(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x03abc\x00\x00\x00\x03\x01\x00\x00\x00"), uint8(4))
 	f.Add([]byte("\x80\x03\x00\x01\x00\x00\x00\x01x"), uint8(1))

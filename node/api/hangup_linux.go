@@ -9,7 +9,7 @@ import (
 // tcpEstablished is the kernel's TCP_ESTABLISHED.
 const tcpEstablished = 1
 
-// hungUp tells whether the other end has closed conn, also where that is behind
+// hungUp reports whether the other end has closed conn, also where that is behind
 // input that nobody has read.
 func hungUp(conn net.Conn) bool {
 	for {

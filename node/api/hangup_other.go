@@ -4,5 +4,5 @@ package api
 
 import "net"
 
-// hungUp cannot tell here.
+// hungUp is not implemented on this platform.
 func hungUp(net.Conn) bool { return false }

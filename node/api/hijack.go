@@ -54,7 +54,7 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	_ = raw.SetDeadline(time.Time{}) // a server's timeouts do not count any more
 	watched := newWatchedConn(raw, rw.Reader, s.idleTimeout, s.gone)
-	// Whatever ended the context, also the server's shutdown, nothing hangs on.
+	// However the context ended, also by the server's shutdown, nothing hangs on.
 	context.AfterFunc(s.ctx, watched.expire)
 	s.mu.Lock()
 	s.conn = watched

@@ -53,7 +53,7 @@ func TestWatchedConnNoticesThatTheClientHasGone(t *testing.T) {
 	}
 }
 
-// TestWatchedConnLosesNothing: whatever was read ahead comes first, in order,
+// TestWatchedConnLosesNothing: what was read ahead comes first, in order,
 // and the error last.
 func TestWatchedConnLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestForwardSizesKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// deafConn is a connection that can only tell by Write that it has gone.
+// deafConn is a connection that shows only by Write that it has gone.
 type deafConn struct {
 	net.Conn
 	closed chan struct{}

@@ -12,7 +12,7 @@ func synFrame(id byte) []byte {
 	return controlFrame(spdySynStream, []byte{0, 0, 0, id, 0, 0, 0, 0, 0, 0})
 }
 
-// A connection holds no more data than maxInFlight, whatever the streams that it is for;
+// A connection holds no more data than maxInFlight, for any streams;
 // what is read makes room, and so does the end of a stream.
 func TestDataInFlightIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

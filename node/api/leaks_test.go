@@ -11,7 +11,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// No session's goroutines outlive it, whatever its client sends, whether the provider
+// No session's goroutines outlive it, regardless of what its client sends, whether the provider
 // reads its input or not, and however it ends.
 func TestNoGoroutineOutlivesASession(t *testing.T) {
 	random := rand.New(rand.NewSource(1))

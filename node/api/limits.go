@@ -87,7 +87,7 @@ func (l *StreamLimiter) orDefault() *StreamLimiter {
 	return l
 }
 
-// consumer is who uses up a quota.
+// consumer is what uses up a quota.
 type consumer struct{ user, namespace, pod string }
 
 func (l *StreamLimiter) consumer(r *http.Request, namespace, pod string) consumer {
@@ -101,7 +101,7 @@ func (l *StreamLimiter) consumer(r *http.Request, namespace, pod string) consume
 // session takes a session of the quota until release is called. Where there is none
 // left, its error is answered with 429.
 func (l *StreamLimiter) session(c consumer) (release func(), err error) {
-	return l.sessions.take(c)
+	return l.sessions.acquire(c)
 }
 
 // errTooMany is the reason of all refusals.
@@ -126,7 +126,7 @@ func newUsage(of string, quota, defaults Quota) usage {
 	}}
 }
 
-func (u *usage) take(c consumer) (release func(), err error) {
+func (u *usage) acquire(c consumer) (release func(), err error) {
 	ofUser, ofNamespace, ofPod := consumer{user: c.user}, consumer{user: c.user, namespace: c.namespace}, consumer{namespace: c.namespace, pod: c.pod}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -180,14 +180,14 @@ type connections struct {
 	open int
 }
 
-// take takes a connection of the quota until release is called.
-func (c *connections) take() (release func(), err error) {
+// acquire acquires a connection of the quota until release is called.
+func (c *connections) acquire() (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if limit := c.limiter.perSession; limit >= 0 && c.open >= limit {
 		return nil, errdefs.AsRetryAfter(fmt.Errorf("too many connections of this port-forward, the limit is %d at once: %w", limit, errTooMany), refusedRetryDelay)
 	}
-	shared, err := c.limiter.connections.take(c.consumer)
+	shared, err := c.limiter.connections.acquire(c.consumer)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type ContainerLogStreamHandlerFunc func(ctx context.Context, namespace, podName,
 // types and order are fixed.
 type ContainerLogOpts struct {
 	// Tail is the number of lines from the end of the log to begin with. A
-	// client's wish for no line at all does not come here: see
+	// client's request for no line at all does not come here: see
 	// HandleContainerLogs.
 	Tail int
 	// LimitBytes is the number of bytes after which to stop. The handler stops
@@ -64,7 +64,7 @@ func WithLogsLimiter(limiter *StreamLimiter) ContainerLogsHandlerOption {
 // follow, previous, timestamps, tailLines (or tail, with "all" for all lines),
 // limitBytes, sinceSeconds, sinceTime, stream.
 //
-// ContainerLogOpts cannot tell tailLines=0 from its absence. With follow it
+// ContainerLogOpts cannot distinguish tailLines=0 from its absence. With follow it
 // becomes a SinceTime of now; without, the answer is empty and the provider is
 // not asked. A stream other than All is answered with 501: see
 // HandleContainerLogStreams.
@@ -72,7 +72,7 @@ func HandleContainerLogs(h ContainerLogsHandlerFunc) http.HandlerFunc {
 	return HandleContainerLogStreams(h, nil)
 }
 
-// HandleContainerLogStreams is HandleContainerLogs for a provider that can tell
+// HandleContainerLogStreams is HandleContainerLogs for a provider that can separate
 // standard output from standard error: single is asked where the query's stream
 // is Stdout or Stderr. (Clients can ask for that where the cluster has the
 // feature PodLogsQuerySplitStreams.)

@@ -19,7 +19,7 @@ import (
 
 const manySessions = 500
 
-// maxSession is how many bytes of memory a session may cost, whatever its client does.
+// maxSession is how many bytes of memory a session may cost, regardless of what its client does.
 const maxSession = 300_000
 
 // rawSession is a session whose client is as small as can be, so that what it
@@ -107,7 +107,7 @@ func TestManySessionsAreSmall(t *testing.T) {
 	}
 }
 
-// idle is a provider whose functions wait, and tell when they begin.
+// idle is a provider whose functions wait, and signal when they begin.
 func idle(started chan<- struct{}) api.PodHandlerConfig {
 	wait := func(ctx context.Context) error {
 		started <- struct{}{}

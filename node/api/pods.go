@@ -21,7 +21,7 @@ func HandlePods(getPods PodListerFunc) http.HandlerFunc {
 }
 
 // HandleRunningPods answers with a PodList of the pods that have not ended,
-// which tells of each only its name, namespace and UID, and the names and
+// which has of each only its name, namespace and UID, and the names and
 // images of the containers that run, as the kubelet does at /runningpods/. The
 // image is the ID that the status has, or else the name in the spec. What runs
 // is taken from the container statuses; without them all containers do.

@@ -19,7 +19,7 @@ import (
 // either has ended. It is called once for each connection that the client
 // makes, concurrently. The context ends, and stream with it, when the client
 // has gone: its Read then fails with the context's error. io.EOF is the end of
-// what the client wanted to send. An error is told to the client.
+// what the client wanted to send. An error is sent to the client.
 type PortForwardHandlerFunc func(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error
 
 // PortForwardHandlerConfig is what the options of HandlePortForward set.
@@ -114,7 +114,7 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, timeouts timeo
 			return err
 		}
 		for range ports {
-			release, err := f.connections.take()
+			release, err := f.connections.acquire()
 			if err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, timeouts timeo
 	return nil
 }
 
-// run calls the provider for one connection of the client, and tells it of a
+// run calls the provider for one connection of the client, and sends it a
 // failure. The streams are still to be closed.
 func (f *forwarder) run(port int32, data io.ReadWriteCloser, errs io.Writer) error {
 	if !f.calls.start() {
@@ -146,7 +146,7 @@ func (f *forwarder) run(port int32, data io.ReadWriteCloser, errs io.Writer) err
 	if err != nil {
 		err = fmt.Errorf("error forwarding port %d to %s: %s", port, f.target, errorText(err))
 		log.G(ctx).WithError(err).Debug("port-forward ended with an error")
-		// Who has reset this connection has no use for the message; kubectl
+		// A client that has reset this connection has no use for the message; kubectl
 		// would end all other connections because of it.
 		if !stream.reset.Load() {
 			_, _ = io.WriteString(errs, err.Error())

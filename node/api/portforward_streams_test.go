@@ -150,8 +150,7 @@ func TestPortForwardWithOneStream(t *testing.T) {
 	})
 }
 
-// TestPortForwardWithTwoStreamsOfAKind: one of them is closed, whichever the server
-// looks at last, and the other still gets its data stream.
+// TestPortForwardWithTwoStreamsOfAKind: one of them is closed, either one, and the other still gets its data stream.
 func TestPortForwardWithTwoStreamsOfAKind(t *testing.T) {
 	eachDialer(t, func(t *testing.T, how string) {
 		conn := dialForward(t, how, echoPort)
@@ -173,8 +172,8 @@ func TestPortForwardWithTwoStreamsOfAKind(t *testing.T) {
 	})
 }
 
-// TestPortForwardToClientThatResets: who writes to a stream that the client has
-// reset is told, rather than going on for ever.
+// TestPortForwardToClientThatResets: a write to a stream that the client has
+// reset fails, rather than going on for ever.
 func TestPortForwardToClientThatResets(t *testing.T) {
 	eachDialer(t, func(t *testing.T, how string) {
 		ended := make(chan error, 1)
@@ -192,15 +191,15 @@ func TestPortForwardToClientThatResets(t *testing.T) {
 		if err := within(t, ended, "end of the provider"); err == nil {
 			t.Error("no error")
 		}
-		// kubectl would end all other connections if it heard of an error.
+		// kubectl would end all other connections if it got an error.
 		if text, err := io.ReadAll(failures); err != nil || len(text) > 0 {
 			t.Errorf("the error stream says %q, %v", text, err)
 		}
 	})
 }
 
-// TestPortForwardOfClientThatHasGone: a provider that only reads can tell a
-// client that has gone from one that has sent all it wanted to.
+// TestPortForwardOfClientThatHasGone: a provider that only reads can
+// distinguish a client that has gone from one that has sent all it wanted to.
 func TestPortForwardOfClientThatHasGone(t *testing.T) {
 	eachDialer(t, func(t *testing.T, how string) {
 		started, results := make(chan struct{}), make(chan error, 1)

@@ -29,11 +29,11 @@ func track(w http.ResponseWriter) *responseWriter {
 	return &responseWriter{ResponseWriter: w}
 }
 
-// committed tells whether the status line has gone out, or the connection has
+// committed reports whether the status line has gone out, or the connection has
 // been taken over.
 func (w *responseWriter) committed() bool { return w.status.Load() != 0 || w.hijacked.Load() }
 
-// abort ends a response that has begun in such a way that the client can tell
+// abort ends a response that has begun in such a way that the client sees
 // that it is not complete. A hijacked connection is its new owner's.
 func (w *responseWriter) abort() {
 	if w.hijacked.Load() {

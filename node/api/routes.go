@@ -116,7 +116,7 @@ func PodRoutes(p PodHandlerConfig, debug bool) []Route {
 	}
 	ofPod := func(able bool, h http.Handler) http.Handler {
 		if !able {
-			return h // which answers 501, whatever the pod
+			return h // which answers 501 for any pod
 		}
 		return RequirePod(p.FindPod, h)
 	}

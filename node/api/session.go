@@ -60,7 +60,7 @@ func checkNoBody(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseQuery is r.URL.Query for those who do not want to guess.
+// parseQuery is r.URL.Query that does not guess.
 func parseQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -91,7 +91,7 @@ func parseExecStreams(query url.Values) (execStreams, error) {
 type execClient struct {
 	stdin, stdout, stderr io.ReadWriteCloser // nil where the client has none
 	resize                io.Reader          // may be nil
-	// finish tells the client how it ended.
+	// finish sends the client how it ended.
 	finish func(error)
 	// close releases everything, the connection excepted.
 	close func()
@@ -131,7 +131,7 @@ func (s sessions) serve(w http.ResponseWriter, r *http.Request, query url.Values
 		client = openSPDY(conn, r, want, s.timeouts.creation)
 	}
 	if client == nil {
-		return nil // and the client has been told why
+		return nil // and the client has got the error
 	}
 	defer func() {
 		conn.gone() // from here on, nothing takes longer than lingerTime

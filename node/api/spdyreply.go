@@ -4,7 +4,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// reply tells the client that its stream is open, which the library else does after
+// reply confirms to the client that its stream is open, which the library else does after
 // accepting it. Done here, a failure leads to the stream's removal: the library's
 // worker would wait for ever if it came to a client's reset of a stream that was not
 // replied to.

@@ -106,7 +106,7 @@ func (c *watchedConn) read(p []byte) (int, error) {
 }
 
 // readAhead reads while nobody else does, up to a limit. Beyond that only the
-// operating system can tell, where it does, that the client has gone.
+// operating system can report, where it does, that the client has gone.
 func (c *watchedConn) readAhead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *watchedConn) isClosing() bool {
 	return c.closing
 }
 
-// used notes that something was sent or received.
+// used records that something was sent or received.
 func (c *watchedConn) used() { c.lastUse.Store(int64(time.Since(c.start))) }
 
 // checkIdle ends the connection if it was not used for too long.
@@ -159,7 +159,7 @@ func (c *watchedConn) checkIdle() {
 	c.idle.Reset(left)
 }
 
-// Close tells that the connection has gone, and ends what is sent on it. It
+// Close marks the connection as gone, and ends what is sent on it. It
 // never fails: the SPDY library would wait for somebody to take the error.
 func (c *watchedConn) Close() error {
 	c.closeOnce.Do(func() {

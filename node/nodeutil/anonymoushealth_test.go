@@ -80,7 +80,7 @@ func TestAnonymousHealthRequestsStayPending(t *testing.T) {
 	}
 }
 
-// A body that does not come ends the connection, also of those who were let in.
+// A body that does not come ends the connection, also of an authorized client.
 func TestBodiesHaveToCome(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()

@@ -22,7 +22,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
-// Auth says who a request is from, what it wants in terms of the API's access
+// Auth finds out which user a request is from, what it wants in terms of the API's access
 // control, and whether it may.
 type Auth interface {
 	AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error)
@@ -65,7 +65,7 @@ type WebhookAuthConfig struct {
 // WebhookAuthOption changes a WebhookAuthConfig.
 type WebhookAuthOption func(*WebhookAuthConfig) error
 
-// WebhookAuth asks the API server who a caller is and whether it may, as the
+// WebhookAuth asks the API server which user a caller is and whether it may, as the
 // kubelet does with --authentication-token-webhook and
 // --authorization-mode=Webhook. The client needs the right to create
 // tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator).
@@ -112,7 +112,7 @@ func WebhookAuth(client kubernetes.Interface, nodeName string, opts ...WebhookAu
 // NodeRequestAttr gives requests to a kubelet the attributes that the kubelet
 // gives them (https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/):
 // the node as resource, the path as subresource, the method as verb. A GET that
-// opens a stream counts as a POST, so that who may only read may not run.
+// opens a stream counts as a POST, so that users who may only read may not run.
 type NodeRequestAttr struct {
 	NodeName string
 }

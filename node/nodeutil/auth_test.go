@@ -147,7 +147,7 @@ func TestWithAuth(t *testing.T) {
 
 func TestNoAuth(t *testing.T) {
 	w := httptest.NewRecorder()
-	nodeutil.WithAuth(nodeutil.NoAuth(), saying("hello")).ServeHTTP(w, httptest.NewRequest("GET", "/exec/ns/p/c", nil))
+	nodeutil.WithAuth(nodeutil.NoAuth(), answering("hello")).ServeHTTP(w, httptest.NewRequest("GET", "/exec/ns/p/c", nil))
 	if w.Code != 200 || w.Body.String() != "hello" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -237,7 +237,7 @@ func TestWebhookAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A whole node, since client certificates need its TLS configuration.
-	address := serving(t, handledBy(nodeutil.WithAuth(nodeutil.InstrumentAuth(auth), saying("hello"))))
+	address := serving(t, handledBy(nodeutil.WithAuth(nodeutil.InstrumentAuth(auth), answering("hello"))))
 	ask := func(path, token string, config *tls.Config) int {
 		t.Helper()
 		transport := &http.Transport{TLSClientConfig: config}
@@ -297,7 +297,7 @@ func TestWebhookAuthAnonymousByRequest(t *testing.T) {
 	}
 	for path, want := range map[string]int{"/metrics": 200, "/pods": 403} {
 		w := httptest.NewRecorder()
-		nodeutil.WithAuth(auth, saying("hello")).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		nodeutil.WithAuth(auth, answering("hello")).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != want {
 			t.Errorf("%s: got %d, want %d", path, w.Code, want)
 		}

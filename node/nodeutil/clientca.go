@@ -34,7 +34,7 @@ func WithClientCA(ca dynamiccertificates.CAContentProvider) WebhookAuthOption {
 // InvalidInput.
 func WithClientCAFile(path string) WebhookAuthOption {
 	return func(cfg *WebhookAuthConfig) error {
-		ca, err := follow("client CA", parseCA, path)
+		ca, err := pollFiles("client CA", parseCA, path)
 		if err != nil {
 			return errdefs.AsInvalidInput(fmt.Errorf("cannot use client CA %q: %w", path, err))
 		}
@@ -42,7 +42,7 @@ func WithClientCAFile(path string) WebhookAuthOption {
 	}
 }
 
-// WithAnonymousAuth has WebhookAuth take who brings no credentials for the user
+// WithAnonymousAuth has WebhookAuth treat requests without credentials as the user
 // system:anonymous in the group system:unauthenticated, and ask the API server
 // what that user may. Wrong credentials are refused nevertheless. Without this
 // option everybody needs credentials.
@@ -56,7 +56,7 @@ func WithAnonymousAuth() WebhookAuthOption {
 // fileCA are the CAs in a file.
 type fileCA struct {
 	path string
-	*followed[caBundle]
+	*polledFiles[caBundle]
 }
 
 type caBundle struct {
@@ -159,7 +159,7 @@ func (c *ClusterClientCA) AddListener(dynamiccertificates.Listener) {}
 // once what right is missing, where an informer would complain without end; of an API
 // server that does not answer, the node says so. It returns false when ctx has ended.
 func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
-	for said := false; ; {
+	for warned := false; ; {
 		_, err := c.client.CoreV1().ConfigMaps(clientCANamespace).Get(ctx, clientCAConfigMap, metav1.GetOptions{})
 		if ctx.Err() != nil {
 			return false
@@ -170,11 +170,11 @@ func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
 			return true
 		case apierrors.IsForbidden(err):
 			delay = clientCARetry
-			if !said {
+			if !warned {
 				log.G(ctx).WithError(err).Warn("May not read the cluster's client CA, so that client certificates, the API server's too, are refused, and only bearer tokens are accepted: " +
 					"give the client CA as a file, or bind the Role kube-system/extension-apiserver-authentication-reader")
 			}
-			said = true
+			warned = true
 		}
 		timer := time.NewTimer(delay)
 		select {

@@ -24,7 +24,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// guarded serves /metrics to whom the option lets in; it returns a function that
+// guarded serves /metrics to clients that the option allows; it returns a function that
 // asks for it.
 func guarded(t *testing.T, opts ...nodeutil.WebhookAuthOption) (ask func(config *tls.Config) int) {
 	t.Helper()
@@ -33,7 +33,7 @@ func guarded(t *testing.T, opts ...nodeutil.WebhookAuthOption) (ask func(config 
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := serving(t, handledBy(nodeutil.WithAuth(auth, saying("hello"))))
+	address := serving(t, handledBy(nodeutil.WithAuth(auth, answering("hello"))))
 	return func(config *tls.Config) int {
 		t.Helper()
 		status, _, err := get(t, "https://"+address+"/metrics", config)
@@ -121,7 +121,7 @@ func TestClientCAFollowsTheCluster(t *testing.T) {
 	}
 }
 
-// Who may not read the cluster's CA asks for it now and then, and says so once.
+// A node that may not read the cluster's CA retries now and then, and logs so once.
 func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := &corev1.ConfigMap{
@@ -191,8 +191,8 @@ func TestClientCAWhileTheAPIServerIsAway(t *testing.T) {
 		go func() { ended <- ca.Run(ctx) }()
 		time.Sleep(time.Minute + time.Second/2)
 		synctest.Wait()
-		if n := len(client.Actions()); n > 31 || len(logged.said) != 0 {
-			t.Errorf("%d requests in a minute, and %q", n, logged.said)
+		if n := len(client.Actions()); n > 31 || len(logged.lines) != 0 {
+			t.Errorf("%d requests in a minute, and %q", n, logged.lines)
 		}
 		answers.Store(true)
 		time.Sleep(5 * time.Second)

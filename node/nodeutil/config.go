@@ -35,20 +35,20 @@ type NodeConfig struct {
 	KubeconfigPath string
 
 	// HTTPListenAddr is where the kubelet API is served; empty means ":10250".
-	// With port 0 a free port is taken. Either way the node tells the port.
+	// With port 0 a free port is taken. Either way the node reports the port.
 	HTTPListenAddr string
 
 	// Handler serves the kubelet API. Nil means that none is served.
 	Handler http.Handler
 
-	// Auth says who may use the routes of AttachProviderRoutes, but for requests that
+	// Auth decides which requests to the routes of AttachProviderRoutes are allowed, but for requests that
 	// come through WithAuth or WithAuthExceptHealth around the mux. Nil means that the
 	// API server does, as WebhookAuth asks it; NoAuth() lets everybody do everything.
 	Auth Auth
 
 	// TLSConfig is the server's. Nil, or one without any certificate, means a
 	// self-signed one in memory: the API server does not check a kubelet's
-	// unless it is told to.
+	// unless --kubelet-certificate-authority is set.
 	TLSConfig *tls.Config
 
 	// ServingCertDir, unless it is empty, has the cluster sign the serving
@@ -61,7 +61,7 @@ type NodeConfig struct {
 
 	// Flags are the settings, by name, that the program was started with, for
 	// /flagz among the routes of AttachProviderRoutes. Leave secrets out:
-	// whoever may get nodes/flagz can read them.
+	// users who may get nodes/flagz can read them.
 	Flags map[string]string
 
 	// NumWorkers is the number of workers for each of the pod controller's
@@ -69,7 +69,7 @@ type NodeConfig struct {
 	// wait for the provider or the API server.
 	NumWorkers int
 
-	// InformerResyncPeriod is how often all pods are looked at although nothing
+	// InformerResyncPeriod is how often all pods are resynced although nothing
 	// has changed; zero means a minute.
 	InformerResyncPeriod time.Duration
 

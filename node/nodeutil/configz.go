@@ -17,7 +17,7 @@ import (
 const defaultStreamIdleTimeout = 4 * time.Hour
 
 // kubeletConfiguration is that part of kubelet.config.k8s.io/v1beta1 which a
-// virtual node has. The whole type would tell of a cgroup driver and an image
+// virtual node has. The whole type would name a cgroup driver and an image
 // store that do not exist.
 type kubeletConfiguration struct {
 	metav1.TypeMeta                `json:",inline"`

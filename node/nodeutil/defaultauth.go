@@ -22,7 +22,7 @@ func withAuthSettled(ctx context.Context) context.Context {
 	return context.WithValue(ctx, authSettled{}, true)
 }
 
-// guard serves h to those requests for which somebody has settled who may: the caller's
+// guard serves h to those requests that an Auth has decided about: the caller's
 // handler, by WithAuth or WithAuthExceptHealth, or its TLS configuration, by a client
 // certificate that it demands. All others are for cfg.Auth and, where there is none, for
 // the API server to decide.
@@ -57,8 +57,8 @@ func (n *Node) guard(h http.Handler) http.Handler {
 	})
 }
 
-// defaultAuth is what a node needs to ask the API server where nobody has said who may
-// use its kubelet API.
+// defaultAuth is what a node needs to ask the API server where the config does not define
+// who may use its kubelet API.
 type defaultAuth struct {
 	ca    *ClusterClientCA // knows the certificate of the API server itself
 	once  sync.Once
@@ -71,7 +71,7 @@ func (n *Node) warnOfDefaultAuth(ctx context.Context) {
 		return
 	}
 	n.defaultAuth.once.Do(func() {
-		log.G(ctx).Warn("Nothing was said about who may use the kubelet API, so the API server is asked: " +
+		log.G(ctx).Warn("No authentication is configured for the kubelet API, so the API server decides: " +
 			"this needs the rights to create tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator) " +
 			"and to read the cluster's client CA (Role kube-system/extension-apiserver-authentication-reader). " +
 			"Set NodeConfig.Auth, to NoAuth() to let everybody do everything")
@@ -79,9 +79,9 @@ func (n *Node) warnOfDefaultAuth(ctx context.Context) {
 	})
 }
 
-// followClientCA keeps the client CA of the default authentication up to date from the
+// pollClientCA keeps the client CA of the default authentication up to date from the
 // first request on that needs it, until ctx ends.
-func (n *Node) followClientCA(ctx context.Context) error {
+func (n *Node) pollClientCA(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -100,7 +100,7 @@ func sameHandler(h http.Handler, mux api.ServeMux) bool {
 		reflect.TypeOf(h).Comparable() && any(h) == any(mux)
 }
 
-// authHandler is a handler that lets see who decides.
+// authHandler is a handler that shows its Auth.
 type authHandler struct {
 	http.HandlerFunc
 	auth Auth
@@ -150,7 +150,7 @@ func asksAPIServer(a Auth) bool {
 	return false
 }
 
-// byCertificate returns who has sent a request by the client certificate that the TLS
+// byCertificate returns the user that has sent a request by the client certificate that the TLS
 // configuration has verified, if there is one.
 func byCertificate(r *http.Request) (caller *authenticator.Response, verified bool, err error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.Header.Get("Authorization") != "" {

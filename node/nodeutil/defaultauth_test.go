@@ -27,7 +27,7 @@ func asToken(ctx context.Context, h http.Handler, path, token string) int {
 	return w.Code
 }
 
-// Where nothing is said about who may use the kubelet API, the API server decides, and
+// Where no authentication is configured for the kubelet API, the API server decides, and
 // one warning names the rights which that needs.
 func TestTheAPIServerDecidesByDefault(t *testing.T) {
 	for name, opt := range map[string]func(*http.Handler) nodeutil.NodeOpt{
@@ -69,7 +69,7 @@ func TestTheAPIServerDecidesByDefault(t *testing.T) {
 			}
 			for _, part := range []string{"create tokenreviews and subjectaccessreviews", "extension-apiserver-authentication-reader", "NoAuth()"} {
 				if logged.count(part) != 1 {
-					t.Errorf("%q is said %d times, want once", part, logged.count(part))
+					t.Errorf("%q is logged %d times, want once", part, logged.count(part))
 				}
 			}
 			v.mu.Lock()
@@ -107,7 +107,7 @@ func TestWithKubeletAPI(t *testing.T) {
 	if status, body, err := get(t, "https://"+address+"/pods", insecure()); err != nil || status != http.StatusOK || !strings.Contains(body, "PodList") {
 		t.Errorf("got %d %q, %v", status, body, err)
 	}
-	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), handledBy(saying("hello")), nodeutil.WithKubeletAPI())
+	_, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), handledBy(answering("hello")), nodeutil.WithKubeletAPI())
 	wantError(t, err, "WithKubeletAPI", "AttachProviderRoutes")
 	if !errdefs.IsInvalidInput(err) {
 		t.Errorf("%v is not of class InvalidInput", err)
@@ -142,7 +142,7 @@ func TestClientCAAndTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
-			mux.Handle("/other", saying("hello"))
+			mux.Handle("/other", answering("hello"))
 			h := http.Handler(mux)
 			if test.around != nil {
 				h = test.around(mux)
@@ -272,8 +272,8 @@ func TestAuthOfAFleet(t *testing.T) {
 				t.Errorf("access was asked for %+v, want node %s", v.access, want)
 			}
 			byDefault := !test.fleet && !test.open && !test.node
-			if got := logged.count("Nothing was said about who may use"); (got == 1) != byDefault {
-				t.Errorf("the default is said %d times", got)
+			if got := logged.count("No authentication is configured"); (got == 1) != byDefault {
+				t.Errorf("the default is logged %d times", got)
 			}
 		})
 	}

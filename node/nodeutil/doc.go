@@ -3,6 +3,6 @@
 // handlers of package node/api. A provider author calls NewNode with a function
 // that makes the provider, and runs what comes back.
 //
-// All of it is optional: whoever wants another wiring uses package node itself,
+// All of it is optional: a program with another wiring uses package node itself,
 // and takes from here what fits, such as the TLS and authentication helpers.
 package nodeutil

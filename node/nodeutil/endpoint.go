@@ -11,11 +11,11 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// endpointTeller adds to what a provider says of its node the port on which it
-// can be reached, and the labels that every kubelet gives its node, where the
-// provider does not say. It also keeps what pods get to know of the node: its
-// addresses, and what it can allocate.
-type endpointTeller struct {
+// endpointStatus adds to a provider's node status the port on which the node can be
+// reached, and the labels that every kubelet gives its node, unless the provider
+// sets them. It also keeps what pods can read of the node: its addresses and its
+// allocatable resources.
+type endpointStatus struct {
 	node.NodeProvider
 	port   int32             // set before the node controller runs; 0 if nothing is served
 	labels map[string]string // of the node as it was made
@@ -27,21 +27,21 @@ type endpointTeller struct {
 	allocatable atomic.Pointer[corev1.ResourceList]
 }
 
-func (e *endpointTeller) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Node)) {
+func (e *endpointStatus) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Node)) {
 	if e.port != 0 {
 		notify(&corev1.Node{Status: corev1.NodeStatus{DaemonEndpoints: corev1.NodeDaemonEndpoints{
 			KubeletEndpoint: corev1.DaemonEndpoint{Port: e.port},
 		}}})
 	}
 	e.NodeProvider.NotifyNodeStatus(ctx, func(n *corev1.Node) {
-		e.keep(n)
+		e.record(n)
 		notify(e.labelled(n))
 	})
 }
 
-// labelled returns n with the labels that all nodes have. A provider that says all
-// its labels seldom knows of them: they are not in the node that it was given.
-func (e *endpointTeller) labelled(n *corev1.Node) *corev1.Node {
+// labelled returns n with the labels that all nodes have. A provider that sets all
+// labels seldom knows of them: they are not in the node that it was given.
+func (e *endpointStatus) labelled(n *corev1.Node) *corev1.Node {
 	if n == nil || n.Labels == nil {
 		return n
 	}
@@ -55,8 +55,8 @@ func (e *endpointTeller) labelled(n *corev1.Node) *corev1.Node {
 	return &next
 }
 
-// keep notes what the node says; what it does not mention stays.
-func (e *endpointTeller) keep(n *corev1.Node) {
+// record records addresses and resources of the node; those that it lacks stay.
+func (e *endpointStatus) record(n *corev1.Node) {
 	if n == nil {
 		return
 	}
@@ -74,21 +74,21 @@ func (e *endpointTeller) keep(n *corev1.Node) {
 	}
 }
 
-func (e *endpointTeller) addresses() []corev1.NodeAddress {
+func (e *endpointStatus) addresses() []corev1.NodeAddress {
 	if all := e.all.Load(); all != nil {
 		return *all
 	}
 	return nil
 }
 
-func (e *endpointTeller) hostIPs() []string {
+func (e *endpointStatus) hostIPs() []string {
 	if ips := e.ips.Load(); ips != nil {
 		return *ips
 	}
 	return nil
 }
 
-func (e *endpointTeller) nodeAllocatable() corev1.ResourceList {
+func (e *endpointStatus) nodeAllocatable() corev1.ResourceList {
 	if allocatable := e.allocatable.Load(); allocatable != nil {
 		return *allocatable
 	}

@@ -8,7 +8,7 @@ import (
 
 // eventMetrics count what becomes of events. What is recorded and is not written
 // waits, was merged with one of its like, or was dropped by client-go, which does
-// not tell: its queue holds a thousand events, and of those about one pod it writes
+// not show: its queue holds a thousand events, and of those about one pod it writes
 // 25, and then one every five minutes.
 type eventMetrics struct {
 	recorded *prometheus.CounterVec

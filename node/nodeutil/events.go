@@ -12,15 +12,17 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
+// reasonLeftAlone is the reason of the event on a pod that another provider runs.
+const reasonLeftAlone = "LeftAlone"
+
 // eventWriter writes events while it runs. A broadcaster has goroutines from its
 // making on, so that a node that is not run must not have one.
 //
-// Of the events that tell of no problem it drops those above a rate, so that a
-// thousand pods that start at once cost no thousand writes more, and leave room
-// for the warnings.
+// Of the Normal events it drops those above a rate, so that a thousand pods that
+// start at once cost no thousand writes more, and leave room for the warnings.
 type eventWriter struct {
 	recorders atomic.Pointer[func(host string) record.EventRecorder] // nil unless it runs
-	component string                                                 // that events are said to come from
+	component string                                                 // that is the source of events
 	normal    *rate.Limiter
 	metrics   eventMetrics
 }

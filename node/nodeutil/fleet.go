@@ -32,7 +32,7 @@ type FleetConfig struct {
 	// Namespace is the one namespace whose pods the nodes take; empty means all.
 	Namespace string
 
-	// InformerResyncPeriod is how often all pods are looked at although nothing
+	// InformerResyncPeriod is how often all pods are resynced although nothing
 	// has changed; zero means a minute.
 	InformerResyncPeriod time.Duration
 
@@ -50,7 +50,7 @@ type FleetConfig struct {
 	// zero means 50.
 	MaxRegistrations int
 
-	// Auth says who may use the kubelet API: it is the default of NodeConfig.Auth, for
+	// Auth decides which requests of the kubelet API are allowed: it is the default of NodeConfig.Auth, for
 	// each node as AuthForNode has it. Nil means that none is served, but for nodes that
 	// have a port of their own, and an Auth or a Handler of their own.
 	Auth Auth
@@ -83,7 +83,7 @@ type FleetConfig struct {
 // With one port for all, a request is about the node under whose name it comes
 // (SNI or the Host header), or else about the node that has the pod in its path.
 // What is about the process, such as /healthz and /metrics, is answered for all
-// nodes together; what is about a node that cannot be told is refused with 421.
+// nodes together; a request for a node that it does not identify is refused with 421.
 type Fleet struct {
 	cfg    FleetConfig
 	shared *shared
@@ -94,7 +94,7 @@ type Fleet struct {
 	nodes   map[string]*member
 	running context.Context // nil before Run
 	ended   bool
-	port    func(*Node) // has a node tell the port for all; nil without one
+	port    func(*Node) // sets a node's port to that of all; nil without one
 	members sync.WaitGroup
 	started bool
 }
@@ -132,7 +132,7 @@ func NewFleet(cfg FleetConfig) (*Fleet, error) {
 	f := &Fleet{cfg: cfg, nodes: map[string]*member{}, watch: newNodeWatch(cfg.Client)}
 	f.shared = newShared(cfg.Client, cfg.EventSource, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)
 	f.shared.pods = podwatch.New(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod)
-	f.shared.workers = node.NewWorkers(cmp.Or(cfg.MaxWrites, 100))
+	f.shared.workers = newWorkers(cmp.Or(cfg.MaxWrites, 100))
 	f.shared.registering = make(chan struct{}, cmp.Or(cfg.MaxRegistrations, 50))
 	if cfg.Auth != nil {
 		f.own = api.InstrumentHandler(WithAuthExceptHealth(AuthForNode(cfg.Auth, ""), f.ProcessHandler()))
@@ -167,7 +167,7 @@ func (f *Fleet) Add(name string, newProvider NewProviderFunc, opts ...NodeOpt) (
 	m.node = n
 	f.watch.keep(name)
 	if f.running == nil {
-		// The watch does not run, so that this is only noted.
+		// The watch does not run, so that this is only recorded.
 		m.joined = f.shared.pods.Join(context.Background(), name, n.known) == nil
 	} else if !f.ended {
 		f.start(m)

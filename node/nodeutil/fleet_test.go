@@ -295,7 +295,7 @@ func TestNodeThatIsHandedOverStaysReady(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		if got := r.ready("vk-0"); got != corev1.ConditionTrue {
-			t.Errorf("a node that was handed over is Ready=%q", got)
+			t.Errorf("a node whose shard was handed over is Ready=%q", got)
 		}
 		for _, action := range r.client.Actions()[len(before):] {
 			if verb := action.GetVerb(); verb != "get" && verb != "watch" {

@@ -14,7 +14,7 @@ import (
 
 // Run runs the fleet until ctx ends; then all nodes end as those of Node.Run do, and
 // it returns nil. An error is about what the nodes have in common, such as
-// the port. Of what is wrong with one node the log tells, and Node.Err if it has
+// the port. What is wrong with one node is logged, and Node.Err if it has
 // ended for it. It can be called once.
 func (f *Fleet) Run(ctx context.Context) error {
 	f.mu.Lock()
@@ -32,7 +32,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.port = func(n *Node) { n.tellPort(listener) }
+		f.port = func(n *Node) { n.setPort(listener) }
 		group.Go(func() error { return serve(ctx, listener, f) })
 	}
 	defer f.shared.start(ctx, group)()

@@ -23,7 +23,7 @@ func (f *Fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.own.ServeHTTP(w, r)
 }
 
-// nodeOf returns the node that a request is about, or nil if that cannot be told.
+// nodeOf returns the node that a request is about, or nil if the request does not identify it.
 func (f *Fleet) nodeOf(r *http.Request) *Node {
 	if r.TLS != nil {
 		if n := f.named(r.TLS.ServerName); n != nil {
@@ -95,7 +95,7 @@ func misdirected(w http.ResponseWriter, r *http.Request) {
 	if namespace, pod, ok := podIn(r.URL.Path); ok {
 		reason = fmt.Sprintf("no node here has the pod %s/%s", namespace, pod)
 	}
-	http.Error(w, "Many nodes are served on this port, and it cannot be told which one is meant: "+reason+
+	http.Error(w, "Many nodes are served on this port, and the request does not identify one: "+reason+
 		". Use the node's name as host, or have each node served on a port of its own.", http.StatusMisdirectedRequest)
 }
 

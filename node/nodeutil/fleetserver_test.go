@@ -17,7 +17,7 @@ import (
 
 // On the port for all, a request is about the node under whose name it comes, or
 // that has the pod; and it is authorized for that node.
-func TestFleetTellsTheNode(t *testing.T) {
+func TestFleetFindsTheNode(t *testing.T) {
 	client := fake.NewSimpleClientset(pod("web", "vk-1"))
 	fleet, err := nodeutil.NewFleet(nodeutil.FleetConfig{Client: client, Auth: nodeutil.NoAuth(), HTTPListenAddr: "127.0.0.1:0"})
 	if err != nil {
@@ -25,7 +25,7 @@ func TestFleetTellsTheNode(t *testing.T) {
 	}
 	for i := range 3 {
 		name := fmt.Sprint("vk-", i)
-		if _, err := fleet.Add(name, making(&tiny{}), handledBy(saying(name))); err != nil {
+		if _, err := fleet.Add(name, making(&tiny{}), handledBy(answering(name))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -25,7 +25,7 @@ const (
 
 // healthRoutes are /healthz, /livez and /readyz, and below each a route for
 // every check. What fails where the process is to be restarted is in all of
-// them; what only time or others can mend is in /readyz alone.
+// them; what only time or others can fix is in /readyz alone.
 func (n *Node) healthRoutes() []api.Route {
 	living := []healthz.HealthChecker{
 		healthz.PingHealthz,
@@ -36,9 +36,9 @@ func (n *Node) healthRoutes() []api.Route {
 		healthz.NamedCheck("pods", func(*http.Request) error {
 			return closed(n.pods.Ready(), "the pod controller waits for its caches, and so for the API server")
 		}),
-		healthz.NamedCheck("node", func(*http.Request) error { return n.vitals.checkRegistered() }),
-		healthz.NamedCheck("lease", func(*http.Request) error { return n.vitals.checkLease() }),
-		healthz.NamedCheck("provider", func(*http.Request) error { return cmp.Or(n.vitals.checkPing(), n.checkCalls()) }),
+		healthz.NamedCheck("node", func(*http.Request) error { return n.health.checkRegistered() }),
+		healthz.NamedCheck("lease", func(*http.Request) error { return n.health.checkLease() }),
+		healthz.NamedCheck("provider", func(*http.Request) error { return cmp.Or(n.health.checkPing(), n.checkCalls()) }),
 	)
 	routes := collected{methods: []string{http.MethodGet, http.MethodHead}}
 	healthz.InstallPathHandler(&routes, "/healthz", living...)
@@ -92,12 +92,12 @@ func (n *Node) checkRunning(*http.Request) error {
 }
 
 // checkRegistered fails before the node is registered.
-func (v *vitals) checkRegistered() error {
+func (v *nodeHealth) checkRegistered() error {
 	return closed(v.registered, "the node is not registered yet")
 }
 
 // checkLease fails when the control plane may take the node for dead.
-func (v *vitals) checkLease() error {
+func (v *nodeHealth) checkLease() error {
 	if !v.leased {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (v *vitals) checkLease() error {
 }
 
 // checkPing fails when the provider is not well, or does not say how it is.
-func (v *vitals) checkPing() error {
+func (v *nodeHealth) checkPing() error {
 	last := v.ping.Load()
 	if last == nil {
 		return errors.New("the provider has not answered a ping yet")
@@ -170,13 +170,13 @@ func (c *logCheck) flush() <-chan struct{} {
 var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
 // WithAuthExceptHealth is WithAuth, but lets everybody read /healthz, /livez and
-// /readyz, for those who cannot say who they are: the probes of the pod in which
+// /readyz, for clients without credentials: the probes of the pod in which
 // the virtual kubelet itself runs, and load balancers. They learn whether all is
 // well, and if not, which checks fail, but not why. Anything more is authorized
 // as ever: the same paths with a query, such as ?verbose, and single checks, such
 // as /readyz/provider, which give the reason.
 //
-// A caller that does say who it is needs the right to read, as of a kubelet: nodes/healthz,
+// A client with credentials needs the right to read, as of a kubelet: nodes/healthz,
 // or nodes/proxy. A kubelet serves /healthz once more for everybody, on a port of its own
 // that only its machine can reach.
 func WithAuthExceptHealth(auth Auth, h http.Handler) http.Handler {
@@ -191,7 +191,7 @@ func WithAuthExceptHealth(auth Auth, h http.Handler) http.Handler {
 	}}
 }
 
-// hasCredentials reports whether a caller says who it is.
+// hasCredentials reports whether a request has credentials.
 func hasCredentials(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0
 }

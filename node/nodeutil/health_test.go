@@ -165,19 +165,19 @@ func TestWithAuthExceptHealth(t *testing.T) {
 		{"GET", "/", false},
 	} {
 		for _, auth := range []*ruled{{}, {unknown: true}} {
-			w := ask(nodeutil.WithAuthExceptHealth(auth, saying("hello")), test.method, test.path)
+			w := ask(nodeutil.WithAuthExceptHealth(auth, answering("hello")), test.method, test.path)
 			if got := w.Code == http.StatusOK; got != test.open {
 				t.Errorf("%s %s: got %d", test.method, test.path, w.Code)
 			}
 		}
 		allowed := &ruled{subresources: map[string]bool{"proxy": true, "healthz": true, "metrics": true}}
-		if w := ask(nodeutil.WithAuthExceptHealth(allowed, saying("hello")), test.method, test.path); w.Code != http.StatusOK {
+		if w := ask(nodeutil.WithAuthExceptHealth(allowed, answering("hello")), test.method, test.path); w.Code != http.StatusOK {
 			t.Errorf("%s %s: got %d for one who is allowed", test.method, test.path, w.Code)
 		}
 	}
 }
 
-// As of a kubelet, a caller that says who it is needs nodes/healthz or nodes/proxy.
+// As of a kubelet, a client with credentials needs nodes/healthz or nodes/proxy.
 func TestHealthOfCallersWithCredentials(t *testing.T) {
 	withToken := httptest.NewRequest(http.MethodGet, "/healthz", nil)
 	withToken.Header.Set("Authorization", "Bearer token")
@@ -187,7 +187,7 @@ func TestHealthOfCallersWithCredentials(t *testing.T) {
 		for subresource, want := range map[string]int{"healthz": 200, "proxy": 200, "configz": 403} {
 			w := httptest.NewRecorder()
 			auth := &ruled{subresources: map[string]bool{subresource: true}}
-			nodeutil.WithAuthExceptHealth(auth, saying("hello")).ServeHTTP(w, request.Clone(t.Context()))
+			nodeutil.WithAuthExceptHealth(auth, answering("hello")).ServeHTTP(w, request.Clone(t.Context()))
 			if w.Code != want {
 				t.Errorf("%s of one who may read nodes/%s: %d, want %d", request.URL.Path, subresource, w.Code, want)
 			}

@@ -27,7 +27,7 @@ type NodeIdentityConfig struct {
 	// BootstrapKubeconfig is the path of a kubeconfig whose user may request the
 	// certificate of a node, most often with a bootstrap token. It also says
 	// where the API server is, so that it must stay; its credentials are used
-	// only while there is no valid certificate, and are read anew each time.
+	// only while there is no valid certificate, and are read again each time.
 	BootstrapKubeconfig string
 
 	// CertDir is the directory in which certificate and key are kept, in

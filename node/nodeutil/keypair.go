@@ -7,9 +7,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// followKeyPair follows the files of a certificate and its key.
-func followKeyPair(certFile, keyFile string) (*followed[*tls.Certificate], error) {
-	pair, err := follow("serving certificate", func(contents [][]byte) (*tls.Certificate, error) {
+// pollKeyPair follows the files of a certificate and its key.
+func pollKeyPair(certFile, keyFile string) (*polledFiles[*tls.Certificate], error) {
+	pair, err := pollFiles("serving certificate", func(contents [][]byte) (*tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(contents[0], contents[1])
 		return &pair, err
 	}, certFile, keyFile)
@@ -21,7 +21,7 @@ func followKeyPair(certFile, keyFile string) (*followed[*tls.Certificate], error
 
 // addKeyPair has the key pair served, beside those that config has already; of
 // those that suit a client the one that was given first.
-func addKeyPair(config *tls.Config, pair *followed[*tls.Certificate]) {
+func addKeyPair(config *tls.Config, pair *polledFiles[*tls.Certificate]) {
 	earlier, static := config.GetCertificate, config.Certificates
 	// Go asks GetCertificate about clients that name no host, such as the API
 	// server, only where there is nothing else.

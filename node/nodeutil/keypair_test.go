@@ -35,8 +35,8 @@ func overwrite(t *testing.T, path string, content []byte) {
 // warnings counts what is logged as a warning.
 type warnings struct {
 	log.Logger
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	lines []string
 }
 
 func (w *warnings) WithField(string, any) log.Logger { return w }
@@ -50,7 +50,7 @@ func (w *warnings) Warn(args ...any) {
 	defer w.mu.Unlock()
 	for _, arg := range args {
 		if text, ok := arg.(string); ok {
-			w.said = append(w.said, text)
+			w.lines = append(w.lines, text)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (w *warnings) Warn(args ...any) {
 func (w *warnings) count(part string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, text := range w.said {
+	for _, text := range w.lines {
 		if strings.Contains(text, part) {
 			n++
 		}
@@ -75,7 +75,7 @@ func TestKeyPairFollowsItsFiles(t *testing.T) {
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "first", x509.ExtKeyUsageServerAuth)
 	certFile, keyFile := write(t, "tls.crt", cert), write(t, "tls.key", key)
-	address := serving(t, handledBy(saying("hello")), nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(certFile, keyFile)))
+	address := serving(t, handledBy(answering("hello")), nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(certFile, keyFile)))
 	if got := presented(t, address, ""); got != "first" {
 		t.Fatalf("the server presents %s", got)
 	}
@@ -125,7 +125,7 @@ func TestKeyPairFollowsSymbolicLinks(t *testing.T) {
 		}
 	}
 	fill("v1")
-	address := serving(t, handledBy(saying("hello")),
+	address := serving(t, handledBy(answering("hello")),
 		nodeutil.WithTLSConfig(nodeutil.WithKeyPairFromPath(filepath.Join(dir, "data", "tls.crt"), filepath.Join(dir, "data", "tls.key"))))
 	fill("v2")
 	eventually(t, "the new certificate is presented", func() bool { return presented(t, address, "") == "v2" })
@@ -142,7 +142,7 @@ func TestKeyPairsByHostName(t *testing.T) {
 		config.Certificates = append(config.Certificates, pair)
 		return err
 	}
-	address := serving(t, handledBy(saying("hello")), nodeutil.WithTLSConfig(static, pair("one.example"), pair("two.example")))
+	address := serving(t, handledBy(answering("hello")), nodeutil.WithTLSConfig(static, pair("one.example"), pair("two.example")))
 	for name, want := range map[string]string{
 		"": "static.example", "static.example": "static.example", "one.example": "one.example", "two.example": "two.example",
 	} {

@@ -91,7 +91,7 @@ func (p *tiny) GetPods(context.Context) (pods []*corev1.Pod, _ error) {
 	return pods, nil
 }
 
-// notifying is tiny that tells of its pods by itself.
+// notifying is tiny that notifies of its pods.
 type notifying struct {
 	tiny
 	asked chan struct{}
@@ -127,7 +127,7 @@ func openTo(mux *http.ServeMux) nodeutil.NodeOpt {
 	}
 }
 
-func saying(text string) http.Handler {
+func answering(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
 }
 

@@ -188,7 +188,7 @@ func TestProviderChangesTheNode(t *testing.T) {
 		cfg.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Mine"}}
 		cfg.Node.Status.DaemonEndpoints.KubeletEndpoint.Port = 1234
 		return nodeutil.AsProvider(handler), nil, nil
-	}, nodeutil.WithClient(client), listenAnywhere, handledBy(saying("")))
+	}, nodeutil.WithClient(client), listenAnywhere, handledBy(answering("")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,6 +272,6 @@ func TestProviderHasTheSayInItsNode(t *testing.T) {
 		return nodeutil.AsProvider(&tiny{}), node.NewNaiveNodeProvider(), nil
 	})
 	if len(status.Capacity) != 0 {
-		t.Errorf("capacity is %v before the provider has said it", status.Capacity)
+		t.Errorf("capacity is %v before the provider has set it", status.Capacity)
 	}
 }

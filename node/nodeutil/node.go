@@ -28,10 +28,10 @@ type Node struct {
 
 	known       *podwatch.Pods // the pods of the node
 	events      *lateRecorder  // nil where the caller has a recorder
-	endpoint    *endpointTeller
-	vitals      vitals
-	unguarded   bool         // nobody has said who may use the kubelet API
-	defaultAuth *defaultAuth // nil unless nobody has said so for the provider's routes
+	endpoint    *endpointStatus
+	health      nodeHealth
+	unguarded   bool         // no authentication is configured for the kubelet API
+	defaultAuth *defaultAuth // nil if authentication is configured for the provider's routes
 	unmeasure   func()       // takes the node out of the metrics
 	servingLife servingLife
 	serving     *signedCert // nil unless the cluster signs it
@@ -58,6 +58,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		cfg.Client = client
 	}
 	n := &Node{shared: newShared(cfg.Client, cfg.EventSource, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)}
+	n.shared.workers = newWorkers(0)
 	if err := n.make(name, newProvider, cfg); err != nil {
 		return nil, err
 	}
@@ -96,10 +97,11 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	}
 	services := n.shared.services.Core().V1().Services()
 	spec := cfg.NodeSpec.DeepCopy() // which the provider may change and keep
-	n.endpoint = &endpointTeller{}
-	n.endpoint.keep(spec)
+	n.endpoint = &endpointStatus{}
+	n.endpoint.record(spec)
 	provider, nodeProvider, err := newProvider(ProviderConfig{
 		Pods:       n.known.Lister(),
+		PodsSynced: n.known.HasSynced,
 		ConfigMaps: n.shared.objects.ConfigMaps(),
 		Secrets:    n.shared.objects.Secrets(),
 		Services:   services.Lister(),
@@ -111,6 +113,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 		HostIPs:         n.endpoint.hostIPs,
 		NodeAllocatable: n.endpoint.nodeAllocatable,
 		Metrics:         n.shared.metrics.registry,
+		MayBegin:        cfg.Claim.MayBegin,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make the provider of node %s: %w", cfg.NodeSpec.Name, err)
@@ -132,7 +135,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 		return err
 	}
 	n.shared.metrics.starts.watch(n.known)
-	n.unmeasure = n.shared.metrics.add(&measuredNode{name: cfg.NodeSpec.Name, pods: n.known.Lister(), vitals: &n.vitals, serving: &n.servingLife})
+	n.unmeasure = n.shared.metrics.add(&measuredNode{name: cfg.NodeSpec.Name, pods: n.known.Lister(), health: &n.health, serving: &n.servingLife})
 	if cfg.attachRoutes != nil {
 		cfg.attachRoutes(n, provider)
 	}
@@ -144,13 +147,13 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 	if nodeProvider == nil {
 		nodeProvider = node.NewNaiveNodeProvider()
 	}
-	n.endpoint.NodeProvider = n.vitals.ofPings(nodeProvider)
+	n.endpoint.NodeProvider = n.health.ofPings(nodeProvider)
 	n.nodes, err = node.NewNodeController(n.endpoint, &n.cfg.NodeSpec, n.cfg.Client.CoreV1().Nodes(), n.nodeOptions(&n.cfg)...)
 	if err != nil {
 		return err
 	}
-	n.vitals.registered = n.nodes.Ready()
-	n.endpoint.keep(&n.cfg.NodeSpec)
+	n.health.registered = n.nodes.Ready()
+	n.endpoint.record(&n.cfg.NodeSpec)
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
 		PodClient:                 n.cfg.Client.CoreV1(),
 		EventRecorder:             n.cfg.EventRecorder,
@@ -190,7 +193,7 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 		node.WithNodeRegistrationAfter(func() <-chan struct{} { return n.pods.Ready() }),
 	}
 	if !cfg.DisableLease {
-		opts = append(opts, node.WithNodeEnableLeaseV1(n.vitals.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
+		opts = append(opts, node.WithNodeEnableLeaseV1(n.health.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
 	}
 	if n.source != nil {
 		opts = append(opts, node.WithNodeSource(n.source), node.WithNodePatience(), node.WithNodeRegistrationSlots(n.shared.register))

@@ -56,12 +56,12 @@ func (c nodesCollector) Collect(found chan<- prometheus.Metric) {
 			found <- prometheus.NewInvalidMetric(runningPodsDesc, err)
 			return
 		}
-		if n.vitals.ready() {
+		if n.health.ready() {
 			ready++
 		} else {
 			notReady++
 		}
-		leaseAge = max(leaseAge, n.vitals.leaseAge())
+		leaseAge = max(leaseAge, n.health.leaseAge())
 		ttl = min(ttl, n.serving.ttl())
 		renewErrors += n.serving.renewErrors()
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// defaultPods is how many pods a kubelet takes unless it is told otherwise.
+// defaultPods is how many pods a kubelet takes by default.
 const defaultPods = 110
 
 // setAddresses fills in the addresses of a node that has none, so that the API server
@@ -50,7 +50,7 @@ func setCapacity(n *corev1.Node, provider node.NodeProvider) {
 	switch {
 	case len(n.Status.Capacity) > 0 || len(n.Status.Allocatable) > 0:
 		return
-	case !saysNothing(provider):
+	case !reportsNothing(provider):
 		log.G(context.Background()).WithField("node", n.Name).Warn("Node has no capacity, so it gets no pods until the provider reports one: set NodeSpec.Status.Capacity, or report it by NotifyNodeStatus")
 		return
 	}
@@ -58,8 +58,8 @@ func setCapacity(n *corev1.Node, provider node.NodeProvider) {
 	n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 }
 
-// saysNothing reports whether nothing about the node can come from the provider.
-func saysNothing(provider node.NodeProvider) bool {
+// reportsNothing reports whether the provider cannot report anything about the node.
+func reportsNothing(provider node.NodeProvider) bool {
 	switch provider.(type) {
 	case nil, node.NaiveNodeProvider, *node.NaiveNodeProvider:
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// nodeMetrics are the metrics of one node, or of several that are looked at as
+// nodeMetrics are the metrics of one node, or of several that are measured as
 // one: under the kubelet's names where a kubelet has them. Those of the process
 // are in the registry that all Kubernetes components share; these are not, since
 // one process may run several nodes. Only kubelet_node_name has a label for the
@@ -30,7 +30,7 @@ type nodeMetrics struct {
 type measuredNode struct {
 	name    string
 	pods    corev1listers.PodLister
-	vitals  *vitals
+	health  *nodeHealth
 	serving *servingLife
 }
 
@@ -64,7 +64,7 @@ func (m *nodeMetrics) measured() []*measuredNode {
 	return slices.Clone(m.nodes)
 }
 
-// processStart tells only when the process started.
+// processStart has only the start of the process.
 func processStart() prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "process_start_time_seconds",

@@ -53,8 +53,8 @@ func own(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Whoever wrote dashboards and alerts for kubelets has to find the same names,
-// types and descriptions.
+// Dashboards and alerts that were written for kubelets have to find the same
+// names, types and descriptions.
 func TestMetricsAreNamedLikeTheKubelets(t *testing.T) {
 	client := fake.NewSimpleClientset(pod("web", "vk"))
 	mux := http.NewServeMux()

@@ -25,15 +25,15 @@ type nodeWatch struct {
 }
 
 type watchedNode struct {
-	last *corev1.Node // nil if there is none
-	tell func(node *corev1.Node, deleted bool)
+	last   *corev1.Node // nil if there is none
+	notify func(node *corev1.Node, deleted bool)
 }
 
 func newNodeWatch(client kubernetes.Interface) *nodeWatch {
 	return &nodeWatch{client: client, nodes: map[string]*watchedNode{}}
 }
 
-// keep has the node of that name kept, until drop.
+// keep keeps the node of that name, until drop.
 func (w *nodeWatch) keep(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,14 +54,14 @@ func (w *nodeWatch) Subscribe(name string, f func(node *corev1.Node, deleted boo
 	if n == nil {
 		return func() {}
 	}
-	n.tell = f
+	n.notify = f
 	if n.last != nil {
 		f(n.last, false)
 	}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		n.tell = nil
+		n.notify = nil
 	}
 }
 
@@ -80,7 +80,7 @@ func (w *nodeWatch) run(ctx context.Context) {
 		cache.ReflectorOptions{Name: "nodes"}).RunWithContext(ctx)
 }
 
-// set takes what the API has of a node. w.mu is held.
+// set records a node as the API has it, and notifies its subscriber. w.mu is held.
 func (w *nodeWatch) set(name string, last *corev1.Node) {
 	n := w.nodes[name]
 	if n == nil || n.last == nil && last == nil {
@@ -92,11 +92,11 @@ func (w *nodeWatch) set(name string, last *corev1.Node) {
 		last.ManagedFields = nil
 	}
 	switch {
-	case n.tell == nil:
+	case n.notify == nil:
 	case last == nil:
-		n.tell(before, true)
+		n.notify(before, true)
 	default:
-		n.tell(last, false)
+		n.notify(last, false)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// Whoever reads the configuration of kubelets has to be able to read this one:
-// each field is one of theirs, and says what is so.
+// A reader of kubelets' configuration has to be able to read this one:
+// each field is a kubelet's, with its true value.
 func TestConfigz(t *testing.T) {
 	mux, _ := attachedTo(t, &tiny{}, func(cfg *nodeutil.NodeConfig) error {
 		cfg.HTTPListenAddr = "192.0.2.1:10250"

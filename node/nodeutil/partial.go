@@ -32,7 +32,7 @@ type partialProvider struct {
 	node.PodLifecycleHandler
 }
 
-// Unwrap returns what AsProvider was given, for those who look for what it can do
+// Unwrap returns what AsProvider was given, for callers that look for what it can do
 // beside being a Provider, such as io.Closer.
 func (p *partialProvider) Unwrap() node.PodLifecycleHandler { return p.PodLifecycleHandler }
 

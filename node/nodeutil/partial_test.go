@@ -118,7 +118,7 @@ func TestRoutesOfCapabilities(t *testing.T) {
 	}
 }
 
-// Whoever calls the methods by themselves gets an error, not a panic.
+// Direct calls of the methods return an error and do not panic.
 func TestMissingMethodsFail(t *testing.T) {
 	ctx := t.Context()
 	p := nodeutil.AsProvider(&tiny{})
@@ -138,7 +138,7 @@ func TestMissingMethodsFail(t *testing.T) {
 	}
 }
 
-// Who needs what else the handler can do, such as io.Closer, finds it.
+// Callers find what else the handler can do, such as io.Closer.
 func TestAsProviderCanBeUnwrapped(t *testing.T) {
 	p := &struct{ node.PodLifecycleHandler }{}
 	wrapped, ok := nodeutil.AsProvider(p).(interface {

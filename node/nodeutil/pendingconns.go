@@ -21,7 +21,7 @@ const (
 
 // pendingConns are the connections without a request that was let in: those whose
 // handshake or headers are not complete, whose caller is being authenticated, and
-// those that are idle. Everybody who reaches the port can open them, so their number
+// those that are idle. Any client that reaches the port can open them, so their number
 // and size are bounded: beyond that the oldest one of the host with the most is
 // closed. That of a caller that gets on with it is among the youngest.
 type pendingConns struct {
@@ -147,7 +147,7 @@ type pendingConn struct {
 	closed bool
 }
 
-// NetConn is for those who need the socket.
+// NetConn is for callers that need the socket.
 func (c *pendingConn) NetConn() net.Conn { return c.Conn }
 
 func (c *pendingConn) Read(p []byte) (int, error) {

@@ -122,7 +122,7 @@ func TestLinesAboutRefusedRequests(t *testing.T) {
 	})
 }
 
-// lines is a logger that keeps what it is told, with its fields.
+// lines is a logger that keeps its lines, with their fields.
 type lines struct {
 	log.Logger
 	texts  []string

@@ -49,8 +49,11 @@ type Provider interface {
 // services are filled by the time at which the first pod is created; with
 // SkipDownwardAPIResolution only that of the pods is, and the other follows.
 type ProviderConfig struct {
-	// Pods are the pods of this node.
-	Pods corev1listers.PodLister
+	// Pods are the pods of this node. PodsSynced reports whether all of them are known:
+	// a pod that is not among them before may be there all the same. Nil means that
+	// they always are.
+	Pods       corev1listers.PodLister
+	PodsSynced func() bool
 	// ConfigMaps and Secrets read an object when Get asks for it: one that a
 	// pod of this node names is watched from then on, until the pod has gone or
 	// nobody has asked for five minutes; any other is read from the API server
@@ -63,7 +66,7 @@ type ProviderConfig struct {
 	Services corev1listers.ServiceLister
 
 	// What providers need that do a kubelet's work themselves: Objects reads
-	// ConfigMaps and Secrets like the listers, and tells of changes; Client is
+	// ConfigMaps and Secrets like the listers, and reports changes; Client is
 	// the node's; Events records events on pods; HostIPs and NodeAllocatable
 	// return what the node says of itself at the moment.
 	Objects         node.ObjectSource
@@ -75,6 +78,11 @@ type ProviderConfig struct {
 	// Metrics is where the provider may register metrics of its own, which
 	// /metrics then has too. Providers of several nodes may be given the same.
 	Metrics prometheus.Registerer
+
+	// MayBegin reports whether this process may begin something for the node: not while
+	// another one may have taken it (see node.Claim). A provider that creates or deletes
+	// of its own accord, without having been called, asks it before. Nil means always.
+	MayBegin func() bool
 
 	// Node is the node to be registered. The provider changes it as it sees
 	// fit while it is made; its maps of labels and annotations are not nil.

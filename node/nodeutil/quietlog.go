@@ -19,7 +19,7 @@ const (
 	quietLogBurst = 20
 )
 
-// quietLog logs what anybody who reaches the port can cause: short lines, and not
+// quietLog logs what any client that reaches the port can cause: short lines, and not
 // many of them. A line says how many were left out before it.
 type quietLog struct {
 	limiter flowcontrol.RateLimiter

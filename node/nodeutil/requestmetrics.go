@@ -54,7 +54,7 @@ func (m *requestMetrics) counting(routes []api.Route, h http.Handler) http.Handl
 		known[firstPart(route.Pattern)] = true
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		admit(r.Context()) // who comes here was let in
+		admit(r.Context()) // the request was authorized
 		path, method := firstPart(r.URL.Path), r.Method
 		if !known[path] {
 			path = "other"

@@ -48,7 +48,7 @@ func TestRunRegistersTheNode(t *testing.T) {
 		action.(clienttesting.CreateAction).GetObject().(*corev1.Node).UID = "n-1" // which leases are tied to
 		return false, nil, nil
 	})
-	n, stop := start(t, client, making(&tiny{}), handledBy(saying("hello")))
+	n, stop := start(t, client, making(&tiny{}), handledBy(answering("hello")))
 	got := getNode(t, client, "vk")
 	for _, label := range []string{"type", "kubernetes.io/role", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"} {
 		if got.Labels[label] == "" {
@@ -113,7 +113,7 @@ func TestNothingServedWithoutHandler(t *testing.T) {
 	client := fake.NewSimpleClientset()
 	start(t, client, making(&tiny{}), nodeutil.AttachProviderRoutes(http.NewServeMux()))
 	if port := getNode(t, client, "vk").Status.DaemonEndpoints.KubeletEndpoint.Port; port != 0 {
-		t.Errorf("the node tells port %d", port)
+		t.Errorf("the node reports port %d", port)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestNotifyPodsIsKept(t *testing.T) {
 	}
 }
 
-// addressed is a NodeProvider that tells its address late.
+// addressed is a NodeProvider that reports its address late.
 type addressed struct {
 	node.NaiveNodeProvider
 	notify chan func(*corev1.Node)
@@ -189,11 +189,11 @@ func TestNodeKeepsItsCommonLabels(t *testing.T) {
 		return nodeutil.AsProvider(&tiny{}), nodeProvider, nil
 	})
 	notify := <-nodeProvider.notify
-	given.Labels["said"] = "again"
+	given.Labels["changed"] = "again"
 	notify(given)
 	eventually(t, "the notified label", func() bool {
 		got, err := client.CoreV1().Nodes().Get(t.Context(), "vk", metav1.GetOptions{})
-		if err != nil || got.Labels["said"] != "again" {
+		if err != nil || got.Labels["changed"] != "again" {
 			return false
 		}
 		if got.Labels[corev1.LabelHostname] != "vk" || got.Labels[corev1.LabelOSStable] != "linux" || got.Labels[corev1.LabelArchStable] != "arm64" {
@@ -240,7 +240,7 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer taken.Close()
 	client := fake.NewSimpleClientset()
-	n, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(client), handledBy(saying("")), func(cfg *nodeutil.NodeConfig) error {
+	n, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(client), handledBy(answering("")), func(cfg *nodeutil.NodeConfig) error {
 		cfg.HTTPListenAddr = taken.Addr().String()
 		return nil
 	})
@@ -296,7 +296,7 @@ func TestWaitReadyGivesUp(t *testing.T) {
 }
 
 func TestRunAfterTheEnd(t *testing.T) {
-	n, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), listenAnywhere, handledBy(saying("")))
+	n, err := nodeutil.NewNode("vk", making(&tiny{}), nodeutil.WithClient(fake.NewSimpleClientset()), listenAnywhere, handledBy(answering("")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (n *Node) control(ctx context.Context) error {
 	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	if n.defaultAuth != nil && n.cfg.Handler != nil {
-		group.Go(func() error { return n.followClientCA(ctx) })
+		group.Go(func() error { return n.pollClientCA(ctx) })
 	}
 	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
 	// Not in the group, so that a node has no goroutine that only waits.
@@ -100,9 +100,6 @@ func (n *Node) keepNode(ctx context.Context, group *errgroup.Group) error {
 	})
 	return unlessEnded(ctx, n.nodes.Run(ctx))
 }
-
-// reasonLeftAlone is the reason of the event on a pod that another provider runs.
-const reasonLeftAlone = "LeftAlone"
 
 func (n *Node) warnOfPodsLeftAlone() {
 	for _, pod := range n.cfg.Claim.PodsLeftAlone() {

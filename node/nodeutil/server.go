@@ -33,7 +33,7 @@ const (
 
 var everything = labels.Everything()
 
-// checkListenAddr tells early what net.Listen would tell late.
+// checkListenAddr returns early what net.Listen would return late.
 func checkListenAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -113,19 +113,19 @@ type tlsListener struct {
 
 func (l *tlsListener) Addr() net.Addr { return l.plain.Addr() }
 
-// startServing serves the node's kubelet API in group, and has the node tell the
+// startServing serves the node's kubelet API in group, and has the node report the
 // port.
 func (n *Node) startServing(ctx context.Context, group *errgroup.Group, listener net.Listener) {
-	n.tellPort(listener)
+	n.setPort(listener)
 	group.Go(func() error { return serve(ctx, listener, n.cfg.Handler) })
 	if n.serving != nil {
-		group.Go(func() error { return n.keepServingCert(ctx) })
+		group.Go(func() error { return n.rotateServingCert(ctx) })
 	}
 }
 
-// tellPort has the node tell the listener's port, unless it tells another. It is
+// setPort has the node report the listener's port, unless it reports another. It is
 // called before the node runs.
-func (n *Node) tellPort(listener net.Listener) {
+func (n *Node) setPort(listener net.Listener) {
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && n.cfg.NodeSpec.Status.DaemonEndpoints.KubeletEndpoint.Port == 0 {
 		n.endpoint.port = int32(tcp.Port)
 	}

@@ -13,7 +13,7 @@ import (
 
 // TestHeadersHaveALimit that long commands are far from.
 func TestHeadersHaveALimit(t *testing.T) {
-	address := serving(t, handledBy(saying("hello")))
+	address := serving(t, handledBy(answering("hello")))
 	for size, want := range map[int]int{500 << 10: http.StatusOK, 1<<20 + 8<<10: http.StatusRequestHeaderFieldsTooLarge} {
 		status, _, err := get(t, "https://"+address+"/exec/ns/p/c?command="+strings.Repeat("x", size), insecure())
 		if err != nil || status != want {
@@ -25,7 +25,7 @@ func TestHeadersHaveALimit(t *testing.T) {
 // TestHalfOpenConnectionsKeepNobodyOut: more connections than may wait, none of which
 // says a word, and then one that does.
 func TestHalfOpenConnectionsKeepNobodyOut(t *testing.T) {
-	address := serving(t, handledBy(saying("hello")))
+	address := serving(t, handledBy(answering("hello")))
 	var silent []net.Conn
 	defer func() {
 		for _, conn := range silent {

@@ -76,9 +76,9 @@ func (n *Node) useServingCert(ctx context.Context, config *tls.Config) error {
 	return nil
 }
 
-// keepServingCert has the certificate signed once the node is registered, for
+// rotateServingCert has the certificate signed once the node is registered, for
 // approvers compare its addresses with the Node's.
-func (n *Node) keepServingCert(ctx context.Context) error {
+func (n *Node) rotateServingCert(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil

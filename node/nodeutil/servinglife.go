@@ -16,10 +16,10 @@ type servingLife struct {
 	signed atomic.Pointer[signedCert] // nil unless the cluster signs it
 }
 
-// of has the certificates noted that config presents.
+// of records the certificates that config presents.
 func (l *servingLife) of(config *tls.Config) {
 	if len(config.Certificates) > 0 {
-		l.note(&config.Certificates[0])
+		l.record(&config.Certificates[0])
 	}
 	present := config.GetCertificate
 	if present == nil {
@@ -28,13 +28,13 @@ func (l *servingLife) of(config *tls.Config) {
 	config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := present(hello)
 		if err == nil && pair != nil {
-			l.note(pair)
+			l.record(pair)
 		}
 		return pair, err
 	}
 }
 
-func (l *servingLife) note(pair *tls.Certificate) {
+func (l *servingLife) record(pair *tls.Certificate) {
 	if pair.Leaf != nil {
 		l.leaf.Store(pair.Leaf)
 	}

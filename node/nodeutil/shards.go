@@ -34,7 +34,7 @@ type Shards struct {
 	// Count is how many shards there are, at least 1, and has to be the same for
 	// all. A process takes none as long as there are others with another count.
 	Count int
-	// Identity tells this process from all others, and from those that it was
+	// Identity distinguishes this process from all others, and from those that it was
 	// before a restart. Required.
 	Identity string
 	// LeaseDuration is after what time shards are taken that were not renewed, in

@@ -14,6 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
 )
 
 // shared is what the nodes of a Fleet have in common, so that it costs once. A
@@ -47,6 +48,11 @@ func newShared(client kubernetes.Interface, eventSource string, eventQPS float32
 	s.metrics.registry.MustRegister(s.events.metrics.collectors()...)
 	s.services.Core().V1().Services().Informer() // the first node may come after start
 	return s
+}
+
+// newWorkers makes workers whose queues the process's metrics show.
+func newWorkers(limit int) *node.Workers {
+	return node.NewWorkers(limit, node.WithQueueMetrics(queuemetrics.Provider()))
 }
 
 // start has all of it run in group until ctx ends. The function that it returns

@@ -45,7 +45,7 @@ var (
 // signedCert is a certificate that the cluster signs, kept in a directory: it is
 // requested where there is none that is valid for what is wanted, and again
 // before it expires. It does what certificate.Manager of client-go does, on the
-// same store and requests, but ends when it is told to, rather than sleep on
+// same store and requests, but ends with its context, rather than sleep on
 // until the next rotation, and does not poll for changes of what is wanted.
 type signedCert struct {
 	signer string
@@ -99,11 +99,11 @@ func (s *signedCert) open(ctx context.Context, dir, prefix, user string) error {
 		return nil
 	}
 	logger.Info("Using the certificate that was kept")
-	s.take(pair)
+	s.set(pair)
 	return nil
 }
 
-func (s *signedCert) take(pair *tls.Certificate) {
+func (s *signedCert) set(pair *tls.Certificate) {
 	if s.pair.Swap(pair) == nil {
 		close(s.first)
 	}
@@ -128,7 +128,7 @@ func (s *signedCert) ttl() float64 {
 	return time.Until(pair.Leaf.NotAfter).Seconds()
 }
 
-// reconsider has what is wanted looked at again, if it is something else.
+// reconsider wakes the worker if what is wanted has changed.
 func (s *signedCert) reconsider() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *signedCert) reconsider() {
 	}
 	select {
 	case s.woken <- struct{}{}:
-	default: // it is about to be looked at
+	default: // the worker is about to wake anyway
 	}
 }
 
@@ -249,7 +249,7 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 		return fmt.Errorf("cannot keep a new certificate: %w", err)
 	}
 	logger.WithField("expires", pair.Leaf.NotAfter.Format(time.RFC3339)).Info("Got a certificate")
-	s.take(pair)
+	s.set(pair)
 	// Which must not be requested again without a pause.
 	switch {
 	case s.current() == nil:
@@ -260,7 +260,7 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 	return nil
 }
 
-// consider returns what is wanted, and notes it; cancel ends the request for it.
+// consider returns what is wanted, and records it; cancel ends the request for it.
 func (s *signedCert) consider(cancel context.CancelCauseFunc) *x509.CertificateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *signedCert) consider(cancel context.CancelCauseFunc) *x509.CertificateR
 	return s.considered
 }
 
-// settle notes that nothing is being requested. What is wanted may have changed
+// settle records that nothing is being requested. What is wanted may have changed
 // since it was considered: that is for reconsider to see.
 func (s *signedCert) settle() {
 	s.mu.Lock()
@@ -281,7 +281,7 @@ func nodeUser(nodeName string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + nodeName, Organization: []string{"system:nodes"}}
 }
 
-// satisfies tells whether the certificate is valid for all that is wanted.
+// satisfies reports whether the certificate is valid for all that is wanted.
 func satisfies(leaf *x509.Certificate, wanted *x509.CertificateRequest) bool {
 	if wanted == nil {
 		return true

@@ -64,19 +64,19 @@ func (m *startMetrics) longestWait() (longest time.Duration) {
 // watch measures how long the pods of a node take to start.
 func (m *startMetrics) watch(pods *podwatch.Pods) {
 	pods.Subscribe(cache.ResourceEventHandlerFuncs{
-		AddFunc: m.follow,
+		AddFunc: m.observe,
 		UpdateFunc: func(before, obj any) {
 			if replaced(before, obj) {
 				m.forget(before)
 			}
-			m.follow(obj)
+			m.observe(obj)
 		},
 		DeleteFunc: m.forget,
 	})
 }
 
-// follow notes when a pod is first seen, and when it has started.
-func (m *startMetrics) follow(obj any) {
+// observe records when a pod is first seen, and when it has started.
+func (m *startMetrics) observe(obj any) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return
@@ -101,7 +101,7 @@ func (m *startMetrics) follow(obj any) {
 	}
 }
 
-// replaced tells whether another pod has taken the name of one, whose end was in a
+// replaced reports whether another pod has taken the name of one, whose end was in a
 // gap of the watch.
 func replaced(before, after any) bool {
 	was, ok1 := before.(*corev1.Pod)

@@ -42,7 +42,7 @@ func defaultTLSConfig() *tls.Config {
 // more than once, the client's host name decides.
 func WithKeyPairFromPath(cert, key string) func(*tls.Config) error {
 	return func(cfg *tls.Config) error {
-		pair, err := followKeyPair(cert, key)
+		pair, err := pollKeyPair(cert, key)
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func write(t *testing.T, name string, content []byte) (path string) {
 }
 
 func TestSelfSignedByDefault(t *testing.T) {
-	address := serving(t, handledBy(saying("hello")))
+	address := serving(t, handledBy(answering("hello")))
 	if _, body, err := get(t, "https://"+address, insecure()); err != nil || body != "hello" {
 		t.Errorf("got %q, %v", body, err)
 	}
@@ -110,7 +110,7 @@ func TestSelfSignedByDefault(t *testing.T) {
 
 func TestSelfSignedWhereOptionsBringNoCertificate(t *testing.T) {
 	ca := newAuthority(t)
-	address := serving(t, handledBy(saying("hello")), nodeutil.WithTLSConfig(nodeutil.WithCACert(ca.pem)))
+	address := serving(t, handledBy(answering("hello")), nodeutil.WithTLSConfig(nodeutil.WithCACert(ca.pem)))
 	if _, body, err := get(t, "https://"+address, ca.client(t, "me")); err != nil || body != "hello" {
 		t.Errorf("got %q, %v", body, err)
 	}
@@ -134,7 +134,7 @@ func TestSelfSignedNames(t *testing.T) {
 }
 
 func TestMinimumTLSVersion(t *testing.T) {
-	address := serving(t, handledBy(saying("hello")), nodeutil.WithTLSConfig())
+	address := serving(t, handledBy(answering("hello")), nodeutil.WithTLSConfig())
 	for version, accepted := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
 		if (err == nil) != accepted {
@@ -161,7 +161,7 @@ func TestCiphersAreSafe(t *testing.T) {
 func TestKeyPairAndClientCA(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	certPEM, keyPEM := ca.issue(t, "vk.example.org", x509.ExtKeyUsageServerAuth)
-	address := serving(t, handledBy(saying("hello")), nodeutil.WithTLSConfig(
+	address := serving(t, handledBy(answering("hello")), nodeutil.WithTLSConfig(
 		nodeutil.WithKeyPairFromPath(write(t, "tls.crt", certPEM), write(t, "tls.key", keyPEM)),
 		nodeutil.WithCAFromPath(write(t, "ca.crt", ca.pem)),
 	))

@@ -57,7 +57,7 @@ func containerLabels(pod *corev1.Pod, c *corev1.Container) map[string]string {
 	return labels
 }
 
-// containerAnnotations are what is needed to stop a container and to tell what
+// containerAnnotations are what is needed to stop a container and to know what
 // became of it when nothing but the runtime knows it any more. extra are given
 // by others, devices for example.
 func (n Node) containerAnnotations(pod *corev1.Pod, c *corev1.Container, o ContainerOptions) (map[string]string, error) {

@@ -24,7 +24,7 @@ type Mount struct {
 	ImageSubPath string
 }
 
-// RecursiveReadOnly tells whether a volume is to be mounted read-only with all
+// RecursiveReadOnly reports whether a volume is to be mounted read-only with all
 // that is mounted below it (KEP-3857), on a runtime that can do so or cannot.
 func RecursiveReadOnly(m *corev1.VolumeMount, supported bool) (bool, error) {
 	if m.RecursiveReadOnly == nil {

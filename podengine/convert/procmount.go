@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What runtimes mask, and mount read-only, by default: it tells about the machine
+// What runtimes mask, and mount read-only, by default: it shows the machine
 // or changes it. The CRI has no word for "the default", so the lists are here.
 var (
 	maskedPaths = []string{

@@ -83,7 +83,7 @@ func (n Node) resources(request *resource.Quantity, limits corev1.ResourceList) 
 	return resources
 }
 
-// cpuRequest is the limit where nothing is said of the request, as in the API.
+// cpuRequest is the limit where no request is given, as in the API.
 func cpuRequest(r corev1.ResourceRequirements) *resource.Quantity {
 	if _, ok := r.Requests[corev1.ResourceCPU]; ok {
 		return r.Requests.Cpu()

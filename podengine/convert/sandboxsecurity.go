@@ -33,7 +33,7 @@ func sandboxSecurity(pod *corev1.Pod, users *runtimeapi.UserNamespace) (*runtime
 	return security, err
 }
 
-// hasPrivileged tells whether any container, of whatever kind, is privileged.
+// hasPrivileged reports whether any container, of any kind, is privileged.
 // Ephemeral ones that come later cannot be, if none was when the sandbox started:
 // runtimes refuse them.
 func hasPrivileged(pod *corev1.Pod) bool {

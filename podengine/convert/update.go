@@ -15,7 +15,7 @@ func (n Node) UpdateContainer(pod *corev1.Pod, c *corev1.Container, id string) *
 	}
 }
 
-// UpdateSandbox tells the runtime of the new sums. Not all runtimes know the
+// UpdateSandbox sends the new sums to the runtime. Not all runtimes know the
 // request: they may answer that they do not implement it.
 func (n Node) UpdateSandbox(pod *corev1.Pod, id string) *runtimeapi.UpdatePodSandboxResourcesRequest {
 	return &runtimeapi.UpdatePodSandboxResourcesRequest{

@@ -9,7 +9,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// user is who an image says that its processes run as: a number or a name.
+// user is the user that an image's processes run as: a number or a name.
 type user struct {
 	id   *int64
 	name string
@@ -37,8 +37,8 @@ func setUser(security *runtimeapi.LinuxContainerSecurityContext, sc corev1.Secur
 	security.RunAsUsername = image.name
 }
 
-// checkNonRoot refuses a container that must not run as root and would, or of
-// which that cannot be told, in the kubelet's words. See runAsNonRoot in the API.
+// checkNonRoot refuses a container that must not run as root and would, or
+// might, in the kubelet's words. See runAsNonRoot in the API.
 func checkNonRoot(pod *corev1.Pod, c *corev1.Container, sc corev1.SecurityContext, image user) error {
 	where := fmt.Sprintf("(pod: %q, container: %s)", podspec.PodName(pod), c.Name)
 	switch {

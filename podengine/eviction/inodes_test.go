@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A machine that runs out of inodes evicts who has the most of them, and not who has
+// A machine that runs out of inodes evicts the pod with the most of them, and not the one with
 // the most bytes.
 func TestVictimOfInodes(t *testing.T) {
 	usage := map[string]Usage{

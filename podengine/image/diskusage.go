@@ -10,7 +10,7 @@ import (
 
 // DiskUsage returns a function for CollectorOptions.Usage that asks the runtime
 // where its images are, and statfs how full that file system is, in bytes: the
-// CRI does not tell. A nil statfs is the operating system's, where there is one.
+// CRI does not report. A nil statfs is the operating system's, where there is one.
 func DiskUsage(images cri.ImageManagerService, statfs func(path string) (capacity, available uint64, err error)) func(context.Context) (capacity, available uint64, err error) {
 	if statfs == nil {
 		statfs = systemStatfs

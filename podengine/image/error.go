@@ -10,7 +10,7 @@ const (
 	ErrInvalidImageName = "InvalidImageName"
 	ErrImageInspect     = "ImageInspectError"
 	// ErrRegistryUnavailable and ErrSignatureValidationFailed are failed pulls
-	// of which the runtime has said so.
+	// for which the runtime has named this reason.
 	ErrRegistryUnavailable       = "RegistryUnavailable"
 	ErrSignatureValidationFailed = "SignatureValidationFailed"
 )

@@ -16,10 +16,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// errClosed is for those who wait for a pull when the Puller ends.
+// errClosed is for callers that wait for a pull when the Puller ends.
 var errClosed = errors.New("no images are pulled any more: the node is shutting down")
 
-// order is what is to be pulled. Those who order the same share one pull.
+// order is what is to be pulled. Equal orders share one pull.
 type order struct {
 	Spec        *runtimeapi.ImageSpec
 	Repository  string
@@ -57,7 +57,7 @@ type flights struct {
 	flights map[[sha256.Size]byte]*flight
 }
 
-// flight is a pull for all who wait for it.
+// flight is a pull for all callers that wait for it.
 type flight struct {
 	waiting int // guarded by flights.mu
 	cancel  context.CancelFunc
@@ -91,7 +91,7 @@ func (f *flights) join(ctx context.Context, o order, sandbox *runtimeapi.PodSand
 	}
 	pull := f.flights[id]
 	if pull == nil {
-		// The values of ctx, above all the logger, are those of whoever came first.
+		// The values of ctx, above all the logger, are those of the first caller.
 		flightCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		pull = &flight{cancel: cancel, done: make(chan struct{})}
 		f.flights[id] = pull
@@ -119,8 +119,8 @@ func (f *flights) join(ctx context.Context, o order, sandbox *runtimeapi.PodSand
 	}
 }
 
-// leave ends a pull that is done, or that nobody waits for any more: whoever
-// comes next begins another.
+// leave ends a pull that is done, or that nobody waits for any more: the next
+// caller begins another.
 func (f *flights) leave(id [sha256.Size]byte, pull *flight, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,7 +37,7 @@ type credential struct {
 
 // NewKeyring makes a keyring from pull secrets, of the types
 // kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg. Other secrets are
-// passed over. The keyring is good even with an error, which tells of secrets or
+// passed over. The keyring is good even with an error, which names secrets or
 // entries that cannot be read.
 func NewKeyring(secrets []*corev1.Secret) (*Keyring, error) {
 	var errs []error

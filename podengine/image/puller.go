@@ -99,7 +99,7 @@ type Image struct {
 }
 
 // Ensure returns the image once the runtime has it. It pulls if the policy says
-// so, together with others who ask for the same with the same credentials, and
+// so, together with other callers that ask for the same with the same credentials, and
 // when its turn has come. If the last pull for the pod failed a short while ago,
 // it fails at once.
 //
@@ -228,7 +228,7 @@ func (p *Puller) pullFailed(r Request, err error) error {
 }
 
 // explain puts a failed pull into the words of the container's state. The CRI
-// has two errors of which the text tells.
+// has two errors which its text names.
 func explain(image string, err error) (reason, message string) {
 	text := err.Error()
 	if rest, ok := strings.CutPrefix(text, ErrRegistryUnavailable); ok {
@@ -249,6 +249,6 @@ func (p *Puller) event(r Request, eventType, reason, message string) {
 // Forget drops what is remembered of a pod.
 func (p *Puller) Forget(uid types.UID) { p.backOff.forget(uid) }
 
-// Close gives up all pulls and waits for them to end. Whoever waits for one, or
-// comes later, gets an error.
+// Close gives up all pulls and waits for them to end. Callers that wait for one, or
+// come later, get an error.
 func (p *Puller) Close() { p.flights.close() }

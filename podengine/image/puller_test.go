@@ -99,7 +99,7 @@ func pulling(t *testing.T, parallel int, test func(r *pullRig)) {
 	synctest.Test(t, func(t *testing.T) { test(newPullRig(t, parallel)) })
 }
 
-func (r *pullRig) said(want ...string) {
+func (r *pullRig) wantEvents(want ...string) {
 	r.t.Helper()
 	r.eventMu.Lock()
 	defer r.eventMu.Unlock()
@@ -174,7 +174,7 @@ func TestPolicies(t *testing.T) {
 				if err != nil || got.Ref != "sha256:"+full || got.Status.Id != got.Ref {
 					t.Error(got, err)
 				}
-				r.said(test.events...)
+				r.wantEvents(test.events...)
 			})
 		})
 	}
@@ -184,19 +184,19 @@ func TestErrorsWithoutPull(t *testing.T) {
 	pulling(t, 0, func(r *pullRig) {
 		_, err := r.Ensure(r.t.Context(), request("p", "nginx", corev1.PullNever))
 		wantError(t, err, "ErrImageNeverPull", `Container image "nginx" is not present with pull policy of Never`, 10*time.Second)
-		r.said(`p/c Warning ErrImageNeverPull: Container image "nginx" is not present with pull policy of Never`,
+		r.wantEvents(`p/c Warning ErrImageNeverPull: Container image "nginx" is not present with pull policy of Never`,
 			"p/c Warning Failed: Error: ErrImageNeverPull")
 
 		_, err = r.Ensure(r.t.Context(), request("p", "a b", ""))
 		text := `Failed to apply default image tag "a b": couldn't parse image name "a b": invalid reference format`
 		wantError(t, err, "InvalidImageName", text, 10*time.Second)
-		r.said("p/c Warning InspectFailed: "+text, "p/c Warning Failed: Error: InvalidImageName")
+		r.wantEvents("p/c Warning InspectFailed: "+text, "p/c Warning Failed: Error: InvalidImageName")
 
 		r.inspect = errors.New("no runtime")
 		_, err = r.Ensure(r.t.Context(), request("p", "nginx:1", ""))
 		text = `Failed to inspect image "nginx:1": no runtime`
 		wantError(t, err, "ImageInspectError", text, 10*time.Second)
-		r.said("p/c Warning InspectFailed: "+text, "p/c Warning Failed: Error: ImageInspectError")
+		r.wantEvents("p/c Warning InspectFailed: "+text, "p/c Warning Failed: Error: ImageInspectError")
 		if !errors.Is(err, r.inspect) || err.Error() != "ImageInspectError: "+text {
 			t.Error(err)
 		}
@@ -218,14 +218,14 @@ func TestBackOff(t *testing.T) {
 			if failed.Sub(begin) != time.Second {
 				t.Error("it was put off")
 			}
-			r.said(`p/c Normal Pulling: Pulling image "nginx"`, `p/c Warning Failed: Failed to pull image "nginx": `+broken.Error(),
+			r.wantEvents(`p/c Normal Pulling: Pulling image "nginx"`, `p/c Warning Failed: Failed to pull image "nginx": `+broken.Error(),
 				"p/c Warning Failed: Error: ErrImagePull")
 			r.pulled("nginx:latest ")
 
 			time.Sleep(delay / 2)
 			_, err = r.Ensure(r.t.Context(), asked)
 			wantError(t, err, "ImagePullBackOff", `Back-off pulling image "nginx": ErrImagePull: `+broken.Error(), delay/2)
-			r.said(`p/c Normal BackOff: Back-off pulling image "nginx"`, "p/c Warning Failed: Error: ImagePullBackOff")
+			r.wantEvents(`p/c Normal BackOff: Back-off pulling image "nginx"`, "p/c Warning Failed: Error: ImagePullBackOff")
 			time.Sleep(delay / 2)
 		}
 		r.pulled()
@@ -341,7 +341,7 @@ func TestParallelPulls(t *testing.T) {
 	}
 }
 
-// Who does not wait any more gives the pull up for nobody else.
+// A caller that does not wait any more gives the pull up for nobody else.
 func TestGiveUp(t *testing.T) {
 	pulling(t, 0, func(r *pullRig) {
 		ensure := func(patience time.Duration) error {
@@ -430,7 +430,7 @@ func TestImageVolume(t *testing.T) {
 	pulling(t, 0, func(r *pullRig) {
 		_, err := r.Ensure(r.t.Context(), asked)
 		wantError(t, err, "ErrImageNeverPull", `Container image "r.io/data:1" is not present with pull policy of Never`, 10*time.Second)
-		r.said(`p/ Warning ErrImageNeverPull: Container image "r.io/data:1" is not present with pull policy of Never`)
+		r.wantEvents(`p/ Warning ErrImageNeverPull: Container image "r.io/data:1" is not present with pull policy of Never`)
 	})
 }
 

@@ -30,7 +30,7 @@ func (a secretRef) grants(b secretRef) bool {
 	return a.Hash == b.Hash || a.UID != "" && a.UID == b.UID && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
-// access is who may have an image under the name of a repository.
+// access is the pods that may have an image under the name of a repository.
 type access struct {
 	Everyone bool        `json:"everyone,omitempty"` // it was pulled without credentials
 	Secrets  []secretRef `json:"secrets,omitempty"`
@@ -112,7 +112,7 @@ func (r *Records) end(image string) {
 	_ = os.Remove(fileOf(r.pulling, image)) // what is left asks for one more pull
 }
 
-// succeeded records who may have an image that was pulled. If that cannot be
+// succeeded records which pods may have an image that was pulled. If that cannot be
 // written, nobody may until the next pull.
 func (r *Records) succeeded(image, id, repository string, now access) error {
 	r.mu.Lock()
@@ -126,7 +126,7 @@ func (r *Records) succeeded(image, id, repository string, now access) error {
 // mostSecrets is how many secrets a record has at most; the oldest go first.
 const mostSecrets = 100
 
-// grant adds to who may have an image. r.mu is held.
+// grant adds to the pods that may have an image. r.mu is held.
 func (r *Records) grant(id, repository string, more access) error {
 	record, err := r.read(id)
 	if err != nil || record == nil { // one that cannot be read grants nothing anyway
@@ -176,7 +176,7 @@ func (r *Records) read(id string) (*pulledRecord, error) {
 	return record, nil
 }
 
-// known reports whether the image was pulled by this node, as far as it can tell,
+// known reports whether the image was pulled by this node, as far as is recorded,
 // and whether a pod with the given secrets may have it.
 func (r *Records) known(image, id, repository string, secrets []secretRef) (ours, allowed bool, err error) {
 	r.mu.Lock()

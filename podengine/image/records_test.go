@@ -28,7 +28,7 @@ func pullSecret(namespace, name, uid, password string) *corev1.Secret {
 	}
 }
 
-// secured is a rig with records, whose registry lets in who has the password "good".
+// secured is a rig with records, whose registry accepts the password "good".
 func secured(t *testing.T, dir string) *pullRig {
 	r := newPullRig(t, 0)
 	records, err := OpenRecords(dir)
@@ -73,7 +73,7 @@ func (r *pullRig) ensure(image string, policy corev1.PullPolicy, secrets ...*cor
 }
 
 // An image that was pulled with one pod's credentials is not given to a pod without
-// them because it is there, whatever the pull policy; also after a restart.
+// them because it is there, regardless of the pull policy; also after a restart.
 func TestCredentialsAreNotShared(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestWhatNeedsNoCredentials(t *testing.T) {
 	})
 }
 
-// A process that is killed during a pull, or before it could record who pulled, has
+// A process that is killed during a pull, or before it could record the puller, has
 // made nothing free; neither has a pull that was given up, which may end well all
 // the same, nor a record that cannot be read.
 func TestPullsThatWereInterrupted(t *testing.T) {

@@ -13,7 +13,7 @@ type name struct {
 	full string
 	// repository has the registry: docker.io/library/nginx for nginx.
 	repository string
-	// latest tells whether the tag is latest, or there is neither tag nor digest.
+	// latest reports whether the tag is latest, or there is neither tag nor digest.
 	latest bool
 }
 

@@ -28,7 +28,7 @@ func observe(before map[string]seen, images []*runtimeapi.Image, used map[string
 	return after
 }
 
-// isUsed tells whether an image is one of those in use, by any of its names.
+// isUsed reports whether an image is one of those in use, by any of its names.
 func isUsed(image *runtimeapi.Image, used map[string]bool) bool {
 	return used[image.Id] || slices.ContainsFunc(slices.Concat(image.RepoTags, image.RepoDigests), func(name string) bool {
 		return used[name] || used[normalized(name)]
@@ -53,7 +53,7 @@ func (p policy) candidates(images []*runtimeapi.Image, used map[string]bool, kno
 	return free
 }
 
-// expired tells whether an image was unused for longer than it may be.
+// expired reports whether an image was unused for longer than it may be.
 func (p policy) expired(s seen, now time.Time) bool {
 	return p.maxAge > 0 && now.Sub(s.used) > p.maxAge
 }

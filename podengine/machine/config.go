@@ -44,10 +44,10 @@ type Config struct {
 	SeccompDefault bool `json:"seccompDefault,omitempty"`
 	// UserNamespaceFirstID is the first of the machine's user and group IDs of
 	// which pods with hostUsers: false get 65536 each, the lowest first. Default
-	// 65536. Nodes on one machine, a kubelet too, must have theirs apart.
+	// 65536. Nodes on one machine, a kubelet too, need ranges of their own.
 	UserNamespaceFirstID uint32 `json:"userNamespaceFirstID,omitempty"`
 	// ContainerLogMaxSize is the size of a container's log at which it is put
-	// aside and begun anew, ContainerLogMaxFiles how many files there are of it
+	// aside and started again, ContainerLogMaxFiles how many files there are of it
 	// at most, 2 at least. Default 10Mi and 5, as a kubelet's; there is no limit
 	// if the size is negative.
 	ContainerLogMaxSize  *resource.Quantity `json:"containerLogMaxSize,omitempty"`

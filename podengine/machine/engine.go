@@ -37,7 +37,7 @@ func (e *Engine) Close() error {
 }
 
 const (
-	// learnEvery is how often a runtime is asked that has not said what it is.
+	// learnEvery is how often a runtime that has not reported its version is asked for it.
 	learnEvery = time.Second
 	// learnTimeout is how long it may take to answer.
 	learnTimeout = 5 * time.Second
@@ -78,7 +78,7 @@ func (h *host) report() {
 	h.notify(h.node.DeepCopy())
 }
 
-// describe says in a node what the runtime has said. h.mu is held.
+// describe sets in a node what the runtime has reported. h.mu is held.
 func (h *host) describe(n *corev1.Node) {
 	if h.version == nil {
 		return

@@ -16,7 +16,7 @@ import (
 type fileSystem struct{ bytes, inodes eviction.Level }
 
 // levels observes this machine: its memory, its process IDs, the file system of root
-// and that of the images. What it does not tell is left out.
+// and that of the images. What it does not report is left out.
 func levels(root string, images internalapi.ImageManagerService) func(context.Context) (eviction.Levels, error) {
 	return func(ctx context.Context) (eviction.Levels, error) {
 		observed := eviction.Levels{}
@@ -86,8 +86,8 @@ func pidLevel() (level eviction.Level, ok bool) {
 	return level, true
 }
 
-// storageCapacity is the size of the file system of a directory; ok is false if that
-// cannot be told.
+// storageCapacity is the size of the file system of a directory; ok is false if it
+// is not known.
 func storageCapacity(root string) (q *resource.Quantity, ok bool) {
 	fs, err := statfs(root)
 	if err != nil || fs.bytes.Capacity <= 0 {

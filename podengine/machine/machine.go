@@ -152,8 +152,8 @@ func describe(n *corev1.Node, cfg Config, memory int64, thresholds eviction.Thre
 	})
 }
 
-// bootID identifies the run of the machine since it was booted; empty if that cannot
-// be told.
+// bootID identifies the run of the machine since it was booted; empty if it is
+// not known.
 func bootID() string {
 	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -162,7 +162,7 @@ func bootID() string {
 	return strings.TrimSpace(string(content))
 }
 
-// totalMemory is the memory of this machine in bytes, 0 if it cannot be told.
+// totalMemory is the memory of this machine in bytes, 0 if it is not known.
 func totalMemory() int64 {
 	content, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -28,8 +28,8 @@ func validateReserved(field string, reserved corev1.ResourceList) error {
 }
 
 // allocatable is what pods may request of a capacity: what is not reserved, and not
-// what has to stay free for no pod to be evicted. What the operator has said that
-// pods have is theirs but for what is reserved.
+// what has to stay free for no pod to be evicted. What the operator has set aside
+// for pods is available to them except for what is reserved.
 func (cfg *Config) allocatable(capacity corev1.ResourceList, thresholds eviction.Thresholds) corev1.ResourceList {
 	left := capacity.DeepCopy()
 	take := func(name corev1.ResourceName, amount resource.Quantity) {

@@ -96,18 +96,18 @@ func TestPressureIsReported(t *testing.T) {
 	describe(source, Config{Root: t.TempDir(), Pods: ptr.To(resource.MustParse("1"))}, 1<<30, nil)
 	before := source.DeepCopy()
 	h := &host{source: source, pressure: conditions(nil, nil, metav1.NewTime(time.Now().Add(-time.Hour)))}
-	var told []*corev1.Node
-	h.notifyWith(func(n *corev1.Node) { told = append(told, n) })
-	if len(told) > 0 {
+	var reported []*corev1.Node
+	h.notifyWith(func(n *corev1.Node) { reported = append(reported, n) })
+	if len(reported) > 0 {
 		t.Errorf("the node was reported, though nothing has changed")
 	}
 	h.underPressure([]corev1.NodeConditionType{corev1.NodeDiskPressure})
 	h.underPressure(nil)
-	if len(told) != 2 {
-		t.Fatalf("the node was reported %d times", len(told))
+	if len(reported) != 2 {
+		t.Fatalf("the node was reported %d times", len(reported))
 	}
 	for i, want := range []string{"KubeletHasDiskPressure", "KubeletHasNoDiskPressure"} {
-		for _, c := range told[i].Status.Conditions {
+		for _, c := range reported[i].Status.Conditions {
 			switch {
 			case c.Type == corev1.NodeDiskPressure && (c.Reason != want || time.Since(c.LastTransitionTime.Time) > time.Minute):
 				t.Errorf("report %d: %+v", i, c)
@@ -115,8 +115,8 @@ func TestPressureIsReported(t *testing.T) {
 				t.Errorf("report %d: %+v", i, c)
 			}
 		}
-		if len(told[i].Status.Conditions) != len(before.Status.Conditions) {
-			t.Errorf("report %d has the conditions %v", i, told[i].Status.Conditions)
+		if len(reported[i].Status.Conditions) != len(before.Status.Conditions) {
+			t.Errorf("report %d has the conditions %v", i, reported[i].Status.Conditions)
 		}
 	}
 	if _, ok := before.Status.Capacity[corev1.ResourceEphemeralStorage]; !ok {

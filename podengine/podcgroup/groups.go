@@ -24,7 +24,7 @@ type Options struct {
 	// answered without an error. Required.
 	Driver func(context.Context) (Driver, error)
 	// Root is the group that those of all pods are in: a path such as /pods, or a
-	// slice such as pods.slice, whatever the driver. A kubelet ends what it finds in
+	// slice such as pods.slice, for any driver. A kubelet ends what it finds in
 	// its own group, /kubepods, and does not know. Required, and valid by
 	// ValidRoot.
 	Root string
@@ -76,7 +76,7 @@ func ValidRoot(text string) error {
 }
 
 // Parent is the group in which the runtime makes those of a pod's sandbox and
-// containers, as it wants to be told.
+// containers, in the form that the runtime's driver needs.
 func (g *Groups) Parent(ctx context.Context, pod *corev1.Pod) (string, error) {
 	driver, err := g.askDriver(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (g *Groups) Remove(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // setBurstable gives the Burstable pods together what they ask for, so that those of
-// the other classes get theirs. The caller holds mu.
+// the other classes get what they ask for. The caller holds mu.
 func (g *Groups) setBurstable(driver Driver) error {
 	var sum int64
 	for _, shares := range slices.Collect(maps.Values(g.shares)) {

@@ -18,7 +18,7 @@ import (
 // ctx: hooks have no timeout of their own, preStop is given what is left of the
 // grace period.
 //
-// A command has to succeed, a request has to be answered, with whatever status.
+// A command has to succeed, a request has to be answered, with any status.
 // An https request that is answered in plain http is made again in plain http,
 // as long-lived manifests rely on it. tcpSocket always fails.
 func (p *Prober) Hook(ctx context.Context, target Target, handler *corev1.LifecycleHandler) error {
@@ -48,7 +48,7 @@ func (p *Prober) hookExec(ctx context.Context, target Target, command []string) 
 
 func (p *Prober) hookHTTP(ctx context.Context, target Target, action *corev1.HTTPGetAction) error {
 	err := p.get(ctx, target, action)
-	if err != nil && strings.EqualFold(string(action.Scheme), string(corev1.URISchemeHTTPS)) && saidHTTP(err) {
+	if err != nil && strings.EqualFold(string(action.Scheme), string(corev1.URISchemeHTTPS)) && answeredHTTP(err) {
 		log.G(ctx).Warnf("the https lifecycle hook of container %q is answered in plain http: trying that", target.Container.Name)
 		err = p.get(ctx, target, plain(action))
 	}
@@ -72,8 +72,8 @@ func (p *Prober) get(ctx context.Context, target Target, action *corev1.HTTPGetA
 	return response.Body.Close()
 }
 
-// saidHTTP tells whether a server answered https in plain http.
-func saidHTTP(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) }
+// answeredHTTP reports whether a server answered https in plain http.
+func answeredHTTP(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) }
 
 // plain is the request without encryption, and hence without credentials.
 func plain(action *corev1.HTTPGetAction) *corev1.HTTPGetAction {

@@ -51,9 +51,9 @@ func TestHookHTTP(t *testing.T) {
 		scheme corev1.URIScheme
 		secret bool
 	}{
-		"http":             {plain, corev1.URISchemeHTTP, true},
-		"https":            {secure, corev1.URISchemeHTTPS, true},
-		"https, said http": {plain, corev1.URISchemeHTTPS, false},
+		"http":                    {plain, corev1.URISchemeHTTP, true},
+		"https":                   {secure, corev1.URISchemeHTTPS, true},
+		"https, answered in http": {plain, corev1.URISchemeHTTPS, false},
 	} {
 		target, port := targetOf(test.server.Listener.Addr().String())
 		hook := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: test.scheme, Port: intstr.FromInt32(port), HTTPHeaders: headers}}

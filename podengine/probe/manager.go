@@ -25,12 +25,12 @@ var _ Runner = (*Prober)(nil)
 type ManagerOptions struct {
 	// Runner makes the probes.
 	Runner Runner
-	// Notify is told of a pod whose Results have changed through a probe.
+	// Notify is called with a pod whose Results a probe has changed.
 	Notify func(types.UID)
 	// Event records an event about a container.
 	Event func(pod *corev1.Pod, container, eventType, reason, message string)
-	// Observe is told of each probe that was made and how long it took, for
-	// metrics.
+	// Observe is called after each probe with its outcome and how long it took,
+	// for metrics.
 	Observe func(pod *corev1.Pod, container string, kind Kind, outcome Outcome, took time.Duration)
 }
 
@@ -89,20 +89,20 @@ type Pod struct {
 	Containers map[string]Container
 }
 
-// Container is an incarnation of a container that runs.
+// Container is an attempt of a container that runs.
 type Container struct {
 	// ID is the runtime's. Another ID is another container, whose probes begin
-	// anew.
+	// again.
 	ID string
 	// StartedAt is when it began to run: initialDelaySeconds count from there.
 	StartedAt time.Time
 	// Started and Ready are what is known of it from before this process, for
-	// example from the pod's status. They count when the Manager first hears of
+	// example from the pod's status. They count when the Manager first sees
 	// the ID.
 	Started, Ready bool
 }
 
-// Set tells the Manager how a pod is now. It is to be called whenever something
+// Set sets the present state of a pod. It is to be called whenever something
 // of it has changed, and does nothing if that is not so. Results show at once
 // what follows; Notify is not called for it.
 func (m *Manager) Set(now Pod) {

@@ -34,9 +34,9 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, begin: time.Now(), answer: map[Kind]func() (Outcome, string, error){}, made: map[Kind][]string{}}
 	r.Manager = NewManager(ManagerOptions{
 		Runner: r,
-		Notify: func(uid types.UID) { r.note(&r.notes, string(uid)) },
+		Notify: func(uid types.UID) { r.record(&r.notes, string(uid)) },
 		Event: func(pod *corev1.Pod, container, eventType, reason, message string) {
-			r.note(&r.events, fmt.Sprintf("%s/%s %s %s %s", pod.Name, container, eventType, reason, message))
+			r.record(&r.events, fmt.Sprintf("%s/%s %s %s %s", pod.Name, container, eventType, reason, message))
 		},
 	})
 	r.jitter = func(period time.Duration) time.Duration { return period / 2 }
@@ -46,7 +46,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) second() string { return fmt.Sprint(time.Since(r.begin).Seconds()) }
 
-func (r *rig) note(list *[]string, text string) {
+func (r *rig) record(list *[]string, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*list = append(*list, r.second()+" "+text)
@@ -68,7 +68,7 @@ func (r *rig) Probe(_ context.Context, target Target, probe *corev1.Probe) (Outc
 	return Success, "", nil
 }
 
-func (r *rig) says(kind Kind, outcome Outcome, output string) {
+func (r *rig) answers(kind Kind, outcome Outcome, output string) {
 	r.does(kind, func() (Outcome, string, error) { return outcome, output, nil })
 }
 
@@ -94,7 +94,7 @@ func (r *rig) probed(kind Kind, want ...string) {
 	r.made[kind] = nil
 }
 
-func (r *rig) noted(list *[]string, want ...string) {
+func (r *rig) wantRecorded(list *[]string, want ...string) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,29 +159,29 @@ func TestReadinessThresholds(t *testing.T) {
 		r.result(Result{Started: true})
 		r.at(5)
 		r.result(Result{Started: true, Ready: true})
-		r.noted(&r.notes, "5 uid")
-		r.says(Readiness, Failure, "sick")
+		r.wantRecorded(&r.notes, "5 uid")
+		r.answers(Readiness, Failure, "sick")
 		r.at(7) // the first failure of two
 		r.result(Result{Started: true, Ready: true})
-		r.says(Readiness, Success, "")
+		r.answers(Readiness, Success, "")
 		r.at(9)
-		r.says(Readiness, Failure, "sick")
+		r.answers(Readiness, Failure, "sick")
 		r.at(11)
-		r.noted(&r.notes)
+		r.wantRecorded(&r.notes)
 		r.at(13)
 		r.result(Result{Started: true, Message: "sick"})
-		r.noted(&r.notes, "13 uid")
+		r.wantRecorded(&r.notes, "13 uid")
 		r.at(15)
-		r.noted(&r.notes) // nothing new
+		r.wantRecorded(&r.notes) // nothing new
 		r.probed(Readiness, "3", "5", "7", "9", "11", "13", "15")
-		r.noted(&r.events, "7 p/c Warning Unhealthy Readiness probe failed: sick", "11 p/c Warning Unhealthy Readiness probe failed: sick",
+		r.wantRecorded(&r.events, "7 p/c Warning Unhealthy Readiness probe failed: sick", "11 p/c Warning Unhealthy Readiness probe failed: sick",
 			"13 p/c Warning Unhealthy Readiness probe failed: sick", "15 p/c Warning Unhealthy Readiness probe failed: sick")
 	})
 }
 
 func TestDefaults(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.says(Liveness, Failure, "dead")
+		r.answers(Liveness, Failure, "dead")
 		r.run(podWith(nil, every(0, 0, 0, 0), nil), "1")
 		r.at(19)
 		r.result(Result{Started: true, Ready: true})
@@ -193,7 +193,7 @@ func TestDefaults(t *testing.T) {
 
 func TestLivenessHoldsUntilTheNextContainer(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.says(Liveness, Failure, "dead")
+		r.answers(Liveness, Failure, "dead")
 		pod := podWith(nil, every(1, 0, 1, 2), every(5, 1, 1, 1))
 		r.run(pod, "1")
 		r.at(4)
@@ -202,16 +202,16 @@ func TestLivenessHoldsUntilTheNextContainer(t *testing.T) {
 		if got := r.Results("uid")["c"].Failed("c"); got != "Container c failed liveness probe, will be restarted" {
 			t.Error(got)
 		}
-		r.noted(&r.notes, "1 uid", "1 uid") // ready, failed
-		r.run(pod, "1")                     // the same container: nothing changes
+		r.wantRecorded(&r.notes, "1 uid", "1 uid") // ready, failed
+		r.run(pod, "1")                            // the same container: nothing changes
 		r.at(6)
 		r.probed(Liveness)
 		r.probed(Readiness, "1", "6")
 
 		r.run(pod, "2")
 		r.at(6.5)
-		r.result(Result{Started: true}) // one failure only: the count began anew
-		r.says(Liveness, Success, "")
+		r.result(Result{Started: true}) // one failure only: the count started again
+		r.answers(Liveness, Success, "")
 		r.at(10)
 		r.result(Result{Started: true, Ready: true})
 	})
@@ -219,15 +219,15 @@ func TestLivenessHoldsUntilTheNextContainer(t *testing.T) {
 
 func TestStartupGatesTheOthers(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.says(Startup, Failure, "not yet")
+		r.answers(Startup, Failure, "not yet")
 		r.run(podWith(every(2, 1, 1, 10), every(10, 0, 1, 1), every(10, 20, 1, 1)), "1")
 		r.at(4)
 		r.probed(Startup, "1", "3")
 		r.result(Result{})
-		r.says(Startup, Success, "")
+		r.answers(Startup, Success, "")
 		r.at(6)
 		r.result(Result{Started: true})
-		r.noted(&r.notes, "5 uid")
+		r.wantRecorded(&r.notes, "5 uid")
 		r.at(30)
 		r.probed(Startup, "5")
 		r.probed(Liveness, "5", "15", "25")
@@ -248,7 +248,7 @@ func TestStartupReadyWithoutReadinessProbe(t *testing.T) {
 
 func TestStartupFails(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.says(Startup, Failure, "never")
+		r.answers(Startup, Failure, "never")
 		r.run(podWith(every(1, 0, 1, 3), nil, every(1, 0, 1, 1)), "1")
 		r.at(10)
 		r.probed(Startup, "0", "1", "2")
@@ -262,8 +262,8 @@ func TestStartupFails(t *testing.T) {
 
 func TestTerminating(t *testing.T) {
 	for name, stop := range map[string]func(p *Pod){
-		"told":    func(p *Pod) { p.Terminating = true },
-		"deleted": func(p *Pod) { p.Pod = p.Pod.DeepCopy(); p.Pod.DeletionTimestamp = ptr.To(metav1.Now()) },
+		"terminating": func(p *Pod) { p.Terminating = true },
+		"deleted":     func(p *Pod) { p.Pod = p.Pod.DeepCopy(); p.Pod.DeletionTimestamp = ptr.To(metav1.Now()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(r *rig) {
@@ -272,8 +272,8 @@ func TestTerminating(t *testing.T) {
 				r.at(1)
 				stop(&pod)
 				r.Set(pod)
-				r.says(Liveness, Failure, "")
-				r.says(Readiness, Failure, "gone")
+				r.answers(Liveness, Failure, "")
+				r.answers(Readiness, Failure, "gone")
 				r.at(3)
 				r.probed(Liveness, "0", "1")
 				r.probed(Readiness, "0", "1", "2", "3")
@@ -289,18 +289,18 @@ func TestErrorsDoNotCount(t *testing.T) {
 		r.run(podWith(nil, every(1, 0, 1, 1), nil), "1")
 		r.at(1)
 		r.result(Result{Started: true, Ready: true})
-		r.noted(&r.events, "0 p/c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime",
+		r.wantRecorded(&r.events, "0 p/c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime",
 			"1 p/c Warning Unhealthy Liveness probe errored and resulted in unknown state: no runtime")
 	})
 }
 
 func TestWarningIsASuccess(t *testing.T) {
 	bubble(t, func(r *rig) {
-		r.says(Readiness, Warning, "odd")
+		r.answers(Readiness, Warning, "odd")
 		r.run(podWith(nil, nil, every(1, 0, 1, 1)), "1")
 		r.at(0)
 		r.result(Result{Started: true, Ready: true})
-		r.noted(&r.events, "0 p/c Warning ProbeWarning Readiness probe warning: odd")
+		r.wantRecorded(&r.events, "0 p/c Warning ProbeWarning Readiness probe warning: odd")
 	})
 }
 
@@ -334,11 +334,11 @@ func TestLateOutcome(t *testing.T) {
 		pod := podWith(nil, every(10, 0, 1, 1), nil)
 		r.run(pod, "1")
 		r.at(0.5)
-		r.says(Liveness, Success, "")
+		r.answers(Liveness, Success, "")
 		r.run(pod, "2")
 		r.at(2)
 		r.result(Result{Started: true, Ready: true})
-		r.noted(&r.events)
+		r.wantRecorded(&r.events)
 		if got := r.Results("uid")["c"].ContainerID; got != "2" {
 			t.Error(got)
 		}
@@ -395,7 +395,7 @@ func TestAfterARestart(t *testing.T) {
 		r.probed(Startup)
 		r.probed(Liveness, "5")
 		r.probed(Readiness, "2", "6")
-		r.noted(&r.notes)
+		r.wantRecorded(&r.notes)
 	})
 }
 

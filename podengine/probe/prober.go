@@ -61,7 +61,7 @@ type Target struct {
 	IP string
 }
 
-// Probe makes one probe and returns its outcome with what the container said,
+// Probe makes one probe and returns its outcome with the container's output,
 // in the kubelet's words. It ends after the probe's timeoutSeconds (1 by
 // default), or when ctx does. A probe that cannot be made is tried three times;
 // then its outcome is Unknown, and the error says why.
@@ -72,7 +72,7 @@ func (p *Prober) Probe(ctx context.Context, target Target, probe *corev1.Probe) 
 		var outcome Outcome
 		var output string
 		outcome, output, err = p.once(ctx, target, probe, timeout)
-		if ctx.Err() != nil { // whatever it was, it says nothing of the container
+		if ctx.Err() != nil { // the outcome says nothing about the container
 			return Unknown, "", ctx.Err()
 		}
 		if err == nil {

@@ -45,7 +45,7 @@ func closedPort(t *testing.T) string {
 	return conn.LocalAddr().String()
 }
 
-// silent is an address at which connections are taken, and nothing is said.
+// silent is an address that accepts connections and never answers.
 func silent(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

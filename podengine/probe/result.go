@@ -8,7 +8,7 @@ import (
 
 // Result is what the probes say of a container that runs.
 type Result struct {
-	// ContainerID is the incarnation that was probed.
+	// ContainerID is the attempt that was probed.
 	ContainerID string
 	// Started: the startup probe has succeeded, or there is none.
 	Started bool
@@ -62,7 +62,7 @@ func (r Result) with(kind Kind, success bool, message string, spec *corev1.Conta
 	return r
 }
 
-// wants tells whether probes of a kind are to be made of a container that runs.
+// wants reports whether probes of a kind are to be made of a container that runs.
 // Between a failure that kills and the new container there are none, and a pod
 // that terminates is not killed once more, but may still be ready.
 func (r Result) wants(kind Kind, terminating bool) bool {
@@ -82,7 +82,7 @@ type counter struct {
 	row     int32
 }
 
-// add counts an outcome and tells whether there are as many in a row as the
+// add counts an outcome and reports whether there are as many in a row as the
 // probe's threshold asks for: successThreshold (1 by default) or
 // failureThreshold (3).
 func (c *counter) add(success bool, probe *corev1.Probe) bool {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// container is what the Manager knows of an incarnation of a container. It is
+// container is what the Manager knows of an attempt of a container. It is
 // guarded by the Manager's mutex.
 type container struct {
 	pod       *pod
@@ -143,7 +143,7 @@ func (m *Manager) fire(c *container, w *worker, epoch int) {
 	changed := c.count(w, outcome, output, err)
 	m.schedule(c)
 	m.mu.Unlock()
-	m.tell(target, w.kind, outcome, output, err)
+	m.recordEvent(target, w.kind, outcome, output, err)
 	if m.opts.Observe != nil {
 		m.opts.Observe(target.Pod, target.Container.Name, w.kind, outcome, took)
 	}
@@ -152,8 +152,8 @@ func (m *Manager) fire(c *container, w *worker, epoch int) {
 	}
 }
 
-// count takes an outcome in and tells whether the container's result is another
-// now. A probe that could not be made counts neither way.
+// count adds an outcome to the container's result and reports whether that has
+// changed. A probe that could not be made counts neither way.
 func (c *container) count(w *worker, outcome Outcome, output string, err error) bool {
 	if err != nil {
 		return false
@@ -169,8 +169,8 @@ func (c *container) count(w *worker, outcome Outcome, output string, err error) 
 	return after != before
 }
 
-// tell makes an event of what a person should know.
-func (m *Manager) tell(target Target, kind Kind, outcome Outcome, output string, err error) {
+// recordEvent records an event of an outcome that a person should know.
+func (m *Manager) recordEvent(target Target, kind Kind, outcome Outcome, output string, err error) {
 	reason, message := ReasonUnhealthy, ""
 	switch {
 	case err != nil:

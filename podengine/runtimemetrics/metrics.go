@@ -56,7 +56,7 @@ func register[M prometheus.Collector](r prometheus.Registerer, metric *M) error 
 	return err
 }
 
-// ended notes that a call has ended, with an error or none.
+// ended records that a call has ended, with an error or none.
 func (o *operations) ended(operation string, begin time.Time, err *error) {
 	o.counted(operation, *err)
 	o.duration.WithLabelValues(operation).Observe(time.Since(begin).Seconds())

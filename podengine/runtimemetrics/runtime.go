@@ -16,7 +16,7 @@ type measuredRuntime struct {
 
 var _ internalapi.RuntimeService = (*measuredRuntime)(nil)
 
-// GetContainerEvents goes on for as long as the runtime runs: its duration tells
+// GetContainerEvents goes on for as long as the runtime runs: its duration shows
 // nothing.
 func (r *measuredRuntime) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, connected func(runtimeapi.RuntimeService_GetContainerEventsClient)) (err error) {
 	defer func() { r.counted("get_container_events", err) }()

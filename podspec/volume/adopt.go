@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Adopt takes up a token that a pod was given before a restart of this process, as
+// Adopt adopts a token that a pod was given before a restart of this process, as
 // the answer to the request with that audience and those seconds: Token returns it
-// until its renewal is due, by the rule for those that it requests. It tells whether
+// until its renewal is due, by the rule for those that it requests. It reports whether
 // the pod has the token then.
 //
 // Only a token that says from when and for how long it is valid, and has not
-// expired, is taken up, and none in place of another. Its signature is not looked
-// at: whoever has the token shows it to servers that do.
+// expired, is adopted, and none in place of another. Its signature is not verified:
+// the servers that the token is shown to do that.
 func (t *Tokens) Adopt(uid types.UID, audience string, seconds *int64, value string) bool {
 	key := keyOf(audience, seconds)
 	if known := t.get(uid, key); known.Value != "" {

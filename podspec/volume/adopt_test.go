@@ -27,13 +27,13 @@ func TestATokenFromBeforeIsRenewedByTheSameRule(t *testing.T) {
 				objects := newObjects()
 				tokens := NewTokens(objects)
 				old := claims(time.Now().Add(-30 * time.Minute).Unix())
-				expect(t, "taken up", tokens.Adopt("uid-1", "", nil, old), true)
+				expect(t, "adopted", tokens.Adopt("uid-1", "", nil, old), true)
 				expect(t, "the token", value(t, tokens, tokenPod()), old)
 				time.Sleep(15 * time.Minute)
 				expect(t, "the token, before its renewal is due", value(t, tokens, tokenPod()), old)
 				time.Sleep(3*time.Minute + time.Second)
 				expect(t, "the token, when its renewal is due", value(t, tokens, tokenPod()), "token1")
-				expect(t, "an older one is taken up", tokens.Adopt("uid-1", "", nil, old), false)
+				expect(t, "an older one is adopted", tokens.Adopt("uid-1", "", nil, old), false)
 				expect(t, "the token after that", value(t, tokens, tokenPod()), "token1")
 			})
 		})
@@ -52,7 +52,7 @@ func TestATokenOfAClockThatIsAheadIsRenewedInTime(t *testing.T) {
 	})
 }
 
-func TestTokensOfUnknownLifeAreNotTakenUp(t *testing.T) {
+func TestTokensOfUnknownLifeAreNotAdopted(t *testing.T) {
 	now := time.Now().Unix()
 	tokens := NewTokens(newObjects())
 	for name, token := range map[string]string{
@@ -65,12 +65,12 @@ func TestTokensOfUnknownLifeAreNotTakenUp(t *testing.T) {
 		"one that has expired":       jwt(`{"iat":%d,"exp":%d}`, now-61, now-1),
 		"one that ends as it begins": jwt(`{"iat":%d,"exp":%d}`, now, now),
 	} {
-		expect(t, name+" is taken up", tokens.Adopt("uid-1", "", nil, token), false)
+		expect(t, name+" is adopted", tokens.Adopt("uid-1", "", nil, token), false)
 	}
 	expect(t, "the token", value(t, tokens, tokenPod()), "token1")
 }
 
-func TestATokenIsTakenUpForItsRequest(t *testing.T) {
+func TestATokenIsAdoptedForItsRequest(t *testing.T) {
 	tokens := NewTokens(newObjects())
 	now := time.Now().Unix()
 	old := jwt(`{"iat":%d,"exp":%d}`, now, now+3600)

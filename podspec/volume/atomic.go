@@ -152,7 +152,7 @@ func (w *writer) makeDir() (string, error) {
 	}
 }
 
-// mkdir makes a directory with the mode that it should have, whatever the umask.
+// mkdir makes a directory with the mode that it should have, regardless of the umask.
 func (w *writer) mkdir(name string) error {
 	if err := w.root.Mkdir(name, dirMode); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (w *writer) owner(file File) (uid, gid int) {
 	return uid, gid
 }
 
-// isIn tells whether dir has the files, all of them and nothing else.
+// isIn reports whether dir has the files, all of them and nothing else.
 func (w *writer) isIn(dir string) bool {
 	found := 0
 	err := fs.WalkDir(w.root.FS(), dir, func(name string, entry fs.DirEntry, err error) error {
@@ -279,7 +279,7 @@ func (w *writer) linkTo(name string) error {
 		return nil
 	}
 	return w.do("link "+name, func() error {
-		if err := w.root.RemoveAll(name); err != nil { // whatever it is, it hides the file
+		if err := w.root.RemoveAll(name); err != nil { // anything there hides the file
 			return err
 		}
 		return w.root.Symlink(target, name)

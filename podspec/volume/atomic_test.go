@@ -142,8 +142,8 @@ func TestWriteModes(t *testing.T) {
 	expect(t, "a change of the mode alone", mustWrite(t, dir, files, nil), true)
 }
 
-// Whatever was done to the directory is mended.
-func TestWriteMends(t *testing.T) {
+// Any damage to the directory is repaired.
+func TestWriteRepairs(t *testing.T) {
 	files := Files{"a": text("1"), "d/e": text("2")}
 	for name, damage := range map[string]func(dir string) error{
 		"a file is another":       func(dir string) error { return os.WriteFile(filepath.Join(dir, "a"), []byte("x"), 0o644) },

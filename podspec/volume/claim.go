@@ -21,7 +21,7 @@ type Claims interface {
 type place struct {
 	path     string
 	readOnly bool
-	// host says that it is a path of the host, persistentVolume who has it.
+	// host says that it is a path of the host, persistentVolume the one that it is of.
 	host             bool
 	persistentVolume string
 }

@@ -34,7 +34,7 @@ type Sources struct {
 	NodeAllocatable corev1.ResourceList
 }
 
-// HasContents tells whether Contents knows what is in a volume: whether it is a
+// HasContents reports whether Contents knows what is in a volume: whether it is a
 // configMap, secret, downwardAPI or projected one.
 func HasContents(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
@@ -45,7 +45,7 @@ func HasContents(v *corev1.Volume) bool {
 // call at that time returns a new one. Of files with the same path in several
 // sources of a projected volume the last is there.
 //
-// The error tells of all that is wrong. It is permanent (errdefs.IsPermanent) if
+// The error names all that is wrong. It is permanent (errdefs.IsPermanent) if
 // the pod's spec is at fault; otherwise trying again may help.
 func (s Sources) Contents(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (files Files, renew time.Time, err error) {
 	c := contents{Sources: s, pod: pod, volume: v.Name, files: Files{}}

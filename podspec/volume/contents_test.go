@@ -162,7 +162,7 @@ func FuzzCleanPath(f *testing.F) {
 	})
 }
 
-// isText tells whether a path is UTF-8, which fs.ValidPath demands.
+// isText reports whether a path is UTF-8, which fs.ValidPath demands.
 func isText(s string) bool {
 	for _, r := range s {
 		if r == '\uFFFD' {

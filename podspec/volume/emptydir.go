@@ -67,7 +67,7 @@ func octal(mode fs.FileMode) string {
 	return fmt.Sprintf("%04o", bits)
 }
 
-// isMountPoint tells whether another file system is mounted on dir.
+// isMountPoint reports whether another file system is mounted on dir.
 func isMountPoint(dir string) (bool, error) {
 	info, err := os.Lstat(dir)
 	if err != nil {

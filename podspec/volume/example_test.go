@@ -46,7 +46,7 @@ func ExampleSources_Contents() {
 	// -rw-r--r-- motd hello from web
 }
 
-// What a node cannot do is said before anything is created.
+// What a node cannot do is reported before anything is created.
 func ExampleCheck() {
 	pod := &corev1.Pod{}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "share"}}

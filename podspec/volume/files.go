@@ -23,7 +23,7 @@ type File struct {
 	Data []byte
 	// Mode are its permissions, without the effect of a pod's fsGroup.
 	Mode fs.FileMode
-	// UID is its owner, if not the one who writes it.
+	// UID is its owner, if not the user that writes it.
 	UID *int64
 }
 

@@ -27,7 +27,7 @@ const settable = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 // is the group's, too. Symbolic links are not followed.
 //
 // With the policy OnRootMismatch nothing is done if dir itself is as it should
-// be; without, all is looked at, and changed where it differs.
+// be; without, all is checked, and changed where it differs.
 func SetGroup(dir string, group int64, policy *corev1.PodFSGroupChangePolicy) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -95,7 +95,7 @@ func grouped(mode, access fs.FileMode) fs.FileMode {
 	return (mode | access) & settable
 }
 
-// hasGroup tells whether a file is the group's already.
+// hasGroup reports whether a file is the group's already.
 func hasGroup(info fs.FileInfo, group int) bool {
 	_, gid, known := ownerOf(info)
 	if known && gid != group {

@@ -15,7 +15,7 @@ import (
 
 // HostAccess is a path of the host that a pod asks for.
 type HostAccess struct {
-	// Pod is who asks.
+	// Pod is the pod that has the volume.
 	Pod *corev1.Pod
 	// Volume is the name of the volume in the pod.
 	Volume string

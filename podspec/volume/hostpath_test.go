@@ -30,7 +30,7 @@ func TestHostPathTypes(t *testing.T) {
 		{"Socket", "socket", ""}, {"Socket", "file", "is not a socket file"},
 		{"CharDevice", "/dev/null", ""}, {"CharDevice", "file", "is not a character device"},
 		{"BlockDevice", "/dev/null", "is not a block device"},
-		{"Whatever", "file", "unknown hostPath type"},
+		{"Other", "file", "unknown hostPath type"},
 		{"Directory", "file/x", "not a directory"},
 	} {
 		path := tc.path

@@ -191,7 +191,7 @@ func (f *fakeObjects) Subscribe(changed func(kind, namespace, name string)) func
 	}
 }
 
-func (f *fakeObjects) tell(kind, name string) {
+func (f *fakeObjects) notify(kind, name string) {
 	f.mu.Lock()
 	subscribers := slices.Collect(maps.Values(f.subscribers))
 	f.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// Root is where volumes are kept, below pods/UID/volumes.
 	Root string
-	// Objects has the ConfigMaps and Secrets. Somebody else tells it which
+	// Objects has the ConfigMaps and Secrets. Its owner sets which
 	// pods the node has (Follow, Forget); a pod controller does.
 	Objects node.ObjectSource
 	// Tokens requests service account tokens. Without, they are unsupported.
@@ -61,7 +61,7 @@ type Images interface {
 }
 
 // Manager sets up the volumes of pods and keeps them fresh. It has no goroutines:
-// whoever drives the pods calls Refresh when it is due. It is safe for concurrent
+// its caller calls Refresh for each pod when it is due. It is safe for concurrent
 // use, but calls for the same pod must not overlap.
 type Manager struct {
 	opts   Options
@@ -105,7 +105,7 @@ func New(opts Options) (*Manager, error) {
 }
 
 // Check returns an error that names all volumes of pod that this Manager cannot
-// set up, as far as the pod itself tells. It is to be asked before anything
+// set up, as far as the pod itself shows. It is to be asked before anything
 // is created for the pod.
 func (m *Manager) Check(pod *corev1.Pod) error {
 	return Check(pod, Support{
@@ -137,8 +137,8 @@ func (m *Manager) usersOf(o podenv.Object) []types.UID {
 	return uids
 }
 
-// follow remembers which objects the volumes of a pod name.
-func (m *Manager) follow(pod *corev1.Pod) {
+// recordReferences records which objects the volumes of a pod refer to.
+func (m *Manager) recordReferences(pod *corev1.Pod) {
 	volumes := &corev1.Pod{Spec: corev1.PodSpec{Volumes: pod.Spec.Volumes}}
 	volumes.Namespace = pod.Namespace
 	objects := podobjects.References(volumes)
@@ -199,7 +199,7 @@ func (m *Manager) podDir(uid types.UID) (string, error) {
 	return filepath.Join(m.pods, string(uid)), nil
 }
 
-// isElement tells whether a name can be that of one directory entry.
+// isElement reports whether a name can be that of one directory entry.
 func isElement(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }

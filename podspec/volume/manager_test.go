@@ -269,26 +269,26 @@ func TestSubscribe(t *testing.T) {
 	b.UID = "uid-2"
 	r.prepare(t, a)
 	expectError(t, r.Prepare(t.Context(), b), `secret "missing" not found`)
-	told := func(kind, name string, want ...types.UID) {
+	wantUsers := func(kind, name string, want ...types.UID) {
 		t.Helper()
 		woken = nil
-		r.objects.tell(kind, name)
+		r.objects.notify(kind, name)
 		slices.Sort(woken)
 		if !slices.Equal(woken, want) {
 			t.Errorf("%s %s woke %v, want %v", kind, name, woken, want)
 		}
 	}
-	told("ConfigMap", "cm", "uid-1", "uid-2")
-	told("Secret", "missing", "uid-2") // for which the pod waits
-	told("Secret", "cm")
-	told("ConfigMap", "other")
+	wantUsers("ConfigMap", "cm", "uid-1", "uid-2")
+	wantUsers("Secret", "missing", "uid-2") // for which the pod waits
+	wantUsers("Secret", "cm")
+	wantUsers("ConfigMap", "other")
 	if err := r.Teardown("uid-1"); err != nil {
 		t.Fatal(err)
 	}
-	told("ConfigMap", "cm", "uid-2")
+	wantUsers("ConfigMap", "cm", "uid-2")
 	b.Spec.Volumes = nil
 	r.prepare(t, b)
-	told("ConfigMap", "cm")
+	wantUsers("ConfigMap", "cm")
 	expect(t, "the objects that are remembered", len(r.users), 0)
 	unsubscribe()
 	expect(t, "the subscriptions", len(r.objects.subscribers), 0)

@@ -36,14 +36,14 @@ const (
 //
 // It tries each volume; the error is of type Failures and names those that could
 // not be set up. Unless it is permanent (errdefs.IsPermanent), another call may
-// succeed: when an object appears that was missing, which Subscribe tells of,
+// succeed: when an object appears that was missing, which Subscribe reports,
 // or some time later.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	_, err := m.setUp(ctx, pod, func(*corev1.Volume) bool { return true })
 	return err
 }
 
-// Refresh writes anew what has changed in the volumes of pod: ConfigMaps and
+// Refresh rewrites what has changed in the volumes of pod: ConfigMaps and
 // Secrets, labels and annotations, and tokens that are due for renewal. It is to
 // be called when the pod has changed, when Subscribe says so, and at the time
 // that it returns; that is zero if nothing in the pod's volumes can change.
@@ -62,7 +62,7 @@ func (m *Manager) Due(uid types.UID) (due time.Time) {
 }
 
 func (m *Manager) setUp(ctx context.Context, pod *corev1.Pod, which func(*corev1.Volume) bool) (due time.Time, err error) {
-	m.follow(pod)
+	m.recordReferences(pod)
 	var failures Failures
 	for _, v := range mounted(pod) {
 		if HasContents(v) {

@@ -6,5 +6,5 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// The log lines of what is tested would bury what the tests say.
+// The log lines of the code under test would hide the tests' own output.
 func init() { log.L = log.FromSlog(slog.New(slog.DiscardHandler)) }

@@ -83,7 +83,7 @@ func (l *locator) next() error {
 		return err
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		return l.follow(name)
+		return l.resolve(name)
 	}
 	if len(l.pending) > 0 && !info.IsDir() {
 		return fmt.Errorf("%s is not a directory", name)
@@ -107,7 +107,7 @@ var errEscapes = errors.New("a link leads out of the volume")
 
 // follow puts the target of a link before what is pending. An absolute one is
 // meant on the host, where it may lead back to the volume.
-func (l *locator) follow(name string) error {
+func (l *locator) resolve(name string) error {
 	if l.links++; l.links > maxLinks {
 		return errors.New("too many links")
 	}
@@ -127,7 +127,7 @@ func (l *locator) follow(name string) error {
 }
 
 // bindPinned mounts what is open where containers cannot reach, and returns where.
-// what tells it from others of the volume.
+// what distinguishes it from others of the volume.
 func (m *Manager) bindPinned(pod *corev1.Pod, volume, what string, file *os.File, bind func(file *os.File, target string) error) (string, error) {
 	podDir, err := m.podDir(pod.UID)
 	if err != nil {

@@ -58,7 +58,7 @@ func TestLocate(t *testing.T) {
 	expectError(t, err, "no such file")
 }
 
-// A link that appears after the path was looked at is not followed.
+// A link that appears after the path was checked is not followed.
 func TestOpenBeneathFollowsNothing(t *testing.T) {
 	dir := tempDir(t)
 	write(t, filepath.Join(dir, "d/file"), "x")
@@ -100,7 +100,7 @@ func TestSubPaths(t *testing.T) {
 	write(t, filepath.Join(dir, "file"), "x")
 	expect(t, "the file in the volume", content(t, filepath.Join(r.path(t, pod, "e"), "x/y/file")), "x")
 
-	// The mount stays what it was, whatever becomes of the path.
+	// The mount stays what it was, regardless of what becomes of the path.
 	volume := r.path(t, pod, "e")
 	if err := errors.Join(os.Rename(filepath.Join(volume, "x"), filepath.Join(volume, "z")), os.Symlink("/etc", filepath.Join(volume, "x"))); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestSubPaths(t *testing.T) {
 	_, _, err := r.HostPath(pod, &corev1.VolumeMount{Name: "e", SubPath: "x/y"})
 	expectError(t, err, `failed to prepare subPath for volumeMount "e": subPath "x/y": a link leads out of the volume`)
 
-	// A file of a ConfigMap stays until the container starts anew.
+	// A file of a ConfigMap stays until the container starts again.
 	file := at("cm", "a")
 	r.objects.setConfigMap("cm", map[string]string{"a": "2"})
 	if _, err := r.Refresh(t.Context(), pod); err != nil {

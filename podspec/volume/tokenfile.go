@@ -22,9 +22,9 @@ func (c *contents) token(ctx context.Context, source *corev1.ServiceAccountToken
 	c.problem(c.files.put(source.Path, c.tokenFile(token.Value)))
 }
 
-// tokenFile decides who may read a token, as KEP-1205 has it: the pod's group
+// tokenFile decides which users may read a token, as KEP-1205 has it: the pod's group
 // if there is one (the writer adds its permission), the user of all containers
-// if they have one in common, else whoever can read the other files.
+// if they have one in common, else every user that can read the other files.
 func (c *contents) tokenFile(value string) File {
 	file := File{Data: []byte(value), Mode: modeOf(c.mode), UID: commonUser(c.pod)}
 	if file.UID != nil || fsGroup(c.pod) != nil {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Modes are what was asked for, whatever the umask of the process.
+// Modes are what was asked for, regardless of the umask of the process.
 func TestUmask(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.NoMounts = true })
 	old := syscall.Umask(0o777)

@@ -73,8 +73,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A tree that is deeper than a path may be long is measured too: else whatever is in
-// it would be free.
+// A tree that is deeper than a path may be long is measured too: else its content
+// would be free.
 func TestUsageOfADeepTree(t *testing.T) {
 	const name, levels = "directory", 600
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
 
 // rigOf is a rig of one cluster of several on an API.

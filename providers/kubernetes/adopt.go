@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
@@ -110,7 +111,7 @@ func (p *Provider) strangersOf(ctx context.Context, all []unlabelledObject, here
 		namespace := object.meta.Namespace
 		s.namespaces[namespace] = struct{}{}
 		pod, err := p.remote.CoreV1().Pods(namespace).Get(ctx, object.meta.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		if apierror.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -154,7 +155,7 @@ func (p *Provider) label(ctx context.Context, object unlabelledObject) error {
 		Patch(ctx, object.meta.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager})
 	// Another object of the name has come: its UID cannot change, says the API server. It
 	// is looked at next time.
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+	if err != nil && !apierror.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("label %s in the remote cluster with the UID of this cluster: %w", object, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,7 +15,12 @@ type errand struct {
 	uid         types.UID // at home
 	takeBack    bool
 	unscheduled bool
+	doubtful    bool
+	unwanted    unwanted // a remote pod that is to be deleted; without uid
 }
+
+// errandTimeout bounds one attempt: a call that hangs does not hold a runner for ever.
+const errandTimeout = time.Minute
 
 // runErrands runs errands until ctx ends.
 func (p *Provider) runErrands(ctx context.Context) {
@@ -34,10 +40,16 @@ func (p *Provider) runErrands(ctx context.Context) {
 }
 
 func (p *Provider) run(ctx context.Context, e errand) error {
-	if e.takeBack {
+	ctx, cancel := context.WithTimeout(ctx, errandTimeout)
+	defer cancel()
+	switch {
+	case e.unwanted.uid != "":
+		return p.deleteUnwanted(ctx, e.unwanted)
+	case e.doubtful:
+		return p.confirm(ctx, e.uid)
+	case e.takeBack:
 		return p.takeBack(ctx, e.uid)
-	}
-	if e.unscheduled {
+	case e.unscheduled:
 		return p.failUnscheduled(ctx, e.uid)
 	}
 	return p.replace(ctx, e.uid)

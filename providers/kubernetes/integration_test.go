@@ -403,6 +403,44 @@ func (w *world) testTakenAway(t *testing.T) {
 	}
 	w.waitRestarted(t, pod, 1)
 	w.delete(t, pod)
+
+	// As a kubelet ends a pod that is deleted or drained: first it gets a terminal phase.
+	pod = w.pod(t, "drained", nil)
+	w.waitRunning(t, pod)
+	if far, err = w.remotePod(t.Context(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	finalizers := func(value string) {
+		t.Helper()
+		patch := []byte(`{"metadata": {"finalizers": ` + value + `}}`)
+		if _, err := w.remote.client.CoreV1().Pods(far.Namespace).Patch(t.Context(), far.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(`["example.com/hold"]`)
+	if err := w.remote.client.CoreV1().Pods(far.Namespace).Delete(t.Context(), far.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the remote pod has ended, and is there", func(ctx context.Context) error {
+		now, err := w.remote.client.CoreV1().Pods(far.Namespace).Get(ctx, far.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now.Status.Phase = corev1.PodSucceeded
+		now.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+		_, err = w.remote.client.CoreV1().Pods(far.Namespace).UpdateStatus(ctx, now, metav1.UpdateOptions{})
+		return err
+	})
+	eventually(t, "the pod waits", func(ctx context.Context) error {
+		now, err := w.home.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && (now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].State.Waiting == nil) {
+			err = fmt.Errorf("%+v", now.Status)
+		}
+		return err
+	})
+	finalizers("null")
+	w.waitRestarted(t, pod, 1)
+	w.delete(t, pod)
 }
 
 // So is one that is deleted there while no node runs at home, with all that it

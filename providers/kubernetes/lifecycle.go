@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
@@ -37,7 +38,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		if errors.As(err, new(translate.Clash)) {
 			return errdefs.AsConflict(err)
 		}
-		if apierrors.IsNotFound(err) { // of the namespace: it has gone since
+		if apierrors.IsNotFound(err) { // of the namespace, among others: it has gone since
 			p.forgetNamespace(wanted.Namespace)
 		}
 		if errdefs.IsPermanent(err) {
@@ -68,20 +69,20 @@ func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 }
 
 func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
-	_, err := p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
+	created, err := p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return p.makeWay(ctx, pod, wanted)
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+	case apierror.IsRejected(err):
 		return errdefs.AsPermanent(fmt.Errorf("the remote cluster refuses the pod: %w", err))
-	case apierrors.IsNotFound(err): // the namespace, which has gone since
+	case apierror.IsNotFound(err): // the namespace, which has gone since
 		p.forgetNamespace(wanted.Namespace)
 		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	case err != nil:
 		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	}
 	p.noteNamespace(wanted.Namespace)
-	return nil
+	return p.checkCreated(ctx, pod, created)
 }
 
 // makeWay is for a pod whose name is taken in the remote cluster: by the pod
@@ -90,16 +91,16 @@ func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
 func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
 	found, err := p.remote.CoreV1().Pods(wanted.Namespace).Get(ctx, wanted.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return errdefs.AsRetryAfter(errors.New("the pod of the same name in the remote cluster has just gone"), makeWayDelay)
 	case err != nil:
-		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", err)
+		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", apierror.OrUnavailable(err))
 	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
 		return errdefs.AsConflict(p.translate.Home.Clash("Pod", found))
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
 		return nil
 	}
-	if err := p.delete(ctx, found, atOnce); err != nil && !apierrors.IsNotFound(err) {
+	if err := p.delete(ctx, found, atOnce); err != nil && !apierror.IsNotFound(err) {
 		return err
 	}
 	if isOverdue(found) {
@@ -133,8 +134,8 @@ func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) 
 		GracePeriodSeconds: &grace,
 		Preconditions:      metav1.NewUIDPreconditions(string(remote.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot delete the pod in the remote cluster: %w", err)
+	if err != nil && !apierror.IsNotFound(err) {
+		return fmt.Errorf("cannot delete the pod in the remote cluster: %w", apierror.OrUnavailable(err))
 	}
 	return err
 }
@@ -152,7 +153,7 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	}
 	found, err := p.remote.CoreV1().Pods(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster", namespace, name)
 	case err != nil:
 		return nil, errdefs.AsUnavailable(fmt.Errorf("cannot read the pod in the remote cluster: %v", err))

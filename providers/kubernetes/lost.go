@@ -34,6 +34,7 @@ func (p *Provider) forgetMet(remote map[types.UID]struct{}) {
 	for _, pod := range local {
 		kept[pod.UID] = struct{}{}
 	}
+	p.forgetReplacements(kept)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.met, func(uid types.UID, _ struct{}) bool { _, ok := kept[uid]; return !ok })

@@ -18,7 +18,7 @@ func (p *Provider) describe(n *corev1.Node) {
 }
 
 // Ping implements node.NodeProvider: the node is well while the remote API server
-// is ready, and has not the objects of another home cluster with the same names.
+// is ready and lists or watches the pods, and has not the objects of another home cluster with the same names.
 // Where the configuration says so it stays well for a while without: see outage.
 func (p *Provider) Ping(ctx context.Context) error {
 	keep := p.cfg.Unreachable.KeepReady.Duration
@@ -39,6 +39,9 @@ func (p *Provider) ping(ctx context.Context) error {
 	}
 	if err := p.remote.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return errdefs.AsUnavailable(remoteError("ask whether it is ready", err))
+	}
+	if err := p.feed.check(); err != nil {
+		return errdefs.AsUnavailable(remoteError("list and watch the pods", err))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -46,9 +47,21 @@ func (p *Provider) isTaken(remote *corev1.Pod) bool {
 	return local != nil && local.DeletionTimestamp == nil
 }
 
-// hasOutstayed tells whether a remote pod should have been gone by now. Then the one
-// at home has failed, for whoever made it to make another: this one cannot be
-// created again beside itself.
+// failsWhenOverdue reports whether the pod at home of a remote pod that should have been
+// gone by now fails, for its controller to make another. The containers may run on, on a
+// node that is cut off. So one of a StatefulSet does not: its next pod has the same
+// identity, and the same data. As at any node that does not answer it stays until
+// somebody deletes it, or the remote node is back or removed.
+func (p *Provider) failsWhenOverdue(remote *corev1.Pod) bool {
+	local := p.local(remote)
+	if local == nil {
+		return true
+	}
+	owner := metav1.GetControllerOf(local)
+	return owner == nil || owner.Kind != "StatefulSet"
+}
+
+// hasOutstayed reports whether a remote pod should have been gone by now.
 func (p *Provider) hasOutstayed(remote *corev1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,9 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -53,6 +51,7 @@ type Provider struct {
 	reflector *reflection.Reflector
 	claims    *claims.Claims            // nil where no storage class is mapped
 	services  *services.Services        // nil where they are not reflected
+	feed      *feed                     // of the informer
 	informer  cache.SharedIndexInformer // remote pods of this node
 	heard     cache.ResourceEventHandlerRegistration
 	errands   workqueue.TypedRateLimitingInterface[errand]
@@ -67,11 +66,13 @@ type Provider struct {
 
 	mu         sync.Mutex
 	notify     func(*corev1.Pod)
-	gone       map[types.UID]*corev1.Pod // remote pods to be created again, by UID at home
-	met        map[types.UID]struct{}    // pods that this provider has had, by UID at home
-	namespaces map[string]struct{}       // remote ones that are known to exist
-	waiting    map[types.UID]*waiting    // remote pods without a node, by their UID
-	ending     map[types.UID]bool        // remote pods that somebody else deletes, by their UID: whether they should be gone
+	gone       map[types.UID]*replacement // remote pods to be created again, by UID at home
+	replaced   map[types.UID]replaced     // those that were, by UID at home
+	doubts     map[types.UID]*corev1.Pod  // remote pods that a list lacks, by UID at home: see doubt
+	met        map[types.UID]struct{}     // pods that this provider has had, by UID at home
+	namespaces map[string]struct{}        // remote ones that are known to exist
+	waiting    map[types.UID]*waiting     // remote pods without a node, by their UID
+	ending     map[types.UID]bool         // remote pods that somebody else deletes, by their UID: whether they should be gone
 }
 
 // New makes the provider of a node. It does not ask the remote cluster anything:
@@ -106,7 +107,9 @@ type clients struct {
 func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, options *translate.Options, clients clients) (*Provider, error) {
 	p := &Provider{
 		cfg: cfg, home: home, translate: options, started: time.Now(), clients: clients,
-		gone:       map[types.UID]*corev1.Pod{},
+		gone:       map[types.UID]*replacement{},
+		replaced:   map[types.UID]replaced{},
+		doubts:     map[types.UID]*corev1.Pod{},
 		met:        map[types.UID]struct{}{},
 		namespaces: map[string]struct{}{},
 		waiting:    map[types.UID]*waiting{},
@@ -127,15 +130,17 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		NodeAllocatable: home.NodeAllocatable,
 		Remote:          p.remote,
 		Environment:     p.environmentOf,
+		MayRemove:       p.mayBegin,
 		Tell:            p.tellNotReflected,
 	})
 	if len(cfg.StorageClasses) > 0 {
 		p.claims = p.newClaims()
 	}
+	p.feed = p.newFeed()
 	p.informer = p.newInformer()
 	if cfg.Services {
 		p.services = services.New(services.Options{
-			Translate: options, Home: home.Client, Remote: p.remote, Used: p.uses,
+			Translate: options, Home: home.Client, Remote: p.remote, Used: p.uses, MayBegin: p.mayBegin,
 			Tell: func(service *corev1.Service, err error) {
 				home.Events.Event(service, corev1.EventTypeWarning, "FailedReflection", err.Error())
 			},
@@ -151,7 +156,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 func (p *Provider) newClaims() *claims.Claims {
 	return claims.New(claims.Options{
 		Translate: p.translate, Classes: p.cfg.StorageClasses, Delete: p.cfg.DeleteClaims,
-		Home: p.home.Client, Remote: p.remote,
+		Home: p.home.Client, Remote: p.remote, MayBegin: p.mayBegin,
 		EnsureNamespace: p.makeNamespace, // it may have gone since
 		Tell: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
 			p.home.Events.Event(claim, kind, reason, message)
@@ -161,19 +166,7 @@ func (p *Provider) newClaims() *claims.Claims {
 
 // newInformer watches the remote pods of this node.
 func (p *Provider) newInformer() cache.SharedIndexInformer {
-	pods := p.remote.CoreV1().Pods(p.namespace)
-	ours := func(options metav1.ListOptions) metav1.ListOptions {
-		options.LabelSelector = p.translate.Home.Selector()
-		return options
-	}
-	lw := listwatch.Patient("remote pods", &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return pods.List(ctx, ours(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, ours(options))
-		},
-	})
+	lw := listwatch.Patient("remote pods", &cache.ListWatch{ListWithContextFunc: p.feed.list, WatchFuncWithContext: p.feed.watch})
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{byHome: homeNamespace, byUID: homeUID})
 }
 
@@ -209,13 +202,26 @@ func (p *Provider) heardOf(uid types.UID) (remotes []*corev1.Pod) {
 			remotes = append(remotes, remote)
 		}
 	}
+	if doubtful := p.doubtful(uid); doubtful != nil {
+		remotes = append(remotes, doubtful)
+	}
 	return remotes
 }
 
-// uses tells whether pods of a namespace at home are in the remote cluster.
+// uses reports whether pods of a namespace at home are in the remote cluster.
 func (p *Provider) uses(namespace string) bool {
 	keys, err := p.informer.GetIndexer().IndexKeys(byHome, namespace)
-	return err == nil && len(keys) > 0
+	if err == nil && len(keys) > 0 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, doubtful := range p.doubts {
+		if translate.NameOf(doubtful).Namespace == namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // NotifyPods implements node.PodNotifier. It starts what runs in the background,
@@ -226,11 +232,25 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.mu.Unlock()
 	run := log.WithLogger(p.ctx, log.G(ctx))
 	p.running.Go(func() {
-		if p.awaitIdentity(run) {
+		if p.awaitIdentity(run) && p.awaitPods(run) {
 			p.start(run)
 		}
 	})
 }
+
+// awaitPods returns when the pods at home are known: what is observed of a remote pod
+// before could not be put down to one of them, and is not observed again. False means that
+// ctx has ended.
+func (p *Provider) awaitPods(ctx context.Context) bool {
+	return p.home.PodsSynced == nil || cache.WaitForCacheSync(ctx.Done(), p.home.PodsSynced)
+}
+
+// claimInterval is how often to look whether this process has the node again.
+const claimInterval = 5 * time.Second
+
+// mayBegin reports whether this process may create or delete something of its own
+// accord: another one may have the node.
+func (p *Provider) mayBegin() bool { return p.home.MayBegin == nil || p.home.MayBegin() }
 
 // start starts what runs in the background, once it is known what is this home's.
 func (p *Provider) start(run context.Context) {
@@ -286,8 +306,11 @@ func (p *Provider) atHome(remote *corev1.Pod, status corev1.PodStatus) *corev1.P
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: translate.UIDOf(remote), CreationTimestamp: remote.CreationTimestamp},
-		Spec:       corev1.PodSpec{NodeName: p.home.Node.Name, Containers: remote.Spec.Containers, InitContainers: remote.Spec.InitContainers},
-		Status:     status,
+		Spec: corev1.PodSpec{
+			NodeName: p.home.Node.Name, Containers: remote.Spec.Containers, InitContainers: remote.Spec.InitContainers,
+			TerminationGracePeriodSeconds: remote.Spec.TerminationGracePeriodSeconds, // with which it is deleted if home has no such pod
+		},
+		Status: status,
 	}
 }
 

@@ -24,8 +24,8 @@ func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.
 // the provider began is taken up; one that was lost then is made again, where the
 // configuration says so.
 func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
-	if remote := p.waitingAgain(uid); remote != nil {
-		return p.atHome(remote, p.status(remote)), nil
+	if next := p.waitingAgain(uid); next != nil {
+		return p.atHome(next.remote, p.waitingStatus(next.remote)), nil
 	}
 	remote, err := p.known(namespace, name, uid), error(nil)
 	if remote == nil {
@@ -48,7 +48,11 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 // shown returns the pod at home of a remote one with the labels and annotations that
 // this has, by which the node sees whether to bring it up to date.
 func (p *Provider) shown(remote *corev1.Pod) *corev1.Pod {
-	pod := p.atHome(remote, p.status(remote))
+	status := p.status(remote)
+	if next := p.waitingAgain(translate.UIDOf(remote)); next != nil && next.remote.UID == remote.UID { // what it was last is no more
+		status = p.waitingStatus(remote)
+	}
+	pod := p.atHome(remote, status)
 	if !isLost(remote) {
 		pod.Labels, pod.Annotations = p.translate.Carried(pod, remote)
 	}
@@ -59,7 +63,7 @@ func (p *Provider) shown(remote *corev1.Pod) *corev1.Pod {
 // it may have come since.
 func (p *Provider) known(namespace, name string, uid types.UID) *corev1.Pod {
 	at, err := p.translate.PodName(namespace, name)
-	if err != nil || uid == "" || !p.informer.HasSynced() {
+	if err != nil || uid == "" || !p.informer.HasSynced() || p.feed.check() != nil {
 		return nil
 	}
 	obj, ok, err := p.informer.GetStore().GetByKey(at.String())
@@ -101,15 +105,16 @@ func (p *Provider) GetPodStatusByUID(ctx context.Context, namespace, name string
 
 // GetPods implements node.PodLifecycleHandler. Once the remote pods are known they are
 // those that were heard of, so that a connection that is lost does not make a list of
-// no pods, and one that is slow does not carry all of them each minute. Before, the
-// remote API server is asked.
+// no pods, and one that is slow does not carry all of them each minute; those that wait
+// to be created again are among them. Before, the remote API server is asked.
 func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	if err := p.feed.check(); err != nil { // what is known is old
+		return nil, errdefs.AsUnavailable(remoteError("list and watch the pods", err))
+	}
 	if p.informer.HasSynced() {
 		var pods []*corev1.Pod
-		for _, obj := range p.informer.GetStore().List() {
-			if remote, ok := obj.(*corev1.Pod); ok {
-				pods = append(pods, p.shown(remote))
-			}
+		for _, remote := range append(p.remotePods(), p.awaited()...) {
+			pods = append(pods, p.shown(remote))
 		}
 		return pods, nil
 	}
@@ -140,15 +145,17 @@ func (p *Provider) list(ctx context.Context) ([]*corev1.Pod, error) {
 
 // status is what a remote pod says of the one at home.
 func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
-	if isLost(remote) { // with the status at home
-		return translate.Waiting(*remote.Status.DeepCopy())
+	if isLost(remote) {
+		return p.waitingStatus(remote)
 	}
 	status := p.translate.Status(remote)
 	switch {
 	case p.givenUpFor(remote) != "":
 		return translate.Unschedulable(status, p.givenUpFor(remote), metav1.Now())
 	case p.replaces(remote):
-		return translate.Waiting(status)
+		return p.waitingStatus(remote)
+	case p.hasOutstayed(remote) && !p.failsWhenOverdue(remote):
+		return translate.Unready(status, "RemotePodLost", overdueMessage)
 	case p.hasOutstayed(remote):
 		return translate.Gone(status, overdueMessage, *remote.DeletionTimestamp)
 	}

@@ -72,6 +72,12 @@ func newHome(uid types.UID, pods ...runtime.Object) *fake.Clientset {
 // newRigAt is newRig for one home of several.
 func newRigAt(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, homePods ...*corev1.Pod) *rig {
 	t.Helper()
+	return newRigWith(t, home, more, remote, func(*nodeutil.ProviderConfig) {}, homePods...)
+}
+
+// newRigWith is newRigAt with more of what a provider is made with.
+func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, with func(*nodeutil.ProviderConfig), homePods ...*corev1.Pod) *rig {
+	t.Helper()
 	cfg, err := ParseConfig([]byte(header + "cluster: home\nremote: {kubeconfig: testdata/kubeconfig}\n" + more))
 	if err != nil {
 		t.Fatal(err)
@@ -85,11 +91,13 @@ func newRigAt(t *testing.T, home *fake.Clientset, more string, remote *fake.Clie
 		r.atHome(pod)
 	}
 	services := corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
-	r.Provider, err = newProvider(t.Context(), nodeutil.ProviderConfig{
+	made := nodeutil.ProviderConfig{
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}},
 		Pods: corev1listers.NewPodLister(r.pods), Services: services, Objects: secretsOfHome{}, Client: r.home, Events: r.events,
 		HostIPs: func() []string { return nil }, NodeAllocatable: func() corev1.ResourceList { return nil },
-	}, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)})
+	}
+	with(&made)
+	r.Provider, err = newProvider(t.Context(), made, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)})
 	if err != nil {
 		t.Fatal(err)
 	}

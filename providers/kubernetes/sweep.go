@@ -5,10 +5,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
@@ -24,7 +24,8 @@ const (
 )
 
 // sweep removes, once it is known what there is and then at intervals, what is left
-// in the remote cluster of pods, claims and Services that are gone.
+// in the remote cluster of pods, claims and Services that are gone, and makes sure that
+// what is known of the remote pods is true.
 func (p *Provider) sweep(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return
@@ -33,7 +34,7 @@ func (p *Provider) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		remote := p.forgetMissing()
 		for _, s := range sweepers {
-			if time.Since(s.last) < sweepInterval || !s.ready() {
+			if time.Since(s.last) < sweepInterval || !s.ready() || !s.readOnly && !p.mayBegin() {
 				continue
 			}
 			s.last = time.Now()
@@ -53,6 +54,8 @@ type sweeper struct {
 	ready func() bool // what there is at home is known
 	sweep func(ctx context.Context, remote []*corev1.Pod) error
 	last  time.Time
+
+	readOnly bool // it changes nothing, and may run while another process has the node
 }
 
 func (p *Provider) sweepers() []*sweeper {
@@ -67,6 +70,7 @@ func (p *Provider) sweepers() []*sweeper {
 		all = append(all, &sweeper{ready: p.claims.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.claims.Sweep(ctx, p.namespace) }})
 	}
 	all = append(all, &sweeper{ready: always, last: time.Now(), sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkOthers(ctx) }})
+	all = append(all, &sweeper{ready: always, readOnly: true, last: time.Now(), sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkStale(ctx) }})
 	if p.services != nil {
 		all = append(all, &sweeper{ready: p.services.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.services.Sweep(ctx, p.namespace) }})
 	}
@@ -76,17 +80,18 @@ func (p *Provider) sweepers() []*sweeper {
 // forgetMissing lets go of pods that are in neither cluster: such as could never
 // be created. It returns the remote pods.
 func (p *Provider) forgetMissing() []*corev1.Pod {
-	var remote []*corev1.Pod
+	remote := p.remotePods()
 	present := map[types.UID]struct{}{}
-	for _, obj := range p.informer.GetStore().List() {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			remote = append(remote, pod)
-			present[translate.UIDOf(pod)] = struct{}{}
+	for _, pod := range remote {
+		present[translate.UIDOf(pod)] = struct{}{}
+		if local := p.local(pod); local != nil { // which may have been known later than the remote pod
+			p.reflector.TakeUp(local)
+			p.watchEnd(pod)
 		}
 	}
 	for _, pod := range p.reflector.Pods(forgetAge) {
 		local, err := p.home.Pods.Pods(pod.Namespace).Get(pod.Name)
-		athome := err == nil && local.UID == pod.UID || err != nil && !apierrors.IsNotFound(err)
+		athome := err == nil && local.UID == pod.UID || err != nil && !apierror.IsNotFound(err)
 		if _, ok := present[pod.UID]; !ok && !athome {
 			p.reflector.Forget(pod.UID)
 		}

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
@@ -20,9 +21,13 @@ func (p *Provider) takeBack(ctx context.Context, uid types.UID) error {
 		if local == nil || !p.translate.TookBack(local, remote) {
 			continue
 		}
+		if !p.mayBegin() {
+			p.errands.AddAfter(errand{uid: uid, takeBack: true}, claimInterval)
+			continue
+		}
 		_, err := p.updateFields(ctx, local, remote)
 		switch {
-		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		case apierrors.IsConflict(err) || apierror.IsNotFound(err):
 			// What has come of it is heard of, and looked at, next.
 		case err != nil:
 			err = fmt.Errorf("cannot remove labels or annotations from the pod in the remote cluster: %w", err)

@@ -63,6 +63,39 @@ func TestPodOfADeadRemoteNodeFails(t *testing.T) {
 	}
 }
 
+// The next pod of a StatefulSet would have the data of one that may run on, on a remote
+// node that is cut off. So that stays, not ready.
+func TestPodOfAStatefulSetOnADeadRemoteNodeStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		pod := named("db-0")
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: ptr.To(true)}}
+		r.change(r.create(pod), func(pod *corev1.Pod) {
+			running(pod)
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		})
+		r.change(r.remotePod(pod), deletedThere)
+		time.Sleep(time.Hour)
+		if s := r.last(); s.Phase != corev1.PodRunning || s.Conditions[0].Status != corev1.ConditionFalse || s.Conditions[0].Reason != "RemotePodLost" {
+			t.Errorf("it is %+v", s)
+		}
+		count := 0
+		for len(r.events.Events) > 0 {
+			if strings.Contains(<-r.events.Events, "RemotePodLost") {
+				count++
+			}
+		}
+		if count != 1 {
+			t.Errorf("%d events tell of it", count)
+		}
+		r.remove(r.remotePod(pod))
+		time.Sleep(time.Second)
+		if s := r.last(); s.Phase != corev1.PodFailed {
+			t.Errorf("once its node is back or removed it is %+v", s)
+		}
+	})
+}
+
 // While the remote cluster is away it is not known whether a pod that it deletes has
 // gone.
 func TestPodThatIsDeletedThereInAnOutage(t *testing.T) {

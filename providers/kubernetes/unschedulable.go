@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -62,6 +63,10 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 		if due != 0 || local == nil || local.DeletionTimestamp != nil {
 			continue
 		}
+		if !p.mayBegin() {
+			p.errands.AddAfter(errand{uid: uid, unscheduled: true}, claimInterval)
+			continue
+		}
 		name := translate.NameOf(seen)
 		remote, err := p.find(ctx, name.Namespace, name.Name, uid)
 		switch {
@@ -83,7 +88,7 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 		if apierrors.IsConflict(err) {
 			p.giveUp(remote, "") // it may have a node by now
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err != nil && !apierror.IsNotFound(err) {
 			return fmt.Errorf("delete the pod in the remote cluster, which has no node: %w", err)
 		}
 		p.event(local, corev1.EventTypeWarning, translate.ReasonUnschedulable, message)
@@ -91,13 +96,13 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// scheduleDue returns how long a remote pod may still wait; 0 for no longer, and less
-// for one that does not wait.
+// scheduleDue returns how long a remote pod may still wait; 0 for no longer, also where
+// its deletion has failed, and less for one that does not wait.
 func (p *Provider) scheduleDue(remote *corev1.Pod) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.waiting[remote.UID]
-	if w == nil || w.givenUp != "" {
+	if w == nil || w.gone {
 		return -1
 	}
 	return max(time.Until(w.since.Add(p.cfg.Unschedulable.After.Duration)), 0)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -86,5 +87,6 @@ func (p *Provider) patch(ctx context.Context, was, is *corev1.Pod, subresources 
 	if err != nil {
 		return nil, fmt.Errorf("cannot compare the remote pod with its new form: %w", err)
 	}
-	return p.remote.CoreV1().Pods(is.Namespace).Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager}, subresources...)
+	patched, err := p.remote.CoreV1().Pods(is.Namespace).Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager}, subresources...)
+	return patched, apierror.OrUnavailable(err)
 }

@@ -21,7 +21,7 @@ func newAddresses(prefix netip.Prefix) *addresses {
 
 // take returns an address that nobody has, as late as possible one that
 // somebody had.
-func (a *addresses) take() (string, error) {
+func (a *addresses) allocate() (string, error) {
 	for addr, wrapped := a.last.Next(), false; ; addr = addr.Next() {
 		if !a.prefix.Contains(addr) {
 			if wrapped {

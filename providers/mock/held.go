@@ -24,7 +24,7 @@ const (
 
 // held is a pod that the provider holds. The provider's lock guards it.
 type held struct {
-	// pod is never changed, but replaced: who has the pointer may read on.
+	// pod is never changed, but replaced: a holder of the pointer may read on.
 	pod    *corev1.Pod
 	script script
 	ip     string
@@ -138,7 +138,7 @@ func (h *held) apply(what transition, at time.Time) {
 }
 
 // end stops what runs with the given code. Containers that have exited keep
-// theirs.
+// their own.
 func (h *held) end(at time.Time, code int32) {
 	if h.current.ended.IsZero() {
 		h.current.ended, h.current.code = at, code
@@ -146,7 +146,7 @@ func (h *held) end(at time.Time, code int32) {
 	h.stage = stageEnded
 }
 
-// restarts tells whether the pod's containers are started again when they exit.
+// restarts reports whether the pod's containers are started again when they exit.
 func (h *held) restarts() bool {
 	switch h.pod.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:

@@ -86,8 +86,8 @@ func (j *journal) append(r record) error {
 	return j.err
 }
 
-// note adds a line where there is nobody to return an error to but Ping.
-func (j *journal) note(r record) { _ = j.append(r) }
+// appendLater adds a record whose error has no caller to go to: Ping returns it.
+func (j *journal) appendLater(r record) { _ = j.append(r) }
 
 func (j *journal) failure() error {
 	if j == nil {
@@ -133,7 +133,7 @@ func (j *journal) read() ([]record, error) {
 
 var errNoPod = errors.New("a record needs an event and a pod")
 
-// replay takes up the pods that the journal has.
+// replay restores the pods that the journal has.
 func (p *Provider) replay() error {
 	if p.journal == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// defaultGracePeriod is how long a pod has to stop where nothing else is said.
+// defaultGracePeriod is how long a pod has to stop unless its spec has another.
 const defaultGracePeriod = 30 * time.Second
 
 // CreatePod implements node.PodLifecycleHandler. It keeps pod, as UpdatePod does.
@@ -34,16 +34,16 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if other := p.pods[key(pod.Namespace, pod.Name)]; other != nil {
 		err := errdefs.AsConflict(fmt.Errorf("pod %s/%s with UID %q is held already, and cannot be created with UID %q",
 			pod.Namespace, pod.Name, other.pod.UID, pod.UID))
-		p.journal.note(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
+		p.journal.appendLater(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
 		return err
 	}
 	if err := p.fail(pod, s); err != nil {
-		p.journal.note(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
+		p.journal.appendLater(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
 		return err
 	}
 	ip := p.cfg.HostIP
 	if !pod.Spec.HostNetwork {
-		if ip, err = p.addresses.take(); err != nil {
+		if ip, err = p.addresses.allocate(); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (p *Provider) get(namespace, name string) (*held, error) {
 	return nil, errdefs.NotFoundf("pod %q does not exist", namespace+"/"+name)
 }
 
-// advance lets happen to h what is due by now, tells of it, and sets the timer
+// advance lets happen to h what is due by now, notifies of it, and sets the timer
 // for what is to come. p.mu is held.
 func (p *Provider) advance(h *held, now time.Time, changed bool) {
 	if h.gone {
@@ -194,24 +194,24 @@ func (p *Provider) advance(h *held, now time.Time, changed bool) {
 	pod := *h.pod // its status is replaced, the rest shared
 	pod.Status = h.status(p.cfg.HostIP, now)
 	h.pod = &pod
-	p.tell(h.pod)
+	p.notify(h.pod)
 	if h.stage == stageEnded {
 		if !ended {
-			p.journal.note(record{
+			p.journal.appendLater(record{
 				Time: now, Event: eventTerminal, Pod: h.pod,
 				Phase: pod.Status.Phase, Started: h.current.started, Ready: h.current.ready, Ended: h.current.ended, ExitCode: h.current.code,
 			})
 		}
 		if !h.stopAt.IsZero() {
 			p.forget(h)
-			p.journal.note(record{Time: now, Event: eventForget, Pod: h.pod})
+			p.journal.appendLater(record{Time: now, Event: eventForget, Pod: h.pod})
 		}
 	}
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// catchUp lets happen to h what is due by now, and tells whether anything was.
+// catchUp lets happen to h what is due by now, and reports whether anything was.
 // p.mu is held.
 func (p *Provider) catchUp(h *held, now time.Time) (changed bool) {
 	for {

@@ -410,7 +410,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A list is of the moment when it was asked for, whatever becomes of its pods.
+// A list is of the moment when it was asked for, and does not change with its pods.
 func TestListsDoNotChange(t *testing.T) {
 	p := newProvider(t, mock.Config{})
 	mustCreate(t, p, newPod("p"))

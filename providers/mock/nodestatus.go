@@ -95,7 +95,7 @@ func (p *Provider) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Nod
 	})
 }
 
-// ReportNode hands n, as it is, to those who asked with NotifyNodeStatus: a test
+// ReportNode passes n, as it is, to the callbacks of NotifyNodeStatus: a test
 // says so that something about the node has changed.
 func (p *Provider) ReportNode(n *corev1.Node) {
 	p.mu.RLock()

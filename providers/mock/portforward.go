@@ -12,7 +12,7 @@ import (
 )
 
 // PortForward answers an HTTP request with a page that names the pod and the
-// port, and echoes anything else, whatever the port. It ends with the pod too.
+// port, and echoes anything else, on any port. It ends with the pod too.
 func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error {
 	if port < 1 || port > 65535 {
 		return errdefs.InvalidInputf("%d is no port", port)
@@ -52,7 +52,7 @@ func (p *Provider) firstContainer(namespace, pod string) string {
 	return ""
 }
 
-// looksLikeHTTP tells whether b begins with a method and a path.
+// looksLikeHTTP reports whether b begins with a method and a path.
 func looksLikeHTTP(b []byte) bool {
 	for _, method := range []string{
 		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,

@@ -109,8 +109,8 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	context.AfterFunc(ctx, func() { p.unsubscribe(s) })
 }
 
-// tell has all subscribers told of a pod. p.mu is held.
-func (p *Provider) tell(pod *corev1.Pod) {
+// notify notifies all subscribers of a pod. p.mu is held.
+func (p *Provider) notify(pod *corev1.Pod) {
 	for _, s := range p.subscribers {
 		if s.add(pod) && !p.closed {
 			p.wg.Go(func() { s.deliver(p.done) })

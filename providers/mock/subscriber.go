@@ -38,7 +38,7 @@ func (s *subscriber) add(pod *corev1.Pod) (idle bool) {
 	return idle
 }
 
-func (s *subscriber) take() *corev1.Pod {
+func (s *subscriber) next() *corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.order) == 0 {
@@ -55,7 +55,7 @@ func (s *subscriber) take() *corev1.Pod {
 // deliver delivers what waits, unless the context of the subscriber has ended or
 // done is closed.
 func (s *subscriber) deliver(done <-chan struct{}) {
-	for pod := s.take(); pod != nil; pod = s.take() {
+	for pod := s.next(); pod != nil; pod = s.next() {
 		select {
 		case <-s.ctx.Done():
 			return

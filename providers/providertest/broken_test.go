@@ -116,7 +116,7 @@ func TestBrokenProviderFails(t *testing.T) {
 	)
 }
 
-// partial has but the six methods that a provider must have, and tells of changes.
+// partial has but the six methods that a provider must have, and notifies of changes.
 type partial struct {
 	node.PodLifecycleHandler
 	node.PodNotifier

@@ -27,7 +27,7 @@ func TestCRI(t *testing.T) {
 			config.Endpoint = runtime.Endpoint()
 			config.Root = filepath.Join(runtime.Dir(), "pods") // unmounted and removed with the rest
 			config.CgroupParent = "/providertest-cri-" + strconv.Itoa(os.Getpid())
-			config.EvictionHard = map[string]string{} // whatever the machine's disk has left
+			config.EvictionHard = map[string]string{} // regardless of the free space of the machine's disk
 			p, err := cri.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
 			if err != nil {
 				return nil, nil, err

@@ -12,7 +12,7 @@
 // provider that says that it cannot do it fails. A [Suite] has further options:
 // another cluster, another image, checks to be left out.
 //
-// The control plane is the binary of the folder controlplane of the repository of
+// The control plane is the binary of the directory controlplane of the repository of
 // Virtual Kubelet, which "make controlplane" builds; it is looked for on the PATH.
 // Suite.Config takes any other cluster.
 //

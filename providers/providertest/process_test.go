@@ -106,7 +106,7 @@ func processProvider(root string, config runtime.Config) nodeutil.NewProviderFun
 		config := process.Config{Runtime: config}
 		config.Root, config.Runtime.SharedNetwork = root, true
 		config.CgroupParent = "/" + cfg.Node.Name + "-" + strconv.Itoa(os.Getpid())
-		config.EvictionHard = map[string]string{} // whatever the machine's disk has left
+		config.EvictionHard = map[string]string{} // regardless of the free space of the machine's disk
 		p, err := process.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
 		if err != nil {
 			return nil, nil, err
@@ -142,7 +142,7 @@ func processAgent(t *testing.T, isolation string) func(node, kubeconfig string) 
 	config, err := json.Marshal(map[string]any{
 		"root": openDir(t), "cgroupParent": "/providertest-killed-" + isolation + "-" + strconv.Itoa(os.Getpid()),
 		"runtime":      map[string]any{"isolation": isolation, "sharedNetwork": true},
-		"evictionHard": map[string]string{}, // whatever the machine's disk has left
+		"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func Start(ctx context.Context, opts Options) (*Containerd, error) {
 	if opts.Dir == "" {
 		dir, err := os.MkdirTemp("", "containerd-")
 		if err != nil {
-			return nil, fmt.Errorf("make containerd's folder: %w", err)
+			return nil, fmt.Errorf("make containerd's directory: %w", err)
 		}
 		opts.Dir = dir
 	}
@@ -72,7 +72,7 @@ func (c *Containerd) Gateway() string { return c.info.Gateway }
 // Subnet returns the pods' network, as a CIDR.
 func (c *Containerd) Subnet() string { return c.info.Subnet }
 
-// Dir returns the folder of containerd's files. What else is put into it is
+// Dir returns the directory of containerd's files. What else is put into it is
 // unmounted and removed at the end as well.
 func (c *Containerd) Dir() string { return c.dir }
 
@@ -84,7 +84,7 @@ func (c *Containerd) Stop() error { return c.stop() }
 func (c *Containerd) shutdown() error {
 	err := c.supervisor.Stop()
 	if _, missing := os.Stat(c.dir); !os.IsNotExist(missing) {
-		return errors.Join(err, fmt.Errorf("containerd's folder %s is still there: end what uses it and run \"containerd-up clean --dir %s\"", c.dir, c.dir))
+		return errors.Join(err, fmt.Errorf("containerd's directory %s is still there: end what uses it and run \"containerd-up clean --dir %s\"", c.dir, c.dir))
 	}
 	return err
 }

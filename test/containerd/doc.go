@@ -8,8 +8,8 @@
 // control group or file), not even when that process or the supervisor is
 // killed. The machine's settings stay as they are.
 //
-// The supervisor is the program in the folder cmd/containerd-up; "make
+// The supervisor is the program in the directory cmd/containerd-up; "make
 // containerd-up" builds it and installs the packages that it needs.
 //
-// The package makes no images: see the module in the folder conformance.
+// The package makes no images: see the module in the directory conformance.
 package containerd

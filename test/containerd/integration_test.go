@@ -58,7 +58,7 @@ func start(t *testing.T) *containerd.Containerd {
 }
 
 // startPod starts a pod with a port of the machine and a container. The port is
-// one of the gateway, where nobody else listens: it is taken from whoever does. It
+// one of the gateway, where nobody else listens: it is taken from any who does. It
 // returns the id of the pod's sandbox.
 func startPod(t *testing.T, endpoint, gateway string) string {
 	t.Helper()
@@ -119,7 +119,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 }
 
 // TestBridgeGoesLast: its name is free for others then, and what is found by the
-// name must not be theirs.
+// name must not be one of them.
 func TestBridgeGoesLast(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
@@ -136,8 +136,8 @@ func TestBridgeGoesLast(t *testing.T) {
 	}
 }
 
-// TestNetworkGoesWithoutTheFolder: people remove folders.
-func TestNetworkGoesWithoutTheFolder(t *testing.T) {
+// TestNetworkGoesWithoutTheFolder: people remove directories.
+func TestNetworkGoesWithoutTheDirectory(t *testing.T) {
 	c := start(t)
 	m := tracesOf(t, c.Dir(), c.Gateway())
 	m.sandbox = startPod(t, c.Endpoint(), c.Gateway())
@@ -202,7 +202,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	}
 	_ = parent.Wait() // says that it was killed
 	_ = supervisor.Wait()
-	if err := os.Remove(filepath.Dir(dir)); err != nil { // works on an empty folder only
+	if err := os.Remove(filepath.Dir(dir)); err != nil { // works on an empty directory only
 		t.Fatal(err)
 	}
 	m.assertGone(t)
@@ -233,7 +233,7 @@ func TestTwoSideBySide(t *testing.T) {
 	startPod(t, a.Endpoint(), a.Gateway()) // the end of one is nothing to the other
 }
 
-func TestFolderInUseIsKept(t *testing.T) {
+func TestDirectoryInUseIsKept(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "mine")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -249,7 +249,7 @@ func TestFolderInUseIsKept(t *testing.T) {
 }
 
 // traces lists what a containerd with a pod has on this machine. Other tests
-// may run theirs at the same time, and take the bridge's name when it is free.
+// may run their own at the same time, and take the bridge's name when it is free.
 type traces struct {
 	dir     string
 	bridge  net.Interface

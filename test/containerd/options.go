@@ -22,7 +22,7 @@ type Options struct {
 	Images []string
 
 	// Mirror is the URL of a registry that is asked for every image that is
-	// pulled, whatever its host. Defaults to none: images are pulled from
+	// pulled, for any host. Defaults to none: images are pulled from
 	// where their names say.
 	Mirror string
 
@@ -33,10 +33,10 @@ type Options struct {
 	// Runc does without. Defaults to false: directories.
 	SystemdCgroup bool
 
-	// Dir is the folder for all of containerd's files. It must not exist or be
+	// Dir is the directory for all of containerd's files. It must not exist or be
 	// empty, its path must be short (Unix sockets have short names), and it is
 	// removed in the end with everything in it, what others put there included.
-	// Defaults to a temporary folder.
+	// Defaults to a temporary directory.
 	Dir string
 
 	// LogFile gets containerd's log. Defaults to a file in Dir.

@@ -71,7 +71,7 @@ func (c *ControlPlane) Kubeconfig() string {
 	return filepath.Join(c.dir, "kubeconfig", "admin.kubeconfig")
 }
 
-// Dir returns the data directory; the components' logs are in its folder logs.
+// Dir returns the data directory; the components' logs are in its directory logs.
 func (c *ControlPlane) Dir() string { return c.dir }
 
 // Kubectl returns a command that runs kubectl as the administrator. It reads

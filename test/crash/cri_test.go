@@ -80,7 +80,7 @@ func (m *criMachine) config() any {
 	return map[string]any{
 		"endpoint": m.containerd.Endpoint(), "root": m.root, "logRoot": filepath.Join(m.root, "logs"), "cgroupParent": m.cgroup,
 		"relay":        m.relay,
-		"evictionHard": map[string]string{}, // whatever the machine's disk has left
+		"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
 		"hostPaths":    []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
 	}
 }

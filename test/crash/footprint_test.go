@@ -17,7 +17,7 @@ import (
 
 // footprint is where both providers leave traces of pods.
 type footprint struct {
-	root   string // the provider's folder
+	root   string // the provider's directory
 	cgroup string // above the control groups of all pods
 }
 
@@ -61,7 +61,7 @@ func (f footprint) left(t *testing.T) []string {
 	return left
 }
 
-// mounts are the paths below the provider's folder that something is mounted at.
+// mounts are the paths below the provider's directory that something is mounted at.
 func (f footprint) mounts(t *testing.T) []string {
 	t.Helper()
 	info, err := os.ReadFile("/proc/self/mountinfo")

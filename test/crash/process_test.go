@@ -38,7 +38,7 @@ func (m *processMachine) config() any {
 	return map[string]any{
 		"root": m.root, "cgroupParent": m.cgroup, "hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
 		"runtime":      map[string]any{"isolation": "namespaces", "sharedNetwork": true},
-		"evictionHard": map[string]string{}, // whatever the machine's disk has left
+		"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
 	}
 }
 

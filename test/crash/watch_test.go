@@ -21,13 +21,13 @@ const lookEvery = 100 * time.Millisecond
 // watcher looks at the pods, and at what runs of them, all the time, and says
 // what must not be: once a thing.
 type watcher struct {
-	t       *testing.T
-	p       *population
-	machine machine
-	phases  map[types.UID]corev1.PodPhase
-	ids     map[container]sets.Set[string] // that have run, by their statuses
-	doubles map[container]sets.Set[string] // of the last look
-	said    sets.Set[string]
+	t        *testing.T
+	p        *population
+	machine  machine
+	phases   map[types.UID]corev1.PodPhase
+	ids      map[container]sets.Set[string] // that have run, by their statuses
+	doubles  map[container]sets.Set[string] // of the last look
+	reported sets.Set[string]
 }
 
 // watch watches until the function that it returns is called.
@@ -35,7 +35,7 @@ func watch(t *testing.T, p *population, m machine) (stop func()) {
 	w := &watcher{
 		t: t, p: p, machine: m,
 		phases: map[types.UID]corev1.PodPhase{}, ids: map[container]sets.Set[string]{},
-		said: sets.New[string](),
+		reported: sets.New[string](),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -57,8 +57,8 @@ func watch(t *testing.T, p *population, m machine) (stop func()) {
 }
 
 func (w *watcher) fail(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !w.said.Has(text) {
-		w.said.Insert(text)
+	if text := fmt.Sprintf(format, args...); !w.reported.Has(text) {
+		w.reported.Insert(text)
 		w.t.Errorf("%s: %s", time.Now().UTC().Format(time.RFC3339Nano), text)
 	}
 }

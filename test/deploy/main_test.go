@@ -1,7 +1,7 @@
 //go:build containers
 
 // Package deploy installs Virtual Kubelet in a cluster with the manifests of the
-// folder deploy, by the commands of its README, and uses it. Control plane, containerd and the
+// directory deploy, by the commands of its README, and uses it. Control plane, containerd and the
 // image are the real ones; the cluster's one machine is a node of the CRI provider.
 //
 // "make containers" builds what is needed and runs it, as root.
@@ -76,7 +76,7 @@ func (w *world) startHost(t *testing.T) {
 	root, cgroup := filepath.Join(w.containerd.Dir(), "node"), fmt.Sprintf("/deploy-%d", os.Getpid())
 	must(t, os.Mkdir(root, 0o711))
 	config, err := json.Marshal(map[string]any{"endpoint": w.containerd.Endpoint(), "root": root, "cgroupParent": cgroup,
-		"evictionHard": map[string]string{}, // whatever the machine's disk has left
+		"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
 	})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "provider.json")

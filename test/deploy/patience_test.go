@@ -11,10 +11,10 @@ import (
 
 // longLease is for how long nobody takes over from a process that the machine
 // starves, which has other tests to run: two thirds of it the process itself goes
-// on. Who is deleted gives up its leases at once, and that is what is tested.
+// on. A deleted pod gives up its leases at once, and that is what is tested.
 const longLease = "        - --leader-elect-lease-duration=45s\n"
 
-// patientManifests are a copy of the folder deploy, with long leases.
+// patientManifests are a copy of the directory deploy, with long leases.
 func patientManifests(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "deploy")
@@ -34,8 +34,8 @@ func patientManifests(t *testing.T) string {
 	return dir
 }
 
-// patientKubectl is a kubectl that waits as long as this test does, if it is not
-// told how long.
+// patientKubectl is a kubectl that waits as long as this test does, unless --timeout
+// is set.
 func patientKubectl(controlplane string) string {
 	return `#!/bin/sh
 case " $* " in

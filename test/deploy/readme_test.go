@@ -38,10 +38,10 @@ func block(t *testing.T, section string, number int) string {
 	return strings.ReplaceAll("\n"+blocks[number], "\n\t", "\n")
 }
 
-// follow runs commands as somebody who has cloned the repository and built it. The
+// runAsUser runs commands as somebody who has cloned the repository and built it. The
 // administrator's kubeconfig has the contexts "home" and "remote", too, of which the
 // latter is the current one by another name.
-func (w *world) follow(t *testing.T, commands string) {
+func (w *world) runAsUser(t *testing.T, commands string) {
 	t.Helper()
 	dir := t.TempDir()
 	programs, err := filepath.Abs(bin)

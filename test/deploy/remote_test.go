@@ -29,7 +29,7 @@ const (
 // the process that leads is deleted, nor that the remote cluster is reached in
 // another way.
 func (w *world) testRemoteCluster(t *testing.T) {
-	w.follow(t, w.withBusybox(t, block(t, "Pods in another cluster, or in this one", 0)))
+	w.runAsUser(t, w.withBusybox(t, block(t, "Pods in another cluster, or in this one", 0)))
 	w.awaitLeader(t, "")
 	stillReady := w.watchNodes(t, remoteNode)
 	untouched := w.untouched(t)
@@ -53,7 +53,7 @@ func (w *world) testRemoteCluster(t *testing.T) {
 // of another one, which has no nodes but the virtual one.
 func (w *world) testFromTheRemoteCluster(t *testing.T) {
 	w.home = startCluster(t, controlplane.Options{Address: w.containerd.Gateway()})
-	w.follow(t, w.withBusybox(t, block(t, "Pods in another cluster, or in this one", 2)))
+	w.runAsUser(t, w.withBusybox(t, block(t, "Pods in another cluster, or in this one", 2)))
 	w.awaitLeader(t, "")
 	stillReady := w.home.watchNodes(t, remoteNode)
 	untouched := w.untouched(t)
@@ -148,7 +148,7 @@ func (w *world) awaitLeader(t *testing.T, before string) {
 // place of the pod's own service account.
 func (w *world) useToken(t *testing.T) {
 	t.Helper()
-	w.follow(t, block(t, "Pods in another cluster, or in this one", 1))
+	w.runAsUser(t, block(t, "Pods in another cluster, or in this one", 1))
 	text, err := os.ReadFile(filepath.Join(w.manifests, "kubernetes-deployment.yaml"))
 	must(t, err)
 	replacer := strings.NewReplacer("      inCluster: true\n", "", "# server: https://remote.example.com:6443", "server: "+w.Config().Host, "# caFile:", "caFile:", "# tokenFile:", "tokenFile:")

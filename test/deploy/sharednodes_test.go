@@ -21,7 +21,7 @@ const (
 // testSharedNodes installs deployment.yaml: three processes that share nodes of the
 // mock provider. One of them is deleted, and another takes its place.
 func (w *world) testSharedNodes(t *testing.T) {
-	w.follow(t, block(t, "Many nodes", 0))
+	w.runAsUser(t, block(t, "Many nodes", 0))
 	w.awaitEvenShares(t)
 	stillReady := w.watchNodes(t, "vk-")
 	w.runOn(t, "first", "vk-7")

@@ -43,7 +43,7 @@ type EndToEndTestSuiteConfig struct {
 	// Teardown, if set, is called after everything else.
 	Teardown func() error
 
-	// ShouldSkipTest, if set, tells of a test, by the name of its method,
+	// ShouldSkipTest, if set, reports of a test, by the name of its method,
 	// whether it is to be skipped: TestGetStatsSummary, say, where the provider
 	// has no statistics.
 	ShouldSkipTest func(testName string) bool

@@ -1,5 +1,5 @@
 // Package e2e is the end-to-end suite for virtual nodes: it runs against a real
-// cluster in which a virtual kubelet has registered a node, with whatever
+// cluster in which a virtual kubelet has registered a node, with any
 // provider. A provider's repository runs it from a test of its own:
 //
 //	func TestEndToEnd(t *testing.T) {

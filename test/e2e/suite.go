@@ -88,7 +88,7 @@ func (s *EndToEndTestSuite) Teardown() {
 	}
 }
 
-// ShouldSkipTest tells whether the configuration has the test of this name
+// ShouldSkipTest reports whether the configuration has the test of this name
 // skipped.
 func (s *EndToEndTestSuite) ShouldSkipTest(testName string) bool {
 	return s.cfg.ShouldSkipTest != nil && s.cfg.ShouldSkipTest(testName)

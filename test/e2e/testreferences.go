@@ -13,7 +13,7 @@ import (
 
 // TestCreatePodWithOptionalInexistentSecrets checks that a pod runs whose
 // environment refers to a Secret that does not exist and is optional, and that
-// an event tells.
+// an event reports.
 func (s *EndToEndTestSuite) TestCreatePodWithOptionalInexistentSecrets(t *testing.T) {
 	s.testOptional(t, nodecheck.FromSecret(missingName(), true), node.ReasonOptionalSecretNotFound)
 }
@@ -24,7 +24,7 @@ func (s *EndToEndTestSuite) TestCreatePodWithOptionalInexistentConfigMap(t *test
 }
 
 // TestCreatePodWithMandatoryInexistentSecrets checks that a pod does not run
-// whose environment needs a Secret that does not exist, that an event tells,
+// whose environment needs a Secret that does not exist, that an event reports it,
 // and that it runs when the Secret appears.
 func (s *EndToEndTestSuite) TestCreatePodWithMandatoryInexistentSecrets(t *testing.T) {
 	name := missingName()
@@ -52,7 +52,7 @@ func (s *EndToEndTestSuite) testOptional(t *testing.T, env corev1.EnvVar, reason
 		if err != nil {
 			return err
 		}
-		if err := tells(scope, reason)(ctx, pod); err != nil {
+		if err := hasEvent(scope, reason)(ctx, pod); err != nil {
 			return err
 		}
 		_, err = scope.Follow(ctx, pod, "runs", nil, nodecheck.Running)
@@ -63,12 +63,12 @@ func (s *EndToEndTestSuite) testOptional(t *testing.T, env corev1.EnvVar, reason
 func (s *EndToEndTestSuite) testMandatory(t *testing.T, env corev1.EnvVar, reason string, create func(context.Context, *nodecheck.Scope) error) {
 	t.Helper()
 	s.inScope(t, "mandatory", func(ctx context.Context, scope *nodecheck.Scope) error {
-		return scope.RunsOnce(ctx, env, tells(scope, reason), func(ctx context.Context) error { return create(ctx, scope) })
+		return scope.RunsOnce(ctx, env, hasEvent(scope, reason), func(ctx context.Context) error { return create(ctx, scope) })
 	})
 }
 
-// tells waits until a pod has an event with a reason.
-func tells(scope *nodecheck.Scope, reason string) func(context.Context, *corev1.Pod) error {
+// hasEvent waits until a pod has an event with a reason.
+func hasEvent(scope *nodecheck.Scope, reason string) func(context.Context, *corev1.Pod) error {
 	return func(ctx context.Context, pod *corev1.Pod) error {
 		return scope.FollowEvents(ctx, pod, "an event "+reason, func(event *corev1.Event) bool { return event.Reason == reason })
 	}

@@ -52,7 +52,7 @@ type auditor interface {
 	auditPatch(before, after *corev1.Pod, subresource string, patch []byte)
 	auditDelete(pod *corev1.Pod, options *metav1.DeleteOptions)
 	auditEnd(pod *corev1.Pod)
-	know(pod *corev1.Pod) // any change of a pod, by whomever
+	know(pod *corev1.Pod) // any change of a pod, by anyone
 }
 
 type kindOfObject struct {
@@ -294,14 +294,14 @@ func selection(c *call) (func(object) bool, error) {
 	}, nil
 }
 
-// store makes o the object of its name, and tells those who watch.
+// store makes o the object of its name, and sends it to the watches.
 func (s *apiServer) store(kind *kindOfObject, resource string, o object, what watch.EventType) {
 	s.version++
 	o.SetResourceVersion(strconv.FormatUint(s.version, 10))
 	name := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 	pod, isPod := o.(*corev1.Pod)
 	if isPod {
-		tell("API: %s %s (%s) version %s: %s, to be deleted %v by %v", what, pod.Name, pod.UID, pod.ResourceVersion, pod.Status.Phase, pod.DeletionTimestamp != nil, pod.DeletionTimestamp)
+		logEvent("API: %s %s (%s) version %s: %s, to be deleted %v by %v", what, pod.Name, pod.UID, pod.ResourceVersion, pod.Status.Phase, pod.DeletionTimestamp != nil, pod.DeletionTimestamp)
 		s.audit.know(pod)
 	}
 	if what == watch.Deleted {

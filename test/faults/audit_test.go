@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What must hold at every step is looked at as it is asked for. The locks are
+// What must hold at every step is checked with each request. The locks are
 // taken in this order: the API server's or the model's, the fault provider's, the
 // world's.
 
@@ -51,7 +51,7 @@ func (w *world) auditDelete(pod *corev1.Pod, options *metav1.DeleteOptions) {
 	case pod.Spec.NodeName != w.node:
 		w.breaksLocked("invariant 3: the agent removed pod %s of node %s", pod.Name, pod.Spec.NodeName)
 	case options.Preconditions == nil || options.Preconditions.UID == nil:
-		w.breaksLocked("invariant 1: the agent removed pod %s (%s), whatever its UID", pod.Name, pod.UID)
+		w.breaksLocked("invariant 1: the agent removed pod %s (%s) without its UID", pod.Name, pod.UID)
 	case pod.DeletionTimestamp == nil:
 		w.breaksLocked("invariant 4: the agent removed pod %s (%s) that is to stay", pod.Name, pod.UID)
 	case running != nil && !isTerminal(running.Status.Phase) && !excused && !w.isEmpty():
@@ -71,17 +71,18 @@ func (w *world) auditEnd(pod *corev1.Pod) {
 	}
 }
 
-// auditCall sees the provider being called. The name is the key: what is done about
-// all the pods that have had it follows each other. GetPodStatus is exempt, with which
-// pods are polled.
-func (w *world) auditCall(method string, pod types.NamespacedName) (ends func()) {
-	if pod.Name == "" || method == "GetPodStatus" {
+// auditCall sees the provider being called. What is done about a pod follows each other,
+// and where the provider goes by names, about all the pods that have had the name.
+// GetPodStatus is exempt, with which pods are polled.
+func (w *world) auditCall(method string, name types.NamespacedName, uid types.UID) (ends func()) {
+	if name.Name == "" || method == "GetPodStatus" {
 		return func() {}
 	}
+	pod := w.callKey(name, uid)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if other, ok := w.calls[pod]; ok {
-		w.breaksLocked("%s of pod %s was called within %s", method, pod.Name, other.method)
+		w.breaksLocked("%s of pod %s was called within %s", method, name.Name, other.method)
 		return func() {}
 	}
 	w.calls[pod] = beganCall{method, w.isEmpty()}
@@ -90,6 +91,13 @@ func (w *world) auditCall(method string, pod types.NamespacedName) (ends func())
 		defer w.mu.Unlock()
 		delete(w.calls, pod)
 	}
+}
+
+func (w *world) callKey(name types.NamespacedName, uid types.UID) callKey {
+	if !w.model.shape.byUID {
+		uid = ""
+	}
+	return callKey{name, uid}
 }
 
 // auditCreate sees the provider being asked to take a pod on.
@@ -101,7 +109,7 @@ func (w *world) auditCreate(m *model, pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.pods[pod.UID]
-	began := w.calls[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
+	began := w.calls[w.callKey(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID)]
 	switch {
 	case f == nil || f.node != w.node:
 		w.breaksLocked("invariant 3: pod %s (%s) was created, which is not this node's", pod.Name, pod.UID)

@@ -119,7 +119,7 @@ func openFiles() map[string]int {
 	for _, entry := range entries {
 		name, err := os.Readlink("/proc/self/fd/" + entry.Name())
 		if err != nil {
-			continue // it was the folder itself
+			continue // it was the directory itself
 		}
 		kind, _, _ := strings.Cut(name, ":[")
 		found[kind]++

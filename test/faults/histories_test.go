@@ -21,7 +21,7 @@ var (
 	seed      = flag.Uint64("faults.seed", 0, "the first seed; 0 means a fixed one and one that is new each time")
 )
 
-// Whatever is done to the agent, to its API server and to its provider, what must
+// For all faults of the agent, its API server and its provider, what must
 // always hold does.
 func TestRandomHistories(t *testing.T) {
 	seeds := []uint64{*seed}
@@ -35,13 +35,13 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// TestHistory runs the history of -faults.history, and tells what happens in it.
+// TestHistory runs the history of -faults.history, and logs what happens in it.
 func TestHistory(t *testing.T) {
 	if *file == "" {
 		return
 	}
-	told = func(format string, args ...any) { t.Logf(time.Now().Format("15:04:05.000 ")+format, args...) }
-	defer func() { told = nil }()
+	logf = func(format string, args ...any) { t.Logf(time.Now().Format("15:04:05.000 ")+format, args...) }
+	defer func() { logf = nil }()
 	runFile(t, *file)
 }
 
@@ -72,7 +72,7 @@ func runFrom(t *testing.T, base uint64, share time.Duration) int {
 	return int(next.Load())
 }
 
-// What random histories have found stays mended.
+// What random histories have found stays fixed.
 func TestHistoriesThatOnceFailed(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {

@@ -69,7 +69,7 @@ type drawing struct {
 
 func (d drawing) one(of ...string) string { return of[d.random.IntN(len(of))] }
 
-// some draws a few kinds; delays, which tell apart what would happen in the same
+// some draws a few kinds; delays, which separate what would happen in the same
 // moment, are always among them.
 func (d drawing) some(kinds []fault.Kind) []fault.Kind {
 	drawn := []fault.Kind{fault.Delay}

@@ -77,7 +77,7 @@ func drawSeed(t *testing.T) uint64 {
 func runReal(t *testing.T, config *rest.Config, h history, name string) []string {
 	t.Helper()
 	w := realWorld(t, config, h, name)
-	defer w.follow(t)()
+	defer w.watch(t)()
 	w.live(h)
 	return w.broken
 }
@@ -159,9 +159,9 @@ func (w *world) ask(pod *corev1.Pod) {
 	}
 }
 
-// follow takes in what becomes of the pods in the API, and sees whether their
+// watch takes in what becomes of the pods in the API, and sees whether their
 // phases only move on, until it is stopped.
-func (w *world) follow(t *testing.T) (stop func()) {
+func (w *world) watch(t *testing.T) (stop func()) {
 	t.Helper()
 	watch, err := w.admin.CoreV1().Pods(w.ns).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package faults draws histories from a seed, of what is done to pods, to the
 // agent, to its API server and to its provider, and sees to it that what must
-// always hold does (docs/architecture.md): at each step where it can be told, and
+// always hold does (docs/architecture.md): at each step where it can be seen, and
 // at rest once the faults are over.
 //
 // TestRandomHistories does it in virtual time, with an API server in memory. A

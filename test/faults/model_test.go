@@ -141,14 +141,14 @@ func (m *model) named(namespace, name string) (found []*held) {
 	return found
 }
 
-// hasNamed tells whether a pod of that name is held.
+// hasNamed reports whether a pod of that name is held.
 func (m *model) hasNamed(namespace, name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.named(namespace, name)) > 0
 }
 
-// occupied tells whether another pod of that name is there, other than one that
+// occupied reports whether another pod of that name is there, other than one that
 // was deleted, has stopped and is only shown still. m.mu is held.
 func (m *model) occupied(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(m.named(pod.Namespace, pod.Name), func(h *held) bool {
@@ -185,9 +185,9 @@ func (m *model) later(uid types.UID, d time.Duration, f func(h *held)) {
 	h.timer = timer
 }
 
-// become gives a pod a new status, and tells. m.mu is held.
+// become gives a pod a new status, and notifies. m.mu is held.
 func (m *model) become(h *held, phase corev1.PodPhase) {
-	tell("provider: %s (%s) is %s", h.pod.Name, h.pod.UID, phase)
+	logEvent("provider: %s (%s) is %s", h.pod.Name, h.pod.UID, phase)
 	pod := h.pod.DeepCopy()
 	pod.Status = statusOf(pod, phase)
 	h.pod = pod
@@ -200,17 +200,17 @@ func (m *model) become(h *held, phase corev1.PodPhase) {
 	}
 }
 
-// told, if it is set, is told what happens. It is for one history at a time.
-var told func(format string, args ...any)
+// logf, if it is set, logs what happens. It is for one history at a time.
+var logf func(format string, args ...any)
 
-func tell(format string, args ...any) {
-	if told != nil {
-		told(format, args...)
+func logEvent(format string, args ...any) {
+	if logf != nil {
+		logf(format, args...)
 	}
 }
 
 func (m *model) create(pod *corev1.Pod) error {
-	tell("provider: create %s (%s)", pod.Name, pod.UID)
+	logEvent("provider: create %s (%s)", pod.Name, pod.UID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.audit.auditCreate(m, pod)
@@ -246,7 +246,7 @@ func (m *model) create(pod *corev1.Pod) error {
 }
 
 func (m *model) update(pod *corev1.Pod) error {
-	tell("provider: update %s (%s)", pod.Name, pod.UID)
+	logEvent("provider: update %s (%s)", pod.Name, pod.UID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.wanted(pod)
@@ -263,7 +263,7 @@ func (m *model) update(pod *corev1.Pod) error {
 }
 
 func (m *model) delete(pod *corev1.Pod) error {
-	tell("provider: delete %s (%s), grace period %d", pod.Name, pod.UID, ptr.Deref(pod.DeletionGracePeriodSeconds, -1))
+	logEvent("provider: delete %s (%s), grace period %d", pod.Name, pod.UID, ptr.Deref(pod.DeletionGracePeriodSeconds, -1))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.wanted(pod)
@@ -297,7 +297,7 @@ func (m *model) end(h *held) {
 }
 
 func (m *model) forget(h *held) {
-	tell("provider: forget %s (%s)", h.pod.Name, h.pod.UID)
+	logEvent("provider: forget %s (%s)", h.pod.Name, h.pod.UID)
 	h.timer.Stop()
 	delete(m.pods, h.pod.UID)
 }

@@ -57,7 +57,7 @@ func (w *world) unrest() (left []string) {
 	return left
 }
 
-// excusedLeak tells whether a pod that is held may be taken for one of the API's.
+// excusedLeak reports whether a pod that is held may be taken for one of the API's.
 func (w *world) excusedLeak(held *corev1.Pod, pods []corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Name == held.Name && w.excused(&pod) })
 }
@@ -69,9 +69,9 @@ func (w *world) unrestOf(pod *corev1.Pod) string {
 	w.mu.Lock()
 	fate := *w.pods[pod.UID]
 	w.mu.Unlock()
-	theirs := func(c corev1.PodCondition) bool { return c.Type == "example.com/theirs" }
+	foreign := func(c corev1.PodCondition) bool { return c.Type == "example.com/foreign" }
 	switch {
-	case fate.condition && !slices.ContainsFunc(pod.Status.Conditions, theirs):
+	case fate.condition && !slices.ContainsFunc(pod.Status.Conditions, foreign):
 		return "invariant 7: somebody else's condition is gone"
 	case pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0:
 		return "invariant 4: it was deleted, and is there"
@@ -122,16 +122,16 @@ func (w *world) unrestOfEnded(pod, held *corev1.Pod) string {
 // unlike says how a pod differs between API and provider. One that was shown as
 // another after a restart is not seen to have changed before that.
 func unlike(pod, held *corev1.Pod, excused bool) string {
-	is, said := &pod.Status, &held.Status
+	is, observed := &pod.Status, &held.Status
 	switch {
-	case is.Phase != said.Phase:
-		return fmt.Sprintf("it is %s, and %s in the provider", is.Phase, said.Phase)
-	case !equality.Semantic.DeepEqual(is.ContainerStatuses, said.ContainerStatuses):
-		return fmt.Sprintf("its containers are %v, and %v in the provider", is.ContainerStatuses, said.ContainerStatuses)
-	case is.PodIP != said.PodIP:
-		return fmt.Sprintf("its IP is %q, and %q in the provider", is.PodIP, said.PodIP)
-	case ready(is) != ready(said):
-		return fmt.Sprintf("ready is %s, and %s in the provider", ready(is), ready(said))
+	case is.Phase != observed.Phase:
+		return fmt.Sprintf("it is %s, and %s in the provider", is.Phase, observed.Phase)
+	case !equality.Semantic.DeepEqual(is.ContainerStatuses, observed.ContainerStatuses):
+		return fmt.Sprintf("its containers are %v, and %v in the provider", is.ContainerStatuses, observed.ContainerStatuses)
+	case is.PodIP != observed.PodIP:
+		return fmt.Sprintf("its IP is %q, and %q in the provider", is.PodIP, observed.PodIP)
+	case ready(is) != ready(observed):
+		return fmt.Sprintf("ready is %s, and %s in the provider", ready(is), ready(observed))
 	case excused:
 		return ""
 	case !equality.Semantic.DeepEqual(pod.Labels, held.Labels):

@@ -17,7 +17,7 @@ import (
 
 // The time that all has to come to rest once nothing goes wrong any more: delays
 // between tries have grown to a minute by then, and a pod of the provider is
-// looked at three times, a minute apart, before it counts as an orphan.
+// listed three times, a minute apart, before it counts as an orphan.
 const (
 	restWithin = 15 * time.Minute
 	restStep   = 20 * time.Second
@@ -80,7 +80,7 @@ func (w *world) isBroken() bool {
 	return len(w.broken) > 0
 }
 
-// rest waits until all is at rest, and notes what is not.
+// rest waits until all is at rest, and records what is not.
 func (w *world) rest(when string) {
 	var left []string
 	for deadline := time.Now().Add(w.restWithin); time.Now().Before(deadline) && !w.isBroken(); {

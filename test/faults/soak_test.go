@@ -29,7 +29,7 @@ const (
 // One agent, under a mixed load with faults on both sides for as long as
 // -faults.soak says, keeps nothing of it: when the faults are over and the pods
 // deleted, its goroutines, its files, its memory and its queues are what they were
-// before the first pod. What must always hold is looked at as in the histories.
+// before the first pod. What must always hold is checked as in the histories.
 //
 // It counts what is the process's, and so must not run beside another test: it is
 // not parallel, and the histories on the real control plane, which are, have ended
@@ -74,12 +74,12 @@ func newSoaking(t *testing.T, w *world, seed uint64) *soaking {
 // round has load and faults for d, then neither, until nothing is left.
 func (s *soaking) round(t *testing.T, d time.Duration) {
 	t.Helper()
-	unfollow := s.w.follow(t)
+	stopWatching := s.w.watch(t)
 	steps := s.load(d)
 	s.w.heal()
 	calm := time.Now()
 	left := s.clear()
-	unfollow()
+	stopWatching()
 	s.ended++
 	pods, ran, broken := s.w.count()
 	t.Logf("round %d: %v of load, %d steps, %d pods, of which the provider had %d, at rest %v later",

@@ -18,7 +18,7 @@ import (
 // do takes a step. What a step asks of a pod that is not there, or of an agent
 // that does not run, has no effect, so that each part of a history is one too.
 func (w *world) do(step string) {
-	tell("step: %s", step)
+	logEvent("step: %s", step)
 	words := strings.Fields(step)
 	switch words[0] {
 	case "create":
@@ -37,7 +37,7 @@ func (w *world) do(step string) {
 	case "unfinalize":
 		w.unfinalize(words[1])
 	case "condition":
-		w.setCondition(words[1], "example.com/theirs", corev1.ConditionTrue)
+		w.setCondition(words[1], "example.com/foreign", corev1.ConditionTrue)
 	case "drift":
 		w.setCondition(words[1], corev1.PodReady, corev1.ConditionUnknown)
 	case "kill":
@@ -87,7 +87,7 @@ func plan(words []string) fault.Plan {
 	return p
 }
 
-// must takes note of an error of a request that meets no faults; that there is
+// must records an error of a request that meets no faults; that there is
 // no such object, or another one, is none.
 func (w *world) must(err error) {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {

@@ -19,7 +19,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// maxBroken bounds what is said of one history.
+// maxBroken bounds the report of one history.
 const maxBroken = 20
 
 // world is an agent between an API server and a provider, both with faults, and
@@ -50,14 +50,20 @@ type world struct {
 
 	mu        sync.Mutex
 	pods      map[types.UID]*fate
-	strangers []*fate                            // see excused
-	blind     bool                               // no agent has seen all pods of the API yet
-	stops     map[types.UID]time.Time            // when the agent first asked for a pod to stop
-	emptied   time.Time                          // since when the provider has known nothing, with short breaks
-	loses     time.Time                          // until when the provider has known nothing for long enough to lose pods
-	empty     time.Time                          // until when
-	calls     map[types.NamespacedName]beganCall // of the provider that are under way, by pod
+	strangers []*fate                 // see excused
+	blind     bool                    // no agent has seen all pods of the API yet
+	stops     map[types.UID]time.Time // when the agent first asked for a pod to stop
+	emptied   time.Time               // since when the provider has known nothing, with short breaks
+	loses     time.Time               // until when the provider has known nothing for long enough to lose pods
+	empty     time.Time               // until when
+	calls     map[callKey]beganCall   // of the provider that are under way
 	broken    []string
+}
+
+// callKey is what the calls of a provider follow each other for.
+type callKey struct {
+	name types.NamespacedName
+	uid  types.UID // empty where it goes by names
 }
 
 // beganCall is a call of the provider that is under way.
@@ -76,11 +82,11 @@ type fate struct {
 	terminal        bool
 	never           bool      // is its restart policy
 	deadline        time.Time // before which it is not to be killed
-	condition       bool      // somebody has set a condition of theirs
+	condition       bool      // somebody else has set a condition
 }
 
 func newWorld(ctx context.Context, h history) *world {
-	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[types.NamespacedName]beganCall{}}
+	w := &world{ctx: ctx, ns: "default", node: "vk", workers: 3, pods: map[types.UID]*fate{}, calls: map[callKey]beganCall{}}
 	w.model = newModel(h.shape, w)
 	w.prov = fault.NewProvider(w.model.handler(), h.seed)
 	w.prov.Begins = w.auditCall
@@ -88,7 +94,7 @@ func newWorld(ctx context.Context, h history) *world {
 	return w
 }
 
-// breaks notes that something that must always hold does not.
+// breaks records that something that must always hold does not.
 func (w *world) breaks(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +126,7 @@ func (w *world) know(pod *corev1.Pod) {
 		end = time.Now().Add(time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 	}
 	if !f.deleted || end.Before(f.deadline) {
-		f.deleted, f.deadline = true, end // which only comes nearer, whatever is known late
+		f.deleted, f.deadline = true, end // which only comes nearer, also if it is known late
 	}
 }
 
@@ -134,7 +140,7 @@ func (w *world) empties(d time.Duration) {
 	defer w.mu.Unlock()
 	now := time.Now()
 	if now.Sub(w.empty) > noticed {
-		w.emptied = now // before, it may not have been looked at in between
+		w.emptied = now // before, it may not have been seen in between
 	}
 	if until := now.Add(d); until.After(w.empty) {
 		w.empty = until
@@ -164,7 +170,7 @@ func (w *world) isEmpty() bool { return time.Since(w.empty) < 5*time.Second }
 // was there then may count as lost. w.mu is held.
 func (w *world) mayLose(created time.Time) bool { return created.Before(w.loses) }
 
-// excused tells whether nobody can demand that the agent does right by a pod. The
+// excused reports whether nobody can demand that the agent does right by a pod. The
 // provider has lied about its name; or it goes by names, and holds a pod that went
 // from the API while no agent saw it. Then its successor of about the same age is
 // taken for it: see "Identity" in docs/architecture.md.
@@ -185,18 +191,18 @@ func (w *world) excused(pod *corev1.Pod) bool {
 // clockSkew is by how much the ages of two pods have to differ to tell them apart.
 const clockSkew = 61 * time.Second
 
-// estrange takes note of a pod that the provider holds, and the API no more,
+// estrange records a pod that the provider holds, and the API no more,
 // where no agent knows of it. w.mu is held.
 func (w *world) estrange(f *fate) { w.strangers = append(w.strangers, f) }
 
-// strange tells whether a pod of that name is one of them, and the provider goes by
+// strange reports whether a pod of that name is one of them, and the provider goes by
 // names. Once it has been taken for its successor, it is not looked for any more.
 // w.mu is held.
 func (w *world) strange(name string) bool {
 	return !w.model.shape.byUID && slices.ContainsFunc(w.strangers, func(s *fate) bool { return s.name == name })
 }
 
-// lookAway takes note that there is no agent any more, which knew what the
+// lookAway records that there is no agent any more, which knew what the
 // provider held.
 func (w *world) lookAway() {
 	held := w.model.all()

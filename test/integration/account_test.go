@@ -116,17 +116,17 @@ func requestsOf(t *testing.T, user string) (requests []auditv1.Event) {
 // user's fault, nor is a namespace that ends.
 func assertNothingForbidden(t *testing.T, user string) {
 	t.Helper()
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, request := range requestsOf(t, user) {
 		if request.ResponseStatus == nil || request.ResponseStatus.Code != 403 {
 			continue
 		}
 		why, what := request.ResponseStatus.Message, request.Verb+" "+request.RequestURI
 		byRole := strings.Contains(why, fmt.Sprintf("cannot %s resource", request.Verb))
-		if told[what] || strings.Contains(why, "is being terminated") || byRole && isAllowed(t, request) {
+		if reported[what] || strings.Contains(why, "is being terminated") || byRole && isAllowed(t, request) {
 			continue
 		}
-		told[what] = true
+		reported[what] = true
 		t.Errorf("%s may not %s: %s", user, what, why)
 	}
 }

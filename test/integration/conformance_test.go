@@ -47,7 +47,7 @@ func conformance(t *testing.T, n *virtualNode, args ...string) (status int, stdo
 	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// The report of the mock, which runs no commands, tells so; that is no failure
+// The report of the mock, which runs no commands, says so; that is no failure
 // unless commands are required.
 func TestConformanceCommand(t *testing.T) {
 	n, dir := startNode(t), t.TempDir()

@@ -164,7 +164,7 @@ func (s *sharers) waitFleet() (nodes []string) {
 }
 
 // assertCreatedOnce fails the test unless each pod of a namespace was created once
-// in the provider, by whichever process.
+// in the provider, by either process.
 func (s *sharers) assertCreatedOnce(ns string) {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.journals, "*.journal"))
@@ -389,7 +389,7 @@ func TestProcessThatIsCutOffLetsGo(t *testing.T) {
 	if letGo != shardCount/2 {
 		t.Errorf("it let go of %d shards, want %d", letGo, shardCount/2)
 	}
-	way.Mend()
+	way.Heal()
 	s.waitShares(2)
 	allRun(t, ns, "with-it", nodes)
 	s.assertUntouched(before, ns)
@@ -414,7 +414,7 @@ func (s *sharers) proxy() (way *fault.Transport, kubeconfig string) {
 	way = fault.NewTransport(upstream, 1)
 	server := httptest.NewTLSServer(fault.NewProxy(target, way)) // tokens go over TLS only
 	s.t.Cleanup(server.Close)
-	s.t.Cleanup(way.Mend) // or requests would keep the server
+	s.t.Cleanup(way.Heal) // or requests would keep the server
 	leads, err := clientcmd.LoadFromFile(s.kubeconfig)
 	if err != nil {
 		s.t.Fatal(err)

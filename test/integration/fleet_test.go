@@ -89,12 +89,12 @@ func TestFleetOnOnePort(t *testing.T) {
 	podsRunAndGo(t, name)
 	out, err := cluster.Kubectl(t.Context(), "get", "--raw", "/api/v1/nodes/"+name+"-0/proxy/pods").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "421") {
-		t.Errorf("a request about a node that cannot be told: got %v and %q, want status 421", err, out)
+		t.Errorf("a request that identifies no node: got %v and %q, want status 421", err, out)
 	}
 	if out := kubectl(t, "get", "--raw", "/api/v1/nodes/"+name+"-0/proxy/metrics"); !strings.Contains(out, fmt.Sprintf("vk_nodes{ready=\"true\"} %d\n", fleetSize)) {
 		t.Error("the metrics do not tell of all nodes")
 	}
-	// All nodes tell the same port: what is there is one process, and scraped once.
+	// All nodes report the same port: what is there is one process, and scraped once.
 	prometheus := startScraper(t, "scrape.yaml")
 	prometheus.waitFor(t, `sum(vk_nodes{job="virtual-kubelet"})`, fmt.Sprint(fleetSize))
 	prometheus.waitFor(t, `count(up{job="virtual-kubelet"})`, "1")
@@ -112,8 +112,8 @@ func TestFleetOnAPortForEachNode(t *testing.T) {
 	}
 	podsRunAndGo(t, name)
 	ns := newNamespace(t)
-	createPod(t, ns, "told", onNode(name+"-7"), nil)
-	waitForPhase(t, ns, "told", corev1.PodRunning)
+	createPod(t, ns, "steady", onNode(name+"-7"), nil)
+	waitForPhase(t, ns, "steady", corev1.PodRunning)
 	for node, want := range map[string]bool{name + "-7": true, name + "-8": false} {
 		if out := kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/pods"); strings.Contains(out, ns) != want {
 			t.Errorf("node %s answers %q", node, out)
@@ -152,7 +152,7 @@ func podsRunAndGo(t *testing.T, name string) {
 	kubectl(t, "-n", ns, "delete", "pods", "--all", "--timeout=60s")
 }
 
-// fleetPorts are the ports of the kubelet API that the nodes tell.
+// fleetPorts are the ports of the kubelet API that the nodes report.
 func fleetPorts(t *testing.T, name string) map[int32]bool {
 	t.Helper()
 	ports := map[int32]bool{}

@@ -214,7 +214,7 @@ func TestNodeJoinsWithABootstrapToken(t *testing.T) {
 }
 
 // What became of pods while the node was away is found out with its own
-// identity, too: the API server does not tell a node that a pod is gone, but
+// identity, too: the API server does not show a node that a pod is gone, but
 // that it may not read it.
 func TestOrphansOfANodeWithItsOwnIdentity(t *testing.T) {
 	_, bootstrap := bootstrapToken(t)
@@ -343,7 +343,7 @@ func TestExpiredClientCertificateIsBootstrapped(t *testing.T) {
 	}
 }
 
-// Who has credentials needs no others.
+// A process that has credentials needs no others.
 func TestKubeconfigComesBeforeBootstrapping(t *testing.T) {
 	certDir := t.TempDir()
 	startNode(t, "--bootstrap-kubeconfig", "/nowhere", "--cert-dir", certDir)

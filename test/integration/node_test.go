@@ -92,7 +92,7 @@ func (n *virtualNode) start(t *testing.T) {
 	})
 }
 
-// timesReady returns how many of the node's processes said that it is ready.
+// timesReady returns how many of the node's processes reported it as ready.
 func (n *virtualNode) timesReady() int { return strings.Count(n.log.String(), "Node is ready") }
 
 // waitReady waits until the node says, after the given time, that it is Ready.

@@ -174,7 +174,7 @@ pools:
 - {name: NAME-a, count: -1}
 - {name: NAME-b, count: 1, provider: nope}
 `)
-	eventually(t, "the bad file is told of", func(context.Context) (bool, string) {
+	eventually(t, "the bad file is reported", func(context.Context) (bool, string) {
 		log := p.log.String()
 		return strings.Contains(log, "pools["+p.name+"-a].count") && strings.Contains(log, "pools["+p.name+"-b].provider"), log
 	})
@@ -187,18 +187,18 @@ deleteNodes: true
 pools:
 - {name: NAME-a, count: 1, labels: {tier: back}, taints: [{key: example.com/new, effect: NoSchedule}], capacity: {cpu: 5}}
 - {name: NAME-b, count: 2}
-- {name: NAME-c, count: 1, os: windows, labels: {tier: anew}}
+- {name: NAME-c, count: 1, os: windows, labels: {tier: again}}
 `)
 	replaced := p.nodes(t, t.Context())[p.name+"-c-0"]
 	delete(asNow, "b-2")
 	delete(asNow, "a-1") // which went before
-	asNow["c-0"] = "True anew 20"
+	asNow["c-0"] = "True again 20"
 	p.await(t, asNow)
 	if now := p.nodes(t, t.Context())[replaced.Name]; now.Labels[corev1.LabelOSStable] != "windows" || now.UID != replaced.UID {
-		t.Errorf("a node that was made anew with another OS is %+v, and was %+v", now.ObjectMeta, replaced.ObjectMeta)
+		t.Errorf("a node that was made again with another OS is %+v, and was %+v", now.ObjectMeta, replaced.ObjectMeta)
 	}
-	if told := strings.Count(p.log.String(), "cannot be used"); told != 1 {
-		t.Errorf("the bad file was told of %d times", told)
+	if count := strings.Count(p.log.String(), "cannot be used"); count != 1 {
+		t.Errorf("the bad file was reported %d times", count)
 	}
 
 	for _, pod := range before {

@@ -23,7 +23,7 @@ type quickstart struct {
 	cmd   *exec.Cmd
 	out   *lockedBuffer
 	pipe  *os.File      // what the script prints comes out here, until it is closed
-	ended chan error    // what Wait has said
+	ended chan error    // the result of Wait
 	ready chan struct{} // closed when it says that it is
 }
 
@@ -127,7 +127,7 @@ func (q *quickstart) run(script string) {
 	}
 }
 
-// The quickstart does what it prints, and leaves nothing behind, whatever ends it.
+// The quickstart does what it prints, and leaves nothing behind, however it ends.
 func TestQuickstart(t *testing.T) {
 	t.Run("does what it prints", func(t *testing.T) {
 		q := startQuickstart(t)

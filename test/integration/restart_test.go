@@ -42,7 +42,7 @@ func TestAPIServerRestarts(t *testing.T) {
 }
 
 // A killed agent loses no pod and creates none twice; what was deleted while it
-// was down, in whatever way, ends.
+// was down, in any way, ends.
 func TestKilledAndRestartedWith50Pods(t *testing.T) {
 	n, ns := startNode(t), newNamespace(t)
 	before := createRunning(t, n, ns, "pod", 50)

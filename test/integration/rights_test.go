@@ -45,7 +45,7 @@ func TestEveryRightIsUsed(t *testing.T) {
 	// The same event twice; then a label of the node that somebody removes.
 	for i := range 2 {
 		kubectl(t, "-n", ns, "label", "--overwrite", "pod", "hello", fmt.Sprint("round=", i))
-		eventually(t, "the update is told", func(ctx context.Context) (bool, string) {
+		eventually(t, "the update is reported", func(ctx context.Context) (bool, string) {
 			events, err := client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return false, err.Error()

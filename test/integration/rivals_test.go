@@ -23,7 +23,7 @@ func waitRival(t *testing.T, n *virtualNode) {
 // acts reports whether a process has begun to act for its node.
 func acts(n *virtualNode) bool { return strings.Contains(n.log.String(), "Starting node") }
 
-// Of two processes with one node name, which nobody has told of each other, the second
+// Of two processes with one node name, which were started independently, the second
 // does nothing but warn until the first has ended: by itself, or as it stands still for
 // longer than its lease lasts. When it goes on then it does nothing but end.
 func TestTwoProcessesOfOneNode(t *testing.T) {

@@ -27,7 +27,7 @@ type scraper struct{ url string }
 
 // startScraper starts Prometheus (Debian's package prometheus), which is the
 // administrator to the nodes, with a file of deploy/prometheus, in which something
-// may be replaced. That package cannot ask a cluster for nodes: it is told of them in
+// may be replaced. That package cannot ask a cluster for nodes: it gets them in
 // a file, as it would find them.
 func startScraper(t *testing.T, configuration string, replace ...string) scraper {
 	t.Helper()

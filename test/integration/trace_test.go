@@ -41,7 +41,7 @@ func TestTracesOfAPod(t *testing.T) {
 	}
 }
 
-// The trace goes on where containers are started: what somebody sees who asks why a
+// The trace goes on where containers are started: what a user sees who asks why a
 // pod takes so long.
 func TestTracesOfTheContainersOfAPod(t *testing.T) {
 	received := collectSpans(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestLogs compares what kubectl prints with the whole log of the same
-// container, whatever lines that has.
+// container, for any lines of it.
 func TestLogs(t *testing.T) {
 	n, u := startNode(t), user{namespace: newNamespace(t)}
 	// Its container starts again and again, and so has a previous one.

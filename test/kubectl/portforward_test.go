@@ -126,7 +126,7 @@ func testPortForward(t *testing.T, u user, transport transport) {
 			busy := second.busy.Load()
 			return busy == 0, fmt.Sprintf("%d requests are being answered", busy)
 		})
-		time.Sleep(time.Second) // in which kubectl would give up, if it was told of an error
+		time.Sleep(time.Second) // in which kubectl would give up, if it got an error
 		if body, err := fetch(t.Context(), locals[0]+"/name", nil); err != nil || string(body) != "first" {
 			t.Errorf("afterwards: %q, %v\n%s", body, err, forward.out)
 		}
@@ -184,7 +184,7 @@ func testOthersGoOn(t *testing.T, u user, transport transport, open, refused str
 	data, _ := openPort(t, conn, open, "1")
 	_, failure := openPort(t, conn, refused, "2")
 	if message, err := io.ReadAll(failure); err != nil || !strings.Contains(string(message), "connection refused") {
-		t.Errorf("of the refused port we are told %q, %v", message, err)
+		t.Errorf("the error of the refused port is %q, %v", message, err)
 	}
 	if _, err := io.WriteString(data, "GET /name HTTP/1.0\r\n\r\n"); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ type transport struct {
 	counters []string
 }
 
-// The API server's counters that tell of streams.
+// The API server's counters of streams.
 const (
 	translated = `apiserver_stream_translator_requests_total{code="200"}` // exec and attach, from WebSocket to SPDY
 	tunnelled  = `apiserver_stream_tunnel_requests_total{code="101"}`     // port-forward, the same

@@ -65,7 +65,7 @@ func check(metrics map[string]metric, expression string) (labels []string, probl
 				}
 			}
 			if m.kind != "gauge" && !counted(path) {
-				problem("%s is a %s: what tells something is its rate", node.Name, m.kind)
+				problem("%s is a %s: its rate is what counts", node.Name, m.kind)
 			}
 		case *parser.AggregateExpr:
 			within := labelsIn(metrics, node.Expr)
@@ -80,7 +80,7 @@ func check(metrics map[string]metric, expression string) (labels []string, probl
 	return labels, problems
 }
 
-// counted tells whether what is inside of these nodes is made a rate.
+// counted reports whether what is inside of these nodes is made a rate.
 func counted(path []parser.Node) bool {
 	return slices.ContainsFunc(path, func(node parser.Node) bool {
 		call, ok := node.(*parser.Call)

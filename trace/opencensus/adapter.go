@@ -37,17 +37,36 @@ type span struct {
 
 func (s span) End() { s.recorder.span.End() }
 
-// SetStatus sets OK for nil, and else the code that errdefs names for the
-// error's class (OpenCensus' codes are gRPC's), with the error's text.
+// SetStatus sets OK for nil, and else the code of the error's class, with the
+// error's text.
 func (s span) SetStatus(err error) {
 	if !s.recorder.Recording() {
 		return
 	}
 	status := octrace.Status{Code: octrace.StatusCodeOK}
 	if err != nil {
-		status = octrace.Status{Code: int32(errdefs.Describe(err).GRPCCode), Message: err.Error()}
+		status = octrace.Status{Code: code(errdefs.ClassOf(err)), Message: err.Error()}
 	}
 	s.recorder.span.SetStatus(status)
+}
+
+// code returns OpenCensus' code, which is gRPC's too, for a class of errors.
+func code(class errdefs.Class) int32 {
+	switch class {
+	case errdefs.PermanentClass:
+		return octrace.StatusCodeFailedPrecondition
+	case errdefs.InvalidInputClass:
+		return octrace.StatusCodeInvalidArgument
+	case errdefs.NotFoundClass:
+		return octrace.StatusCodeNotFound
+	case errdefs.ConflictClass:
+		return octrace.StatusCodeAborted
+	case errdefs.RetryAfterClass:
+		return octrace.StatusCodeResourceExhausted
+	case errdefs.UnavailableClass:
+		return octrace.StatusCodeUnavailable
+	}
+	return octrace.StatusCodeUnknown
 }
 
 func (s span) WithField(ctx context.Context, key string, value any) context.Context {

@@ -27,7 +27,7 @@ type Agent struct {
 	Client kubernetes.Interface
 	// Node is the name of the node or, of several, the beginning of their names.
 	Node string
-	// Nodes is how many there are; all pods of the cluster are theirs then.
+	// Nodes is how many there are; all pods of the cluster are on them then.
 	Nodes   int
 	Workers int // requests at a time
 }

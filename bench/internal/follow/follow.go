@@ -1,6 +1,6 @@
 // Package follow watches objects without a break: the API server ends watches
 // that fall behind, as many do while a thousand pods are created at once, and
-// whoever waits before the next one measures that.
+// a wait before the next one would be measured too.
 package follow
 
 import (

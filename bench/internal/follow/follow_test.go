@@ -37,7 +37,7 @@ func pod(version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
 }
 
-func TestAWatchThatEndsIsTakenUpWhereItWas(t *testing.T) {
+func TestAWatchThatEndsContinuesWhereItWas(t *testing.T) {
 	w := &watches{events: [][]watch.Event{
 		{{Type: watch.Added, Object: pod("2")}, {Type: watch.Bookmark, Object: pod("5")}},
 		{},

@@ -89,7 +89,7 @@ func (a Audit) Since(mark int64, quiet string) (Requests, time.Time, error) {
 	}
 }
 
-// counts tells whether the entry is the one of its request: those of watches
+// counts reports whether the entry is the one of its request: those of watches
 // have one for the beginning, and one for the end.
 func (e entry) counts() bool { return (e.Verb == "watch") == (e.Stage == "ResponseStarted") }
 

@@ -1,5 +1,5 @@
 // Package load creates and deletes pods on nodes as fast as it may, and measures
-// how long whoever runs them takes. It knows nothing of the agent.
+// how long it takes until they run. It knows nothing of the agent.
 package load
 
 import (

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Save writes NAME.json, NAME.md and NAME.svg to a folder.
+// Save writes NAME.json, NAME.md and NAME.svg to a directory.
 func (r Result) Save(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -51,8 +51,8 @@ func (g *Goal) bound(floor spread) (float64, bool) {
 	return g.Limit, true
 }
 
-// verdict tells whether a median meets the goal: "yes", "no", or nothing where
-// there is nothing to judge. As in the table, less than a hundredth is nothing.
+// verdict reports whether a median meets the goal: "yes", "no", or nothing where
+// there is no value. As in the table, less than a hundredth is nothing.
 func (g *Goal) verdict(value, floor spread) string {
 	bound, ok := g.bound(floor)
 	if !ok || value.count == 0 {

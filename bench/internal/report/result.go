@@ -7,13 +7,13 @@ import "slices"
 // Result is what a scenario has measured, and all that a table of it needs.
 type Result struct {
 	Title string `json:"title"`
-	// Conditions are what one has to know to judge the figures.
+	// Conditions are what one has to know to compare the figures.
 	Conditions []string  `json:"conditions"`
 	Measures   []Measure `json:"measures"` // the rows, in order
 	// RequestUnit is what Sample.Requests count, such as "a pod".
 	RequestUnit string `json:"requestUnit"`
 	// Agents are who was measured. Where there is a floor it comes first, and
-	// what is judged by the goals comes after it.
+	// the agent that the goals are for comes after it.
 	Agents []Agent `json:"agents"`
 }
 
@@ -89,8 +89,8 @@ func (r Result) floor() (Agent, bool) {
 	return r.Agents[i], true
 }
 
-// judged returns whom the goals are for.
-func (r Result) judged() (Agent, bool) {
+// candidate returns the agent that the goals are for.
+func (r Result) candidate() (Agent, bool) {
 	i := slices.IndexFunc(r.Agents, func(a Agent) bool { return !a.Floor })
 	if i < 0 {
 		return Agent{}, false

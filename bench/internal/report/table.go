@@ -13,7 +13,7 @@ import (
 // there are several, and ratios to the floor.
 func (r Result) table() [][]string {
 	floor, hasFloor := r.floor()
-	judged, _ := r.judged()
+	candidate, _ := r.candidate()
 	head := []string{r.Title}
 	for _, a := range r.Agents {
 		head = append(head, a.Name)
@@ -32,7 +32,7 @@ func (r Result) table() [][]string {
 				line = append(line, ratio(value, base))
 			}
 		}
-		table = append(table, append(line, m.Goal.String(), m.Goal.verdict(judged.of(m.Name), base)))
+		table = append(table, append(line, m.Goal.String(), m.Goal.verdict(candidate.of(m.Name), base)))
 	}
 	return table
 }

@@ -1,5 +1,5 @@
 // Command nginx stands for nginx in the suite's images: it answers on port 80
-// until it is told to stop.
+// until it is stopped.
 package main
 
 import (

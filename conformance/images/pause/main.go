@@ -1,5 +1,5 @@
 // Command pause is the program of the image that holds a pod's namespaces: it
-// waits until it is told to stop, and buries the pod's orphans where the
+// waits until it is stopped, and reaps the pod's orphans where the
 // containers share one process namespace.
 package main
 

@@ -4,7 +4,7 @@
 // To a runtime, the end of a connection means that its calls are given up. What it
 // makes of that half way is not to be relied on: containerd 1.6 leaves containers
 // that nobody can remove, shims without a container, and starts of which nobody can
-// tell whether the command has run. A kubelet that is killed has the same trouble.
+// know whether the command has run. A kubelet that is killed has the same trouble.
 //
 // The relay is a small process of this very program between the two. It passes on
 // what either says, and when the program is gone it waits for the answers to the

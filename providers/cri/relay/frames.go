@@ -33,7 +33,7 @@ func newFrames(skip int, each func(kind, flags byte, stream uint32)) *frames {
 	return &frames{skip: skip, header: make([]byte, 0, headerSize), each: each}
 }
 
-func (f *frames) take(p []byte) {
+func (f *frames) accept(p []byte) {
 	for len(p) > 0 {
 		if f.skip > 0 {
 			n := min(f.skip, len(p))
@@ -53,7 +53,7 @@ func (f *frames) take(p []byte) {
 	}
 }
 
-// whole tells whether the last frame has come as a whole.
+// whole reports whether the last frame has come as a whole.
 func (f *frames) whole() bool { return f.skip == 0 && len(f.header) == 0 }
 
 // window is a frame that lets the other side say more than anybody says, about
@@ -78,8 +78,8 @@ type calls struct {
 
 func newCalls() *calls { return &calls{over: make(chan struct{}), open: map[uint32]bool{}} }
 
-// asked takes a frame of who calls.
-func (c *calls) asked(kind, flags byte, stream uint32) {
+// addRequest records a frame that the caller sent.
+func (c *calls) addRequest(kind, flags byte, stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch kind {
@@ -96,8 +96,8 @@ func (c *calls) asked(kind, flags byte, stream uint32) {
 	}
 }
 
-// answered takes a frame of who is called.
-func (c *calls) answered(kind, flags byte, stream uint32) {
+// addResponse records a frame that the runtime sent.
+func (c *calls) addResponse(kind, flags byte, stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if kind == frameReset || (kind == frameData || kind == frameHeaders) && flags&flagEndStream != 0 {

@@ -6,19 +6,19 @@ import (
 	"testing"
 )
 
-// Frames are found however what is said is cut into pieces.
+// Frames are found however the bytes are cut into pieces.
 func TestFrames(t *testing.T) {
-	said := make([]byte, prefaceSize)
-	say := func(kind, flags byte, stream uint32, size int) {
-		said = append(said, byte(size>>16), byte(size>>8), byte(size), kind, flags)
-		said = binary.BigEndian.AppendUint32(said, stream)
-		said = append(said, make([]byte, size)...)
+	sent := make([]byte, prefaceSize)
+	appendFrame := func(kind, flags byte, stream uint32, size int) {
+		sent = append(sent, byte(size>>16), byte(size>>8), byte(size), kind, flags)
+		sent = binary.BigEndian.AppendUint32(sent, stream)
+		sent = append(sent, make([]byte, size)...)
 	}
 	const settings, endHeaders = 0x4, 0x4
-	say(settings, 0, 0, 0)
-	say(frameHeaders, endHeaders, 1, 7)
-	say(frameData, flagEndStream, 1, 300)
-	say(frameReset, 0, 1<<31|3, 4) // the first bit is to be ignored
+	appendFrame(settings, 0, 0, 0)
+	appendFrame(frameHeaders, endHeaders, 1, 7)
+	appendFrame(frameData, flagEndStream, 1, 300)
+	appendFrame(frameReset, 0, 1<<31|3, 4) // the first bit is to be ignored
 	type frame struct {
 		kind, flags byte
 		stream      uint32
@@ -27,8 +27,8 @@ func TestFrames(t *testing.T) {
 	for _, size := range []int{1, 2, 7, 100, 10_000} {
 		var got []frame
 		f := newFrames(prefaceSize, func(kind, flags byte, stream uint32) { got = append(got, frame{kind, flags, stream}) })
-		for piece := range slices.Chunk(said, size) {
-			f.take(piece)
+		for piece := range slices.Chunk(sent, size) {
+			f.accept(piece)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("in pieces of %d bytes: %v, want %v", size, got, want)
@@ -36,7 +36,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A connection is over when who calls is gone and each call was answered.
+// A connection is over when the caller is gone and each call was answered.
 func TestCalls(t *testing.T) {
 	isOver := func(c *calls) bool {
 		select {
@@ -48,21 +48,21 @@ func TestCalls(t *testing.T) {
 	}
 	c := newCalls()
 	for stream := uint32(1); stream <= 9; stream += 2 {
-		c.asked(frameHeaders, 0, stream)
+		c.addRequest(frameHeaders, 0, stream)
 	}
 	for stream := uint32(1); stream <= 7; stream += 2 { // and 9 only half
-		c.asked(frameData, flagEndStream, stream)
+		c.addRequest(frameData, flagEndStream, stream)
 	}
-	c.answered(frameHeaders, 0, 1)
-	c.answered(frameData, flagEndStream, 1)
-	c.asked(frameReset, 0, 3)
+	c.addResponse(frameHeaders, 0, 1)
+	c.addResponse(frameData, flagEndStream, 1)
+	c.addRequest(frameReset, 0, 3)
 	if open := c.finish(7); !slices.Equal(open, []uint32{5}) {
 		t.Errorf("open are %v, want 5", open)
 	}
 	if isOver(c) {
 		t.Error("it is over before all calls are")
 	}
-	c.answered(frameReset, 0, 5)
+	c.addResponse(frameReset, 0, 5)
 	if !isOver(c) {
 		t.Error("it is not over")
 	}

@@ -16,7 +16,7 @@ const argument = "vk-cri-relay"
 
 // linger is how long the relay waits for the answers to calls whose caller is gone.
 // The runtime has their deadlines itself; this is for those that have none, and
-// for those of which only a part was said.
+// for those of which only a part was sent.
 const linger = 2 * time.Minute
 
 // MaybeRelay is the relay's process if this one was started to be it, and then does
@@ -30,7 +30,7 @@ func MaybeRelay() {
 // run relays what comes to the listener that it got, until the program is gone
 // that started it, and no call is under way.
 func run(runtime string) int {
-	// They are meant for the program. Who ends that ends this.
+	// They are meant for the program. Ending that ends this.
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	listener, err := net.FileListener(os.NewFile(3, "listener"))
 	if err != nil {
@@ -62,11 +62,11 @@ func relay(caller net.Conn, runtime string) {
 	c := newCalls()
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		said := newFrames(prefaceSize, c.asked)
-		_ = pass(callee, caller, said)
-		if !said.whole() {
-			c.finish(said.stream)
-			return // nothing can be said after the half of a frame
+		requests := newFrames(prefaceSize, c.addRequest)
+		_ = pass(callee, caller, requests)
+		if !requests.whole() {
+			c.finish(requests.stream)
+			return // nothing can be sent after half a frame
 		}
 		if open := c.finish(0); len(open) > 0 {
 			for _, stream := range append(open, 0) {
@@ -77,7 +77,7 @@ func relay(caller net.Conn, runtime string) {
 	answering := make(chan struct{})
 	go func() {
 		defer close(answering)
-		answers := newFrames(0, c.answered)
+		answers := newFrames(0, c.addResponse)
 		if pass(caller, callee, answers) != nil {
 			_ = pass(io.Discard, callee, answers) // the caller is gone
 		}
@@ -108,7 +108,7 @@ func pass(to io.Writer, from io.Reader, frames *frames) error {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		frames.take(buffer[:n])
+		frames.accept(buffer[:n])
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func call(ctx context.Context, dir, endpoint string) error {
 	return err
 }
 
-// slowRuntime starts containers when it is told to.
+// slowRuntime starts containers when a test lets it.
 type slowRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	asked, go_ chan struct{}
@@ -106,7 +106,7 @@ func TestCallsAreRelayed(t *testing.T) {
 	waitForNoRelay(t, path)
 }
 
-// Who calls is killed: the call goes on to its end, and then the relay ends.
+// The caller is killed: the call goes on to its end, and then the relay ends.
 func TestAKilledCallersCallGoesOn(t *testing.T) {
 	s, path := startRuntime(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -158,10 +158,10 @@ func TestCallsAreGivenUp(t *testing.T) {
 	<-s.asked
 	cancel()
 	if err := <-s.result; err == nil {
-		t.Error("the runtime was not told")
+		t.Error("the runtime got no error")
 	}
 	if err := <-result; err == nil {
-		t.Error("the caller was not told")
+		t.Error("the caller got no error")
 	}
 	waitForNoRelay(t, path)
 }

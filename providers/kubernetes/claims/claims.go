@@ -7,13 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -24,6 +25,13 @@ const Provisioner = "kubernetes.virtual-kubelet.io"
 
 // bindDelay is when to look again for a claim that has been given a volume.
 const bindDelay = time.Second
+
+const (
+	// nodeInterval is how often to look whether this process has the node again.
+	nodeInterval = 5 * time.Second
+	// syncTimeout is how long one attempt may take: a call that hangs holds all others.
+	syncTimeout = time.Minute
+)
 
 // Options say which claims are served, and how.
 type Options struct {
@@ -37,6 +45,9 @@ type Options struct {
 	Delete bool
 	// Home and Remote are the clusters.
 	Home, Remote kubernetes.Interface
+	// MayBegin reports whether this process may make and delete claims and volumes of its
+	// own accord: another one may have the node. Nil means always.
+	MayBegin func() bool
 	// EnsureNamespace makes a remote namespace, where it may. Required.
 	EnsureNamespace func(ctx context.Context, name string) error
 	// Tell records an event on a claim at home. It must not block. Required.
@@ -95,7 +106,7 @@ func (c *Claims) Of(ctx context.Context, pod *corev1.Pod) (map[string]string, er
 func (c *Claims) claim(ctx context.Context, pod *corev1.Pod, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := c.opts.Home.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return nil, fmt.Errorf("persistentvolumeclaim %q not found", name)
 	case err != nil:
 		return nil, fmt.Errorf("cannot read persistentvolumeclaim %q: %v", name, err)
@@ -135,7 +146,23 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if at.Namespace != namespace {
 		return "", notSupported("persistentvolumeclaim %q is bound to a volume in the remote namespace %s, and pods of its namespace run in %s", claim.Name, at.Namespace, namespace)
 	}
-	return at.Name, nil
+	return at.Name, c.exists(ctx, claim, at)
+}
+
+// exists makes sure that the remote claim is there for which the volume of a claim
+// stands. One that is gone is not made again: that would be an empty volume, and the
+// pods would not know.
+func (c *Claims) exists(ctx context.Context, claim *corev1.PersistentVolumeClaim, at types.NamespacedName) error {
+	_, err := c.opts.Remote.CoreV1().PersistentVolumeClaims(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
+	switch {
+	case apierror.IsNotFound(err):
+		err := fmt.Errorf("claim %s of the remote cluster, which has the data of persistentvolumeclaim %q, does not exist any more: restore it there under that name, or delete the persistentvolumeclaim to begin with an empty one", at, claim.Name)
+		c.opts.Tell(claim, corev1.EventTypeWarning, "RemoteClaimLost", err.Error())
+		return errdefs.AsUnavailable(err)
+	case err != nil:
+		return errdefs.AsUnavailable(fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err))
+	}
+	return nil
 }
 
 // Knows reports whether a remote claim with the labels of this cluster and node is of a
@@ -146,12 +173,12 @@ func (c *Claims) Knows(ctx context.Context, remote metav1.Object) (bool, error) 
 	switch {
 	case err == nil && claim.UID == translate.UIDOf(remote):
 		return true, nil
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil && !apierror.IsNotFound(err):
 		return false, fmt.Errorf("read persistentvolumeclaim %s: %w", of, err)
 	}
 	volume, err := c.opts.Home.CoreV1().PersistentVolumes().Get(ctx, volumeName(translate.UIDOf(remote)), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read the persistentvolume of persistentvolumeclaim %s: %w", of, err)

@@ -343,6 +343,9 @@ func TestDeletedVolumeGoesAfterItsRemoteClaim(t *testing.T) {
 	if len(v.Finalizers) != 1 {
 		t.Fatalf("finalizers %v", v.Finalizers)
 	}
+	if _, err := g.home.CoreV1().PersistentVolumes().Update(t.Context(), v, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := g.reclaim(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
@@ -24,8 +24,17 @@ const (
 )
 
 // reclaim deletes the remote claim of a volume whose claim at home is gone, where
-// the volume's reclaim policy says so, and then the volume.
-func (c *Claims) reclaim(ctx context.Context, volume *corev1.PersistentVolume) error {
+// the volume's reclaim policy says so, and then the volume. seen is the volume as it was
+// last observed.
+func (c *Claims) reclaim(ctx context.Context, seen *corev1.PersistentVolume) error {
+	// What is known of it may be of before: its policy decides on data.
+	volume, err := c.opts.Home.CoreV1().PersistentVolumes().Get(ctx, seen.Name, metav1.GetOptions{})
+	switch {
+	case apierror.IsNotFound(err) || err == nil && volume.UID != seen.UID:
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read persistentvolume %q: %v", seen.Name, err)
+	}
 	at, ok := handleOf(volume)
 	if !ok || !c.opts.Translate.Home.OwnsAtHome(volume) || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return c.release(ctx, volume)
@@ -43,8 +52,8 @@ func (c *Claims) reclaim(ctx context.Context, volume *corev1.PersistentVolume) e
 	if volume.DeletionTimestamp != nil {
 		return c.release(ctx, volume)
 	}
-	err := c.opts.Home.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(volume.UID))})
-	if err != nil && !apierrors.IsNotFound(err) {
+	err = c.opts.Home.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(volume.UID))})
+	if err != nil && !apierror.IsNotFound(err) {
 		return fmt.Errorf("cannot delete persistentvolume %q, whose remote claim is deleted: %v", volume.Name, err)
 	}
 	return nil
@@ -58,7 +67,7 @@ func (c *Claims) release(ctx context.Context, volume *corev1.PersistentVolume) e
 	next := volume.DeepCopy()
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == finalizer })
 	_, err := c.opts.Home.CoreV1().PersistentVolumes().Update(ctx, next, metav1.UpdateOptions{FieldManager: translate.FieldManager})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierror.IsNotFound(err) {
 		return fmt.Errorf("cannot let persistentvolume %q go: %v", volume.Name, err)
 	}
 	return nil
@@ -73,7 +82,7 @@ func (c *Claims) claimed(ctx context.Context, volume *corev1.PersistentVolume) (
 	}
 	claim, err := c.opts.Home.CoreV1().PersistentVolumeClaims(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("cannot read persistentvolumeclaim %s/%s: %v", of.Namespace, of.Name, err)
@@ -86,7 +95,7 @@ func (c *Claims) deleteRemote(ctx context.Context, at types.NamespacedName) erro
 	remotes := c.opts.Remote.CoreV1().PersistentVolumeClaims(at.Namespace)
 	found, err := remotes.Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err)
@@ -97,7 +106,7 @@ func (c *Claims) deleteRemote(ctx context.Context, at types.NamespacedName) erro
 		return nil
 	}
 	err = remotes.Delete(ctx, at.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierror.IsNotFound(err) {
 		return fmt.Errorf("cannot delete claim %s in the remote cluster: %v", at, err)
 	}
 	return nil

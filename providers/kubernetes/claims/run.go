@@ -48,7 +48,13 @@ func (c *Claims) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(k)
-	if err := c.sync(ctx, k); err != nil && ctx.Err() == nil {
+	if c.opts.MayBegin != nil && !c.opts.MayBegin() {
+		c.queue.AddAfter(k, nodeInterval)
+		return true
+	}
+	timed, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if err := c.sync(timed, k); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"namespace": k.namespace, "name": k.name}).
 			Warn("Cannot bring a claim, or its volume, to where it should be; it is tried again")
 		c.queue.AddRateLimited(k)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -28,6 +29,11 @@ const (
 	// rereadInterval is how often an original is read again: what nobody reads
 	// for five minutes is no longer watched at home.
 	rereadInterval = 2 * time.Minute
+	// removeInterval is how often to look whether copies may be removed again, and
+	// writeTimeout how long one attempt to bring a copy to where it should be may take: a
+	// call that hangs holds all pods that need the copy.
+	removeInterval = 5 * time.Second
+	writeTimeout   = time.Minute
 )
 
 // Options say where originals are, and where copies.
@@ -45,6 +51,9 @@ type Options struct {
 	// Environment resolves the environment of a pod at home, which is not known of a
 	// pod that was taken up, where its copy is lost. Nil means that it is not.
 	Environment func(ctx context.Context, pod *corev1.Pod) (map[string][]byte, error)
+	// MayRemove reports whether this process may remove copies: not while another one
+	// may have the node, whose pods may need them. Nil means always.
+	MayRemove func() bool
 	// Tell is called for each pod that needs a copy that cannot be written. It
 	// must not block. Required.
 	Tell func(pod *corev1.Pod, err error)
@@ -139,7 +148,7 @@ func (r *Reflector) next(ctx context.Context) bool {
 		return false
 	}
 	defer r.queue.Done(of)
-	if err := r.reflect(ctx, of); err != nil && ctx.Err() == nil {
+	if err := r.reflectOnce(ctx, of); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"kind": of.kind, "namespace": of.namespace, "name": of.name}).
 			Warn("Cannot reflect an object into the remote cluster; it is tried again")
 		if errors.As(err, new(translate.Clash)) {
@@ -160,7 +169,7 @@ func (r *Reflector) Follow(ctx context.Context, pod *corev1.Pod) error {
 	f := r.follow(pod, r.opts.Translate.Environment(pod))
 	var errs []error
 	for of := range f.refs {
-		if err := r.reflect(ctx, of); err != nil {
+		if err := r.reflectOnce(ctx, of); err != nil {
 			errs = append(errs, err)
 			r.queue.AddRateLimited(of)
 		}
@@ -257,6 +266,13 @@ func (r *Reflector) needed(of ref) bool {
 	return r.copies[of] != nil
 }
 
+// reflectOnce is reflect, for writeTimeout at most.
+func (r *Reflector) reflectOnce(ctx context.Context, of ref) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return r.reflect(ctx, of)
+}
+
 // reflect brings one copy to where it should be.
 func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	r.mu.Lock()
@@ -269,6 +285,10 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	defer c.writing.Unlock()
 	needs := r.needing(of)
 	if len(needs) == 0 {
+		if !r.mayRemove() {
+			r.queue.AddAfter(of, removeInterval)
+			return nil
+		}
 		if err := r.remove(ctx, of, c); err != nil {
 			return err
 		}
@@ -278,14 +298,14 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	}
 	wanted, err := r.content(ctx, of, needs[0], c.lost)
 	switch {
-	case errdefs.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		for _, f := range needs {
 			if f.refs[of] {
 				r.opts.Tell(f.pod, fmt.Errorf("%s %q not found", of.kind, of.name))
 			}
 		}
 		r.queue.AddAfter(of, rereadInterval)
-		if c.missing {
+		if c.missing || !r.mayRemove() {
 			return nil
 		}
 		if err := r.remove(ctx, of, c); err != nil {
@@ -311,6 +331,8 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	}
 	return nil
 }
+
+func (r *Reflector) mayRemove() bool { return r.opts.MayRemove == nil || r.opts.MayRemove() }
 
 // tell tells the pods of an error that waiting alone does not cure.
 func (r *Reflector) tell(needs []*followed, err error) error {

@@ -66,6 +66,9 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 			if err := r.delete(ctx, f.kind, f.at, &metav1.Preconditions{UID: &f.uid, ResourceVersion: &f.version}); !apierrors.IsConflict(err) {
 				errs = append(errs, err) // otherwise it has changed, and may be somebody else's by now
 			}
+			if of, ok := r.copyAt(f.placed); ok { // a pod that needs it has come meanwhile, and found it as it should be
+				r.writeAgain(of, true)
+			}
 		}
 	}
 	for _, of := range missing {
@@ -93,6 +96,18 @@ func (r *Reflector) used(pods []*corev1.Pod) map[types.NamespacedName]struct{} {
 		}
 	}
 	return used
+}
+
+// copyAt returns the original of the copy that followed pods need at a place.
+func (r *Reflector) copyAt(here placed) (ref, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of := range r.copies {
+		if at, err := r.place(of); err == nil && at == here.at && remoteKind(of.kind) == here.kind {
+			return of, true
+		}
+	}
+	return ref{}, false
 }
 
 // found is an object in the remote cluster.

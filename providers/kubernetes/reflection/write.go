@@ -14,6 +14,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -34,10 +35,10 @@ func (r *Reflector) look(ctx context.Context, kind string, at types.NamespacedNa
 		found, err = core.Secrets(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	}
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, apierror.OrUnavailable(err)
 	case !r.opts.Translate.Home.Owns(found):
 		return nil, errdefs.AsConflict(r.opts.Translate.Home.Clash(remoteKind(kind), found))
 	}
@@ -60,7 +61,7 @@ func (r *Reflector) apply(ctx context.Context, of ref, c *copied, wanted *conten
 	}
 	if c.is.uid != "" && c.is.kind == wanted.Type {
 		err := r.write(ctx, of, at, c, wanted, c.is)
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		if !apierrors.IsConflict(err) && !apierror.IsNotFound(err) {
 			return err
 		}
 		c.is = written{} // somebody has changed or removed it
@@ -116,7 +117,7 @@ func (r *Reflector) write(ctx context.Context, of ref, at types.NamespacedName, 
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot write %s in the remote cluster, %s %s/%s: %w", whatOf(of), remoteKind(of.kind), at.Namespace, at.Name, err)
-		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		if apierror.IsRejected(err) || apierrors.IsRequestEntityTooLargeError(err) {
 			return errdefs.AsPermanent(err) // it is too large, most likely
 		}
 		return err
@@ -185,7 +186,7 @@ func (r *Reflector) delete(ctx context.Context, kind string, at types.Namespaced
 	} else {
 		err = r.opts.Remote.CoreV1().Secrets(at.Namespace).Delete(ctx, at.Name, options)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierror.IsNotFound(err) {
 		return fmt.Errorf("cannot delete the %s %s/%s in the remote cluster: %w", remoteKind(kind), at.Namespace, at.Name, err)
 	}
 	return nil

@@ -3,12 +3,15 @@ package services
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -25,12 +28,22 @@ const workers = 2
 // byService is the index of EndpointSlices by the Service that they are of.
 const byService = "service"
 
+const (
+	// nodeInterval is how often to look whether this process has the node again.
+	nodeInterval = 5 * time.Second
+	// syncTimeout is how long one attempt may take: a call that hangs holds others.
+	syncTimeout = time.Minute
+)
+
 // Options say where Services are, and where they are reflected.
 type Options struct {
 	// Translate has the remote namespaces, and addresses.
 	Translate *translate.Options
 	// Home and Remote are the clusters.
 	Home, Remote kubernetes.Interface
+	// MayBegin reports whether this process may write and delete Services of its own
+	// accord: another one may have the node. Nil means always.
+	MayBegin func() bool
 	// Used tells whether pods of the node are in a namespace at home. Required.
 	Used func(namespace string) bool
 	// Tell records an event on a Service at home. It must not block. Required.
@@ -134,7 +147,13 @@ func (s *Services) next(ctx context.Context) bool {
 		return false
 	}
 	defer s.queue.Done(of)
-	err := s.sync(ctx, of)
+	if s.opts.MayBegin != nil && !s.opts.MayBegin() {
+		s.queue.AddAfter(of, nodeInterval)
+		return true
+	}
+	timed, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	err := s.sync(timed, of)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		s.queue.Forget(of)
@@ -193,6 +212,9 @@ func (s *Services) sync(ctx context.Context, of types.NamespacedName) error {
 	service := s.service(of)
 	switch {
 	case service == nil:
+		if there, err := s.isAtHome(ctx, of); err != nil || there {
+			return err
+		}
 		return s.remove(ctx, of, at)
 	case s.unused(of.Namespace):
 		return nil // it may be used again soon: see Sweep
@@ -201,6 +223,19 @@ func (s *Services) sync(ctx context.Context, of types.NamespacedName) error {
 		return err
 	}
 	return s.applySlices(ctx, of, at)
+}
+
+// isAtHome reports whether the API server at home has a Service that a list of it lacks,
+// which may be of an older state: the remote one would get another address.
+func (s *Services) isAtHome(ctx context.Context, of types.NamespacedName) (bool, error) {
+	if _, ok, _ := s.services.GetStore().GetByKey(of.String()); ok {
+		return false, nil // it is known, and not to be reflected
+	}
+	list, err := s.opts.Home.CoreV1().Services(of.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, of.Name).String()})
+	if err != nil {
+		return false, fmt.Errorf("ask the home cluster whether Service %s is gone: %w", of, err)
+	}
+	return slices.ContainsFunc(list.Items, func(found corev1.Service) bool { return found.Name == of.Name && found.DeletionTimestamp == nil }), nil
 }
 
 // AnnotationReflect, with the value "false", is for Services that are to stay at home.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -47,7 +47,7 @@ func (s *Services) applySlice(ctx context.Context, wanted *discoveryv1ac.Endpoin
 	if there == nil { // one of others may be
 		found, err := remotes.Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierror.IsNotFound(err):
 		case err != nil:
 			return fmt.Errorf("cannot read EndpointSlice %s/%s in the remote cluster: %w", namespace, name, err)
 		case !s.opts.Translate.Home.Owns(found):
@@ -113,7 +113,7 @@ func (s *Services) deleteSlices(ctx context.Context, left map[string]*discoveryv
 	var errs []error
 	for _, found := range left {
 		err := s.opts.Remote.DiscoveryV1().EndpointSlices(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err != nil && !apierror.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("cannot delete EndpointSlice %s/%s in the remote cluster: %w", found.Namespace, found.Name, err))
 		}
 	}

@@ -34,9 +34,16 @@ func (s *Services) Sweep(ctx context.Context, namespace string) error {
 	}
 	var errs []error
 	for at, of := range left {
-		if s.service(of) == nil || !s.opts.Used(of.Namespace) {
-			errs = append(errs, s.remove(ctx, of, at))
+		if s.opts.Used(of.Namespace) {
+			if s.service(of) != nil {
+				continue
+			}
+			if there, err := s.isAtHome(ctx, of); err != nil || there {
+				errs = append(errs, err)
+				continue
+			}
 		}
+		errs = append(errs, s.remove(ctx, of, at))
 	}
 	return errors.Join(errs...)
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
@@ -19,7 +19,7 @@ func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.
 	remotes := s.opts.Remote.CoreV1().Services(at.Namespace)
 	found, err := remotes.Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 		found = nil
 	case err != nil:
 		return false, fmt.Errorf("cannot read Service %s in the remote cluster: %w", at, err)
@@ -92,7 +92,7 @@ func (s *Services) remote(service *corev1.Service, at types.NamespacedName) *cor
 func (s *Services) remove(ctx context.Context, of, at types.NamespacedName) error {
 	found, err := s.opts.Remote.CoreV1().Services(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierror.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("cannot read Service %s in the remote cluster: %w", at, err)
 	case s.opts.Translate.Home.Owns(found) && translate.NameOf(found) == of:
@@ -109,7 +109,7 @@ func (s *Services) remove(ctx context.Context, of, at types.NamespacedName) erro
 
 func (s *Services) deleteService(ctx context.Context, found *corev1.Service) error {
 	err := s.opts.Remote.CoreV1().Services(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierror.IsNotFound(err) {
 		return fmt.Errorf("cannot delete Service %s/%s in the remote cluster: %w", found.Namespace, found.Name, err)
 	}
 	return nil

@@ -2,9 +2,11 @@ package translate
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,15 +132,34 @@ func MayStartAgain(pod *corev1.Pod) bool {
 	return true
 }
 
-// Evicted tells whether the remote cluster took a pod away, which did not end by
-// itself.
+// Evicted reports whether the remote cluster took a pod away, which did not end by
+// itself. One that is drained has succeeded if its containers ended well when they were
+// asked to.
 func Evicted(remote *corev1.Pod) bool {
-	if remote.Status.Phase != corev1.PodFailed {
+	if remote.Status.Phase != corev1.PodFailed && remote.Status.Phase != corev1.PodSucceeded {
 		return false
 	}
 	return remote.Status.Reason == "Evicted" || slices.ContainsFunc(remote.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	})
+}
+
+// EndedByDeletion reports whether a remote pod has ended because it is being deleted. A
+// kubelet gives such a pod a terminal phase before it leaves the API: Succeeded if all of
+// its containers ended well, else Failed, both without a reason, whatever its
+// restartPolicy. By themselves pods with restartPolicy Always never end so, nor do those
+// with OnFailure fail so.
+func EndedByDeletion(remote *corev1.Pod) bool {
+	if remote.DeletionTimestamp == nil || remote.Status.Reason != "" {
+		return false
+	}
+	switch remote.Spec.RestartPolicy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return remote.Status.Phase == corev1.PodFailed
+	}
+	return remote.Status.Phase == corev1.PodFailed || remote.Status.Phase == corev1.PodSucceeded
 }
 
 // Again returns the pod with which to replace a remote one that the remote
@@ -185,8 +206,13 @@ func restartsOf(remote *corev1.Pod) map[string]int32 {
 	return restarts
 }
 
-// Waiting returns the status of a pod that is about to be replaced by Again.
-func Waiting(status corev1.PodStatus) corev1.PodStatus {
+// Waiting returns the status of a pod that is about to be replaced by Again, after a
+// delay.
+func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
+	message := "The remote cluster took the pod away; it is created there again"
+	if delay > 0 {
+		message += fmt.Sprintf(" after a back-off of %v", delay)
+	}
 	status.Phase = corev1.PodPending // at home Running stays Running
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for i := range statuses {
@@ -196,11 +222,17 @@ func Waiting(status corev1.PodStatus) corev1.PodStatus {
 			}
 			c.Ready, c.Started = false, nil
 			c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-				Reason: "RemotePodReplaced", Message: "The remote cluster took the pod away; it is created there again",
+				Reason: "RemotePodReplaced", Message: message,
 			}}
 		}
 	}
-	setUnready(&status)
+	setUnready(&status, "RemotePodGone", "")
+	return status
+}
+
+// Unready returns the status of a pod of which it is not known whether it runs.
+func Unready(status corev1.PodStatus, reason, message string) corev1.PodStatus {
+	setUnready(&status, reason, message)
 	return status
 }
 
@@ -246,14 +278,14 @@ func failed(status corev1.PodStatus, reason, message string, now metav1.Time) co
 			c.State = corev1.ContainerState{Terminated: ended}
 		}
 	}
-	setUnready(&status)
+	setUnready(&status, "RemotePodGone", "")
 	return status
 }
 
-func setUnready(status *corev1.PodStatus) {
+func setUnready(status *corev1.PodStatus, reason, message string) {
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
-			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "RemotePodGone", ""
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, message
 			c.LastTransitionTime = metav1.Time{}
 		}
 	}

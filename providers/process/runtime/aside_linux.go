@@ -34,7 +34,7 @@ func (r *Runtime) putAside(path string, why error) error {
 }
 
 // endUnread ends what runs of a container whose record cannot be read, and puts the
-// record aside. Its ID is the name of its directory, and tells its processes.
+// record aside. Its ID is the name of its directory, and marks its processes.
 func (r *Runtime) endUnread(dir string, why error) error {
 	id := filepath.Base(dir)
 	c := newContainer(id, dir, "", &runtimeapi.ContainerConfig{}, time.Time{})

@@ -80,7 +80,7 @@ func (r *Runtime) check(s *standIn) (err error) {
 	return nil
 }
 
-// mountable tells whether something can be mounted at a clean path.
+// mountable reports whether something can be mounted at a clean path.
 func mountable(target string) bool {
 	return filepath.IsAbs(target) && target != "/" && target != "/dev" && !below("/proc", target)
 }
@@ -95,7 +95,7 @@ func (c *catalog) find(image string) *standIn {
 	return c.none
 }
 
-// matchImage tells whether the name of an image matches a pattern.
+// matchImage reports whether the name of an image matches a pattern.
 func matchImage(pattern, image string) bool {
 	if repositoryOf(pattern) == pattern {
 		image = repositoryOf(image)

@@ -31,15 +31,15 @@ func TestImagesStandForCommands(t *testing.T) {
 		} {
 			config := containerConfig(test.command...)
 			config.Image.Image, config.Args = test.image, test.args
-			if got := n.said(config); got != test.want {
+			if got := n.outputOf(config); got != test.want {
 				t.Errorf("%s: %q, want %q", name, got, test.want)
 			}
 		}
 		config := containerConfig()
 		config.Image.Image, config.WorkingDir = "example.com/tool:v1", "/"
 		config.Envs = []*runtimeapi.KeyValue{{Key: "V", Value: []byte("own")}}
-		if got := n.said(config); got != "tool default v=own in /\n" {
-			t.Errorf("with an environment and a folder of its own: %q", got)
+		if got := n.outputOf(config); got != "tool default v=own in /\n" {
+			t.Errorf("with an environment and a directory of its own: %q", got)
 		}
 		for _, image := range []string{"example.com/tool/other:v1", "example.com/app:v1"} {
 			box, _ := n.sandbox()

@@ -21,10 +21,10 @@ const CgroupsNone = "none"
 // Lists of paths are patterns: as path.Match has it, and "/**" at the end means
 // everything below.
 type Config struct {
-	// Root is the folder for state. One runtime at a time uses it. It is
+	// Root is the directory for state. One runtime at a time uses it. It is
 	// open to nobody else, but where there is no isolation the users that
 	// containers run as can pass through it (mode 0711), and what is above it must
-	// let them. Its file system is what ImageFsInfo tells of.
+	// let them. Its file system is what ImageFsInfo reports.
 	Root string `json:"root"`
 
 	// NodeIPs are the addresses of the machine, and of all pods. The first is
@@ -43,7 +43,7 @@ type Config struct {
 	// Binaries are what commands, also those of exec and probes, may name.
 	// Defaults to /bin/*, /sbin/*, /usr/bin/*, /usr/sbin/*, /usr/local/bin/* and
 	// /usr/local/sbin/*: what the machine's administrator has installed. It is
-	// no wall, since a shell runs what it is told; users and namespaces are.
+	// no wall, since a shell runs any command; users and namespaces are.
 	Binaries []string `json:"binaries,omitempty"`
 
 	// PodUsers is the range of users, and groups of the same numbers, of which each
@@ -86,16 +86,16 @@ type Config struct {
 	// HostPaths are the paths of the machine that may be mounted, with all that
 	// is below them, after links were followed. None by default.
 	HostPaths []string `json:"hostPaths,omitempty"`
-	// VolumeDirs are the folders with the pods' own volumes, which are always
+	// VolumeDirs are the directories with the pods' own volumes, which are always
 	// allowed. They are not for the operator: the program sets them.
 	VolumeDirs []string `json:"-"`
 	// Hidden are directories of the machine that look empty to containers, besides
 	// Root and VolumeDirs: those of state and logs. The program sets them.
 	Hidden []string `json:"-"`
-	// WorkingDirs are the working folders that may be asked for, with all that is
+	// WorkingDirs are the working directories that may be asked for, with all that is
 	// below them, besides those in a mounted volume, / and /tmp. None by default.
 	// A container that asks for none is in / if it has namespaces, and else in a
-	// folder of its own.
+	// directory of its own.
 	WorkingDirs []string `json:"workingDirs,omitempty"`
 
 	// Environment are the names of variables of ours that containers get too.
@@ -150,8 +150,8 @@ type Image struct {
 	// User is a user and group, as in DefaultUser.
 	User string `json:"user,omitempty"`
 	// Files are paths in the container with what is there, read-only: a file or
-	// folder of the machine. They need isolation by namespaces, and are there
-	// whatever the container says, unless it mounts something else at the path.
+	// directory of the machine. They need isolation by namespaces, and are there
+	// in each container, unless it mounts something else at the path.
 	//
 	// They, and a Command that is an absolute path, may be run by all containers
 	// as if they were in Binaries.
@@ -172,7 +172,7 @@ const (
 	defaultMaxProcesses = 4096
 )
 
-// defaultBinaries are the folders that package managers and administrators
+// defaultBinaries are the directories that package managers and administrators
 // install programs into.
 func defaultBinaries() []string {
 	return []string{"/bin/*", "/sbin/*", "/usr/bin/*", "/usr/sbin/*", "/usr/local/bin/*", "/usr/local/sbin/*"}

@@ -160,7 +160,7 @@ func (r *Runtime) create(c *container, box *sandbox) error {
 		return err
 	}
 	c.spec.Limits = r.groups.Enforced(c.spec.Limits)
-	// Whoever finds it before it is whole waits.
+	// Callers that find it before it is whole wait.
 	c.op.Lock()
 	defer c.op.Unlock()
 	if err := r.enter(c, box); err != nil {
@@ -173,8 +173,8 @@ func (r *Runtime) create(c *container, box *sandbox) error {
 	return nil
 }
 
-// enter adds a container, if there may be one more. Whoever stops the sandbox
-// from then on finds it.
+// enter adds a container, if there may be one more. A stop of the sandbox
+// finds it from then on.
 func (r *Runtime) enter(c *container, box *sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +205,7 @@ func (r *Runtime) makeContainer(c *container, box *sandbox, mounts []shim.Mount)
 		return err
 	}
 	return r.makeDir(c.dir, box.user, func(dir string) error {
-		if err := r.makeFolders(dir, c.spec); err != nil {
+		if err := r.makeDirs(dir, c.spec); err != nil {
 			return err
 		}
 		if c.spec.Namespaces == nil {
@@ -269,7 +269,7 @@ func (r *Runtime) remove(ctx context.Context, c *container) error {
 	return nil
 }
 
-// isAlive tells whether a start was begun whose end is not known.
+// isAlive reports whether a start was begun whose end is not known.
 func (r *Runtime) isAlive(c *container) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,7 +333,7 @@ func (r *Runtime) ask(c *container, request shim.Request) error {
 	return nil
 }
 
-// writeContainer writes a container down in a folder.
+// writeContainer writes a container down in a directory.
 func writeContainer(dir string, c *container, config *runtimeapi.ContainerConfig) error {
 	data, err := protojson.Marshal(config)
 	if err != nil {

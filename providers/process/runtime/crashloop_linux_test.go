@@ -64,7 +64,7 @@ func runCrashing(t *testing.T, root, isolation string) {
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if stderr.Len() > 0 {
-		t.Errorf("the node said: %s", &stderr)
+		t.Errorf("the node logged: %s", &stderr)
 	}
 }
 
@@ -85,7 +85,7 @@ func (n *node) checkRuns() {
 		running := s.State == runtimeapi.ContainerState_CONTAINER_RUNNING
 		switch {
 		case running && !alive(n.started(id).PID):
-			n.t.Errorf("%s is said to run, and does not", id)
+			n.t.Errorf("%s is reported to run, and does not", id)
 		case !running && count > 0:
 			n.t.Errorf("%s is in state %v, and has %d processes", id, s.State, count)
 		case strings.Count(out, "ran") > 1:
@@ -114,7 +114,7 @@ func TestShimIsKilledWhileItStarts(t *testing.T) {
 	})
 }
 
-// stepsOfStart are the steps that can be seen from outside. Each function tells
+// stepsOfStart are the steps that can be seen from outside. Each function reports
 // whether a container's shim got there, or further.
 func (n *node) stepsOfStart() map[string]func(shimPID int, id string) bool {
 	child := func(test func(pid int) bool) func(int, string) bool {

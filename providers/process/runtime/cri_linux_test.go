@@ -117,7 +117,7 @@ func TestContainerLists(t *testing.T) {
 	}
 }
 
-// What happens is told at once, and in order.
+// Events are sent at once, and in order.
 func TestEvents(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		events := make(chan *runtimeapi.ContainerEventResponse)
@@ -155,7 +155,7 @@ func TestEvents(t *testing.T) {
 		expect(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 		e := expect(id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 		if late := time.Since(time.Unix(0, e.ContainersStatuses[0].FinishedAt)); late > time.Minute {
-			t.Errorf("told after %s", late)
+			t.Errorf("sent after %s", late)
 		}
 		if s := e.ContainersStatuses[0]; s.ExitCode != 3 || s.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 			t.Errorf("%v", s)
@@ -215,7 +215,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A limit has its effect, or the operator is told that it has none.
+// A limit has its effect, or a warning says that it has none.
 func TestMemoryLimit(t *testing.T) {
 	n := newNode(t)
 	logged := n.reopenLogged()
@@ -251,7 +251,7 @@ func TestLimitsThatCannotBeAppliedRefuseTheContainer(t *testing.T) {
 	}
 }
 
-// Where nothing enforces limits, and the operator allows that, it is said once for
+// Where nothing enforces limits, and the operator allows that, it is logged once for
 // each kind.
 func TestLimitsWithoutControlGroups(t *testing.T) {
 	n := newNode(t, func(c *runtime.Config) { c.CgroupParent = runtime.CgroupsNone })
@@ -271,7 +271,7 @@ func TestLimitsWithoutControlGroups(t *testing.T) {
 	}
 	for _, limit := range []string{"limit=memory", "limit=cpu"} {
 		if count := strings.Count(logged.String(), limit); count != 1 {
-			t.Errorf("%s is said %d times:\n%s", limit, count, logged)
+			t.Errorf("%s is logged %d times:\n%s", limit, count, logged)
 		}
 	}
 }

@@ -12,7 +12,7 @@
 //
 // A container is a command of the machine with everything that descends from it:
 // its own session, its own control group where the machine lets us have one, its
-// own log, exit code, environment, working folder, resource limits and user. No
+// own log, exit code, environment, working directory, resource limits and user. No
 // image is pulled: the image's name is recorded, and what the command names is run
 // from the machine. A container must therefore have a command. The network is the
 // machine's.
@@ -26,14 +26,14 @@
 //     made on the machine for a mount path. The files of the machine are the same,
 //     but the runtime's and other pods' are not there.
 //   - "none": plain child processes. Nothing can be mounted, so each volume has a
-//     link below the folder that VIRTUAL_KUBELET_MOUNTS names (a volume for
+//     link below the directory that VIRTUAL_KUBELET_MOUNTS names (a volume for
 //     /etc/config is $VIRTUAL_KUBELET_MOUNTS/etc/config) and a variable of its own
 //     (VIRTUAL_KUBELET_MOUNT_ETC_CONFIG) with its place on the machine. That a
 //     volume is read-only is not enforced.
 //
 // # What is allowed
 //
-// Config says which binaries, users, folders and paths of the machine pods may
+// Config says which binaries, users, directories and paths of the machine pods may
 // use; see its fields for the defaults. They let a pod run programs of the system
 // as a user of its own (as our user, without root), and deny what would surprise the
 // machine's operator: root, other users, privileged containers, paths of the
@@ -65,7 +65,7 @@
 // Under systemd a restart must not end the shims, which are in control groups of
 // their own where there are any; else set KillMode=process for the service.
 //
-// What a container has started ends with it, whatever it does to hide: the shim
+// What a container has started ends with it, however it hides: the shim
 // waits for all that descends from it. One thing can escape: if the shim itself is
 // killed, there are no control groups and no namespaces, and a process has both a
 // session of its own and an environment without VIRTUAL_KUBELET_CONTAINER_ID, it is

@@ -58,7 +58,7 @@ func (h *hub) publish(e *runtimeapi.ContainerEventResponse) {
 	}
 }
 
-// wanted tells whether anybody listens: else an event need not be made.
+// wanted reports whether anybody listens: else an event need not be made.
 func (h *hub) wanted() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *hub) close() {
 
 // GetContainerEvents implements the CRI: it sends what happens from now on to
 // events, until ctx ends or the runtime is closed, or events were lost because
-// nobody took them: then whoever listens must list everything anew.
+// nobody received them: then the client must list everything again.
 //
 // The callback is called, with nil, as soon as no event is missed any more.
 func (r *Runtime) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient)) error {

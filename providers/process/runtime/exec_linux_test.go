@@ -123,17 +123,17 @@ func TestExecIsInTheContainer(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		config := sh("echo $$ $(hostname) $(id -u) $PWD; exec sleep 1000")
 		id := n.start(config)
-		var said string
-		eventually(t, "a line", func() bool { said, _ = n.logs(id); return strings.Contains(said, "\n") })
+		var printed string
+		eventually(t, "a line", func() bool { printed, _ = n.logs(id); return strings.Contains(printed, "\n") })
 		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "echo " + n.firstPID(id) + " $(hostname) $(id -u) $PWD"}, 0)
-		if string(out) != said || err != nil {
-			t.Errorf("%q and %q, %v", out, said, err)
+		if string(out) != printed || err != nil {
+			t.Errorf("%q and %q, %v", out, printed, err)
 		}
 		if n.cfg.Isolation == runtime.IsolationNamespaces {
 			host, err := os.Hostname()
 			must(t, err)
-			if strings.Contains(said, host) {
-				t.Errorf("the host name is the machine's: %q", said)
+			if strings.Contains(printed, host) {
+				t.Errorf("the host name is the machine's: %q", printed)
 			}
 		}
 	})

@@ -288,7 +288,7 @@ func TestHostileInheritanceAsRoot(t *testing.T) {
 	secret, err := os.CreateTemp(tempDir(t), "secret")
 	must(t, err)
 	defer func() { _ = secret.Close() }()
-	fd, err := unix.Dup(int(secret.Fd())) // which is open in whatever this process starts
+	fd, err := unix.Dup(int(secret.Fd())) // which is open in all that this process starts
 	must(t, err)
 	defer func() { _ = unix.Close(fd) }()
 	for _, isolation := range isolations() {

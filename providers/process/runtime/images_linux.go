@@ -126,7 +126,7 @@ func (r *Runtime) RemoveImage(_ context.Context, spec *runtimeapi.ImageSpec) err
 	return r.images.set(spec.GetImage(), false)
 }
 
-// ImageFsInfo implements the CRI: it tells of the file system that Root is on.
+// ImageFsInfo implements the CRI: it reports the file system that Root is on.
 func (r *Runtime) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(r.cfg.Root, &stat); err != nil {

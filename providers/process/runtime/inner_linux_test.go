@@ -51,7 +51,7 @@ func TestKillShim(t *testing.T) {
 	}
 }
 
-// A shim that has not said yet when it was started is killed by its number, which
+// A shim that has not recorded yet when it was started is killed by its number, which
 // is its own as long as nobody has waited for it.
 func TestKillShimOfOurs(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
@@ -84,7 +84,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// Who does not take events is told that some were lost.
+// A client that does not receive events gets an error that some were lost.
 func TestSlowSubscriber(t *testing.T) {
 	r := &Runtime{events: newHub()}
 	ready, done := make(chan struct{}), make(chan error)

@@ -11,7 +11,7 @@ import (
 
 // killLeftovers kills what is left of a container whose shim is gone: what is in
 // its control group, has its marker in the environment or is in its session, and
-// all that descends from these. It tells whether nothing is left.
+// all that descends from these. It reports whether nothing is left.
 func (r *Runtime) killLeftovers(c *container) bool {
 	var intent shim.Intent
 	if shim.ReadRecord(c.dir, shim.IntentFile, &intent) == nil && intent.BootID != r.bootID {
@@ -80,7 +80,7 @@ func where(all []procfs.Process, match func(procfs.Process) bool) []procfs.Proce
 	return some
 }
 
-// sessionTest tells whether a process is in the session of the container's
+// sessionTest reports whether a process is in the session of the container's
 // command. The number of a session may have been used again, so that it must be
 // as young as the container and of the same user.
 func (c *container) sessionTest(all []procfs.Process) func(procfs.Process) bool {

@@ -68,8 +68,8 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// A container that takes the rights to its own folder is removed all the same.
-func TestRemoveFoldersWithoutRights(t *testing.T) {
+// A container that removes the permissions of its own directory is removed all the same.
+func TestRemoveDirectoriesWithoutRights(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		config := sh("mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 0 a; mkdir -p /tmp/x/y && chmod 0 /tmp/x")
 		if n.cfg.Isolation == runtime.IsolationNone {
@@ -90,7 +90,7 @@ func TestSignalsAreDefault(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	defer signal.Reset(syscall.SIGHUP)
 	n := newNode(t)
-	if got := n.said(sh(`while read name value; do case $name in SigIgn:|SigBlk:) echo $name $value;; esac; done < /proc/self/status`)); got != "SigBlk: 0000000000000000\nSigIgn: 0000000000000000\n" {
+	if got := n.outputOf(sh(`while read name value; do case $name in SigIgn:|SigBlk:) echo $name $value;; esac; done < /proc/self/status`)); got != "SigBlk: 0000000000000000\nSigIgn: 0000000000000000\n" {
 		t.Errorf("%q", got)
 	}
 }

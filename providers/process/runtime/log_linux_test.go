@@ -75,7 +75,7 @@ func TestReopenLog(t *testing.T) {
 		}
 		must(t, n.StopContainer(ctx, id, 0))
 		if err := n.ReopenContainerLog(ctx, id); err == nil {
-			t.Error("the log of a container that has ended was opened anew")
+			t.Error("the log of a container that has ended was opened again")
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // lookup finds the binary of a command, as it is called in the container, and
-// tells whether it may be run.
+// reports whether it may be run.
 func (r *Runtime) lookup(command shim.Command, mounts []shim.Mount) (string, error) {
 	name := command.Args[0]
 	if name == "" {
@@ -51,7 +51,7 @@ func (r *Runtime) onMachine(path string, mounts []shim.Mount) (host string, inVo
 	if host, inVolume = translate(path, mounts); inVolume {
 		return host, true
 	}
-	// A folder that is a link on the machine (/bin to /usr/bin) may lead into a
+	// A directory that is a link on the machine (/bin to /usr/bin) may lead into a
 	// volume.
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		if real, in := translate(filepath.Join(dir, filepath.Base(path)), mounts); in {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// node is a runtime with its folder, which the test may close and open again.
+// node is a runtime with its directory, which the test may close and open again.
 type node struct {
 	*runtime.Runtime
 	t   *testing.T
@@ -89,7 +89,7 @@ func newNode(t *testing.T, change ...func(*runtime.Config)) *node {
 	return n
 }
 
-// tempDir is a folder that all users may pass through.
+// tempDir is a directory that all users may pass through.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vk-process-")
@@ -162,10 +162,10 @@ func (n *node) check() {
 	for _, b := range boxes {
 		must(n.t, n.StopPodSandbox(ctx, b.Id))
 	}
-	said, _ := filepath.Glob(filepath.Join(n.cfg.Root, "containers", "*", shim.LogFile))
-	for _, path := range said {
+	logs, _ := filepath.Glob(filepath.Join(n.cfg.Root, "containers", "*", shim.LogFile))
+	for _, path := range logs {
 		if data, _ := os.ReadFile(path); len(data) > 0 {
-			n.t.Errorf("a shim said:\n%s", data)
+			n.t.Errorf("a shim logged:\n%s", data)
 		}
 	}
 	for _, b := range boxes {
@@ -278,7 +278,7 @@ func (n *node) status(id string) *runtimeapi.ContainerStatus {
 	return response.Status
 }
 
-// started tells which processes a container has.
+// started returns the processes of a container.
 func (n *node) started(id string) shim.Started {
 	n.t.Helper()
 	var s shim.Started
@@ -343,7 +343,7 @@ func (n *node) volumeOf(pod string) string {
 	return dir
 }
 
-// volume makes a folder that may be mounted, with files and what is in them.
+// volume makes a directory that may be mounted, with files and what is in them.
 func (n *node) volume(files ...string) string {
 	n.t.Helper()
 	dir := filepath.Join(n.cfg.VolumeDirs[0], fmt.Sprintf("v-%d", names.Add(1)))

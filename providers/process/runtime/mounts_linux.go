@@ -14,16 +14,16 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/shim"
 )
 
-// Folders of a container's folder.
+// Directories of a container's directory.
 const (
 	mountsDir = "mounts" // links to volumes, where nothing can be mounted
-	workDir   = "work"   // the working folder, where there is no private root
+	workDir   = "work"   // the working directory, where there is no private root
 	tmpDir    = "tmp"    // /tmp of a private root
 	varTmpDir = "vartmp" // /var/tmp of a private root
 	rootDir   = "root"   // where a private root is put together
 )
 
-// mountsEnv names the folder with links to the volumes.
+// mountsEnv names the directory with links to the volumes.
 const mountsEnv = "VIRTUAL_KUBELET_MOUNTS"
 
 // mountEnv names the variable with a volume's place on the machine.
@@ -131,7 +131,7 @@ func (r *Runtime) workingDirOf(c *container, stands *standIn, mounts []shim.Moun
 	case dir == "":
 		return c.path(workDir), nil
 	case !filepath.IsAbs(dir):
-		return "", invalid("the working folder %q is no absolute path", dir)
+		return "", invalid("the working directory %q is no absolute path", dir)
 	}
 	dir = filepath.Clean(dir)
 	host, inVolume := translate(dir, mounts)
@@ -143,12 +143,12 @@ func (r *Runtime) workingDirOf(c *container, stands *standIn, mounts []shim.Moun
 	case dir == "/" || below("/tmp", dir) || r.policy.workingDirs.contain(dir):
 		return dir, nil
 	}
-	return "", denied("the working folder %s is not allowed on this node: use one in a volume, or have its operator add it to workingDirs", dir)
+	return "", denied("the working directory %s is not allowed on this node: use one in a volume, or have its operator add it to workingDirs", dir)
 }
 
-// makeFolders makes what a container needs in its folder (dir: it has a temporary
+// makeFolders makes what a container needs in its directory (dir: it has a temporary
 // name at first).
-func (r *Runtime) makeFolders(dir string, spec *shim.Spec) error {
+func (r *Runtime) makeDirs(dir string, spec *shim.Spec) error {
 	if n := spec.Namespaces; n != nil {
 		return errors.Join(os.Mkdir(filepath.Join(dir, rootDir), 0o755),
 			mkdirFor(filepath.Join(dir, tmpDir), os.ModeSticky|0o777, nil), mkdirFor(filepath.Join(dir, varTmpDir), os.ModeSticky|0o777, nil))
@@ -159,7 +159,7 @@ func (r *Runtime) makeFolders(dir string, spec *shim.Spec) error {
 	return os.Mkdir(filepath.Join(dir, mountsDir), 0o755)
 }
 
-// mkdirFor makes a folder of a user, whatever the umask is.
+// mkdirFor makes a directory of a user, regardless of the umask.
 func mkdirFor(dir string, mode os.FileMode, user *shim.User) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
-// said runs a script to its end, and returns what it has written.
-func (n *node) said(config *runtimeapi.ContainerConfig) string {
+// outputOf runs a script to its end, and returns its output.
+func (n *node) outputOf(config *runtimeapi.ContainerConfig) string {
 	n.t.Helper()
 	id := n.start(config)
 	s := n.ended(id)
@@ -45,7 +45,7 @@ echo written > /data/c; echo private > /tmp/vk-private; cat /tmp/vk-private; ls 
 		{ContainerPath: "/etc/hosts", HostPath: file},
 	}
 	must(t, os.Mkdir(outer+"/inner", 0o755))
-	if got, want := n.said(config), "in ain bin bin fin bin bin fin fprivate\nb\nkept\n"; got != want {
+	if got, want := n.outputOf(config), "in ain bin bin fin bin bin fin fprivate\nb\nkept\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if data, _ := os.ReadFile(outer + "/c"); string(data) != "written\n" {
@@ -68,12 +68,12 @@ try /ro/b; try /rw/b; try /vk-root; try /tmp/b; try /dev/shm/b; try /dev/null; t
 	config.Linux = &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 		RunAsUser: &runtimeapi.Int64Value{}, ReadonlyRootfs: true, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
 	}}
-	if got, want := n.said(config), "/rw/b\n/dev/shm/b\n/dev/null\n"; got != want {
+	if got, want := n.outputOf(config), "/rw/b\n/dev/shm/b\n/dev/null\n"; got != want {
 		t.Errorf("with a read-only root %q can be written, want %q", got, want)
 	}
 	config = sh(strings.ReplaceAll(config.Command[2], "try /mnt/vk-b", ""))
 	config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/ro", HostPath: readonly, Readonly: true}}
-	if got := n.said(config); !strings.Contains(got, "/tmp/b\n") || strings.Contains(got, "/ro/b") {
+	if got := n.outputOf(config); !strings.Contains(got, "/tmp/b\n") || strings.Contains(got, "/ro/b") {
 		t.Errorf("%q can be written", got)
 	}
 }
@@ -93,7 +93,7 @@ func TestLinksInVolumesAsRoot(t *testing.T) {
 		{ContainerPath: "/evil/link", HostPath: harmless},
 	}
 	config.Command[2] = "cat /etc/passwd"
-	if got := n.said(config); got != "harmless" {
+	if got := n.outputOf(config); got != "harmless" {
 		t.Errorf("%q", got)
 	}
 	config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", HostPath: evil + "/link"}}
@@ -115,11 +115,11 @@ func TestLinkedMounts(t *testing.T) {
 	config.Mounts = []*runtimeapi.Mount{
 		{ContainerPath: "/etc/my-config", HostPath: outer}, {ContainerPath: "/etc/my-config/sub", HostPath: inner},
 	}
-	if got, want := n.said(config), "in ain ain b"+outer+"\n"; got != want {
+	if got, want := n.outputOf(config), "in ain ain b"+outer+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	config = sh("echo x > file; cat file; pwd")
-	if got := n.said(config); !strings.HasPrefix(got, "x\n"+n.cfg.Root) {
+	if got := n.outputOf(config); !strings.HasPrefix(got, "x\n"+n.cfg.Root) {
 		t.Errorf("%q", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestProcessesSeenAsRoot(t *testing.T) {
 			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: mode, TargetId: target},
 		}}
 		if target == "" {
-			return n.said(config)
+			return n.outputOf(config)
 		}
 		id, err := n.CreateContainer(ctx, n.sandboxOf(target), config, nil)
 		must(t, err)

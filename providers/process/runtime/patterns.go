@@ -11,7 +11,7 @@ import (
 // patterns are patterns of absolute paths.
 type patterns []string
 
-// check tells whether all are patterns of absolute paths.
+// check reports whether all are patterns of absolute paths.
 func (p patterns) check(field string) error {
 	for _, pattern := range p {
 		if !path.IsAbs(pattern) {
@@ -24,7 +24,7 @@ func (p patterns) check(field string) error {
 	return nil
 }
 
-// match tells whether a clean path matches one of the patterns.
+// match reports whether a clean path matches one of the patterns.
 func (p patterns) match(name string) bool {
 	for _, pattern := range p {
 		if base, ok := strings.CutSuffix(pattern, "/**"); ok {
@@ -40,7 +40,7 @@ func (p patterns) match(name string) bool {
 	return false
 }
 
-// contain tells whether a clean path matches one of the patterns or is below a
+// contain reports whether a clean path matches one of the patterns or is below a
 // path that does.
 func (p patterns) contain(name string) bool {
 	return slices.ContainsFunc(p, func(pattern string) bool {
@@ -48,7 +48,7 @@ func (p patterns) contain(name string) bool {
 	})
 }
 
-// matchBelow tells whether name is base, a pattern, or below it.
+// matchBelow reports whether name is base, a pattern, or below it.
 func matchBelow(base, name string) bool {
 	if base == "" {
 		return true
@@ -63,7 +63,7 @@ func matchBelow(base, name string) bool {
 	}
 }
 
-// below tells whether name is dir or in it.
+// below reports whether name is dir or in it.
 func below(dir, name string) bool {
 	return dir == "/" || name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }

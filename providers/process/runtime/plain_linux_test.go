@@ -115,8 +115,8 @@ func denyMounts() error {
 	return nil
 }
 
-// A pod reads and writes its volume, whatever isolation there is, and whatever the
-// operator allows.
+// A pod reads and writes its volume with any isolation, and any policy of the
+// operator.
 func TestPodWithAVolume(t *testing.T) {
 	for name, change := range map[string]func(*runtime.Config){
 		"defaults":       func(*runtime.Config) {},

@@ -47,7 +47,7 @@ func (r *Runtime) openUsers() (*podUsers, error) {
 	return u, nil
 }
 
-// adopt takes up the user of a sandbox that was there before.
+// adopt records the user of a sandbox of an earlier process.
 func (u *podUsers) adopt(box *sandbox) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

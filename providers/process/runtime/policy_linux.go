@@ -145,7 +145,7 @@ func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// checkBinary tells whether a binary may be run. inVolume says that it is in one
+// checkBinary reports whether a binary may be run. inVolume says that it is in one
 // of the container's volumes, where others than the machine's administrator may
 // have made a link.
 func (p *policy) checkBinary(host string, inVolume bool) error {
@@ -158,12 +158,12 @@ func (p *policy) checkBinary(host string, inVolume bool) error {
 	return denied("running %s is not allowed on this node: its operator may add it to binaries (now %s)", host, strings.Join(p.binaries, ", "))
 }
 
-// isProgram tells whether a path, without links, is one that images stand for.
+// isProgram reports whether a path, without links, is one that images stand for.
 func (p *policy) isProgram(real string) bool {
 	return slices.ContainsFunc(p.programs, func(program string) bool { return below(program, real) })
 }
 
-// checkHostPath tells whether a path, without links, may be mounted.
+// checkHostPath reports whether a path, without links, may be mounted.
 func (p *policy) checkHostPath(real string) error {
 	for _, dir := range p.volumeDirs {
 		if below(dir, real) {

@@ -65,9 +65,9 @@ func TestDefaultsDeny(t *testing.T) {
 			"bidirectional": {with(func(c *runtimeapi.ContainerConfig) {
 				c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", HostPath: n.volume(), Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL}}
 			}), codes.InvalidArgument, "/x"},
-			"binary":    {containerConfig("/proc/self/exe"), codes.PermissionDenied, "binaries"},
-			"no binary": {containerConfig("vk-no-such-program"), codes.NotFound, "PATH"},
-			"a folder":  {containerConfig("/bin"), codes.NotFound, "/bin"},
+			"binary":      {containerConfig("/proc/self/exe"), codes.PermissionDenied, "binaries"},
+			"no binary":   {containerConfig("vk-no-such-program"), codes.NotFound, "PATH"},
+			"a directory": {containerConfig("/bin"), codes.NotFound, "/bin"},
 			"no command": {with(func(c *runtimeapi.ContainerConfig) { c.Command = nil }),
 				codes.InvalidArgument, "example.com/app:v1"},
 			"working dir": {with(func(c *runtimeapi.ContainerConfig) { c.WorkingDir = "/etc" }), codes.PermissionDenied, "workingDirs"},
@@ -124,7 +124,7 @@ func TestUsersAsRoot(t *testing.T) {
 				also = " POD"
 			}
 			want := strings.ReplaceAll(strings.ReplaceAll(test.want, "ALSO", also), "POD", "20000[0-9]{5}")
-			if got := n.said(secured(test.sc)); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+			if got := n.outputOf(secured(test.sc)); !regexp.MustCompile("^" + want + "$").MatchString(got) {
 				t.Errorf("%s: %q, want %q", name, got, test.want)
 			}
 		}
@@ -140,18 +140,18 @@ func TestPrivilegesAsRoot(t *testing.T) {
 		status := `while read name value; do case $name in NoNewPrivs:|CapEff:|CapBnd:) echo $name $value;; esac; done < /proc/self/status`
 		config := secured(&runtimeapi.LinuxContainerSecurityContext{RunAsUser: number(0)})
 		config.Command[2] = status
-		if got, want := n.said(config), "CapEff: 00000000200025fb\nCapBnd: 00000000200025fb\nNoNewPrivs: 1\n"; got != want {
+		if got, want := n.outputOf(config), "CapEff: 00000000200025fb\nCapBnd: 00000000200025fb\nNoNewPrivs: 1\n"; got != want {
 			t.Errorf("root: %q", got)
 		}
 		config = secured(&runtimeapi.LinuxContainerSecurityContext{
 			RunAsUser: number(0), Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}, AddCapabilities: []string{"NET_ADMIN", "CHOWN"}},
 		})
 		config.Command[2] = status
-		if got, want := n.said(config), "CapEff: 0000000000001001\nCapBnd: 0000000000001001\nNoNewPrivs: 1\n"; got != want {
+		if got, want := n.outputOf(config), "CapEff: 0000000000001001\nCapBnd: 0000000000001001\nNoNewPrivs: 1\n"; got != want {
 			t.Errorf("root with few rights: %q", got)
 		}
 		config = sh(status)
-		if got, want := n.said(config), "CapEff: 0000000000000000\nCapBnd: 00000000200025fb\nNoNewPrivs: 1\n"; got != want {
+		if got, want := n.outputOf(config), "CapEff: 0000000000000000\nCapBnd: 00000000200025fb\nNoNewPrivs: 1\n"; got != want {
 			t.Errorf("nobody: %q", got)
 		}
 	}, func(c *runtime.Config) { c.Users, c.Capabilities = []string{"0"}, []string{"CAP_NET_ADMIN"} })

@@ -14,7 +14,7 @@ import (
 // recoverTime is how long New waits for shims that are being started.
 const recoverTime = 10 * time.Second
 
-// recover takes up what is on disk.
+// recover restores what is on disk.
 func (r *Runtime) recover() error {
 	err := r.readAll("sandboxes", func(dir string) error {
 		box, err := r.readSandbox(dir)
@@ -35,11 +35,11 @@ func (r *Runtime) recover() error {
 	r.resume()
 	r.collectStranded()
 	r.collectShared()
-	r.logger.WithFields(log.Fields{"sandboxes": len(r.sandboxes), "containers": len(r.containers)}).Info("containers are taken up again")
+	r.logger.WithFields(log.Fields{"sandboxes": len(r.sandboxes), "containers": len(r.containers)}).Info("Adopted containers of an earlier process")
 	return nil
 }
 
-// readAll reads each folder of a folder. What was not whole yet, or not gone yet,
+// readAll reads each directory of a directory. What was not whole yet, or not gone yet,
 // has a name with a dot, and goes.
 func (r *Runtime) readAll(kind string, read func(dir string) error) error {
 	parent := filepath.Join(r.cfg.Root, kind)
@@ -69,7 +69,7 @@ func (r *Runtime) recoverContainer(dir string) error {
 	}
 	r.containers[c.id] = c
 	r.names[containerName(c.sandbox, c.config.GetMetadata())] = c.id
-	c.began = shim.HasRecord(dir, shim.IntentFile) && !takeBackStart(dir)
+	c.began = shim.HasRecord(dir, shim.IntentFile) && !undoStart(dir)
 	var exit shim.Exit
 	err = shim.ReadRecord(dir, shim.ExitFile, &exit)
 	switch {
@@ -84,15 +84,15 @@ func (r *Runtime) recoverContainer(dir string) error {
 	return nil
 }
 
-// takeBackStart takes back a start that was begun by a runtime that was killed
+// undoStart undoes a start that was begun by a runtime that was killed
 // before there was a shim, or whose shim was killed, before the command could run,
-// and tells whether it did. The lock says that there is no shim and none will come,
+// and reports whether it did. The lock says that there is no shim and none will come,
 // and a shim writes StartedFile before it lets the command run: without that the
 // command has not run, and the container can be started still.
-func takeBackStart(dir string) bool {
+func undoStart(dir string) bool {
 	lock, err := shim.Lock(dir)
 	if err != nil {
-		return false // there is a shim, or who follows it finds out
+		return false // there is a shim, or its supervision finds out
 	}
 	defer func() { _ = lock.Close() }()
 	if shim.HasRecord(dir, shim.StartedFile) || shim.HasRecord(dir, shim.ExitFile) {

@@ -66,7 +66,7 @@ func TestBadRecords(t *testing.T) {
 		must(t, os.WriteFile(in("containers", ended, "exit.json"), []byte("{"), 0o600))
 		must(t, os.WriteFile(in("images.json"), []byte("{"), 0o600))
 		must(t, os.WriteFile(in("users.json"), []byte("{"), 0o600))
-		must(t, os.Mkdir(in("containers", "stray"), 0o700))
+		must(t, os.Mkdir(in("containers", "incomplete"), 0o700))
 		var record map[string]any
 		must(t, shim.ReadRecord(in("containers", good), "container.json", &record))
 		record["newer"] = true

@@ -110,7 +110,7 @@ func refuseResources(res *runtimeapi.LinuxContainerResources) error {
 	return nil
 }
 
-// refuseMount refuses what cannot be mounted, whoever allows it.
+// refuseMount refuses what cannot be mounted under any policy.
 func (r *Runtime) refuseMount(m *runtimeapi.Mount) error {
 	target := m.GetContainerPath()
 	switch {

@@ -15,7 +15,7 @@ import (
 )
 
 // fieldDecisions says of every field of what a sandbox and a container are
-// created with what becomes of it. "Honoured" is said of what has an effect, where
+// created with what becomes of it. "honoured" marks what has an effect, where
 // Config and the machine allow it; "refused" of what no Config allows; and what
 // is ignored has the reason why no pod can be wrong about it.
 var fieldDecisions = map[string]map[string]string{
@@ -30,7 +30,7 @@ var fieldDecisions = map[string]map[string]string{
 		"cgroup_parent":    "ignored: Config.CgroupParent says where the groups are; they limit the same there",
 		"security_context": "honoured: see there", "sysctls": "refused",
 		"overhead":  "ignored: a sandbox has no process that would use it",
-		"resources": "ignored: the sum of the containers', which have theirs",
+		"resources": "ignored: the sum of the containers', which have their own",
 	},
 	"LinuxSandboxSecurityContext": {
 		"namespace_options": "honoured: see there", "selinux_options": "refused", "privileged": "honoured",
@@ -206,12 +206,12 @@ func TestRefusedContainers(t *testing.T) {
 	})
 }
 
-// What tells of the machine is hidden, and what changes it cannot be written, even
+// What shows the machine is hidden, and what changes it cannot be written, even
 // by root; privileged containers are not kept from it.
 func TestProtectedPathsAsRoot(t *testing.T) {
 	asRoot(t)
 	n := newNode(t, func(c *runtime.Config) { c.Users, c.AllowPrivileged = []string{"0"}, true })
-	said := func(privileged bool) string {
+	output := func(privileged bool) string {
 		config := secured(&runtimeapi.LinuxContainerSecurityContext{
 			RunAsUser: number(0), Privileged: privileged,
 			MaskedPaths:   []string{"/proc/version", "/proc/tty", "/proc/vk-no-such"},
@@ -219,12 +219,12 @@ func TestProtectedPathsAsRoot(t *testing.T) {
 		})
 		config.Command[2] = `echo $(wc -l < /proc/version) $(ls /proc/tty | wc -l)
 read name < /proc/sys/kernel/domainname; if echo "$name" > /proc/sys/kernel/domainname; then echo written; fi 2>/dev/null`
-		return n.said(config)
+		return n.outputOf(config)
 	}
-	if got := said(false); got != "0 0\n" {
+	if got := output(false); got != "0 0\n" {
 		t.Errorf("%q", got)
 	}
-	if got := said(true); !strings.HasPrefix(got, "1 ") || !strings.HasSuffix(got, "written\n") {
+	if got := output(true); !strings.HasPrefix(got, "1 ") || !strings.HasSuffix(got, "written\n") {
 		t.Errorf("privileged: %q", got)
 	}
 }

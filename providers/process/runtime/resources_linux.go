@@ -24,7 +24,7 @@ func (r *Runtime) refuseUnenforced(c *container, limits cgroup.Limits) error {
 		return invalid("limits of container %s cannot be applied on this node (%s), which has no control group for them: its operator may set allowUnenforcedLimits", c.config.GetMetadata().GetName(), strings.Join(unenforced, ", "))
 	}
 	for _, limit := range unenforced {
-		if _, said := r.unenforced.LoadOrStore(limit, true); !said {
+		if _, warned := r.unenforced.LoadOrStore(limit, true); !warned {
 			r.logger.WithFields(log.Fields{"limit": limit, "container": c.config.GetMetadata().GetName(), "cgroups": r.groups.String()}).
 				Warn("a limit of a container has no effect, here and for all others: this node has no control group that enforces it")
 		}

@@ -41,7 +41,7 @@ type Runtime struct {
 	events    *hub
 	serving   sync.Mutex
 	streams   *streamServer // nil until it is needed; serving guards it
-	// unenforced are the limits of which warnUnenforced has told.
+	// unenforced are the limits that warnUnenforced has warned of.
 	unenforced sync.Map
 
 	// ctx ends with Close, and wg counts what ends with it.
@@ -71,13 +71,13 @@ var ready atomic.Bool
 func MaybeShim() {
 	if len(os.Args) > 0 && os.Args[0] == shim.Name {
 		code := shim.Main(os.Args)
-		// Not os.Exit: whoever waits for the end waits for nothing else.
+		// Not os.Exit: the process that waits for the end waits for nothing else.
 		unix.Exit(code)
 	}
 	ready.Store(true)
 }
 
-// New takes up what runs below cfg.Root, or begins there. It logs to the logger
+// New adopts what runs below cfg.Root, or begins there. It logs to the logger
 // of ctx, and lives on when ctx ends, until Close.
 func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	if !ready.Load() {
@@ -153,7 +153,7 @@ func cgroupParent(cfg Config) string {
 	return filepath.Join("/", cfg.CgroupParent)
 }
 
-// openRoot makes the folder for state, and takes its lock: two runtimes would
+// openRoot makes the directory for state, and takes its lock: two runtimes would
 // start things twice.
 func (r *Runtime) openRoot(cfg *Config) error {
 	if !filepath.IsAbs(cfg.Root) {
@@ -164,7 +164,7 @@ func (r *Runtime) openRoot(cfg *Config) error {
 			return err
 		}
 	}
-	// Paths are compared with those that the kernel tells, which have no links.
+	// Paths are compared with those of the kernel, which have no links.
 	var err error
 	if cfg.Root, err = filepath.EvalSymlinks(cfg.Root); err != nil {
 		return err

@@ -26,7 +26,7 @@ import (
 // handler is the name of the only runtime handler, besides the empty one.
 const handler = "process"
 
-// Files of a sandbox's folder.
+// Files of a sandbox's directory.
 const (
 	sandboxFile  = "sandbox.json"
 	resolvFile   = "resolv.conf"
@@ -76,7 +76,7 @@ func sandboxName(m *runtimeapi.PodSandboxMetadata) string {
 	return fmt.Sprintf("sandbox %s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
 }
 
-// RunPodSandbox implements the CRI: it makes a folder for the pod.
+// RunPodSandbox implements the CRI: it makes a directory for the pod.
 func (r *Runtime) RunPodSandbox(_ context.Context, config *runtimeapi.PodSandboxConfig, runtimeHandler string) (string, error) {
 	switch {
 	case runtimeHandler != "" && runtimeHandler != handler:
@@ -159,7 +159,7 @@ func (r *Runtime) makeDir(dir string, user account, fill func(dir string) error)
 	return shim.SyncDir(parent)
 }
 
-// removeDir removes a folder such that it is there as a whole or not at all.
+// removeDir removes a directory such that it is there as a whole or not at all.
 func removeDir(dir string) error {
 	parent, name := filepath.Split(dir)
 	gone := filepath.Join(parent, ".old-"+name)
@@ -169,7 +169,7 @@ func removeDir(dir string) error {
 	return removeAll(gone)
 }
 
-// removeAll removes a directory, whatever containers have made of it.
+// removeAll removes a directory, also one that containers have made hard to remove.
 func removeAll(dir string) error {
 	return filetree.Remove(filepath.Dir(dir), filepath.Base(dir))
 }
@@ -338,7 +338,7 @@ func (r *Runtime) allSandboxes() []*sandbox {
 	return all
 }
 
-// selects tells whether labels have all that a selector asks for.
+// selects reports whether labels have all that a selector asks for.
 func selects(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if got, ok := labels[key]; !ok || got != value {

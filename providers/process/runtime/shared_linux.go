@@ -16,8 +16,8 @@ import (
 
 // The containers of a pod share its IPC namespace and its /dev/shm. Both are mounts in
 // Root/shared/SANDBOX, so that they need no process to hold them: they are there from
-// the first start of a container until the sandbox is stopped, whatever becomes of the
-// containers and of this program meanwhile.
+// the first start of a container until the sandbox is stopped, also if the
+// containers or this program end meanwhile.
 const (
 	sharedDir  = "shared"
 	ipcFile    = "ipc"

@@ -150,7 +150,7 @@ func (r *report) wait(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, io.EOF):
-		return errors.New("the shim ended before it had said anything")
+		return errors.New("the shim ended before it had answered")
 	case err != nil:
 		return err
 	case strings.TrimSpace(line) != "":

@@ -59,7 +59,7 @@ func (r *Runtime) measure(c *container, all []procfs.Process) (usage, bool) {
 	u := usage{at: time.Now()}
 	u.ofTree(all, started.ShimPID, started.ShimStart)
 	u.ofGroup(c)
-	u.ofFolders(c)
+	u.ofDirs(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u.rate = c.sample.next(u.at, u.cpu, started.Time)
@@ -98,8 +98,8 @@ func (u *usage) ofGroup(c *container) {
 // maxFiles is how many files are counted: an estimate is enough for very many.
 const maxFiles = 100000
 
-// ofFolders adds up the folders that are the container's own.
-func (u *usage) ofFolders(c *container) {
+// ofFolders adds up the directories that are the container's own.
+func (u *usage) ofDirs(c *container) {
 	for _, name := range []string{workDir, tmpDir, varTmpDir} {
 		_ = filepath.WalkDir(c.path(name), func(_ string, entry fs.DirEntry, err error) error {
 			if err != nil {

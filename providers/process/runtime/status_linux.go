@@ -29,7 +29,7 @@ func (r *Runtime) ContainerStatus(_ context.Context, id string, verbose bool) (*
 	return response, nil
 }
 
-// info is what the verbose status tells.
+// info is the additional part of the verbose status.
 type info struct {
 	SandboxID string        `json:"sandboxID"`
 	PID       int           `json:"pid,omitempty"`

@@ -47,7 +47,7 @@ func (r *Runtime) stop(ctx context.Context, c *container, timeout int64) error {
 	return r.kill(ctx, c)
 }
 
-// stopGently signals the container, and tells whether it has ended in time.
+// stopGently signals the container, and reports whether it has ended in time.
 func (r *Runtime) stopGently(ctx context.Context, c *container, timeout time.Duration) (bool, error) {
 	signal := int(stopSignal(c.config.GetStopSignal()))
 	if err := r.ask(c, shim.Request{Op: shim.OpSignal, Signal: signal}); err != nil {
@@ -102,7 +102,7 @@ func (c *container) killShim() {
 		_ = procfs.Kill(started.ShimPID, started.ShimStart, unix.SIGKILL)
 		return
 	}
-	// It has not said when it was started. It is a child of ours that nobody has
+	// It has not recorded when it was started. It is a child of ours that nobody has
 	// waited for, whose number means no other.
 	if p, err := procfs.Read(pid); err == nil && p.Parent == os.Getpid() {
 		_ = procfs.Kill(p.PID, p.Start, unix.SIGKILL)

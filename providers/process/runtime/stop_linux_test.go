@@ -77,7 +77,7 @@ func TestStopIsOvertaken(t *testing.T) {
 	})
 }
 
-// Whatever descends from a container ends with it, however it hides.
+// All that descends from a container ends with it, however it hides.
 func TestDaemonsAreKilled(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		script := `(setsid sh -c 'trap "" TERM HUP; sleep 1000' >/dev/null 2>&1 &)
@@ -161,7 +161,7 @@ func TestShimHangs(t *testing.T) {
 	})
 }
 
-// Containers run on without the runtime, and are taken up again.
+// Containers run on without the runtime, and are adopted.
 func TestRestart(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		dir := n.volume()

@@ -21,7 +21,7 @@ func (r *Runtime) Exec(_ context.Context, request *runtimeapi.ExecRequest) (*run
 	if err != nil {
 		return nil, err
 	}
-	// Tells at once what would not work.
+	// An error of this kind is returned at once.
 	if _, err := r.execCommand(c, request.GetCmd()); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (s streams) Attach(ctx context.Context, id string, in io.Reader, out, errOu
 	if err := p.attach(conn, in, writer(out), writer(errOut)); err != nil {
 		return fmt.Errorf("attach to container %s: %w", id, err)
 	}
-	r.followSize(ctx, resize, func(size remotecommand.TerminalSize) {
+	r.watchSize(ctx, resize, func(size remotecommand.TerminalSize) {
 		_ = conn.Send(shim.Request{Op: shim.OpResize, Rows: size.Height, Columns: size.Width})
 	})
 	p.start(r)

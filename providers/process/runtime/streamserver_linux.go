@@ -86,7 +86,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.server.keep(conn), nil
+	return l.server.track(conn), nil
 }
 
 // kept is a connection that is kept until it is closed.
@@ -110,7 +110,7 @@ func (k *kept) Read(data []byte) (int, error) {
 	return n, err
 }
 
-func (s *streamServer) keep(conn net.Conn) net.Conn {
+func (s *streamServer) track(conn net.Conn) net.Conn {
 	k := &kept{Conn: conn, server: s}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()

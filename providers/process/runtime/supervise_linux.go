@@ -46,14 +46,14 @@ func (r *Runtime) supervise(c *container, report *report) {
 	}
 }
 
-// shimAlive tells whether the shim is there, where there is no lock to tell.
+// shimAlive reports whether the shim is there, where no lock shows it.
 func (c *container) shimAlive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.started != nil && procfs.Alive(c.started.ShimPID, c.started.ShimStart)
 }
 
-// watch is connected to the shim until that ends. It tells whether it was.
+// watch is connected to the shim until that ends. It reports whether it was.
 func (r *Runtime) watch(c *container) bool {
 	conn, err := shim.Dial(c.dir)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *Runtime) markStarted(c *container) {
 // not written down ended with its shim: what it left is killed.
 //
 // The container's lock is held, so that nothing is started meanwhile, unless
-// somebody has removed its folder.
+// somebody has removed its directory.
 func (r *Runtime) conclude(c *container) {
 	var exit shim.Exit
 	err := shim.ReadRecord(c.dir, shim.ExitFile, &exit)
@@ -108,7 +108,7 @@ func (r *Runtime) conclude(c *container) {
 	})
 }
 
-// adoptStart reads what was started, and tells whether something was.
+// adoptStart reads what was started, and reports whether something was.
 func (r *Runtime) adoptStart(c *container) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

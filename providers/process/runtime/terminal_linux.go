@@ -42,7 +42,7 @@ func (r *Runtime) runTerminal(ctx context.Context, c *container, args []string, 
 	if err != nil {
 		return err
 	}
-	r.followSize(ctx, resize, func(size remotecommand.TerminalSize) { _ = shim.SetSize(master, size.Height, size.Width) })
+	r.watchSize(ctx, resize, func(size remotecommand.TerminalSize) { _ = shim.SetSize(master, size.Height, size.Width) })
 	if in != nil {
 		r.spawn(func() { _, _ = io.Copy(master, in) })
 	}
@@ -66,8 +66,8 @@ func (r *Runtime) openTerminal(c *container) (master, slave *os.File, err error)
 	return shim.OpenTerminal(c.dir)
 }
 
-// followSize hands on the sizes of a client's terminal.
-func (r *Runtime) followSize(ctx context.Context, sizes <-chan remotecommand.TerminalSize, set func(remotecommand.TerminalSize)) {
+// watchSize hands on the sizes of a client's terminal.
+func (r *Runtime) watchSize(ctx context.Context, sizes <-chan remotecommand.TerminalSize, set func(remotecommand.TerminalSize)) {
 	if sizes == nil {
 		return
 	}

@@ -44,7 +44,7 @@ func (p *policy) userOf(sc *runtimeapi.LinuxContainerSecurityContext, own accoun
 	return u, p.possible(u)
 }
 
-// isPodsOwn reports whether a user stands for that of the pod, whichever it is. Images
+// isPodsOwn reports whether a user stands for that of the pod, also if that is another one. Images
 // have it, since callers of the CRI name the image's user where a pod names none.
 func (p *policy) isPodsOwn(uid int64) bool {
 	return len(p.podUsers) > 0 && uid == p.podUsers[0][0]
@@ -96,7 +96,7 @@ func (p *policy) accountOf(sc *runtimeapi.LinuxContainerSecurityContext, usual a
 	return who, nil
 }
 
-// possible tells whether we are able to run something as u, which needs root
+// possible reports whether we are able to run something as u, which needs root
 // unless we are u.
 func (p *policy) possible(u *shim.User) error {
 	if p.root {
@@ -114,7 +114,7 @@ func (p *policy) possible(u *shim.User) error {
 	return nil
 }
 
-// homeOf is the home folder of a user, or / if it has none.
+// homeOf is the home directory of a user, or / if it has none.
 func homeOf(uid uint32) string {
 	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil && u.HomeDir != "" {
 		return u.HomeDir

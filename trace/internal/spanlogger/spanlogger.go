@@ -22,7 +22,7 @@ const (
 )
 
 // Recorder is a span, as far as lines are concerned. Its implementations are
-// pointers, so that one span can be told from another.
+// pointers, so that they can be compared.
 type Recorder interface {
 	// Recording is false for a span whose lines nobody will see.
 	Recording() bool

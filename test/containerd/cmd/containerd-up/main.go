@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command containerd-up runs a containerd of its own until it is told to stop,
+// Command containerd-up runs a containerd of its own until it is stopped,
 // and leaves nothing on the machine. It serves the package test/containerd.
 package main
 
@@ -97,6 +97,6 @@ func cleanCommand() *cobra.Command {
 }
 
 func addDir(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", "", "folder for all files, removed in the end (required)")
+	cmd.Flags().StringVar(dir, "dir", "", "directory for all files, removed in the end (required)")
 	_ = cmd.MarkFlagRequired("dir") // there is this flag
 }

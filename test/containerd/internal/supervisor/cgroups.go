@@ -54,7 +54,7 @@ func removeTree(path string) {
 }
 
 // isHierarchy says whether the path is the root of a hierarchy (version 1 has
-// several in one folder).
+// several in one directory).
 func isHierarchy(path string) bool {
 	var here, above syscall.Stat_t
 	if !strings.HasPrefix(path, cgroupRoot+"/") {

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Clean removes what the containerd in the folder left behind, with the folder.
-// It may run again, and for a folder that is not there. The name of the network
-// is in the folder if it is not given.
+// Clean removes what the containerd in the directory left behind, with the directory.
+// It may run again, and for a directory that is not there. The name of the network
+// is in the directory if it is not given.
 func Clean(dir, networkName string) error {
 	c := config{Dir: dir}
-	// What names the parts is in the folder, so that is read first.
+	// What names the parts is in the directory, so that is read first.
 	ids, sockets := containers(dir)
 	groups := findCgroups(ids)
 	if networkName == "" {
@@ -37,7 +37,7 @@ func Clean(dir, networkName string) error {
 		return fmt.Errorf("clean up after containerd in %s: %w", dir, err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove containerd's folder: %w", err)
+		return fmt.Errorf("remove containerd's directory: %w", err)
 	}
 	return nil
 }

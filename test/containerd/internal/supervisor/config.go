@@ -34,7 +34,7 @@ func (c config) file() string   { return filepath.Join(c.Dir, "config.toml") }
 //     lower an OOM score, and then no sandbox starts;
 //   - enable_unprivileged_ports and _icmp, as clusters have it: users other than
 //     root listen on port 80 and ping;
-//   - netns_mounts_under_state_dir, so that all mounts are below one folder.
+//   - netns_mounts_under_state_dir, so that all mounts are below one directory.
 var containerdTemplate = template.Must(template.New("").Parse(`version = 2
 root = "{{.Dir}}/root"
 state = "{{.Dir}}/state"
@@ -93,7 +93,7 @@ var networkTemplate = template.Must(template.New("").Parse(`{
 }
 `))
 
-// registryTemplate says where to pull from, whatever the name's host is.
+// registryTemplate says where to pull from, for any host.
 var registryTemplate = template.Must(template.New("").Parse(`[host."{{.Mirror}}"]
   capabilities = ["pull", "resolve"]
 `))

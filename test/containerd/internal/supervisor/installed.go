@@ -13,7 +13,7 @@ import (
 )
 
 // pluginFolder is where Debian's containernetworking-plugins are.
-const pluginFolder = "/usr/lib/cni"
+const pluginDir = "/usr/lib/cni"
 
 // parts are the programs that are needed, by Debian's name of the package.
 var parts = []struct {
@@ -23,10 +23,10 @@ var parts = []struct {
 	{"containerd", []string{"containerd", "containerd-shim-runc-v2", "ctr"}},
 	{"runc", []string{"runc"}},
 	{"containernetworking-plugins", []string{
-		filepath.Join(pluginFolder, "bridge"),
-		filepath.Join(pluginFolder, "host-local"),
-		filepath.Join(pluginFolder, "loopback"),
-		filepath.Join(pluginFolder, "portmap"),
+		filepath.Join(pluginDir, "bridge"),
+		filepath.Join(pluginDir, "host-local"),
+		filepath.Join(pluginDir, "loopback"),
+		filepath.Join(pluginDir, "portmap"),
 	}},
 	{"iptables", []string{"iptables", "iptables-save"}}, // for portmap
 	{"iproute2", []string{"ip"}},

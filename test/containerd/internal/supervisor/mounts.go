@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// unmountBelow unmounts what is mounted in a folder, the last mount first.
-func unmountBelow(folder string) error {
+// unmountBelow unmounts what is mounted in a directory, the last mount first.
+func unmountBelow(dir string) error {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)
@@ -24,7 +24,7 @@ func unmountBelow(folder string) error {
 		if len(fields) < 5 {
 			continue
 		}
-		if point := unescape(fields[4]); strings.HasPrefix(point, folder+"/") {
+		if point := unescape(fields[4]); strings.HasPrefix(point, dir+"/") {
 			points = append(points, point)
 		}
 	}

@@ -21,13 +21,13 @@ type processInfo struct {
 }
 
 // processes lists all processes of the machine. One may be gone by the time it
-// is looked at.
+// is read.
 func processes() []processInfo {
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
 	var all []processInfo
 	for _, path := range paths {
-		folder := filepath.Dir(path)
-		pid, err := strconv.Atoi(filepath.Base(folder))
+		dir := filepath.Dir(path)
+		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
 			continue
 		}
@@ -41,7 +41,7 @@ func processes() []processInfo {
 			continue
 		}
 		parent, _ := strconv.Atoi(fields[1])
-		cmdline, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		all = append(all, processInfo{
 			pid:    pid,
 			parent: parent,
@@ -93,8 +93,8 @@ func descendants(all, roots []processInfo) []processInfo {
 const killTimeout = 20 * time.Second
 
 // killAll kills containerd, then what runs in containers, then the shims, and
-// returns when all are gone. Shims come last: a container's processes become
-// theirs when their parents die, and nobody's when the shim does.
+// returns when all are gone. Shims come last: a shim adopts a
+// container's processes when their parents die, and nobody does when the shim dies.
 func killAll(config, socket string) error {
 	steps := []func([]processInfo) []processInfo{
 		func(all []processInfo) []processInfo { return matching(all, "containerd", "--config", config) },

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These folders are the same for all containerds, which make them again when
+// These directories are the same for all containerds, which make them again when
 // they need them. The names of shims' sockets have a hash.
 const (
 	shimSockets = "/run/containerd/s"
@@ -28,17 +28,17 @@ var commonChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SETMARK", "CNI-HO
 // network, or removes what networks share. The kernel drops the lock with the
 // process.
 func lockNetworks() (unlock func(), err error) {
-	folder, err := os.Open("/sys/class/net")
+	dir, err := os.Open("/sys/class/net")
 	if err != nil {
 		return nil, fmt.Errorf("lock the networks: %w", err)
 	}
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(folder.Fd()), unix.LOCK_EX)
+		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock the networks: %w", err), folder.Close())
+		return nil, errors.Join(fmt.Errorf("lock the networks: %w", err), dir.Close())
 	}
-	return func() { _ = folder.Close() }, nil
+	return func() { _ = dir.Close() }, nil
 }
 
 // removeShared removes what all containerds use, as the last of them. Of several
@@ -56,8 +56,8 @@ func removeShared() error {
 	if slices.ContainsFunc(interfaces, func(i net.Interface) bool { return strings.HasPrefix(i.Name, networkPrefix) }) {
 		return nil
 	}
-	for _, folder := range []string{shimSockets, filepath.Dir(shimSockets), cniResults, filepath.Dir(cniResults)} {
-		_ = os.Remove(folder) // it stays if somebody else has something in it
+	for _, dir := range []string{shimSockets, filepath.Dir(shimSockets), cniResults, filepath.Dir(cniResults)} {
+		_ = os.Remove(dir) // it stays if somebody else has something in it
 	}
 	return removeCommonChains()
 }

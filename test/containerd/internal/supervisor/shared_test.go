@@ -15,7 +15,7 @@ import (
 const inNamespaceVariable = "SUPERVISOR_TEST_IN_NAMESPACE"
 
 // Containerds that end at the same moment, as those of several tests, do not get
-// in each other's way. The test has firewall and folders of its own.
+// in each other's way. The test has firewall and directories of its own.
 func TestLastOnesEndAtOnce(t *testing.T) {
 	if os.Getenv(inNamespaceVariable) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -29,8 +29,8 @@ func TestLastOnesEndAtOnce(t *testing.T) {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"/run", "/var/lib"} {
-		if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, ""); err != nil {
+	for _, dir := range []string{"/run", "/var/lib"} {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

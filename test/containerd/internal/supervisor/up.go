@@ -38,10 +38,10 @@ func Up(ctx context.Context, opts Options, ready io.Writer) (err error) {
 		return err
 	}
 	if entries, err := os.ReadDir(opts.Dir); err == nil && len(entries) > 0 {
-		return fmt.Errorf("use %s for containerd: it is not empty, and would be removed in the end: name another folder", opts.Dir)
+		return fmt.Errorf("use %s for containerd: it is not empty, and would be removed in the end: name another directory", opts.Dir)
 	}
 	if err := os.MkdirAll(opts.Dir, 0o755); err != nil {
-		return fmt.Errorf("make containerd's folder: %w", err)
+		return fmt.Errorf("make containerd's directory: %w", err)
 	}
 	if opts.LogFile == "" {
 		opts.LogFile = filepath.Join(opts.Dir, "containerd.log")
@@ -56,14 +56,14 @@ func Up(ctx context.Context, opts Options, ready io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// To the cleaner, for who stops containerd by removing its folder; and to the
-	// folder, for who runs "clean" by hand.
+	// To the cleaner, for users who stop containerd by removing its directory; and to the
+	// directory, for users who run "clean" by hand.
 	_, err = io.WriteString(cleaner, network.Name)
 	err = errors.Join(err, os.WriteFile(filepath.Join(opts.Dir, networkFile), []byte(network.Name), 0o644))
 	if err != nil {
 		return errors.Join(fmt.Errorf("write down the network's name: %w", err), network.remove())
 	}
-	c := config{Dir: opts.Dir, SandboxImage: opts.SandboxImage, Mirror: opts.Mirror, Plugins: pluginFolder, Network: network, Runc: opts.Runc, SystemdCgroup: opts.SystemdCgroup}
+	c := config{Dir: opts.Dir, SandboxImage: opts.SandboxImage, Mirror: opts.Mirror, Plugins: pluginDir, Network: network, Runc: opts.Runc, SystemdCgroup: opts.SystemdCgroup}
 	if err := c.write(); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func Up(ctx context.Context, opts Options, ready io.Writer) (err error) {
 		return err
 	}
 	select {
-	case <-d.done: // and nobody has told it to
+	case <-d.done: // and nobody has stopped it
 		return errors.Join(d.ended(), err)
 	case <-time.After(time.Second):
 		return err
@@ -105,7 +105,7 @@ func startCleaner(dir string) (io.Writer, func() error, error) {
 		return nil, nil, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.Command(executable, "clean", "--after-stdin", "--dir", dir)
-	cmd.Stderr = os.Stderr // who reads it waits for the cleaner too
+	cmd.Stderr = os.Stderr // its reader waits for the cleaner too
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

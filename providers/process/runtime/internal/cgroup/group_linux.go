@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Group is one control group: its folder in each hierarchy. It can be written
+// Group is one control group: its directory in each hierarchy. It can be written
 // down and used by another process.
 type Group map[string]string
 
-// folders are the group's folders, each once: v1 may have cpu and cpuacct in one.
-func (g Group) folders() []string {
+// directories are the group's directories, each once: v1 may have cpu and cpuacct in one.
+func (g Group) dirs() []string {
 	return slices.Compact(slices.Sorted(maps.Values(g)))
 }
 
 // Create makes the group. One that is there already is no error.
 func (g Group) Create() error {
 	var errs []error
-	for _, dir := range g.folders() {
+	for _, dir := range g.dirs() {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			errs = append(errs, err)
 		}
@@ -34,7 +34,7 @@ func (g Group) Create() error {
 // Add moves a process into the group.
 func (g Group) Add(pid int) error {
 	var errs []error
-	for _, dir := range g.folders() {
+	for _, dir := range g.dirs() {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644))
 	}
 	return errors.Join(errs...)
@@ -43,7 +43,7 @@ func (g Group) Add(pid int) error {
 // Processes are the numbers of the processes in the group.
 func (g Group) Processes() []int {
 	found := map[int]bool{}
-	for _, dir := range g.folders() {
+	for _, dir := range g.dirs() {
 		data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		for line := range strings.FieldsSeq(string(data)) {
 			// Zero is a process of another PID namespace than ours.
@@ -55,7 +55,7 @@ func (g Group) Processes() []int {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Kill kills all processes at once, also those that are being started; it tells
+// Kill kills all processes at once, also those that are being started; it reports
 // whether the kernel can.
 func (g Group) Kill() bool {
 	dir, ok := g[unified]
@@ -69,7 +69,7 @@ func (g Group) Kill() bool {
 // ended.
 func (g Group) Remove() error {
 	var errs []error
-	for _, dir := range g.folders() {
+	for _, dir := range g.dirs() {
 		errs = append(errs, remove(dir))
 	}
 	return errors.Join(errs...)

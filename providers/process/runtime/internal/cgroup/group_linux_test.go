@@ -77,7 +77,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Without control groups everything does nothing, and no limit is said to hold.
+// Without control groups everything does nothing, and no limit is reported to hold.
 func TestNone(t *testing.T) {
 	var h *Hierarchies
 	g := h.Group("a")

@@ -19,7 +19,7 @@ var used = []string{"memory", "pids", "cpu", "cpuacct", "name=systemd"}
 
 // Hierarchies are the places where this process may make control groups.
 type Hierarchies struct {
-	// dirs are the folders that all our groups are in, by hierarchy.
+	// dirs are the directories that all our groups are in, by hierarchy.
 	dirs map[string]string
 }
 
@@ -106,7 +106,7 @@ func enable(dir string) {
 	}
 }
 
-// writable tells whether groups can be made in a group, by making one. Those of
+// writable reports whether groups can be made in a group, by making one. Those of
 // processes that were killed meanwhile go; they may be another's of now.
 func writable(dir string) bool {
 	left, _ := filepath.Glob(filepath.Join(dir, "probe-*"))

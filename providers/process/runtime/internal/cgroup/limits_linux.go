@@ -98,7 +98,7 @@ func (h *Hierarchies) controls(controller string) bool {
 	return h != nil && h.dirs[controller] != "" || h.controlsUnified(controller)
 }
 
-// controlsUnified tells whether our groups of the v2 hierarchy have a controller.
+// controlsUnified reports whether our groups of the v2 hierarchy have a controller.
 func (h *Hierarchies) controlsUnified(controller string) bool {
 	if h == nil || h.dirs[unified] == "" {
 		return false

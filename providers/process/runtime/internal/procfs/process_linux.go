@@ -30,7 +30,7 @@ type Process struct {
 	RSS uint64
 }
 
-// Dead tells whether the process has ended, even if nobody has waited for it.
+// Dead reports whether the process has ended, even if nobody has waited for it.
 func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
 
 // Read reads one process.
@@ -129,7 +129,7 @@ func Below(all []Process, root func(Process) bool) []Process {
 	return below
 }
 
-// Alive tells whether the process that had this number and start still runs.
+// Alive reports whether the process that had this number and start still runs.
 func Alive(pid int, start uint64) bool {
 	p, err := Read(pid)
 	return err == nil && p.Start == start && !p.Dead()
@@ -156,7 +156,7 @@ func Kill(pid int, start uint64, signal unix.Signal) error {
 	return nil
 }
 
-// HasEnv tells whether a process was started with entry ("NAME=value") in its
+// HasEnv reports whether a process was started with entry ("NAME=value") in its
 // environment, as far as we may see that.
 func HasEnv(pid int, entry string) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

@@ -80,7 +80,7 @@ func TestAllWithoutFiles(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	// One is left for the folder.
+	// One is left for the directory.
 	_ = files[0].Close()
 	if all, err := All(); !errors.Is(err, unix.EMFILE) {
 		t.Errorf("%d processes, %v", len(all), err)

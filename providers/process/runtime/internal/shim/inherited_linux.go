@@ -36,7 +36,7 @@ func keepStreams() {
 	}
 }
 
-// ownKeyring leaves the session keyring of who has started virtual-kubelet.
+// ownKeyring leaves the session keyring of the user that has started virtual-kubelet.
 func ownKeyring() error {
 	const anonymous = 0
 	_, _, errno := unix.Syscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, anonymous, 0)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initConfig is what the shim tells an init over its pipe, as a line of JSON.
+// initConfig is what the shim sends an init over its pipe, as a line of JSON.
 // The line goLine after it lets the init go on: by then the shim has written
 // down which process it is. An end without it means that the shim is gone.
 type initConfig struct {
@@ -30,7 +30,7 @@ const goLine = "go\n"
 
 // The files of an init, after its three streams and the lock (lockFD). It holds
 // on to the lock until it is its command or has ended: until then nobody could
-// tell whose process it is, and whoever has the lock may rely on there being none.
+// know whose process it is, and the holder of the lock may rely on there being none.
 const (
 	configFD = lockFD + 1 + iota
 	errorFD
@@ -44,8 +44,8 @@ const (
 // first of those to enter.
 const terminalsFD = mountFD
 
-// runInit becomes a command. It returns only if that failed; whoever waits at
-// the error pipe is told why.
+// runInit becomes a command. It returns only if that failed, and
+// writes why to the error pipe.
 func runInit() int {
 	// What follows is set for a thread, and it is this one that becomes the
 	// command.
@@ -83,7 +83,7 @@ func readConfig() (*initConfig, error) {
 
 // become enters the namespaces, gives up rights and becomes the command.
 func (c *initConfig) become() error {
-	// Said twice: what follows may take long, and the change of user forgets it.
+	// Done twice: what follows may take long, and the change of user forgets it.
 	if err := dieWithShim(); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *initConfig) become() error {
 // join enters the namespaces of a container; the PID namespace was entered by being
 // started.
 func join() error {
-	// A thread that shares its root and working folder with others cannot enter
+	// A thread that shares its root and working directory with others cannot enter
 	// a mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("enter the container's namespaces: %w", err)
@@ -148,14 +148,14 @@ func dieWithShim() error {
 	return nil
 }
 
-// defaultSignals undoes that whoever started us ignores signals: what is caught
+// defaultSignals undoes that our parent ignores signals: what is caught
 // is back at its default once the command runs, and what is ignored is not.
 func defaultSignals() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
 		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCHLD, unix.SIGPIPE)
 	// Package os/signal leaves the first real-time signals to the C library,
 	// which this process does not have.
-	var standard [4]uint64 // a zero sigaction, whatever the order of its fields: SIG_DFL
+	var standard [4]uint64 // a zero sigaction, for any order of its fields: SIG_DFL
 	for s := uintptr(firstRealTime); s <= lastSignal; s++ {
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&standard)), 0, unsafe.Sizeof(standard[0]), 0, 0)
 	}

@@ -58,7 +58,7 @@ func (l *logFile) write(stream string, line []byte, full bool) {
 	if l.file == nil {
 		return
 	}
-	// Whoever reads since a time relies on times that do not go back.
+	// Readers since a time rely on times that do not go back.
 	if now := time.Now(); now.After(l.last) {
 		l.last = now
 	}

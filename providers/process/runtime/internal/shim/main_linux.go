@@ -10,7 +10,7 @@ import (
 )
 
 // Main is the main function of the executable when it was started as a shim,
-// which its name tells. It returns the exit code.
+// which its name shows. It returns the exit code.
 func Main(args []string) int {
 	if len(args) < 2 {
 		return 2
@@ -62,14 +62,14 @@ func probe() error {
 }
 
 // The files that a shim is given, after its streams. lockFD is the lock of the
-// container's folder.
+// container's directory.
 const (
 	lockFD = 3 + iota
 	reportFD
 )
 
-// Args are the arguments of the shim for a container's folder. It must be given
-// the lock of the folder and a pipe for its report: a line, which is empty if the
+// Args are the arguments of the shim for a container's directory. It must be given
+// the lock of the directory and a pipe for its report: a line, which is empty if the
 // command runs, and else says why it does not.
 func Args(dir string) []string { return []string{Name, "container", dir} }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // mount mounts a volume at its target. Links on the way are followed inside the
-// private root, whoever made them.
+// private root, also those that the pod made.
 func (r *root) mount(m Mount) error {
 	source, err := openSource(m.Source)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *root) makeRoom(dir *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// dir is what was there before: what is on top of it now is not looked at.
+	// dir is what was there before: what is on top of it now does not count.
 	if err := bindAll(dir, place, nil); err != nil {
 		return nil, errors.Join(err, place.Close())
 	}

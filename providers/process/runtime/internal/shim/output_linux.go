@@ -14,8 +14,8 @@ import (
 // does not read, before the session is given up.
 const slowReader = 10 * time.Second
 
-// output carries one stream of the container to the log and to whoever is
-// attached.
+// output carries one stream of the container to the log and to attached
+// clients.
 type output struct {
 	lines lines
 	done  chan struct{}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protect hides and protects what tells of the machine or changes it, even from a
+// protect hides and protects what shows the machine or changes it, even from a
 // container's root.
 func (r *root) protect(masked, readonly []string) error {
 	for _, path := range masked {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of a container's folder. Each is written as a whole or not at all.
+// The files of a container's directory. Each is written as a whole or not at all.
 //
 // The order is the promise that nothing runs twice: IntentFile is there before a
 // shim can be, StartedFile before the command runs, and ExitFile after the last
@@ -68,7 +68,7 @@ const (
 // other runtimes.
 const StartErrorCode = 128
 
-// WriteRecord writes v to a file of a folder, as a whole.
+// WriteRecord writes v to a file of a directory, as a whole.
 func WriteRecord(dir, name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -77,7 +77,7 @@ func WriteRecord(dir, name string, v any) error {
 	return WriteFile(dir, name, data)
 }
 
-// WriteFile writes a file of a folder as a whole: whoever reads it, even after a
+// WriteFile writes a file of a directory as a whole: a reader, even after a
 // crash, sees all of data or what was there before.
 func WriteFile(dir, name string, data []byte) error {
 	tmp, err := os.CreateTemp(dir, "."+name+"-")
@@ -96,7 +96,7 @@ func WriteFile(dir, name string, data []byte) error {
 	return SyncDir(dir)
 }
 
-// SyncDir makes sure that the names in a folder survive a crash of the machine.
+// SyncDir makes sure that the names in a directory survive a crash of the machine.
 func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -119,7 +119,7 @@ func ReadRecord(dir, name string, v any) error {
 	return nil
 }
 
-// HasRecord tells whether a file is in a folder.
+// HasRecord reports whether a file is in a directory.
 func HasRecord(dir, name string) bool {
 	_, err := os.Stat(filepath.Join(dir, name))
 	return err == nil
@@ -129,7 +129,7 @@ func HasRecord(dir, name string) bool {
 // one was starting has not ended yet.
 var ErrRuns = errors.New("its shim runs")
 
-// Lock takes the lock of a container's folder, which says that there is no shim,
+// Lock takes the lock of a container's directory, which says that there is no shim,
 // and nothing but commands of one. A shim that is given the file inherits the lock.
 func Lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDWR|os.O_CREATE, 0o600)

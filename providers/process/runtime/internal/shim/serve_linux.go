@@ -105,7 +105,7 @@ func (s *server) exec(c *Conn, request Request) {
 		return
 	}
 	_ = c.Send(Response{PID: child.pid})
-	// Whoever asked goes away or says that it is to be killed: either way it is.
+	// The client goes away or asks to kill it: either way it is killed.
 	stopped := make(chan struct{})
 	var killing sync.Mutex
 	go func() {

@@ -253,13 +253,13 @@ func (s *server) wait() {
 }
 
 // written writes down how the container ended. There is nobody to write it for
-// when its folder is gone.
+// when its directory is gone.
 func (s *server) written(exit Exit) bool {
 	err := WriteRecord(s.dir, ExitFile, exit)
 	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
-// waitSessions lets those who wait for a command of exec be told its end.
+// waitSessions waits until the clients of exec's commands have got their ends.
 func (s *server) waitSessions() {
 	for end := time.Now().Add(time.Second); s.sessions.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

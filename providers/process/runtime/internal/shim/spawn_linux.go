@@ -27,7 +27,7 @@ type spawner struct {
 	group    cgroup.Group
 	// limited says that nothing may run outside of group.
 	limited bool
-	// lock is the lock of the container's folder.
+	// lock is the lock of the container's directory.
 	lock *os.File
 
 	mu      sync.Mutex
@@ -100,7 +100,7 @@ func (s *spawner) start(config initConfig, files []*os.File, attr syscall.SysPro
 	return l, nil
 }
 
-// release lets the init become its command, or end, and tells why it could not.
+// release lets the init become its command, or end, and returns why it could not.
 func (l *launch) release(run bool) error {
 	if run {
 		if _, err := io.WriteString(l.config, goLine); err != nil {
@@ -126,7 +126,7 @@ func (s *spawner) fork(files []*os.File, attr syscall.SysProcAttr, joinPID *os.F
 	fds := make([]uintptr, len(files))
 	for i, f := range files {
 		fds[i] = f.Fd()
-		// Whoever reads or writes there expects to wait.
+		// The command expects its reads and writes to block.
 		_ = unix.SetNonblock(int(fds[i]), false)
 	}
 	var c *child
@@ -176,7 +176,7 @@ func leavePID() {
 	_ = unix.Close(own)
 }
 
-// reap waits for whatever ends: our own processes and those that lost their
+// reap waits for all that end: our own processes and those that lost their
 // parents.
 func (s *spawner) reap() {
 	signals := make(chan os.Signal, 1)
@@ -247,7 +247,7 @@ func (s *spawner) killSession(c *child) {
 	}
 }
 
-// killTree is one round of killSession. It tells whether nothing was left.
+// killTree is one round of killSession. It reports whether nothing was left.
 func (s *spawner) killTree(c *child) bool {
 	all, err := procfs.All()
 	if err != nil {
@@ -261,7 +261,7 @@ func (s *spawner) killTree(c *child) bool {
 	return s.killWhere(func(p procfs.Process) bool { return in[p.PID] || isRoot(p) || p.Session == c.pid })
 }
 
-// killWhere kills those of the processes below this shim that match, and tells
+// killWhere kills those of the processes below this shim that match, and reports
 // whether there were none: not if it cannot see which there are.
 func (s *spawner) killWhere(match func(procfs.Process) bool) bool {
 	all, err := procfs.All()

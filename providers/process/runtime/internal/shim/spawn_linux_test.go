@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whoever has the lock of a container's folder may rely on there being nothing on
+// The holder of the lock of a container's directory may rely on there being nothing on
 // its way to a command: an init holds it as long as it is one, even when its shim
 // is gone.
 func TestInitHoldsTheLock(t *testing.T) {

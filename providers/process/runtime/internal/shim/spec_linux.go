@@ -12,7 +12,7 @@ const MarkerEnv = "VIRTUAL_KUBELET_CONTAINER_ID"
 // Spec says what a shim runs.
 type Spec struct {
 	ID string `json:"id"`
-	// Marker is the environment entry that tells the container's processes.
+	// Marker is the environment entry that marks the container's processes.
 	Marker string `json:"marker"`
 	// Command is what is run.
 	Command Command `json:"command"`
@@ -38,7 +38,7 @@ type Command struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
 	Dir  string   `json:"dir"`
-	// User is who runs it; nil is whoever runs the shim.
+	// User is who runs it; nil is the shim's user.
 	User *User `json:"user,omitempty"`
 	// NoNewPrivileges takes the effect from setuid binaries.
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"`
@@ -68,7 +68,7 @@ type Rlimit struct {
 
 // Namespaces says what of the machine is private to a container.
 type Namespaces struct {
-	// Root is an empty folder that the private root is put together on.
+	// Root is an empty directory that the private root is put together on.
 	Root string `json:"root"`
 	// Tmp and VarTmp are the directories that are /tmp and /var/tmp.
 	Tmp    string `json:"tmp"`
@@ -103,7 +103,7 @@ type Target struct {
 	Start uint64 `json:"start"`
 }
 
-// Mount is a file or folder of the machine that a container sees at a path.
+// Mount is a file or directory of the machine that a container sees at a path.
 type Mount struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`

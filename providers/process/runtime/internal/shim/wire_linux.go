@@ -69,7 +69,7 @@ type Conn struct {
 	files []*os.File
 }
 
-// Dial connects to the shim of a container's folder.
+// Dial connects to the shim of a container's directory.
 func Dial(dir string) (*Conn, error) {
 	var conn *Conn
 	err := withShortPath(dir, func(path string) error {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Long requests arrive whole, with their files, whatever the folder's path is.
+// Long requests arrive whole, with their files, for any path of the directory.
 func TestConn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -1,0 +1,80 @@
+package podlifecycle
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// scriptedClaim allows what a test says.
+type scriptedClaim struct{ begin, goOn atomic.Bool }
+
+func newScriptedClaim() *scriptedClaim {
+	c := &scriptedClaim{}
+	c.begin.Store(true)
+	c.goOn.Store(true)
+	return c
+}
+
+func (c *scriptedClaim) MayBegin() bool { return c.begin.Load() }
+func (c *scriptedClaim) MayGoOn() bool  { return c.goOn.Load() }
+
+// While the lease of the node cannot be renewed no pod is created: another process may
+// have taken the node. What was begun goes on, and ends.
+func TestNothingIsBegunWithoutTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		claim := newScriptedClaim()
+		r.start(func(c *Config) { c.Claim = claim })
+		r.api.AddPod(aPod("before"))
+		pass(time.Second)
+		r.provider.took()
+		r.events.recorded()
+		claim.begin.Store(false)
+		pod := r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		wantList(t, "creations", r.provider.took("create"))
+		wantList(t, "events", r.events.recorded(), "Warning NodeUnclaimed: "+unclaimedMessage)
+		r.api.DeletePod("before")
+		pass(time.Second)
+		wantList(t, "ends", r.provider.took("delete"), "delete before uid-1001 grace 30")
+		want(t, "pod that has ended", r.api.Pod("before"), nil)
+		claim.begin.Store(true)
+		pass(3 * time.Second)
+		wantList(t, "creations", r.provider.took("create"), "create web "+string(pod.UID))
+	})
+}
+
+// A process that stood still, stopped by a signal or with its machine, does nothing
+// before it has looked at the lease: another one may have ended the pod, and made a new
+// one of that name.
+func TestProcessThatStoodStill(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		bubble(t, func(t *testing.T, r *rig) {
+			claim := newScriptedClaim()
+			r.provider.script(func(s *script) { s.lingers = true })
+			r.start(func(c *Config) { c.Claim = claim })
+			r.api.AddPod(aPod("web"))
+			r.api.AddPod(aPod("other"))
+			pass(time.Second)
+			r.api.DeletePod("web")
+			pass(time.Second)
+			wantList(t, "ends", r.provider.took("delete"), "delete web uid-1001 grace 30")
+			claim.begin.Store(false) // it stands still, and its timers are due then
+			claim.goOn.Store(false)
+			pass(16 * time.Second)
+			r.api.DeletePod("other")
+			pass(15 * time.Second)
+			wantList(t, "ends before the lease was looked at", r.provider.took("delete"))
+			claim.goOn.Store(!lost)
+			pass(3 * time.Second)
+			synctest.Wait()
+			if lost {
+				wantList(t, "ends when the node was lost", r.provider.took("delete"))
+				return
+			}
+			calls := r.provider.took("delete")
+			want(t, "ends", len(calls), 2)
+		})
+	}
+}

@@ -1,0 +1,332 @@
+// Package podlifecycle takes the pods of a node to the provider, and the statuses that the
+// provider reports back to the API.
+//
+// Each pod has a record, by its UID. What happens to it adds its key to one of three
+// queues; a worker of the sync queue gathers what is known into a view, and decide, which
+// is pure, names the next action (see decide.go). Package node is the contract of which
+// this is the work.
+package podlifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+)
+
+// Provider is what runs the pods: a node.PodLifecycleHandler.
+type Provider interface {
+	CreatePod(ctx context.Context, pod *corev1.Pod) error
+	UpdatePod(ctx context.Context, pod *corev1.Pod) error
+	DeletePod(ctx context.Context, pod *corev1.Pod) error
+	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error)
+	GetPods(ctx context.Context) ([]*corev1.Pod, error)
+}
+
+// UIDProvider is a Provider that goes by UIDs: a node.PodUIDLifecycleHandler.
+type UIDProvider interface {
+	GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
+	GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error)
+}
+
+// notifier is a Provider that is not polled: a node.PodNotifier.
+type notifier interface {
+	NotifyPods(ctx context.Context, notify func(*corev1.Pod))
+}
+
+// claimPreparer is a Provider that prepares the devices of resource claims: a
+// node.ResourceClaimPreparer.
+type claimPreparer interface {
+	PreparesResourceClaims(pod *corev1.Pod) bool
+}
+
+// PodSource is where the controller sees the pods of its node: a node.PodSource.
+type PodSource interface {
+	Get(namespace, name string) (*corev1.Pod, error)
+	List() []*corev1.Pod
+	HasSynced() bool
+	Subscribe(handler cache.ResourceEventHandler) (synced <-chan struct{}, unsubscribe func(), err error)
+}
+
+// ObjectSource reads the ConfigMaps and Secrets that pods name: a node.ObjectSource.
+type ObjectSource interface {
+	Follow(pod *corev1.Pod)
+	Forget(uid types.UID)
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	Subscribe(changed func(kind, namespace, name string)) (unsubscribe func())
+}
+
+// Claim is what this process has of its claim to the node: a *node.Claim.
+type Claim interface {
+	// MayBegin reports whether something may be begun for the node, MayGoOn whether
+	// what was begun may go on, and be ended.
+	MayBegin() bool
+	MayGoOn() bool
+}
+
+// Retries is how failures of one of the queues are tried again.
+type Retries struct {
+	Limiter workqueue.TypedRateLimiter[any] // nil: the queue's own
+	Decide  queue.ShouldRetryFunc           // by namespace/name; nil: Config.DefaultRetry
+}
+
+// Config is a node.PodControllerConfig, which says more about the fields.
+type Config struct {
+	PodClient     corev1client.PodsGetter
+	Pods          PodSource
+	EventRecorder record.EventRecorder
+	Provider      Provider
+
+	// Those for ConfigMaps and Secrets are not used if Objects is set.
+	ConfigMapInformer corev1informers.ConfigMapInformer
+	SecretInformer    corev1informers.SecretInformer
+	ServiceInformer   corev1informers.ServiceInformer
+	Objects           ObjectSource // may be nil
+
+	// The queues: calls of the provider, removals of pods from the API, and writes of
+	// their statuses.
+	Syncs, Removals, Statuses Retries
+	DefaultRetry              queue.ShouldRetryFunc
+	// Where the handlers of the first run, and those of the others.
+	CallWorkers, WriteWorkers *queue.Pool
+
+	PodEventFilter  func(context.Context, *corev1.Pod) bool // may be nil
+	SkipEnvironment bool
+	HostIPs         func() []string            // may be nil
+	NodeAllocatable func() corev1.ResourceList // may be nil
+	Node            func(ctx context.Context, fresh bool) (*corev1.Node, error)
+	Claim           Claim
+	PollInterval    time.Duration // zero: 5 s
+	KeepOrphans     bool
+	LostPodTimeout  time.Duration          // zero: DefaultLostPodTimeout
+	Metrics         *providercalls.Metrics // may be nil
+}
+
+// Controller is the work of a node.PodController. Make one with New.
+type Controller struct {
+	client      corev1client.PodsGetter
+	events      record.EventRecorder
+	pods        PodSource
+	owns        func(context.Context, *corev1.Pod) bool
+	backend     podBackend
+	calls       *backend // of the provider
+	claim       Claim
+	metrics     *providercalls.Metrics
+	notifier    notifier  // nil: the provider is polled
+	admission   *admitter // nil: all pods are admitted
+	objects     ObjectSource
+	env         *environment // nil: left to the provider
+	hostIPs     func() []string
+	pollEvery   time.Duration
+	keepOrphans bool // not cleaned up
+	listsPods   bool // the provider has shown a pod in a list; that of relist
+
+	lostPodTimeout time.Duration
+	guard          lossGuard
+	// every repeats something until Run ends.
+	every func(interval time.Duration, f func(context.Context) time.Duration) (wait func())
+
+	records      records
+	candidates   candidates
+	early        earlyNotifications
+	observations atomic.Uint64 // a count of them
+
+	syncs    *queue.Queue
+	statuses *queue.Queue
+	removals *queue.Queue
+
+	started atomic.Bool
+	ready   chan struct{}
+	done    chan struct{}
+	mu      sync.Mutex
+	err     error
+}
+
+// New makes a Controller.
+func New(cfg Config) *Controller {
+	pc := &Controller{
+		client:      cfg.PodClient,
+		events:      cfg.EventRecorder,
+		pods:        cfg.Pods,
+		owns:        cfg.PodEventFilter,
+		calls:       newBackend(cfg.Provider, cfg.Metrics),
+		claim:       cfg.Claim,
+		metrics:     cfg.Metrics,
+		admission:   newAdmitter(&cfg),
+		objects:     cfg.Objects,
+		hostIPs:     cfg.HostIPs,
+		pollEvery:   cmp.Or(max(cfg.PollInterval, 0), 5*time.Second),
+		keepOrphans: cfg.KeepOrphans,
+
+		lostPodTimeout: cmp.Or(cfg.LostPodTimeout, DefaultLostPodTimeout),
+		ready:          make(chan struct{}),
+		done:           make(chan struct{}),
+	}
+	if pc.owns == nil {
+		pc.owns = func(context.Context, *corev1.Pod) bool { return true }
+	}
+	if pc.hostIPs == nil {
+		pc.hostIPs = func() []string { return nil }
+	}
+	pc.notifier, _ = cfg.Provider.(notifier)
+	if pc.calls.byUID != nil {
+		pc.backend = &uidBackend{backend: pc.calls, current: pc.current, records: &pc.records}
+	} else {
+		pc.backend = newNameBackend(pc.calls, pc.current)
+	}
+	if pc.objects == nil {
+		pc.objects = listedObjects{cfg}
+	}
+	if !cfg.SkipEnvironment {
+		pc.env = newEnvironment(cfg, pc.objects, pc.hostIPs)
+	}
+	retry := func(given Retries, whileAway func(key string, err error) bool) queue.ShouldRetryFunc {
+		switch {
+		case given.Decide != nil:
+			return pc.byName(given.Decide)
+		case given.Limiter == nil && whileAway != nil:
+			return pc.whileAway(cfg.DefaultRetry, whileAway)
+		}
+		return cfg.DefaultRetry
+	}
+	pc.syncs = cfg.CallWorkers.New("sync_pods_from_kubernetes", cfg.Syncs.Limiter,
+		pc.holding(retry(cfg.Syncs, nil)), pc.syncPod)
+	pc.removals = cfg.WriteWorkers.New("delete_pods_from_kubernetes", cfg.Removals.Limiter,
+		retry(cfg.Removals, func(_ string, err error) bool { return isAway(err) }), pc.removePod)
+	pc.statuses = cfg.WriteWorkers.New("sync_pod_status_from_provider", cfg.Statuses.Limiter,
+		retry(cfg.Statuses, pc.statusMayBeTaken), pc.writeStatus)
+	for _, q := range []*queue.Queue{pc.syncs, pc.removals, pc.statuses} {
+		q.Name(pc.aboutKey)
+	}
+	return pc
+}
+
+// Run works with at most podSyncWorkers workers for each of the three queues (at
+// least one), and as many more for the calls that create and update pods, until ctx ends, and returns when all of them have stopped. It waits for
+// the informers' caches before the first pod. It can be called once.
+func (pc *Controller) Run(ctx context.Context, podSyncWorkers int) (err error) {
+	if !pc.started.CompareAndSwap(false, true) {
+		return errors.New("the pod controller was started before: make a new one to run it again")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer func() {
+		pc.mu.Lock()
+		pc.err = err
+		pc.mu.Unlock()
+		close(pc.done)
+	}()
+
+	defer pc.metrics.Watch(&pc.calls.calls)()
+	// Before anything else, so that a provider that notifies from within
+	// CreatePod has the function by then.
+	pc.askToNotify(ctx)
+	registrations, err := pc.watch(ctx)
+	defer func() {
+		for _, unregister := range registrations {
+			unregister()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	restored := pc.restore(ctx)
+
+	pc.every = func(interval time.Duration, f func(context.Context) time.Duration) func() {
+		return periodic.Run(ctx, interval, f)
+	}
+
+	workers := max(podSyncWorkers, 1)
+	queues := []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
+	for _, q := range queues {
+		q.Start(ctx, workers)
+	}
+	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
+	close(pc.ready)
+	wait := pc.relist(ctx, workers, restored)
+	<-ctx.Done()
+	wait()
+	for _, q := range queues {
+		q.Wait()
+	}
+	pc.guard.stopReviews()
+	pc.calls.lists.Wait()
+	return nil
+}
+
+// askToNotify hands over the function to notify with. A provider that cannot
+// take it is polled.
+func (pc *Controller) askToNotify(ctx context.Context) {
+	if pc.notifier == nil {
+		return
+	}
+	err := providercalls.Do(ctx, pc.metrics, providercalls.NotifyPods, providercalls.Pod{}, func(context.Context) error {
+		// Not the context of the call, which is over before the first notification.
+		pc.notifier.NotifyPods(ctx, func(pod *corev1.Pod) { pc.observe(ctx, pod) })
+		return nil
+	})
+	if err != nil {
+		log.G(ctx).WithError(err).Error("The provider will be polled")
+		pc.notifier = nil
+	}
+}
+
+// watch awaits the caches and has every change of a pod, or of an object that a
+// pod waits for, lead to a look at the pod.
+func (pc *Controller) watch(ctx context.Context) (undo []func(), err error) {
+	await := func(synced <-chan struct{}, unsubscribe func(), err error) error {
+		if err != nil {
+			return err
+		}
+		undo = append(undo, unsubscribe)
+		select {
+		case <-synced:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("stopped while waiting for the caches: %w", context.Cause(ctx))
+		}
+	}
+	if pc.env != nil {
+		undo = append(undo, pc.env.objects.Subscribe(pc.wakeWaiting))
+		if err := await(pc.env.known.Done(), func() {}, nil); err != nil {
+			return undo, err
+		}
+		for _, source := range pc.env.informers {
+			if err := await(subscribe(source.informer, pc.wakeBy(source.kind))); err != nil {
+				return undo, err
+			}
+		}
+	}
+	return undo, await(pc.pods.Subscribe(pc.podEvents(ctx)))
+}
+
+// Ready is closed once the caches have synced and the workers run.
+func (pc *Controller) Ready() <-chan struct{} { return pc.ready }
+
+// Done is closed when Run has returned.
+func (pc *Controller) Done() <-chan struct{} { return pc.done }
+
+// Err returns what Run returned, once Done is closed.
+func (pc *Controller) Err() error {
+	pc.mu.Lock()
+	defer pc.mu.Unlock()
+	return pc.err
+}

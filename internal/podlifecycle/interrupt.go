@@ -1,0 +1,145 @@
+package podlifecycle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+)
+
+// errNotWanted is the cause of the end of a provider call's context whose pod is not
+// wanted any more.
+var errNotWanted = errors.New("the pod is not wanted any more: it was deleted or replaced, has ended, or its deadline is over")
+
+// abandonAfter is how long a call whose context was cancelled counts against the
+// workers. One that goes on holds up its own pod only, from then on.
+const abandonAfter = 30 * time.Second
+
+// interruptible is a call that takes a pod on, or a change of it, and that ends early
+// when the pod is not wanted any more.
+type interruptible struct {
+	cancel  context.CancelCauseFunc
+	expiry  *time.Timer // until the pod's deadline; nil if it has none
+	abandon *time.Timer // once it was cancelled
+}
+
+// begin returns the context of a call that ends early once the pod is not wanted any
+// more, which it may not be already. done has to be called when the call has returned.
+func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &interruptible{cancel: cancel}
+	r.mu.Lock()
+	r.call = c
+	if end, limited := r.activeUntil(pod, time.Now()); limited {
+		c.expiry = time.AfterFunc(time.Until(end), func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			pc.cancelCall(r, c)
+		})
+	}
+	r.mu.Unlock()
+	// What has changed before is in the cache, what changes from now on finds the call.
+	pc.interrupt(ctx, r)
+	return ctx, func() {
+		r.mu.Lock()
+		r.call = nil
+		for _, timer := range []*time.Timer{c.expiry, c.abandon} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
+		r.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// interrupt cancels the call that is under way for a pod, if that is not wanted any more.
+func (pc *Controller) interrupt(ctx context.Context, r *podRecord) {
+	if !r.calls() {
+		return
+	}
+	pod, err := pc.podInAPI(ctx, r)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.call
+	if c == nil || pod != nil && pod.DeletionTimestamp == nil && !isTerminal(pod.Status.Phase) {
+		return
+	}
+	pc.cancelCall(r, c)
+}
+
+// cancelCall cancels a call, unless it has returned or was cancelled before. r.mu is
+// held.
+func (pc *Controller) cancelCall(r *podRecord, c *interruptible) {
+	if r.call != c || c.abandon != nil {
+		return
+	}
+	c.cancel(errNotWanted)
+	c.abandon = time.AfterFunc(abandonAfter, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.call == c {
+			pc.syncs.Release(r.key())
+		}
+	})
+}
+
+// calls reports whether a call that can be interrupted is under way.
+func (r *podRecord) calls() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.call != nil
+}
+
+// interrupted reports whether a call's context has ended because its pod is not wanted
+// any more.
+func interrupted(ctx context.Context) bool { return context.Cause(ctx) == errNotWanted }
+
+// takesLong reports whether an action belongs in the lane for calls that may take
+// long, or hang: what it takes to run a pod. The end of pods does not wait behind it.
+func takesLong(do verb, v view) bool {
+	return v.desired == desiredRun && (do == doInspect || do == doCreate || do == doUpdate)
+}
+
+// A call that lasts longer than this does not count against the workers any more: then it
+// holds up its own pod only. Calls that create and update pods may take some minutes where
+// a backend buys machines, and how many run at a time is bounded for longer.
+const (
+	quickCallLimit = abandonAfter
+	longCallLimit  = slowRequest
+)
+
+// occupy has an action that calls the provider no longer count against the workers when
+// it takes too long. done has to be called when it has returned.
+func (pc *Controller) occupy(ctx context.Context, r *podRecord, do verb) (done func()) {
+	if !callsProvider[do] {
+		return func() {}
+	}
+	limit := quickCallLimit
+	if queue.InLongLane(ctx) {
+		limit = longCallLimit
+	}
+	returned := false
+	timer := time.AfterFunc(limit, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !returned {
+			pc.syncs.Release(r.key())
+		}
+	})
+	return func() {
+		timer.Stop()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		returned = true
+	}
+}
+
+// callsProvider are the actions that do.
+var callsProvider = map[verb]bool{doInspect: true, doCreate: true, doUpdate: true, doStop: true, doKill: true}

@@ -1,0 +1,48 @@
+package podlifecycle
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
+)
+
+// forbiddenPatience is for how long the API server may refuse a pod's last status as
+// forbidden, which it does for some seconds after its start, before the pod is removed
+// without.
+const forbiddenPatience = time.Minute
+
+// The last status of a pod that is being deleted says how it ended, as far as the
+// provider knows. It is in the API before the pod leaves it, since workflow engines and
+// CI runners, which watch pods, go by it.
+
+// conclude makes the report on the record's pod, which has stopped as its deletion
+// asked for, one of how it ended. r.mu is held.
+func (r *podRecord) conclude(pod *corev1.Pod, now time.Time) {
+	if r.desiredStatus != nil && !isTerminal(r.desiredStatus.Phase) {
+		r.desire(killed(pod, r.desiredStatus, now))
+	}
+}
+
+// awaitsLastStatus reports whether the API lacks the last status of the record's pod,
+// and may still take it. r.mu is held.
+func (r *podRecord) awaitsLastStatus() bool {
+	return r.ended() && r.desiredStatus != r.sent && r.desiredStatus != r.refused
+}
+
+// refuse records that the API did not take a report, and keeps one that it never
+// will. r.mu is held.
+func (r *podRecord) refuse(report *corev1.PodStatus, err error, now time.Time) {
+	switch {
+	case apierror.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		r.refused = report
+	case !apierrors.IsForbidden(err):
+		r.forbidden = time.Time{}
+	case r.forbidden.IsZero():
+		r.forbidden = now
+	case now.Sub(r.forbidden) >= forbiddenPatience:
+		r.refused = report
+	}
+}

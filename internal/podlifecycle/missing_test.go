@@ -1,0 +1,331 @@
+package podlifecycle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+func TestMassLoss(t *testing.T) {
+	for _, tc := range []struct {
+		census
+		suspicious, massLoss bool
+	}{
+		{census{held: 0, missing: 1}, false, false},
+		{census{held: 0, missing: 2}, false, false},
+		{census{held: 0, missing: 3}, true, true},
+		{census{held: 1, missing: 2}, false, false},
+		{census{held: 2, missing: 3}, true, true},
+		{census{held: 3, missing: 3}, false, false},
+		{census{held: 99, missing: 98}, false, false},
+		{census{held: 99, missing: 100}, true, true},
+		{census{held: 0, missing: 1, unsure: 9}, true, false},
+		{census{held: 5, missing: 3, unsure: 3}, true, false},
+		{census{held: 5, missing: 0, unsure: 3}, false, false},
+	} {
+		want(t, fmt.Sprintf("suspicious with %+v", tc.census), tc.census.suspicious(), tc.suspicious)
+		want(t, fmt.Sprintf("mass loss with %+v", tc.census), tc.census.massLoss(), tc.massLoss)
+	}
+}
+
+// addPods adds pods of names that begin with web-, and has them run.
+func (r *rig) addPods(n int) {
+	r.t.Helper()
+	for i := range n {
+		r.api.AddPod(aPod(fmt.Sprint("web-", i)))
+	}
+	pass(20 * time.Second)
+	r.provider.took()
+	r.events.recorded()
+}
+
+// phases counts the pods of addPods by phase.
+func (r *rig) phases(n int) map[corev1.PodPhase]int {
+	count := map[corev1.PodPhase]int{}
+	for i := range n {
+		count[r.phase(fmt.Sprint("web-", i))]++
+	}
+	return count
+}
+
+// empties has the provider know nothing, and returns what brings its pods back.
+func (f *fakeProvider) empties() (back func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pods := f.pods
+	f.pods = map[string]*corev1.Pod{}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.pods = pods
+	}
+}
+
+// Invariant 8: a provider that answers with nothing for less than a minute loses no pod.
+func TestEmptyForAMoment(t *testing.T) {
+	for _, n := range []int{1, 2, 10} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start()
+				r.addPods(n)
+				back := r.provider.empties()
+				pass(50 * time.Second)
+				back()
+				pass(10 * time.Minute)
+				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
+				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				wantList(t, "events", r.events.recorded())
+				r.provider.set("web-0", corev1.PodSucceeded)
+				pass(10 * time.Second)
+				want(t, "phase of one that has ended since", r.phase("web-0"), corev1.PodSucceeded)
+			})
+		})
+	}
+}
+
+// A node of a pod or two notices that they are lost within 75 seconds; so does one of
+// which less than half are.
+func TestFewLostPodsAreNoticed(t *testing.T) {
+	for name, tc := range map[string]struct{ all, lost int }{"one of one": {1, 1}, "two of two": {2, 2}, "one of three": {3, 1}, "three of seven": {7, 3}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start()
+				r.addPods(tc.all)
+				pass(time.Millisecond) // just after a round
+				for i := range tc.lost {
+					r.provider.forget(fmt.Sprint("web-", i))
+				}
+				pass(75 * time.Second)
+				counted := map[corev1.PodPhase]int{corev1.PodFailed: tc.lost}
+				if tc.all > tc.lost {
+					counted[corev1.PodRunning] = tc.all - tc.lost
+				}
+				want(t, "phases", r.phases(tc.all), counted)
+				condition := r.api.Pod("web-0").Status.Conditions
+				i := slices.IndexFunc(condition, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+				if i < 0 || condition[i].Status != corev1.ConditionTrue || condition[i].Reason != ReasonProviderLost {
+					t.Errorf("conditions: %+v, want DisruptionTarget", condition)
+				}
+			})
+		})
+	}
+}
+
+// Invariant 8: where most pods are missing at once the provider is taken for sick. The
+// node says so, and the pods stay, until they are there again.
+func TestMostPodsMissing(t *testing.T) {
+	const n = 5
+	restart := func(r *rig) { r.end(); r.start() }
+	never := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
+	for name, tc := range map[string]struct {
+		handler func(*rig)
+		during  func(*rig)
+	}{
+		"polled":                {handler: func(r *rig) { r.handler = polled{r.provider} }},
+		"polled, agent restart": {handler: func(r *rig) { r.handler = polled{r.provider} }, during: restart},
+		"notified, restart":     {during: restart},
+		"no list": {handler: func(r *rig) {
+			r.handler = polled{r.provider}
+			r.provider.script(func(s *script) { s.onList = func() error { return errors.New("not implemented") } })
+		}},
+		"keyed by UID, restart": {handler: func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} }, during: restart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				if tc.handler != nil {
+					tc.handler(r)
+				}
+				r.start()
+				r.api.AddPod(aPod("job", never))
+				r.addPods(n)
+				r.provider.script(func(s *script) { s.lingers = true })
+				back := r.provider.empties()
+				if tc.during != nil {
+					tc.during(r)
+				}
+				pass(20 * time.Minute)
+				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
+				want(t, "phase of the job", r.phase("job"), corev1.PodRunning)
+				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				events := r.events.recorded()
+				slices.Sort(events)
+				recorded := slices.Compact(slices.Clone(events))
+				want(t, "events", len(events), n+2)
+				wantList(t, "kinds of events", recorded, "Warning PodsMissing: "+podsMissingCondition(n+1, n+1).Message, "Warning ProviderMissing: "+missingMessage)
+				want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionTrue)
+
+				back()
+				pass(3 * time.Minute)
+				want(t, "condition then", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
+				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
+				wantList(t, "calls", r.provider.took("create", "delete"))
+				wantList(t, "events then", r.events.recorded(), "Normal PodsFound: "+podsMissingCondition(0, 6).Message)
+				pass(time.Hour)
+				want(t, "condition later", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
+			})
+		})
+	}
+}
+
+// Those that are still missing when most pods are there again are lost a minute later.
+func TestSomeStayMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.addPods(7)
+		back := r.provider.empties()
+		pass(10 * time.Minute)
+		back()
+		r.provider.forget("web-0")
+		r.provider.forget("web-1")
+		pass(50 * time.Second)
+		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
+		want(t, "phases", r.phases(7), map[corev1.PodPhase]int{corev1.PodRunning: 7})
+		pass(30 * time.Second)
+		want(t, "phases", r.phases(7), map[corev1.PodPhase]int{corev1.PodRunning: 5, corev1.PodFailed: 2})
+	})
+}
+
+// An operator who knows that the pods are lost deletes them, and they go.
+func TestMissingPodsAreDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.addPods(4)
+		back := r.provider.empties()
+		pass(10 * time.Minute)
+		for i := range 4 {
+			r.api.DeletePod(fmt.Sprint("web-", i))
+		}
+		pass(time.Minute)
+		want(t, "phases", r.phases(4), map[corev1.PodPhase]int{"": 4})
+		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
+		r.provider.took()
+		back() // they ran on, after all: each is ended
+		pass(5 * time.Minute)
+		calls := r.provider.took("delete")
+		if len(calls) != 4 || slices.ContainsFunc(calls, func(c string) bool { return !strings.HasSuffix(c, "grace 30") }) {
+			t.Errorf("calls: %q, want a stop for each", calls)
+		}
+	})
+}
+
+// A pod that was given up and shows up again is ended in the provider, also after a
+// restart; it is not taken back.
+func TestGivenUpPodIsSeenAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		handler func(*fakeProvider) Provider
+		between func(*rig)
+		appear  func(r *rig, back func())
+	}{
+		"in a list":                      {handler: func(f *fakeProvider) Provider { return polled{f} }},
+		"in a list of one that notifies": {handler: func(f *fakeProvider) Provider { return notifying{polled{f}} }},
+		"in a notification": {
+			handler: func(f *fakeProvider) Provider { return notifying{polled{f}} },
+			appear:  func(r *rig, back func()) { back(); r.provider.set("web", corev1.PodRunning) },
+		},
+		"after a restart": {
+			handler: func(f *fakeProvider) Provider { return polled{f} },
+			between: func(r *rig) { r.end(); r.start() },
+		},
+		"after a restart, keyed by UID": {
+			handler: func(f *fakeProvider) Provider { f.byUID = true; return uidKeyed{polled{f}} },
+			between: func(r *rig) { r.end(); r.start() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = tc.handler(r.provider)
+				r.start()
+				r.api.AddPod(aPod("other"))
+				uid := string(r.api.AddPod(aPod("web")).UID)
+				pass(time.Minute)
+				pod := r.provider.take("web")
+				pass(10 * time.Minute)
+				want(t, "phase", r.phase("web"), corev1.PodFailed)
+				if tc.between != nil {
+					tc.between(r)
+				}
+				pass(time.Minute)
+				r.provider.took()
+				r.provider.script(func(s *script) { s.lingers = true })
+				back := func() { r.provider.hold(pod, corev1.PodRunning) }
+				if tc.appear != nil {
+					tc.appear(r, back)
+				} else {
+					back()
+				}
+				pass(10 * time.Minute)
+				calls := r.provider.took("create", "delete")
+				if len(calls) < 2 || calls[0] != "delete web "+uid+" grace 30" || calls[1] != "delete web "+uid+" grace 0" {
+					t.Errorf("calls: %q, want a stop, then a kill", calls)
+				}
+				want(t, "phase", r.phase("web"), corev1.PodFailed)
+				r.provider.script(func(s *script) { s.lingers = false })
+				pass(2 * time.Minute)
+				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "the other", r.phase("other"), corev1.PodRunning)
+				r.provider.took()
+				r.provider.hold(pod, corev1.PodRunning) // and again
+				pass(10 * time.Minute)
+				want(t, "held", len(r.provider.holds("web")), 0)
+				r.provider.took()
+				pass(time.Hour)
+				wantList(t, "calls later", r.provider.took("create", "delete", "get"))
+			})
+		})
+	}
+}
+
+// The time after which a pod is lost is the config's; it can be for ever.
+func TestLostPodTimeout(t *testing.T) {
+	for timeout, phases := range map[time.Duration][]corev1.PodPhase{
+		3 * time.Second:  {corev1.PodFailed, corev1.PodFailed},
+		10 * time.Minute: {corev1.PodRunning, corev1.PodFailed},
+		-1:               {corev1.PodRunning, corev1.PodRunning},
+	} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start(func(cfg *Config) { cfg.LostPodTimeout = timeout })
+				r.addPods(1)
+				r.provider.forget("web-0")
+				pass(10 * time.Second)
+				want(t, "phase", r.phase("web-0"), phases[0])
+				pass(time.Hour)
+				want(t, "phase", r.phase("web-0"), phases[1])
+			})
+		})
+	}
+}
+
+// Failures to answer are no misses.
+func TestFailuresLoseNoPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.addPods(1)
+		r.provider.forget("web-0")
+		pass(6 * time.Second) // it is missed once
+		r.provider.script(func(s *script) {
+			s.onGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
+			s.onStatus, s.onList = s.onGet, func() error { return errdefs.AsUnavailable(errors.New("away")) }
+		})
+		pass(time.Hour)
+		want(t, "phase", r.phase("web-0"), corev1.PodRunning)
+		r.provider.script(func(s *script) { s.onGet, s.onStatus, s.onList = nil, nil, nil })
+		pass(3 * time.Minute)
+		want(t, "phase", r.phase("web-0"), corev1.PodFailed)
+		synctest.Wait()
+	})
+}

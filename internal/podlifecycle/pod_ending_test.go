@@ -1,0 +1,170 @@
+package podlifecycle
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func TestGraceOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		deletion, spec *int64
+		want           time.Duration
+	}{
+		"the deletion's":             {ptr.To[int64](5), ptr.To[int64](60), 5 * time.Second},
+		"none":                       {nil, ptr.To[int64](60), time.Minute},
+		"at once, as with --force":   {ptr.To[int64](0), ptr.To[int64](60), time.Minute},
+		"the spec says nothing":      {nil, nil, 30 * time.Second},
+		"the spec says zero":         {nil, ptr.To[int64](0), time.Second},
+		"both say zero":              {ptr.To[int64](0), ptr.To[int64](0), time.Second},
+		"longer than the spec's":     {ptr.To[int64](600), ptr.To[int64](60), 10 * time.Minute},
+		"negative, which is at once": {ptr.To[int64](-1), ptr.To[int64](-1), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := aPod("web")
+			pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds = tc.deletion, tc.spec
+			want(t, "grace", graceOf(pod), tc.want)
+		})
+	}
+}
+
+// Invariant 4: a deletion that is seen late gets its whole grace period all the same:
+// the pod is asked to stop before it is killed.
+func TestDeletionThatIsSeenLate(t *testing.T) {
+	deleteAt := func(r *rig, at time.Time) {
+		r.api.ChangePod("web", func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: at}, ptr.To[int64](20)
+			p.Generation = 2
+			p.Finalizers = []string{"example.com/late"} // or the tracker removes it
+		})
+	}
+	for name, late := range map[string]func(*rig){
+		"in a partition": func(r *rig) {
+			r.api.Gap(func() {
+				r.api.Fail("list pods", apierrors.NewServiceUnavailable("away"))
+				deleteAt(r, time.Now().Add(20*time.Second))
+			})
+			pass(10 * time.Minute)
+			r.api.Fail("list pods", nil)
+			for range 120 { // until the informer lists again
+				pass(time.Second)
+				if r.api.Pod("web").Status.ObservedGeneration == 2 {
+					return
+				}
+			}
+		},
+		"while no agent ran": func(r *rig) {
+			r.end()
+			deleteAt(r, time.Now().Add(20*time.Second))
+			pass(10 * time.Minute)
+			r.start()
+		},
+		"by a clock that is ahead": func(r *rig) { deleteAt(r, time.Now().Add(-time.Hour)); synctest.Wait() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				uid := string(r.api.AddPod(aPod("web")).UID)
+				synctest.Wait()
+				r.provider.script(func(s *script) { s.lingers = true })
+				late(r)
+				wantList(t, "calls", r.provider.took("delete"), "delete web "+uid+" grace 20")
+				pass(time.Minute)
+				wantList(t, "calls later", r.provider.took("delete"), "delete web "+uid+" grace 0")
+			})
+		})
+	}
+}
+
+// A pod with no grace period gets a second to stop.
+func TestNoGraceIsASecond(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		uid := string(r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) })).UID)
+		synctest.Wait()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.took()
+		r.api.DeletePod("web")
+		pass(900 * time.Millisecond)
+		wantList(t, "calls", r.provider.took("delete"), "delete web "+uid+" grace 1")
+		pass(2 * time.Second)
+		wantList(t, "calls later", r.provider.took("delete"), "delete web "+uid+" grace 0")
+	})
+}
+
+// Invariant 3: an orphan beside a pod of its name gets its grace period, too, and is
+// killed at its end.
+func TestOrphanBesideAPodThatDoesNotStop(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		r.start()
+		uid := r.api.AddPod(aPod("web")).UID
+		synctest.Wait()
+		r.provider.took()
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID, p.Spec.TerminationGracePeriodSeconds = "u0", ptr.To[int64](40) }), corev1.PodRunning)
+		pass(45 * time.Second)
+		wantList(t, "calls", r.provider.took("delete"), "delete web u0 grace 40")
+		pass(20 * time.Second)
+		wantList(t, "calls at the end of its grace period", r.provider.took("delete"), "delete web u0 grace 0")
+		r.provider.script(func(s *script) { s.lingers = false })
+		pass(2 * time.Minute)
+		wantList(t, "calls until it is gone", r.provider.took("delete"), "delete web u0 grace 0")
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+	})
+}
+
+// Invariant 3: a pod that only a list of the API lacks is not ended before a read
+// confirms that it is gone.
+func TestMissingInAList(t *testing.T) {
+	hide := func(r *rig) {
+		// The list is of an older state, or of a restored one.
+		r.api.Hide("web", true)
+		r.api.Gap(func() {})
+	}
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		hide(r)
+		pass(10 * time.Minute)
+		wantList(t, "calls", r.provider.took("delete", "create", "update"))
+		r.api.Hide("web", false)
+		r.api.Gap(func() {})
+		pass(5 * time.Minute)
+		want(t, "queue", r.pc.Syncs().Len(), 0)
+		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		pass(time.Minute)
+		want(t, "updates", len(r.provider.took("update")), 1)
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.DeletePod("web")
+		pass(25 * time.Second)
+		want(t, "calls in the grace period", len(r.provider.took("delete")), 1)
+	})
+	bubble(t, func(t *testing.T, r *rig) { // and the API server cannot be asked
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		r.api.Fail("get pods", errors.New("connection refused"))
+		r.api.Gap(func() { r.api.DeletePod("web", 0) })
+		pass(10 * time.Minute)
+		wantList(t, "calls while it cannot be confirmed", r.provider.took("delete"))
+		r.provider.script(func(s *script) { s.lingers = true })
+		r.api.Fail("get pods", nil)
+		pass(65 * time.Second)
+		calls := r.provider.took("delete")
+		if len(calls) == 0 || calls[0][len(calls[0])-8:] != "grace 30" {
+			t.Errorf("calls: %q, want a stop first", calls)
+		}
+	})
+}

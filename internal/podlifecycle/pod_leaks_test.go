@@ -1,0 +1,500 @@
+package podlifecycle
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+)
+
+// Invariant 3: a pod that went from the API in a gap of the watch is deleted in
+// the provider.
+func TestGoneInAWatchGap(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		r.api.AddPod(aPod("stays"))
+		synctest.Wait()
+		uid := string(r.api.Pod("web").UID)
+		r.provider.took()
+		r.api.Gap(func() { r.api.DeletePod("web", 0) })
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+uid+" grace 30")
+		want(t, "the other pod", r.phase("stays"), corev1.PodRunning)
+	})
+}
+
+// Invariant 3: a pod that went from the API just when a worker had read it, for the
+// first time, is not created.
+func TestGoneWhileItIsFirstLookedAt(t *testing.T) {
+	// The first look is the watch's, the second that of the worker which finds that it
+	// is to be created, the third of the one which creates it, the last just before.
+	for _, look := range []int32{2, 3, 4} {
+		bubble(t, func(t *testing.T, r *rig) {
+			var looks atomic.Int32
+			r.start(func(cfg *Config) {
+				cfg.PodEventFilter = func(context.Context, *corev1.Pod) bool {
+					if looks.Add(1) == look {
+						r.api.DeletePod("web", 0)
+						time.Sleep(time.Second)
+					}
+					return true
+				}
+			})
+			r.api.AddPod(aPod("web"))
+			pass(5 * time.Minute)
+			wantList(t, "calls", r.provider.took("create", "delete"))
+			want(t, "pods in the provider", len(r.provider.holds("web")), 0)
+			want(t, "names that are remembered", r.pc.Pods(), 0)
+		})
+	}
+}
+
+// Invariant 3, and 1: in the gap another pod took the name.
+func TestReplacedInAWatchGap(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		var old, replacement types.UID
+		r.api.Gap(func() { old, replacement = r.replace("web") })
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"),
+			"delete web "+string(old)+" grace 30", "create web "+string(replacement))
+	})
+}
+
+// Invariant 3: a pod that went while we were down is deleted once it was seen
+// three times without its counterpart.
+func TestGoneWhileDown(t *testing.T) {
+	for name, handler := range map[string]func(*fakeProvider) Provider{
+		"polled":   func(f *fakeProvider) Provider { return polled{f} },
+		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
+		"keyed by UID": func(f *fakeProvider) Provider {
+			f.byUID = true
+			return uidKeyed{polled{f}}
+		},
+		"notified at once": func(f *fakeProvider) Provider { return eager{notifying{polled{f}}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
+				r.start()
+				pass(14 * time.Second)
+				wantList(t, "deletes after two lists", r.provider.took("delete"))
+				pass(2 * time.Second)
+				wantList(t, "deletes after three lists", r.provider.took("delete"), "delete gone u1 grace 30")
+				pass(time.Hour)
+				wantList(t, "deletes later", r.provider.took("delete"))
+				want(t, "records", r.pc.Pods(), 0)
+			})
+		})
+	}
+}
+
+// eager notifies of all its pods within NotifyPods.
+type eager struct{ notifying }
+
+func (e eager) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
+	e.notifying.NotifyPods(ctx, notify)
+	for _, pod := range e.f.pods {
+		notify(pod)
+	}
+}
+
+// Invariant 3: a provider that goes by UIDs can hold an old pod beside the new
+// one of its name. It does not leak, and the new one is not touched.
+func TestOldPodBesideTheNewOne(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		r.start()
+		uid := r.api.AddPod(aPod("web")).UID
+		synctest.Wait()
+		r.provider.took()
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30")
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariant 3: while the API server was asked about an orphan, a new pod may have
+// taken its name, which is all that some providers go by.
+func TestOrphanWhoseNameIsTaken(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID, p.CreationTimestamp = "u0", metav1.Now() }), corev1.PodRunning)
+		var uid types.UID
+		meanwhile := sync.OnceFunc(func() {
+			time.Sleep(2 * time.Minute) // so that their ages tell them apart
+			uid = r.api.AddPod(aPod("web")).UID
+			time.Sleep(time.Minute)
+		})
+		r.start(func(cfg *Config) { cfg.PodClient = late{cfg.PodClient, meanwhile} })
+		pass(10 * time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+	})
+}
+
+// Invariants 1 and 3: a pod that takes an orphan's name while the orphan is being
+// deleted waits for the end of that: it is not met by it.
+func TestNewPodWhileAnOrphanOfItsNameIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*rig)
+		age     time.Duration // of the orphan
+	}{
+		"polled":                   {prepare: func(r *rig) { r.handler = polled{r.provider} }},
+		"polled, known by its age": {prepare: func(r *rig) { r.handler = polled{r.provider} }, age: time.Hour},
+		"notified":                 {prepare: func(*rig) {}},
+		"keyed by UID":             {prepare: func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} }},
+		"UIDs not kept": {prepare: func(r *rig) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				tc.prepare(r)
+				r.provider.script(func(s *script) {
+					s.onDelete = func(context.Context, *corev1.Pod) error {
+						r.provider.script(func(s *script) { s.onDelete = nil })
+						time.Sleep(time.Minute) // the backend is slow to answer, this once
+						return nil
+					}
+				})
+				r.provider.hold(aPod("web", func(p *corev1.Pod) {
+					p.UID, p.CreationTimestamp = "u0", metav1.NewTime(time.Now().Add(-tc.age))
+				}), corev1.PodRunning)
+				r.start()
+				pass(16 * time.Second)
+				want(t, "deletes after three lists", len(r.provider.took("create", "delete")), 1)
+				uid := r.api.AddPod(aPod("web")).UID
+				pass(30 * time.Second)
+				wantList(t, "calls meanwhile", r.provider.took("create", "delete"))
+				pass(time.Hour)
+				wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid))
+				want(t, "held", r.provider.holds("web"), []types.UID{uid})
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+			})
+		})
+	}
+}
+
+// Invariants 1 and 3: an orphan that takes its time to end is waited for by a pod
+// that takes its name, although nothing but that the API had lost it distinguishes them.
+func TestNewPodWhileAnOrphanOfItsNameEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.script(func(s *script) {
+			s.lingers = true
+			s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p }
+		})
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
+		r.start()
+		pass(16 * time.Second)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web  grace 30")
+		uid := r.api.AddPod(aPod("web")).UID
+		pass(25 * time.Second)
+		wantList(t, "calls while it ends", r.provider.took("create", "delete"))
+		pass(10 * time.Second)
+		wantList(t, "calls at the end of its grace period", r.provider.took("create", "delete"), "delete web  grace 0")
+		r.provider.set("web", corev1.PodFailed)
+		r.provider.forget("web")
+		pass(time.Minute)
+		wantList(t, "calls when it has ended", r.provider.took("create", "delete"), "create web "+string(uid))
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+	})
+}
+
+// Invariants 1 and 3: an orphan beside a pod of its name ends, regardless of what is done about that
+// one, however long that takes, and where that fails.
+func TestOrphanBesideABusyPod(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.provider.byUID = true
+		r.handler = uidKeyed{polled{r.provider}}
+		r.start()
+		uid := r.api.AddPod(aPod("web")).UID
+		synctest.Wait()
+		r.provider.took()
+		r.provider.script(func(s *script) {
+			s.onUpdate = func(context.Context, *corev1.Pod) error {
+				r.provider.script(func(s *script) {
+					s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
+				})
+				time.Sleep(time.Minute)
+				return errors.New("refused")
+			}
+		})
+		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		pass(30 * time.Second)
+		wantList(t, "calls meanwhile", r.provider.took("delete"), "delete web u0 grace 30")
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"))
+		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+	})
+}
+
+// Invariants 3 and 5: an orphan that cannot be deleted is tried again like any pod,
+// and does not hold up the pod beside it.
+func TestOrphanThatCannotBeDeleted(t *testing.T) {
+	refuse := func(_ context.Context, p *corev1.Pod) error {
+		if p.UID == "u0" {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	for name, beside := range map[string]bool{"alone": false, "beside a pod of its name": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.provider.byUID = true
+				r.handler = uidKeyed{polled{r.provider}}
+				r.start()
+				r.provider.script(func(s *script) { s.onDelete = refuse })
+				if beside {
+					r.api.AddPod(aPod("web"))
+					synctest.Wait()
+				}
+				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+				pass(time.Hour)
+				if n := len(r.provider.took("delete web u0")); n < 50 || n > 80 {
+					t.Errorf("deleted %d times in an hour, want the delays of retries", n)
+				}
+				if beside {
+					uid := r.api.Pod("web").UID
+					r.api.DeletePod("web")
+					synctest.Wait()
+					want(t, "pod", r.api.Pod("web"), nil)
+					wantList(t, "calls", r.provider.took("delete web "+string(uid)), "delete web "+string(uid)+" grace 30")
+				}
+				r.provider.script(func(s *script) { s.onDelete = nil })
+				pass(3 * time.Minute)
+				wantList(t, "deletes", r.provider.took("delete"), "delete web u0 grace 30")
+				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "names that are remembered", r.pc.Pods(), 0)
+			})
+		})
+	}
+}
+
+// late is a client that hears late of a pod that it asked for.
+type late struct {
+	corev1client.PodsGetter
+	meanwhile func()
+}
+
+func (l late) Pods(namespace string) corev1client.PodInterface {
+	return latePods{l.PodsGetter.Pods(namespace), l.meanwhile}
+}
+
+type latePods struct {
+	corev1client.PodInterface
+	meanwhile func()
+}
+
+func (l latePods) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Pod, error) {
+	pod, err := l.PodInterface.Get(ctx, name, options)
+	l.meanwhile()
+	return pod, err
+}
+
+// Invariant 3: orphan clean-up can be turned off.
+func TestOrphanCleanUpOff(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
+		r.start(func(cfg *Config) { cfg.KeepOrphans = true })
+		pass(time.Hour)
+		wantList(t, "deletes", r.provider.took("delete"))
+	})
+}
+
+// Invariant 3: nothing is an orphan by mistake.
+func TestNoOrphans(t *testing.T) {
+	others := func(p *corev1.Pod) { p.UID, p.Spec.NodeName = "u1", "another" }
+	notOthers := func(cfg *Config) {
+		cfg.PodEventFilter = func(_ context.Context, p *corev1.Pod) bool { return p.Spec.NodeName == "vk" }
+	}
+	for name, prepare := range map[string]func(r *rig) []func(*Config){
+		"another node's, by the filter": func(r *rig) []func(*Config) {
+			r.provider.hold(aPod("theirs", others), corev1.PodRunning)
+			return []func(*Config){notOthers}
+		},
+		"another node's, in the same cache": func(r *rig) []func(*Config) {
+			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p } })
+			r.provider.hold(r.api.AddPod(aPod("theirs", others)), corev1.PodRunning)
+			return []func(*Config){notOthers}
+		},
+		"entries that name no pod": func(r *rig) []func(*Config) {
+			r.provider.script(func(s *script) {
+				s.list = func() []*corev1.Pod { return []*corev1.Pod{nil, {}, {Spec: corev1.PodSpec{NodeName: "vk"}}} }
+			})
+			return nil
+		},
+		"the API cannot be asked": func(r *rig) []func(*Config) {
+			r.api.Fail("get pods", apierrors.NewServiceUnavailable("away"))
+			r.provider.hold(aPod("gone"), corev1.PodRunning)
+			return nil
+		},
+		"may not be read, and may be another node's": func(r *rig) []func(*Config) {
+			r.api.Fail("get pods", apierrors.NewForbidden(fakeapi.Pods.GroupResource(), "gone", errors.New("no")))
+			r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.Spec.NodeName = "" }), corev1.PodRunning)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start(prepare(r)...)
+				pass(time.Hour)
+				wantList(t, "deletes", r.provider.took("delete"))
+			})
+		})
+	}
+}
+
+// Invariant 3: to a node with its own identity the API server says of a pod that
+// is gone that it may not be read.
+func TestOrphanThatMayNotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.api.Fail("get pods", apierrors.NewForbidden(fakeapi.Pods.GroupResource(), "gone", errors.New("no relationship found between node and this object")))
+		r.provider.hold(aPod("gone"), corev1.PodRunning)
+		r.start()
+		pass(10 * time.Minute)
+		wantList(t, "deletes", r.provider.took("delete"), "delete gone  grace 30")
+	})
+}
+
+// Invariant 3: the API server has the last word on what an orphan is; it is not
+// asked all the time.
+func TestOrphanIsInTheAPI(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.api.Gap(func() {
+			// The cache does not know it: the watches that would tell are cut, and
+			// a new list is refused.
+			r.api.Fail("list pods", apierrors.NewServiceUnavailable("away"))
+			r.provider.hold(r.api.AddPod(aPod("new")), corev1.PodRunning)
+		})
+		pass(4 * time.Minute)
+		wantList(t, "deletes", r.provider.took("delete"))
+		gets := 0
+		for _, action := range r.api.Actions() {
+			if action.Matches("get", "pods") {
+				gets++
+			}
+		}
+		want(t, "questions", gets, 1)
+	})
+}
+
+// Invariant 3: no delete, and nothing else, before the caches have synced.
+func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
+	for _, resource := range []string{"pods", "configmaps", "secrets", "services"} {
+		t.Run(resource, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				uid := r.api.AddPod(aPod("web")).UID
+				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
+				r.provider.hold(aPod("gone"), corev1.PodRunning)
+				r.api.Fail("list "+resource, apierrors.NewServiceUnavailable("away"))
+				r.launch()
+				pass(time.Hour)
+				wantList(t, "calls", r.provider.took(), "notify")
+				select {
+				case <-r.pc.Ready():
+					t.Error("ready without the caches")
+				default:
+				}
+				r.api.Fail("list "+resource, nil)
+				<-r.pc.Ready()
+				pass(10 * time.Second)
+				wantList(t, "calls", r.provider.took("create", "delete", "update"))
+				pass(2 * time.Minute)
+				wantList(t, "calls", r.provider.took("create", "delete"), "delete gone  grace 30")
+			})
+		})
+	}
+}
+
+// Invariant 3: a pod that was overlooked once when its deletion came is deleted
+// in the provider all the same, and waited for.
+func TestOverlookedPodIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = polled{r.provider}
+		r.start()
+		r.provider.script(func(s *script) {
+			s.lingers = true
+			s.show = func(*corev1.Pod) *corev1.Pod { return nil }
+		})
+		r.api.AddPod(aPod("web"))
+		pass(time.Second)
+		r.provider.script(func(s *script) { s.show = nil })
+		r.api.DeletePod("web")
+		pass(20 * time.Second)
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API though it runs")
+		}
+		r.provider.set("web", corev1.PodFailed)
+		pass(5 * time.Second)
+		want(t, "pod", r.api.Pod("web"), nil)
+	})
+}
+
+// The same, where it is gone at once.
+func TestOverlookedPodIsDeleted(t *testing.T) {
+	for name, remove := range map[string]func(*rig){
+		"gracefully": func(r *rig) { r.api.DeletePod("web") },
+		"at once":    func(r *rig) { r.api.DeletePod("web", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = polled{r.provider}
+				r.start(func(cfg *Config) { cfg.KeepOrphans = true })
+				// GetPod is behind by a moment: it does not know what was created.
+				r.provider.script(func(s *script) { s.show = func(*corev1.Pod) *corev1.Pod { return nil } })
+				r.api.AddPod(aPod("web"))
+				pass(time.Second)
+				remove(r)
+				pass(time.Second)
+				want(t, "deletes", len(r.provider.took("delete")), 1)
+				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "pod", r.api.Pod("web"), nil)
+			})
+		})
+	}
+}
+
+// Invariant 3: in a gap of the watch a pod of another node took the name.
+func TestReplacedOnAnotherNodeInAWatchGap(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(func(cfg *Config) {
+			cfg.PodEventFilter = func(_ context.Context, p *corev1.Pod) bool { return p.Spec.NodeName == "vk" }
+		})
+		old := r.api.AddPod(aPod("web")).UID
+		synctest.Wait()
+		r.provider.took()
+		r.api.Gap(func() {
+			r.api.DeletePod("web", 0)
+			r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Spec.NodeName = "another" }))
+		})
+		pass(time.Minute)
+		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+string(old)+" grace 30")
+		want(t, "records", r.pc.Pods(), 0)
+	})
+}

@@ -1,0 +1,230 @@
+package podlifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// Invariant 10: any method may panic, once or always, the controller goes on.
+func TestPanics(t *testing.T) {
+	boom := func(context.Context, *corev1.Pod) error { panic("unimplemented") }
+	for name, set := range map[string]func(*script){
+		"CreatePod":    func(s *script) { s.onCreate = boom },
+		"UpdatePod":    func(s *script) { s.onUpdate = boom },
+		"DeletePod":    func(s *script) { s.onDelete = boom },
+		"GetPod":       func(s *script) { s.onGet = func(string) error { panic("unimplemented") } },
+		"GetPodStatus": func(s *script) { s.onStatus = func(string) error { panic("unimplemented") } },
+		"GetPods":      func(s *script) { s.onList = func() error { panic("unimplemented") } },
+	} {
+		for _, handler := range []func(*fakeProvider) Provider{
+			func(f *fakeProvider) Provider { return polled{f} },
+			func(f *fakeProvider) Provider { return notifying{polled{f}} },
+		} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, r *rig) {
+					r.handler = handler(r.provider)
+					r.provider.script(set)
+					r.start()
+					r.api.AddPod(aPod("web"))
+					pass(time.Minute)
+					r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+					pass(time.Minute)
+					r.provider.script(func(s *script) { *s = script{} })
+					pass(time.Minute)
+					want(t, "phase", r.phase("web"), corev1.PodRunning)
+					r.provider.script(set)
+					r.api.DeletePod("web")
+					pass(time.Minute)
+					r.provider.script(func(s *script) { *s = script{} })
+					pass(time.Minute)
+					want(t, "pod", r.api.Pod("web"), nil)
+					want(t, "held", len(r.provider.holds("web")), 0)
+				})
+			})
+		}
+	}
+}
+
+// cannotNotify panics in NotifyPods.
+type cannotNotify struct{ polled }
+
+func (cannotNotify) NotifyPods(context.Context, func(*corev1.Pod)) { panic("unimplemented") }
+
+// Invariant 10: a provider that cannot notify after all is polled.
+func TestPanicInNotifyPods(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = cannotNotify{polled{r.provider}}
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		r.provider.set("web", corev1.PodFailed)
+		pass(5 * time.Second)
+		want(t, "phase", r.phase("web"), corev1.PodFailed)
+	})
+}
+
+// Invariant 10: a provider call that hangs holds up its own pod only, as long as
+// there are workers.
+func TestHangingCall(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.script(func(s *script) {
+			s.onCreate = func(ctx context.Context, p *corev1.Pod) error {
+				if p.Name == "hangs" {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		})
+		r.api.AddPod(aPod("hangs"))
+		r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		r.events.recorded()
+		r.end()
+		// Our own end is no failure of the pod.
+		wantList(t, "events", r.events.recorded())
+		want(t, "reason", r.api.Pod("hangs").Status.Reason, "")
+	})
+}
+
+// Invariant 10: what waits is bounded by the number of pods.
+func TestQueuesAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		release := make(chan struct{})
+		r.provider.script(func(s *script) {
+			s.onCreate = func(ctx context.Context, p *corev1.Pod) error { <-release; return nil }
+		})
+		for i := range 10 {
+			r.api.AddPod(aPod(fmt.Sprint("web-", i)))
+		}
+		for i := range 50 {
+			for j := range 10 {
+				r.api.ChangePod(fmt.Sprint("web-", j), func(p *corev1.Pod) {
+					metav1.SetMetaDataAnnotation(&p.ObjectMeta, "n", fmt.Sprint(i))
+				})
+			}
+			synctest.Wait()
+		}
+		want(t, "queue", r.pc.Syncs().Len(), 10)
+		close(release)
+		synctest.Wait()
+		want(t, "queue", r.pc.Syncs().Len(), 0)
+	})
+}
+
+// Providers change the pods that they are given, also later.
+func TestProviderChangesItsPods(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		var kept []*corev1.Pod
+		spoil := func(p *corev1.Pod) {
+			p.Labels["app"] = "spoilt"
+			p.Spec.Containers[0].Image = "spoilt"
+			p.Status.Phase = corev1.PodFailed
+			p.Status.ContainerStatuses = nil
+		}
+		take := func(_ context.Context, p *corev1.Pod) error {
+			if p.Labels["app"] != "web" {
+				t.Errorf("given a spoilt pod: %v", p.Labels)
+			}
+			kept = append(kept, p)
+			return nil
+		}
+		r.provider.script(func(s *script) {
+			s.onCreate, s.onUpdate, s.onDelete = take, take, take
+			s.lingers = true
+		})
+		r.start()
+		r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }))
+		synctest.Wait()
+		spoil(kept[0])
+		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		synctest.Wait()
+		spoil(kept[1])
+		cached, err := r.pc.pods.Get("default", "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "label in the cache", cached.Labels["app"], "web")
+		notified := r.provider.hold(r.api.Pod("web"), corev1.PodRunning).DeepCopy()
+		notified.Status.Message = "fine"
+		r.provider.notify(notified)
+		notified.Status.Message = "spoilt"
+		pass(time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "message", r.api.Pod("web").Status.Message, "fine")
+		r.api.DeletePod("web")
+		synctest.Wait()
+		spoil(kept[2])
+		r.api.ChangePod("web", func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, "a", "b") })
+		pass(time.Minute)
+		want(t, "calls", len(kept), 4) // the kill is the fourth
+	})
+}
+
+// GetPod says "there is none" in many ways.
+func TestWaysToSayNone(t *testing.T) {
+	for name, answer := range map[string]func() (*corev1.Pod, error){
+		"nothing":                 func() (*corev1.Pod, error) { return nil, nil },
+		"not found":               func() (*corev1.Pod, error) { return nil, errdefs.NotFound("none") },
+		"a plain error":           func() (*corev1.Pod, error) { return nil, errors.New("none") },
+		"an empty pod":            func() (*corev1.Pod, error) { return &corev1.Pod{}, nil },
+		"an empty pod, not found": func() (*corev1.Pod, error) { return &corev1.Pod{}, errdefs.NotFound("none") },
+		"an empty pod, plain":     func() (*corev1.Pod, error) { return &corev1.Pod{}, errors.New("none") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = answering{polled{r.provider}, answer}
+				r.start()
+				r.api.AddPod(aPod("web"))
+				synctest.Wait()
+				want(t, "creates", len(r.provider.took("create")), 1)
+				want(t, "phase", r.phase("web"), corev1.PodRunning)
+			})
+		})
+	}
+}
+
+// answering has its own words for a pod that is not there.
+type answering struct {
+	polled
+	none func() (*corev1.Pod, error)
+}
+
+func (a answering) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	if len(a.f.holds(name)) == 0 {
+		return a.none()
+	}
+	return a.polled.GetPod(ctx, namespace, name)
+}
+
+// A controller that is stopped before it is ready says so, and leaves nothing
+// behind; it cannot be run twice.
+func TestEndBeforeReady(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.api.Fail("list pods", errors.New("away"))
+		r.launch()
+		pass(time.Second)
+		err := r.stop()
+		r.stop = nil
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v, want the context's error", err)
+		}
+		<-r.pc.Done()
+		want(t, "Err", r.pc.Err(), err)
+		if err := r.pc.Run(t.Context(), 1); err == nil {
+			t.Error("it ran twice")
+		}
+	})
+}

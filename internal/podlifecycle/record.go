@@ -1,0 +1,293 @@
+package podlifecycle
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// podRecord is what the controller knows of one pod: what the API wants of it, what
+// the provider holds, and which status the API should have. Only the sync worker that
+// has the record's key calls the provider about the pod; notifications come in meanwhile.
+type podRecord struct {
+	// id is the pod's UID, or what the provider's pod is called instead if it has none.
+	// It is the record's key, and never changes.
+	id   types.UID
+	name types.NamespacedName
+	// older is the next record of the same name. The table guards it.
+	older *podRecord
+
+	mu sync.Mutex
+
+	// pod is the newest known form of the pod: the API's, or of an orphan the
+	// provider's.
+	pod *corev1.Pod
+	// orphan is set if the provider holds the pod and the API does not have it.
+	orphan bool
+
+	observed  observed
+	creating  bool // CreatePod is running
+	ran       bool // the provider held it at some time
+	begun     bool // by its status, a process before this one has had it created
+	cancelled bool // its creation was: the provider may hold it all the same
+	// lastApplied is the API object that the provider was last given.
+	lastApplied *corev1.Pod
+	decided     int64 // generation that the controller last decided on itself
+	stale       bool  // found after a restart, with an older form of the pod
+	expired     bool  // its deadline is over: it is to be ended
+	// activeSince is when its deadline began to count, where the API does not say.
+	activeSince time.Time
+	requested   requested
+	requestedAt time.Time
+	inspectedAt time.Time
+	missing     int
+	missedAt    time.Time // when it was first missed, since it was last found
+	removed     bool
+	unconfirmed bool // only a list of the API lacks it, which may be wrong
+	ending      ending
+
+	// tried is the last action that was taken, retryAt the times before which an
+	// action is not to be tried again, as its error has asked.
+	tried   verb
+	retryAt map[verb]time.Time
+
+	// providerStatus is the newest status that the provider has reported, desiredStatus
+	// that or the controller's own: what the API should have. They are replaced, never
+	// changed.
+	providerStatus *corev1.PodStatus
+	desiredStatus  *corev1.PodStatus
+	// unsentSince is since when the API lacks desiredStatus.
+	unsentSince time.Time
+	// observation is when, on the controller's count of observations, the provider last
+	// reported a status: answers to earlier questions do not count.
+	observation uint64
+	// differed is what observation was when a list had another status; nil if the last
+	// one did not.
+	differed *uint64
+
+	// unlisted is how many lists in a row did not show a pod that was held.
+	unlisted int
+
+	// call is the one under way that creates or updates the pod; else nil.
+	call *interruptible
+
+	// What the status worker last sent, what the API made of it, and when.
+	sent   *corev1.PodStatus
+	stored *corev1.Pod
+	sentAt time.Time
+	// others are the conditions that others have set on the pod.
+	others otherConditions
+
+	// removing is set while the removal of the pod waits for its last status. refused
+	// is a status that the API will not take, forbidden since when it forbids it.
+	removing  bool
+	refused   *corev1.PodStatus
+	forbidden time.Time
+	// insisted is the status that was sent again, as the API had something else.
+	insisted *corev1.PodStatus
+
+	// cause is the span in which the provider was last asked for something, until
+	// the API has the outcome; nil if nobody records spans.
+	cause trace.Span
+
+	// waitsFor are the objects without which the pod cannot be created.
+	waitsFor map[podenv.Object]struct{}
+	// warned are the warnings since the last success, so that a retry that fails
+	// the same way adds no event.
+	warned map[string]struct{}
+}
+
+// key is the record's in the queues.
+func (r *podRecord) key() string { return string(r.id) }
+
+// form returns the newest known form of the pod.
+func (r *podRecord) form() *corev1.Pod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pod
+}
+
+// desire makes status what the API should have. r.mu is held.
+func (r *podRecord) desire(status *corev1.PodStatus) {
+	r.desiredStatus = status
+	if r.unsentSince.IsZero() {
+		r.unsentSince = time.Now()
+	}
+}
+
+// store records what the API made of the last patch. r.mu is held.
+func (r *podRecord) store(pod *corev1.Pod) {
+	r.stored = pod
+	if !older(pod, r.pod) {
+		r.renew(pod)
+	}
+}
+
+// renew records a newer form of the pod, also as the one that the provider was given if
+// that is the same to it: of a pod that rests one form is kept in memory, that of the
+// cache. r.mu is held.
+func (r *podRecord) renew(pod *corev1.Pod) {
+	r.pod, r.orphan = pod, false
+	if r.lastApplied != nil && !specChanged(r.lastApplied, pod) {
+		r.lastApplied = pod
+	}
+}
+
+// missed records that the provider does not know the pod. r.mu is held.
+func (r *podRecord) missed(now time.Time) {
+	r.observed = absent
+	r.missing++
+	if r.missedAt.IsZero() {
+		r.missedAt = now
+	}
+}
+
+// found records that the provider holds the pod. r.mu is held.
+func (r *podRecord) found() {
+	r.missing, r.missedAt = 0, time.Time{}
+}
+
+// stopped reports whether the provider has reported that the pod runs no more.
+// Before its end was requested only the phase counts, since containers that have
+// ended may be started again. r.mu is held.
+func (r *podRecord) stopped() bool {
+	if r.providerStatus == nil {
+		return false
+	}
+	return isTerminal(r.providerStatus.Phase) || r.requested != requestedNone && allTerminated(r.providerStatus)
+}
+
+// ended reports whether the pod has ended for the API, or will have once the status is
+// sent. r.mu is held.
+func (r *podRecord) ended() bool {
+	return r.desiredStatus != nil && isTerminal(r.desiredStatus.Phase)
+}
+
+func isTerminal(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+func allTerminated(status *corev1.PodStatus) bool {
+	if len(status.ContainerStatuses) == 0 {
+		return false
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].State.Terminated == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// records is the table of all records, by UID and by name.
+type records struct {
+	mu     sync.RWMutex
+	byUID  map[types.UID]*podRecord
+	byName map[types.NamespacedName]*podRecord // the newest, which leads to the older ones
+}
+
+func (t *records) get(id types.UID) *podRecord {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byUID[id]
+}
+
+// getOrAdd returns the record of a pod. It adds one where there is none, and returns
+// true then.
+func (t *records) getOrAdd(id types.UID, pod *corev1.Pod, orphan bool) (*podRecord, bool) {
+	if r := t.get(id); r != nil {
+		return r, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.byUID[id]; r != nil {
+		return r, false
+	}
+	if t.byUID == nil {
+		t.byUID, t.byName = map[types.UID]*podRecord{}, map[types.NamespacedName]*podRecord{}
+	}
+	r := &podRecord{id: id, name: nameOf(pod), pod: pod, orphan: orphan, observed: unknown, begun: !orphan && createdBefore(pod)}
+	r.older = t.byName[r.name]
+	t.byUID[id], t.byName[r.name] = r, r
+	return r, true
+}
+
+// drop removes a record, and returns the others of its name.
+func (t *records) drop(r *podRecord) []*podRecord {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byUID, r.id)
+	for at, newer := t.byName[r.name], (*podRecord)(nil); at != nil; at, newer = at.older, at {
+		switch {
+		case at != r:
+		case newer != nil:
+			newer.older = r.older
+		case r.older != nil:
+			t.byName[r.name] = r.older
+		default:
+			delete(t.byName, r.name)
+		}
+	}
+	return t.list(r.name)
+}
+
+// named returns the records of a name.
+func (t *records) named(name types.NamespacedName) []*podRecord {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.list(name)
+}
+
+// list is named with the table locked.
+func (t *records) list(name types.NamespacedName) (all []*podRecord) {
+	for r := t.byName[name]; r != nil; r = r.older {
+		all = append(all, r)
+	}
+	return all
+}
+
+// alone reports whether no other record has the name of r.
+func (t *records) alone(r *podRecord) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byName[r.name] == r && r.older == nil
+}
+
+// hasOlder reports whether a record was there before r that has its name, but for that
+// of a UID.
+func (t *records) hasOlder(r *podRecord, except types.UID) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for older := r.older; older != nil; older = older.older {
+		if older.id != except {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *records) len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byUID)
+}
+
+// each calls f for every record of the moment, without holding the table.
+func (t *records) each(f func(r *podRecord)) {
+	t.mu.RLock()
+	all := make([]*podRecord, 0, len(t.byUID))
+	for _, r := range t.byUID {
+		all = append(all, r)
+	}
+	t.mu.RUnlock()
+	for _, r := range all {
+		f(r)
+	}
+}

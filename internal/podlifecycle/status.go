@@ -1,0 +1,302 @@
+package podlifecycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// mergeStatus returns the status that the API should have, from the one that it
+// has and the provider's word. It is pure: reported and the pod stay as they
+// are. What it returns shares their memory, and is for reading. The rules:
+//
+//   - a terminal phase is final, and a phase does not move backwards;
+//   - the start time is set once;
+//   - conditions that the provider does not report, or only copies (see
+//     otherConditions), are left to their owners, but
+//     for those of a resize, which only a node has and which go with it (KEP-1287);
+//   - a pod that the provider calls ready is so once its readiness gates are
+//     open, which are conditions that others own (KEP-580);
+//   - what only the control plane sets (QoS class, nominated node, resource
+//     claims) stays;
+//   - addresses appear in the singular and the plural field alike.
+func mergeStatus(pod *corev1.Pod, reported *corev1.PodStatus, observedGeneration int64, hostIPs []string, now time.Time) corev1.PodStatus {
+	current := &pod.Status
+	if isTerminal(current.Phase) && reported.Phase != current.Phase {
+		return *current
+	}
+	next := *reported
+	if next.Phase == "" || next.Phase == corev1.PodPending && current.Phase == corev1.PodRunning {
+		next.Phase = current.Phase
+	}
+	if current.StartTime != nil {
+		next.StartTime = current.StartTime
+	} else if next.StartTime == nil {
+		next.StartTime = &metav1.Time{Time: now}
+	}
+	next.ObservedGeneration = max(current.ObservedGeneration, observedGeneration)
+	next.Conditions = mergeConditions(current.Conditions, applyGates(pod, reported.Conditions), observedGeneration, now)
+	mergeAddresses(&next, current, hostIPs)
+
+	next.QOSClass = current.QOSClass
+	next.NominatedNodeName = current.NominatedNodeName
+	next.ResourceClaimStatuses = current.ResourceClaimStatuses
+	next.ExtendedResourceClaimStatus = current.ExtendedResourceClaimStatus
+	if next.Resize == "" {
+		next.Resize = current.Resize
+	}
+	return next
+}
+
+// reasonGates is the kubelet's reason of a pod that only its gates keep from
+// being ready.
+const reasonGates = "ReadinessGatesNotReady"
+
+// applyGates returns the reported conditions with a Ready that goes by the pod's
+// readiness gates.
+func applyGates(pod *corev1.Pod, reported []corev1.PodCondition) []corev1.PodCondition {
+	if len(pod.Spec.ReadinessGates) == 0 {
+		return reported
+	}
+	i := slices.IndexFunc(reported, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if i < 0 || reported[i].Status != corev1.ConditionTrue && reported[i].Reason != reasonGates {
+		return reported
+	}
+	reported = slices.Clone(reported)
+	ready := &reported[i]
+	was := ready.Status
+	ready.Status, ready.Reason, ready.Message = corev1.ConditionTrue, "", ""
+	if missing := closedGates(pod); len(missing) > 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, reasonGates, strings.Join(missing, ", ")
+	}
+	if ready.Status != was {
+		ready.LastTransitionTime = metav1.Time{} // not the provider's
+	}
+	return reported
+}
+
+// closedGates says of each gate that is not open why it is not, as a kubelet
+// does.
+func closedGates(pod *corev1.Pod) (missing []string) {
+	for _, gate := range pod.Spec.ReadinessGates {
+		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionType })
+		switch {
+		case i < 0:
+			missing = append(missing, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+		case pod.Status.Conditions[i].Status != corev1.ConditionTrue:
+			missing = append(missing, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %v", gate.ConditionType, pod.Status.Conditions[i].Status))
+		}
+	}
+	return missing
+}
+
+// isResize reports whether a condition is one of a resize under way. Those have the
+// generation of the pod that asked for it, which need not be the newest.
+func isResize(kind corev1.PodConditionType) bool {
+	return kind == corev1.PodResizePending || kind == corev1.PodResizeInProgress
+}
+
+// mergeConditions lays the reported conditions over the current ones, but for
+// those of a resize that is not reported any more.
+func mergeConditions(current, reported []corev1.PodCondition, observedGeneration int64, now time.Time) []corev1.PodCondition {
+	merged := slices.Grow([]corev1.PodCondition(nil), len(current)+len(reported))
+	for _, c := range current {
+		if !isResize(c.Type) || slices.ContainsFunc(reported, func(r corev1.PodCondition) bool { return r.Type == c.Type }) {
+			merged = append(merged, c)
+		}
+	}
+	for _, c := range reported {
+		if !isResize(c.Type) || c.ObservedGeneration == 0 {
+			c.ObservedGeneration = max(c.ObservedGeneration, observedGeneration)
+		}
+		i := slices.IndexFunc(merged, func(m corev1.PodCondition) bool { return m.Type == c.Type })
+		switch {
+		case i < 0:
+			if c.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = metav1.Time{Time: now}
+			}
+			merged = append(merged, c)
+		case c.Type == corev1.PodScheduled && merged[i].Status == c.Status:
+			// The scheduler's condition. That it holds for the newest form of the pod is
+			// the node's to say.
+			merged[i].ObservedGeneration = max(c.ObservedGeneration, merged[i].ObservedGeneration)
+		default:
+			if same := merged[i]; same.Status == c.Status && same.Reason == c.Reason && same.Message == c.Message {
+				c.LastProbeTime = same.LastProbeTime // a look that found nothing new is no news
+			}
+			if merged[i].Status == c.Status {
+				c.LastTransitionTime = merged[i].LastTransitionTime
+			} else if c.LastTransitionTime.IsZero() || c.LastTransitionTime.Before(&merged[i].LastTransitionTime) {
+				c.LastTransitionTime = metav1.Time{Time: now}
+			}
+			c.ObservedGeneration = max(c.ObservedGeneration, merged[i].ObservedGeneration)
+			merged[i] = c
+		}
+	}
+	return merged
+}
+
+func mergeAddresses(next, current *corev1.PodStatus, hostIPs []string) {
+	if next.HostIP == "" && len(next.HostIPs) > 0 {
+		next.HostIP = next.HostIPs[0].IP
+	}
+	if next.HostIP == "" {
+		next.HostIP, next.HostIPs = current.HostIP, current.HostIPs
+	}
+	if next.HostIP == "" && len(hostIPs) > 0 {
+		next.HostIP = hostIPs[0]
+		next.HostIPs = make([]corev1.HostIP, 0, len(hostIPs))
+		for _, ip := range hostIPs {
+			next.HostIPs = append(next.HostIPs, corev1.HostIP{IP: ip})
+		}
+	}
+	if next.HostIP != "" && len(next.HostIPs) == 0 {
+		next.HostIPs = []corev1.HostIP{{IP: next.HostIP}}
+	}
+	if next.PodIP == "" && len(next.PodIPs) > 0 {
+		next.PodIP = next.PodIPs[0].IP
+	}
+	if next.PodIP != "" && (len(next.PodIPs) == 0 || next.PodIPs[0].IP != next.PodIP) {
+		next.PodIPs = []corev1.PodIP{{IP: next.PodIP}}
+	}
+}
+
+// failedCreate is the status of a pod that the provider could not create. An error that
+// no retry cures fails the pod with any restartPolicy, since that is about containers
+// that ran: so a controller learns of it, and people do not wait.
+func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
+	status := pod.Status.DeepCopy()
+	meaning := errdefs.Describe(err)
+	status.Phase = corev1.PodPending
+	if meaning.Class == errdefs.PermanentClass {
+		status.Phase = corev1.PodFailed
+	}
+	status.Reason = meaning.PodReason
+	status.Message = err.Error()
+	status.ContainerStatuses = nil // they show the pod as waiting for its configuration
+	return status
+}
+
+// createdBefore reports whether the status of a pod that this process sees for the first
+// time says that a process before it has had the pod created: it has a start time, and
+// no reason why it was not created.
+func createdBefore(pod *corev1.Pod) bool {
+	if pod.Status.StartTime == nil || pod.Status.Phase != corev1.PodPending || pod.Status.Reason != "" {
+		return false
+	}
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && c.State.Waiting.Reason == reasonConfigError
+	})
+}
+
+// reasonConfigError is the kubelet's reason of a container that waits for what its
+// configuration names.
+const reasonConfigError = "CreateContainerConfigError"
+
+// waitingForConfig is the status of a pod that waits for an object that its
+// environment refers to; the reason is the kubelet's.
+func waitingForConfig(pod *corev1.Pod, err error) *corev1.PodStatus {
+	status := pod.Status.DeepCopy()
+	status.Phase = corev1.PodPending
+	status.Reason, status.Message = "", ""
+	status.ContainerStatuses = nil
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name:  container.Name,
+			Image: container.Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+				Reason:  reasonConfigError,
+				Message: err.Error(),
+			}},
+		})
+	}
+	return status
+}
+
+const (
+	lostMessage    = "The provider no longer knows this pod, although it ran it"
+	missingMessage = "The provider does not know this pod, although it ran it; as it does not know many others either, the pod stays as it is until it is known again or is deleted"
+	// createAgainMessage is that of the event on a pod that is not created again yet.
+	createAgainMessage = "The provider does not know this pod, which was created before this agent started; it is created again if the provider goes on not knowing it"
+	// killedExitCode is that of a process that SIGKILL ended.
+	killedExitCode = 137
+)
+
+// lost is the status of a pod that the provider no longer knows: what had
+// not ended by then was killed. latest is the provider's last status, if any.
+func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
+	if latest == nil {
+		latest = &pod.Status
+	}
+	status := latest.DeepCopy()
+	status.Phase = corev1.PodFailed
+	status.Reason = StatusReasonNotFound
+	status.Message = lostMessage
+	endAll(status, StatusReasonNotFound, now)
+	// What the pod did was disrupted: a Job's podFailurePolicy can ignore it.
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	status.Conditions = append(status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		Reason: ReasonProviderLost, Message: lostMessage, LastTransitionTime: metav1.Time{Time: now}})
+	return status
+}
+
+// killed is the final status of a pod whose provider stopped it without saying
+// how it ended: that is a success only if each container is known to have ended
+// with success before.
+func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
+	if latest == nil {
+		latest = &pod.Status
+	}
+	status := latest.DeepCopy()
+	if isTerminal(status.Phase) {
+		return status
+	}
+	status.Phase = corev1.PodFailed
+	if allTerminated(status) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated.ExitCode != 0 }) {
+		status.Phase = corev1.PodSucceeded
+	}
+	endAll(status, "ContainerStatusUnknown", now)
+	return status
+}
+
+// endAll marks all containers as ended, and the pod as not ready.
+func endAll(status *corev1.PodStatus, reason string, now time.Time) {
+	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			c.Ready = false
+			if c.State.Terminated != nil {
+				continue
+			}
+			ended := corev1.ContainerStateTerminated{
+				ExitCode:    killedExitCode,
+				Reason:      reason,
+				Message:     "The container could not be found when its end was noticed",
+				FinishedAt:  metav1.Time{Time: now},
+				ContainerID: c.ContainerID,
+			}
+			if c.State.Running != nil {
+				ended.StartedAt = c.State.Running.StartedAt
+			}
+			c.State = corev1.ContainerState{Terminated: &ended}
+		}
+	}
+	why := "PodFailed"
+	if status.Phase == corev1.PodSucceeded {
+		why = "PodCompleted"
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; (c.Type == corev1.PodReady || c.Type == corev1.ContainersReady) && c.Status != corev1.ConditionFalse {
+			c.Status = corev1.ConditionFalse
+			c.Reason = why
+			c.LastTransitionTime = metav1.Time{Time: now}
+		}
+	}
+}

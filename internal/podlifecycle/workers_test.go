@@ -1,0 +1,116 @@
+package podlifecycle
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+)
+
+// sharedWorkers are those of several controllers.
+type sharedWorkers struct{ calls, writes *queue.Pool }
+
+// launchWith runs one more controller over the rig's API, for the pods of a
+// namespace, with the workers given.
+func (r *rig) launchWith(workers sharedWorkers, handler Provider, namespace string) *Controller {
+	r.t.Helper()
+	factory := informers.NewSharedInformerFactoryWithOptions(r.api, 0, informers.WithNamespace(namespace))
+	pc := New(Config{
+		PodClient:       r.api.CoreV1(),
+		Pods:            InformedPods(factory.Core().V1().Pods()),
+		EventRecorder:   r.events,
+		Provider:        handler,
+		SkipEnvironment: true,
+		DefaultRetry:    retryForEver,
+		CallWorkers:     workers.calls,
+		WriteWorkers:    workers.writes,
+		Claim:           always{},
+	})
+	ctx, cancel := context.WithCancel(r.t.Context())
+	factory.Start(ctx.Done())
+	result := make(chan error, 1)
+	go func() { result <- pc.Run(ctx, 3) }()
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-result; err != nil {
+			r.t.Errorf("the controller ended with %v", err)
+		}
+		factory.Shutdown()
+	})
+	<-pc.Ready()
+	return pc
+}
+
+// A provider that hangs holds up its own node, and no other that shares the
+// workers, though the others' writes have one worker between them.
+func TestHangingProviderHoldsUpNoOtherNode(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		workers := sharedWorkers{queue.NewPool(0, nil), queue.NewPool(1, nil)}
+		release := make(chan struct{})
+		hanging, healthy := newFakeProvider(), newFakeProvider()
+		hanging.script(func(s *script) {
+			s.onCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
+		})
+		one := r.launchWith(workers, notifying{polled{hanging}}, "one")
+		r.launchWith(workers, notifying{polled{healthy}}, "two")
+		for i := range 20 {
+			for _, namespace := range []string{"one", "two"} {
+				r.api.AddPod(aPod(fmt.Sprint(i), func(p *corev1.Pod) { p.Namespace = namespace }))
+			}
+		}
+		pass(time.Second)
+		running := map[string]int{}
+		pods, err := r.api.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase == corev1.PodRunning {
+				running[pod.Namespace]++
+			}
+		}
+		want(t, "running", running, map[string]int{"two": 20})
+		want(t, "calls that hang", one.Syncs().ItemsBeingProcessedLen(), 3)
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// A controller at rest has the goroutine of its Run, and no other: it may have
+// pods, also such as are to be looked at later.
+func TestPodControllersAtRestHaveOneGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		workers := sharedWorkers{queue.NewPool(0, nil), queue.NewPool(10, nil)}
+		const controllers = 20
+		for i := range controllers {
+			r.launchWith(workers, notifying{polled{newFakeProvider()}}, fmt.Sprint(i))
+			for name := range 5 {
+				r.api.AddPod(aPod(fmt.Sprint(name), func(p *corev1.Pod) { p.Namespace = fmt.Sprint(i) }))
+			}
+		}
+		pass(time.Minute)
+		want(t, "goroutines", goroutinesIn("/podlifecycle.(*Controller)", "/internal/queue."), controllers)
+	})
+}
+
+// goroutinesIn counts the goroutines that are in one of the functions.
+func goroutinesIn(functions ...string) (n int) {
+	stacks := make([]byte, 1<<24)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for _, stack := range strings.Split(string(stacks), "\n\n") {
+		if slices.ContainsFunc(functions, func(f string) bool { return strings.Contains(stack, f) }) {
+			n++
+		}
+	}
+	return n
+}

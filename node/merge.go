@@ -1,0 +1,266 @@
+package node
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// annotationOwned remembers, across restarts, what of the node came from its
+// provider, so that what the provider takes back is taken back, and what others
+// wrote is not.
+const annotationOwned = "virtual-kubelet.io/owned"
+
+// owned are the names of what a provider has put on a node.
+type owned struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+	Taints      []string `json:"taints,omitempty"`
+	Capacity    []string `json:"capacity,omitempty"`
+	Allocatable []string `json:"allocatable,omitempty"`
+}
+
+// ownedOf reads the annotation. What cannot be read was not ours: then nothing
+// is taken back.
+func ownedOf(n *corev1.Node) (before owned) {
+	if text := n.Annotations[annotationOwned]; text != "" {
+		_ = json.Unmarshal([]byte(text), &before)
+	}
+	return before
+}
+
+// The reasons of the Ready condition.
+const (
+	nodeReadyReason    = "KubeletReady"
+	nodeNotReadyReason = "ProviderNotReady"
+	nodeStoppedReason  = "KubeletStopped"
+)
+
+// newNode is the node to create: what the provider wants, and how it is.
+func newNode(wanted *corev1.Node, health error, now metav1.Time) (*corev1.Node, error) {
+	fresh, err := mergeNode(&corev1.Node{Spec: wanted.Spec}, wanted, health, now)
+	if err != nil {
+		return nil, err
+	}
+	fresh.Name = wanted.Name
+	fresh.OwnerReferences = wanted.OwnerReferences
+	fresh.Finalizers = wanted.Finalizers
+	return fresh, nil
+}
+
+// mergeNode is the three-way merge: it returns the API's node with what the
+// provider wants laid over it, without what the provider wanted formerly and no
+// longer does. Everything else is left to those who wrote it. It is pure.
+func mergeNode(current, wanted *corev1.Node, health error, now metav1.Time) (*corev1.Node, error) {
+	before := ownedOf(current)
+	next := current.DeepCopy()
+	next.Labels = mergeMap(current.Labels, wanted.Labels, before.Labels)
+	next.Annotations = mergeMap(current.Annotations, wanted.Annotations, before.Annotations)
+	next.Spec.Taints = mergeTaints(current.Spec.Taints, wanted.Spec.Taints, before.Taints)
+	if next.Spec.ProviderID == "" {
+		next.Spec.ProviderID = wanted.Spec.ProviderID
+	}
+	mergeNodeStatus(&next.Status, &wanted.Status, before)
+	next.Status.Conditions = mergeNodeConditions(current.Status.Conditions, wanted.Status.Conditions, health, now)
+
+	text, err := json.Marshal(owned{
+		Labels:      sortedKeys(wanted.Labels),
+		Annotations: sortedKeys(wanted.Annotations),
+		Taints:      taintNames(wanted.Spec.Taints),
+		Capacity:    sortedKeys(wanted.Status.Capacity),
+		Allocatable: sortedKeys(wanted.Status.Allocatable),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode what the provider owns of the node: %w", err)
+	}
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[annotationOwned] = string(text)
+	return next, nil
+}
+
+// mergeNodeStatus lays the wanted status over next's, conditions aside. What is
+// empty says nothing.
+func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
+	next.Capacity = mergeMap(next.Capacity, wanted.Capacity, before.Capacity)
+	next.Allocatable = mergeMap(next.Allocatable, wanted.Allocatable, before.Allocatable)
+	next.Phase = cmp.Or(wanted.Phase, next.Phase)
+	mergeNodeInfo(&next.NodeInfo, &wanted.NodeInfo)
+	next.DaemonEndpoints = cmp.Or(wanted.DaemonEndpoints, next.DaemonEndpoints)
+	overlaySlice(&next.Addresses, wanted.Addresses)
+	overlaySlice(&next.Images, wanted.Images)
+	overlaySlice(&next.RuntimeHandlers, wanted.RuntimeHandlers)
+	overlaySlice(&next.DeclaredFeatures, wanted.DeclaredFeatures)
+	if wanted.Features != nil {
+		next.Features = wanted.Features
+	}
+}
+
+func mergeNodeInfo(next, wanted *corev1.NodeSystemInfo) {
+	next.MachineID = cmp.Or(wanted.MachineID, next.MachineID)
+	next.SystemUUID = cmp.Or(wanted.SystemUUID, next.SystemUUID)
+	next.BootID = cmp.Or(wanted.BootID, next.BootID)
+	next.KernelVersion = cmp.Or(wanted.KernelVersion, next.KernelVersion)
+	next.OSImage = cmp.Or(wanted.OSImage, next.OSImage)
+	next.ContainerRuntimeVersion = cmp.Or(wanted.ContainerRuntimeVersion, next.ContainerRuntimeVersion)
+	next.KubeletVersion = cmp.Or(wanted.KubeletVersion, next.KubeletVersion)
+	//lint:ignore SA1019 deprecated, but a provider's to fill in
+	next.KubeProxyVersion = cmp.Or(wanted.KubeProxyVersion, next.KubeProxyVersion)
+	next.OperatingSystem = cmp.Or(wanted.OperatingSystem, next.OperatingSystem)
+	next.Architecture = cmp.Or(wanted.Architecture, next.Architecture)
+	if wanted.Swap != nil {
+		next.Swap = wanted.Swap.DeepCopy()
+	}
+}
+
+// mergeNodeConditions lays the provider's conditions over the API's, with the
+// Ready condition according to the provider's health.
+func mergeNodeConditions(current, wanted []corev1.NodeCondition, health error, now metav1.Time) []corev1.NodeCondition {
+	// Some providers give back the node that they have read: what was our own
+	// report on it is not its own.
+	ours := slices.DeleteFunc(slices.Clone(wanted), func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && (c.Reason == nodeNotReadyReason || c.Reason == nodeStoppedReason)
+	})
+	ready := slices.IndexFunc(ours, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if ready < 0 {
+		ours = append(ours, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: nodeReadyReason, Message: "virtual kubelet is posting ready status"})
+		ready = len(ours) - 1
+	}
+	if health != nil {
+		reason := nodeNotReadyReason
+		if health == errStopped {
+			reason = nodeStoppedReason
+		}
+		ours[ready] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: reason, Message: health.Error()}
+	}
+	merged := slices.Clone(current)
+	for _, c := range ours {
+		c.LastHeartbeatTime = now
+		i := slices.IndexFunc(merged, func(m corev1.NodeCondition) bool { return m.Type == c.Type })
+		switch {
+		case i < 0:
+			if c.LastTransitionTime.IsZero() || health != nil {
+				c.LastTransitionTime = now
+			}
+			merged = append(merged, c)
+		default:
+			c.LastTransitionTime = now
+			if merged[i].Status == c.Status {
+				c.LastTransitionTime = merged[i].LastTransitionTime
+			}
+			merged[i] = c
+		}
+	}
+	return merged
+}
+
+// mergeMap lays wanted over current, without the keys of before that are no
+// longer wanted.
+func mergeMap[K ~string, V any](current, wanted map[K]V, before []string) map[K]V {
+	next := maps.Clone(current)
+	if next == nil && len(wanted) > 0 {
+		next = make(map[K]V, len(wanted))
+	}
+	for _, key := range before {
+		if _, still := wanted[K(key)]; !still {
+			delete(next, K(key))
+		}
+	}
+	maps.Copy(next, wanted)
+	return next
+}
+
+func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint {
+	ours := map[string]corev1.Taint{}
+	for _, t := range wanted {
+		ours[taintName(t)] = t
+	}
+	var next []corev1.Taint
+	for _, t := range current {
+		name := taintName(t)
+		mine, still := ours[name]
+		switch {
+		case still && mine.Value != t.Value:
+			next = append(next, mine)
+		case still || !slices.Contains(before, name):
+			next = append(next, t)
+		}
+		delete(ours, name)
+	}
+	for _, t := range wanted {
+		if _, missing := ours[taintName(t)]; missing {
+			next = append(next, t)
+			delete(ours, taintName(t))
+		}
+	}
+	return next
+}
+
+// taintName is what distinguishes taints in the API.
+func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+func taintNames(taints []corev1.Taint) []string {
+	names := make([]string, 0, len(taints))
+	for _, t := range taints {
+		names = append(names, taintName(t))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, string(key))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func overlaySlice[T any](onto *[]T, with []T) {
+	if len(with) > 0 {
+		*onto = slices.Clone(with)
+	}
+}
+
+// overlayWanted takes over what the provider says of its node. A node with its
+// name is complete where it says anything, one without is partial.
+func overlayWanted(wanted, reported *corev1.Node, name string) {
+	complete := reported.Name == name
+	overlayMap(&wanted.Labels, reported.Labels, complete)
+	overlayMap(&wanted.Annotations, reported.Annotations, complete)
+	overlayMap((*map[corev1.ResourceName]resource.Quantity)(&wanted.Status.Capacity), reported.Status.Capacity, complete)
+	overlayMap((*map[corev1.ResourceName]resource.Quantity)(&wanted.Status.Allocatable), reported.Status.Allocatable, complete)
+	if reported.Spec.Taints != nil { // an empty list takes them back, none says nothing
+		wanted.Spec.Taints = slices.Clone(reported.Spec.Taints)
+	}
+	wanted.Spec.ProviderID = cmp.Or(reported.Spec.ProviderID, wanted.Spec.ProviderID)
+	status := reported.Status
+	status.Capacity, status.Allocatable = nil, nil
+	mergeNodeStatus(&wanted.Status, &status, owned{})
+	for _, c := range reported.Status.Conditions {
+		i := slices.IndexFunc(wanted.Status.Conditions, func(w corev1.NodeCondition) bool { return w.Type == c.Type })
+		if i < 0 {
+			wanted.Status.Conditions = append(wanted.Status.Conditions, c)
+		} else {
+			wanted.Status.Conditions[i] = c
+		}
+	}
+}
+
+func overlayMap[K ~string, V any](onto *map[K]V, with map[K]V, complete bool) {
+	switch {
+	case with == nil:
+	case complete || *onto == nil:
+		*onto = maps.Clone(with)
+	default:
+		maps.Copy(*onto, with)
+	}
+}

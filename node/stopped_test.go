@@ -1,0 +1,41 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A Node says that nobody keeps it after an orderly end, or by the word of the
+// control plane; one whose provider is ill is kept.
+func TestStopped(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(WithNodeNotReadyAtShutdown())
+		want(t, "while it runs", Stopped(r.api.Node("vk")), false)
+		r.pinged(func(context.Context) error { return errors.New("ill") })
+		pass(DefaultPingInterval)
+		r.wantReady("False ProviderNotReady")
+		want(t, "with an ill provider", Stopped(r.api.Node("vk")), false)
+		r.end()
+		n := r.api.Node("vk")
+		want(t, "after the end", Stopped(n), true)
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}
+		want(t, "by the word of the control plane", Stopped(n), true)
+		n.Status.Conditions = nil
+		want(t, "without a word", Stopped(n), false)
+	})
+}
+
+func TestWroteLabel(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start()
+		n := r.api.Node("vk")
+		n.Labels["zone"] = "a"
+		want(t, "a label of the provider", WroteLabel(n, "type"), true)
+		want(t, "somebody else's", WroteLabel(n, "zone"), false)
+		delete(n.Labels, "type")
+		want(t, "one that is gone", WroteLabel(n, "type"), false)
+	})
+}

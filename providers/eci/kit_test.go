@@ -1,0 +1,40 @@
+//go:build integration
+
+package eci_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
+)
+
+// ECI is a fake, which runs no commands: only what needs none is checked of it.
+func TestECI(t *testing.T) {
+	t.Parallel()
+	api := ecitest.New(200 * time.Millisecond)
+	t.Cleanup(api.Close)
+	config := eci.Config{
+		ClusterName: "providertest", Region: ecitest.Region, AccessKey: ecitest.AccessKey, SecretKey: ecitest.SecretKey,
+		SecurityGroup: "sg-1", VSwitch: "vsw-1", Endpoint: api.URL, CacheFor: time.Second,
+	}
+	providertest.Suite{
+		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			p, err := eci.New(init, config)
+			if err != nil {
+				return nil, nil, err
+			}
+			return nodeutil.AsProvider(p), p, nil
+		},
+		Capabilities: []providertest.Capability{
+			providertest.Logs, providertest.Exec, providertest.Stats, providertest.Volumes, providertest.Deadlines, providertest.SurvivesRestart,
+		},
+		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
+		NodeName:     "providertest-eci",
+	}.Run(t)
+}

@@ -1,0 +1,312 @@
+package kubernetes
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// relists is a remote API server whose watches of pods can expire, after which what it
+// lists can be chosen.
+type relists struct {
+	remote  *fake.Clientset
+	expires atomic.Bool // with the next event
+
+	mu   sync.Mutex
+	list *corev1.PodList // nil: what there is
+}
+
+func newRelists(remote *fake.Clientset) *relists {
+	l := &relists{remote: remote}
+	remote.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		all, err := remote.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(all, func(event watch.Event) (watch.Event, bool) {
+			if l.expires.CompareAndSwap(true, false) {
+				expired := apierrors.NewResourceExpired("too old resource version").ErrStatus
+				return watch.Event{Type: watch.Error, Object: &expired}, true
+			}
+			return event, true
+		}), nil
+	})
+	remote.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		asked, ok := action.(clienttesting.ListActionImpl)
+		if !ok || l.list == nil || asked.ListRestrictions.Labels.String() == labels.Everything().String() {
+			return false, nil, nil // a test asks what there is
+		}
+		return true, l.list.DeepCopy(), nil
+	})
+	return l
+}
+
+// answer has the next lists be of these pods, or of what there is.
+func (l *relists) answer(list *corev1.PodList) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = list
+}
+
+// relist has the pods listed again.
+func (l *relists) relist(r *rig, touched *corev1.Pod) {
+	l.expires.Store(true)
+	r.change(touched, func(pod *corev1.Pod) { pod.Annotations["touched"] = "yes" })
+	time.Sleep(5 * time.Second)
+}
+
+// threeRunning has a rig run three pods.
+func threeRunning(r *rig) (pods, remotes []*corev1.Pod) {
+	for _, name := range []string{"one", "two", "three"} {
+		pod := named(name)
+		far := r.create(pod)
+		r.change(far, running)
+		pod = pod.DeepCopy()
+		pod.Status.Phase = corev1.PodRunning
+		r.atHome(pod)
+		pods, remotes = append(pods, pod), append(remotes, r.remotePod(pod))
+	}
+	r.requests()
+	return pods, remotes
+}
+
+// harmless fails the test if a pod has ended at home, or something was deleted.
+func (r *rig) harmless(t *testing.T) {
+	t.Helper()
+	requests := r.requests()
+	for _, unwanted := range []string{"delete pods", "delete secrets", "create pods"} {
+		if slices.Contains(requests, unwanted) {
+			t.Errorf("the remote cluster was asked to %q", requests)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pod := range r.told {
+		if ended(pod) {
+			t.Errorf("pod %s is reported to have ended: %+v", pod.Name, pod.Status)
+		}
+	}
+}
+
+func (r *rig) listed(t *testing.T) map[string]corev1.PodPhase {
+	t.Helper()
+	pods, err := r.GetPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases := map[string]corev1.PodPhase{}
+	for _, pod := range pods {
+		phases[pod.Name] = pod.Status.Phase
+	}
+	return phases
+}
+
+// A list without the pods, from a restarted API server, one that is behind, or that of
+// another cluster, is no word that they were deleted.
+func TestListWithoutThePods(t *testing.T) {
+	for _, evicted := range []string{"fail", "restart"} {
+		t.Run(evicted, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				lists := newRelists(remote)
+				r := newRig(t, "evicted: "+evicted+"\n", remote)
+				pods, remotes := threeRunning(r)
+				lists.answer(&corev1.PodList{})
+				lists.relist(r, remotes[0])
+				time.Sleep(30 * time.Second)
+				r.harmless(t)
+				if found := r.listed(t); len(found) != 3 || found["two"] != corev1.PodRunning {
+					t.Errorf("listed are %v", found)
+				}
+				for _, pod := range pods {
+					if found, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || found.Status.Phase != corev1.PodRunning {
+						t.Errorf("pod %s is %v, %v", pod.Name, found, err)
+					}
+				}
+				r.change(r.remotePod(pods[1]), func(pod *corev1.Pod) { pod.Status.PodIP = "10.1.2.3" })
+				time.Sleep(time.Minute)
+				lists.answer(nil)
+				time.Sleep(10 * time.Minute)
+				r.harmless(t)
+				if found := r.listed(t); len(found) != 3 || found["two"] != corev1.PodRunning {
+					t.Errorf("listed are %v once the lists are right", found)
+				}
+			})
+		})
+	}
+}
+
+// A list that was wrong once is made again soon, and not very often.
+func TestWrongListIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		lists := newRelists(remote)
+		r := newRig(t, "", remote)
+		_, remotes := threeRunning(r)
+		lists.answer(&corev1.PodList{})
+		lists.relist(r, remotes[0])
+		count := 0
+		for range 10 {
+			time.Sleep(time.Minute)
+			for _, request := range r.requests() {
+				if request == "list pods" {
+					count++
+				}
+			}
+		}
+		if count < 5 || count > 15 {
+			t.Errorf("in ten minutes the pods are listed %d times", count)
+		}
+		lists.answer(nil)
+		time.Sleep(2 * time.Minute)
+		if n := len(r.podVersions()); n != 3 {
+			t.Errorf("%d pods are known by a list", n)
+		}
+		r.requests()
+		time.Sleep(20 * time.Minute)
+		r.wantRequests("once the list is right")
+	})
+}
+
+// A list of an older state ends no pod either.
+func TestListOfAnOlderState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		lists := newRelists(remote)
+		r := newRig(t, "", remote)
+		_, remotes := threeRunning(r)
+		old := remotes[0].DeepCopy()
+		old.Status = corev1.PodStatus{Phase: corev1.PodPending}
+		lists.answer(&corev1.PodList{Items: []corev1.Pod{*old}})
+		lists.relist(r, remotes[0])
+		time.Sleep(time.Minute)
+		lists.answer(nil)
+		time.Sleep(10 * time.Minute)
+		r.harmless(t)
+		if found := r.listed(t); len(found) != 3 || found["two"] != corev1.PodRunning {
+			t.Errorf("listed are %v", found)
+		}
+	})
+}
+
+// Pods that the remote API server does not have either, as it says when it is asked, are
+// the node's to count as lost, which does not do so with many at once.
+func TestPodsThatAreMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		lists := newRelists(remote)
+		var missing atomic.Bool
+		remote.PrependReactor("get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return missing.Load(), nil, apierrors.NewNotFound(corev1.Resource("pods"), action.(clienttesting.GetAction).GetName())
+		})
+		r := newRig(t, "", remote)
+		pods, remotes := threeRunning(r)
+		lists.answer(&corev1.PodList{})
+		missing.Store(true)
+		lists.relist(r, remotes[0])
+		time.Sleep(time.Minute)
+		r.harmless(t)
+		if found := r.listed(t); len(found) != 0 {
+			t.Errorf("listed are %v", found)
+		}
+		if _, err := r.GetPodByUID(t.Context(), pods[0].Namespace, pods[0].Name, pods[0].UID); !errdefs.IsNotFound(err) {
+			t.Errorf("asked for a pod: %v", err)
+		}
+		lists.answer(nil)
+		missing.Store(false)
+		time.Sleep(10 * time.Minute)
+		r.harmless(t)
+		if found := r.listed(t); len(found) != 3 {
+			t.Errorf("listed are %v once they are there again", found)
+		}
+	})
+}
+
+// A pod that was deleted while no watch was open has gone.
+func TestPodDeletedBetweenTwoWatches(t *testing.T) {
+	for evicted, again := range map[string]bool{"fail": false, "restart": true} {
+		t.Run(evicted, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				lists := newRelists(remote)
+				r := newRig(t, "evicted: "+evicted+"\n", remote)
+				pods, remotes := threeRunning(r)
+				deleting := pods[0].DeepCopy()
+				deleting.DeletionTimestamp = ptr.To(metav1.Now())
+				r.atHome(deleting)
+				lists.answer(&corev1.PodList{Items: []corev1.Pod{*remotes[2]}})
+				lists.expires.Store(true)
+				for _, far := range remotes[:2] {
+					if err := remote.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), far.Namespace, far.Name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(30 * time.Second)
+				lists.answer(nil)
+				time.Sleep(time.Minute)
+				r.mu.Lock()
+				gone := slices.ContainsFunc(r.told, func(pod *corev1.Pod) bool { return pod.UID == deleting.UID && ended(pod) })
+				r.mu.Unlock()
+				if !gone {
+					t.Error("the pod that home deletes has not gone")
+				}
+				if r.remotePod(pods[0]) != nil || (r.remotePod(pods[1]) != nil) != again {
+					t.Errorf("the remote pods are %v and %v", r.remotePod(pods[0]), r.remotePod(pods[1]))
+				}
+			})
+		})
+	}
+}
+
+// With "evicted: restart" a pod that is there, although a watch reported its end, is not deleted to
+// make way for another.
+func TestPodThatIsThereIsNotReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "evicted: restart\n", newRemote())
+		pod := named("one")
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
+		r.change(r.create(pod), running)
+		far := r.remotePod(pod)
+		r.requests()
+		r.deleted(far)
+		time.Sleep(time.Minute)
+		r.harmless(t)
+		if s := r.last(); s.Phase != corev1.PodRunning || s.ContainerStatuses[0].State.Running == nil {
+			t.Errorf("it is %+v", s)
+		}
+	})
+}
+
+// A pod that home does not have gets the grace period of its own to end.
+func TestOrphanHasItsGracePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		pod := named("one")
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
+		r.create(pod)
+		if err := r.pods.Delete(pod); err != nil {
+			t.Fatal(err)
+		}
+		pods, err := r.GetPods(t.Context())
+		if err != nil || len(pods) != 1 || ptr.Deref(pods[0].Spec.TerminationGracePeriodSeconds, 0) != 600 {
+			t.Errorf("%v: listed are %+v", err, pods)
+		}
+	})
+}

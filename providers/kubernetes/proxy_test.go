@@ -1,0 +1,158 @@
+package kubernetes
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// behindProxy has a proxy answer all requests of one verb with a code, while it is set.
+func behindProxy(remote interface {
+	PrependReactor(string, string, clienttesting.ReactionFunc)
+}, verb string, code int) *atomic.Bool {
+	var down atomic.Bool
+	remote.PrependReactor(verb, "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return down.Load(), nil, apierrors.NewGenericServerResponse(code, verb, corev1.Resource("pods"), "one", "no backend", 0, true)
+	})
+	return &down
+}
+
+// The 404 of a proxy is no word on a pod.
+func TestNotFoundByAProxy(t *testing.T) {
+	for _, verb := range []string{"get", "delete", "patch"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				down := behindProxy(remote, verb, http.StatusNotFound)
+				r := newRig(t, "", remote)
+				pod := named("one")
+				r.change(r.create(pod), running)
+				down.Store(true)
+				pod = pod.DeepCopy()
+				pod.Labels["color"] = "red"
+				if err := r.UpdatePod(t.Context(), pod); verb != "delete" && (!errdefs.IsUnavailable(err) || errdefs.IsNotFound(err)) {
+					t.Errorf("updated with %v", err)
+				}
+				if verb == "get" {
+					if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, "another"); !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) {
+						t.Errorf("asked for with %v", err)
+					}
+				}
+				if err := r.DeletePod(t.Context(), pod); verb != "patch" && (!errdefs.IsUnavailable(err) || errdefs.IsNotFound(err)) {
+					t.Errorf("deleted with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The 400 of a proxy is no word on a pod either, that of the API server is.
+func TestRefusedByAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		down := behindProxy(remote, "create", http.StatusBadRequest)
+		r := newRig(t, "", remote)
+		down.Store(true)
+		pod := named("one")
+		r.atHome(pod)
+		if err := r.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+			t.Errorf("created with %v", err)
+		}
+		down.Store(false)
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Errorf("tried again: %v", err)
+		}
+	})
+}
+
+// What is due while a proxy answers 404 is done later.
+func TestDueBehindAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		down := behindProxy(remote, "get", http.StatusNotFound)
+		r := newRig(t, "unschedulable: {after: 1m, then: fail}\n", remote)
+		taken, unscheduled := named("taken"), named("unscheduled")
+		r.change(r.create(taken), func(pod *corev1.Pod) { running(pod); pod.Spec.NodeName = "n" })
+		r.create(unscheduled)
+		r.change(r.remotePod(taken), deletedThere)
+		down.Store(true)
+		time.Sleep(10 * time.Minute)
+		down.Store(false)
+		time.Sleep(2 * time.Minute)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, pod := range []*corev1.Pod{taken, unscheduled} {
+			if !slices.ContainsFunc(r.told, func(told *corev1.Pod) bool { return told.UID == pod.UID && ended(told) }) {
+				t.Errorf("pod %s has not ended", pod.Name)
+			}
+		}
+	})
+}
+
+// A deletion of a pod without a node that is refused is tried again.
+func TestUnscheduledPodIsNotDeletedAtOnce(t *testing.T) {
+	for what, failure := range map[string]error{
+		"refused":     apierrors.NewForbidden(corev1.Resource("pods"), "one", nil),
+		"later":       apierrors.NewTooManyRequests("busy", 1),
+		"unavailable": apierrors.NewServiceUnavailable("starting"),
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				var tries atomic.Int32
+				remote.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return tries.Add(1) == 1, nil, failure
+				})
+				r := newRig(t, "unschedulable: {after: 1m, then: fail}\n", remote)
+				pod := named("one")
+				r.create(pod)
+				time.Sleep(5 * time.Minute)
+				if s := r.last(); s.Phase != corev1.PodFailed || r.remotePod(pod) != nil {
+					t.Errorf("it is %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// A pod from which admission in the remote cluster removes what says whose it is would
+// never be found again.
+func TestAdmissionThatRemovesLabels(t *testing.T) {
+	for what, remove := range map[string]func(*corev1.Pod){
+		"labels":      func(pod *corev1.Pod) { pod.Labels = nil },
+		"annotations": func(pod *corev1.Pod) { pod.Annotations = nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote := newRemote()
+				remote.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					remove(action.(clienttesting.CreateActionImpl).Object.(*corev1.Pod))
+					return false, nil, nil
+				})
+				r := newRig(t, "", remote)
+				pod := named("one")
+				r.atHome(pod)
+				err := r.CreatePod(t.Context(), pod)
+				if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "admission") {
+					t.Errorf("created with %v", err)
+				}
+				list, err := remote.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+				if err != nil || len(list.Items) != 0 {
+					t.Errorf("%v: there is %+v", err, list.Items)
+				}
+			})
+		})
+	}
+}

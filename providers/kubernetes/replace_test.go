@@ -1,0 +1,302 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientset "k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// remove removes a remote pod as its API server does once its kubelet has confirmed its
+// end.
+func (r *rig) remove(remote *corev1.Pod) {
+	r.t.Helper()
+	if err := r.remote.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), remote.Namespace, remote.Name); err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// endedBy is what a kubelet makes of the status of a pod that is deleted, whose
+// container exited so.
+func endedBy(code int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodFailed
+		if code == 0 {
+			pod.Status.Phase = corev1.PodSucceeded
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}}
+	}
+}
+
+// A kubelet gives a pod that is deleted a terminal phase before it leaves the API. Where
+// the pod is to be restarted, that is no end.
+func TestPodWithATerminalPhaseIsReplaced(t *testing.T) {
+	for what, c := range map[string]struct {
+		policy    corev1.RestartPolicy
+		evicted   string
+		code      int32
+		disrupted bool
+		replaced  bool
+	}{
+		"deleted, exit 0":              {corev1.RestartPolicyAlways, "restart", 0, false, true},
+		"deleted, exit 143":            {corev1.RestartPolicyAlways, "restart", 143, false, true},
+		"drained, exit 0":              {corev1.RestartPolicyAlways, "restart", 0, true, true},
+		"drained, exit 143":            {corev1.RestartPolicyAlways, "restart", 143, true, true},
+		"OnFailure, exit 143":          {corev1.RestartPolicyOnFailure, "restart", 143, false, true},
+		"OnFailure, exit 0":            {corev1.RestartPolicyOnFailure, "restart", 0, false, false},
+		"OnFailure, drained, exit 0":   {corev1.RestartPolicyOnFailure, "restart", 0, true, false},
+		"Never":                        {corev1.RestartPolicyNever, "restart", 143, true, false},
+		"not to be restarted, drained": {corev1.RestartPolicyAlways, "fail", 0, true, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "evicted: "+c.evicted+"\n", newRemote())
+				pod := named("one")
+				pod.Spec.RestartPolicy = c.policy
+				r.change(r.create(pod), running)
+				first := r.remotePod(pod)
+				r.change(first, func(pod *corev1.Pod) {
+					if c.disrupted {
+						pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+					}
+					deletedThere(pod)
+				})
+				r.change(r.remotePod(pod), endedBy(c.code))
+				if c.replaced {
+					if s := r.last(); s.Phase != corev1.PodPending || s.ContainerStatuses[0].State.Waiting == nil {
+						t.Errorf("before it leaves the API it is reported to be %+v", s)
+					}
+				}
+				r.remove(first)
+				time.Sleep(5 * time.Second)
+				next := r.remotePod(pod)
+				if (next != nil) != c.replaced || next != nil && next.UID == first.UID {
+					t.Errorf("there is remote pod %v", next)
+				}
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if slices.ContainsFunc(r.told, ended) == c.replaced {
+					t.Errorf("it was reported to have ended: %v", !c.replaced)
+				}
+			})
+		})
+	}
+}
+
+// A pod that failed by itself, and is deleted then, has failed.
+func TestPodThatFailedBeforeItsDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "evicted: restart\n", newRemote())
+		pod := named("one")
+		r.change(r.create(pod), func(pod *corev1.Pod) {
+			deletedThere(pod)
+			pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "DeadlineExceeded"
+		})
+		r.remove(r.remotePod(pod))
+		time.Sleep(time.Minute)
+		if s := r.last(); s.Phase != corev1.PodFailed || r.remotePod(pod) != nil {
+			t.Errorf("it is %+v, and there is %v", s, r.remotePod(pod))
+		}
+	})
+}
+
+// While its remote pod cannot be created again a pod is not Running, and an event says
+// why, once.
+func TestPodThatCannotBeReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		var full atomic.Bool
+		remote.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return full.Load(), nil, apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("exceeded quota: small"))
+		})
+		r := newRig(t, "evicted: restart\n", remote)
+		pod := named("one")
+		r.change(r.create(pod), running)
+		full.Store(true)
+		r.remove(r.remotePod(pod))
+		time.Sleep(5 * time.Minute)
+		found, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed, err := r.GetPods(t.Context())
+		if err != nil || len(listed) != 1 {
+			t.Fatalf("listed are %v, %v", listed, err)
+		}
+		for what, pod := range map[string]*corev1.Pod{"asked for": found, "listed": listed[0]} {
+			if c := pod.Status.ContainerStatuses[0]; c.State.Running != nil || c.Ready || pod.Status.Phase == corev1.PodRunning {
+				t.Errorf("%s it is %+v", what, pod.Status)
+			}
+		}
+		count := 0
+		for len(r.events.Events) > 0 {
+			if strings.Contains(<-r.events.Events, "exceeded quota") {
+				count++
+			}
+		}
+		if count != 1 {
+			t.Errorf("there are %d events that say why", count)
+		}
+		full.Store(false)
+		time.Sleep(2 * time.Minute)
+		if r.remotePod(pod) == nil {
+			t.Error("it is not created once it can be")
+		}
+	})
+}
+
+// A pod that is taken away again and again is created at a pace that the remote cluster
+// can bear.
+func TestReplacementsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "evicted: restart\n", newRemote())
+		pod := named("one")
+		r.create(pod)
+		r.requests()
+		for range 600 {
+			if far := r.remotePod(pod); far != nil {
+				r.change(far, running)
+				r.remove(far)
+			}
+			time.Sleep(time.Second)
+		}
+		count := 0
+		for _, request := range r.requests() {
+			if request == "create pods" {
+				count++
+			}
+		}
+		if count < 4 || count > 12 {
+			t.Errorf("it was created %d times in ten minutes", count)
+		}
+		r.mu.Lock()
+		reported := slices.ContainsFunc(r.told, func(pod *corev1.Pod) bool {
+			all := pod.Status.ContainerStatuses
+			return len(all) == 1 && all[0].State.Waiting != nil && strings.Contains(all[0].State.Waiting.Message, "back-off of 20s")
+		})
+		r.mu.Unlock()
+		if !reported {
+			t.Error("nothing tells of the back-off")
+		}
+		time.Sleep(20 * time.Minute) // in peace
+		r.remove(r.remotePod(pod))
+		time.Sleep(time.Second)
+		if r.remotePod(pod) == nil {
+			t.Error("after a quiet time it is not created at once")
+		}
+	})
+}
+
+// A remote pod whose creation is under way while home deletes its pod does not stay.
+func TestReplacementThatHomeDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		creating, release := make(chan struct{}), make(chan struct{})
+		var holds atomic.Bool
+		r := newRig(t, "evicted: restart\n", remote)
+		r.Provider.remote = holding{remote, func() {
+			if holds.CompareAndSwap(true, false) {
+				close(creating)
+				<-release
+			}
+		}}
+		pod := named("one")
+		r.change(r.create(pod), running)
+		holds.Store(true)
+		r.remove(r.remotePod(pod))
+		<-creating
+		deleted := pod.DeepCopy()
+		deleted.DeletionTimestamp = ptr.To(metav1.Now())
+		r.atHome(deleted)
+		if err := r.DeletePod(t.Context(), deleted); err == nil {
+			t.Error("the remote pod is reported to be there")
+		}
+		if err := r.pods.Delete(deleted); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		time.Sleep(time.Second)
+		if far := r.remotePod(pod); far != nil {
+			t.Errorf("there is %v", far)
+		}
+	})
+}
+
+// A process that may have lost the node to another one creates and removes nothing of its
+// own accord.
+func TestNothingWithoutTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		var mine atomic.Bool
+		mine.Store(true)
+		r := newRigWith(t, newHome("home-uid"), "evicted: restart\nunschedulable: {after: 1m, then: fail}\n", remote, func(made *nodeutil.ProviderConfig) { made.MayBegin = mine.Load })
+		taken, unscheduled, gone := named("taken"), named("unscheduled"), named("gone")
+		r.change(r.create(taken), func(pod *corev1.Pod) { running(pod); pod.Spec.NodeName = "n" })
+		r.change(r.create(gone), func(pod *corev1.Pod) { running(pod); pod.Spec.NodeName = "n" })
+		r.create(unscheduled)
+		mine.Store(false)
+		r.requests()
+		r.remove(r.remotePod(taken))
+		if err := r.pods.Delete(gone); err != nil {
+			t.Fatal(err)
+		}
+		r.remove(r.remotePod(gone))
+		time.Sleep(20 * time.Minute)
+		for _, request := range r.requests() {
+			if strings.HasPrefix(request, "create") || strings.HasPrefix(request, "delete") {
+				t.Errorf("the remote cluster was asked to %s", request)
+			}
+		}
+		mine.Store(true)
+		time.Sleep(10 * time.Second)
+		if r.remotePod(taken) == nil || r.remotePod(unscheduled) != nil {
+			t.Errorf("with the node, there are %v and %v", r.remotePod(taken), r.remotePod(unscheduled))
+		}
+	})
+}
+
+// holding is a remote cluster that waits before it creates a pod: one that is there
+// has a lock that all requests share.
+type holding struct {
+	clientset.Interface
+	wait func()
+}
+
+func (h holding) CoreV1() corev1client.CoreV1Interface {
+	return holdingCore{h.Interface.CoreV1(), h.wait}
+}
+
+type holdingCore struct {
+	corev1client.CoreV1Interface
+	wait func()
+}
+
+func (h holdingCore) Pods(namespace string) corev1client.PodInterface {
+	return holdingPods{h.CoreV1Interface.Pods(namespace), h.wait}
+}
+
+type holdingPods struct {
+	corev1client.PodInterface
+	wait func()
+}
+
+func (h holdingPods) Create(ctx context.Context, pod *corev1.Pod, options metav1.CreateOptions) (*corev1.Pod, error) {
+	h.wait()
+	return h.PodInterface.Create(ctx, pod, options)
+}
