@@ -55,6 +55,7 @@ type plan struct {
 	runs     time.Duration // until it ends by itself; zero is never
 	code     int32         // of an end by itself
 	lingers  time.Duration // after it is asked to stop
+	dies     time.Duration // after it is killed
 	stopCode int32         // of the end by which it answers
 }
 
@@ -291,7 +292,7 @@ func (f *fakeRuntime) StopContainer(ctx context.Context, id string, timeout int6
 	f.mu.Unlock()
 	wait, code := p.lingers, p.stopCode
 	if limit := time.Duration(timeout) * time.Second; wait > limit {
-		wait, code = limit, 137
+		wait, code = limit+p.dies, 137
 	}
 	select {
 	case <-time.After(wait):

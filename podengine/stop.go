@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,9 @@ type ending struct {
 	hooked    bool // its preStop hook has run
 	requested bool // the runtime was asked to stop it
 	stopped   bool // it has done so
+	// due is set if it was asked so early that the container is killed when the grace
+	// period is over, rather than given leastGrace.
+	due atomic.Bool
 }
 
 func (w *worker) endingOf(id string) *ending {
@@ -69,6 +73,8 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 	}
 	if least := time.Now().Add(leastGrace); !done.requested && by.Before(least) {
 		by = least
+	} else {
+		done.due.Store(true)
 	}
 	done.requested = true
 	// By whole seconds: what has begun is given in full.
@@ -82,12 +88,14 @@ func (w *worker) stopContainer(ctx context.Context, pod *corev1.Pod, seen *runti
 
 // turn is the end of a container that others wait for.
 type turn struct {
-	over chan struct{}
-	err  error // why it has not ended; written before over is closed
+	ending *ending
+	over   chan struct{}
+	err    error // why it has not ended; written before over is closed
 }
 
-// waitFor waits until containers have ended, but no longer than the grace period.
-// It fails if one of them could not be stopped, and there is time for another try.
+// waitFor waits until containers have ended, but no longer than the grace period and
+// what it takes to kill those that are killed then. It fails if one of them could not be
+// stopped, and there is time for another try.
 func waitFor(ctx context.Context, before []*turn, by time.Time) error {
 	grace := time.NewTimer(time.Until(by))
 	defer grace.Stop()
@@ -98,6 +106,27 @@ func waitFor(ctx context.Context, before []*turn, by time.Time) error {
 				return fmt.Errorf("it ends after others: %w", t.err)
 			}
 		case <-grace.C:
+			return waitForKilled(ctx, before)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// waitForKilled waits, after the grace period, for the containers that are being killed:
+// the runtime is asked by whole seconds, rounded up, and takes a moment. It does not wait
+// for those that have begun to stop only now.
+func waitForKilled(ctx context.Context, before []*turn) error {
+	limit := time.NewTimer(leastGrace)
+	defer limit.Stop()
+	for _, t := range before {
+		if !t.ending.due.Load() {
+			continue
+		}
+		select {
+		case <-t.over:
+		case <-limit.C:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -132,7 +161,7 @@ func (w *worker) stopPod(ctx context.Context, pod *corev1.Pod, s *stop, seen *ru
 	var stops []func() error
 	var before []*turn // all that were added so far
 	add := func(c *corev1.Container, inc *container, after []*turn) {
-		t := &turn{over: make(chan struct{})}
+		t := &turn{ending: w.endingOf(inc.id), over: make(chan struct{})}
 		before = append(before, t)
 		stops = append(stops, func() error {
 			defer close(t.over)

@@ -273,15 +273,20 @@ func TestSidecarsWithPreStopHooks(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		hook, lingers time.Duration
+		dies          time.Duration // of the container a
 		grace         int64
 		calls         []string
 		took          time.Duration
 	}{
-		"in time": {5 * time.Second, 4 * time.Second, 30,
+		"in time": {5 * time.Second, 4 * time.Second, 0, 30,
 			[]string{"StopContainer a 25", "StopContainer s2 21", "StopContainer s1 17", "StopPodSandbox"}, 17 * time.Second},
-		"the grace period ends while sidecars wait": {5 * time.Second, time.Minute, 10,
+		"the grace period ends while sidecars wait": {5 * time.Second, time.Minute, 0, 10,
 			[]string{"StopContainer a 5", "StopContainer s1 2", "StopContainer s2 2", "StopPodSandbox"}, 12 * time.Second},
-		"hooks that hang": {time.Hour, 0, 10,
+		"a kill that takes a moment": {5500 * time.Millisecond, time.Minute, time.Second / 2, 10,
+			[]string{"StopContainer a 5", "StopContainer s1 2", "StopContainer s2 2", "StopPodSandbox"}, 13 * time.Second},
+		"a kill that hangs": {5 * time.Second, time.Minute, time.Second * 5 / 2, 10,
+			[]string{"StopContainer a 5", "StopContainer s1 2", "StopContainer s2 2", "StopPodSandbox"}, 14 * time.Second},
+		"hooks that hang": {time.Hour, 0, 0, 10,
 			[]string{"StopContainer a 2", "StopContainer s1 2", "StopContainer s2 2", "StopPodSandbox"}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,6 +295,7 @@ func TestSidecarsWithPreStopHooks(t *testing.T) {
 				for _, c := range []string{"s1", "s2", "a"} {
 					r.runtime.plans[c] = plan{lingers: test.lingers}
 				}
+				r.runtime.plans["a"] = plan{lingers: test.lingers, dies: test.dies}
 				r.runtime.exec = func(ctx context.Context, _ string, _ []string) error {
 					hooks <- time.Now()
 					select {

@@ -222,10 +222,10 @@ func (pc *Controller) namesake(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 	return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
 }
 
-// confirmGone asks the API server itself whether a pod is gone, which only a list of it
-// lacks: a list may be of an older state, or of a restored one. An error means that it
-// is not known, or that the pod is there; the next try asks again, unless the watch
-// shows the pod before.
+// confirmGone asks the API server itself whether a pod is gone that the cache lacks,
+// although the watch has not said so: a list lacked it, which may be of an older state, or
+// of a restored one. An error means that it is not known, or that the pod is there; the
+// next try asks again, unless the watch shows the pod before.
 func (pc *Controller) confirmGone(ctx context.Context, r *podRecord) error {
 	pod := r.form()
 	named, err := pc.namesake(ctx, pod)
@@ -237,6 +237,6 @@ func (pc *Controller) confirmGone(ctx context.Context, r *podRecord) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unconfirmed = false
+	r.gone = true
 	return nil
 }

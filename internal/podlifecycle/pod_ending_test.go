@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
 
@@ -166,5 +167,58 @@ func TestMissingInAList(t *testing.T) {
 		if len(calls) == 0 || calls[0][len(calls[0])-8:] != "grace 30" {
 			t.Errorf("calls: %q, want a stop first", calls)
 		}
+	})
+}
+
+// laggard are pods whose deletions are notified of later than they leave the cache, as
+// happens for a moment with every informer.
+type laggard struct {
+	PodSource
+	lag time.Duration
+}
+
+func (l laggard) Subscribe(handler cache.ResourceEventHandler) (<-chan struct{}, func(), error) {
+	return l.PodSource.Subscribe(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    handler.OnAdd,
+		UpdateFunc: handler.OnUpdate,
+		DeleteFunc: func(obj any) {
+			time.Sleep(l.lag)
+			handler.OnDelete(obj)
+		},
+	})
+}
+
+// Invariant 3: nor is it ended between its removal from the cache and the notification
+// that says why.
+func TestMissingInAListBeforeTheNotification(t *testing.T) {
+	start := func(r *rig) *corev1.Pod {
+		r.start(func(cfg *Config) { cfg.Pods = laggard{cfg.Pods, 5 * time.Second} })
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		r.provider.took()
+		return r.api.Pod("web")
+	}
+	bubble(t, func(t *testing.T, r *rig) {
+		pod := start(r)
+		r.api.Hide("web", true)
+		r.api.Gap(func() {})
+		pass(2 * time.Second) // client-go lists again
+		if _, err := r.pc.pods.Get(pod.Namespace, pod.Name); err == nil {
+			t.Fatal("the cache has the pod: this test is about nothing")
+		}
+		r.pc.Syncs().Add(string(pod.UID))
+		pass(10 * time.Minute)
+		wantList(t, "calls about a pod that the API has", r.provider.took("delete", "create", "update"))
+	})
+	bubble(t, func(t *testing.T, r *rig) { // while that of a real deletion waits, too
+		pod := start(r)
+		r.api.Fail("get pods", errors.New("connection refused"))
+		r.api.DeletePod("web", 0)
+		synctest.Wait()
+		r.pc.Syncs().Add(string(pod.UID))
+		pass(4 * time.Second)
+		wantList(t, "calls before the notification", r.provider.took("delete"))
+		pass(2 * time.Second)
+		wantList(t, "calls", r.provider.took("delete"), "delete web "+string(pod.UID)+" grace 30")
 	})
 }

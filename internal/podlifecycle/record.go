@@ -48,8 +48,10 @@ type podRecord struct {
 	missing     int
 	missedAt    time.Time // when it was first missed, since it was last found
 	removed     bool
-	unconfirmed bool // only a list of the API lacks it, which may be wrong
-	ending      ending
+	// gone is set once the API has said that it does not have the pod any more: by its
+	// watch, or when it was asked. That the cache lacks the pod says only that a list did.
+	gone   bool
+	ending ending
 
 	// tried is the last action that was taken, retryAt the times before which an
 	// action is not to be tried again, as its error has asked.
@@ -136,6 +138,12 @@ func (r *podRecord) renew(pod *corev1.Pod) {
 	if r.lastApplied != nil && !specChanged(r.lastApplied, pod) {
 		r.lastApplied = pod
 	}
+}
+
+// unconfirmed reports whether the pod is lacking in the cache, and that is all that is
+// known. r.mu is held.
+func (r *podRecord) unconfirmed(pod *corev1.Pod) bool {
+	return pod == nil && !r.gone && !r.orphan
 }
 
 // missed records that the provider does not know the pod. r.mu is held.

@@ -166,9 +166,9 @@ func (r *podRecord) see(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if pod != nil {
-		r.unconfirmed = false
+		r.gone = false
 		r.renew(pod)
-	} else if !r.unconfirmed {
+	} else if !r.unconfirmed(pod) {
 		r.lastApplied, r.sent, r.stored = nil, nil, nil // nothing will be compared with them
 	}
 }
@@ -195,7 +195,7 @@ func (pc *Controller) view(r *podRecord, pod *corev1.Pod) view {
 		missedAt:    r.missedAt,
 		patience:    pc.lostPodTimeout,
 		removed:     r.removed,
-		unconfirmed: r.unconfirmed,
+		unconfirmed: r.unconfirmed(pod),
 	}
 	if pod == nil {
 		r.mustEnd(&v)

@@ -26,6 +26,9 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 			if !ok1 || !ok2 {
 				return
 			}
+			if was.UID != pod.UID { // the deletion of the one before was overlooked
+				pc.isGone(was)
+			}
 			if !pc.owns(ctx, pod) { // it may have taken the name of one of ours
 				pc.lookAt(ctx, nameOf(pod))
 				return
@@ -51,24 +54,31 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 			}
 		},
 		DeleteFunc: func(obj any) {
-			gone, missing := obj.(cache.DeletedFinalStateUnknown)
+			last, missing := obj.(cache.DeletedFinalStateUnknown)
 			if missing {
-				obj = gone.Obj
+				obj = last.Obj
 			}
 			pod, ok := obj.(*corev1.Pod)
 			if !ok {
 				return
 			}
+			if !missing { // else a list lacks it, which is no deletion yet
+				pc.isGone(pod)
+			}
 			if r := pc.records.get(pod.UID); r != nil {
-				if missing {
-					r.mu.Lock()
-					r.unconfirmed = true // a list lacks it, which is no deletion yet
-					r.mu.Unlock()
-				}
 				pc.interrupt(ctx, r)
 				pc.syncs.Add(r.key())
 			}
 		},
+	}
+}
+
+// isGone records that the API has said that it does not have a pod any more.
+func (pc *Controller) isGone(pod *corev1.Pod) {
+	if r := pc.records.get(pod.UID); r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.gone = true
 	}
 }
 
