@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/filetree":          {},
 	"internal/nodeaddress":       {},
 	"internal/listwatch":         {"log"},
+	"internal/nodemarks":         {},
 	"internal/podobjects":        {"errdefs", "internal/listwatch", "internal/podenv"},
 	"internal/podwatch":          {"internal/listwatch"},
 	"internal/shard":             {"errdefs", "log", "node"},
@@ -58,7 +59,7 @@ var allowed = map[string][]string{
 	"test":                       {"test", "errdefs", "log", "node", "internal/nodecheck", "internal/metricsservertest"},
 	"examples":                   {"errdefs", "log", "trace", "node"},
 	"bench":                      {"bench", "node", "test"},
-	"cmd":                        {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "providers"},
+	"cmd":                        {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
 }
 
 // released are the directories of the modules that are released with this one. All

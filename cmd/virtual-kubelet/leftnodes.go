@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodemarks"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
 const (
@@ -44,7 +44,7 @@ func (l *leftNode) look(n *corev1.Node, now time.Time) (deletable bool) {
 		*l = leftNode{uid: n.UID, seen: now}
 	}
 	switch {
-	case !node.Stopped(n):
+	case !nodemarks.Stopped(n):
 		l.stopped = time.Time{}
 		l.foreign = l.foreign || now.Sub(l.seen) >= keptTime
 	case l.stopped.IsZero():
@@ -101,7 +101,7 @@ func (f *virtualFleet) notWanted(nodes []corev1.Node, wanted *nodepools.Wanted) 
 	for i := range nodes {
 		n := &nodes[i]
 		mine := f.mine == nil || f.mine(n.Name)
-		if mine && !has[n.Name] && f.fleet.Node(n.Name) == nil && node.WroteLabel(n, nodepools.Label) {
+		if mine && !has[n.Name] && f.fleet.Node(n.Name) == nil && nodemarks.WroteLabel(n, nodepools.Label) {
 			left = append(left, n)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/nodemarks"
 )
 
 // A Node says that nobody keeps it after an orderly end, or by the word of the
@@ -13,18 +15,18 @@ import (
 func TestStopped(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
 		r.start(WithNodeNotReadyAtShutdown())
-		want(t, "while it runs", Stopped(r.api.Node("vk")), false)
+		want(t, "while it runs", nodemarks.Stopped(r.api.Node("vk")), false)
 		r.pinged(func(context.Context) error { return errors.New("ill") })
 		pass(DefaultPingInterval)
 		r.wantReady("False ProviderNotReady")
-		want(t, "with an ill provider", Stopped(r.api.Node("vk")), false)
+		want(t, "with an ill provider", nodemarks.Stopped(r.api.Node("vk")), false)
 		r.end()
 		n := r.api.Node("vk")
-		want(t, "after the end", Stopped(n), true)
+		want(t, "after the end", nodemarks.Stopped(n), true)
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}
-		want(t, "by the word of the control plane", Stopped(n), true)
+		want(t, "by the word of the control plane", nodemarks.Stopped(n), true)
 		n.Status.Conditions = nil
-		want(t, "without a word", Stopped(n), false)
+		want(t, "without a word", nodemarks.Stopped(n), false)
 	})
 }
 
@@ -33,9 +35,9 @@ func TestWroteLabel(t *testing.T) {
 		r.start()
 		n := r.api.Node("vk")
 		n.Labels["zone"] = "a"
-		want(t, "a label of the provider", WroteLabel(n, "type"), true)
-		want(t, "somebody else's", WroteLabel(n, "zone"), false)
+		want(t, "a label of the provider", nodemarks.WroteLabel(n, "type"), true)
+		want(t, "somebody else's", nodemarks.WroteLabel(n, "zone"), false)
 		delete(n.Labels, "type")
-		want(t, "one that is gone", WroteLabel(n, "type"), false)
+		want(t, "one that is gone", nodemarks.WroteLabel(n, "type"), false)
 	})
 }
