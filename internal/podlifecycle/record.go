@@ -48,7 +48,7 @@ type podRecord struct {
 	missing     int
 	missedAt    time.Time // when it was first missed, since it was last found
 	removed     bool
-	// gone is set once the API has said that it does not have the pod any more: by its
+	// gone is set once the API has reported that it does not have the pod any more: by its
 	// watch, or when it was asked. That the cache lacks the pod says only that a list did.
 	gone   bool
 	ending ending

@@ -73,7 +73,7 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 	}
 }
 
-// isGone records that the API has said that it does not have a pod any more.
+// isGone records that the API has reported that it does not have a pod any more.
 func (pc *Controller) isGone(pod *corev1.Pod) {
 	if r := pc.records.get(pod.UID); r != nil {
 		r.mu.Lock()
