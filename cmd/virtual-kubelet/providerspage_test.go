@@ -15,7 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-var update = flag.Bool("update", false, "write docs/providers.md anew")
+var update = flag.Bool("update", false, "write docs/providers.md and the table of README.md")
 
 // listed is a provider of providers/providers.yaml.
 type listed struct {
@@ -25,7 +25,8 @@ type listed struct {
 	Conformance string `json:"conformance"`
 }
 
-// docs/providers.md is what providers/providers.yaml and the binary say.
+// docs/providers.md, and the table between the markers of README.md, are what
+// providers/providers.yaml and the binary say.
 func TestProvidersPage(t *testing.T) {
 	text, err := os.ReadFile("../../providers/providers.yaml")
 	if err != nil {
@@ -47,20 +48,48 @@ func TestProvidersPage(t *testing.T) {
 			t.Errorf("provider %s of the binary is not in providers/providers.yaml", name)
 		}
 	}
-	const path = "../../docs/providers.md"
-	want := providersPage(list)
-	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	compareWithPage(t, "../../docs/providers.md", func([]byte) []byte { return providersPage(list) })
+	compareWithPage(t, "../../README.md", func(page []byte) []byte { return withProvidersTable(t, page, list) })
+}
+
+// compareWithPage compares the page in path with what wanted makes of it, which is
+// written there with -update.
+func compareWithPage(t *testing.T, path string, wanted func(page []byte) []byte) {
+	t.Helper()
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(page, want) {
-		t.Errorf("docs/providers.md is not what providers/providers.yaml says: run this test with -update. It should be:\n%s", want)
+	want := wanted(page)
+	switch {
+	case bytes.Equal(page, want):
+	case *update:
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what providers/providers.yaml says: run this test with -update. It should be:\n%s", path, want)
 	}
+}
+
+// withProvidersTable returns readme with the table between its markers replaced.
+func withProvidersTable(t *testing.T, readme []byte, list []listed) []byte {
+	t.Helper()
+	const begin, end = "<!-- providers -->\n", "<!-- end providers -->\n"
+	before, rest, ok := bytes.Cut(readme, []byte(begin))
+	_, after, ended := bytes.Cut(rest, []byte(end))
+	if !ok || !ended {
+		t.Fatalf("README.md lacks the lines %q and %q", begin, end)
+	}
+	var page bytes.Buffer
+	page.Write(before)
+	page.WriteString(begin + "| provider | runs pods as |\n|---|---|\n")
+	for _, p := range list {
+		fmt.Fprintf(&page, "| [%s](providers/%s/README.md) | %s |\n", p.Name, p.Name, p.Runs)
+	}
+	page.WriteString(end)
+	page.Write(after)
+	return page.Bytes()
 }
 
 func providersPage(list []listed) []byte {
