@@ -223,9 +223,9 @@ func (pc *Controller) namesake(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 }
 
 // confirmGone asks the API server itself whether a pod is gone that the cache lacks,
-// although the watch has not shown that: a list lacked it, which may be of an older state, or
-// of a restored one. An error means that it is not known, or that the pod is there; the
-// next try asks again, unless the watch shows the pod before.
+// although the watch has not reported that: a list lacked it, which may be of an older
+// state, or of a restored one. An error means that it is not known, or that the pod is
+// there; the next try asks again, unless the watch shows the pod before.
 func (pc *Controller) confirmGone(ctx context.Context, r *podRecord) error {
 	pod := r.form()
 	named, err := pc.namesake(ctx, pod)

@@ -74,7 +74,7 @@ func (w *watch) fail(err error) {
 func (w *watch) set(object metav1.Object) {
 	w.cache.mu.Lock()
 	if object != nil {
-		object.SetManagedFields(nil) // which nobody reads
+		listwatch.Trim(object)
 	}
 	awaited := object != nil || !w.synced && w.err != nil
 	w.object, w.synced, w.err = object, true, nil

@@ -81,7 +81,7 @@ func pointers(list *corev1.PodList) []*corev1.Pod {
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pod := list.Items[i]
-		trim(&pod)
+		listwatch.Trim(&pod)
 		pods[i] = &pod
 	}
 	return pods

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 )
 
 // store is the watch as its reflector sees it.
@@ -14,7 +16,7 @@ type store struct{ *Watch }
 func (s store) Add(obj any) error {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		if pods := s.of(pod.Spec.NodeName); pods != nil {
-			trim(pod)
+			listwatch.Trim(pod)
 			pods.set(pod)
 		}
 	}
@@ -28,7 +30,7 @@ func (s store) Update(obj any) error { return s.Add(obj) }
 func (s store) Delete(obj any) error {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		if pods := s.of(pod.Spec.NodeName); pods != nil {
-			trim(pod)
+			listwatch.Trim(pod)
 			pods.delete(pod)
 		}
 	}
@@ -41,7 +43,7 @@ func (s store) Replace(all []any, resourceVersion string) error {
 	found := map[string][]*corev1.Pod{}
 	for _, obj := range all {
 		if pod, ok := obj.(*corev1.Pod); ok {
-			trim(pod)
+			listwatch.Trim(pod)
 			found[pod.Spec.NodeName] = append(found[pod.Spec.NodeName], pod)
 		}
 	}
@@ -72,8 +74,5 @@ func (w *Watch) members() map[string]*Pods {
 	defer w.mu.RUnlock()
 	return maps.Clone(w.nodes)
 }
-
-// trim drops what nobody reads.
-func trim(pod *corev1.Pod) { pod.ManagedFields = nil }
 
 var _ cache.ReflectorStore = store{}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
@@ -220,14 +219,6 @@ func podHandlerConfig(p Provider, cfg *NodeConfig, pods node.PodSource, streams 
 	config.StreamIdleTimeout = cfg.StreamIdleTimeout
 	config.StreamCreationTimeout = cfg.StreamCreationTimeout
 	return config
-}
-
-// trim drops from cached objects what nobody reads.
-func trim(obj any) (any, error) {
-	if object, err := meta.Accessor(obj); err == nil {
-		object.SetManagedFields(nil)
-	}
-	return obj, nil
 }
 
 // listPods lists the pods of the node as the cache has them.

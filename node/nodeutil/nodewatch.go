@@ -89,7 +89,7 @@ func (w *nodeWatch) set(name string, last *corev1.Node) {
 	before := n.last
 	n.last = last
 	if last != nil {
-		last.ManagedFields = nil
+		listwatch.Trim(last)
 	}
 	switch {
 	case n.notify == nil:

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -39,7 +40,7 @@ func newShared(client kubernetes.Interface, eventSource string, eventQPS float32
 	s := &shared{
 		client:   client,
 		objects:  podobjects.New(client),
-		services: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim)),
+		services: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(listwatch.Transform)),
 		events:   newEventWriter(eventQPS, eventBurst),
 		metrics:  newNodeMetrics(),
 		streams:  newStreamLimiter(limits),
