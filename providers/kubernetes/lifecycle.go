@@ -35,7 +35,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if err := p.reflector.Follow(ctx, pod); err != nil {
-		if errors.As(err, new(translate.Clash)) {
+		if errors.As(err, new(translate.NameConflict)) {
 			return errdefs.AsConflict(err)
 		}
 		if apierrors.IsNotFound(err) { // of the namespace, among others: it has gone since
@@ -96,7 +96,7 @@ func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", apierror.OrUnavailable(err))
 	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
-		return errdefs.AsConflict(p.translate.Home.Clash("Pod", found))
+		return errdefs.AsConflict(p.translate.Home.NameConflict("Pod", found))
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
 		return nil
 	}

@@ -47,7 +47,7 @@ func (p *Provider) forgetMet(remote map[types.UID]struct{}) {
 func (p *Provider) lost(namespace, name string, uid types.UID, notFound error) (*corev1.Pod, error) {
 	local, err := p.home.Pods.Pods(namespace).Get(name)
 	if p.cfg.Evicted != Restart || err != nil || uid == "" || local.UID != uid || local.DeletionTimestamp != nil ||
-		local.Status.Phase != corev1.PodRunning || !translate.MayStartAgain(local) {
+		local.Status.Phase != corev1.PodRunning || !translate.MayRestart(local) {
 		return nil, notFound
 	}
 	if !p.heard.HasSynced() { // also one in another namespace, of a former configuration, is met
@@ -91,7 +91,7 @@ func (p *Provider) anew(ctx context.Context, local *corev1.Pod) (*corev1.Pod, er
 	if err := p.reflector.Follow(ctx, pod); err != nil {
 		return nil, fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
-	translate.CountRestarts(next, &local.Status)
+	translate.AddRestarts(next, &local.Status)
 	return next, nil
 }
 

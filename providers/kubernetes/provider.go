@@ -301,7 +301,7 @@ func (p *Provider) atHome(remote *corev1.Pod, status corev1.PodStatus) *corev1.P
 	name := translate.NameOf(remote)
 	if local := p.local(remote); local != nil {
 		pod := *local
-		pod.Status = translate.OfContainers(status, local)
+		pod.Status = translate.OnlyContainersOf(status, local)
 		return &pod
 	}
 	return &corev1.Pod{

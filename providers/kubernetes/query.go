@@ -54,7 +54,7 @@ func (p *Provider) shown(remote *corev1.Pod) *corev1.Pod {
 	}
 	pod := p.atHome(remote, status)
 	if !isLost(remote) {
-		pod.Labels, pod.Annotations = p.translate.Carried(pod, remote)
+		pod.Labels, pod.Annotations = p.translate.ObservedMetadata(pod, remote)
 	}
 	return pod
 }
@@ -84,7 +84,7 @@ func (p *Provider) takeUp(remote *corev1.Pod) {
 		return
 	}
 	p.reflector.TakeUp(local)
-	if p.translate.TookBack(local, remote) {
+	if p.translate.MetadataRemoved(local, remote) {
 		p.errands.Add(errand{uid: local.UID, takeBack: true})
 	}
 }
@@ -157,7 +157,7 @@ func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
 	case p.hasOutstayed(remote) && !p.failsWhenOverdue(remote):
 		return translate.Unready(status, "RemotePodLost", overdueMessage)
 	case p.hasOutstayed(remote):
-		return translate.Gone(status, overdueMessage, *remote.DeletionTimestamp)
+		return translate.Deleted(status, overdueMessage, *remote.DeletionTimestamp)
 	}
 	return status
 }

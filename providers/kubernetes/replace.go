@@ -55,11 +55,11 @@ func (p *Provider) restarts(remote *corev1.Pod) bool {
 // mayReplace reports whether the configuration, and the pod at home, let a remote pod
 // that was taken away be created again.
 func (p *Provider) mayReplace(remote *corev1.Pod) bool {
-	if p.cfg.Evicted != Restart || !translate.MayStartAgain(remote) {
+	if p.cfg.Evicted != Restart || !translate.MayRestart(remote) {
 		return false
 	}
 	local := p.local(remote)
-	return local != nil && local.DeletionTimestamp == nil && !ended(local) && translate.MayStartAgain(local)
+	return local != nil && local.DeletionTimestamp == nil && !ended(local) && translate.MayRestart(local)
 }
 
 func ended(pod *corev1.Pod) bool {
@@ -242,13 +242,13 @@ func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*c
 	found, err := p.remote.CoreV1().Pods(remote.Namespace).Get(ctx, remote.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err):
-		return translate.Again(remote), nil
+		return translate.Recreate(remote), nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the pod in the remote cluster: %w", err)
 	case !p.translate.Home.Owns(found): // somebody has taken the labels away, and so the pod
-		return nil, p.translate.Home.Clash("Pod", found)
+		return nil, p.translate.Home.NameConflict("Pod", found)
 	case found.UID != remote.UID:
-		return translate.Again(remote), nil
+		return translate.Recreate(remote), nil
 	case !ended(found): // it is there all the same
 		p.forgetGone(local.UID)
 		p.doubt(found)
@@ -258,7 +258,7 @@ func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*c
 	if err := p.delete(ctx, found, atOnce); err != nil && !apierror.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return nil, err
 	}
-	return translate.Again(remote), nil
+	return translate.Recreate(remote), nil
 }
 
 // isBack tells whether there is another remote pod for the same one at home.

@@ -18,7 +18,7 @@ import (
 func (p *Provider) takeBack(ctx context.Context, uid types.UID) error {
 	for _, remote := range p.heardOf(uid) {
 		local := p.local(remote)
-		if local == nil || !p.translate.TookBack(local, remote) {
+		if local == nil || !p.translate.MetadataRemoved(local, remote) {
 			continue
 		}
 		if !p.mayBegin() {

@@ -55,7 +55,7 @@ func (p *Provider) updateEphemeral(ctx context.Context, pod, remote *corev1.Pod)
 
 func (p *Provider) updateResources(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
 	next := remote.DeepCopy()
-	if !p.translate.Resize(pod, next) {
+	if !p.translate.UpdateResources(pod, next) {
 		return remote, nil
 	}
 	return p.patch(ctx, remote, next, "resize")
@@ -63,7 +63,7 @@ func (p *Provider) updateResources(ctx context.Context, pod, remote *corev1.Pod)
 
 func (p *Provider) updateFields(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
 	next := remote.DeepCopy()
-	if !p.translate.Update(pod, next) {
+	if !p.translate.UpdateFields(pod, next) {
 		return remote, nil
 	}
 	return p.patch(ctx, remote, next)

@@ -78,6 +78,6 @@ func (p *Provider) deleted(remote *corev1.Pod) {
 		begin()
 		return
 	}
-	p.tell(remote, translate.Gone(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))
+	p.tell(remote, translate.Deleted(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))
 	p.reflector.Forget(translate.UIDOf(remote))
 }

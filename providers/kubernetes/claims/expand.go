@@ -44,7 +44,7 @@ func (c *Claims) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 		return fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err)
 	}
 	if !c.opts.Translate.Home.Owns(remote) {
-		return errdefs.AsConflict(c.opts.Translate.Home.Clash("PersistentVolumeClaim", remote))
+		return errdefs.AsConflict(c.opts.Translate.Home.NameConflict("PersistentVolumeClaim", remote))
 	}
 	if remote.Spec.Resources.Requests.Storage().Cmp(wanted) != 0 { // it may be less again, after a size that could not be had
 		if remote, err = c.applyRemote(ctx, remote, wanted); err != nil {

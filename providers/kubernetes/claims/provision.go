@@ -81,7 +81,7 @@ func (c *Claims) createRemote(ctx context.Context, claim *corev1.PersistentVolum
 	case err != nil:
 		return fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err)
 	case !c.opts.Translate.Home.Owns(found) || translate.UIDOf(found) != claim.UID:
-		return errdefs.AsConflict(c.opts.Translate.Home.Clash("PersistentVolumeClaim", found))
+		return errdefs.AsConflict(c.opts.Translate.Home.NameConflict("PersistentVolumeClaim", found))
 	case found.DeletionTimestamp != nil:
 		return fmt.Errorf("claim %s in the remote cluster is being deleted", at)
 	}

@@ -151,7 +151,7 @@ func (r *Reflector) next(ctx context.Context) bool {
 	if err := r.reflectOnce(ctx, of); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"kind": of.kind, "namespace": of.namespace, "name": of.name}).
 			Warn("Cannot reflect an object into the remote cluster; it is tried again")
-		if errors.As(err, new(translate.Clash)) {
+		if errors.As(err, new(translate.NameConflict)) {
 			r.queue.AddAfter(of, rereadInterval)
 			return true
 		}
@@ -336,7 +336,7 @@ func (r *Reflector) mayRemove() bool { return r.opts.MayRemove == nil || r.opts.
 
 // tell tells the pods of an error that waiting alone does not cure.
 func (r *Reflector) tell(needs []*followed, err error) error {
-	if errors.As(err, new(translate.Clash)) || errdefs.IsPermanent(err) {
+	if errors.As(err, new(translate.NameConflict)) || errdefs.IsPermanent(err) {
 		for _, f := range needs {
 			r.opts.Tell(f.pod, err)
 		}

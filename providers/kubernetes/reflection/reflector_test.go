@@ -206,7 +206,7 @@ func TestObjectOfOthersStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := g.Follow(t.Context(), reader("a"))
-	if !errors.As(err, new(translate.Clash)) || len(g.told) != 1 {
+	if !errors.As(err, new(translate.NameConflict)) || len(g.told) != 1 {
 		t.Errorf("got %v, told %v", err, g.told)
 	}
 	g.Forget("a")

@@ -40,7 +40,7 @@ func (r *Reflector) look(ctx context.Context, kind string, at types.NamespacedNa
 	case err != nil:
 		return nil, apierror.OrUnavailable(err)
 	case !r.opts.Translate.Home.Owns(found):
-		return nil, errdefs.AsConflict(r.opts.Translate.Home.Clash(remoteKind(kind), found))
+		return nil, errdefs.AsConflict(r.opts.Translate.Home.NameConflict(remoteKind(kind), found))
 	}
 	return found, nil
 }
@@ -170,7 +170,7 @@ func (r *Reflector) remove(ctx context.Context, of ref, c *copied) error {
 	}
 	found, err := r.look(ctx, of.kind, at)
 	switch {
-	case errors.As(err, new(translate.Clash)) || err == nil && found == nil:
+	case errors.As(err, new(translate.NameConflict)) || err == nil && found == nil:
 		return nil
 	case err != nil:
 		return err

@@ -157,7 +157,7 @@ func (s *Services) next(ctx context.Context) bool {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		s.queue.Forget(of)
-	case errors.As(err, new(translate.Clash)):
+	case errors.As(err, new(translate.NameConflict)):
 		s.queue.Forget(of) // Sweep looks again
 		if service := s.service(of); service != nil {
 			s.opts.Tell(service, err)

@@ -51,7 +51,7 @@ func (s *Services) applySlice(ctx context.Context, wanted *discoveryv1ac.Endpoin
 		case err != nil:
 			return fmt.Errorf("cannot read EndpointSlice %s/%s in the remote cluster: %w", namespace, name, err)
 		case !s.opts.Translate.Home.Owns(found):
-			return s.opts.Translate.Home.Clash("EndpointSlice", found)
+			return s.opts.Translate.Home.NameConflict("EndpointSlice", found)
 		default:
 			there = found
 		}

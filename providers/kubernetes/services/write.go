@@ -27,7 +27,7 @@ func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.
 		if home := s.opts.Translate.Home; found.Labels[translate.LabelCluster] == home.Cluster && found.Labels[translate.LabelClusterUID] == string(home.UID) && translate.NameOf(found).Namespace == service.Namespace {
 			return false, nil
 		}
-		return false, s.opts.Translate.Home.Clash("Service", found)
+		return false, s.opts.Translate.Home.NameConflict("Service", found)
 	case kindOf(found) != kindOf(service): // which cannot change
 		if err := s.deleteService(ctx, found); err != nil {
 			return false, err

@@ -1,4 +1,7 @@
-// Package translate says what a pod of the home cluster is in the remote one, and
-// what the status of that says of the pod at home. It only computes; writing, and
-// the objects that a pod names, are left to others.
+// Package translate converts home pods to remote pods, and the status of remote pods to
+// that of home pods. It only computes: the callers write, and create the objects that a
+// pod refers to.
+//
+// A home object is one of the home cluster, whose control plane runs the virtual node.
+// The remote cluster runs its pods.
 package translate

@@ -10,48 +10,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The variables with which a client in a pod finds the API server.
+// The environment variables by which a client in a pod finds the API server.
 const (
 	apiServerHost = "KUBERNETES_SERVICE_HOST"
 	apiServerPort = "KUBERNETES_SERVICE_PORT"
 )
 
-// environments moves the values of all variables out of the pod, whose spec many
-// may read, into the Secret EnvironmentName: some of them were secret at home.
-func (o *Options) environments(pod *corev1.Pod, spec *corev1.PodSpec) {
+// moveEnvironments moves the values of all environment variables from the pod spec,
+// which many users may read, to the Secret EnvironmentName: some of the values come
+// from home Secrets.
+func (o *Options) moveEnvironments(pod *corev1.Pod, spec *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			o.environment(pod, &containers[i])
+			o.moveEnvironment(pod, &containers[i])
 		}
 	}
 }
 
-func (o *Options) environment(pod *corev1.Pod, c *corev1.Container) {
-	late := lateNames(c.Env)
+func (o *Options) moveEnvironment(pod *corev1.Pod, c *corev1.Container) {
+	unresolved := unresolvedNames(c.Env)
 	env := c.Env[:0:0]
 	for _, v := range o.variables(pod, c.Env) {
-		if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, late) {
+		if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, unresolved) {
 			v = corev1.EnvVar{Name: v.Name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: o.EnvironmentName(pod)},
 				Key:                  variableKey(c.Name, v.Name),
 			}}}
 		} else if v.ValueFrom == nil {
-			v.Value = escape(v.Value, late)
+			v.Value = escape(v.Value, unresolved)
 		}
 		env = append(env, v)
 	}
 	c.Env, c.EnvFrom = env, nil
-	c.Command, c.Args = escapeAll(c.Command, late), escapeAll(c.Args, late)
+	c.Command, c.Args = escapeAll(c.Command, unresolved), escapeAll(c.Args, unresolved)
 }
 
-// Environment is what is in the Secret EnvironmentName: the values of variables, by
-// variableKey.
+// Environment returns the data of the Secret EnvironmentName: the values of environment
+// variables by variableKey.
 func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	values := map[string][]byte{}
 	each := func(c *corev1.Container) {
-		late := lateNames(c.Env)
+		unresolved := unresolvedNames(c.Env)
 		for _, v := range o.variables(pod, c.Env) {
-			if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, late) {
+			if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, unresolved) {
 				values[variableKey(c.Name, v.Name)] = []byte(v.Value)
 			}
 		}
@@ -68,8 +69,8 @@ func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	return values
 }
 
-// variables are the variables of a container as it should see them, which is
-// about the API server's address.
+// variables returns the environment variables of a container with the API server's
+// address that it should see.
 func (o *Options) variables(pod *corev1.Pod, env []corev1.EnvVar) []corev1.EnvVar {
 	if usesRemoteAPI(pod) {
 		return slices.DeleteFunc(slices.Clone(env), func(v corev1.EnvVar) bool { return strings.HasPrefix(v.Name, "KUBERNETES_") })
@@ -86,8 +87,8 @@ func (o *Options) variables(pod *corev1.Pod, env []corev1.EnvVar) []corev1.EnvVa
 	return env
 }
 
-// variableKey is a key for a variable, whose name may have more characters than
-// a key may.
+// variableKey returns the Secret key of an environment variable. Names of variables may
+// have characters that keys may not.
 func variableKey(container, name string) string {
 	if validKey.MatchString(name) && len(container)+1+len(name) <= 253 {
 		return container + "." + name
@@ -97,8 +98,9 @@ func variableKey(container, name string) string {
 
 var validKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 
-// lateNames are the variables whose value only the remote cluster knows.
-func lateNames(env []corev1.EnvVar) (names []string) {
+// unresolvedNames returns the variables whose value only the remote cluster can
+// resolve.
+func unresolvedNames(env []corev1.EnvVar) (names []string) {
 	for i := range env {
 		if env[i].ValueFrom != nil {
 			names = append(names, env[i].Name)
@@ -113,8 +115,8 @@ func refersTo(text string, names []string) bool {
 
 var reference = regexp.MustCompile(`\$+\([^)]*\)`)
 
-// escape writes text, which is expanded already, so that nothing in it is expanded
-// again but references to names.
+// escape escapes text that is already expanded, so that only references to names are
+// expanded again.
 func escape(text string, names []string) string {
 	return reference.ReplaceAllStringFunc(text, func(found string) string {
 		dollars := strings.Index(found, "(")
@@ -133,14 +135,14 @@ func escapeAll(texts, names []string) []string {
 	return escaped
 }
 
-// EphemeralContainers returns the ephemeral containers of a pod at home for the
-// remote one.
+// EphemeralContainers returns the ephemeral containers of a home pod, translated for
+// its remote pod.
 func (o *Options) EphemeralContainers(pod *corev1.Pod) []corev1.EphemeralContainer {
 	var all []corev1.EphemeralContainer
 	for i := range pod.Spec.EphemeralContainers {
 		e := *pod.Spec.EphemeralContainers[i].DeepCopy()
 		c := corev1.Container(e.EphemeralContainerCommon)
-		o.environment(pod, &c)
+		o.moveEnvironment(pod, &c)
 		e.EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 		all = append(all, e)
 	}

@@ -12,66 +12,67 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Prefix is that of all labels and annotations of the provider.
+// Prefix is the prefix of all labels and annotations of the provider.
 const Prefix = "home.virtual-kubelet.io/"
 
-// The labels of all remote objects, which say where they come from. What does not
-// have those of this cluster and node belongs to somebody else.
+// The labels of all remote objects that the provider owns. An object without those of
+// this cluster and node belongs to somebody else.
 const (
 	LabelCluster   = Prefix + "cluster"
 	LabelNode      = Prefix + "node"
 	LabelNamespace = Prefix + "namespace"
-	// LabelUID is the UID at home, of pods and claims and of what is for one pod
-	// alone.
+	// LabelUID is the UID of the home object, on pods, claims and whatever belongs to a
+	// single pod.
 	LabelUID = Prefix + "uid"
-	// LabelClusterUID is Home.UID: names can be copied, this cannot. Objects of
-	// earlier versions do not have it.
+	// LabelClusterUID is Home.UID. Two clusters may have the same names, but not the
+	// same UID. Objects of earlier versions lack this label.
 	LabelClusterUID = Prefix + "cluster-uid"
 )
 
 // The annotations of remote objects.
 const (
-	// AnnotationName is the name at home.
+	// AnnotationName is the name of the home object.
 	AnnotationName = Prefix + "name"
-	// AnnotationAsked is what home has asked for with a remote pod, as far as it
-	// can change, so that what home takes back is taken back, and what the remote
-	// cluster has made of it stays: JSON.
-	AnnotationAsked = Prefix + "asked"
-	// AnnotationRestarts are the restarts of the containers in the remote pods
-	// that this one stands in for: a JSON object of numbers by container.
+	// AnnotationLastApplied is the JSON of lastApplied: what home last applied to the
+	// remote pod. It allows to remove what home has removed, and to keep what the
+	// remote cluster has changed.
+	AnnotationLastApplied = Prefix + "asked"
+	// AnnotationRestarts is a JSON object of numbers by container: the restarts that
+	// the containers had in earlier remote pods of the same home pod.
 	AnnotationRestarts = Prefix + "restarts"
 )
 
-// FieldManager is that of all that is written to the remote cluster.
+// FieldManager is the field manager of all writes to the remote cluster.
 const FieldManager = "virtual-kubelet"
 
-// Home says where pods come from.
+// Home identifies the home cluster and the virtual node.
 type Home struct {
-	// Cluster is the name of the home cluster, a label value. No two clusters
-	// that use a remote cluster may have the same.
+	// Cluster is the name of the home cluster, a label value. Home clusters that share
+	// a remote cluster must have different names.
 	Cluster string
 	// Node is the name of the virtual node.
 	Node string
-	// UID is that of the home cluster's namespace kube-system. As long as it is
-	// empty, which is to say not known, no remote object is of this home.
+	// UID is the UID of the home cluster's kube-system namespace. While it is empty,
+	// which means unknown, no remote object is owned by this home.
 	UID types.UID
 }
 
-// NodeLabels are those of this cluster and node by their names, which another cluster
-// with a copied configuration has too: enough for objects at home.
+// NodeLabels returns the labels with the names of this cluster and node. Another
+// cluster with a copy of the configuration has the same, so they identify home objects
+// only.
 func (h Home) NodeLabels() map[string]string {
 	return map[string]string{LabelCluster: h.Cluster, LabelNode: labelValue(h.Node)}
 }
 
-// Labels are those of all remote objects of this cluster and node.
+// Labels returns the labels of all remote objects of this cluster and node.
 func (h Home) Labels() map[string]string {
 	all := h.NodeLabels()
 	all[LabelClusterUID] = string(h.UID)
 	return all
 }
 
-// LabelsOf are those of an object from a namespace at home; uid is empty where
-// it is for several pods.
+// LabelsOf returns the labels of a remote object whose home object is in namespace. uid
+// is empty if several pods share the object.
 func (h Home) LabelsOf(namespace string, uid types.UID) map[string]string {
 	all := h.Labels()
 	all[LabelNamespace] = namespace
@@ -84,42 +85,42 @@ func (h Home) LabelsOf(namespace string, uid types.UID) map[string]string {
 // Selector selects all remote objects of this cluster and node.
 func (h Home) Selector() string { return labels.SelectorFromSet(h.Labels()).String() }
 
-// NodeSelector selects by the names alone: see NodeLabels.
+// NodeSelector selects by cluster and node name alone: see NodeLabels.
 func (h Home) NodeSelector() string { return labels.SelectorFromSet(h.NodeLabels()).String() }
 
-// OthersSelector selects the remote objects that have the names of this cluster and
-// node, and not its UID: those of another home, and those of earlier versions.
+// OthersSelector selects remote objects with the names of this cluster and node, but
+// without its UID: those of another home, and those of earlier versions.
 func (h Home) OthersSelector() string {
 	return fmt.Sprintf("%s,%s!=%s", h.NodeSelector(), LabelClusterUID, h.UID)
 }
 
-// Owns reports whether a remote object is of this cluster and node.
+// Owns reports whether a remote object belongs to this cluster and node.
 func (h Home) Owns(object metav1.Object) bool {
 	return h.UID != "" && labels.SelectorFromSet(h.Labels()).Matches(labels.Set(object.GetLabels()))
 }
 
-// OwnsAtHome reports whether an object at home, such as a PersistentVolume, is of this
+// OwnsAtHome reports whether a home object, such as a PersistentVolume, belongs to this
 // node.
 func (h Home) OwnsAtHome(object metav1.Object) bool {
 	return labels.SelectorFromSet(h.NodeLabels()).Matches(labels.Set(object.GetLabels()))
 }
 
-// UIDOf is the UID at home of a remote object; it may be empty.
+// UIDOf returns the UID of a remote object's home object. It may be empty.
 func UIDOf(remote metav1.Object) types.UID { return types.UID(remote.GetLabels()[LabelUID]) }
 
-// NameOf is the name at home of a remote object, with its namespace.
+// NameOf returns the namespace and name of a remote object's home object.
 func NameOf(remote metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: remote.GetLabels()[LabelNamespace], Name: remote.GetAnnotations()[AnnotationName]}
 }
 
-// Key names a pod at home.
+// Key returns the namespace and name of a pod.
 func Key(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 const maxLabelValue = 63
 
-// labelValue is text, or where that is too long for a label a name for it.
+// labelValue returns text, shortened if it is too long for a label.
 func labelValue(text string) string {
 	if len(text) <= maxLabelValue {
 		return text
@@ -127,7 +128,7 @@ func labelValue(text string) string {
 	return shorten(text, maxLabelValue, text)
 }
 
-// shorten returns the beginning of text, and a hash of all, in max bytes.
+// shorten returns the beginning of text and a hash of all, in at most max bytes.
 func shorten(text string, max int, all ...string) string {
 	suffix := "-" + hash(all...)
 	if len(text)+len(suffix) > max {

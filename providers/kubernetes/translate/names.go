@@ -9,22 +9,22 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// Mapping is how namespaces at home are mapped to remote ones.
+// Mapping is how home namespaces are mapped to remote namespaces.
 type Mapping string
 
 // The mappings.
 const (
-	// Same: to the one of the same name.
+	// Same maps a namespace to the remote one of the same name.
 	Same Mapping = "same"
-	// Prefixed: to the one of the same name after Namespaces.Prefix.
+	// Prefixed adds Namespaces.Prefix to the name.
 	Prefixed Mapping = "prefix"
-	// Fixed: all to Namespaces.Name.
+	// Fixed maps all namespaces to Namespaces.Name.
 	Fixed Mapping = "fixed"
-	// Mapped: as Namespaces.Map says; those that it has not are refused.
+	// Mapped looks namespaces up in Namespaces.Map, and refuses those that it lacks.
 	Mapped Mapping = "map"
 )
 
-// Namespaces says which remote namespace stands for one at home.
+// Namespaces maps home namespaces to remote namespaces.
 type Namespaces struct {
 	// Mapping is the rule. Defaults to Same.
 	Mapping Mapping
@@ -34,7 +34,7 @@ type Namespaces struct {
 	Map    map[string]string
 }
 
-// Remote returns the remote namespace, or a permanent error.
+// Remote returns the remote namespace of a home namespace, or a permanent error.
 func (n Namespaces) Remote(namespace string) (string, error) {
 	switch n.Mapping {
 	case Fixed:
@@ -53,11 +53,11 @@ func (n Namespaces) Remote(namespace string) (string, error) {
 	return namespace, nil
 }
 
-// shared tells whether several namespaces may be mapped to one.
+// shared reports whether several home namespaces may have the same remote namespace.
 func (n Namespaces) shared() bool { return n.Mapping == Fixed || n.Mapping == Mapped }
 
-// PodName returns the namespace and name of the remote pod: the same name, unless
-// namespaces share a remote one.
+// PodName returns the namespace and name of the remote pod. The name is that of the
+// home pod, with a hash if home namespaces may share a remote one.
 func (o *Options) PodName(namespace, name string) (types.NamespacedName, error) {
 	remote, err := o.Namespaces.Remote(namespace)
 	if err != nil {
@@ -69,31 +69,31 @@ func (o *Options) PodName(namespace, name string) (types.NamespacedName, error) 
 	return types.NamespacedName{Namespace: remote, Name: name}, nil
 }
 
-// The kinds of reflected objects.
+// The kinds of copied objects.
 const (
 	KindConfigMap = "ConfigMap"
 	KindSecret    = "Secret"
-	// KindEnvironment is a Secret with the environment of a pod, KindFiles one
-	// with what is in its volumes that depends on the pod: tokens, and fields
-	// of the downward API. Their name at home is the pod's UID.
+	// KindEnvironment is a Secret with the environment of a pod, KindFiles one with the
+	// files in its volumes that depend on the pod: tokens, and fields of the downward
+	// API. Their home name is the pod's UID.
 	KindEnvironment = "Environment"
 	KindFiles       = "Files"
 )
 
-// ObjectName returns the name of the remote object that stands for one at home. It
-// is no other cluster's, node's or namespace's, so that all of these can share a
-// remote namespace, and what is there already (kube-root-ca.crt) is left alone.
+// ObjectName returns the name of the remote copy of a home object. It is unique to
+// cluster, node and namespace, so that these can share a remote namespace, and objects
+// that are there already (kube-root-ca.crt) stay untouched.
 func (o *Options) ObjectName(kind, namespace, name string) string {
 	return shorten(name, 253, o.Home.Cluster, o.Home.Node, kind, namespace, name)
 }
 
-// ClaimName returns the name of the remote claim for one at home. Another of the
-// same name, later, has another: what the first held is not the second's.
+// ClaimName returns the name of the remote claim of a home claim. It contains the UID,
+// so that a later claim of the same name does not get the data of an earlier one.
 func (o *Options) ClaimName(claim *corev1.PersistentVolumeClaim) string {
 	return shorten(claim.Name, 253, o.Home.Cluster, o.Home.Node, "PersistentVolumeClaim", claim.Namespace, claim.Name, string(claim.UID))
 }
 
-// EnvironmentName and FilesName are ObjectName for what is for one pod.
+// EnvironmentName returns the name of the Secret of kind KindEnvironment.
 func (o *Options) EnvironmentName(pod *corev1.Pod) string {
 	return o.ObjectName(KindEnvironment, pod.Namespace, string(pod.UID))
 }

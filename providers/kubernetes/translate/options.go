@@ -10,31 +10,33 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Options say how pods are translated.
+// Options configure how pods are translated.
 type Options struct {
 	Home       Home
 	Namespaces Namespaces
 
-	// Labels and Annotations say which of a pod's go with it.
+	// Labels and Annotations select the labels and annotations that are copied to the
+	// remote pod.
 	Labels, Annotations Filter
-	// Scheduling is what decides where in the remote cluster a pod runs.
+	// Scheduling configures where in the remote cluster a pod runs.
 	Scheduling Scheduling
 
-	// AllowHostNamespaces lets pods have the network, processes or IPC of the
+	// AllowHostNamespaces allows pods the network, process and IPC namespaces of the
 	// remote node, AllowHostPath its files.
 	AllowHostNamespaces, AllowHostPath bool
-	// RuntimeClasses and PriorityClasses are the remote names of classes. A pod
-	// whose runtime class is not there is refused; priorities that are not there
-	// are dropped.
+	// RuntimeClasses and PriorityClasses are the names of remote classes by those of
+	// home classes. A pod with another runtime class is refused; another priority class
+	// is dropped.
 	RuntimeClasses, PriorityClasses map[string]string
 
-	// NoTokens keeps the home cluster's tokens of service accounts at home.
+	// NoTokens keeps service account tokens of the home cluster out of the remote
+	// cluster.
 	NoTokens bool
-	// APIServer is where pods find the home cluster's API server; empty fields
-	// leave what the service "kubernetes" says.
+	// APIServer is the address at which remote pods find the home API server. Empty
+	// fields keep the values of the service "kubernetes".
 	APIServer APIServer
-	// PodIPs says how addresses of remote pods look at home; the first that has
-	// an address counts. Others stay as they are.
+	// PodIPs maps the IPs of remote pods to those shown at home. The first range that
+	// contains an IP is used; other IPs are not changed.
 	PodIPs []Range
 }
 
@@ -44,17 +46,17 @@ type APIServer struct {
 	Port int32  `json:"port,omitempty"`
 }
 
-// Range maps addresses to others, of as many bits.
+// Range maps the addresses of one CIDR to those of another of the same size.
 type Range struct{ Remote, Home netip.Prefix }
 
-// Filter says which names of labels or annotations are kept.
+// Filter selects the keys of labels or annotations that are copied.
 type Filter struct {
-	// Exclude are names that are not; those that end in * stand for all that
-	// begin so.
+	// Exclude are keys that are not copied. A key that ends in * stands for all keys
+	// with that prefix.
 	Exclude []string `json:"exclude,omitempty"`
 }
 
-func (f Filter) keeps(name string) bool { return !matches(f.Exclude, name) }
+func (f Filter) carries(name string) bool { return !matches(f.Exclude, name) }
 
 func matches(patterns []string, name string) bool {
 	for _, pattern := range patterns {
@@ -65,9 +67,9 @@ func matches(patterns []string, name string) bool {
 	return false
 }
 
-// MayTake reports whether a remote node may take pods, by what each has: its labels
-// are those of NodeSelector, and its taints are tolerated, or may be by pods whose
-// tolerations are kept.
+// MayTake reports whether pods may be scheduled to a remote node: its labels match
+// NodeSelector, and its taints are tolerated by Tolerations, or may be by tolerations
+// of pods that KeepTolerations keeps.
 func (s *Scheduling) MayTake(n *corev1.Node) bool {
 	if !labels.SelectorFromSet(s.NodeSelector).Matches(labels.Set(n.Labels)) {
 		return false
@@ -78,12 +80,12 @@ func (s *Scheduling) MayTake(n *corev1.Node) bool {
 	})
 }
 
-// Scheduling says what a remote pod has of the fields that a scheduler reads.
-// Those of the pod were for the home cluster, so that it keeps only what is
-// named here.
+// Scheduling sets the fields of a remote pod that a scheduler reads. The home pod's
+// were meant for the home cluster, so only those named here are kept.
 type Scheduling struct {
-	// KeepNodeSelector and KeepTolerations are keys of the pod's own that are
-	// kept; those that end in * stand for all that begin so.
+	// KeepNodeSelector and KeepTolerations are the keys of the home pod's nodeSelector
+	// and tolerations to keep. A key that ends in * stands for all keys with that
+	// prefix.
 	KeepNodeSelector []string `json:"keepNodeSelector,omitempty"`
 	KeepTolerations  []string `json:"keepTolerations,omitempty"`
 	// KeepAffinity keeps affinity and topologySpreadConstraints.
@@ -91,7 +93,7 @@ type Scheduling struct {
 	// NodeSelector and Tolerations are added to each pod.
 	NodeSelector map[string]string   `json:"nodeSelector,omitempty"`
 	Tolerations  []corev1.Toleration `json:"tolerations,omitempty"`
-	// SchedulerName is that of the remote scheduler. Defaults to the remote
+	// SchedulerName is the name of the remote scheduler. Defaults to the remote
 	// cluster's default.
 	SchedulerName string `json:"schedulerName,omitempty"`
 }

@@ -15,40 +15,40 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// AnnotationAPIServer, with the value "remote", is for pods that are clients of
-// the remote cluster's API server: its address, certificate authority and the
-// token of the namespace's default service account are the remote ones.
+// AnnotationAPIServer with the value "remote" marks pods that are clients of the remote
+// API server: they get its address, its certificate authority and the token of the
+// default service account of the remote namespace.
 const AnnotationAPIServer = Prefix + "api-server"
 
 func usesRemoteAPI(pod *corev1.Pod) bool { return pod.Annotations[AnnotationAPIServer] == "remote" }
 
-// Pod returns the remote pod for one at home, whose environment is resolved. What
-// it names is to be there under the names of ObjectName; claims are the names of
-// the remote claims of its volumes, by the volumes' names. An error is permanent:
-// the pod cannot run in the remote cluster.
+// Pod returns the remote pod of a home pod, whose environment is resolved. The objects
+// that it refers to must exist under the names that ObjectName returns; claims has the
+// names of its remote claims by the names of its volumes. An error is permanent: the
+// pod cannot run in the remote cluster.
 func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, error) {
 	name, err := o.PodName(pod.Namespace, pod.Name)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.refuse(pod, claims); err != nil {
+	if err := o.checkSupported(pod, claims); err != nil {
 		return nil, err
 	}
 	remote := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 		Spec:       *pod.Spec.DeepCopy(),
 	}
-	o.meta(pod, &remote.ObjectMeta)
+	o.setMetadata(pod, &remote.ObjectMeta)
 	spec := &remote.Spec
-	if err := o.schedule(pod, spec); err != nil {
+	if err := o.setScheduling(pod, spec); err != nil {
 		return nil, err
 	}
 	if spec.Hostname == "" && name.Name != pod.Name && !spec.HostNetwork {
 		spec.Hostname = hostname(pod.Name)
 	}
-	// What is the home cluster's alone, or set by the remote one.
+	// Clear what has a meaning in the home cluster only, or is set by the remote one.
 	spec.EphemeralContainers = nil // added later: see EphemeralContainers
-	spec.ReadinessGates = nil      // the conditions are set at home, and looked at there
+	spec.ReadinessGates = nil      // the conditions are set, and evaluated, at home
 	spec.EnableServiceLinks = ptr.To(false)
 	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
 	spec.AutomountServiceAccountToken = ptr.To(false)
@@ -60,16 +60,17 @@ func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, e
 		spec.ImagePullSecrets[i].Name = o.ObjectName(KindSecret, pod.Namespace, spec.ImagePullSecrets[i].Name)
 	}
 	for i := range spec.Volumes {
-		o.volume(pod, &spec.Volumes[i], claims)
+		o.rewriteVolume(pod, &spec.Volumes[i], claims)
 	}
-	o.environments(pod, spec)
+	o.moveEnvironments(pod, spec)
 	return remote, nil
 }
 
-// meta sets labels and annotations: those of the pod that are kept, and ours.
-func (o *Options) meta(pod *corev1.Pod, to *metav1.ObjectMeta) {
+// setMetadata sets the labels and annotations of a remote pod: those copied from the
+// home pod, and those of the provider.
+func (o *Options) setMetadata(pod *corev1.Pod, to *metav1.ObjectMeta) {
 	to.Labels, to.Annotations = map[string]string{}, map[string]string{}
-	a := o.ask(pod)
+	a := o.applied(pod)
 	for _, name := range a.Labels {
 		to.Labels[name] = pod.Labels[name]
 	}
@@ -78,10 +79,10 @@ func (o *Options) meta(pod *corev1.Pod, to *metav1.ObjectMeta) {
 	}
 	maps.Copy(to.Labels, o.Home.LabelsOf(pod.Namespace, pod.UID))
 	to.Annotations[AnnotationName] = pod.Name
-	to.Annotations[AnnotationAsked] = a.String()
+	to.Annotations[AnnotationLastApplied] = a.String()
 }
 
-// hostname is the name of a pod as a hostname, in which there can be no dots.
+// hostname returns the name of a pod as a hostname, which must not contain dots.
 func hostname(name string) string {
 	label := strings.ReplaceAll(name, ".", "-")
 	if len(label) <= maxLabelValue {
@@ -90,16 +91,17 @@ func hostname(name string) string {
 	return shorten(label, maxLabelValue, name)
 }
 
-// AnnotationNodeSelector and AnnotationAffinity are what a pod asks of the remote
-// scheduler: key=value pairs, and an affinity in JSON. The configuration's node selector
-// wins, so that a pod cannot leave the nodes that its node stands for.
+// AnnotationNodeSelector and AnnotationAffinity are the pod's own constraints for the
+// remote scheduler: key=value pairs, and an affinity in JSON. The configuration's node
+// selector takes precedence, so that a pod cannot leave the nodes that the virtual node
+// stands for.
 const (
 	AnnotationNodeSelector = Prefix + "node-selector"
 	AnnotationAffinity     = Prefix + "affinity"
 )
 
-// schedule rewrites the fields that a scheduler reads.
-func (o *Options) schedule(pod *corev1.Pod, spec *corev1.PodSpec) error {
+// setScheduling sets the fields that a scheduler reads.
+func (o *Options) setScheduling(pod *corev1.Pod, spec *corev1.PodSpec) error {
 	s := &o.Scheduling
 	selector, err := labels.ConvertSelectorToLabelsMap(pod.Annotations[AnnotationNodeSelector])
 	if err != nil {
@@ -133,9 +135,9 @@ func (o *Options) tolerations(of []corev1.Toleration) []corev1.Toleration {
 	return append(kept, o.Scheduling.Tolerations...)
 }
 
-// refuse returns an error that names what of a pod the remote cluster must not,
-// or cannot, have.
-func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
+// checkSupported returns an error that names the feature of a pod that the remote
+// cluster cannot have, or that the configuration does not allow.
+func (o *Options) checkSupported(pod *corev1.Pod, claims map[string]string) error {
 	var what string
 	spec := &pod.Spec
 	class := ptr.Deref(spec.RuntimeClassName, "")
@@ -150,7 +152,7 @@ func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
 		what = fmt.Sprintf("runtime class %s: the provider's configuration can name the remote one in runtimeClasses", class)
 	default:
 		for i := range spec.Volumes {
-			if kind := o.unsupported(pod, &spec.Volumes[i], claims); kind != "" {
+			if kind := o.unsupportedVolume(pod, &spec.Volumes[i], claims); kind != "" {
 				what = fmt.Sprintf("volume %s of kind %s", spec.Volumes[i].Name, kind)
 				break
 			}
@@ -162,7 +164,7 @@ func (o *Options) refuse(pod *corev1.Pod, claims map[string]string) error {
 	return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: %s", what))
 }
 
-// hasHostPort tells whether a pod wants a port of its node.
+// hasHostPort reports whether a container of the pod has a hostPort.
 func hasHostPort(spec *corev1.PodSpec) bool {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {

@@ -198,8 +198,8 @@ func TestAPIServer(t *testing.T) {
 	}
 }
 
-// Without tokens the volume that each pod has lacks it, and one of the pod's own is
-// refused; those of the remote cluster are not the home cluster's to keep.
+// With tokens disabled the volume that each pod has lacks its token, and a token volume
+// of the pod's own is refused; tokens of the remote cluster are not affected.
 func TestTokensThatStayAtHome(t *testing.T) {
 	o := options()
 	o.NoTokens = true
@@ -374,10 +374,10 @@ func TestUpdate(t *testing.T) {
 	o := options()
 	remote := translated(t, o, localPod(nil))
 	remote.Labels["injected"] = "theirs"
-	if o.Update(localPod(nil), remote) {
+	if o.UpdateFields(localPod(nil), remote) {
 		t.Error("what has not changed is changed")
 	}
-	changed := o.Update(localPod(func(pod *corev1.Pod) {
+	changed := o.UpdateFields(localPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"app": "api2"}
 		pod.Spec.Containers[0].Image = "api:2"
 	}), remote)
@@ -419,7 +419,7 @@ func TestAgain(t *testing.T) {
 	remote.UID, remote.ResourceVersion, remote.Spec.NodeName = "far-1", "5", "remote-1"
 	for round, want := range []int32{1, 2} {
 		remote.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-		next := Again(remote)
+		next := Recreate(remote)
 		if next.UID != "" || next.ResourceVersion != "" || next.Spec.NodeName != "" || UIDOf(next) != "u-1" {
 			t.Fatalf("%+v", next.ObjectMeta)
 		}
@@ -437,11 +437,11 @@ func TestGone(t *testing.T) {
 		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
 	}
-	s := Gone(running, "gone", metav1.Now())
+	s := Deleted(running, "gone", metav1.Now())
 	if s.Phase != corev1.PodFailed || s.ContainerStatuses[0].State.Terminated == nil || s.Conditions[0].Status != corev1.ConditionFalse {
 		t.Errorf("%+v", s)
 	}
-	if s := Gone(corev1.PodStatus{Phase: corev1.PodSucceeded}, "gone", metav1.Now()); s.Phase != corev1.PodSucceeded || s.Reason != "" {
+	if s := Deleted(corev1.PodStatus{Phase: corev1.PodSucceeded}, "gone", metav1.Now()); s.Phase != corev1.PodSucceeded || s.Reason != "" {
 		t.Errorf("what had succeeded is %+v", s)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Status returns the status at home of a remote pod.
+// Status returns the status of the home pod of a remote pod.
 func (o *Options) Status(remote *corev1.Pod) corev1.PodStatus {
 	s := *remote.Status.DeepCopy()
 	if s.Phase == "" {
 		s.Phase = corev1.PodPending
 	}
-	// The host is the virtual node, and what the control plane says of the pod
-	// was about the remote one.
+	// The host is the virtual node. Fields that the remote control plane sets describe
+	// the remote pod.
 	s.HostIP, s.HostIPs = "", nil
 	s.QOSClass, s.NominatedNodeName, s.ObservedGeneration = "", "", 0
 	s.ResourceClaimStatuses, s.ExtendedResourceClaimStatus = nil, nil
@@ -37,7 +37,8 @@ func (o *Options) Status(remote *corev1.Pod) corev1.PodStatus {
 	for i := range s.Conditions {
 		s.Conditions[i].ObservedGeneration = 0
 	}
-	// At home it is, and a node says so of pods that had no scheduler.
+	// The home pod is scheduled; the kubelet reports that of pods without a scheduler,
+	// too.
 	s.Conditions = append(s.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	restarts := restartsOf(remote)
 	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
@@ -55,20 +56,20 @@ func (o *Options) homeIP(text string) string {
 	}
 	for _, r := range o.PodIPs {
 		if r.Remote.Contains(ip) {
-			return r.toHome(ip).String()
+			return r.homeAddress(ip).String()
 		}
 	}
 	return text
 }
 
-// toHome returns the address at home of a remote one.
-func (r Range) toHome(ip netip.Addr) netip.Addr { return move(ip, r.Home) }
+// homeAddress returns the home address of a remote one.
+func (r Range) homeAddress(ip netip.Addr) netip.Addr { return changePrefix(ip, r.Home) }
 
-// move puts the bits of an address below the prefix after those of to.
-func move(ip netip.Addr, to netip.Prefix) netip.Addr {
+// changePrefix replaces the network part of an address by the prefix to.
+func changePrefix(ip netip.Addr, to netip.Prefix) netip.Addr {
 	from, moved := ip.AsSlice(), to.Masked().Addr().AsSlice()
 	for i := range moved {
-		// The bits of this byte that belong to the prefix.
+		// The number of bits of this byte that belong to the prefix.
 		bits := min(max(to.Bits()-8*i, 0), 8)
 		mask := byte(0xff) << (8 - bits)
 		moved[i] = moved[i]&mask | from[i]&^mask
@@ -77,7 +78,7 @@ func move(ip netip.Addr, to netip.Prefix) netip.Addr {
 	return addr
 }
 
-// RemoteIP returns the remote address of one at home: the way back of PodIPs.
+// RemoteIP returns the remote IP of one shown at home. It is the inverse of PodIPs.
 func (o *Options) RemoteIP(text string) string {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
@@ -85,15 +86,15 @@ func (o *Options) RemoteIP(text string) string {
 	}
 	for _, r := range o.PodIPs {
 		if r.Home.Contains(ip) {
-			return move(ip, r.Remote).String()
+			return changePrefix(ip, r.Remote).String()
 		}
 	}
 	return text
 }
 
-// OfContainers returns a status without what is about containers that the pod at home
-// does not have: sidecars that the remote cluster's admission has added, say.
-func OfContainers(status corev1.PodStatus, pod *corev1.Pod) corev1.PodStatus {
+// OnlyContainersOf returns a status without containers that the home pod does not have,
+// such as sidecars added by the remote cluster's admission.
+func OnlyContainersOf(status corev1.PodStatus, pod *corev1.Pod) corev1.PodStatus {
 	ours := map[string]struct{}{}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -115,10 +116,10 @@ func OfContainers(status corev1.PodStatus, pod *corev1.Pod) corev1.PodStatus {
 	return status
 }
 
-// MayStartAgain tells whether the containers of a pod, at home or remote, may be
-// started anew in another remote pod. Where a pod is not restarted for ever, an API
-// server lets no container run again that has completed.
-func MayStartAgain(pod *corev1.Pod) bool {
+// MayRestart reports whether the containers of a pod may be started again in another
+// remote pod. Unless restartPolicy is Always, the API server accepts no restart of a
+// container that has completed.
+func MayRestart(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 	}
@@ -132,9 +133,9 @@ func MayStartAgain(pod *corev1.Pod) bool {
 	return true
 }
 
-// Evicted reports whether the remote cluster took a pod away, which did not end by
-// itself. One that is drained has succeeded if its containers ended well when they were
-// asked to.
+// Evicted reports whether a remote pod ended because the remote cluster evicted it. A
+// pod that is drained has the phase Succeeded if its containers exited with 0 when they
+// were stopped.
 func Evicted(remote *corev1.Pod) bool {
 	if remote.Status.Phase != corev1.PodFailed && remote.Status.Phase != corev1.PodSucceeded {
 		return false
@@ -144,11 +145,11 @@ func Evicted(remote *corev1.Pod) bool {
 	})
 }
 
-// EndedByDeletion reports whether a remote pod has ended because it is being deleted. A
-// kubelet gives such a pod a terminal phase before it leaves the API: Succeeded if all of
-// its containers ended well, else Failed, both without a reason, whatever its
-// restartPolicy. By themselves pods with restartPolicy Always never end so, nor do those
-// with OnFailure fail so.
+// EndedByDeletion reports whether a remote pod ended because it is being deleted. The
+// kubelet gives such a pod a terminal phase before it leaves the API: Succeeded if all
+// of its containers exited with 0, else Failed, both without a reason, regardless of
+// its restartPolicy. Pods with restartPolicy Always never end this way by themselves,
+// and those with OnFailure never fail this way.
 func EndedByDeletion(remote *corev1.Pod) bool {
 	if remote.DeletionTimestamp == nil || remote.Status.Reason != "" {
 		return false
@@ -162,9 +163,9 @@ func EndedByDeletion(remote *corev1.Pod) bool {
 	return remote.Status.Phase == corev1.PodFailed || remote.Status.Phase == corev1.PodSucceeded
 }
 
-// Again returns the pod with which to replace a remote one that the remote
-// cluster took away: all of its containers have been restarted once more.
-func Again(remote *corev1.Pod) *corev1.Pod {
+// Recreate returns a pod to replace a remote pod that the remote cluster removed. Its
+// containers count one restart more.
+func Recreate(remote *corev1.Pod) *corev1.Pod {
 	next := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: remote.Namespace, Name: remote.Name,
@@ -176,14 +177,14 @@ func Again(remote *corev1.Pod) *corev1.Pod {
 	next.Spec.EphemeralContainers = nil
 	next.Spec.ServiceAccountName, next.Spec.DeprecatedServiceAccount = "", ""
 	next.Spec.Priority, next.Spec.PreemptionPolicy = nil, nil
-	CountRestarts(next, &remote.Status)
+	AddRestarts(next, &remote.Status)
 	return next
 }
 
-// CountRestarts has a remote pod, which is to be created, begin with the restarts
-// of the pod whose place it takes, given that one's last status, and one more for
-// each container that ran.
-func CountRestarts(next *corev1.Pod, last *corev1.PodStatus) {
+// AddRestarts sets the restart counts with which the remote pod next begins: those of
+// last, the final status of the pod that it replaces, and one more for each container
+// that ran.
+func AddRestarts(next *corev1.Pod, last *corev1.PodStatus) {
 	restarts := restartsOf(next)
 	for _, statuses := range [][]corev1.ContainerStatus{last.InitContainerStatuses, last.ContainerStatuses} {
 		for _, s := range statuses {
@@ -201,19 +202,19 @@ func CountRestarts(next *corev1.Pod, last *corev1.PodStatus) {
 func restartsOf(remote *corev1.Pod) map[string]int32 {
 	restarts := map[string]int32{}
 	if text := remote.Annotations[AnnotationRestarts]; text != "" {
-		_ = json.Unmarshal([]byte(text), &restarts) // what is not ours to read counts as none
+		_ = json.Unmarshal([]byte(text), &restarts) // an annotation that cannot be decoded was not written here
 	}
 	return restarts
 }
 
-// Waiting returns the status of a pod that is about to be replaced by Again, after a
-// delay.
+// Waiting returns the status of a pod that waits to be created again after a delay: see
+// Recreate.
 func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
 	message := "The remote cluster took the pod away; it is created there again"
 	if delay > 0 {
 		message += fmt.Sprintf(" after a back-off of %v", delay)
 	}
-	status.Phase = corev1.PodPending // at home Running stays Running
+	status.Phase = corev1.PodPending // the phase of the home pod does not go back from Running
 	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for i := range statuses {
 			c := &statuses[i]
@@ -230,20 +231,20 @@ func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
 	return status
 }
 
-// Unready returns the status of a pod of which it is not known whether it runs.
+// Unready returns the status of a pod that may or may not be running.
 func Unready(status corev1.PodStatus, reason, message string) corev1.PodStatus {
 	setUnready(&status, reason, message)
 	return status
 }
 
-// Gone returns the last status of a pod whose remote pod is gone: what had not
-// ended by then was killed.
-func Gone(status corev1.PodStatus, message string, now metav1.Time) corev1.PodStatus {
+// Deleted returns the final status of a pod whose remote pod was deleted. Containers
+// that had not terminated were killed.
+func Deleted(status corev1.PodStatus, message string, now metav1.Time) corev1.PodStatus {
 	return failed(status, "RemotePodDeleted", message, now)
 }
 
-// Unschedulable returns the last status of a pod whose remote pod was removed because
-// the remote cluster had no node for it. It was disrupted, which a Job's
+// Unschedulable returns the final status of a pod whose remote pod was deleted because
+// it was not scheduled. It has the condition DisruptionTarget, which a Job's
 // podFailurePolicy can ignore.
 func Unschedulable(status corev1.PodStatus, message string, now metav1.Time) corev1.PodStatus {
 	status = failed(status, ReasonUnschedulable, message, now)
@@ -255,10 +256,12 @@ func Unschedulable(status corev1.PodStatus, message string, now metav1.Time) cor
 	return status
 }
 
-// ReasonUnschedulable is the reason of a pod that has failed for want of a remote node.
+// ReasonUnschedulable is the reason of a pod that failed because its remote pod was not
+// scheduled.
 const ReasonUnschedulable = "RemotePodUnschedulable"
 
-// failed returns the status of a pod that has failed, unless it had ended before.
+// failed returns the status of a pod that has failed, unless its phase was terminal
+// before.
 func failed(status corev1.PodStatus, reason, message string, now metav1.Time) corev1.PodStatus {
 	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
 		return status

@@ -8,16 +8,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Update lays what home has changed of a pod over the remote one, in place: labels,
-// annotations, images, activeDeadlineSeconds and tolerations. It tells whether
-// anything has changed. What the remote cluster has made of the pod stays.
-func (o *Options) Update(pod, remote *corev1.Pod) (changed bool) {
+// UpdateFields applies what home has changed since it was last applied to the remote
+// pod, in place: labels, annotations, images, activeDeadlineSeconds and tolerations. It
+// reports whether anything has changed. What the remote cluster has changed is kept.
+func (o *Options) UpdateFields(pod, remote *corev1.Pod) (changed bool) {
 	before := remote.DeepCopy()
 	var wanted corev1.Pod
-	o.meta(pod, &wanted.ObjectMeta)
-	old, now := askedOf(remote), o.ask(pod)
-	remote.Labels = replace(remote.Labels, wanted.Labels, old.Labels)
-	remote.Annotations = replace(remote.Annotations, wanted.Annotations, old.Annotations)
+	o.setMetadata(pod, &wanted.ObjectMeta)
+	old, now := lastAppliedOf(remote), o.applied(pod)
+	remote.Labels = mergeMetadata(remote.Labels, wanted.Labels, old.Labels)
+	remote.Annotations = mergeMetadata(remote.Annotations, wanted.Annotations, old.Annotations)
 
 	for _, containers := range [][]corev1.Container{remote.Spec.InitContainers, remote.Spec.Containers} {
 		for i := range containers {
@@ -47,9 +47,9 @@ func hasToleration(all []corev1.Toleration, t *corev1.Toleration) bool {
 	return false
 }
 
-// replace returns a map with what is wanted, and without what was wanted formerly
-// and is no more.
-func replace(current, wanted map[string]string, old []string) map[string]string {
+// mergeMetadata returns current with wanted, and without the keys of old that are no
+// longer wanted.
+func mergeMetadata(current, wanted map[string]string, old []string) map[string]string {
 	next := maps.Clone(current)
 	if next == nil {
 		next = map[string]string{}
@@ -61,27 +61,27 @@ func replace(current, wanted map[string]string, old []string) map[string]string 
 	return next
 }
 
-// Resize lays what home has changed of the resources of a pod's containers over the
-// remote ones, in place, and tells whether that changed anything. What was not asked
-// for, such as a default limit of the remote namespace, stays.
-func (o *Options) Resize(pod, remote *corev1.Pod) (changed bool) {
+// UpdateResources applies what home has changed of the resources of containers to the
+// remote pod, in place, and reports whether anything has changed. What home did not
+// set, such as a default limit of the remote namespace, is kept.
+func (o *Options) UpdateResources(pod, remote *corev1.Pod) (changed bool) {
 	before := remote.DeepCopy()
-	old, now := askedOf(remote), o.ask(pod)
+	old, now := lastAppliedOf(remote), o.applied(pod)
 	for _, containers := range [][]corev1.Container{remote.Spec.InitContainers, remote.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
-			if _, ok := now.Images[c.Name]; ok { // it is one of home's
+			if _, ok := now.Images[c.Name]; ok { // a container of the home pod
 				was, is := old.Resources[c.Name], now.Resources[c.Name]
-				lay(&c.Resources.Requests, was.Requests, is.Requests)
-				lay(&c.Resources.Limits, was.Limits, is.Limits)
+				mergeChanges(&c.Resources.Requests, was.Requests, is.Requests)
+				mergeChanges(&c.Resources.Limits, was.Limits, is.Limits)
 			}
 		}
 	}
 	return !equality.Semantic.DeepEqual(before, remote)
 }
 
-// lay makes the change between two lists in a third.
-func lay(to *corev1.ResourceList, was, is corev1.ResourceList) {
+// mergeChanges applies the difference between two lists to a third.
+func mergeChanges(to *corev1.ResourceList, was, is corev1.ResourceList) {
 	for name := range was {
 		if _, ok := is[name]; !ok {
 			delete(*to, name)

@@ -10,8 +10,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-// unsupported returns what of a volume a remote pod cannot have, or nothing.
-func (o *Options) unsupported(pod *corev1.Pod, v *corev1.Volume, claims map[string]string) string {
+// unsupportedVolume returns what makes a volume impossible in a remote pod, or "".
+func (o *Options) unsupportedVolume(pod *corev1.Pod, v *corev1.Volume, claims map[string]string) string {
 	switch kind := volume.Kind(v); kind {
 	case "persistentVolumeClaim", "ephemeral":
 		if _, ok := claims[v.Name]; !ok {
@@ -31,7 +31,7 @@ func (o *Options) unsupported(pod *corev1.Pod, v *corev1.Volume, claims map[stri
 			if s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil {
 				return "projected (other than configMap, secret, downwardAPI and serviceAccountToken)"
 			}
-			if o.keepsToken(pod, s) && !isMounted(v) {
+			if o.withholdsToken(pod, s) && !isDefaultTokenVolume(v) {
 				return "projected with a serviceAccountToken: the provider's configuration has tokens: disabled"
 			}
 		}
@@ -41,12 +41,13 @@ func (o *Options) unsupported(pod *corev1.Pod, v *corev1.Volume, claims map[stri
 	}
 }
 
-// volume rewrites what a volume names.
-func (o *Options) volume(pod *corev1.Pod, v *corev1.Volume, claims map[string]string) {
+// rewriteVolume replaces the names of home objects in a volume by those of remote
+// objects.
+func (o *Options) rewriteVolume(pod *corev1.Pod, v *corev1.Volume, claims map[string]string) {
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		v.PersistentVolumeClaim.ClaimName = claims[v.Name]
-	case v.Ephemeral != nil: // whose claim at home is the pod's
+	case v.Ephemeral != nil: // its home claim belongs to the pod
 		v.VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claims[v.Name]}}
 	case v.ConfigMap != nil:
 		v.ConfigMap.Name = o.ObjectName(KindConfigMap, pod.Namespace, v.ConfigMap.Name)
@@ -56,18 +57,18 @@ func (o *Options) volume(pod *corev1.Pod, v *corev1.Volume, claims map[string]st
 		v.Secret = &corev1.SecretVolumeSource{
 			SecretName:  o.FilesName(pod),
 			DefaultMode: v.DownwardAPI.DefaultMode,
-			Items:       fieldFiles(v.Name, v.DownwardAPI.Items),
+			Items:       downwardAPIItems(v.Name, v.DownwardAPI.Items),
 		}
 		v.DownwardAPI = nil
 	case v.Projected != nil:
-		v.Projected.Sources = slices.DeleteFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return o.keepsToken(pod, &s) })
+		v.Projected.Sources = slices.DeleteFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return o.withholdsToken(pod, &s) })
 		for i := range v.Projected.Sources {
-			o.projection(pod, v.Name, &v.Projected.Sources[i])
+			o.rewriteProjection(pod, v.Name, &v.Projected.Sources[i])
 		}
 	}
 }
 
-func (o *Options) projection(pod *corev1.Pod, volume string, s *corev1.VolumeProjection) {
+func (o *Options) rewriteProjection(pod *corev1.Pod, volume string, s *corev1.VolumeProjection) {
 	files := func(items []corev1.KeyToPath) *corev1.SecretProjection {
 		return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: o.FilesName(pod)}, Items: items}
 	}
@@ -80,7 +81,7 @@ func (o *Options) projection(pod *corev1.Pod, volume string, s *corev1.VolumePro
 	case s.Secret != nil:
 		s.Secret.Name = o.ObjectName(KindSecret, pod.Namespace, s.Secret.Name)
 	case s.DownwardAPI != nil:
-		s.Secret, s.DownwardAPI = files(fieldFiles(volume, s.DownwardAPI.Items)), nil
+		s.Secret, s.DownwardAPI = files(downwardAPIItems(volume, s.DownwardAPI.Items)), nil
 	case s.ServiceAccountToken != nil:
 		if usesRemoteAPI(pod) {
 			return
@@ -90,21 +91,24 @@ func (o *Options) projection(pod *corev1.Pod, volume string, s *corev1.VolumePro
 	}
 }
 
-// keepsToken reports whether a source is a token that stays at home.
-func (o *Options) keepsToken(pod *corev1.Pod, s *corev1.VolumeProjection) bool {
+// withholdsToken reports whether a source is a token that is not sent to the remote
+// cluster.
+func (o *Options) withholdsToken(pod *corev1.Pod, s *corev1.VolumeProjection) bool {
 	return o.NoTokens && s.ServiceAccountToken != nil && !usesRemoteAPI(pod)
 }
 
-// isMounted reports whether a volume is that which the home cluster gives each pod with
-// the token of its service account: the pod need not be a client of its API server.
-func isMounted(v *corev1.Volume) bool { return strings.HasPrefix(v.Name, "kube-api-access-") }
+// isDefaultTokenVolume reports whether a volume is the one with the service account
+// token that the home cluster adds to each pod, whether or not that uses the API.
+func isDefaultTokenVolume(v *corev1.Volume) bool {
+	return strings.HasPrefix(v.Name, "kube-api-access-")
+}
 
-// WithoutTokens returns a volume of Files without the tokens that stay at home, and the
-// paths of these.
+// WithoutTokens returns a volume of Files without the tokens that are not sent to the
+// remote cluster, and the paths of these.
 func (o *Options) WithoutTokens(pod *corev1.Pod, v corev1.Volume) (_ corev1.Volume, paths []string) {
 	var sources []corev1.VolumeProjection
 	for _, s := range v.Projected.Sources {
-		if o.keepsToken(pod, &s) {
+		if o.withholdsToken(pod, &s) {
 			paths = append(paths, s.ServiceAccountToken.Path)
 		} else {
 			sources = append(sources, s)
@@ -113,11 +117,11 @@ func (o *Options) WithoutTokens(pod *corev1.Pod, v corev1.Volume) (_ corev1.Volu
 	return corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}}, paths
 }
 
-// rootCA is the ConfigMap with the certificate authority of the API server, which
-// each cluster has of its own in each namespace.
+// rootCA is the ConfigMap with the certificate authority of the API server, which each
+// cluster has in each namespace.
 const rootCA = "kube-root-ca.crt"
 
-func fieldFiles(volume string, items []corev1.DownwardAPIVolumeFile) []corev1.KeyToPath {
+func downwardAPIItems(volume string, items []corev1.DownwardAPIVolumeFile) []corev1.KeyToPath {
 	files := make([]corev1.KeyToPath, len(items))
 	for i, item := range items {
 		files[i] = corev1.KeyToPath{Key: FileKey(volume, item.Path), Path: item.Path, Mode: item.Mode}
@@ -128,7 +132,8 @@ func fieldFiles(volume string, items []corev1.DownwardAPIVolumeFile) []corev1.Ke
 // FileKey is the key of a file of a volume in the Secret of kind KindFiles.
 func FileKey(volume, path string) string { return volume + "." + hash(path) }
 
-// Files are the volumes of a pod with nothing but what FilesName has of them.
+// Files returns the volumes of a pod, reduced to the sources that the Secret FilesName
+// stands for.
 func Files(pod *corev1.Pod) []corev1.Volume {
 	var found []corev1.Volume
 	for i := range pod.Spec.Volumes {
@@ -151,12 +156,12 @@ func Files(pod *corev1.Pod) []corev1.Volume {
 	return found
 }
 
-// Object names a ConfigMap or Secret at home.
+// Object identifies a ConfigMap or Secret in the home cluster.
 type Object struct{ Kind, Name string }
 
-// Objects are the ConfigMaps and Secrets of its namespace that a pod has to have in
-// the remote cluster, and whether it cannot run without: those of volumes, and image
-// pull secrets. Those of its environment are resolved at home.
+// Objects returns the ConfigMaps and Secrets that the remote cluster must have for a
+// pod, and whether the pod cannot run without: those of volumes, and image pull
+// secrets. Those of the environment are resolved at home.
 func Objects(pod *corev1.Pod) map[Object]bool {
 	found := map[Object]bool{}
 	add := func(kind, name string, optional *bool) {

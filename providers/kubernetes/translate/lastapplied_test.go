@@ -12,8 +12,8 @@ func cpu(text string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}
 }
 
-// admitted is a remote pod as the remote cluster's admission has changed it: an
-// image from its own registry, default limits, a shorter deadline and a sidecar.
+// admitted is a remote pod as the remote cluster's admission has changed it: an image
+// from its own registry, default limits, a shorter deadline and a sidecar.
 func admitted(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	remote := translated(t, options(), pod)
@@ -29,16 +29,16 @@ func admitted(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 func TestUpdateLeavesWhatAdmissionChanged(t *testing.T) {
 	remote := admitted(t, localPod(nil))
 	change := localPod(func(pod *corev1.Pod) { pod.Labels["color"] = "blue" })
-	if options().Resize(change, remote) {
+	if options().UpdateResources(change, remote) {
 		t.Errorf("a change of labels resizes it: %+v", remote.Spec.Containers)
 	}
-	if !options().Update(change, remote) || remote.Labels["color"] != "blue" {
+	if !options().UpdateFields(change, remote) || remote.Labels["color"] != "blue" {
 		t.Error("the label is not there")
 	}
 	if c := remote.Spec.Containers[0]; c.Image != "mirror.example.com/api:1" || c.Resources.Limits.Cpu().String() != "1" || *remote.Spec.ActiveDeadlineSeconds != 60 {
 		t.Errorf("the remote cluster's own is undone: %+v", remote.Spec)
 	}
-	if options().Update(change, remote) {
+	if options().UpdateFields(change, remote) {
 		t.Error("what has not changed is changed")
 	}
 }
@@ -60,11 +60,11 @@ func TestUpdateOfWhatAdmissionChanged(t *testing.T) {
 			pod.Spec.Containers[0].Image = "api:2"
 			pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](30)
 		})
-		if !options().Resize(change, remote) {
+		if !options().UpdateResources(change, remote) {
 			t.Errorf("%+v: nothing is resized", step)
 		}
-		options().Update(change, remote)
-		if options().Resize(change, remote) {
+		options().UpdateFields(change, remote)
+		if options().UpdateResources(change, remote) {
 			t.Errorf("%+v: it is resized again", step)
 		}
 		c := remote.Spec.Containers[0]
@@ -77,7 +77,8 @@ func TestUpdateOfWhatAdmissionChanged(t *testing.T) {
 	}
 }
 
-// What has changed at home while no provider ran is told from what never goes along.
+// Changes at home while no provider ran are distinguished from metadata that is never
+// copied.
 func TestCarried(t *testing.T) {
 	o := options()
 	o.Labels.Exclude = []string{"pod-template-*"}
@@ -85,7 +86,7 @@ func TestCarried(t *testing.T) {
 	remote := translated(t, o, pod)
 	pod.Generation = 4
 	pod.Labels["app"], pod.Annotations["new"] = "api2", "n"
-	labels, annotations := o.Carried(pod, remote)
+	labels, annotations := o.ObservedMetadata(pod, remote)
 	if generation := GenerationOf(remote); labels["app"] != "api" || labels["pod-template-hash"] != "x" || generation != 3 {
 		t.Errorf("labels %v, generation %d", labels, generation)
 	}
@@ -122,7 +123,7 @@ func TestStatusOfContainersThatHomeHasNot(t *testing.T) {
 		Phase:                 corev1.PodRunning,
 		InitContainerStatuses: of("mesh-init", "init"), ContainerStatuses: of("proxy", "main"), EphemeralContainerStatuses: of("look", "theirs"),
 	}
-	s := OfContainers(whole, pod)
+	s := OnlyContainersOf(whole, pod)
 	for _, c := range []struct {
 		statuses []corev1.ContainerStatus
 		want     string
@@ -153,7 +154,7 @@ func TestMayStartAgain(t *testing.T) {
 		{corev1.RestartPolicyOnFailure, ended(0), []corev1.ContainerStatus{{}}, false},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}, Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{c.init}, ContainerStatuses: c.statuses}}
-		if got := MayStartAgain(pod); got != c.want {
+		if got := MayRestart(pod); got != c.want {
 			t.Errorf("%s: %v, want %v", c.policy, got, c.want)
 		}
 	}
