@@ -117,7 +117,7 @@ func (p *Provider) strangersOf(ctx context.Context, all []unlabelledObject, here
 		if err != nil {
 			return s, fmt.Errorf("read the pod %s/%s in the remote cluster: %w", namespace, object.meta.Name, err)
 		}
-		for name := range reflection.UsedBy(pod) {
+		for name := range reflection.ReferencedBy(pod) {
 			s.need[types.NamespacedName{Namespace: namespace, Name: name}] = struct{}{}
 		}
 	}
@@ -136,7 +136,7 @@ func (p *Provider) isOurs(ctx context.Context, object unlabelledObject, here map
 		_, needed := others.need[types.NamespacedName{Namespace: object.meta.Namespace, Name: object.meta.Name}]
 		return !needed, nil
 	case claimKind.name:
-		return p.claims.Knows(ctx, object.meta)
+		return p.claims.Owns(ctx, object.meta)
 	}
 	_, shared := others.namespaces[object.meta.Namespace]
 	return !shared, nil

@@ -34,7 +34,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.ensureNamespace(ctx, wanted.Namespace); err != nil {
 		return err
 	}
-	if err := p.reflector.Follow(ctx, pod); err != nil {
+	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
 		if errors.As(err, new(translate.NameConflict)) {
 			return errdefs.AsConflict(err)
 		}
@@ -51,7 +51,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		p.meet(pod.UID)
 	}
 	if errdefs.IsConflict(err) || errdefs.IsPermanent(err) {
-		p.reflector.Forget(pod.UID) // it may be long until the next try
+		p.reflector.UnregisterPod(pod.UID) // it may be long until the next try
 	}
 	return err
 }
@@ -61,7 +61,7 @@ func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 	var volumes map[string]string
 	if p.claims != nil {
 		var err error
-		if volumes, err = p.claims.Of(ctx, pod); err != nil {
+		if volumes, err = p.claims.RemoteClaims(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -206,6 +206,6 @@ func (p *Provider) forgetNamespace(name string) {
 	delete(p.namespaces, name)
 	p.mu.Unlock()
 	if known { // else that was said before
-		p.reflector.WriteAgain(name)
+		p.reflector.RewriteNamespace(name)
 	}
 }

@@ -88,7 +88,7 @@ func (p *Provider) anew(ctx context.Context, local *corev1.Pod) (*corev1.Pod, er
 	if err := p.ensureNamespace(ctx, next.Namespace); err != nil {
 		return nil, err
 	}
-	if err := p.reflector.Follow(ctx, pod); err != nil {
+	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
 		return nil, fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
 	translate.AddRestarts(next, &local.Status)

@@ -130,8 +130,8 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		NodeAllocatable: home.NodeAllocatable,
 		Remote:          p.remote,
 		Environment:     p.environmentOf,
-		MayRemove:       p.mayBegin,
-		Tell:            p.tellNotReflected,
+		MayBegin:        p.mayBegin,
+		ReportFailure:   p.tellNotReflected,
 	})
 	if len(cfg.StorageClasses) > 0 {
 		p.claims = p.newClaims()
@@ -140,8 +140,8 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 	p.informer = p.newInformer()
 	if cfg.Services {
 		p.services = services.New(services.Options{
-			Translate: options, Home: home.Client, Remote: p.remote, Used: p.uses, MayBegin: p.mayBegin,
-			Tell: func(service *corev1.Service, err error) {
+			Translate: options, Home: home.Client, Remote: p.remote, IsUsed: p.uses, MayBegin: p.mayBegin,
+			ReportFailure: func(service *corev1.Service, err error) {
 				home.Events.Event(service, corev1.EventTypeWarning, "FailedReflection", err.Error())
 			},
 		})
@@ -158,7 +158,7 @@ func (p *Provider) newClaims() *claims.Claims {
 		Translate: p.translate, Classes: p.cfg.StorageClasses, Delete: p.cfg.DeleteClaims,
 		Home: p.home.Client, Remote: p.remote, MayBegin: p.mayBegin,
 		EnsureNamespace: p.makeNamespace, // it may have gone since
-		Tell: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
+		RecordEvent: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
 			p.home.Events.Event(claim, kind, reason, message)
 		},
 	})

@@ -83,7 +83,7 @@ func (p *Provider) takeUp(remote *corev1.Pod) {
 	if local == nil {
 		return
 	}
-	p.reflector.TakeUp(local)
+	p.reflector.AdoptPod(local)
 	if p.translate.MetadataRemoved(local, remote) {
 		p.errands.Add(errand{uid: local.UID, takeBack: true})
 	}

@@ -149,7 +149,7 @@ func (p *Provider) replace(ctx context.Context, uid types.UID) error {
 	local := p.local(next.remote)
 	if local == nil || local.DeletionTimestamp != nil || ended(local) {
 		p.forgetGone(uid)
-		p.reflector.Forget(uid)
+		p.reflector.UnregisterPod(uid)
 		return nil
 	}
 	if rest := time.Until(next.due); rest > 0 {

@@ -34,7 +34,7 @@ func TestPodsAtHomeAreKnownLater(t *testing.T) {
 		r.atHome(evicted)
 		synced.Store(true)
 		time.Sleep(10 * time.Minute)
-		if !r.reflector.Follows(quiet.UID) {
+		if !r.reflector.IsRegistered(quiet.UID) {
 			t.Error("what the pod needs is not kept up to date")
 		}
 		if far := r.remotePod(evicted); far == nil || far.UID == first.UID {
@@ -64,7 +64,7 @@ func TestPodAtHomeIsKnownLaterThanItsRemotePod(t *testing.T) {
 		r.atHome(quiet)
 		r.atHome(taken)
 		time.Sleep(10 * time.Minute)
-		if !r.reflector.Follows(quiet.UID) {
+		if !r.reflector.IsRegistered(quiet.UID) {
 			t.Error("what the pod needs is not kept up to date")
 		}
 		if s := r.last(); s.Phase != corev1.PodFailed {

@@ -63,16 +63,16 @@ func (p *Provider) sweepers() []*sweeper {
 	all := []*sweeper{{
 		ready: always,
 		sweep: func(ctx context.Context, remote []*corev1.Pod) error {
-			return p.reflector.Sweep(ctx, p.metadata, p.namespace, remote)
+			return p.reflector.CollectGarbage(ctx, p.metadata, p.namespace, remote)
 		},
 	}}
 	if p.claims != nil {
-		all = append(all, &sweeper{ready: p.claims.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.claims.Sweep(ctx, p.namespace) }})
+		all = append(all, &sweeper{ready: p.claims.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.claims.CollectGarbage(ctx, p.namespace) }})
 	}
 	all = append(all, &sweeper{ready: always, last: time.Now(), sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkOthers(ctx) }})
 	all = append(all, &sweeper{ready: always, readOnly: true, last: time.Now(), sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkStale(ctx) }})
 	if p.services != nil {
-		all = append(all, &sweeper{ready: p.services.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.services.Sweep(ctx, p.namespace) }})
+		all = append(all, &sweeper{ready: p.services.HasSynced, sweep: func(ctx context.Context, _ []*corev1.Pod) error { return p.services.CollectGarbage(ctx, p.namespace) }})
 	}
 	return all
 }
@@ -85,15 +85,15 @@ func (p *Provider) forgetMissing() []*corev1.Pod {
 	for _, pod := range remote {
 		present[translate.UIDOf(pod)] = struct{}{}
 		if local := p.local(pod); local != nil { // which may have been known later than the remote pod
-			p.reflector.TakeUp(local)
+			p.reflector.AdoptPod(local)
 			p.watchEnd(pod)
 		}
 	}
-	for _, pod := range p.reflector.Pods(forgetAge) {
+	for _, pod := range p.reflector.RegisteredPods(forgetAge) {
 		local, err := p.home.Pods.Pods(pod.Namespace).Get(pod.Name)
 		athome := err == nil && local.UID == pod.UID || err != nil && !apierror.IsNotFound(err)
 		if _, ok := present[pod.UID]; !ok && !athome {
-			p.reflector.Forget(pod.UID)
+			p.reflector.UnregisterPod(pod.UID)
 		}
 	}
 	p.forgetMet(present)

@@ -21,7 +21,7 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.identified(ctx); err != nil {
 		return err
 	}
-	if err := p.reflector.Follow(ctx, pod); err != nil {
+	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
 		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
 	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {

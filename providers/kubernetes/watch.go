@@ -37,7 +37,7 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 			}
 			p.mirrorEarly(remote)
 			if p.services != nil {
-				p.services.Look(translate.NameOf(remote).Namespace)
+				p.services.EnqueueNamespace(translate.NameOf(remote).Namespace)
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -69,7 +69,7 @@ func (p *Provider) deleted(remote *corev1.Pod) {
 	p.mu.Unlock()
 	if p.isGivenUp(remote) {
 		p.tell(remote, p.status(remote))
-		p.reflector.Forget(translate.UIDOf(remote))
+		p.reflector.UnregisterPod(translate.UIDOf(remote))
 		return
 	}
 	if p.restarts(remote) {
@@ -79,5 +79,5 @@ func (p *Provider) deleted(remote *corev1.Pod) {
 		return
 	}
 	p.tell(remote, translate.Deleted(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))
-	p.reflector.Forget(translate.UIDOf(remote))
+	p.reflector.UnregisterPod(translate.UIDOf(remote))
 }

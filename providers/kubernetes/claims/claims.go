@@ -18,44 +18,44 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// Provisioner is the provisioner of the storage classes at home whose volumes are
-// in the remote cluster, and the driver of the PersistentVolumes that stand for
-// these.
+// Provisioner is the provisioner of the home storage classes whose volumes are in the
+// remote cluster, and the driver of the PersistentVolumes for these.
 const Provisioner = "kubernetes.virtual-kubelet.io"
 
-// bindDelay is when to look again for a claim that has been given a volume.
+// bindDelay is how long to wait for a claim to be bound to its new volume.
 const bindDelay = time.Second
 
 const (
-	// nodeInterval is how often to look whether this process has the node again.
-	nodeInterval = 5 * time.Second
-	// syncTimeout is how long one attempt may take: a call that hangs holds all others.
+	// mayBeginInterval is how often to check MayBegin while it returns false.
+	mayBeginInterval = 5 * time.Second
+	// syncTimeout is the timeout of one attempt: a call that hangs would hold up all
+	// others.
 	syncTimeout = time.Minute
 )
 
-// Options say which claims are served, and how.
+// Options configure which claims are provisioned, and how.
 type Options struct {
 	// Translate has the names of remote claims.
 	Translate *translate.Options
-	// Classes are the remote storage classes, by the names of those at home; an
-	// empty one is the remote cluster's default.
+	// Classes are the remote storage classes by the names of the home classes. An empty
+	// value is the remote cluster's default.
 	Classes map[string]string
-	// Delete lets volumes have the reclaim policy of their class. Without, it is
-	// Retain.
+	// Delete gives volumes the reclaim policy of their class. Without it, it is Retain.
 	Delete bool
 	// Home and Remote are the clusters.
 	Home, Remote kubernetes.Interface
-	// MayBegin reports whether this process may make and delete claims and volumes of its
-	// own accord: another one may have the node. Nil means always.
+	// MayBegin reports whether this process may create and delete claims and volumes:
+	// another process may hold the node. Nil means always.
 	MayBegin func() bool
-	// EnsureNamespace makes a remote namespace, where it may. Required.
+	// EnsureNamespace creates a remote namespace if the configuration allows it.
+	// Required.
 	EnsureNamespace func(ctx context.Context, name string) error
-	// Tell records an event on a claim at home. It must not block. Required.
-	Tell func(claim *corev1.PersistentVolumeClaim, kind, reason, message string)
+	// RecordEvent records an event on a home claim. It must not block. Required.
+	RecordEvent func(claim *corev1.PersistentVolumeClaim, kind, reason, message string)
 }
 
-// Claims serves the claims of a node. Make it with New. It is safe for concurrent
-// use.
+// Claims provisions, expands and deletes the volumes of a node. Create it with New. It
+// is safe for concurrent use.
 type Claims struct {
 	opts    Options
 	queue   workqueue.TypedRateLimitingInterface[key]
@@ -63,7 +63,7 @@ type Claims struct {
 	volumes cache.SharedIndexInformer // of this node
 }
 
-// New makes Claims, which do nothing yet: see Run.
+// New returns Claims that do nothing before Run.
 func New(opts Options) *Claims {
 	c := &Claims{
 		opts:  opts,
@@ -73,10 +73,10 @@ func New(opts Options) *Claims {
 	return c
 }
 
-// Of returns the names of the remote claims of a pod's volumes, by the volumes'
-// names. A claim that has no volume yet gets one; until it is bound to it, which
-// the home cluster does, the error asks to come back.
-func (c *Claims) Of(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
+// RemoteClaims returns the names of the remote claims of a pod's volumes by the names
+// of the volumes. It provisions a claim that has no volume; until the home cluster has
+// bound the two, it returns an error with a time to retry.
+func (c *Claims) RemoteClaims(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	found := map[string]string{}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -116,7 +116,7 @@ func (c *Claims) claim(ctx context.Context, pod *corev1.Pod, name string) (*core
 	return claim, nil
 }
 
-// remoteOf returns the name of the remote claim for one at home.
+// remoteOf returns the name of the remote claim of a home claim.
 func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (string, error) {
 	if claim.Spec.VolumeName == "" {
 		if err := c.provision(ctx, claim); err != nil {
@@ -130,7 +130,7 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return "", fmt.Errorf("cannot read persistentvolume %q: %v", claim.Spec.VolumeName, err)
 	}
-	at, ok := handleOf(volume)
+	at, ok := remoteClaimOf(volume)
 	switch of := volume.Spec.ClaimRef; {
 	case !ok:
 		return "", notSupported("persistentvolumeclaim %q is bound to a volume of the home cluster: use a storage class with the provisioner %s", claim.Name, Provisioner)
@@ -146,18 +146,17 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if at.Namespace != namespace {
 		return "", notSupported("persistentvolumeclaim %q is bound to a volume in the remote namespace %s, and pods of its namespace run in %s", claim.Name, at.Namespace, namespace)
 	}
-	return at.Name, c.exists(ctx, claim, at)
+	return at.Name, c.checkExists(ctx, claim, at)
 }
 
-// exists makes sure that the remote claim is there for which the volume of a claim
-// stands. One that is gone is not made again: that would be an empty volume, and the
-// pods would not know.
-func (c *Claims) exists(ctx context.Context, claim *corev1.PersistentVolumeClaim, at types.NamespacedName) error {
+// checkExists returns an error if the remote claim of a home claim does not exist. It
+// is not created again: the new volume would be empty, and the pods would not notice.
+func (c *Claims) checkExists(ctx context.Context, claim *corev1.PersistentVolumeClaim, at types.NamespacedName) error {
 	_, err := c.opts.Remote.CoreV1().PersistentVolumeClaims(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err):
 		err := fmt.Errorf("claim %s of the remote cluster, which has the data of persistentvolumeclaim %q, does not exist any more: restore it there under that name, or delete the persistentvolumeclaim to begin with an empty one", at, claim.Name)
-		c.opts.Tell(claim, corev1.EventTypeWarning, "RemoteClaimLost", err.Error())
+		c.opts.RecordEvent(claim, corev1.EventTypeWarning, "RemoteClaimLost", err.Error())
 		return errdefs.AsUnavailable(err)
 	case err != nil:
 		return errdefs.AsUnavailable(fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err))
@@ -165,9 +164,9 @@ func (c *Claims) exists(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// Knows reports whether a remote claim with the labels of this cluster and node is of a
-// claim, or of a volume, that is at home.
-func (c *Claims) Knows(ctx context.Context, remote metav1.Object) (bool, error) {
+// Owns reports whether the home cluster has the claim or the volume of a remote claim
+// with the labels of this cluster and node.
+func (c *Claims) Owns(ctx context.Context, remote metav1.Object) (bool, error) {
 	of := translate.NameOf(remote)
 	claim, err := c.opts.Home.CoreV1().PersistentVolumeClaims(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	switch {
@@ -186,9 +185,9 @@ func (c *Claims) Knows(ctx context.Context, remote metav1.Object) (bool, error) 
 	return c.opts.Translate.Home.OwnsAtHome(volume), nil
 }
 
-// class returns the storage class of a claim that is to be served; an error says
-// why it is not.
-func (c *Claims) class(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+// classFor returns the storage class of a claim that this node provisions, or an error
+// that says why it does not.
+func (c *Claims) classFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := classOf(claim)
 	if _, ok := c.opts.Classes[name]; !ok {
 		return nil, notSupported("persistentvolumeclaim %q has storage class %q, which the provider's configuration does not map to one of the remote cluster in storageClasses", claim.Name, name)

@@ -25,18 +25,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = nil // they sleep, in the bubble of whoever is first
+	utilruntime.ErrorHandlers = nil // they sleep, in the bubble of the first test
 	os.Exit(m.Run())
 }
 
-// rig is Claims between two clusters. At home there are the classes "remote", of
-// ours, and "disk", of another provisioner.
+// rig is Claims between two clusters. The home storage classes are "remote", of this
+// provisioner, and "disk", of another one.
 type rig struct {
 	*Claims
 	t            *testing.T
 	home, remote *fake.Clientset
 	mu           sync.Mutex
-	told         []string
+	recorded     []string
 }
 
 func newRig(t *testing.T, atHome ...runtime.Object) *rig {
@@ -48,10 +48,10 @@ func newRig(t *testing.T, atHome ...runtime.Object) *rig {
 		Home:            g.home,
 		Remote:          g.remote,
 		EnsureNamespace: func(context.Context, string) error { return nil },
-		Tell: func(_ *corev1.PersistentVolumeClaim, kind, reason, message string) {
+		RecordEvent: func(_ *corev1.PersistentVolumeClaim, kind, reason, message string) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.told = append(g.told, kind+" "+reason+" "+message)
+			g.recorded = append(g.recorded, kind+" "+reason+" "+message)
 		},
 	})
 	return g
@@ -119,7 +119,7 @@ func reader() *corev1.Pod {
 	}
 }
 
-// bind does what the home cluster does with a claim and its volume.
+// bind binds a claim to its volume, as the home cluster does.
 func (g *rig) bind(uid types.UID) {
 	g.t.Helper()
 	v := g.volume(uid)
@@ -144,7 +144,7 @@ func TestClaimThatIsPlacedHereGetsAVolume(t *testing.T) {
 		g.run()
 		remotes := g.remoteClaims()
 		if len(remotes) != 1 {
-			t.Fatalf("there are %d remote claims; told %q", len(remotes), g.told)
+			t.Fatalf("there are %d remote claims; reported %q", len(remotes), g.recorded)
 		}
 		r := remotes[0]
 		if r.Namespace != "home-shop" || !g.opts.Translate.Home.Owns(&r) || translate.UIDOf(&r) != "u" || translate.NameOf(&r).String() != "shop/data" {
@@ -157,11 +157,11 @@ func TestClaimThatIsPlacedHereGetsAVolume(t *testing.T) {
 		if v == nil || v.Spec.ClaimRef.UID != "u" || v.Spec.StorageClassName != "remote" || v.Spec.Capacity.Storage().String() != "3Gi" || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 			t.Fatalf("the volume is %+v", v)
 		}
-		if len(g.told) != 1 || !strings.Contains(g.told[0], "ProvisioningSucceeded") {
-			t.Errorf("told %q", g.told)
+		if len(g.recorded) != 1 || !strings.Contains(g.recorded[0], "ProvisioningSucceeded") {
+			t.Errorf("reported %q", g.recorded)
 		}
 		g.bind("u")
-		names, err := g.Of(t.Context(), reader())
+		names, err := g.RemoteClaims(t.Context(), reader())
 		if err != nil || names["v"] != r.Name {
 			t.Errorf("a pod has %v, %v; want claim %s", names, err, r.Name)
 		}
@@ -174,7 +174,7 @@ func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
 		"no node":             func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil },
 		"another class":       func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("other") },
 		"another provisioner": func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("disk") },
-		"a volume":            func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "theirs" },
+		"a volume":            func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "foreign" },
 		"a data source": func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
 		},
@@ -191,15 +191,15 @@ func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A pod that no scheduler has placed has its claim served all the same.
+// The claim of a pod that no scheduler has placed is provisioned as well.
 func TestPodMakesItsClaimAVolume(t *testing.T) {
 	g := newRig(t, claim("u", func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil }))
-	_, err := g.Of(t.Context(), reader())
+	_, err := g.RemoteClaims(t.Context(), reader())
 	if _, again := errdefs.RetryAfter(err); !again || !strings.Contains(err.Error(), "not bound yet") {
 		t.Fatalf("got %v", err)
 	}
 	g.bind("u")
-	names, err := g.Of(t.Context(), reader())
+	names, err := g.RemoteClaims(t.Context(), reader())
 	if err != nil || len(g.remoteClaims()) != 1 || names["v"] != g.remoteClaims()[0].Name {
 		t.Errorf("got %v, %v", names, err)
 	}
@@ -231,7 +231,7 @@ func TestPodWhoseClaimIsNotServed(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			g := newRig(t, c.objects...)
-			_, err := g.Of(t.Context(), reader())
+			_, err := g.RemoteClaims(t.Context(), reader())
 			if err == nil || !strings.Contains(err.Error(), c.says) || errdefs.IsPermanent(err) != c.permanent || errdefs.IsNotFound(err) {
 				t.Errorf("got %v", err)
 			}
@@ -250,26 +250,27 @@ func TestEphemeralVolumeHasTheClaimThatWasMadeForThePod(t *testing.T) {
 	pod := reader()
 	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	g := newRig(t, own)
-	if _, err := g.Of(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+	if _, err := g.RemoteClaims(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
 		t.Errorf("got %v, want that it is not bound yet", err)
 	}
 	pod.UID = "another"
-	if _, err := g.Of(t.Context(), pod); !errdefs.IsPermanent(err) {
+	if _, err := g.RemoteClaims(t.Context(), pod); !errdefs.IsPermanent(err) {
 		t.Errorf("a pod has the claim of another: %v", err)
 	}
 }
 
-// A remote claim of somebody else is not used, and the claim at home says so.
-func TestClash(t *testing.T) {
+// A remote claim that this node does not own is not used, and an event on the home
+// claim says so.
+func TestNameConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, claim("u", nil))
-		theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "home-shop", Name: g.opts.Translate.ClaimName(claim("u", nil))}}
-		if _, err := g.remote.CoreV1().PersistentVolumeClaims("home-shop").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "home-shop", Name: g.opts.Translate.ClaimName(claim("u", nil))}}
+		if _, err := g.remote.CoreV1().PersistentVolumeClaims("home-shop").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		g.run()
-		if len(g.told) == 0 || !strings.Contains(g.told[0], "left alone") || g.volume("u") != nil {
-			t.Errorf("told %q, volume %+v", g.told, g.volume("u"))
+		if len(g.recorded) == 0 || !strings.Contains(g.recorded[0], "left alone") || g.volume("u") != nil {
+			t.Errorf("reported %q, volume %+v", g.recorded, g.volume("u"))
 		}
 	})
 }
@@ -280,7 +281,7 @@ func TestReclaim(t *testing.T) {
 		delete         bool
 		change         func(g *rig, v *corev1.PersistentVolume)
 		claimStays     bool
-		remote, volume bool // are still there
+		remote, volume bool // still exist
 	}{
 		{what: "by default the data stays", remote: true, volume: true},
 		{what: "delete", delete: true},
@@ -291,9 +292,9 @@ func TestReclaim(t *testing.T) {
 			}},
 		{what: "the remote claim is no longer ours", delete: true, remote: true,
 			change: func(g *rig, _ *corev1.PersistentVolume) {
-				theirs := g.remoteClaims()[0]
-				theirs.Labels = nil
-				if _, err := g.remote.CoreV1().PersistentVolumeClaims(theirs.Namespace).Update(g.t.Context(), &theirs, metav1.UpdateOptions{}); err != nil {
+				foreign := g.remoteClaims()[0]
+				foreign.Labels = nil
+				if _, err := g.remote.CoreV1().PersistentVolumeClaims(foreign.Namespace).Update(g.t.Context(), &foreign, metav1.UpdateOptions{}); err != nil {
 					g.t.Fatal(err)
 				}
 			}},
@@ -330,7 +331,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// A volume that somebody deletes goes once its remote claim has.
+// A volume that somebody deletes goes once its remote claim is deleted.
 func TestDeletedVolumeGoesAfterItsRemoteClaim(t *testing.T) {
 	g := newRig(t)
 	g.opts.Delete = true
@@ -354,7 +355,7 @@ func TestDeletedVolumeGoesAfterItsRemoteClaim(t *testing.T) {
 	}
 }
 
-func TestSweepRemovesOnlyWhatHoldsNothing(t *testing.T) {
+func TestCollectGarbageDeletesOnlyUnboundClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, claim("here", nil))
 		g.run()
@@ -366,10 +367,10 @@ func TestSweepRemovesOnlyWhatHoldsNothing(t *testing.T) {
 			phase   corev1.PersistentVolumeClaimPhase
 			created metav1.Time
 		}{
-			"left":   {home.LabelsOf("shop", "a"), corev1.ClaimPending, old},
-			"young":  {home.LabelsOf("shop", "b"), corev1.ClaimPending, young},
-			"data":   {home.LabelsOf("shop", "c"), corev1.ClaimBound, old},
-			"theirs": {nil, corev1.ClaimPending, old},
+			"left":    {home.LabelsOf("shop", "a"), corev1.ClaimPending, old},
+			"young":   {home.LabelsOf("shop", "b"), corev1.ClaimPending, young},
+			"data":    {home.LabelsOf("shop", "c"), corev1.ClaimBound, old},
+			"foreign": {nil, corev1.ClaimPending, old},
 		} {
 			r := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "home-shop", Name: name, Labels: c.labels, CreationTimestamp: c.created}}
 			r.Status.Phase = c.phase
@@ -378,14 +379,14 @@ func TestSweepRemovesOnlyWhatHoldsNothing(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if err := g.Sweep(t.Context(), ""); err != nil {
+		if err := g.CollectGarbage(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		left := map[string]bool{}
 		for _, r := range g.remoteClaims() {
 			left[r.Name] = true
 		}
-		if left["left"] || !left["young"] || !left["data"] || !left["theirs"] || len(left) != 4 {
+		if left["left"] || !left["young"] || !left["data"] || !left["foreign"] || len(left) != 4 {
 			t.Errorf("left are %v", left)
 		}
 	})

@@ -1,13 +1,14 @@
-// Package claims gives claims at home volumes of the remote cluster.
+// Package claims provisions volumes of the remote cluster for claims of the home
+// cluster.
 //
-// It is the provisioner of the storage classes at home that are mapped to remote
-// ones: a claim of such a class that the scheduler has placed on this node, or
-// that a pod on it names, gets a claim in the remote cluster, and at home a
-// PersistentVolume that stands for that. The PersistentVolume is all the state
-// there is; it names the remote claim, binds to the claim at home as any other,
-// and decides what becomes of the data when that goes.
+// It is the provisioner of the home storage classes that the configuration maps to
+// remote ones. A claim of such a class that the scheduler has placed on this node, or
+// that one of its pods refers to, gets a claim in the remote cluster and a
+// PersistentVolume at home, which stands for the remote claim. That PersistentVolume is
+// all the state there is: it names the remote claim, is bound to the home claim like
+// any other, and decides what becomes of the data once that is deleted.
 //
-// The remote claim is the pod's no more than the claim at home is: it outlives
-// pods. It grows with the claim at home. It is deleted when its PersistentVolume is released, with the reclaim
-// policy Delete, and has the labels of this cluster and node; never otherwise.
+// A remote claim outlives pods, as the home claim does, and grows with it. It is
+// deleted only if its PersistentVolume is released, has the reclaim policy Delete, and
+// the remote claim has the labels of this cluster and node.
 package claims

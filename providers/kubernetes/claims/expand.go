@@ -15,24 +15,24 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// expandInterval is how often to look whether a remote claim has grown.
+// expandInterval is how often to check whether a remote claim has been resized.
 const expandInterval = 15 * time.Second
 
-// expand brings the remote claim to the size that the one at home asks for, and once
-// it has grown the volume and the claim at home to the size that it has. An event says
-// where the remote cluster refuses.
+// expand requests the size of the home claim for the remote claim. Once that is
+// resized, it updates the capacity of the home volume and claim. If the remote cluster
+// refuses, an event says so.
 func (c *Claims) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	volume, ok := stored[*corev1.PersistentVolume](c.volumes, claim.Spec.VolumeName)
 	if !ok || claim.Status.Phase != corev1.ClaimBound || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID {
-		return nil // when the volume is known its claim is looked at again
+		return nil // the claim is queued again when its volume is known
 	}
-	at, ok := handleOf(volume)
+	at, ok := remoteClaimOf(volume)
 	if wanted, has := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage(); !ok || wanted.Cmp(*has) <= 0 {
 		return nil
 	}
 	err := c.grow(ctx, claim, volume, at)
 	if err != nil && ctx.Err() == nil {
-		c.opts.Tell(claim, corev1.EventTypeWarning, "VolumeResizeFailed", err.Error())
+		c.opts.RecordEvent(claim, corev1.EventTypeWarning, "VolumeResizeFailed", err.Error())
 	}
 	return err
 }
@@ -46,11 +46,11 @@ func (c *Claims) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	if !c.opts.Translate.Home.Owns(remote) {
 		return errdefs.AsConflict(c.opts.Translate.Home.NameConflict("PersistentVolumeClaim", remote))
 	}
-	if remote.Spec.Resources.Requests.Storage().Cmp(wanted) != 0 { // it may be less again, after a size that could not be had
+	if remote.Spec.Resources.Requests.Storage().Cmp(wanted) != 0 { // it may be smaller again, after a size that was not available
 		if remote, err = c.applyRemote(ctx, remote, wanted); err != nil {
 			return err
 		}
-		c.opts.Tell(claim, corev1.EventTypeNormal, "Resizing", fmt.Sprintf("Claim %s of the remote cluster is asked to have %s", at, wanted.String()))
+		c.opts.RecordEvent(claim, corev1.EventTypeNormal, "Resizing", fmt.Sprintf("Claim %s of the remote cluster is asked to have %s", at, wanted.String()))
 	}
 	has := *remote.Status.Capacity.Storage()
 	if has.Cmp(wanted) < 0 {
@@ -60,32 +60,32 @@ func (c *Claims) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim, 
 	if err := c.applyHome(ctx, claim, volume, has); err != nil {
 		return err
 	}
-	c.opts.Tell(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", fmt.Sprintf("Claim %s of the remote cluster has %s", at, has.String()))
+	c.opts.RecordEvent(claim, corev1.EventTypeNormal, "VolumeResizeSuccessful", fmt.Sprintf("Claim %s of the remote cluster has %s", at, has.String()))
 	return nil
 }
 
-// applyRemote asks for another size of a remote claim: the UID sees to it that it is
-// no other one's.
+// applyRemote requests another size of a remote claim. The UID makes sure that it is
+// still the same claim.
 func (c *Claims) applyRemote(ctx context.Context, remote *corev1.PersistentVolumeClaim, size resource.Quantity) (*corev1.PersistentVolumeClaim, error) {
 	wanted := corev1ac.PersistentVolumeClaim(remote.Name, remote.Namespace).WithUID(remote.UID).WithSpec(
 		corev1ac.PersistentVolumeClaimSpec().WithResources(corev1ac.VolumeResourceRequirements().WithRequests(sizeOf(size))))
-	result, err := c.opts.Remote.CoreV1().PersistentVolumeClaims(remote.Namespace).Apply(ctx, wanted, byForce())
+	result, err := c.opts.Remote.CoreV1().PersistentVolumeClaims(remote.Namespace).Apply(ctx, wanted, forceOptions())
 	if err != nil {
-		return nil, fmt.Errorf("cannot have claim %s/%s in the remote cluster expanded: %v", remote.Namespace, remote.Name, err)
+		return nil, fmt.Errorf("cannot expand claim %s/%s in the remote cluster: %v", remote.Namespace, remote.Name, err)
 	}
 	return result, nil
 }
 
-// applyHome has volume and claim at home show a size: the claim last, by which it is
-// known to be done.
+// applyHome updates the capacity of the home volume and claim. The claim is last, since
+// its capacity says that the resize is done.
 func (c *Claims) applyHome(ctx context.Context, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, size resource.Quantity) error {
 	home := c.opts.Home.CoreV1()
 	larger := corev1ac.PersistentVolume(volume.Name).WithUID(volume.UID).WithSpec(corev1ac.PersistentVolumeSpec().WithCapacity(sizeOf(size)))
-	if _, err := home.PersistentVolumes().Apply(ctx, larger, byForce()); err != nil {
+	if _, err := home.PersistentVolumes().Apply(ctx, larger, forceOptions()); err != nil {
 		return fmt.Errorf("cannot write the new size of persistentvolume %q: %v", volume.Name, err)
 	}
 	done := corev1ac.PersistentVolumeClaim(claim.Name, claim.Namespace).WithUID(claim.UID).WithStatus(corev1ac.PersistentVolumeClaimStatus().WithCapacity(sizeOf(size)))
-	if _, err := home.PersistentVolumeClaims(claim.Namespace).ApplyStatus(ctx, done, byForce()); err != nil {
+	if _, err := home.PersistentVolumeClaims(claim.Namespace).ApplyStatus(ctx, done, forceOptions()); err != nil {
 		return fmt.Errorf("cannot write the new size of persistentvolumeclaim %q: %v", claim.Name, err)
 	}
 	return nil
@@ -95,8 +95,8 @@ func sizeOf(size resource.Quantity) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: size}
 }
 
-// byForce is how to apply what others have written, too: whoever made the object, and
-// the home cluster its status.
-func byForce() metav1.ApplyOptions {
+// forceOptions returns the options to apply fields that others have set before: the
+// creator of the claim, and the home cluster in its status.
+func forceOptions() metav1.ApplyOptions {
 	return metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: true}
 }

@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// ask has the claim at home ask for another size.
+// ask changes the requested size of the home claim.
 func (g *rig) ask(size string) {
 	g.t.Helper()
 	home := g.home.CoreV1().PersistentVolumeClaims("shop")
@@ -31,7 +31,7 @@ func (g *rig) ask(size string) {
 	synctest.Wait()
 }
 
-// grown has the remote cluster give a remote claim a size.
+// grown sets the capacity of the remote claim.
 func (g *rig) grown(size string) {
 	g.t.Helper()
 	remote := g.remoteClaims()[0]
@@ -41,8 +41,8 @@ func (g *rig) grown(size string) {
 	}
 }
 
-// wantSizes checks what the remote claim is asked for, and what volume and claim at
-// home have.
+// wantSizes checks the requested size of the remote claim, and the capacity of the home
+// volume and claim.
 func (g *rig) wantSizes(asked, has string) {
 	g.t.Helper()
 	synctest.Wait()
@@ -51,21 +51,21 @@ func (g *rig) wantSizes(asked, has string) {
 		g.t.Fatal(err)
 	}
 	if got := g.remoteClaims()[0].Spec.Resources.Requests.Storage().String(); got != asked {
-		g.t.Errorf("the remote claim is asked for %s, want %s; told %q", got, asked, g.said())
+		g.t.Errorf("the remote claim is asked for %s, want %s; reported %q", got, asked, g.recordedLines())
 	}
 	if v, c := g.volume("u").Spec.Capacity.Storage().String(), claim.Status.Capacity.Storage().String(); v != has || c != has {
-		g.t.Errorf("at home the volume has %s and the claim %s, want %s; told %q", v, c, has, g.said())
+		g.t.Errorf("at home the volume has %s and the claim %s, want %s; reported %q", v, c, has, g.recordedLines())
 	}
 }
 
-// said is what was told, a line each.
-func (g *rig) said() string {
+// recordedLines are the recorded events, a line each.
+func (g *rig) recordedLines() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return strings.Join(g.told, "\n")
+	return strings.Join(g.recorded, "\n")
 }
 
-// ofThree has a claim of 3Gi.
+// ofThree returns a rig with a claim of 3Gi.
 func ofThree(t *testing.T) *rig {
 	g := newRig(t, claim("u", nil))
 	g.run()
@@ -85,11 +85,11 @@ func TestClaimGrows(t *testing.T) {
 		}
 		g.ask("5Gi")
 		g.wantSizes("5Gi", "3Gi")
-		g.grown("6Gi") // what it has is rounded up
+		g.grown("6Gi") // the capacity is rounded up
 		time.Sleep(expandInterval)
 		g.wantSizes("5Gi", "6Gi")
-		if said := g.said(); strings.Count(said, "Normal Resizing") != 1 || strings.Count(said, "Normal VolumeResizeSuccessful") != 1 {
-			t.Errorf("told %q", said)
+		if recorded := g.recordedLines(); strings.Count(recorded, "Normal Resizing") != 1 || strings.Count(recorded, "Normal VolumeResizeSuccessful") != 1 {
+			t.Errorf("reported %q", recorded)
 		}
 		g.remote.ClearActions()
 		time.Sleep(time.Hour)
@@ -99,7 +99,7 @@ func TestClaimGrows(t *testing.T) {
 	})
 }
 
-// A size that the remote cluster cannot give may be taken back.
+// A size that is not available in the remote cluster may be reduced again.
 func TestClaimGrowsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := ofThree(t)
@@ -111,7 +111,7 @@ func TestClaimGrowsLess(t *testing.T) {
 	})
 }
 
-// Where the remote cluster refuses, an event says why, and it is tried again.
+// If the remote cluster refuses the size, an event says why, and it is requested again.
 func TestRemoteClusterRefusesToExpand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := ofThree(t)
@@ -121,8 +121,8 @@ func TestRemoteClusterRefusesToExpand(t *testing.T) {
 			return refuses.Load(), nil, apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("the storageclass must support resize"))
 		})
 		g.ask("5Gi")
-		if said := g.said(); !strings.Contains(said, "Warning VolumeResizeFailed") || !strings.Contains(said, "must support resize") {
-			t.Errorf("told %q", said)
+		if recorded := g.recordedLines(); !strings.Contains(recorded, "Warning VolumeResizeFailed") || !strings.Contains(recorded, "must support resize") {
+			t.Errorf("reported %q", recorded)
 		}
 		g.wantSizes("3Gi", "3Gi")
 		refuses.Store(false)
@@ -134,20 +134,20 @@ func TestRemoteClusterRefusesToExpand(t *testing.T) {
 func TestClaimThatIsNoLongerOursDoesNotGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := ofThree(t)
-		theirs := g.remoteClaims()[0]
-		theirs.Labels = nil
-		if _, err := g.remote.CoreV1().PersistentVolumeClaims(theirs.Namespace).Update(t.Context(), &theirs, metav1.UpdateOptions{}); err != nil {
+		foreign := g.remoteClaims()[0]
+		foreign.Labels = nil
+		if _, err := g.remote.CoreV1().PersistentVolumeClaims(foreign.Namespace).Update(t.Context(), &foreign, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		g.ask("5Gi")
 		g.wantSizes("3Gi", "3Gi")
-		if said := g.said(); !strings.Contains(said, "left alone") {
-			t.Errorf("told %q", said)
+		if recorded := g.recordedLines(); !strings.Contains(recorded, "left alone") {
+			t.Errorf("reported %q", recorded)
 		}
 	})
 }
 
-// What was asked for while no provider ran is seen to by the next.
+// A size that was requested while no provider ran is applied by the next one.
 func TestClaimThatHasGrownUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := ofThree(t)

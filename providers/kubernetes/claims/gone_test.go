@@ -18,7 +18,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// behindProxy has a proxy answer 404 when claims are read, while it is set.
+// behindProxy makes a proxy answer reads of claims with 404 while the returned value is
+// set.
 func behindProxy(cluster *fake.Clientset) *atomic.Bool {
 	var down atomic.Bool
 	cluster.PrependReactor("get", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -27,7 +28,7 @@ func behindProxy(cluster *fake.Clientset) *atomic.Bool {
 	return &down
 }
 
-// release has the home cluster delete a claim and release its volume.
+// release deletes the claim and releases its volume, as the home cluster does.
 func (g *rig) release(t *testing.T) {
 	t.Helper()
 	if err := g.home.CoreV1().PersistentVolumeClaims("shop").Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
@@ -41,8 +42,8 @@ func (g *rig) release(t *testing.T) {
 	synctest.Wait()
 }
 
-// The 404 of a proxy, on either side, is no word on a claim: no data are deleted for it,
-// and no volume goes while its data may be there.
+// The 404 of a proxy, on either side, does not mean that a claim is deleted: no data
+// are deleted for it, and no volume while its data may exist.
 func TestReclaimBehindAProxy(t *testing.T) {
 	for _, side := range []string{"home", "remote"} {
 		t.Run(side, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestReclaimBehindAProxy(t *testing.T) {
 	}
 }
 
-// What is known of a volume may be behind: its policy as it is decides on the data.
+// The cache may be behind: the current policy of a volume decides about the data.
 func TestReclaimByThePolicyAsItIs(t *testing.T) {
 	g := newRig(t)
 	g.opts.Delete = true
@@ -90,7 +91,7 @@ func TestReclaimByThePolicyAsItIs(t *testing.T) {
 	}
 }
 
-// A remote claim that is gone is reported, and not made again in silence.
+// A remote claim that is lost is reported, and not created again.
 func TestRemoteClaimIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, claim("u", nil))
@@ -98,7 +99,7 @@ func TestRemoteClaimIsLost(t *testing.T) {
 		g.run()
 		g.bind("u")
 		down.Store(true)
-		if _, err := g.Of(t.Context(), reader()); !errdefs.IsUnavailable(err) || strings.Contains(err.Error(), "does not exist") {
+		if _, err := g.RemoteClaims(t.Context(), reader()); !errdefs.IsUnavailable(err) || strings.Contains(err.Error(), "does not exist") {
 			t.Errorf("behind a proxy: %v", err)
 		}
 		down.Store(false)
@@ -106,10 +107,10 @@ func TestRemoteClaimIsLost(t *testing.T) {
 		if err := g.remote.CoreV1().PersistentVolumeClaims(lost.Namespace).Delete(t.Context(), lost.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.Of(t.Context(), reader()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "does not exist any more") {
+		if _, err := g.RemoteClaims(t.Context(), reader()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "does not exist any more") {
 			t.Errorf("a pod with the claim has %v", err)
 		}
-		if events := g.said(); !strings.Contains(events, "RemoteClaimLost") {
+		if events := g.recordedLines(); !strings.Contains(events, "RemoteClaimLost") {
 			t.Errorf("reported %q", events)
 		}
 		time.Sleep(time.Minute)

@@ -8,26 +8,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// storageProvisioner is where the home cluster says who is to give a claim a volume:
-// of a class that does not wait for a pod, before it is known for which node.
+// storageProvisioner is the annotation with the provisioner from which the home cluster
+// awaits a volume. With volumeBindingMode Immediate it is set before a node is
+// selected.
 const storageProvisioner = "volume.kubernetes.io/storage-provisioner"
 
-// isImmediate tells whether the home cluster waits for a volume, and no node was
-// selected.
+// isImmediate reports whether a claim awaits a volume of this provisioner and has no
+// selected node.
 func (c *Claims) isImmediate(claim *corev1.PersistentVolumeClaim) bool {
 	_, mapped := c.opts.Classes[classOf(claim)]
 	return mapped && claim.Annotations[storageProvisioner] == Provisioner && claim.Annotations[selectedNode] == ""
 }
 
-// provisionImmediate gives such a claim a volume here if its class names this node and
-// no other. If it names none at all, an event says that the claim waits for ever.
+// provisionImmediate provisions a claim with volumeBindingMode Immediate if its class
+// names this node and no other. If the class does not name exactly one node, the claim
+// can never get a volume, and the error says so.
 func (c *Claims) provisionImmediate(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	class, err := c.class(ctx, claim)
+	class, err := c.classFor(ctx, claim)
 	switch {
 	case err != nil:
 		return err
 	case ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate:
-		return nil // the scheduler selects another node
+		return nil // the scheduler will select a node
 	}
 	switch nodes := nodesOf(class); {
 	case len(nodes) != 1:
@@ -38,7 +40,7 @@ func (c *Claims) provisionImmediate(ctx context.Context, claim *corev1.Persisten
 	return c.provision(ctx, claim)
 }
 
-// nodesOf are the nodes that a storage class names.
+// nodesOf returns the nodes that a storage class names.
 func nodesOf(class *storagev1.StorageClass) (nodes []string) {
 	for _, term := range class.AllowedTopologies {
 		for _, label := range term.MatchLabelExpressions {

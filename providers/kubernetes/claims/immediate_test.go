@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A claim whose class does not wait for a pod gets its volume where the class says,
-// or an event says that it cannot be known where.
+// A claim with volumeBindingMode Immediate gets its volume on the node that its class
+// names, or an event says that this is unknown.
 func TestClaimOfAnImmediateClass(t *testing.T) {
 	named := func(nodes ...string) []corev1.TopologySelectorTerm {
 		return []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: corev1.LabelHostname, Values: nodes}}}}
@@ -50,8 +50,8 @@ func TestClaimOfAnImmediateClass(t *testing.T) {
 				if got := g.volume("u") != nil; got != c.volume || len(g.remoteClaims()) > 0 != c.volume {
 					t.Errorf("there is a volume: %v, and remote claims %+v", got, g.remoteClaims())
 				}
-				if len(g.told) > 1 || c.says == "" && len(g.told) > 0 || !strings.Contains(g.said(), c.says) {
-					t.Errorf("told %q", g.told)
+				if len(g.recorded) > 1 || c.says == "" && len(g.recorded) > 0 || !strings.Contains(g.recordedLines(), c.says) {
+					t.Errorf("reported %q", g.recorded)
 				}
 			})
 		})

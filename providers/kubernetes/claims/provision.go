@@ -16,16 +16,16 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// finalizer keeps a volume whose remote claim is to be deleted until it is.
+// finalizer keeps a volume until its remote claim is deleted.
 const finalizer = translate.Prefix + "remote-claim"
 
-// provisionedBy tells the home cluster whose the deletion of a volume is.
+// provisionedBy is the annotation with the provisioner that deletes a volume.
 const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
-// provision gives a claim that has no volume a remote claim, and a volume that
-// stands for it. What is there of these already is well.
+// provision creates the remote claim and the home volume of a claim that has no volume.
+// It is idempotent.
 func (c *Claims) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	class, err := c.class(ctx, claim)
+	class, err := c.classFor(ctx, claim)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (c *Claims) provision(ctx context.Context, claim *corev1.PersistentVolumeCl
 	case err != nil:
 		return fmt.Errorf("cannot create persistentvolume %q: %v", volume.Name, err)
 	}
-	c.opts.Tell(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", fmt.Sprintf("The volume is claim %s of the remote cluster", at))
+	c.opts.RecordEvent(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", fmt.Sprintf("The volume is claim %s of the remote cluster", at))
 	return nil
 }
 
@@ -88,8 +88,8 @@ func (c *Claims) createRemote(ctx context.Context, claim *corev1.PersistentVolum
 	return nil
 }
 
-// volume is the PersistentVolume that stands for a remote claim. Only pods on this
-// node can have it.
+// volume returns the PersistentVolume that stands for a remote claim. Its node affinity
+// is this node.
 func (c *Claims) volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, at types.NamespacedName) *corev1.PersistentVolume {
 	policy := corev1.PersistentVolumeReclaimRetain
 	var finalizers []string
@@ -125,12 +125,12 @@ func (c *Claims) volume(claim *corev1.PersistentVolumeClaim, class *storagev1.St
 	}
 }
 
-// volumeName is the name of the volume of a claim.
+// volumeName returns the name of the volume of a claim.
 func volumeName(claim types.UID) string { return "pvc-" + string(claim) }
 
-// handleOf is the remote claim for which a volume stands; false means that it is
-// another's.
-func handleOf(volume *corev1.PersistentVolume) (types.NamespacedName, bool) {
+// remoteClaimOf returns the remote claim of a volume, or false if the volume has
+// another driver.
+func remoteClaimOf(volume *corev1.PersistentVolume) (types.NamespacedName, bool) {
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != Provisioner {
 		return types.NamespacedName{}, false
 	}

@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// orphanAge is how old a remote claim has to be to be removed by Sweep: it is
-	// made before its volume.
+	// orphanAge is the minimum age of a remote claim that CollectGarbage deletes: a
+	// remote claim is created before its volume.
 	orphanAge = 2 * time.Minute
 	pageSize  = 500
 )
 
-// reclaim deletes the remote claim of a volume whose claim at home is gone, where
-// the volume's reclaim policy says so, and then the volume. seen is the volume as it was
-// last observed.
+// reclaim deletes the remote claim of a volume whose home claim is deleted, and then
+// the volume, if its reclaim policy is Delete. seen is the volume from the cache.
 func (c *Claims) reclaim(ctx context.Context, seen *corev1.PersistentVolume) error {
-	// What is known of it may be of before: its policy decides on data.
+	// The policy decides about data, so a cached one is not good enough.
 	volume, err := c.opts.Home.CoreV1().PersistentVolumes().Get(ctx, seen.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err) || err == nil && volume.UID != seen.UID:
@@ -35,22 +34,22 @@ func (c *Claims) reclaim(ctx context.Context, seen *corev1.PersistentVolume) err
 	case err != nil:
 		return fmt.Errorf("cannot read persistentvolume %q: %v", seen.Name, err)
 	}
-	at, ok := handleOf(volume)
+	at, ok := remoteClaimOf(volume)
 	if !ok || !c.opts.Translate.Home.OwnsAtHome(volume) || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
-		return c.release(ctx, volume)
+		return c.removeFinalizer(ctx, volume)
 	}
 	released := volume.Status.Phase == corev1.VolumeReleased || volume.DeletionTimestamp != nil && volume.Status.Phase != corev1.VolumeBound
 	if !released {
 		return nil
 	}
-	if there, err := c.claimed(ctx, volume); err != nil || there {
+	if there, err := c.isClaimed(ctx, volume); err != nil || there {
 		return err
 	}
 	if err := c.deleteRemote(ctx, at); err != nil {
 		return err
 	}
 	if volume.DeletionTimestamp != nil {
-		return c.release(ctx, volume)
+		return c.removeFinalizer(ctx, volume)
 	}
 	err = c.opts.Home.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(volume.UID))})
 	if err != nil && !apierror.IsNotFound(err) {
@@ -59,8 +58,8 @@ func (c *Claims) reclaim(ctx context.Context, seen *corev1.PersistentVolume) err
 	return nil
 }
 
-// release lets a volume that is deleted go.
-func (c *Claims) release(ctx context.Context, volume *corev1.PersistentVolume) error {
+// removeFinalizer removes the finalizer from a volume that is being deleted.
+func (c *Claims) removeFinalizer(ctx context.Context, volume *corev1.PersistentVolume) error {
 	if volume.DeletionTimestamp == nil || !slices.Contains(volume.Finalizers, finalizer) {
 		return nil
 	}
@@ -68,14 +67,14 @@ func (c *Claims) release(ctx context.Context, volume *corev1.PersistentVolume) e
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == finalizer })
 	_, err := c.opts.Home.CoreV1().PersistentVolumes().Update(ctx, next, metav1.UpdateOptions{FieldManager: translate.FieldManager})
 	if err != nil && !apierror.IsNotFound(err) {
-		return fmt.Errorf("cannot let persistentvolume %q go: %v", volume.Name, err)
+		return fmt.Errorf("cannot remove the finalizer of persistentvolume %q: %v", volume.Name, err)
 	}
 	return nil
 }
 
-// claimed tells whether the claim at home of a volume is there: its phase may be
-// of before.
-func (c *Claims) claimed(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+// isClaimed reports whether the home claim of a volume exists, since the phase of the
+// volume may be outdated.
+func (c *Claims) isClaimed(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
 	of := volume.Spec.ClaimRef
 	if of == nil {
 		return false, nil
@@ -90,7 +89,7 @@ func (c *Claims) claimed(ctx context.Context, volume *corev1.PersistentVolume) (
 	return claim.UID == of.UID, nil
 }
 
-// deleteRemote deletes a remote claim, if it is there and ours.
+// deleteRemote deletes a remote claim, if it exists and is owned by this node.
 func (c *Claims) deleteRemote(ctx context.Context, at types.NamespacedName) error {
 	remotes := c.opts.Remote.CoreV1().PersistentVolumeClaims(at.Namespace)
 	found, err := remotes.Get(ctx, at.Name, metav1.GetOptions{})
@@ -100,7 +99,7 @@ func (c *Claims) deleteRemote(ctx context.Context, at types.NamespacedName) erro
 	case err != nil:
 		return fmt.Errorf("cannot read claim %s in the remote cluster: %v", at, err)
 	case !c.opts.Translate.Home.Owns(found):
-		log.G(ctx).WithField("claim", at).Warn("A claim in the remote cluster has no longer the labels of this node, and is left alone")
+		log.G(ctx).WithField("claim", at).Warn("Not deleting a claim in the remote cluster that lacks the labels of this node")
 		return nil
 	case found.DeletionTimestamp != nil:
 		return nil
@@ -112,11 +111,10 @@ func (c *Claims) deleteRemote(ctx context.Context, at types.NamespacedName) erro
 	return nil
 }
 
-// Sweep deletes remote claims of which nothing came: they never were bound, hence
-// hold nothing, and neither the claim at home is there for which they were made
-// nor a volume. namespace is the remote one, or all. It must not be called before
-// HasSynced.
-func (c *Claims) Sweep(ctx context.Context, namespace string) error {
+// CollectGarbage deletes remote claims that were never bound, and so hold no data, if
+// neither their home claim nor a volume exists. namespace is the remote namespace, or
+// all. It must not be called before HasSynced returns true.
+func (c *Claims) CollectGarbage(ctx context.Context, namespace string) error {
 	needed := map[types.UID]struct{}{}
 	for _, obj := range c.claims.GetStore().List() {
 		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
@@ -126,7 +124,7 @@ func (c *Claims) Sweep(ctx context.Context, namespace string) error {
 	stands := map[types.NamespacedName]struct{}{}
 	for _, obj := range c.volumes.GetStore().List() {
 		if volume, ok := obj.(*corev1.PersistentVolume); ok {
-			at, _ := handleOf(volume)
+			at, _ := remoteClaimOf(volume)
 			stands[at] = struct{}{}
 		}
 	}

@@ -15,20 +15,19 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// selectedNode is where the scheduler says for which node a claim is to get a
-// volume.
+// selectedNode is the annotation with the node for which the scheduler wants a volume.
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// key names a claim, or without a namespace a volume.
+// key identifies a claim, or without a namespace a volume.
 type key struct{ namespace, name string }
 
-// Run serves claims until ctx ends.
+// Run provisions, expands and deletes volumes until ctx ends.
 func (c *Claims) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.claims.RunWithContext(ctx) })
 	running.Go(func() { c.volumes.RunWithContext(ctx) })
 	running.Go(func() {
-		for c.next(ctx) {
+		for c.processNextItem(ctx) {
 		}
 	})
 	<-ctx.Done()
@@ -36,27 +35,27 @@ func (c *Claims) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Close ends Claims that may never have run.
+// Close stops Claims, whether or not they have run.
 func (c *Claims) Close() { c.queue.ShutDown() }
 
-// HasSynced tells whether the claims at home, and their volumes, are known.
+// HasSynced reports whether the caches of home claims and volumes have synced.
 func (c *Claims) HasSynced() bool { return c.claims.HasSynced() && c.volumes.HasSynced() }
 
-func (c *Claims) next(ctx context.Context) bool {
+func (c *Claims) processNextItem(ctx context.Context) bool {
 	k, end := c.queue.Get()
 	if end {
 		return false
 	}
 	defer c.queue.Done(k)
 	if c.opts.MayBegin != nil && !c.opts.MayBegin() {
-		c.queue.AddAfter(k, nodeInterval)
+		c.queue.AddAfter(k, mayBeginInterval)
 		return true
 	}
 	timed, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if err := c.sync(timed, k); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"namespace": k.namespace, "name": k.name}).
-			Warn("Cannot bring a claim, or its volume, to where it should be; it is tried again")
+			Warn("Cannot sync a claim or its volume; retrying")
 		c.queue.AddRateLimited(k)
 		return true
 	}
@@ -85,7 +84,7 @@ func (c *Claims) sync(ctx context.Context, k key) error {
 		err = c.provisionImmediate(ctx, claim)
 	}
 	if err != nil && ctx.Err() == nil {
-		c.opts.Tell(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
+		c.opts.RecordEvent(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
 	}
 	if errdefs.IsPermanent(err) {
 		return nil
@@ -102,7 +101,7 @@ func stored[T any](informer cache.SharedIndexInformer, key string) (found T, ok 
 	return found, ok
 }
 
-// newInformers watches the claims at home, and the volumes of this node.
+// newInformers returns informers of the home claims, and of the volumes of this node.
 func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 	home := c.opts.Home.CoreV1()
 	claims = c.newInformer("claims", &corev1.PersistentVolumeClaim{}, &cache.ListWatch{
@@ -124,9 +123,9 @@ func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 			return home.PersistentVolumes().Watch(ctx, options)
 		},
 	})
-	_, _ = volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { // as below
+	_, _ = volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { // the error is explained below
 		if volume, ok := obj.(*corev1.PersistentVolume); ok && volume.Spec.ClaimRef != nil {
-			c.queue.Add(key{volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name}) // which has to grow, maybe
+			c.queue.Add(key{volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name}) // it may have to be expanded
 		}
 	}})
 	return claims, volumes
@@ -135,13 +134,13 @@ func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 func (c *Claims) newInformer(what string, of runtime.Object, lw *cache.ListWatch) cache.SharedIndexInformer {
 	patient := cache.ToListWatcherWithWatchListSemantics(listwatch.Patient(what, lw), c.opts.Home)
 	informer := cache.NewSharedIndexInformer(patient, of, 0, cache.Indexers{})
-	_ = informer.SetTransform(withoutManagedFields) // fails once it runs, which it does not
+	_ = informer.SetTransform(withoutManagedFields) // fails only if the informer is running
 	add := func(obj any) {
 		if object, ok := obj.(metav1.Object); ok {
 			c.queue.Add(key{object.GetNamespace(), object.GetName()})
 		}
 	}
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // likewise, once it has stopped
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails only if the informer has stopped
 		AddFunc:    add,
 		UpdateFunc: func(_, after any) { add(after) },
 	})

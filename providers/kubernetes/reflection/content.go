@@ -15,31 +15,31 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// content is what a copy should have.
-type content struct {
+// copyContent is the desired content of a copy.
+type copyContent struct {
 	Labels map[string]string
 	Type   corev1.SecretType
 	Text   map[string]string // of a ConfigMap
 	Data   map[string][]byte
 
-	renew time.Time // when to look again; zero for never
+	renew time.Time // when to renew it; zero for never
 }
 
-func (c *content) sum() string {
+func (c *copyContent) sum() string {
 	text, err := json.Marshal(c)
 	if err != nil {
-		return "" // maps of strings and bytes can be written
+		return "" // maps of strings and bytes can always be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// content returns what a copy should have; an error of class NotFound says that
-// the original does not exist, nil that it is not known. lost is whether the copy was
-// there and is gone.
-func (r *Reflector) content(ctx context.Context, of ref, first *followed, lost bool) (*content, error) {
+// contentOf returns the desired content of a copy. An error of class NotFound means
+// that the original does not exist; nil means that the content is unknown. lost reports
+// that the copy existed and is gone.
+func (r *Reflector) contentOf(ctx context.Context, of ref, first *registeredPod, lost bool) (*copyContent, error) {
 	home := r.opts.Translate.Home
-	wanted := &content{Labels: home.LabelsOf(of.namespace, "")}
+	wanted := &copyContent{Labels: home.LabelsOf(of.namespace, "")}
 	switch of.kind {
 	case translate.KindConfigMap:
 		original, err := r.opts.Objects.ConfigMap(ctx, of.namespace, of.name)
@@ -64,7 +64,7 @@ func (r *Reflector) content(ctx context.Context, of ref, first *followed, lost b
 		if env == nil {
 			var err error
 			if env, err = r.opts.Environment(ctx, first.pod); err != nil {
-				// Not a missing original: the class is that of what failed in it.
+				// Hide the class of the error: it is not the original that is missing.
 				return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
 			}
 		}
@@ -73,17 +73,16 @@ func (r *Reflector) content(ctx context.Context, of ref, first *followed, lost b
 	case translate.KindFiles:
 		wanted.Labels = home.LabelsOf(of.namespace, types.UID(of.name))
 		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, map[string][]byte{}
-		if err := r.files(ctx, first.pod, wanted); err != nil {
+		if err := r.readFiles(ctx, first.pod, wanted); err != nil {
 			return nil, err
 		}
 	}
-	// Whether a copy is immutable is not copied: its original may be made anew
-	// with other contents.
+	// Immutable is not copied: the original may be replaced by one with other contents.
 	return wanted, nil
 }
 
-// secretType keeps the types that the kubelet looks at. Others have rules of their
-// own in an API server, or make controllers act.
+// secretType keeps the types that the kubelet evaluates. The API server validates
+// others, or controllers act on them.
 func secretType(of corev1.SecretType) corev1.SecretType {
 	if of == corev1.SecretTypeDockerConfigJson || of == corev1.SecretTypeDockercfg {
 		return of
@@ -91,7 +90,7 @@ func secretType(of corev1.SecretType) corev1.SecretType {
 	return corev1.SecretTypeOpaque
 }
 
-func (r *Reflector) files(ctx context.Context, pod *corev1.Pod, wanted *content) error {
+func (r *Reflector) readFiles(ctx context.Context, pod *corev1.Pod, wanted *copyContent) error {
 	sources := r.sources
 	if r.opts.NodeAllocatable != nil {
 		sources.NodeAllocatable = r.opts.NodeAllocatable()
@@ -99,13 +98,13 @@ func (r *Reflector) files(ctx context.Context, pod *corev1.Pod, wanted *content)
 	for _, v := range translate.Files(pod) {
 		v, left := r.opts.Translate.WithoutTokens(pod, v)
 		for _, path := range left {
-			// A pod from before tokens were left out reads it. Without the key its
-			// volume could not be mounted again.
+			// A pod that was created before tokens were disabled refers to this key.
+			// Without it, the volume could not be mounted again.
 			wanted.Data[translate.FileKey(v.Name, path)] = []byte{}
 		}
 		files, renew, err := sources.Contents(ctx, pod, &v)
 		if err != nil {
-			// Not a missing object: the class is that of what failed in it.
+			// Hide the class of the error: it is not an original that is missing.
 			return fmt.Errorf("volume %q: %v", v.Name, err)
 		}
 		for path, file := range files {

@@ -24,113 +24,114 @@ import (
 )
 
 const (
-	// workers is how many copies are written at the same time.
+	// workers is the number of copies written at the same time.
 	workers = 4
-	// rereadInterval is how often an original is read again: what nobody reads
-	// for five minutes is no longer watched at home.
+	// rereadInterval is how often an original is read again: home originals that nobody
+	// reads for five minutes are no longer watched.
 	rereadInterval = 2 * time.Minute
-	// removeInterval is how often to look whether copies may be removed again, and
-	// writeTimeout how long one attempt to bring a copy to where it should be may take: a
-	// call that hangs holds all pods that need the copy.
-	removeInterval = 5 * time.Second
-	writeTimeout   = time.Minute
+	// mayBeginInterval is how often to check MayBegin while it returns false.
+	// writeTimeout is the timeout of one attempt to update a copy: a call that hangs
+	// would hold up all pods that need the copy.
+	mayBeginInterval = 5 * time.Second
+	writeTimeout     = time.Minute
 )
 
-// Options say where originals are, and where copies.
+// Options configure where originals and copies are.
 type Options struct {
 	// Translate has the names of copies.
 	Translate *translate.Options
 	// Objects has the originals.
 	Objects node.ObjectSource
-	// Tokens requests tokens of service accounts at home.
+	// Tokens requests tokens of home service accounts.
 	Tokens volume.TokenRequester
-	// NodeAllocatable is for the downward API; nil means nothing.
+	// NodeAllocatable is for the downward API. Nil means nothing.
 	NodeAllocatable func() corev1.ResourceList
 	// Remote is the remote cluster.
 	Remote kubernetes.Interface
-	// Environment resolves the environment of a pod at home, which is not known of a
-	// pod that was taken up, where its copy is lost. Nil means that it is not.
+	// Environment resolves the environment of a home pod. It is needed for a pod that
+	// was adopted, whose environment is unknown, if its copy is lost. Nil means that it
+	// cannot be resolved.
 	Environment func(ctx context.Context, pod *corev1.Pod) (map[string][]byte, error)
-	// MayRemove reports whether this process may remove copies: not while another one
-	// may have the node, whose pods may need them. Nil means always.
-	MayRemove func() bool
-	// Tell is called for each pod that needs a copy that cannot be written. It
+	// MayBegin reports whether this process may delete copies: another process may hold
+	// the node, and have pods that need them. Nil means always.
+	MayBegin func() bool
+	// ReportFailure is called for each pod that needs a copy that cannot be written. It
 	// must not block. Required.
-	Tell func(pod *corev1.Pod, err error)
+	ReportFailure func(pod *corev1.Pod, err error)
 }
 
-// Reflector keeps the copies. It is safe for concurrent use.
+// Reflector writes and deletes the copies. It is safe for concurrent use.
 type Reflector struct {
 	opts    Options
 	sources volume.Sources
 	queue   workqueue.TypedRateLimitingInterface[ref]
 
 	mu     sync.Mutex
-	pods   map[types.UID]*followed
-	copies map[ref]*copied
+	pods   map[types.UID]*registeredPod
+	copies map[ref]*copyState
 }
 
-// ref names an original, or for the kinds that are for one pod alone the pod by
-// its UID.
+// ref identifies an original. For the kinds that belong to a single pod, the name is
+// the UID of the pod.
 type ref struct{ kind, namespace, name string }
 
-// followed is a pod whose copies are kept.
-type followed struct {
+// registeredPod is a pod whose copies are kept up to date.
+type registeredPod struct {
 	pod   *corev1.Pod
-	env   map[string][]byte // nil where it is not known: it stays as it is, unless it is lost
+	env   map[string][]byte // nil if unknown: the copy stays as it is, unless it is lost
 	refs  map[ref]bool      // whether the pod cannot run without
 	since time.Time
 }
 
-// copied is the state of one copy.
-type copied struct {
-	writing sync.Mutex // held while the copy is looked at or changed
-	written string     // what was written last: see content.sum
-	is      written    // where that is known: what the remote cluster made of it
-	missing bool       // the original is, and hence the copy
-	lost    bool       // the copy was there, and is gone
+// copyState is the state of one copy.
+type copyState struct {
+	writing sync.Mutex     // held while the copy is read or written
+	sum     string         // of the content that was written last: see copyContent.sum
+	version writtenVersion // the version in the remote cluster, if known
+	missing bool           // the original does not exist, and so neither does the copy
+	lost    bool           // the copy existed, and is gone
 
-	pods map[types.UID]struct{} // that need it; Reflector.mu is held
+	pods map[types.UID]struct{} // that need it; guarded by Reflector.mu
 }
 
-// written is a version of an object in the remote cluster.
-type written struct {
+// writtenVersion identifies a version of an object in the remote cluster.
+type writtenVersion struct {
 	uid     types.UID
 	version string
 	kind    corev1.SecretType
 }
 
-func writtenAs(object metav1.Object) written {
-	is := written{uid: object.GetUID(), version: object.GetResourceVersion()}
+func versionOf(object metav1.Object) writtenVersion {
+	is := writtenVersion{uid: object.GetUID(), version: object.GetResourceVersion()}
 	if secret, ok := object.(*corev1.Secret); ok {
 		is.kind = secret.Type
 	}
 	return is
 }
 
-// New makes a Reflector.
+// New returns a Reflector.
 func New(opts Options) *Reflector {
 	tokens := volume.NewTokens(opts.Tokens)
 	return &Reflector{
 		opts:    opts,
 		sources: volume.Sources{Objects: opts.Objects, Tokens: tokens},
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[ref](200*time.Millisecond, time.Minute)),
-		pods:    map[types.UID]*followed{},
-		copies:  map[ref]*copied{},
+		pods:    map[types.UID]*registeredPod{},
+		copies:  map[ref]*copyState{},
 	}
 }
 
-// Run follows the originals until ctx ends.
+// Run updates copies until ctx ends.
 func (r *Reflector) Run(ctx context.Context) {
 	defer r.opts.Objects.Subscribe(func(kind, namespace, name string) {
-		if of := (ref{kind, namespace, name}); r.needed(of) {
+		if of := (ref{kind, namespace, name}); r.isNeeded(of) {
 			r.queue.Add(of)
 		}
 	})()
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
-			for r.next(ctx) {
+			for r.processNextItem(ctx) {
 			}
 		})
 	}
@@ -139,10 +140,10 @@ func (r *Reflector) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Close ends a Reflector that may never have run.
+// Close stops a Reflector, whether or not it has run.
 func (r *Reflector) Close() { r.queue.ShutDown() }
 
-func (r *Reflector) next(ctx context.Context) bool {
+func (r *Reflector) processNextItem(ctx context.Context) bool {
 	of, end := r.queue.Get()
 	if end {
 		return false
@@ -150,7 +151,7 @@ func (r *Reflector) next(ctx context.Context) bool {
 	defer r.queue.Done(of)
 	if err := r.reflectOnce(ctx, of); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"kind": of.kind, "namespace": of.namespace, "name": of.name}).
-			Warn("Cannot reflect an object into the remote cluster; it is tried again")
+			Warn("Cannot copy an object to the remote cluster; retrying")
 		if errors.As(err, new(translate.NameConflict)) {
 			r.queue.AddAfter(of, rereadInterval)
 			return true
@@ -162,11 +163,11 @@ func (r *Reflector) next(ctx context.Context) bool {
 	return true
 }
 
-// Follow keeps the copies that pod, whose environment is resolved, needs. It
-// returns when all that can be are there. What is missing at home is told of, and
-// reflected once it appears.
-func (r *Reflector) Follow(ctx context.Context, pod *corev1.Pod) error {
-	f := r.follow(pod, r.opts.Translate.Environment(pod))
+// RegisterPod writes the copies that pod needs, and keeps them up to date. The
+// environment of pod is resolved. Originals that do not exist are reported by
+// ReportFailure, and copied once they do.
+func (r *Reflector) RegisterPod(ctx context.Context, pod *corev1.Pod) error {
+	f := r.register(pod, r.opts.Translate.Environment(pod))
 	var errs []error
 	for of := range f.refs {
 		if err := r.reflectOnce(ctx, of); err != nil {
@@ -177,27 +178,27 @@ func (r *Reflector) Follow(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// TakeUp keeps the copies of a pod that runs already. Its environment need not be
-// resolved. It does not wait, and does nothing about a pod that is followed.
-func (r *Reflector) TakeUp(pod *corev1.Pod) {
-	if r.Follows(pod.UID) {
+// AdoptPod registers a pod that runs already. Its environment need not be resolved. It
+// does not wait for the copies, and does nothing if the pod is registered.
+func (r *Reflector) AdoptPod(pod *corev1.Pod) {
+	if r.IsRegistered(pod.UID) {
 		return
 	}
 	r.opts.Objects.Follow(pod) // as the node does for a pod that it creates
-	for of := range r.follow(pod, nil).refs {
+	for of := range r.register(pod, nil).refs {
 		r.queue.Add(of)
 	}
 }
 
-// Follows tells whether the copies of a pod are kept.
-func (r *Reflector) Follows(uid types.UID) bool {
+// IsRegistered reports whether a pod is registered.
+func (r *Reflector) IsRegistered(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pods[uid] != nil
 }
 
-func (r *Reflector) follow(pod *corev1.Pod, env map[string][]byte) *followed {
-	f := &followed{pod: pod.DeepCopy(), env: env, refs: map[ref]bool{}, since: time.Now()}
+func (r *Reflector) register(pod *corev1.Pod, env map[string][]byte) *registeredPod {
+	f := &registeredPod{pod: pod.DeepCopy(), env: env, refs: map[ref]bool{}, since: time.Now()}
 	for o, required := range translate.Objects(pod) {
 		f.refs[ref{o.Kind, pod.Namespace, o.Name}] = required
 	}
@@ -218,7 +219,7 @@ func (r *Reflector) follow(pod *corev1.Pod, env map[string][]byte) *followed {
 	for of := range f.refs {
 		c := r.copies[of]
 		if c == nil {
-			c = &copied{pods: map[types.UID]struct{}{}}
+			c = &copyState{pods: map[types.UID]struct{}{}}
 			r.copies[of] = c
 		}
 		c.pods[pod.UID] = struct{}{}
@@ -226,8 +227,8 @@ func (r *Reflector) follow(pod *corev1.Pod, env map[string][]byte) *followed {
 	return f
 }
 
-// Forget lets go of a pod, and of the copies that no other needs.
-func (r *Reflector) Forget(uid types.UID) {
+// UnregisterPod drops a pod. Copies that no other pod needs are deleted.
+func (r *Reflector) UnregisterPod(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.pods[uid]
@@ -247,8 +248,8 @@ func (r *Reflector) Forget(uid types.UID) {
 	}
 }
 
-// Pods returns the pods that have been followed for at least so long.
-func (r *Reflector) Pods(age time.Duration) []*corev1.Pod {
+// RegisteredPods returns the pods that were registered at least age ago.
+func (r *Reflector) RegisteredPods(age time.Duration) []*corev1.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var old []*corev1.Pod
@@ -260,20 +261,20 @@ func (r *Reflector) Pods(age time.Duration) []*corev1.Pod {
 	return old
 }
 
-func (r *Reflector) needed(of ref) bool {
+func (r *Reflector) isNeeded(of ref) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.copies[of] != nil
 }
 
-// reflectOnce is reflect, for writeTimeout at most.
+// reflectOnce calls reflect with writeTimeout.
 func (r *Reflector) reflectOnce(ctx context.Context, of ref) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return r.reflect(ctx, of)
 }
 
-// reflect brings one copy to where it should be.
+// reflect updates or deletes one copy.
 func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	r.mu.Lock()
 	c := r.copies[of]
@@ -283,39 +284,39 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	needs := r.needing(of)
+	needs := r.podsNeeding(of)
 	if len(needs) == 0 {
-		if !r.mayRemove() {
-			r.queue.AddAfter(of, removeInterval)
+		if !r.mayBegin() {
+			r.queue.AddAfter(of, mayBeginInterval)
 			return nil
 		}
 		if err := r.remove(ctx, of, c); err != nil {
 			return err
 		}
-		c.written, c.is = "", written{}
-		r.drop(of)
+		c.sum, c.version = "", writtenVersion{}
+		r.forget(of)
 		return nil
 	}
-	wanted, err := r.content(ctx, of, needs[0], c.lost)
+	wanted, err := r.contentOf(ctx, of, needs[0], c.lost)
 	switch {
 	case apierror.IsNotFound(err):
 		for _, f := range needs {
 			if f.refs[of] {
-				r.opts.Tell(f.pod, fmt.Errorf("%s %q not found", of.kind, of.name))
+				r.opts.ReportFailure(f.pod, fmt.Errorf("%s %q not found", of.kind, of.name))
 			}
 		}
 		r.queue.AddAfter(of, rereadInterval)
-		if c.missing || !r.mayRemove() {
+		if c.missing || !r.mayBegin() {
 			return nil
 		}
 		if err := r.remove(ctx, of, c); err != nil {
 			return err
 		}
-		c.written, c.is, c.missing = "", written{}, true
+		c.sum, c.version, c.missing = "", writtenVersion{}, true
 		return nil
 	case err != nil:
-		return r.tell(needs, err)
-	case wanted == nil: // not known
+		return r.reportFailure(needs, err)
+	case wanted == nil: // unknown
 		return nil
 	}
 	if again := time.Until(wanted.renew); !wanted.renew.IsZero() {
@@ -323,60 +324,60 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	} else if of.kind == translate.KindConfigMap || of.kind == translate.KindSecret {
 		r.queue.AddAfter(of, rereadInterval)
 	}
-	if sum := wanted.sum(); c.written != sum {
+	if sum := wanted.sum(); c.sum != sum {
 		if err := r.apply(ctx, of, c, wanted); err != nil {
-			return r.tell(needs, err)
+			return r.reportFailure(needs, err)
 		}
-		c.written, c.missing, c.lost = sum, false, false
+		c.sum, c.missing, c.lost = sum, false, false
 	}
 	return nil
 }
 
-func (r *Reflector) mayRemove() bool { return r.opts.MayRemove == nil || r.opts.MayRemove() }
+func (r *Reflector) mayBegin() bool { return r.opts.MayBegin == nil || r.opts.MayBegin() }
 
-// tell tells the pods of an error that waiting alone does not cure.
-func (r *Reflector) tell(needs []*followed, err error) error {
+// reportFailure reports errors that retries alone do not fix to the pods. It returns
+// err.
+func (r *Reflector) reportFailure(needs []*registeredPod, err error) error {
 	if errors.As(err, new(translate.NameConflict)) || errdefs.IsPermanent(err) {
 		for _, f := range needs {
-			r.opts.Tell(f.pod, err)
+			r.opts.ReportFailure(f.pod, err)
 		}
 	}
 	return err
 }
 
-func (r *Reflector) needing(of ref) []*followed {
+func (r *Reflector) podsNeeding(of ref) []*registeredPod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.copies[of]
 	if c == nil {
 		return nil
 	}
-	var needs []*followed
+	var needs []*registeredPod
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
 		needs = append(needs, r.pods[uid])
 	}
 	return needs
 }
 
-// WriteAgain writes all copies in a remote namespace again, which has gone, and they
-// with it.
-func (r *Reflector) WriteAgain(namespace string) {
+// RewriteNamespace writes all copies in a remote namespace again, which was deleted.
+func (r *Reflector) RewriteNamespace(namespace string) {
 	r.mu.Lock()
 	var lost []ref
 	for of := range r.copies {
-		if at, err := r.place(of); err == nil && at.Namespace == namespace {
+		if at, err := r.remoteName(of); err == nil && at.Namespace == namespace {
 			lost = append(lost, of)
 		}
 	}
 	r.mu.Unlock()
 	for _, of := range lost {
-		r.writeAgain(of, true)
+		r.rewrite(of, true)
 	}
 }
 
-// drop forgets a copy that is removed, unless a pod has come to need it. That pod
-// waits for copied.writing, and writes it then.
-func (r *Reflector) drop(of ref) {
+// forget drops a copy that was deleted, unless a pod was registered meanwhile that
+// needs it. That pod waits for copyState.writing, and writes it then.
+func (r *Reflector) forget(of ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.copies[of]; c != nil && len(c.pods) == 0 {

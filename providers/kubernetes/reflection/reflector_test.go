@@ -77,10 +77,10 @@ func (h *home) RequestToken(_ context.Context, _, _ string, request *authenticat
 // rig is a Reflector between home and a remote cluster.
 type rig struct {
 	*Reflector
-	t      *testing.T
-	home   *home
-	remote *fake.Clientset
-	told   []error
+	t        *testing.T
+	home     *home
+	remote   *fake.Clientset
+	reported []error
 }
 
 func newRig(t *testing.T) *rig {
@@ -88,7 +88,7 @@ func newRig(t *testing.T) *rig {
 	g.Reflector = New(Options{
 		Translate: &translate.Options{Home: translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}, Namespaces: translate.Namespaces{Mapping: translate.Same}},
 		Objects:   g.home, Tokens: g.home, Remote: g.remote,
-		Tell: func(_ *corev1.Pod, err error) { g.told = append(g.told, err) },
+		ReportFailure: func(_ *corev1.Pod, err error) { g.reported = append(g.reported, err) },
 	})
 	return g
 }
@@ -135,7 +135,7 @@ func TestCopyFollowsAndGoesWithTheLastPod(t *testing.T) {
 		g.home.put("keys", corev1.SecretTypeOpaque, "one")
 		g.run()
 		for _, uid := range []types.UID{"a", "b"} {
-			if err := g.Follow(t.Context(), reader(uid)); err != nil {
+			if err := g.RegisterPod(t.Context(), reader(uid)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -147,12 +147,12 @@ func TestCopyFollowsAndGoesWithTheLastPod(t *testing.T) {
 		if c := g.copied("Secret", "keys"); string(c.Data["key"]) != "two" {
 			t.Errorf("the copy is %+v", c)
 		}
-		g.Forget("a")
+		g.UnregisterPod("a")
 		synctest.Wait()
 		if g.copied("Secret", "keys") == nil {
 			t.Error("the copy went with the first of two pods")
 		}
-		g.Forget("b")
+		g.UnregisterPod("b")
 		synctest.Wait()
 		if g.copied("Secret", "keys") != nil || g.copied(translate.KindEnvironment, "b") != nil {
 			t.Error("copies are left of the last pod")
@@ -160,13 +160,13 @@ func TestCopyFollowsAndGoesWithTheLastPod(t *testing.T) {
 	})
 }
 
-// The type of a Secret cannot change: the copy is made anew.
+// The type of a Secret cannot change: the copy is deleted and created again.
 func TestSecretOfAnotherType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		g.home.put("keys", "example.com/own", "one")
 		g.run()
-		if err := g.Follow(t.Context(), reader("a")); err != nil {
+		if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
 			t.Fatal(err)
 		}
 		if c := g.copied("Secret", "keys"); c.Type != corev1.SecretTypeOpaque {
@@ -180,15 +180,15 @@ func TestSecretOfAnotherType(t *testing.T) {
 	})
 }
 
-func TestMissingObjectIsToldAndComes(t *testing.T) {
+func TestMissingObjectIsReportedAndCopiedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		g.run()
-		if err := g.Follow(t.Context(), reader("a")); err != nil {
+		if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
 			t.Fatal(err)
 		}
-		if len(g.told) != 1 {
-			t.Errorf("told %v", g.told)
+		if len(g.reported) != 1 {
+			t.Errorf("reported %v", g.reported)
 		}
 		g.home.put("keys", corev1.SecretTypeOpaque, "late")
 		synctest.Wait()
@@ -201,19 +201,19 @@ func TestMissingObjectIsToldAndComes(t *testing.T) {
 func TestObjectOfOthersStays(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "ours")
-	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: g.name("Secret", "keys"), Labels: translate.Home{Cluster: "home", Node: "other", UID: "home-uid"}.Labels()}, Data: map[string][]byte{"key": []byte("theirs")}}
-	if _, err := g.remote.CoreV1().Secrets("shop").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: g.name("Secret", "keys"), Labels: translate.Home{Cluster: "home", Node: "other", UID: "home-uid"}.Labels()}, Data: map[string][]byte{"key": []byte("foreign")}}
+	if _, err := g.remote.CoreV1().Secrets("shop").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err := g.Follow(t.Context(), reader("a"))
-	if !errors.As(err, new(translate.NameConflict)) || len(g.told) != 1 {
-		t.Errorf("got %v, told %v", err, g.told)
+	err := g.RegisterPod(t.Context(), reader("a"))
+	if !errors.As(err, new(translate.NameConflict)) || len(g.reported) != 1 {
+		t.Errorf("got %v, reported %v", err, g.reported)
 	}
-	g.Forget("a")
+	g.UnregisterPod("a")
 	if err := g.reflect(t.Context(), ref{"Secret", "shop", "keys"}); err != nil {
 		t.Error(err)
 	}
-	if c := g.copied("Secret", "keys"); c == nil || string(c.Data["key"]) != "theirs" {
+	if c := g.copied("Secret", "keys"); c == nil || string(c.Data["key"]) != "foreign" {
 		t.Errorf("it is now %+v", c)
 	}
 }
@@ -227,7 +227,7 @@ func TestTokenIsRenewed(t *testing.T) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: &hour}},
 		}}}}}
-		if err := g.Follow(t.Context(), pod); err != nil {
+		if err := g.RegisterPod(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		token := func() string {
@@ -249,8 +249,8 @@ func TestTokenIsRenewed(t *testing.T) {
 	})
 }
 
-// With tokens disabled none is requested, one that a pod has is taken back, and a Secret
-// that is one is refused.
+// With tokens disabled none is requested, one that a pod has is removed, and a Secret
+// that is a token is refused.
 func TestTokensDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
@@ -260,7 +260,7 @@ func TestTokensDisabled(t *testing.T) {
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
 		}}}}}
-		if err := g.Follow(t.Context(), pod); err != nil {
+		if err := g.RegisterPod(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		asked := g.home.tokens
@@ -269,7 +269,7 @@ func TestTokensDisabled(t *testing.T) {
 		after.opts.Objects, after.opts.Tokens, after.opts.Remote = g.home, g.home, g.remote
 		after.opts.Translate.NoTokens = true
 		after.run()
-		after.TakeUp(pod)
+		after.AdoptPod(pod)
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		data := after.copied(translate.KindFiles, "a").Data
@@ -282,7 +282,7 @@ func TestTokensDisabled(t *testing.T) {
 		}
 
 		after.home.put("keys", corev1.SecretTypeServiceAccountToken, "a token")
-		if err := after.Follow(t.Context(), reader("b")); !errdefs.IsPermanent(err) || after.copied(translate.KindSecret, "keys") != nil {
+		if err := after.RegisterPod(t.Context(), reader("b")); !errdefs.IsPermanent(err) || after.copied(translate.KindSecret, "keys") != nil {
 			t.Errorf("a Secret that is a token: %v", err)
 		}
 	})
@@ -292,12 +292,12 @@ func TestEnvironmentIsKeptByWhoDoesNotKnowIt(t *testing.T) {
 	g := newRig(t)
 	pod := reader("a")
 	pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}}
-	if err := g.Follow(t.Context(), pod); err != nil {
+	if err := g.RegisterPod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	after := newRig(t)
 	after.opts.Remote = g.remote
-	after.TakeUp(pod)
+	after.AdoptPod(pod)
 	if err := after.reflect(t.Context(), ref{translate.KindEnvironment, "shop", "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -306,15 +306,15 @@ func TestEnvironmentIsKeptByWhoDoesNotKnowIt(t *testing.T) {
 	}
 }
 
-// The environment of a pod that was taken up, whose copy goes with its namespace, is
-// resolved again: the remote pods that come after could not start without.
+// The environment of a pod that was adopted is resolved again if its copy is deleted
+// with its namespace: later remote pods could not start without it.
 func TestEnvironmentThatIsLostIsResolvedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		defer g.Close()
 		pod := reader("a")
 		pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "A", Value: "1"}}}}}
-		if err := g.Follow(t.Context(), pod); err != nil {
+		if err := g.RegisterPod(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		after := newRig(t)
@@ -327,12 +327,12 @@ func TestEnvironmentThatIsLostIsResolvedAgain(t *testing.T) {
 			return map[string][]byte{"main.A": []byte(pod.Spec.Containers[0].Env[0].Value)}, nil
 		}
 		after.run()
-		after.TakeUp(pod)
+		after.AdoptPod(pod)
 		synctest.Wait()
 		if err := g.remote.CoreV1().Secrets("shop").Delete(t.Context(), g.name(translate.KindEnvironment, "a"), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		after.WriteAgain("shop")
+		after.RewriteNamespace("shop")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if c := g.copied(translate.KindEnvironment, "a"); c != nil {
@@ -347,14 +347,14 @@ func TestEnvironmentThatIsLostIsResolvedAgain(t *testing.T) {
 	})
 }
 
-// What is left of an earlier life goes, what somebody has removed comes back, and
-// what others have stays.
-func TestSweep(t *testing.T) {
+// Copies that an earlier process left are deleted, copies that somebody deleted are
+// written again, and the objects of others stay.
+func TestCollectGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		g.home.put("keys", corev1.SecretTypeOpaque, "one")
 		g.run()
-		if err := g.Follow(t.Context(), reader("a")); err != nil {
+		if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
 			t.Fatal(err)
 		}
 		secrets := g.remote.CoreV1().Secrets("shop")
@@ -365,10 +365,10 @@ func TestSweep(t *testing.T) {
 		old, young := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.Now()
 		listed := []runtime.Object{}
 		for name, meta := range map[string]metav1.ObjectMeta{
-			"left":   {Labels: ours, CreationTimestamp: old},
-			"young":  {Labels: ours, CreationTimestamp: young},
-			"needed": {Labels: ours, CreationTimestamp: old},
-			"theirs": {CreationTimestamp: old},
+			"left":    {Labels: ours, CreationTimestamp: old},
+			"young":   {Labels: ours, CreationTimestamp: young},
+			"needed":  {Labels: ours, CreationTimestamp: old},
+			"foreign": {CreationTimestamp: old},
 		} {
 			meta.Name, meta.Namespace, meta.UID = name, "shop", types.UID(name)
 			if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
@@ -382,14 +382,14 @@ func TestSweep(t *testing.T) {
 		}
 		pod := reader("b")
 		pod.Spec.Volumes[0].Secret.SecretName = "needed"
-		if err := g.Sweep(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, listed...), "shop", []*corev1.Pod{pod}); err != nil {
+		if err := g.CollectGarbage(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, listed...), "shop", []*corev1.Pod{pod}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if g.copied("Secret", "keys") == nil {
 			t.Error("the copy that was removed is not there again")
 		}
-		for name, want := range map[string]bool{"left": false, "young": true, "needed": true, "theirs": true} {
+		for name, want := range map[string]bool{"left": false, "young": true, "needed": true, "foreign": true} {
 			if _, err := secrets.Get(t.Context(), name, metav1.GetOptions{}); (err == nil) != want {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -397,21 +397,21 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// What is missing at home is told of only where the pod cannot do without.
-func TestMissingOptionalObjectIsNotToldOf(t *testing.T) {
+// A missing original is reported only if the pod cannot run without it.
+func TestMissingOptionalObjectIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		g.run()
 		pod := reader("a")
 		optional := true
 		pod.Spec.Volumes[0].Secret.Optional = &optional
-		if err := g.Follow(t.Context(), pod); err != nil {
+		if err := g.RegisterPod(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(g.told) > 0 {
-			t.Errorf("told %v", g.told)
+		if len(g.reported) > 0 {
+			t.Errorf("reported %v", g.reported)
 		}
 		asked := 0
 		for _, action := range g.remote.Actions() {
@@ -419,7 +419,7 @@ func TestMissingOptionalObjectIsNotToldOf(t *testing.T) {
 				asked++
 			}
 		}
-		if asked != 2 { // the environment's place and that of the Secret
+		if asked != 2 { // the Secret with the environment, and the copied Secret
 			t.Errorf("the remote cluster was asked %d times", asked)
 		}
 		g.home.put("keys", corev1.SecretTypeOpaque, "late")
@@ -431,7 +431,7 @@ func TestMissingOptionalObjectIsNotToldOf(t *testing.T) {
 }
 
 // Whether an optional object exists has to be known before the pod is created without
-// it, and a copy that is there stays while it is not.
+// it. Until it is known, an existing copy stays.
 func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
@@ -440,7 +440,7 @@ func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 		first, second := reader("a"), reader("b")
 		first.Spec.Volumes[0].Secret.Optional, second.Spec.Volumes[0].Secret.Optional = &optional, &optional
 		g.home.put("keys", corev1.SecretTypeOpaque, "one")
-		if err := g.Follow(t.Context(), first); err != nil {
+		if err := g.RegisterPod(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
 		for _, failure := range []error{
@@ -448,7 +448,7 @@ func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 			apierrors.NewTooManyRequests("busy", 1), apierrors.NewInternalError(errors.New("no leader")), errors.New("connection refused"),
 		} {
 			g.home.err = failure
-			if err := g.Follow(t.Context(), second); !errors.Is(err, failure) {
+			if err := g.RegisterPod(t.Context(), second); !errors.Is(err, failure) {
 				t.Errorf("got %v, want %v", err, failure)
 			}
 			time.Sleep(10 * time.Minute)
@@ -458,17 +458,17 @@ func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 			}
 		}
 		g.home.err = nil
-		if err := g.Follow(t.Context(), second); err != nil {
+		if err := g.RegisterPod(t.Context(), second); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A copy that is as it should be is not written by who comes after.
+// A copy that is up to date is not written by the next process.
 func TestCopyThatIsThereIsNotWrittenAgain(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "one")
-	if err := g.Follow(t.Context(), reader("a")); err != nil {
+	if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
 		t.Fatal(err)
 	}
 	after := newRig(t)
@@ -483,7 +483,7 @@ func TestCopyThatIsThereIsNotWrittenAgain(t *testing.T) {
 		g.remote.ClearActions()
 		return count
 	}
-	if err := after.Follow(t.Context(), reader("a")); err != nil {
+	if err := after.RegisterPod(t.Context(), reader("a")); err != nil {
 		t.Fatal(err)
 	}
 	if n := writes(); n != 0 {
@@ -498,21 +498,21 @@ func TestCopyThatIsThereIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// What is too large for the remote cluster is said so, and asked for seldom.
+// A copy that is too large for the remote cluster is reported, and seldom retried.
 func TestTooLargeForTheRemoteCluster(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "large")
 	g.remote.PrependReactor("patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "keys", nil)
 	})
-	if err := g.Follow(t.Context(), reader("a")); !errdefs.IsPermanent(err) || len(g.told) == 0 {
-		t.Errorf("got %v, told %v", err, g.told)
+	if err := g.RegisterPod(t.Context(), reader("a")); !errdefs.IsPermanent(err) || len(g.reported) == 0 {
+		t.Errorf("got %v, reported %v", err, g.reported)
 	}
 }
 
-// A sweep leaves what a pod has come to need meanwhile, whatever the remote cluster's
-// clock says of its age.
-func TestSweepByAClockThatIsBehind(t *testing.T) {
+// Garbage collection keeps a copy that a new pod needs, regardless of its age by the remote
+// cluster's clock.
+func TestCollectGarbageByAClockThatIsBehind(t *testing.T) {
 	g := newRig(t)
 	g.home.put("keys", corev1.SecretTypeOpaque, "one")
 	scheme := metadatafake.NewTestScheme()
@@ -521,7 +521,7 @@ func TestSweepByAClockThatIsBehind(t *testing.T) {
 	}
 	client := metadatafake.NewSimpleMetadataClient(scheme)
 	client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if err := g.Follow(t.Context(), reader("a")); err != nil {
+		if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
 			t.Error(err)
 		}
 		return true, &metav1.List{Items: []runtime.RawExtension{{Object: &metav1.PartialObjectMetadata{
@@ -530,7 +530,7 @@ func TestSweepByAClockThatIsBehind(t *testing.T) {
 				Labels: g.opts.Translate.Home.LabelsOf("shop", ""), CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))},
 		}}}}, nil
 	})
-	if err := g.Sweep(t.Context(), client, "shop", nil); err != nil {
+	if err := g.CollectGarbage(t.Context(), client, "shop", nil); err != nil {
 		t.Fatal(err)
 	}
 	if g.copied("Secret", "keys") == nil {

@@ -18,14 +18,15 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// place is the remote object of an original.
-func (r *Reflector) place(of ref) (types.NamespacedName, error) {
+// remoteName returns the name of the copy of an original.
+func (r *Reflector) remoteName(of ref) (types.NamespacedName, error) {
 	namespace, err := r.opts.Translate.Namespaces.Remote(of.namespace)
 	return types.NamespacedName{Namespace: namespace, Name: r.opts.Translate.ObjectName(of.kind, of.namespace, of.name)}, err
 }
 
-// look returns what is at a place, or nil. An object of others is a Clash.
-func (r *Reflector) look(ctx context.Context, kind string, at types.NamespacedName) (metav1.Object, error) {
+// get returns a remote object, or nil if it does not exist. An object that is not owned
+// by this node is a NameConflict.
+func (r *Reflector) get(ctx context.Context, kind string, at types.NamespacedName) (metav1.Object, error) {
 	var found metav1.Object
 	var err error
 	core := r.opts.Remote.CoreV1()
@@ -52,21 +53,21 @@ func remoteKind(kind string) string {
 	return translate.KindSecret
 }
 
-// apply writes a copy, unless it is as it should be already. One that is still what
-// was written last need not be looked at before.
-func (r *Reflector) apply(ctx context.Context, of ref, c *copied, wanted *content) error {
-	at, err := r.place(of)
+// apply writes a copy unless it is up to date. It reads the copy only if its version is
+// unknown, or no longer the one that was written last.
+func (r *Reflector) apply(ctx context.Context, of ref, c *copyState, wanted *copyContent) error {
+	at, err := r.remoteName(of)
 	if err != nil {
 		return err
 	}
-	if c.is.uid != "" && c.is.kind == wanted.Type {
-		err := r.write(ctx, of, at, c, wanted, c.is)
+	if c.version.uid != "" && c.version.kind == wanted.Type {
+		err := r.write(ctx, of, at, c, wanted, c.version)
 		if !apierrors.IsConflict(err) && !apierror.IsNotFound(err) {
 			return err
 		}
-		c.is = written{} // somebody has changed or removed it
+		c.version = writtenVersion{} // somebody has changed or deleted it
 	}
-	found, err := r.look(ctx, of.kind, at)
+	found, err := r.get(ctx, of.kind, at)
 	if err != nil {
 		return err
 	}
@@ -78,18 +79,18 @@ func (r *Reflector) apply(ctx context.Context, of ref, c *copied, wanted *conten
 		found = nil
 	}
 	if found == nil {
-		return r.write(ctx, of, at, c, wanted, written{})
+		return r.write(ctx, of, at, c, wanted, writtenVersion{})
 	}
-	if isAsWanted(found, of, wanted) {
-		c.is = writtenAs(found)
+	if isUpToDate(found, of, wanted) {
+		c.version = versionOf(found)
 		return nil
 	}
-	return r.write(ctx, of, at, c, wanted, written{uid: found.GetUID()})
+	return r.write(ctx, of, at, c, wanted, writtenVersion{uid: found.GetUID()})
 }
 
-// write writes a copy over what is known to be there, or nothing. That it still is
-// is made sure of by UID and version.
-func (r *Reflector) write(ctx context.Context, of ref, at types.NamespacedName, c *copied, wanted *content, over written) error {
+// write applies a copy over the version that is known to exist, or over none. UID and
+// resourceVersion make sure that this still holds.
+func (r *Reflector) write(ctx context.Context, of ref, at types.NamespacedName, c *copyState, wanted *copyContent, over writtenVersion) error {
 	options := metav1.ApplyOptions{FieldManager: translate.FieldManager, Force: over.uid != ""}
 	annotations := map[string]string{translate.AnnotationName: of.name}
 	var result metav1.Object
@@ -116,18 +117,18 @@ func (r *Reflector) write(ctx context.Context, of ref, at types.NamespacedName, 
 		result, err = r.opts.Remote.CoreV1().Secrets(at.Namespace).Apply(ctx, object, options)
 	}
 	if err != nil {
-		err = fmt.Errorf("cannot write %s in the remote cluster, %s %s/%s: %w", whatOf(of), remoteKind(of.kind), at.Namespace, at.Name, err)
+		err = fmt.Errorf("cannot write %s in the remote cluster, %s %s/%s: %w", describe(of), remoteKind(of.kind), at.Namespace, at.Name, err)
 		if apierror.IsRejected(err) || apierrors.IsRequestEntityTooLargeError(err) {
-			return errdefs.AsPermanent(err) // it is too large, most likely
+			return errdefs.AsPermanent(err) // most likely it is too large
 		}
 		return err
 	}
-	c.is = writtenAs(result)
+	c.version = versionOf(result)
 	return nil
 }
 
-// whatOf says for people what a copy is of.
-func whatOf(of ref) string {
+// describe returns a description of the original for events and errors.
+func describe(of ref) string {
 	switch of.kind {
 	case translate.KindEnvironment:
 		return "the environment of the pod"
@@ -137,8 +138,8 @@ func whatOf(of ref) string {
 	return fmt.Sprintf("the copy of %s %q", of.kind, of.name)
 }
 
-// isAsWanted tells whether there is nothing to write.
-func isAsWanted(found metav1.Object, of ref, wanted *content) bool {
+// isUpToDate reports whether a copy has the desired content.
+func isUpToDate(found metav1.Object, of ref, wanted *copyContent) bool {
 	for name, value := range wanted.Labels {
 		if found.GetLabels()[name] != value {
 			return false
@@ -156,19 +157,19 @@ func isAsWanted(found metav1.Object, of ref, wanted *content) bool {
 	return false
 }
 
-// remove deletes a copy, if it is there and ours.
-func (r *Reflector) remove(ctx context.Context, of ref, c *copied) error {
-	at, err := r.place(of)
+// remove deletes a copy, if it exists and is owned by this node.
+func (r *Reflector) remove(ctx context.Context, of ref, c *copyState) error {
+	at, err := r.remoteName(of)
 	if err != nil {
-		return nil // then it never was there
+		return nil // it cannot have been written
 	}
-	if c.is.uid != "" {
-		err := r.delete(ctx, of.kind, at, &metav1.Preconditions{UID: &c.is.uid, ResourceVersion: &c.is.version})
+	if c.version.uid != "" {
+		err := r.delete(ctx, of.kind, at, &metav1.Preconditions{UID: &c.version.uid, ResourceVersion: &c.version.version})
 		if !apierrors.IsConflict(err) {
 			return err
 		}
 	}
-	found, err := r.look(ctx, of.kind, at)
+	found, err := r.get(ctx, of.kind, at)
 	switch {
 	case errors.As(err, new(translate.NameConflict)) || err == nil && found == nil:
 		return nil

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A list of Services at home that lacks one, since it is of an older state, does not
-// remove the remote one, whose address would be another then.
+// A list of home Services of an older state that lacks one does not delete the remote
+// Service, whose address would be another then.
 func TestListWithoutTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, nil, service("shop", "web"), slice("shop", "web", "web-1", "10.99.0.1"))
@@ -21,7 +21,7 @@ func TestListWithoutTheService(t *testing.T) {
 		}
 		g.queue.Add(types.NamespacedName{Namespace: "shop", Name: "web"})
 		g.want([]string{"shop/web"}, []string{"10.1.0.1"})
-		if err := g.Sweep(t.Context(), ""); err != nil {
+		if err := g.CollectGarbage(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		g.want([]string{"shop/web"}, []string{"10.1.0.1"})
@@ -29,7 +29,7 @@ func TestListWithoutTheService(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := g.Sweep(t.Context(), ""); err != nil {
+		if err := g.CollectGarbage(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		g.want(nil, nil)

@@ -11,11 +11,10 @@ import (
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 )
 
-// sameService tells whether a remote Service is as it should be, so that nothing need
-// be written.
-func sameService(found *corev1.Service, wanted *corev1ac.ServiceApplyConfiguration) bool {
+// isServiceUpToDate reports whether a remote Service has all that is wanted.
+func isServiceUpToDate(found *corev1.Service, wanted *corev1ac.ServiceApplyConfiguration) bool {
 	var w corev1.Service
-	if !read(wanted, &w) || !sameMeta(found, &w) {
+	if !decode(wanted, &w) || !isMetadataUpToDate(found, &w) {
 		return false
 	}
 	f, s := &found.Spec, &w.Spec
@@ -23,18 +22,18 @@ func sameService(found *corev1.Service, wanted *corev1ac.ServiceApplyConfigurati
 		(s.SessionAffinity == "" || f.SessionAffinity == s.SessionAffinity) && equality.Semantic.DeepEqual(f.Ports, s.Ports)
 }
 
-// sameSlice tells the same of an EndpointSlice.
-func sameSlice(found *discoveryv1.EndpointSlice, wanted *discoveryv1ac.EndpointSliceApplyConfiguration) bool {
+// isSliceUpToDate reports whether a remote EndpointSlice has all that is wanted.
+func isSliceUpToDate(found *discoveryv1.EndpointSlice, wanted *discoveryv1ac.EndpointSliceApplyConfiguration) bool {
 	var w discoveryv1.EndpointSlice
-	return read(wanted, &w) && sameMeta(found, &w) && found.AddressType == w.AddressType &&
+	return decode(wanted, &w) && isMetadataUpToDate(found, &w) && found.AddressType == w.AddressType &&
 		equality.Semantic.DeepEqual(found.Ports, w.Ports) && equality.Semantic.DeepEqual(found.Endpoints, w.Endpoints)
 }
 
-func sameMeta(found, wanted metav1.Object) bool {
-	return holds(found.GetLabels(), wanted.GetLabels()) && holds(found.GetAnnotations(), wanted.GetAnnotations())
+func isMetadataUpToDate(found, wanted metav1.Object) bool {
+	return containsAll(found.GetLabels(), wanted.GetLabels()) && containsAll(found.GetAnnotations(), wanted.GetAnnotations())
 }
 
-func holds(all, some map[string]string) bool {
+func containsAll(all, some map[string]string) bool {
 	for name, value := range some {
 		if all[name] != value {
 			return false
@@ -43,8 +42,8 @@ func holds(all, some map[string]string) bool {
 	return true
 }
 
-// read reads what an apply configuration says.
-func read(wanted, into any) bool {
+// decode converts an apply configuration to an object.
+func decode(wanted, into any) bool {
 	text, err := json.Marshal(wanted)
 	return err == nil && json.Unmarshal(text, into) == nil
 }

@@ -22,56 +22,57 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// workers is how many Services are written at the same time.
+// workers is the number of Services written at the same time.
 const workers = 2
 
-// byService is the index of EndpointSlices by the Service that they are of.
+// byService is the index of EndpointSlices by their Service.
 const byService = "service"
 
 const (
-	// nodeInterval is how often to look whether this process has the node again.
-	nodeInterval = 5 * time.Second
-	// syncTimeout is how long one attempt may take: a call that hangs holds others.
+	// mayBeginInterval is how often to check MayBegin while it returns false.
+	mayBeginInterval = 5 * time.Second
+	// syncTimeout is the timeout of one attempt: a call that hangs would hold up
+	// others.
 	syncTimeout = time.Minute
 )
 
-// Options say where Services are, and where they are reflected.
+// Options configure where Services are, and where they are copied to.
 type Options struct {
-	// Translate has the remote namespaces, and addresses.
+	// Translate has the remote namespaces and addresses.
 	Translate *translate.Options
 	// Home and Remote are the clusters.
 	Home, Remote kubernetes.Interface
-	// MayBegin reports whether this process may write and delete Services of its own
-	// accord: another one may have the node. Nil means always.
+	// MayBegin reports whether this process may write and delete Services: another
+	// process may hold the node. Nil means always.
 	MayBegin func() bool
-	// Used tells whether pods of the node are in a namespace at home. Required.
-	Used func(namespace string) bool
-	// Tell records an event on a Service at home. It must not block. Required.
-	Tell func(service *corev1.Service, err error)
+	// IsUsed reports whether a home namespace has pods of the node. Required.
+	IsUsed func(namespace string) bool
+	// ReportFailure records an event on a home Service. It must not block. Required.
+	ReportFailure func(service *corev1.Service, err error)
 }
 
-// Services reflects them. Make it with New. It is safe for concurrent use.
+// Services copies Services. Create it with New. It is safe for concurrent use.
 type Services struct {
 	opts     Options
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	services cache.SharedIndexInformer
 	slices   cache.SharedIndexInformer
 
-	mu     sync.Mutex
-	looked map[string]struct{} // namespaces that are used
+	mu       sync.Mutex
+	enqueued map[string]struct{} // home namespaces that have been queued
 }
 
-// New makes Services, which do nothing yet: see Run.
+// New returns Services that do nothing before Run.
 func New(opts Options) *Services {
 	s := &Services{
-		opts:   opts,
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 2*time.Minute)),
-		looked: map[string]struct{}{},
+		opts:     opts,
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 2*time.Minute)),
+		enqueued: map[string]struct{}{},
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(opts.Home, 0, informers.WithTransform(withoutManagedFields))
 	s.services = factory.Core().V1().Services().Informer()
 	s.slices = factory.Discovery().V1().EndpointSlices().Informer()
-	// These fail only once the informers run, or have ended.
+	// These fail only if the informers are running, or have stopped.
 	_ = s.services.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	_ = s.slices.AddIndexers(cache.Indexers{byService: func(obj any) ([]string, error) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
@@ -79,20 +80,20 @@ func New(opts Options) *Services {
 		}
 		return nil, nil
 	}})
-	s.follow(s.services, func(object metav1.Object) types.NamespacedName {
+	s.enqueueOnChange(s.services, func(object metav1.Object) types.NamespacedName {
 		return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	})
-	s.follow(s.slices, serviceOf)
+	s.enqueueOnChange(s.slices, serviceOf)
 	return s
 }
 
-// serviceOf names the Service that an EndpointSlice is of.
+// serviceOf returns the Service of an EndpointSlice.
 func serviceOf(slice metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.GetLabels()[discoveryv1.LabelServiceName]}
 }
 
-// follow has a Service looked at with each change of an object.
-func (s *Services) follow(informer cache.SharedIndexInformer, of func(metav1.Object) types.NamespacedName) {
+// enqueueOnChange queues the Service of each object that changes.
+func (s *Services) enqueueOnChange(informer cache.SharedIndexInformer, of func(metav1.Object) types.NamespacedName) {
 	changed := func(obj any) {
 		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = last.Obj
@@ -117,7 +118,7 @@ func withoutManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// Run reflects Services until ctx ends.
+// Run copies Services until ctx ends.
 func (s *Services) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.services.RunWithContext(ctx) })
@@ -125,7 +126,7 @@ func (s *Services) Run(ctx context.Context) {
 	if cache.WaitForCacheSync(ctx.Done(), s.services.HasSynced, s.slices.HasSynced) {
 		for range workers {
 			running.Go(func() {
-				for s.next(ctx) {
+				for s.processNextItem(ctx) {
 				}
 			})
 		}
@@ -135,20 +136,20 @@ func (s *Services) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// Close ends Services that may never have run.
+// Close stops Services, whether or not they have run.
 func (s *Services) Close() { s.queue.ShutDown() }
 
-// HasSynced tells whether the Services at home, and their EndpointSlices, are known.
+// HasSynced reports whether the caches of home Services and EndpointSlices have synced.
 func (s *Services) HasSynced() bool { return s.services.HasSynced() && s.slices.HasSynced() }
 
-func (s *Services) next(ctx context.Context) bool {
+func (s *Services) processNextItem(ctx context.Context) bool {
 	of, end := s.queue.Get()
 	if end {
 		return false
 	}
 	defer s.queue.Done(of)
 	if s.opts.MayBegin != nil && !s.opts.MayBegin() {
-		s.queue.AddAfter(of, nodeInterval)
+		s.queue.AddAfter(of, mayBeginInterval)
 		return true
 	}
 	timed, cancel := context.WithTimeout(ctx, syncTimeout)
@@ -158,30 +159,30 @@ func (s *Services) next(ctx context.Context) bool {
 	case err == nil || ctx.Err() != nil:
 		s.queue.Forget(of)
 	case errors.As(err, new(translate.NameConflict)):
-		s.queue.Forget(of) // Sweep looks again
+		s.queue.Forget(of) // CollectGarbage queues it again
 		if service := s.service(of); service != nil {
-			s.opts.Tell(service, err)
+			s.opts.ReportFailure(service, err)
 		}
 	default:
-		log.G(ctx).WithError(err).WithField("service", of).Warn("Cannot reflect a Service into the remote cluster; it is tried again")
+		log.G(ctx).WithError(err).WithField("service", of).Warn("Cannot copy a Service to the remote cluster; retrying")
 		s.queue.AddRateLimited(of)
 	}
 	return true
 }
 
-// Look has the Services of a namespace looked at, to which a pod has come: the
-// first, or else nothing is done.
-func (s *Services) Look(namespace string) {
+// EnqueueNamespace queues the Services of a home namespace when its first pod is added.
+// It does nothing for further pods.
+func (s *Services) EnqueueNamespace(namespace string) {
 	s.mu.Lock()
-	_, looked := s.looked[namespace]
-	s.looked[namespace] = struct{}{}
+	_, looked := s.enqueued[namespace]
+	s.enqueued[namespace] = struct{}{}
 	s.mu.Unlock()
 	if looked {
 		return
 	}
 	found, err := s.services.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil {
-		return // of an index that is not there
+		return // there is no such index
 	}
 	for _, obj := range found {
 		if service, ok := obj.(*corev1.Service); ok {
@@ -190,23 +191,23 @@ func (s *Services) Look(namespace string) {
 	}
 }
 
-// unused tells whether a namespace has no pods. The first that comes has all of it
-// looked at then.
-func (s *Services) unused(namespace string) bool {
-	if s.opts.Used(namespace) {
+// isUnused reports whether a home namespace has no pods. If so, EnqueueNamespace queues
+// its Services with the next pod.
+func (s *Services) isUnused(namespace string) bool {
+	if s.opts.IsUsed(namespace) {
 		return false
 	}
 	s.mu.Lock()
-	delete(s.looked, namespace)
+	delete(s.enqueued, namespace)
 	s.mu.Unlock()
-	return !s.opts.Used(namespace) // a pod may have come that Look took for another one
+	return !s.opts.IsUsed(namespace) // EnqueueNamespace may have taken the namespace for queued meanwhile
 }
 
-// sync brings one Service to where it should be.
+// sync creates, updates or deletes the remote Service of one home Service.
 func (s *Services) sync(ctx context.Context, of types.NamespacedName) error {
 	remote, err := s.opts.Translate.Namespaces.Remote(of.Namespace)
 	if err != nil {
-		return nil // no pod can be in it
+		return nil // such a namespace has no pods
 	}
 	at := types.NamespacedName{Namespace: remote, Name: of.Name}
 	service := s.service(of)
@@ -216,8 +217,8 @@ func (s *Services) sync(ctx context.Context, of types.NamespacedName) error {
 			return err
 		}
 		return s.remove(ctx, of, at)
-	case s.unused(of.Namespace):
-		return nil // it may be used again soon: see Sweep
+	case s.isUnused(of.Namespace):
+		return nil // it may be used again soon; CollectGarbage deletes it otherwise
 	}
 	if ours, err := s.apply(ctx, service, at); err != nil || !ours {
 		return err
@@ -225,11 +226,12 @@ func (s *Services) sync(ctx context.Context, of types.NamespacedName) error {
 	return s.applySlices(ctx, of, at)
 }
 
-// isAtHome reports whether the API server at home has a Service that a list of it lacks,
-// which may be of an older state: the remote one would get another address.
+// isAtHome reports whether the home API server has a Service that the cache lacks. The
+// cache may be outdated, and a Service that is deleted and created again gets another
+// address.
 func (s *Services) isAtHome(ctx context.Context, of types.NamespacedName) (bool, error) {
 	if _, ok, _ := s.services.GetStore().GetByKey(of.String()); ok {
-		return false, nil // it is known, and not to be reflected
+		return false, nil // it exists, and is not to be copied
 	}
 	list, err := s.opts.Home.CoreV1().Services(of.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, of.Name).String()})
 	if err != nil {
@@ -238,10 +240,10 @@ func (s *Services) isAtHome(ctx context.Context, of types.NamespacedName) (bool,
 	return slices.ContainsFunc(list.Items, func(found corev1.Service) bool { return found.Name == of.Name && found.DeletionTimestamp == nil }), nil
 }
 
-// AnnotationReflect, with the value "false", is for Services that are to stay at home.
+// AnnotationReflect with the value "false" marks home Services that are not copied.
 const AnnotationReflect = translate.Prefix + "reflect"
 
-// service returns a Service at home that is to be reflected, or nil.
+// service returns a home Service that is to be copied, or nil.
 func (s *Services) service(of types.NamespacedName) *corev1.Service {
 	obj, ok, err := s.services.GetStore().GetByKey(of.String())
 	if err != nil || !ok || of == (types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}) {

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = nil // they sleep, in the bubble of whoever is first
+	utilruntime.ErrorHandlers = nil // they sleep, in the bubble of the first test
 	os.Exit(m.Run())
 }
 
@@ -34,7 +34,7 @@ type rig struct {
 	home, remote *fake.Clientset
 	mu           sync.Mutex
 	used         bool
-	told         []string
+	reported     []string
 }
 
 func newRig(t *testing.T, remote []runtime.Object, atHome ...runtime.Object) *rig {
@@ -45,15 +45,15 @@ func newRig(t *testing.T, remote []runtime.Object, atHome ...runtime.Object) *ri
 			PodIPs: []translate.Range{{Remote: netip.MustParsePrefix("10.1.0.0/16"), Home: netip.MustParsePrefix("10.99.0.0/16")}},
 		},
 		Home: g.home, Remote: g.remote,
-		Used: func(namespace string) bool {
+		IsUsed: func(namespace string) bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return namespace == "shop" && g.used
 		},
-		Tell: func(service *corev1.Service, err error) {
+		ReportFailure: func(service *corev1.Service, err error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.told = append(g.told, fmt.Sprint(service.Name, ": ", err))
+			g.reported = append(g.reported, fmt.Sprint(service.Name, ": ", err))
 		},
 	})
 	return g
@@ -68,7 +68,7 @@ func (g *rig) run() {
 		cancel()
 		running.Wait()
 	})
-	time.Sleep(time.Second) // until it is seen that the caches have synced
+	time.Sleep(time.Second) // until the caches are seen to have synced
 	synctest.Wait()
 }
 
@@ -126,7 +126,7 @@ func slice(namespace, of, name string, addresses ...string) *discoveryv1.Endpoin
 	return s
 }
 
-// A Service can stay at home, also one that was reflected before.
+// A Service can stay at home, also one that was copied before.
 func TestServicesThatStayAtHome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		private := service("shop", "private")
@@ -149,7 +149,7 @@ func TestServiceFollowsAndGoes(t *testing.T) {
 		g := newRig(t, nil, service("shop", "db"), slice("shop", "db", "db-1", "10.99.3.4", "10.5.0.1"),
 			service("other", "db"), slice("other", "db", "db-1", "10.5.0.2"), service("default", "kubernetes"))
 		g.run()
-		// The first is of a pod in the remote cluster, the second of another.
+		// The first is of a pod in the remote cluster, the second is not.
 		g.want([]string{"shop/db"}, []string{"10.1.3.4", "10.5.0.1"})
 		db, err := g.remote.CoreV1().Services("shop").Get(t.Context(), "db", metav1.GetOptions{})
 		if err != nil {
@@ -196,32 +196,32 @@ func TestServiceOfAnotherKind(t *testing.T) {
 
 func TestServiceOfOthersStays(t *testing.T) {
 	for what, c := range map[string]struct {
-		labels map[string]string
-		told   int
+		labels  map[string]string
+		reports int
 	}{
 		"somebody else's": {nil, 1},
 		"another node's":  {translate.Home{Cluster: "home", Node: "near", UID: "home-uid"}.LabelsOf("shop", ""), 0}, // which serves as well
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				theirs := service("shop", "db")
-				theirs.Labels = c.labels
-				g := newRig(t, []runtime.Object{theirs}, service("shop", "db"), slice("shop", "db", "db-1", "10.5.0.1"))
+				foreign := service("shop", "db")
+				foreign.Labels = c.labels
+				g := newRig(t, []runtime.Object{foreign}, service("shop", "db"), slice("shop", "db", "db-1", "10.5.0.1"))
 				g.run()
 				if err := g.home.CoreV1().Services("shop").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				g.want([]string{"shop/db"}, nil)
-				if len(g.told) != c.told {
-					t.Errorf("told %q", g.told)
+				if len(g.reported) != c.reports {
+					t.Errorf("reported %q", g.reported)
 				}
 			})
 		})
 	}
 }
 
-// Services come with the first pod of their namespace, and go after the last; what
-// somebody has removed is back.
+// Services are copied with the first pod of their namespace, and deleted after the
+// last. Those that somebody deleted are written again.
 func TestNamespaceIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, nil, service("shop", "db"), slice("shop", "db", "db-1", "10.5.0.1"))
@@ -230,9 +230,9 @@ func TestNamespaceIsUsed(t *testing.T) {
 			defer g.mu.Unlock()
 			g.used = used
 		}
-		sweep := func() {
+		collect := func() {
 			t.Helper()
-			if err := g.Sweep(t.Context(), ""); err != nil {
+			if err := g.CollectGarbage(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,12 +240,12 @@ func TestNamespaceIsUsed(t *testing.T) {
 		g.run()
 		g.want(nil, nil)
 		use(true)
-		g.Look("shop")
+		g.EnqueueNamespace("shop")
 		g.want([]string{"shop/db"}, []string{"10.5.0.1"})
 		if err := g.remote.CoreV1().Services("shop").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		sweep()
+		collect()
 		g.want([]string{"shop/db"}, []string{"10.5.0.1"})
 		use(false)
 		if _, err := g.home.CoreV1().Services("shop").Create(t.Context(), service("shop", "web"), metav1.CreateOptions{}); err != nil {
@@ -253,18 +253,19 @@ func TestNamespaceIsUsed(t *testing.T) {
 		}
 		g.want([]string{"shop/db"}, []string{"10.5.0.1"})
 		use(true)
-		g.Look("shop")
+		g.EnqueueNamespace("shop")
 		g.want([]string{"shop/db", "shop/web"}, []string{"10.5.0.1"})
 		use(false)
-		sweep()
+		collect()
 		g.want(nil, nil)
 		use(true)
-		g.Look("shop")
+		g.EnqueueNamespace("shop")
 		g.want([]string{"shop/db", "shop/web"}, []string{"10.5.0.1"})
 	})
 }
 
-// What has not changed is not written, and what somebody else has changed is.
+// A Service that has not changed is not written, and one that somebody else has changed
+// is.
 func TestUnchangedServicesAreNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, nil, service("shop", "web"), slice("shop", "web", "web-1", "10.0.0.1"), slice("shop", "web", "web-2", "10.0.0.2"))
@@ -281,7 +282,7 @@ func TestUnchangedServicesAreNotWritten(t *testing.T) {
 			return all
 		}
 		writes()
-		if err := g.Sweep(t.Context(), ""); err != nil {
+		if err := g.CollectGarbage(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		if all := writes(); len(all) > 0 {
@@ -304,7 +305,7 @@ func TestUnchangedServicesAreNotWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		writes()
-		if err := g.Sweep(t.Context(), ""); err != nil {
+		if err := g.CollectGarbage(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		if all := writes(); !slices.Equal(all, []string{"patch services"}) {

@@ -15,11 +15,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// managedBy marks EndpointSlices as none of the remote cluster's own.
+// managedBy marks EndpointSlices that the remote cluster's controllers do not manage.
 const managedBy = "kubernetes.virtual-kubelet.io"
 
-// applySlices brings the remote EndpointSlices of a Service to where they should
-// be.
+// applySlices creates, updates and deletes the remote EndpointSlices of a Service.
 func (s *Services) applySlices(ctx context.Context, of, at types.NamespacedName) error {
 	found, err := s.slices.GetIndexer().ByIndex(byService, of.String())
 	if err != nil {
@@ -40,11 +39,11 @@ func (s *Services) applySlices(ctx context.Context, of, at types.NamespacedName)
 	return errors.Join(append(errs, s.deleteSlices(ctx, there))...)
 }
 
-// applySlice writes a remote EndpointSlice over the one that is there, or nothing.
+// applySlice applies a remote EndpointSlice over the existing one, or over none.
 func (s *Services) applySlice(ctx context.Context, wanted *discoveryv1ac.EndpointSliceApplyConfiguration, there *discoveryv1.EndpointSlice) error {
 	namespace, name := *wanted.Namespace, *wanted.Name
 	remotes := s.opts.Remote.DiscoveryV1().EndpointSlices(namespace)
-	if there == nil { // one of others may be
+	if there == nil { // one that is not owned may exist
 		found, err := remotes.Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierror.IsNotFound(err):
@@ -57,7 +56,7 @@ func (s *Services) applySlice(ctx context.Context, wanted *discoveryv1ac.Endpoin
 		}
 	}
 	if there != nil {
-		if sameSlice(there, wanted) {
+		if isSliceUpToDate(there, wanted) {
 			return nil
 		}
 		wanted.WithUID(there.UID)
@@ -68,8 +67,8 @@ func (s *Services) applySlice(ctx context.Context, wanted *discoveryv1ac.Endpoin
 	return nil
 }
 
-// remoteSlice is a remote EndpointSlice. The nodes, zones and pods of its endpoints
-// are not the remote cluster's.
+// remoteSlice returns the copy of an EndpointSlice, without the nodes, zones and pods
+// of its endpoints, which the remote cluster does not have.
 func (s *Services) remoteSlice(slice *discoveryv1.EndpointSlice, at types.NamespacedName, name string) *discoveryv1ac.EndpointSliceApplyConfiguration {
 	meta := s.opts.Translate.Home.LabelsOf(slice.Namespace, "")
 	meta[discoveryv1.LabelServiceName], meta[discoveryv1.LabelManagedBy] = at.Name, managedBy
@@ -94,7 +93,8 @@ func (s *Services) remoteSlice(slice *discoveryv1.EndpointSlice, at types.Namesp
 	return wanted
 }
 
-// remoteSlices are our remote EndpointSlices of a Service, by name.
+// remoteSlices returns the remote EndpointSlices of a Service that are owned by this
+// node, by name.
 func (s *Services) remoteSlices(ctx context.Context, at types.NamespacedName) (map[string]*discoveryv1.EndpointSlice, error) {
 	ours := s.opts.Translate.Home.Labels()
 	ours[discoveryv1.LabelServiceName] = at.Name

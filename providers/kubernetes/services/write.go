@@ -13,8 +13,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// apply writes a remote Service. It tells whether it is ours: one of another node
-// of this cluster serves as well.
+// apply writes a remote Service. It reports whether this node owns it: one of another
+// node of this cluster serves as well.
 func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.NamespacedName) (ours bool, _ error) {
 	remotes := s.opts.Remote.CoreV1().Services(at.Namespace)
 	found, err := remotes.Get(ctx, at.Name, metav1.GetOptions{})
@@ -28,15 +28,15 @@ func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.
 			return false, nil
 		}
 		return false, s.opts.Translate.Home.NameConflict("Service", found)
-	case kindOf(found) != kindOf(service): // which cannot change
+	case typeOf(found) != typeOf(service): // immutable
 		if err := s.deleteService(ctx, found); err != nil {
 			return false, err
 		}
 		found = nil
 	}
-	wanted := s.remote(service, at)
+	wanted := s.remoteService(service, at)
 	if found != nil {
-		if sameService(found, wanted) {
+		if isServiceUpToDate(found, wanted) {
 			return true, nil
 		}
 		wanted.WithUID(found.UID)
@@ -48,8 +48,8 @@ func (s *Services) apply(ctx context.Context, service *corev1.Service, at types.
 	return true, nil
 }
 
-// kindOf is what of a Service has other fields than the rest.
-func kindOf(service *corev1.Service) string {
+// typeOf distinguishes the types of Services with different fields.
+func typeOf(service *corev1.Service) string {
 	switch {
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return "external name"
@@ -59,11 +59,11 @@ func kindOf(service *corev1.Service) string {
 	return "address"
 }
 
-// remote is the remote Service: its address is the remote cluster's to give, and
-// what is in front of it at home is not there.
-func (s *Services) remote(service *corev1.Service, at types.NamespacedName) *corev1ac.ServiceApplyConfiguration {
+// remoteService returns the copy of a Service. The remote cluster assigns its address;
+// load balancers and node ports stay at home.
+func (s *Services) remoteService(service *corev1.Service, at types.NamespacedName) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().WithType(corev1.ServiceTypeClusterIP)
-	switch kindOf(service) {
+	switch typeOf(service) {
 	case "external name":
 		spec.WithType(corev1.ServiceTypeExternalName).WithExternalName(service.Spec.ExternalName)
 	case "headless":
@@ -88,7 +88,8 @@ func (s *Services) remote(service *corev1.Service, at types.NamespacedName) *cor
 		WithSpec(spec)
 }
 
-// remove deletes a remote Service and its EndpointSlices, as far as they are ours.
+// remove deletes a remote Service and its EndpointSlices, as far as they are owned by
+// this node.
 func (s *Services) remove(ctx context.Context, of, at types.NamespacedName) error {
 	found, err := s.opts.Remote.CoreV1().Services(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	switch {

@@ -34,7 +34,7 @@ func (h Home) NameConflict(kind string, found metav1.Object) NameConflict {
 
 // Error names the remote object and says what to do about it.
 func (c NameConflict) Error() string {
-	text := fmt.Sprintf("the remote cluster has a %s %s/%s already, which does not come from this node and is left alone: remove or rename it", c.Kind, c.Namespace, c.Name)
+	text := fmt.Sprintf("the remote cluster has a %s %s/%s already, which does not come from this node and is left alone: delete or rename it", c.Kind, c.Namespace, c.Name)
 	if c.Reason != "" {
 		text += "; " + c.Reason
 	}

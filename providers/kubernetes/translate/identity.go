@@ -21,7 +21,7 @@ const (
 	LabelCluster   = Prefix + "cluster"
 	LabelNode      = Prefix + "node"
 	LabelNamespace = Prefix + "namespace"
-	// LabelUID is the UID of the home object, on pods, claims and whatever belongs to a
+	// LabelUID is the UID of the home object, on pods, claims and objects of a
 	// single pod.
 	LabelUID = Prefix + "uid"
 	// LabelClusterUID is Home.UID. Two clusters may have the same names, but not the

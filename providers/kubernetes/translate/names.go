@@ -48,7 +48,7 @@ func (n Namespaces) Remote(namespace string) (string, error) {
 		if remote, ok := n.Map[namespace]; ok {
 			return remote, nil
 		}
-		return "", errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: namespace %s is mapped to none of the remote cluster: add it to namespaces.map of the provider's configuration", namespace))
+		return "", errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: namespace %s has no mapping: add it to namespaces.map of the provider's configuration", namespace))
 	}
 	return namespace, nil
 }

@@ -15,26 +15,26 @@ import (
 
 const pageSize = 500
 
-// Sweep removes the remote Services and EndpointSlices, with the labels of this
-// cluster and node, of Services that are gone and of namespaces without pods, and
-// has all others written again, should somebody have changed them. namespace is
-// the remote one, or all. It must not be called before HasSynced.
-func (s *Services) Sweep(ctx context.Context, namespace string) error {
+// CollectGarbage deletes the remote Services and EndpointSlices, with the labels of
+// this cluster and node, of Services that are deleted and of namespaces without pods.
+// It queues all other Services, in case somebody has changed their copies. namespace is
+// the remote namespace, or all. It must not be called before HasSynced returns true.
+func (s *Services) CollectGarbage(ctx context.Context, namespace string) error {
 	s.mu.Lock()
-	maps.DeleteFunc(s.looked, func(namespace string, _ struct{}) bool { return !s.opts.Used(namespace) })
+	maps.DeleteFunc(s.enqueued, func(namespace string, _ struct{}) bool { return !s.opts.IsUsed(namespace) })
 	s.mu.Unlock()
-	left, err := s.present(ctx, namespace)
+	left, err := s.listRemote(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	for _, obj := range s.services.GetStore().List() {
-		if service, ok := obj.(*corev1.Service); ok && s.opts.Used(service.Namespace) {
+		if service, ok := obj.(*corev1.Service); ok && s.opts.IsUsed(service.Namespace) {
 			s.queue.Add(types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
 		}
 	}
 	var errs []error
 	for at, of := range left {
-		if s.opts.Used(of.Namespace) {
+		if s.opts.IsUsed(of.Namespace) {
 			if s.service(of) != nil {
 				continue
 			}
@@ -48,9 +48,9 @@ func (s *Services) Sweep(ctx context.Context, namespace string) error {
 	return errors.Join(errs...)
 }
 
-// present returns the Services at home of what is in the remote cluster, by the
+// listRemote returns the home Services of the remote Services and EndpointSlices, by
 // remote Service.
-func (s *Services) present(ctx context.Context, namespace string) (map[types.NamespacedName]types.NamespacedName, error) {
+func (s *Services) listRemote(ctx context.Context, namespace string) (map[types.NamespacedName]types.NamespacedName, error) {
 	found := map[types.NamespacedName]types.NamespacedName{}
 	ours := metav1.ListOptions{LabelSelector: s.opts.Translate.Home.Selector(), Limit: pageSize}
 	for options := ours; ; {
@@ -73,7 +73,7 @@ func (s *Services) present(ctx context.Context, namespace string) (map[types.Nam
 		}
 		for i := range list.Items {
 			remote := &list.Items[i]
-			// A Service has its name at home in the remote cluster, too.
+			// A remote Service has the name of its home Service.
 			name := remote.Labels[discoveryv1.LabelServiceName]
 			found[types.NamespacedName{Namespace: remote.Namespace, Name: name}] =
 				types.NamespacedName{Namespace: remote.Labels[translate.LabelNamespace], Name: name}

@@ -14,27 +14,27 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// orphanAge is how old a copy has to be to be removed by Sweep: they are written
-// before the pods that need them.
+// orphanAge is the minimum age of a copy that CollectGarbage deletes: copies are
+// written before the pods that need them.
 const orphanAge = 2 * time.Minute
 
 const pageSize = 500
 
-// Sweep removes copies, with the labels of this cluster and node, that neither a
-// followed pod nor one of the remote pods needs: they are left from an earlier
-// life. What followed pods need and is not there, or is no longer what was written, is
-// written again: a remote cluster that was restored has what it once had. namespace is
-// the remote one, or all. Only names and labels are read.
-func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namespace string, pods []*corev1.Pod) error {
-	missing := map[placed]ref{}
+// CollectGarbage deletes copies, with the labels of this cluster and node, that neither
+// a registered pod nor one of the remote pods needs: an earlier process has left them.
+// Copies that registered pods need are written again if they are missing or not the
+// version that was written last, as after a restore of the remote cluster. namespace is
+// the remote namespace, or all. Only names and labels are read.
+func (r *Reflector) CollectGarbage(ctx context.Context, client metadata.Interface, namespace string, pods []*corev1.Pod) error {
+	missing := map[remoteObject]ref{}
 	r.mu.Lock()
 	for of := range r.copies {
-		if at, err := r.place(of); err == nil {
-			missing[placed{remoteKind(of.kind), at}] = of
+		if at, err := r.remoteName(of); err == nil {
+			missing[remoteObject{remoteKind(of.kind), at}] = of
 		}
 	}
 	r.mu.Unlock()
-	var old []found
+	var old []foundObject
 	var changed []ref
 	for kind, resource := range map[string]string{translate.KindConfigMap: "configmaps", translate.KindSecret: "secrets"} {
 		options := metav1.ListOptions{LabelSelector: r.opts.Translate.Home.Selector(), Limit: pageSize}
@@ -45,13 +45,13 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 			}
 			for i := range list.Items {
 				object := &list.Items[i]
-				here := placed{kind, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}}
+				here := remoteObject{kind, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}}
 				if of, ok := missing[here]; ok && r.hasChanged(of, object) {
 					changed = append(changed, of)
 				}
 				delete(missing, here)
 				if time.Since(object.CreationTimestamp.Time) >= orphanAge {
-					old = append(old, found{here, object.UID, object.ResourceVersion})
+					old = append(old, foundObject{here, object.UID, object.ResourceVersion})
 				}
 			}
 			if options.Continue = list.Continue; options.Continue == "" {
@@ -60,71 +60,72 @@ func (r *Reflector) Sweep(ctx context.Context, client metadata.Interface, namesp
 		}
 	}
 	var errs []error
-	used := r.used(pods) // by now, whatever the remote cluster's clock says of an age
+	used := r.referenced(pods) // read after the lists, so that a copy of a new pod counts regardless of its age by the remote clock
 	for _, f := range old {
 		if _, ok := used[f.at]; !ok {
 			if err := r.delete(ctx, f.kind, f.at, &metav1.Preconditions{UID: &f.uid, ResourceVersion: &f.version}); !apierrors.IsConflict(err) {
-				errs = append(errs, err) // otherwise it has changed, and may be somebody else's by now
+				errs = append(errs, err) // on a conflict it has changed, and may belong to somebody else
 			}
-			if of, ok := r.copyAt(f.placed); ok { // a pod that needs it has come meanwhile, and found it as it should be
-				r.writeAgain(of, true)
+			if of, ok := r.copyAt(f.remoteObject); ok { // a pod that needs it was registered meanwhile, and found it up to date
+				r.rewrite(of, true)
 			}
 		}
 	}
 	for _, of := range missing {
-		r.writeAgain(of, true)
+		r.rewrite(of, true)
 	}
 	for _, of := range changed {
-		r.writeAgain(of, false)
+		r.rewrite(of, false)
 	}
 	return errors.Join(errs...)
 }
 
-// used are the places of what followed pods, and the given remote ones, need.
-func (r *Reflector) used(pods []*corev1.Pod) map[types.NamespacedName]struct{} {
+// referenced returns the names of the copies that registered pods, and the given remote
+// pods, need.
+func (r *Reflector) referenced(pods []*corev1.Pod) map[types.NamespacedName]struct{} {
 	used := map[types.NamespacedName]struct{}{}
 	for _, pod := range pods {
-		for name := range UsedBy(pod) {
+		for name := range ReferencedBy(pod) {
 			used[types.NamespacedName{Namespace: pod.Namespace, Name: name}] = struct{}{}
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for of := range r.copies {
-		if at, err := r.place(of); err == nil {
+		if at, err := r.remoteName(of); err == nil {
 			used[at] = struct{}{}
 		}
 	}
 	return used
 }
 
-// copyAt returns the original of the copy that followed pods need at a place.
-func (r *Reflector) copyAt(here placed) (ref, bool) {
+// copyAt returns the original of a remote object that registered pods need.
+func (r *Reflector) copyAt(here remoteObject) (ref, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for of := range r.copies {
-		if at, err := r.place(of); err == nil && at == here.at && remoteKind(of.kind) == here.kind {
+		if at, err := r.remoteName(of); err == nil && at == here.at && remoteKind(of.kind) == here.kind {
 			return of, true
 		}
 	}
 	return ref{}, false
 }
 
-// found is an object in the remote cluster.
-type found struct {
-	placed
+// foundObject is an object found in the remote cluster.
+type foundObject struct {
+	remoteObject
 	uid     types.UID
 	version string
 }
 
-// placed is a place in the remote cluster.
-type placed struct {
+// remoteObject identifies a ConfigMap or Secret in the remote cluster.
+type remoteObject struct {
 	kind string
 	at   types.NamespacedName
 }
 
-// hasChanged reports whether what the remote cluster has of a copy is another version
-// than the last that was written. One that is being written is not known.
+// hasChanged reports whether the version of a copy in the remote cluster differs from
+// the one that was written last. It returns false while the copy is being written.
 func (r *Reflector) hasChanged(of ref, found metav1.Object) bool {
 	r.mu.Lock()
 	c := r.copies[of]
@@ -133,11 +134,12 @@ func (r *Reflector) hasChanged(of ref, found metav1.Object) bool {
 		return false
 	}
 	defer c.writing.Unlock()
-	return c.is.uid != "" && (c.is.uid != found.GetUID() || c.is.version != found.GetResourceVersion())
+	return c.version.uid != "" && (c.version.uid != found.GetUID() || c.version.version != found.GetResourceVersion())
 }
 
-// writeAgain writes a copy, which may be lost, although its original has not changed.
-func (r *Reflector) writeAgain(of ref, lost bool) {
+// rewrite writes a copy again although its original has not changed. lost reports that
+// the copy may be gone.
+func (r *Reflector) rewrite(of ref, lost bool) {
 	r.mu.Lock()
 	c := r.copies[of]
 	r.mu.Unlock()
@@ -145,13 +147,14 @@ func (r *Reflector) writeAgain(of ref, lost bool) {
 		return
 	}
 	c.writing.Lock()
-	c.written, c.is, c.lost = "", written{}, c.lost || lost
+	c.sum, c.version, c.lost = "", writtenVersion{}, c.lost || lost
 	c.writing.Unlock()
 	r.queue.Add(of)
 }
 
-// UsedBy returns the names of the ConfigMaps and Secrets that a remote pod needs.
-func UsedBy(pod *corev1.Pod) map[string]struct{} {
+// ReferencedBy returns the names of the ConfigMaps and Secrets that a remote pod refers
+// to.
+func ReferencedBy(pod *corev1.Pod) map[string]struct{} {
 	used := map[string]struct{}{}
 	for o := range translate.Objects(pod) {
 		used[o.Name] = struct{}{}

@@ -15,26 +15,26 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// A copy that an earlier process left, and that a new pod finds as it should be while a
-// sweep is about to delete it, is there in the end.
-func TestSweepOfACopyThatAPodHasComeToNeed(t *testing.T) {
+// A copy that an earlier process left, and that a new pod finds up to date while it is
+// about to be deleted as garbage, exists in the end.
+func TestCollectGarbageKeepsCopiesOfNewPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		g.home.put("keys", corev1.SecretTypeOpaque, "1")
 		g.run()
 		old := reader("old")
-		if err := g.Follow(t.Context(), old); err != nil {
+		if err := g.RegisterPod(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
 		left := g.copied(translate.KindSecret, "keys")
 		if left == nil {
 			t.Fatal("there is no copy")
 		}
-		next := newRig(t) // which knows nothing of it
+		next := newRig(t) // which does not know of it
 		next.home.put("keys", corev1.SecretTypeOpaque, "1")
 		next.remote = g.remote
 		next.opts.Remote = interrupted{g.remote, func() {
-			if err := next.Follow(t.Context(), reader("new")); err != nil {
+			if err := next.RegisterPod(t.Context(), reader("new")); err != nil {
 				t.Error(err)
 			}
 		}}
@@ -45,7 +45,7 @@ func TestSweepOfACopyThatAPodHasComeToNeed(t *testing.T) {
 		}
 		var listed []runtime.Object
 		listed = append(listed, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: left.ObjectMeta})
-		if err := next.Sweep(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, listed...), "shop", nil); err != nil {
+		if err := next.CollectGarbage(t.Context(), metadatafake.NewSimpleMetadataClient(scheme, listed...), "shop", nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -55,7 +55,7 @@ func TestSweepOfACopyThatAPodHasComeToNeed(t *testing.T) {
 	})
 }
 
-// interrupted is a cluster in which something else happens before a Secret is deleted.
+// interrupted is a cluster in which a function is called before a Secret is deleted.
 type interrupted struct {
 	kubernetes.Interface
 	before func()
