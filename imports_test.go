@@ -60,6 +60,9 @@ var allowed = map[string][]string{
 	"examples":                   {"errdefs", "log", "trace", "node"},
 	"bench":                      {"bench", "node", "test"},
 	"cmd":                        {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
+
+	"cmd/virtual-kubelet/internal/nodepools": {},
+	"cmd/virtual-kubelet/internal/fleet":     {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},
 }
 
 // released are the directories of the modules that are released with this one. All

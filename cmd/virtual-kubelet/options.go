@@ -227,7 +227,7 @@ func (o *options) complete() error {
 	}
 	o.identity = o.nodeIdentity()
 	if o.poolsFile != "" {
-		if wanted, _, err := newPoolFile(o).load(nil); wanted == nil {
+		if wanted, err := newPoolFile(o).Load(); wanted == nil {
 			return err
 		}
 		return nil // what is wrong with some of the pools does not keep the others from running

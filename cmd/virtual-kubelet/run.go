@@ -64,11 +64,10 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	}
 	group.Go(func() error { return runAuth(ctx) })
 
-	if o.nodes > 0 || o.poolsFile != "" {
-		f := virtualFleet{options: o, client: client, address: address, auth: auth}
-		return f.run(ctx, began)
-	}
 	v := virtualNode{options: o, client: client, address: address, auth: auth}
+	if o.nodes > 0 || o.poolsFile != "" {
+		return v.runFleet(ctx, began)
+	}
 	if o.leaderElect {
 		return o.election(client).Run(ctx, func(ctx context.Context) error { return v.run(ctx, time.Now()) })
 	}
@@ -263,17 +262,22 @@ func (v *virtualNode) servingOptions() []nodeutil.NodeOpt {
 // newProvider makes the provider, and keeps it.
 func (v *virtualNode) newProvider(config []byte) nodeutil.NewProviderFunc {
 	return func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-		provider, nodeProvider, closer, err := providers[v.options.provider].new(providerInit{
-			ProviderConfig: cfg,
-			NodeName:       v.nodeName,
-			OS:             v.os,
-			InternalIP:     v.address,
-			ClusterDomain:  v.clusterDomain,
-			Config:         config,
-		})
+		provider, nodeProvider, closer, err := v.makeProvider(config, cfg)
 		v.provider, v.closer = provider, closer
 		return provider, nodeProvider, err
 	}
+}
+
+// makeProvider makes a provider of that configuration, and what closes it.
+func (v *virtualNode) makeProvider(config []byte, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+	return providers[v.options.provider].new(providerInit{
+		ProviderConfig: cfg,
+		NodeName:       v.nodeName,
+		OS:             v.os,
+		InternalIP:     v.address,
+		ClusterDomain:  v.clusterDomain,
+		Config:         config,
+	})
 }
 
 // nodeSpec is the node as far as it does not depend on the provider.

@@ -1,169 +1,16 @@
-package main
+package fleet
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	stdruntime "runtime"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-
-	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-func TestMain(m *testing.M) {
-	utilruntime.ErrorHandlers = nil // which wait in real time
-	os.Exit(m.Run())
-}
-
-// errorLog keeps the errors that are logged.
-type errorLog struct {
-	log.Logger
-	mu   *sync.Mutex
-	told *[]string
-	err  error
-}
-
-func (l errorLog) WithField(string, any) log.Logger { return l }
-func (l errorLog) WithFields(log.Fields) log.Logger { return l }
-func (l errorLog) WithError(err error) log.Logger   { l.err = err; return l }
-func (l errorLog) Error(args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*l.told = append(*l.told, fmt.Sprint(args...)+": "+fmt.Sprint(l.err))
-}
-
-// poolsRig is a process with a file of pools, in virtual time.
-type poolsRig struct {
-	t      *testing.T
-	file   string
-	client *fake.Clientset
-	fleet  *virtualFleet
-
-	keepNodes atomic.Bool // has the API refuse to delete Nodes
-
-	mu     sync.Mutex
-	errors []string // that were logged
-}
-
-func poolsBubble(t *testing.T, fields string, test func(r *poolsRig)) {
-	t.Helper()
-	poolsBubbleAfter(t, func(*poolsRig) {}, fields, test)
-}
-
-// poolsBubbleAfter has something be in the API before the process starts.
-func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, test func(r *poolsRig)) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "pools.yaml")
-	synctest.Test(t, func(t *testing.T) {
-		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
-		r.client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return r.keepNodes.Load(), nil, errors.New("no")
-		})
-		before(r)
-		r.write(fields)
-		var o options
-		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		o.addFlags(flags, func(string) string { return "" })
-		if err := flags.Parse([]string{"--provider", "mock", "--config", file}); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.complete(); err != nil {
-			t.Fatal(err)
-		}
-		r.fleet = &virtualFleet{options: &o, client: r.client, address: "192.0.2.1"}
-		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), errorLog{Logger: log.L, mu: &r.mu, told: &r.errors}))
-		done := make(chan error)
-		go func() { done <- r.fleet.run(ctx, time.Now()) }()
-		r.pass()
-		test(r)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func (r *poolsRig) write(fields string) { r.t.Helper(); writePools(r.t, r.file, fields) }
-
-// pass lets enough time pass for a change to be taken.
-func (r *poolsRig) pass() {
-	time.Sleep(10 * time.Second)
-	synctest.Wait()
-}
-
-// passStopped lets as much time pass as is waited before a Node is deleted.
-func (r *poolsRig) passStopped() {
-	time.Sleep(stoppedTime + retryInterval)
-	r.pass()
-}
-
-// want compares the Nodes there are with those wanted, by name: whether they are
-// ready, the label tier, and the CPUs.
-func (r *poolsRig) want(what string, want map[string]string) {
-	r.t.Helper()
-	got := map[string]string{}
-	for name, n := range r.nodes() {
-		ready := "gone"
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				ready = "ready"
-			}
-		}
-		got[name] = strings.Join(strings.Fields(ready+" "+n.Labels["tier"]+" "+n.Status.Capacity.Cpu().String()), " ")
-	}
-	if !maps.Equal(got, want) {
-		r.t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-func (r *poolsRig) nodes() map[string]corev1.Node {
-	r.t.Helper()
-	list, err := r.client.CoreV1().Nodes().List(r.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	nodes := map[string]corev1.Node{}
-	for _, n := range list.Items {
-		nodes[n.Name] = n
-	}
-	return nodes
-}
-
-// wantErrors compares the errors that were logged since it was last called: each
-// has to say one of these.
-func (r *poolsRig) wantErrors(what string, want ...string) {
-	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.errors) != len(want) {
-		r.t.Errorf("%s: logged %q, want %q", what, r.errors, want)
-	} else {
-		for i, err := range r.errors {
-			if !strings.Contains(err, want[i]) {
-				r.t.Errorf("%s: logged %q, want %q", what, err, want[i])
-			}
-		}
-	}
-	r.errors = nil
-}
-
-func TestNodesFollowTheFile(t *testing.T) {
+func TestNodesChangeWithTheFile(t *testing.T) {
 	poolsBubble(t, `{pools: [{name: a, count: 2, labels: {tier: front}}, {name: b, count: 1, capacity: {cpu: 7}}]}`, func(r *poolsRig) {
 		r.want("at first", map[string]string{"a-0": "ready front 20", "a-1": "ready front 20", "b-0": "ready 7"})
 		provider := r.fleet.fleet.Node("a-0")
@@ -175,7 +22,7 @@ func TestNodesFollowTheFile(t *testing.T) {
 			t.Errorf("the taints are %v, want the new one", taints)
 		}
 		if r.fleet.fleet.Node("a-0") != provider {
-			t.Error("a node was made anew although what has changed can change in place")
+			t.Error("a node was made again although what has changed can change in place")
 		}
 
 		r.write(`{pools: [{name: a, count: 1, os: windows}]}`)
@@ -184,7 +31,7 @@ func TestNodesFollowTheFile(t *testing.T) {
 		if os := r.nodes()["a-0"].Status.NodeInfo.OperatingSystem; os != "windows" {
 			t.Errorf("the operating system is %s", os)
 		}
-		if known := len(r.fleet.nodes); known != 1 || len(r.fleet.fleet.Nodes()) != 1 {
+		if known := len(r.fleet.all.nodes); known != 1 || len(r.fleet.fleet.Nodes()) != 1 {
 			t.Errorf("%d nodes are known, and %d in the fleet, want 1", known, len(r.fleet.fleet.Nodes()))
 		}
 
@@ -208,8 +55,8 @@ func TestNodesThatAreGoneLeaveNothing(t *testing.T) {
 			}
 			r.write(few)
 			r.passStopped()
-			if len(r.nodes()) != 1 || len(r.fleet.nodes) != 1 || len(r.fleet.fleet.Nodes()) != 1 {
-				r.t.Errorf("%d Nodes are there, %d nodes are known and %d in the fleet, want 1", len(r.nodes()), len(r.fleet.nodes), len(r.fleet.fleet.Nodes()))
+			if len(r.nodes()) != 1 || len(r.fleet.all.nodes) != 1 || len(r.fleet.fleet.Nodes()) != 1 {
+				r.t.Errorf("%d Nodes are there, %d nodes are known and %d in the fleet, want 1", len(r.nodes()), len(r.fleet.all.nodes), len(r.fleet.fleet.Nodes()))
 			}
 			synctest.Wait()
 			return stdruntime.NumGoroutine()
@@ -264,7 +111,7 @@ func TestBadFileChangesNothing(t *testing.T) {
 		r.pass()
 		r.pass()
 		r.want("a bad file", map[string]string{"a-0": "ready 20"})
-		r.wantErrors("a bad file is told of once", "pools[b].provider")
+		r.wantErrors("a bad file is logged once", "pools[b].provider")
 		r.write(`{pools: [{name: b, count: 1}]}`)
 		r.pass()
 		r.want("a good file", map[string]string{"a-0": "gone 20", "b-0": "ready 20"})
@@ -280,7 +127,7 @@ func TestNodeThatCannotBeMade(t *testing.T) {
 		r.pass()
 		r.want("one of two", map[string]string{"b-0": "ready 20"})
 		time.Sleep(5 * retryInterval)
-		r.wantErrors("told of once", "node a-0: cannot open the journal")
+		r.wantErrors("logged once", "node a-0: cannot open the journal")
 		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
 			t.Fatal(err)
 		}

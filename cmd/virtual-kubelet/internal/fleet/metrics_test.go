@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// wantReloads compares what the metrics tell of the file.
+// wantReloads compares the metrics of the file.
 func (r *poolsRig) wantReloads(what string, of *reloads, successful float64, at time.Time) {
 	r.t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -32,36 +32,36 @@ func (r *poolsRig) wantReloads(what string, of *reloads, successful float64, at 
 	}
 }
 
-func TestReloadsAreToldOf(t *testing.T) {
+func TestReloads(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of the bubble's clock
 	poolsBubble(t, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
-		r.wantReloads("at first", r.fleet.loads, 1, start)
+		r.wantReloads("at first", r.fleet.reloads, 1, start)
 		time.Sleep(time.Hour)
-		r.wantReloads("while nothing changes", r.fleet.loads, 1, start)
+		r.wantReloads("while nothing changes", r.fleet.reloads, 1, start)
 		r.write(`{pools: [{name: a, count: 1, cuont: 2}]}`)
 		r.pass()
-		r.wantReloads("with a bad file", r.fleet.loads, 0, start)
+		r.wantReloads("with a bad file", r.fleet.reloads, 0, start)
 		r.write(`{pools: [{name: a, count: 1}]}`)
 		changed := time.Now()
 		r.pass()
-		r.wantReloads("with the file as it was", r.fleet.loads, 1, changed.Add(2*pollInterval))
+		r.wantReloads("with the file as it was", r.fleet.reloads, 1, changed.Add(2*pollInterval))
 
 		journal := filepath.Join(filepath.Dir(r.file), "later", "journal")
 		r.write(fmt.Sprintf(`{pools: [{name: a, count: 1}, {name: b, count: 1, providerConfig: {b-0: {journal: %q}}}]}`, journal))
 		r.pass()
-		r.wantReloads("with a node that cannot be made", r.fleet.loads, 0, changed.Add(2*pollInterval))
+		r.wantReloads("with a node that cannot be made", r.fleet.reloads, 0, changed.Add(2*pollInterval))
 		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(retryInterval)
 		r.pass()
-		if got := r.fleet.loads.succeeded; got.Before(changed.Add(retryInterval)) {
-			t.Errorf("the file was last taken %v after it changed, which is before the node could be made", got.Sub(changed))
+		if got := r.fleet.reloads.succeeded; got.Before(changed.Add(retryInterval)) {
+			t.Errorf("the file was last used %v after it changed, which is before the node could be made", got.Sub(changed))
 		}
 	})
 }
 
-// Of several shards all have to have taken the file.
+// Of several shards all have to have applied the file.
 func TestReloadsOfShards(t *testing.T) {
 	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
 		journal := filepath.Join(filepath.Dir(r.file), "later", "journal")
@@ -69,11 +69,11 @@ func TestReloadsOfShards(t *testing.T) {
 		defer end()
 		first, second := r.serve(f, shardOf("a-0", 2)), r.serve(f, shardOf("a-1", 2))
 		r.pass()
-		if len(f.loads.failing) != 1 {
-			t.Errorf("%d shards have not taken the file, want that of the node that cannot be made", len(f.loads.failing))
+		if len(f.reloads.failing) != 1 {
+			t.Errorf("%d shards have not applied the file, want that of the node that cannot be made", len(f.reloads.failing))
 		}
 		first(node.ErrHandedOver)
-		if len(f.loads.failing) != 0 {
+		if len(f.reloads.failing) != 0 {
 			t.Error("a shard that another process has counts")
 		}
 		second(node.ErrHandedOver)

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 )
 
-// deleted tells whether it was tried to delete a Node.
+// deleted reports whether there was a request to delete the Node.
 func (r *poolsRig) deleted(name string) bool {
 	for _, action := range r.client.Actions() {
 		if deletion, ok := action.(clienttesting.DeleteAction); ok && action.Matches("delete", "nodes") && deletion.GetName() == name {
@@ -49,7 +49,7 @@ func (r *poolsRig) leave(name, file, reason string, status corev1.ConditionStatu
 	return n
 }
 
-func (r *poolsRig) say(n *corev1.Node, reason string, status corev1.ConditionStatus) {
+func (r *poolsRig) setReady(n *corev1.Node, reason string, status corev1.ConditionStatus) {
 	r.t.Helper()
 	n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = status, reason
 	if _, err := r.client.CoreV1().Nodes().UpdateStatus(r.t.Context(), n, metav1.UpdateOptions{}); err != nil {
@@ -114,7 +114,7 @@ func TestNodesThatWentBeforeTheStart(t *testing.T) {
 }
 
 // Each shard deletes what is left of its own nodes, so that those that another
-// process has are not judged by this one's file.
+// process has are not compared with this one's file.
 func TestNodesThatWentWhileNobodyHadTheirShard(t *testing.T) {
 	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
 		f, end := r.shared(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1}]}`, 2)
@@ -136,7 +136,7 @@ func TestNodesThatWentWhileNobodyHadTheirShard(t *testing.T) {
 	})
 }
 
-// What somebody keeps alive stays, whatever its labels: another process of a file
+// What somebody keeps alive stays, with any labels: another process of a file
 // with the same name by mistake, or a kubelet whose name was in the file.
 func TestNodesThatSomebodyKeeps(t *testing.T) {
 	poolsBubble(t, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
@@ -145,17 +145,17 @@ func TestNodesThatSomebodyKeeps(t *testing.T) {
 		back := r.leave("back", "edge", "KubeletStopped", corev1.ConditionFalse)
 		r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1, labels: {tier: front}}]}`)
 		r.pass()
-		r.say(back, "KubeletReady", corev1.ConditionTrue)
+		r.setReady(back, "KubeletReady", corev1.ConditionTrue)
 		r.passStopped()
 		r.wantNodes("kept", "a-0", "ready", "ill", "back")
 		r.wantErrors("a process that was killed looks like that, too")
 		time.Sleep(keptTime)
 		r.wantErrors("in the end", "somebody keeps 3 Nodes")
 		// Its process is only restarted.
-		r.say(ready, "KubeletStopped", corev1.ConditionFalse)
+		r.setReady(ready, "KubeletStopped", corev1.ConditionFalse)
 		time.Sleep(5 * stoppedTime)
 		r.wantNodes("once seen to be somebody's", "a-0", "ready", "ill", "back")
-		r.wantErrors("told of once")
+		r.wantErrors("logged once")
 		r.write(`{name: of-its-own, deleteNodes: true, pools: [{name: a, count: 1}]}`)
 		r.passStopped()
 		r.wantNodes("under another name", "a-0", "ready", "ill", "back")

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"sync"
@@ -7,19 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// reloads tells how it goes with the file of the pools, under the names that
-// Prometheus has for its own. It is safe for concurrent use.
+// reloads are the metrics of whether the file could be used, and when, under the names that
+// Prometheus has for its own configuration. It is safe for concurrent use.
 type reloads struct {
 	mu        sync.Mutex
-	failing   map[*virtualFleet]struct{} // one for each shard
+	failing   map[*nodeSet]struct{} // one for each shard
 	succeeded time.Time
 }
 
-func newReloads() *reloads { return &reloads{failing: map[*virtualFleet]struct{}{}} }
+func newReloads() *reloads { return &reloads{failing: map[*nodeSet]struct{}{}} }
 
-// note takes what came of the file for a fleet, or one shard of it. A success that
-// is no news, since the file is the same, does not count as another one.
-func (r *reloads) note(of *virtualFleet, err error, changed bool) {
+// record records whether a set of nodes is as the file wants it. A success after another
+// does not count again unless the file has changed.
+func (r *reloads) record(of *nodeSet, err error, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
@@ -32,8 +32,8 @@ func (r *reloads) note(of *virtualFleet, err error, changed bool) {
 	delete(r.failing, of)
 }
 
-// forget drops a shard that this process does not have any more.
-func (r *reloads) forget(of *virtualFleet) {
+// forget drops the nodes of a shard that this process no longer holds.
+func (r *reloads) forget(of *nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failing, of)

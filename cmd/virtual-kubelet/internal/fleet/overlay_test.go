@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// stubborn is a provider that says again and again what it was made with.
+// stubborn is a provider that reports again and again what it was made with.
 type stubborn struct {
 	node.NaiveNodeProvider
 	made   *corev1.Node
@@ -31,11 +31,11 @@ func cpus(n string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(n)}
 }
 
-func TestProviderDoesNotUndoWhatThePoolSays(t *testing.T) {
+func TestProviderDoesNotUndoTheOverlay(t *testing.T) {
 	spec := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk", Labels: map[string]string{corev1.LabelArchStable: "arm64"}}}
-	p := &poolNode{overlay: nodepools.Overlay{Labels: map[string]string{"tier": "front", "old": "1"}, Taints: []corev1.Taint{taintNamed("old")}, Capacity: cpus("3")}}
+	p := &overlaidProvider{overlay: nodepools.Overlay{Labels: map[string]string{"tier": "front", "old": "1"}, Taints: []corev1.Taint{taintNamed("old")}, Capacity: cpus("3")}}
 	var provider stubborn
-	_, of, err := p.making(func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+	_, of, err := p.wrap(func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		provider.made = cfg.Node
 		cfg.Node.Labels["provider"] = "says"
 		cfg.Node.Spec.Taints = []corev1.Taint{taintNamed("provider")}
@@ -45,7 +45,7 @@ func TestProviderDoesNotUndoWhatThePoolSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said *corev1.Node
+	var reported *corev1.Node
 	want := func(what string, node *corev1.Node, cpu string, labels map[string]string, taints ...corev1.Taint) {
 		t.Helper()
 		labels[corev1.LabelArchStable] = "arm64"
@@ -67,38 +67,38 @@ func TestProviderDoesNotUndoWhatThePoolSays(t *testing.T) {
 	before := map[string]string{"tier": "front", "old": "1", "provider": "says"}
 	want("registered", spec, "3", before, taintNamed("provider"), taintNamed("old"))
 
-	of.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { said = n })
-	want("at first", said, "3", before, taintNamed("provider"), taintNamed("old"))
+	of.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { reported = n })
+	want("at first", reported, "3", before, taintNamed("provider"), taintNamed("old"))
 	p.change(nodepools.Overlay{Labels: map[string]string{"tier": "back"}, Taints: []corev1.Taint{taintNamed("new")}})
 	after := map[string]string{"tier": "back", "provider": "says"}
-	want("after a change", said, "1", after, taintNamed("provider"), taintNamed("new"))
-	if said.Name != "vk" {
-		t.Errorf("what is gone stays: the node that was told of has the name %q, and so is not complete", said.Name)
+	want("after a change", reported, "1", after, taintNamed("provider"), taintNamed("new"))
+	if reported.Name != "vk" {
+		t.Errorf("what is gone stays: the node that was reported has the name %q, and so is not complete", reported.Name)
 	}
 
 	provider.notify(provider.made.DeepCopy())
-	want("after the provider has said it again", said, "1", after, taintNamed("provider"), taintNamed("new"))
+	want("after the provider has reported it again", reported, "1", after, taintNamed("provider"), taintNamed("new"))
 	provider.notify(&corev1.Node{Status: corev1.NodeStatus{Phase: "x"}})
-	want("after it has said something else", said, "1", after, taintNamed("provider"), taintNamed("new"))
-	if said.Status.Phase != "x" {
-		t.Errorf("what no pool says was lost: %+v", said.Status)
+	want("after it has reported something else", reported, "1", after, taintNamed("provider"), taintNamed("new"))
+	if reported.Status.Phase != "x" {
+		t.Errorf("what no pool sets was lost: %+v", reported.Status)
 	}
 	provider.notify(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk", Labels: map[string]string{corev1.LabelArchStable: "arm64"}}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{}}})
-	want("after it has taken back its own", said, "1", map[string]string{"tier": "back"}, taintNamed("new"))
+	want("after it has removed its own", reported, "1", map[string]string{"tier": "back"}, taintNamed("new"))
 }
 
 // A change that comes before the node runs counts.
 func TestPoolChangesBeforeTheNodeRuns(t *testing.T) {
 	spec := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk", Labels: map[string]string{}}}
-	p := &poolNode{}
-	_, of, err := p.making(func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) { return nil, nil, nil })(nodeutil.ProviderConfig{Node: spec})
+	p := &overlaidProvider{}
+	_, of, err := p.wrap(func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) { return nil, nil, nil })(nodeutil.ProviderConfig{Node: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.change(nodepools.Overlay{Labels: map[string]string{"tier": "back"}})
-	var said *corev1.Node
-	of.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { said = n })
-	if said == nil || said.Labels["tier"] != "back" {
-		t.Errorf("it said %+v", said)
+	var reported *corev1.Node
+	of.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { reported = n })
+	if reported == nil || reported.Labels["tier"] != "back" {
+		t.Errorf("it reported %+v", reported)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func TestShardOf(t *testing.T) {
 }
 
 // serve serves a shard of a fleet of its own until the returned function is called.
-func (r *poolsRig) serve(f *virtualFleet, shard int) (stop func(cause error)) {
-	ctx, cancel := context.WithCancelCause(log.WithLogger(r.t.Context(), errorLog{Logger: log.L, mu: &r.mu, told: &r.errors}))
+func (r *poolsRig) serve(f *Fleet, shard int) (stop func(cause error)) {
+	ctx, cancel := context.WithCancelCause(log.WithLogger(r.t.Context(), errorLog{Logger: log.L, mu: &r.mu, logged: &r.errors}))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -42,23 +42,18 @@ func (r *poolsRig) serve(f *virtualFleet, shard int) (stop func(cause error)) {
 
 // shared is a fleet whose nodes are shared. That of the rig, which runs beside it,
 // has no nodes.
-func (r *poolsRig) shared(fields string, shards int) (f *virtualFleet, end func()) {
+func (r *poolsRig) shared(fields string, shards int) (f *Fleet, end func()) {
 	r.t.Helper()
-	of := *r.fleet.options
 	r.file += ".shared"
 	r.write(fields)
-	of.poolsFile, of.shards = r.file, shards
-	f = &virtualFleet{options: &of, client: r.client, address: "192.0.2.1"}
-	if err := f.build(); err != nil {
-		r.t.Fatal(err)
-	}
+	f = r.newFleet(r.file, shards)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	over := make(chan error)
 	go func() { over <- f.fleet.Run(ctx) }()
 	return f, func() { cancel(); <-over }
 }
 
-// Two shards of the nodes in a file: both follow it, and what happens to one leaves
+// Two shards of the nodes in a file: both watch it, and what happens to one leaves
 // the other alone.
 func TestShardsOfPools(t *testing.T) {
 	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {

@@ -1,11 +1,9 @@
-package main
+package fleet
 
 import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -42,22 +40,22 @@ func TestPoolFileOfAConfigMap(t *testing.T) {
 	link("..data/pools.yaml", "pools.yaml")
 	link("..data/mock.json", "mock.json")
 
-	p := newPoolFile(&options{poolsFile: filepath.Join(dir, "pools.yaml"), provider: "mock", os: "linux"})
-	var taken contents
+	p := NewFile(mockOptions(filepath.Join(dir, "pools.yaml")))
+	var read contents
 	wantNodes := func(want int) {
 		t.Helper()
-		wanted, read, err := p.load(nil)
-		taken = read
+		wanted, got, err := p.load(nil)
+		read = got
 		if err != nil || len(wanted.Nodes) != want {
 			t.Fatalf("got %+v and %v, want %d nodes", wanted, err, want)
 		}
-		if !maps.Equal(taken.again(), taken) {
+		if !maps.Equal(read.again(), read) {
 			t.Error("what was just read seems to have changed")
 		}
 	}
 	changed := func(what string) {
 		t.Helper()
-		if maps.Equal(taken.again(), taken) {
+		if maps.Equal(read.again(), read) {
 			t.Errorf("%s was not seen", what)
 		}
 	}
@@ -73,33 +71,6 @@ func TestPoolFileOfAConfigMap(t *testing.T) {
 	}
 	changed("that the provider's configuration is gone")
 	if _, _, err := p.load(nil); err == nil {
-		t.Error("a file that names one that is not there is taken")
-	}
-}
-
-// The file that docs and deploy show.
-func TestExampleOfPools(t *testing.T) {
-	example, err := os.ReadFile("../../deploy/nodepools.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/scale.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(page), string(example)) {
-		t.Error("docs/scale.md does not show deploy/nodepools.yaml as it is")
-	}
-	p := newPoolFile(&options{poolsFile: "../../deploy/nodepools.yaml", os: "linux"})
-	wanted, _, err := p.load(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, n := range wanted.Nodes {
-		names = append(names, n.Name)
-	}
-	if want := []string{"front-0", "front-1", "front-2", "edge0.example.com", "edge1.example.com"}; !slices.Equal(names, want) {
-		t.Errorf("its nodes are %q, want %q", names, want)
+		t.Error("a file that names one that is not there is accepted")
 	}
 }

@@ -1,0 +1,52 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// apply makes the fleet have the nodes that are wanted. The error is about single nodes;
+// the others are as they should be. While waiting, apply has to be called again without
+// an error, too.
+func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting bool, err error) {
+	changes := s.changes(wanted)
+	clear(s.failed)
+	errs := []error{s.remove(ctx, changes.Removed)}
+	var replaced []string
+	ours := map[string]bool{} // the Nodes are this process's, also with another provider
+	for _, n := range changes.Replaced {
+		replaced = append(replaced, n.Name)
+		ours[n.Name] = true
+	}
+	errs = append(errs, s.remove(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
+	for _, n := range changes.Amended {
+		s.nodes[n.Name].provider.change(n.Overlay)
+		s.nodes[n.Name].Node = n
+	}
+	for _, n := range append(changes.Replaced, changes.Added...) {
+		if ctx.Err() != nil {
+			break
+		}
+		errs = append(errs, s.add(ctx, n, ours[n.Name]))
+	}
+	if !changes.Empty() {
+		log.G(ctx).WithFields(log.Fields{
+			"added": len(changes.Added), "removed": len(changes.Removed),
+			"changed": len(changes.Amended), "replaced": len(changes.Replaced), "nodes": len(s.nodes),
+		}).Info("Applied a change of the nodes")
+	}
+	waiting, err = s.deleteLeft(ctx, wanted)
+	return waiting, errors.Join(append(errs, err)...)
+}
+
+func (s *nodeSet) changes(wanted *nodepools.Wanted) nodepools.Changes {
+	running := make(map[string]nodepools.Node, len(s.nodes))
+	for name, n := range s.nodes {
+		running[name] = n.Node
+	}
+	return nodepools.Diff(running, wanted.Nodes)
+}

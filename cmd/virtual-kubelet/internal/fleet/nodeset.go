@@ -1,0 +1,138 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+// nodeSet is all nodes of a fleet, or those of one shard. One goroutine uses it.
+type nodeSet struct {
+	*Fleet
+	has func(node string) bool // reports whether a node of that name is one of these
+
+	applied contents                  // of the file, as it was last applied
+	nodes   map[string]*runningNode   // in the fleet
+	failed  map[string]nodepools.Node // could not be added
+	left    map[string]leftNode       // Nodes of others, which may have to be deleted
+}
+
+func (f *Fleet) newNodeSet(has func(node string) bool) *nodeSet {
+	return &nodeSet{Fleet: f, has: has, nodes: map[string]*runningNode{}, failed: map[string]nodepools.Node{}, left: map[string]leftNode{}}
+}
+
+// runningNode is a node that is in the fleet.
+type runningNode struct {
+	nodepools.Node // as it was wanted
+	provider       *overlaidProvider
+	closer         io.Closer // of its provider; may be nil
+}
+
+func (n *runningNode) close() error {
+	if n.closer == nil {
+		return nil
+	}
+	return n.closer.Close()
+}
+
+// load returns which nodes there are to be, and what the files hold that say it. Files
+// whose contents are known are not read. Beside an error there may be the nodes of the
+// pools with which nothing is wrong.
+func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
+	wanted, read := s.cfg.Fixed, contents{}
+	var err error
+	if s.cfg.File != nil {
+		if wanted, read, err = s.cfg.File.load(known); wanted == nil {
+			return nil, read, err
+		}
+		if err == nil {
+			s.good.Store(&read)
+		}
+	}
+	some := *wanted
+	some.Nodes = nil
+	for _, n := range wanted.Nodes {
+		if s.has(n.Name) {
+			some.Nodes = append(some.Nodes, n)
+		}
+	}
+	return &some, read, err
+}
+
+// add adds a node to the fleet, unless ctx has ended when its provider is made: then
+// another process may have the node already. With adopt its Node may be that of another
+// provider. A node that cannot be added is tried again.
+func (s *nodeSet) add(ctx context.Context, n nodepools.Node, adopt bool) error {
+	added, err := s.newNode(ctx, n, adopt)
+	if err != nil {
+		s.failed[n.Name] = n
+		return err
+	}
+	s.nodes[n.Name] = added
+	delete(s.failed, n.Name)
+	return nil
+}
+
+func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*runningNode, error) {
+	config, err := s.cfg.NodeConfig(n, adopt)
+	if err != nil {
+		return nil, err
+	}
+	config.NodeSpec.Spec.Taints = nil // the overlay has them
+	added := &runningNode{Node: n, provider: &overlaidProvider{overlay: n.Overlay}}
+	newProvider := func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		provider, nodeProvider, closer, err := s.cfg.NewProvider(n, cfg)
+		added.closer = closer
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		return provider, nodeProvider, err
+	}
+	if _, err := s.fleet.Add(n.Name, added.provider.wrap(newProvider), nodeutil.WithNodeConfig(config)); err != nil {
+		return nil, errors.Join(err, added.close())
+	}
+	return added, nil
+}
+
+// maxRemovals is how many nodes are removed at the same time.
+const maxRemovals = 50
+
+// remove removes nodes from the fleet, and closes their providers. A node that has not
+// ended when ctx does stays in s.nodes.
+func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
+	errs := make([]error, len(names))
+	var removing errgroup.Group
+	removing.SetLimit(maxRemovals)
+	for i, name := range names {
+		n := s.nodes[name]
+		removing.Go(func() error {
+			errs[i] = s.fleet.Remove(ctx, name, opts...)
+			if s.fleet.Node(name) == nil {
+				errs[i] = errors.Join(errs[i], n.close())
+			}
+			return nil
+		})
+	}
+	_ = removing.Wait() // the errors are in errs
+	for _, name := range names {
+		if s.fleet.Node(name) == nil {
+			delete(s.nodes, name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// close closes the providers of the nodes.
+func (s *nodeSet) close() error {
+	var errs []error
+	for _, n := range s.nodes {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(errs...)
+}

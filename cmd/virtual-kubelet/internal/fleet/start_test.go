@@ -1,0 +1,142 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// A provider that cannot be made at the start does not keep the others from running,
+// and is tried again, as when the file changes later.
+func TestNodeThatCannotBeMadeAtTheStart(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "later", "journal")
+	poolsBubble(t, fmt.Sprintf(`{pools: [{name: a, count: 1, providerConfig: {a-0: {journal: %q}}}, {name: b, count: 1}]}`, journal), func(r *poolsRig) {
+		r.want("one of two", map[string]string{"b-0": "ready 20"})
+		r.mu.Lock()
+		if text := strings.Join(r.errors, "\n"); !strings.Contains(text, "node a-0: cannot open the journal") {
+			t.Errorf("logged %q, want why a node could not be made", text)
+		}
+		r.errors = nil
+		r.mu.Unlock()
+		time.Sleep(5 * retryInterval)
+		r.wantErrors("is logged once")
+		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryInterval)
+		r.pass()
+		r.want("both", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+	})
+}
+
+// A pool with which something is wrong does not keep the others from running, and no
+// Nodes are deleted until all is well.
+func TestBadPoolAtTheStart(t *testing.T) {
+	before := func(r *poolsRig) { r.leave("b-0", "edge", "KubeletStopped", corev1.ConditionFalse) }
+	poolsBubbleAfter(t, before, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 1, os: beos}]}`, func(r *poolsRig) {
+		r.passStopped()
+		if nodes := r.nodes(); len(nodes) != 2 || nodes["a-0"].Status.Conditions == nil {
+			t.Errorf("there are the Nodes %v, want a-0, and b-0 as it was left", nodes)
+		}
+		r.mu.Lock()
+		if text := strings.Join(r.errors, "\n"); !strings.Contains(text, "pools[b].os") {
+			t.Errorf("logged %q, want what is wrong with the pool", text)
+		}
+		r.errors = nil
+		r.mu.Unlock()
+		r.write(`{name: edge, deleteNodes: true, pools: [{name: a, count: 1}, {name: b, count: 1}]}`)
+		r.pass()
+		r.want("a good file", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+		r.wantErrors("a good file")
+	})
+}
+
+// A pool whose provider changes while the process runs keeps its Nodes, which stay
+// ready.
+func TestPoolOfAnotherConfigurationStaysReady(t *testing.T) {
+	poolsBubble(t, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+		r.client.ClearActions()
+		r.write(`{pools: [{name: a, count: 1, providerConfig: {a-0: {cpu: "5"}}}]}`)
+		r.pass()
+		r.want("after the change", map[string]string{"a-0": "ready 5"})
+		for _, action := range r.client.Actions() {
+			if patch, ok := action.(clienttesting.PatchAction); ok && strings.Contains(string(patch.GetPatch()), "KubeletStopped") {
+				t.Error("the node said in between that it is not ready")
+			}
+		}
+	})
+}
+
+// A provider that fails at the start is tried again also while something is wrong with
+// another pool.
+func TestProviderThatFailsBesideABadPool(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "later", "journal")
+	poolsBubble(t, fmt.Sprintf(`{pools: [{name: a, count: 1, providerConfig: {a-0: {journal: %q}}}, {name: b, count: 1, os: beos}, {name: c, count: 1}]}`, journal), func(r *poolsRig) {
+		r.want("one of three", map[string]string{"c-0": "ready 20"})
+		if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retryInterval)
+		r.pass()
+		r.want("those with which nothing is wrong", map[string]string{"a-0": "ready 20", "c-0": "ready 20"})
+	})
+}
+
+// A node that another process took, as this one stood still, comes back when that
+// process has ended; the other nodes of the fleet do not notice.
+func TestNodeOfAFleetThatWasTakenComesBack(t *testing.T) {
+	var conflict atomic.Bool // the fake knows no versions
+	before := func(r *poolsRig) {
+		r.client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			l, ok := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+			refused := ok && l.Name == "a-0" && conflict.Swap(false)
+			return refused, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "a-0", errors.New("changed"))
+		})
+	}
+	poolsBubbleAfter(t, before, `{pools: [{name: a, count: 2}]}`, func(r *poolsRig) {
+		leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		holder := func() string {
+			lease, err := leases.Get(r.t.Context(), "a-0", metav1.GetOptions{})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return lease.Annotations["virtual-kubelet.io/holder"]
+		}
+		ours := holder()
+		lease, err := leases.Get(t.Context(), "a-0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease = lease.DeepCopy()
+		lease.Annotations["virtual-kubelet.io/holder"] = "other"
+		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		conflict.Store(true)
+		another := r.fleet.fleet.Node("a-1")
+		time.Sleep(20 * time.Second)
+		if got := holder(); got != "other" {
+			t.Errorf("the lease is held by %s, want the other process", got)
+		}
+		time.Sleep(60 * time.Second)
+		if got := holder(); got != ours {
+			t.Errorf("the lease is held by %s, want this process again", got)
+		}
+		r.want("in the end", map[string]string{"a-0": "ready 20", "a-1": "ready 20"})
+		if r.fleet.fleet.Node("a-1") != another {
+			t.Error("another node of the fleet was added again, too")
+		}
+	})
+}

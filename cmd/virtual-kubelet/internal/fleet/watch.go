@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+)
+
+const (
+	// pollInterval is how often the file is read. A content counts when it was read
+	// twice: half a file has fewer nodes, and may be as valid.
+	pollInterval = 2 * time.Second
+	// retryInterval is between two attempts to do what has failed.
+	retryInterval = 30 * time.Second
+)
+
+// watch applies the file whenever it changes, until ctx ends. At the time retry, unless
+// it is zero, it tries again what has failed.
+func (s *nodeSet) watch(ctx context.Context, retry time.Time) {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	last := s.applied
+	var logged string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		}
+		if s.dropTaken(ctx) {
+			retry = time.Now()
+		}
+		now := last.again()
+		settled := maps.Equal(now, last)
+		last = now
+		due := !retry.IsZero() && !time.Now().Before(retry)
+		changed := !maps.Equal(now, s.applied)
+		if !settled || !changed && !due {
+			continue
+		}
+		wanted, read, err := s.load(now)
+		if last = read; !maps.Equal(read, now) {
+			continue // it names other files than before, which have to settle, too
+		}
+		s.applied, retry = read, time.Time{}
+		if err != nil {
+			s.reloads.record(s, err, changed)
+			if changed {
+				log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
+			}
+			if s.addFailed(ctx) {
+				retry = time.Now().Add(retryInterval)
+			}
+			continue
+		}
+		waiting, err := s.apply(ctx, wanted)
+		if ctx.Err() != nil {
+			continue
+		}
+		s.reloads.record(s, err, changed)
+		if waiting || err != nil {
+			retry = time.Now().Add(retryInterval)
+		}
+		if err == nil {
+			logged = ""
+		} else if err.Error() != logged {
+			logged = err.Error()
+			log.G(ctx).WithError(err).Error("Not all nodes are as the file wants them; the others are, and it is tried again")
+		}
+	}
+}
+
+// dropTaken removes the nodes from the fleet that another process has taken while this
+// one stood still, so that they are added again: they wait then until that process has
+// ended. It reports whether there are any.
+func (s *nodeSet) dropTaken(ctx context.Context) bool {
+	var taken []string
+	for name := range s.nodes {
+		if n := s.fleet.Node(name); n != nil && ended(n) && errors.Is(n.Err(), node.ErrNodeTaken) {
+			taken = append(taken, name)
+			s.failed[name] = s.nodes[name].Node
+		}
+	}
+	if len(taken) == 0 {
+		return false
+	}
+	if err := s.remove(ctx, taken, nodeutil.KeepingReady()); err != nil {
+		log.G(ctx).WithError(err).Error("A node that another process has taken cannot be removed from the fleet")
+	}
+	return true
+}
+
+func ended(n *nodeutil.Node) bool {
+	select {
+	case <-n.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// addFailed tries again to add the nodes that could not be added, while the file cannot
+// be used. It reports whether there are any left.
+func (s *nodeSet) addFailed(ctx context.Context) bool {
+	for name, n := range s.failed {
+		if s.nodes[name] == nil && ctx.Err() == nil {
+			_ = s.add(ctx, n, false) // the error was logged before
+		}
+	}
+	return len(s.failed) > 0
+}
