@@ -17,37 +17,37 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// adoptWriters is how many objects are labelled at the same time.
-const adoptWriters = 16
+// adoptConcurrency is the number of objects labelled at the same time.
+const adoptConcurrency = 16
 
-// unlabelledObject is a remote object with the names of this cluster and node, and
-// without a home UID: of an earlier version, here or in another cluster.
+// unlabelledObject is a remote object with the names of this cluster and node, but
+// without a cluster UID: an earlier version created it, here or in another cluster.
 type unlabelledObject struct {
 	kind remoteKind
 	meta *metav1.ObjectMeta
 }
 
-// adopt labels those that are this home's: pods whose UID a pod of the node has at
-// home, claims whose claim or volume is at home, and of the rest what no other pod of
-// an earlier version may need. What is left may be another cluster's, and is left
-// alone.
-func (p *Provider) adopt(ctx context.Context, all []unlabelledObject) error {
-	here, err := p.podsAtHome(ctx, all)
+// adoptUnlabelled labels the objects that belong to this home: pods whose home pod is
+// bound to the node, claims whose claim or volume is at home, and of the others those
+// that no foreign pod may need. All others may belong to another cluster, and stay as
+// they are.
+func (p *Provider) adoptUnlabelled(ctx context.Context, all []unlabelledObject) error {
+	here, err := p.homePodUIDs(ctx, all)
 	if err != nil {
 		return err
 	}
-	strangers, err := p.strangersOf(ctx, all, here)
+	foreign, err := p.foreignPodsOf(ctx, all, here)
 	if err != nil {
 		return err
 	}
 	writing, writeCtx := errgroup.WithContext(ctx)
-	writing.SetLimit(adoptWriters)
+	writing.SetLimit(adoptConcurrency)
 	var left []string
 	for _, object := range all {
-		ours, err := p.isOurs(ctx, object, here, strangers)
+		ours, err := p.isOurs(ctx, object, here, foreign)
 		switch {
 		case err != nil:
-			_ = writing.Wait() // the first error counts
+			_ = writing.Wait() // the first error is returned
 			return err
 		case ours:
 			writing.Go(func() error { return p.label(writeCtx, object) })
@@ -63,14 +63,14 @@ func (p *Provider) adopt(ctx context.Context, all []unlabelledObject) error {
 	}
 	if len(left) > 0 {
 		log.G(ctx).WithField("objects", len(left)).WithField("first", left[0]).WithField("label", translate.LabelClusterUID+"="+string(p.translate.Home.UID)).
-			Warn("The remote cluster has objects of an earlier version that may be another cluster's; they are left alone: delete them, or label them if they are this cluster's")
+			Warn("The remote cluster has objects of an earlier version that may be another cluster's; not touching them: delete them, or label them if they belong to this cluster")
 	}
 	return nil
 }
 
-// podsAtHome returns the UIDs of the pods of this node in the namespaces that the
-// objects name. The cache may not have them yet.
-func (p *Provider) podsAtHome(ctx context.Context, all []unlabelledObject) (map[types.UID]struct{}, error) {
+// homePodUIDs returns the UIDs of the pods of this node in the namespaces that the
+// objects name. It reads them from the API server: the cache may not have them yet.
+func (p *Provider) homePodUIDs(ctx context.Context, all []unlabelledObject) (map[types.UID]struct{}, error) {
 	here, asked := map[types.UID]struct{}{}, map[string]struct{}{}
 	for _, object := range all {
 		namespace := object.meta.Labels[translate.LabelNamespace]
@@ -95,37 +95,37 @@ func (p *Provider) podsAtHome(ctx context.Context, all []unlabelledObject) (map[
 	return here, nil
 }
 
-// strangers are the remote pods of earlier versions that have none at home: of
-// another cluster, or forgotten here.
-type strangers struct {
-	need       map[types.NamespacedName]struct{} // ConfigMaps and Secrets
+// foreignPods is about the remote pods of earlier versions that have no home pod: they
+// belong to another cluster, or were left behind here.
+type foreignPods struct {
+	objects    map[types.NamespacedName]struct{} // ConfigMaps and Secrets that they refer to
 	namespaces map[string]struct{}
 }
 
-func (p *Provider) strangersOf(ctx context.Context, all []unlabelledObject, here map[types.UID]struct{}) (strangers, error) {
-	s := strangers{map[types.NamespacedName]struct{}{}, map[string]struct{}{}}
+func (p *Provider) foreignPodsOf(ctx context.Context, all []unlabelledObject, here map[types.UID]struct{}) (foreignPods, error) {
+	foreign := foreignPods{map[types.NamespacedName]struct{}{}, map[string]struct{}{}}
 	for _, object := range all {
 		if _, ok := here[translate.UIDOf(object.meta)]; ok || object.kind != podKind {
 			continue
 		}
 		namespace := object.meta.Namespace
-		s.namespaces[namespace] = struct{}{}
+		foreign.namespaces[namespace] = struct{}{}
 		pod, err := p.remote.CoreV1().Pods(namespace).Get(ctx, object.meta.Name, metav1.GetOptions{})
 		if apierror.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return s, fmt.Errorf("read the pod %s/%s in the remote cluster: %w", namespace, object.meta.Name, err)
+			return foreign, fmt.Errorf("read the pod %s/%s in the remote cluster: %w", namespace, object.meta.Name, err)
 		}
 		for name := range reflection.ReferencedBy(pod) {
-			s.need[types.NamespacedName{Namespace: namespace, Name: name}] = struct{}{}
+			foreign.objects[types.NamespacedName{Namespace: namespace, Name: name}] = struct{}{}
 		}
 	}
-	return s, nil
+	return foreign, nil
 }
 
-// isOurs reports whether an object is this home's.
-func (p *Provider) isOurs(ctx context.Context, object unlabelledObject, here map[types.UID]struct{}, others strangers) (bool, error) {
+// isOurs reports whether an object belongs to this home.
+func (p *Provider) isOurs(ctx context.Context, object unlabelledObject, here map[types.UID]struct{}, foreign foreignPods) (bool, error) {
 	if _, ok := here[translate.UIDOf(object.meta)]; ok {
 		return true, nil
 	}
@@ -133,16 +133,17 @@ func (p *Provider) isOurs(ctx context.Context, object unlabelledObject, here map
 	case podKind.name:
 		return false, nil
 	case translate.KindConfigMap, translate.KindSecret:
-		_, needed := others.need[types.NamespacedName{Namespace: object.meta.Namespace, Name: object.meta.Name}]
+		_, needed := foreign.objects[types.NamespacedName{Namespace: object.meta.Namespace, Name: object.meta.Name}]
 		return !needed, nil
 	case claimKind.name:
 		return p.claims.Owns(ctx, object.meta)
 	}
-	_, shared := others.namespaces[object.meta.Namespace]
+	_, shared := foreign.namespaces[object.meta.Namespace]
 	return !shared, nil
 }
 
-// label labels an object with the home UID, if it is still the one that was found.
+// label labels an object with the cluster UID, if it is still the object that was
+// found.
 func (p *Provider) label(ctx context.Context, object unlabelledObject) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":    object.meta.UID,
@@ -153,15 +154,15 @@ func (p *Provider) label(ctx context.Context, object unlabelledObject) error {
 	}
 	_, err = p.metadata.Resource(object.kind.resource).Namespace(object.meta.Namespace).
 		Patch(ctx, object.meta.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager})
-	// Another object of the name has come: its UID cannot change, says the API server. It
-	// is looked at next time.
+	// The API server refuses to change the UID: the object was replaced by another one
+	// of the same name. The next check finds that.
 	if err != nil && !apierror.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("label %s in the remote cluster with the UID of this cluster: %w", object, err)
 	}
 	return nil
 }
 
-// String names the object.
+// String implements fmt.Stringer.
 func (o unlabelledObject) String() string {
 	return fmt.Sprintf("%s %s/%s", o.kind.name, o.meta.Namespace, o.meta.Name)
 }

@@ -18,22 +18,22 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// followCapacity looks at what the remote cluster has, until ctx ends. What it had
-// stays while it cannot be asked.
-func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify func(*corev1.Node)) {
+// watchCapacity updates the capacity of the node until ctx ends. If the remote cluster
+// cannot be reached, the capacity stays as it is.
+func (p *Provider) watchCapacity(ctx context.Context, n *corev1.Node, notify func(*corev1.Node)) {
 	select {
-	case <-p.identity.known: // by which the node's own pods are told from others
+	case <-p.identity.known: // it distinguishes the node's own pods from others
 	case <-ctx.Done():
 		return
 	}
-	look := p.quotaCapacity
+	read := p.quotaCapacity
 	if p.cfg.Capacity.Source == CapacityNodes {
-		look = p.watchNodes(ctx)
+		read = p.watchNodes(ctx)
 	}
 	for {
-		found, err := look(ctx)
+		found, err := read(ctx)
 		if err != nil && ctx.Err() == nil {
-			log.G(ctx).WithError(err).Warn("Cannot tell the remote cluster's capacity; it is tried again")
+			log.G(ctx).WithError(err).Warn("Cannot determine the capacity of the remote cluster; retrying")
 		}
 		if err == nil {
 			capacity := maps.Clone(p.cfg.Capacity.Resources)
@@ -51,8 +51,9 @@ func (p *Provider) followCapacity(ctx context.Context, n *corev1.Node, notify fu
 	}
 }
 
-// sumNodes returns what the nodes that can take pods can allocate, without the requests
-// of the pods of others. Where there is no such node, that is nothing, and not the default.
+// sumNodes returns the allocatable resources of the nodes that can take pods, less the
+// requests of pods that this home does not own. If there is no such node, the resources
+// are zero, not the configured default.
 func sumNodes(nodes []*corev1.Node, pods []*corev1.Pod, home translate.Home, scheduling *translate.Scheduling) corev1.ResourceList {
 	usable, sum := map[string]bool{}, corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}
 	for _, n := range nodes {
@@ -76,7 +77,7 @@ func sumNodes(nodes []*corev1.Node, pods []*corev1.Pod, home translate.Home, sch
 	return sum
 }
 
-// add adds a list to sum, or with sign -1 takes what sum has of it away.
+// add adds list to sum, or with sign -1 subtracts from sum what it has of list.
 func add(sum, list corev1.ResourceList, sign int) {
 	for name, q := range list {
 		total, ok := sum[name]
@@ -92,8 +93,8 @@ func add(sum, list corev1.ResourceList, sign int) {
 	}
 }
 
-// isVirtual reports whether a node is another cluster's, or nobody's. What it offers
-// is no machine's: a node that counted itself, or one that counts it, would offer more
+// isVirtual reports whether a node is a virtual node, of this or another cluster. Its
+// resources are not its own: two virtual nodes that count each other would offer more
 // and more.
 func isVirtual(n *corev1.Node) bool {
 	return n.Labels["type"] == "virtual-kubelet" || n.Labels[labelProvider] != "" || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
@@ -118,7 +119,8 @@ func (p *Provider) quotaCapacity(ctx context.Context) (corev1.ResourceList, erro
 	return leastQuota(list.Items), nil
 }
 
-// leastQuota is the least that quotas for all pods of a namespace allow.
+// leastQuota returns the smallest limits of the quotas that apply to all pods of a
+// namespace.
 func leastQuota(quotas []corev1.ResourceQuota) corev1.ResourceList {
 	least := corev1.ResourceList{}
 	for i := range quotas {
@@ -138,7 +140,7 @@ func leastQuota(quotas []corev1.ResourceQuota) corev1.ResourceList {
 	return least
 }
 
-// isNodeResource tells whether a node has a resource of which there are quotas.
+// isNodeResource reports whether a resource in a quota is also a resource of nodes.
 func isNodeResource(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage:

@@ -80,20 +80,20 @@ func TestCapacityOfQuotas(t *testing.T) {
 	}
 }
 
-// The capacity follows nodes and others' pods, which are watched and not listed over
-// and over.
+// The capacity changes with the remote nodes and with other pods on them, which are
+// watched rather than listed each time.
 func TestCapacityFollowsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		r := newRig(t, "capacity: {source: nodes, interval: 1s, nodeSelector: pool=guests}\n", remote)
-		var told corev1.ResourceList
-		r.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { told = n.Status.Allocatable })
+		var reported corev1.ResourceList
+		r.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { reported = n.Status.Allocatable })
 		want := func(cpu, pods string) {
 			t.Helper()
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if told.Cpu().String() != cpu || told.Pods().String() != pods {
-				t.Errorf("the capacity is %v, want %s CPUs and %s pods", told, cpu, pods)
+			if reported.Cpu().String() != cpu || reported.Pods().String() != pods {
+				t.Errorf("the capacity is %v, want %s CPUs and %s pods", reported, cpu, pods)
 			}
 		}
 		want("0", "0") // not the default: there is no node yet
@@ -105,10 +105,10 @@ func TestCapacityFollowsNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("4", "10")
-		theirs := named("theirs")
-		theirs.Spec.NodeName = "a"
-		theirs.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-		if _, err := remote.CoreV1().Pods("shop").Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		foreign := named("foreign")
+		foreign.Spec.NodeName = "a"
+		foreign.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		if _, err := remote.CoreV1().Pods("shop").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		want("3", "9")

@@ -15,8 +15,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// A claim of a mapped class gets a remote claim when the scheduler places its
-// pod; that outlives the pod, and goes with the claim at home.
+// A claim of a mapped class gets a remote claim when the scheduler places its pod. The
+// remote claim outlives the pod, and is deleted with the home claim.
 func (w *world) testClaim(t *testing.T) {
 	w.home.applyText(`
 apiVersion: storage.k8s.io/v1
@@ -85,7 +85,7 @@ spec:
 	w.waitNoClaim(t, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, local.Spec.VolumeName)
 }
 
-// fast is the remote storage class, which allows expansion or does not.
+// fast is the remote storage class, with or without expansion.
 func fast(allows string) string {
 	return `
 ---
@@ -96,8 +96,9 @@ provisioner: kubernetes.io/no-provisioner
 allowVolumeExpansion: ` + allows + "\n"
 }
 
-// testGrow has the claim "kept" ask for more. An event says that the remote class does
-// not allow that; once it does the remote claim grows, and what is at home follows.
+// testGrow requests a larger size of the claim "kept". An event says that the remote
+// class does not allow that; once it does, the remote claim is resized, and the home
+// claim and volume show it.
 func (w *world) testGrow(t *testing.T, far *corev1.PersistentVolumeClaim) {
 	t.Helper()
 	w.kubectl(t, "patch", "pvc", "kept", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}`)
@@ -137,8 +138,8 @@ func (w *world) testGrow(t *testing.T, far *corev1.PersistentVolumeClaim) {
 	w.waitEvent(t, local, "VolumeResizeSuccessful")
 }
 
-// A claim of a class that does not wait for a pod says that nobody knows where its
-// volume is to be.
+// A claim with volumeBindingMode Immediate gets an event that says that the node of its
+// volume is unknown.
 func (w *world) testImmediateClaim(t *testing.T) {
 	w.home.applyText(`
 apiVersion: storage.k8s.io/v1
@@ -161,7 +162,7 @@ spec: {storageClassName: hasty, accessModes: [ReadWriteOnce], resources: {reques
 		t.Fatal(err)
 	}
 
-	// Of one that names the node it has its volume at once.
+	// If the class names the node, the claim gets its volume at once.
 	w.home.applyText(`
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
@@ -194,7 +195,7 @@ spec: {storageClassName: remote-at-once, accessModes: [ReadWriteOnce], resources
 	})
 }
 
-// waitNoClaim waits until a remote claim is gone, and what stood for it at home.
+// waitNoClaim waits until a remote claim is deleted, and its home volume.
 func (w *world) waitNoClaim(t *testing.T, at types.NamespacedName, volume string) {
 	t.Helper()
 	eventually(t, "the claim is gone on both sides", func(ctx context.Context) error {

@@ -42,20 +42,20 @@ import (
 const (
 	controlPlane = "../../bin/controlplane"
 	deploy       = "../../deploy"
-	// patience is how long a test waits for what should take a moment.
+	// patience is the timeout of a test for what should take a moment.
 	patience = 2 * time.Minute
 	// homeNode is the node of deploy/kubernetes-rbac.yaml.
 	homeNode = "virtual-kubelet"
 )
 
-// cluster is a control plane, with a client of its administrator.
+// cluster is a control plane, with an administrator's client.
 type cluster struct {
 	*controlplane.ControlPlane
 	client clientset.Interface
 	t      *testing.T
 }
 
-// startCluster starts one, with further flags of its API server.
+// startCluster starts a control plane, with further flags of its API server.
 func startCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -92,7 +92,7 @@ func (c *cluster) account(file string) string {
 	return token.Status.Token
 }
 
-// grant applies a file of deploy with rights, and waits until the API server goes by
+// grant applies a file of deploy with rights, and waits until the API server enforces
 // them: it watches its own roles.
 func (c *cluster) grant(file string) {
 	c.t.Helper()
@@ -151,14 +151,14 @@ func (c *cluster) applyText(text string) {
 	c.apply(path)
 }
 
-// as is the config of who has a token.
+// as returns the client configuration for a token.
 func (c *cluster) as(token string) *rest.Config {
 	config := rest.AnonymousClientConfig(c.Config())
 	config.BearerToken, config.QPS = token, -1
 	return config
 }
 
-// remoteOf is a configuration of the provider with the rights of
+// remoteOf returns a configuration of the provider with the rights of
 // deploy/kubernetes-remote-rbac.yaml.
 func remoteOf(c *cluster, token string) kubernetes.Remote {
 	c.t.Helper()
@@ -179,7 +179,7 @@ func remoteOf(c *cluster, token string) kubernetes.Remote {
 	return kubernetes.Remote{Server: c.Config().Host, CAFile: ca, TokenFile: file}
 }
 
-// configOf is what a configuration file says, with remote.
+// configOf returns the configuration of a file, with remote.
 func configOf(t *testing.T, remote kubernetes.Remote, more string) kubernetes.Config {
 	t.Helper()
 	cfg, err := kubernetes.ParseConfig(fmt.Appendf(nil, `
@@ -257,7 +257,7 @@ func (r *running) end() {
 	}
 }
 
-// startMock starts a node that only pretends to run pods.
+// startMock starts a node whose pods only seem to run.
 func startMock(t *testing.T, c *cluster, name string) *running {
 	t.Helper()
 	return startNode(t, c.client, name, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
@@ -266,12 +266,12 @@ func startMock(t *testing.T, c *cluster, name string) *running {
 			return nil, nil, err
 		}
 		p.ConfigureNode(context.Background(), cfg.Node)
-		delete(cfg.Node.Labels, "type") // it stands for a machine: what virtual nodes offer does not count
+		delete(cfg.Node.Labels, "type") // it stands for a machine: virtual nodes do not count for the capacity
 		return p, p, nil
 	})
 }
 
-// startVirtual starts the node at home whose pods run in the remote cluster.
+// startVirtual starts the virtual node in the home cluster.
 func startVirtual(t *testing.T, client clientset.Interface, cfg kubernetes.Config) *running {
 	t.Helper()
 	return startNode(t, client, homeNode, newProvider(cfg))
@@ -305,7 +305,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if err == nil || last == nil || ctx.Err() == nil { // the end of patience says nothing
+		if err == nil || last == nil || ctx.Err() == nil { // the timeout itself is no useful error
 			last = err
 		}
 		return err == nil, nil

@@ -20,32 +20,31 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// The type of a configuration.
+// The apiVersion and kind of a configuration.
 const (
 	ConfigAPIVersion = "kubernetes.virtual-kubelet.io/v1"
 	ConfigKind       = "RemoteCluster"
 )
 
-// Config is the provider's configuration, as its file has it. README.md has the
-// fields in a table.
+// Config is the provider's configuration file. README.md has a table of the fields.
 type Config struct {
 	// APIVersion and Kind are ConfigAPIVersion and ConfigKind.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// Cluster is the name of the home cluster, with which remote objects are
-	// labelled. No two clusters that use the same remote one may have the same.
+	// Cluster is the name of the home cluster, a label of the remote objects. Home
+	// clusters that share a remote cluster must have different names.
 	Cluster string `json:"cluster"`
-	// Remote says how to reach the remote cluster.
+	// Remote configures the connection to the remote cluster.
 	Remote Remote `json:"remote"`
 
-	// Namespaces says which remote namespace stands for one at home.
+	// Namespaces maps home namespaces to remote namespaces.
 	Namespaces Namespaces `json:"namespaces,omitempty"`
-	// Labels and Annotations say which of a pod's go with it. Without, labels
-	// by which controllers find their pods do not.
+	// Labels and Annotations select the labels and annotations that are copied to
+	// remote pods. By default, labels with which controllers select their pods are not.
 	Labels      *translate.Filter `json:"labels,omitempty"`
 	Annotations translate.Filter  `json:"annotations,omitempty"`
-	// Scheduling is what decides where in the remote cluster pods run.
+	// Scheduling configures where in the remote cluster pods run.
 	Scheduling translate.Scheduling `json:"scheduling,omitempty"`
 
 	AllowHostNamespaces bool              `json:"allowHostNamespaces,omitempty"`
@@ -53,81 +52,82 @@ type Config struct {
 	RuntimeClasses      map[string]string `json:"runtimeClasses,omitempty"`
 	PriorityClasses     map[string]string `json:"priorityClasses,omitempty"`
 
-	// StorageClasses are the remote names of storage classes, whose claims get
-	// volumes there; an empty one stands for the remote default. Pods with
-	// claims of others are refused.
+	// StorageClasses are the names of remote storage classes by those of home classes
+	// whose claims get remote volumes. An empty value is the remote default. Pods with
+	// claims of other classes are refused.
 	StorageClasses map[string]string `json:"storageClasses,omitempty"`
-	// DeleteClaims lets remote claims be deleted with those at home whose class
-	// has the reclaim policy Delete. Without, they stay. Defaults to false.
+	// DeleteClaims allows remote claims to be deleted with home claims whose class has
+	// the reclaim policy Delete. Otherwise they stay. Defaults to false.
 	DeleteClaims bool `json:"deleteClaims,omitempty"`
 
-	// Services reflects the Services of namespaces that pods are in. Each of
-	// these has to have a remote namespace of its own. Defaults to false.
+	// Services copies the Services of namespaces that have pods on the node. Each such
+	// namespace must have a remote namespace of its own. Defaults to false.
 	Services bool `json:"services,omitempty"`
 
-	// HomeAPIServer is where remote pods find the home cluster's API server.
+	// HomeAPIServer is the address at which remote pods find the home API server.
 	HomeAPIServer translate.APIServer `json:"homeAPIServer,omitempty"`
-	// PodIPs says how addresses of remote pods look at home.
+	// PodIPs maps IPs of remote pods to those shown at home.
 	PodIPs []PodIPs `json:"podIPs,omitempty"`
 
-	// Evicted is what becomes of a pod whose remote pod was evicted, or deleted
-	// by somebody else: Fail, which is the default, or Restart.
+	// Evicted is what happens to a pod whose remote pod is evicted, or deleted by
+	// somebody else: Fail (the default) or Restart.
 	Evicted Evicted `json:"evicted,omitempty"`
-	// Unschedulable is what becomes of a pod that the remote cluster does not
-	// schedule. By default it waits.
+	// Unschedulable is what happens to a pod that the remote cluster does not schedule.
+	// By default it stays pending.
 	Unschedulable Unschedulable `json:"unschedulable,omitempty"`
-	// Tokens is which tokens of service accounts pods have in the remote cluster.
+	// Tokens selects the service account tokens that pods have in the remote cluster.
 	// Defaults to TokensHome.
 	Tokens Tokens `json:"tokens,omitempty"`
-	// Unreachable is what becomes of the node while the remote cluster cannot be
+	// Unreachable is what happens to the node while the remote cluster cannot be
 	// reached. By default it is not ready at once.
 	Unreachable Unreachable `json:"unreachable,omitempty"`
-	// Capacity is what the node offers.
+	// Capacity is the capacity of the node.
 	Capacity Capacity `json:"capacity,omitempty"`
-	// Stats is where statistics of pods come from. Defaults to StatsNone.
+	// Stats is the source of pod statistics. Defaults to StatsNone.
 	Stats Stats `json:"stats,omitempty"`
-	// Events mirrors events of remote pods to the pods at home. Defaults to
-	// true.
+	// Events records events of remote pods on the home pods. Defaults to true.
 	Events *bool `json:"events,omitempty"`
 }
 
-// Remote says how to reach the remote cluster: by a kubeconfig, as a pod of it, or
-// by address and token.
+// Remote configures the connection to the remote cluster: by a kubeconfig, as a pod of
+// that cluster, or by address and token.
 type Remote struct {
-	// Kubeconfig is the path of a kubeconfig; Context is the one of it to use,
-	// by default the current one.
+	// Kubeconfig is the path of a kubeconfig. Context is the context of it to use.
+	// Defaults to the current context.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	Context    string `json:"context,omitempty"`
-	// InCluster is for a provider that runs in the remote cluster.
+	// InCluster uses the service account of the pod that this process runs in, in the
+	// remote cluster.
 	InCluster bool `json:"inCluster,omitempty"`
 	// Server is the URL of the API server, CAFile the path of its certificate
-	// authority, TokenFile that of a token, which is read again as it changes.
+	// authority, TokenFile the path of a token. The token is read again when it
+	// changes.
 	Server    string `json:"server,omitempty"`
 	CAFile    string `json:"caFile,omitempty"`
 	TokenFile string `json:"tokenFile,omitempty"`
-	// QPS limits requests a second; zero means that only the API server does.
+	// QPS is the maximum number of requests per second. Zero leaves the limit to the
+	// API server.
 	QPS float32 `json:"qps,omitempty"`
 }
 
-// Namespaces says which remote namespace stands for one at home.
+// Namespaces maps home namespaces to remote namespaces.
 type Namespaces struct {
 	// Mapping is same (the default), prefix, fixed or map.
 	Mapping translate.Mapping `json:"mapping,omitempty"`
 	Prefix  string            `json:"prefix,omitempty"`
 	Name    string            `json:"name,omitempty"`
 	Map     map[string]string `json:"map,omitempty"`
-	// Create makes remote namespaces that there are not. They stay.
+	// Create creates remote namespaces that do not exist. They are not deleted.
 	Create bool `json:"create,omitempty"`
 }
 
-// PodIPs maps the addresses of a CIDR of the remote cluster to those of one at
-// home, of the same size.
+// PodIPs maps the addresses of a remote CIDR to those of a home CIDR of the same size.
 type PodIPs struct {
 	Remote string `json:"remote"`
 	Home   string `json:"home"`
 }
 
-// Evicted is a policy.
+// Evicted is a policy for pods whose remote pod is evicted or deleted.
 type Evicted string
 
 // The policies.
@@ -136,25 +136,24 @@ const (
 	Restart Evicted = "restart"
 )
 
-// Unschedulable is what becomes of a pod that the remote cluster does not schedule.
+// Unschedulable is what happens to a pod that the remote cluster does not schedule.
 type Unschedulable struct {
-	// After is how long a remote pod has to be without a node, as this process sees
-	// it. Required with FailUnscheduled, and nothing without.
+	// After is how long a remote pod has to be without a node, as observed by this
+	// process. Required with FailUnscheduled, not allowed otherwise.
 	After metav1.Duration `json:"after,omitempty"`
-	// Then is what becomes of it: KeepUnscheduled, which is the default, or
-	// FailUnscheduled.
+	// Then is KeepUnscheduled (the default) or FailUnscheduled.
 	Then UnschedulablePolicy `json:"then,omitempty"`
 }
 
-// UnschedulablePolicy is what becomes of a pod that is not scheduled.
+// UnschedulablePolicy is a policy for pods that are not scheduled.
 type UnschedulablePolicy string
 
 // The policies.
 const (
-	// KeepUnscheduled: it waits for a node.
+	// KeepUnscheduled waits for a node.
 	KeepUnscheduled UnschedulablePolicy = "keep"
-	// FailUnscheduled: the remote pod is deleted and the one at home fails, for its
-	// controller to make another.
+	// FailUnscheduled deletes the remote pod and fails the home pod, so that its
+	// controller creates another one.
 	FailUnscheduled UnschedulablePolicy = "fail"
 )
 
@@ -164,17 +163,17 @@ func (u *Unschedulable) check() error {
 	}
 	switch after := u.After.Duration; {
 	case u.Then == FailUnscheduled && after < time.Second:
-		return fmt.Errorf("unschedulable.after: then: fail needs a time of at least a second, such as 10m, not %v", after)
+		return fmt.Errorf("unschedulable.after: %v is too short for then: fail: set at least a second, such as 10m", after)
 	case u.Then == KeepUnscheduled && after != 0:
-		return errors.New("unschedulable.after belongs to then: fail")
+		return errors.New("unschedulable.after requires then: fail")
 	}
 	return nil
 }
 
-// Unreachable is what becomes of the node while the remote cluster cannot be reached.
+// Unreachable is what happens to the node while the remote cluster cannot be reached.
 type Unreachable struct {
-	// KeepReady is how long it stays Ready, with a taint that keeps new pods away.
-	// Defaults to 0.
+	// KeepReady is how long the node stays Ready, with a taint that keeps new pods
+	// away. Defaults to 0.
 	KeepReady metav1.Duration `json:"keepReady,omitempty"`
 }
 
@@ -185,14 +184,14 @@ func (u *Unreachable) check() error {
 	return nil
 }
 
-// Tokens is a source of tokens of service accounts.
+// Tokens selects service account tokens.
 type Tokens string
 
 // The sources.
 const (
-	// TokensHome: the home cluster's, for the pod's service account.
+	// TokensHome are tokens of the home cluster for the pod's service account.
 	TokensHome Tokens = "home"
-	// TokensDisabled: none. Pods that ask for one by a volume of their own are
+	// TokensDisabled means no tokens. Pods with a token volume of their own are
 	// refused.
 	TokensDisabled Tokens = "disabled"
 )
@@ -202,46 +201,45 @@ type Stats string
 
 // The sources.
 const (
-	// StatsNone: there are none, which is answered with 501.
+	// StatsNone means no statistics: requests are answered with 501.
 	StatsNone Stats = "none"
-	// StatsKubelets asks the kubelets, through the remote API server.
+	// StatsKubelets requests them from the kubelets, through the remote API server.
 	StatsKubelets Stats = "kubelets"
-	// StatsMetrics asks the remote cluster's metrics API.
+	// StatsMetrics requests them from the remote cluster's metrics API.
 	StatsMetrics Stats = "metrics"
 )
 
-// CapacitySource is where a node's capacity comes from.
+// CapacitySource is the source of a node's capacity.
 type CapacitySource string
 
 // The sources.
 const (
 	// CapacityFixed is Capacity.Resources.
 	CapacityFixed CapacitySource = "fixed"
-	// CapacityNodes is what the remote nodes can allocate, without what pods
-	// that are not ours request.
+	// CapacityNodes is the sum of what the remote nodes can allocate, less the requests
+	// of pods that this home does not own.
 	CapacityNodes CapacitySource = "nodes"
-	// CapacityQuota is the least that the resource quotas of the one remote
-	// namespace allow.
+	// CapacityQuota is the smallest of the resource quotas of the one remote namespace.
 	CapacityQuota CapacitySource = "quota"
 )
 
-// Capacity is what the node offers.
+// Capacity configures the capacity of the node.
 type Capacity struct {
 	// Source defaults to CapacityFixed.
 	Source CapacitySource `json:"source,omitempty"`
 	// Resources default to 20 CPUs, 100Gi of memory and 110 pods. Where the
 	// source is another, they are for what that does not know.
 	Resources corev1.ResourceList `json:"resources,omitempty"`
-	// NodeSelector chooses among the remote nodes. Defaults to all.
+	// NodeSelector selects remote nodes. Defaults to all.
 	NodeSelector string `json:"nodeSelector,omitempty"`
-	// Interval is how often to look. Defaults to 30 s.
+	// Interval is how often the capacity is updated. Defaults to 30s.
 	Interval metav1.Duration `json:"interval,omitempty"`
 }
 
 const defaultCapacityInterval = 30 * time.Second
 
-// ParseConfig reads a configuration, in YAML or JSON. It is strict: a field that
-// there is not, or a value that is none, is an error of class InvalidInput.
+// ParseConfig decodes a configuration in YAML or JSON. It is strict: unknown fields and
+// invalid values are errors of class InvalidInput.
 func ParseConfig(data []byte) (Config, error) {
 	var cfg Config
 	err := yaml.UnmarshalStrict(data, &cfg)
@@ -254,7 +252,7 @@ func ParseConfig(data []byte) (Config, error) {
 	return cfg, nil
 }
 
-// complete fills in the defaults, and names all that is wrong with the rest.
+// complete sets defaults and validates the rest.
 func (c *Config) complete() error {
 	if c.APIVersion != ConfigAPIVersion || c.Kind != ConfigKind {
 		return fmt.Errorf("apiVersion and kind are %q and %q: write %s and %s", c.APIVersion, c.Kind, ConfigAPIVersion, ConfigKind)
@@ -304,7 +302,7 @@ func (c *Config) complete() error {
 
 func (c *Config) cluster() error {
 	if c.Cluster == "" {
-		return errors.New("cluster: give the home cluster a name, which labels what it has in the remote cluster")
+		return errors.New("cluster: required: the name of the home cluster, with which its remote objects are labelled")
 	}
 	if problems := validation.IsValidLabelValue(c.Cluster); len(problems) > 0 {
 		return fmt.Errorf("cluster: %q cannot be the value of a label: %s", c.Cluster, problems[0])
@@ -314,7 +312,7 @@ func (c *Config) cluster() error {
 
 func (c *Config) claims() error {
 	if c.DeleteClaims && len(c.StorageClasses) == 0 {
-		return errors.New("deleteClaims belongs to storageClasses, without which there are no claims")
+		return errors.New("deleteClaims requires storageClasses")
 	}
 	return nil
 }
@@ -337,13 +335,13 @@ func (c *Config) services() error {
 	return nil
 }
 
-// choose checks that a field has one of some values, the first by default.
+// choose checks that a field has one of some values, and sets the first by default.
 func choose[T ~string](field string, value *T, values ...T) error {
 	if *value == "" {
 		*value = values[0]
 	}
 	if !slices.Contains(values, *value) {
-		return fmt.Errorf("%s: %q is none of %v", field, *value, values)
+		return fmt.Errorf("%s: %q is not one of %v", field, *value, values)
 	}
 	return nil
 }
@@ -362,7 +360,7 @@ func (n *Namespaces) check() error {
 		{"map", translate.Mapped, len(n.Map) > 0},
 	} {
 		if c.present != (n.Mapping == c.of) {
-			return fmt.Errorf("namespaces.mapping is %s: namespaces.%s belongs to %s, and to no other", n.Mapping, c.field, c.of)
+			return fmt.Errorf("namespaces.mapping is %s: namespaces.%s belongs to %s, and to no other mapping", n.Mapping, c.field, c.of)
 		}
 	}
 	names := []string{n.Name}
@@ -383,7 +381,7 @@ func (n *Namespaces) check() error {
 	return nil
 }
 
-// ranges returns PodIPs, parsed.
+// ranges parses PodIPs.
 func (c *Config) ranges() ([]translate.Range, error) {
 	var all []translate.Range
 	for i, p := range c.PodIPs {
@@ -403,7 +401,7 @@ func (c *Config) ranges() ([]translate.Range, error) {
 	return all, nil
 }
 
-// translation is how pods are translated, for a node. c is complete.
+// translation returns the options to translate the pods of a node. c must be complete.
 func (c *Config) translation(nodeName string) (*translate.Options, error) {
 	ranges, err := c.ranges()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
-// TestConformance has the pods of the kit run as processes, of a node of the
-// remote cluster: what that can do pods can across.
+// TestConformance runs the remote pods of the conformance kit as processes of a node of
+// the remote cluster.
 func TestConformance(t *testing.T) {
 	remote := startCluster(t)
 	root, err := os.MkdirTemp("", "remote-")

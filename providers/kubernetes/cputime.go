@@ -9,50 +9,50 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// firstUsed is where the count of CPU time begins, in nanoseconds: metrics-server
-// takes what is nothing for no figure.
-const firstUsed = uint64(time.Microsecond)
+// initialCPUTime is the CPU time, in nanoseconds, of the first measurement:
+// metrics-server ignores zero.
+const initialCPUTime = uint64(time.Microsecond)
 
-// cpuTimes keeps count of CPU time where it cannot be read: of containers of which
-// only the present use is known, and of the node, whose sum must not fall when a
-// pod goes. metrics-server knows a use only as the difference of two times. Its zero
-// value is ready.
+// cpuTimes accumulates CPU times that cannot be read: of containers of which only the
+// current usage is known, and of the node, whose sum must not decrease when a pod is
+// deleted. metrics-server computes usage from the difference of two CPU times. Its zero
+// value is ready to use.
 type cpuTimes struct {
 	mu         sync.Mutex
-	containers map[measured]cpuTime
-	pods       map[string]uint64 // as read last, by UID at home
+	containers map[containerKey]cpuTime
+	pods       map[string]uint64 // at the last reading, by UID of the home pod
 	node       uint64
 }
 
-// measured is a container of a remote pod.
-type measured struct {
+// containerKey identifies a container of a remote pod.
+type containerKey struct {
 	pod       types.UID
 	container string
 }
 
-// cpuTime is the CPU time of a container, in nanoseconds, since it was measured
-// first: what it used before is not known.
+// cpuTime is the CPU time of a container, in nanoseconds, since its first measurement:
+// what it used before is unknown.
 type cpuTime struct {
 	since, at metav1.Time
 	used      uint64
 }
 
-// measurement is what a container uses at a time, in billionths of a core.
+// measurement is the usage of a container at a time, in nanocores.
 type measurement struct {
 	at        metav1.Time
 	nanoCores uint64
 }
 
-// count returns the CPU time of all containers, each of which has used as much
-// since its last measurement as it does now.
-func (c *cpuTimes) count(now map[measured]measurement) map[measured]cpuTime {
+// count returns the CPU times of all containers. It assumes that each container has had
+// its current usage since the last measurement.
+func (c *cpuTimes) count(now map[containerKey]measurement) map[containerKey]cpuTime {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := make(map[measured]cpuTime, len(now))
+	next := make(map[containerKey]cpuTime, len(now))
 	for of, m := range now {
 		t, known := c.containers[of]
 		if !known {
-			t = cpuTime{since: m.at, at: m.at, used: firstUsed}
+			t = cpuTime{since: m.at, at: m.at, used: initialCPUTime}
 		}
 		if d := m.at.Sub(t.at.Time); d > 0 {
 			t.used += uint64(float64(m.nanoCores) * d.Seconds())
@@ -64,12 +64,12 @@ func (c *cpuTimes) count(now map[measured]measurement) map[measured]cpuTime {
 	return next
 }
 
-// ofNode returns the CPU time of the node: what its pods have used since each was
-// seen first.
+// ofNode returns the CPU time of the node: what its pods have used since they were
+// first observed.
 func (c *cpuTimes) ofNode(pods []stats.PodStats) *stats.CPUStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.node = max(c.node, firstUsed)
+	c.node = max(c.node, initialCPUTime)
 	last := make(map[string]uint64, len(pods))
 	var at time.Time
 	var nanoCores uint64
@@ -81,7 +81,7 @@ func (c *cpuTimes) ofNode(pods []stats.PodStats) *stats.CPUStats {
 		nanoCores += value(cpu.UsageNanoCores)
 		uid := pods[i].PodRef.UID
 		before, known := c.pods[uid]
-		used := max(before, value(cpu.UsageCoreNanoSeconds)) // an answer may have been overtaken
+		used := max(before, value(cpu.UsageCoreNanoSeconds)) // an older response may come late
 		if known {
 			c.node += used - before
 		}

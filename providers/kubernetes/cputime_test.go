@@ -8,15 +8,15 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// The difference of two CPU times by that of their timestamps is the use that was
-// measured, which is how metrics-server goes about it.
+// The difference of two CPU times divided by that of their timestamps is the measured
+// usage: this is how metrics-server computes it.
 func TestCPUTimeHasTheMeasuredUse(t *testing.T) {
 	var c cpuTimes
-	main := measured{"u-1", "main"}
+	main := containerKey{"u-1", "main"}
 	begin := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	after := func(seconds int) metav1.Time { return metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second)) }
 	count := func(seconds int, milliCores uint64) cpuTime {
-		return c.count(map[measured]measurement{main: {after(seconds), milliCores * 1e6}})[main]
+		return c.count(map[containerKey]measurement{main: {after(seconds), milliCores * 1e6}})[main]
 	}
 	first := count(0, 9000)
 	if first.used == 0 || !first.since.Equal(&begin) {
@@ -27,8 +27,8 @@ func TestCPUTimeHasTheMeasuredUse(t *testing.T) {
 		milliCores uint64
 		used       uint64
 	}{
-		{15, 200, 3e9}, {15, 200, 3e9}, // asked twice meanwhile
-		{30, 100, 4_500_000_000}, {25, 9000, 4_500_000_000}, // overtaken
+		{15, 200, 3e9}, {15, 200, 3e9}, // requested twice meanwhile
+		{30, 100, 4_500_000_000}, {25, 9000, 4_500_000_000}, // an older measurement
 		{40, 0, 4_500_000_000},
 	} {
 		if got := count(step.seconds, step.milliCores); got.used-first.used != step.used {
@@ -41,8 +41,8 @@ func TestCPUTimeHasTheMeasuredUse(t *testing.T) {
 	}
 }
 
-// The node's CPU time does not fall when a pod goes, and has nothing of what a pod
-// used before it was seen.
+// The node's CPU time does not decrease when a pod is deleted, and does not include
+// what a pod used before it was first observed.
 func TestCPUTimeOfNodeGrows(t *testing.T) {
 	var c cpuTimes
 	pod := func(uid string, used uint64) stats.PodStats {
@@ -59,7 +59,7 @@ func TestCPUTimeOfNodeGrows(t *testing.T) {
 		{[]stats.PodStats{pod("a", 5e12)}, 0},
 		{[]stats.PodStats{pod("a", 5e12+7), pod("b", 3)}, 7},
 		{[]stats.PodStats{pod("b", 10)}, 14},
-		{[]stats.PodStats{pod("b", 8)}, 14}, // overtaken
+		{[]stats.PodStats{pod("b", 8)}, 14}, // an older measurement
 		{[]stats.PodStats{pod("b", 11)}, 15},
 	} {
 		if got := *c.ofNode(step.pods).UsageCoreNanoSeconds - first; got != step.want {

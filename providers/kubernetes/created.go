@@ -13,21 +13,22 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// checkCreated makes sure that a remote pod that was just created can be recognised as the
-// pod's: admission in the remote cluster may have removed the labels or the annotation
-// that say so. Such a pod is deleted, or nobody would ever find it. The error is
+// checkCreated checks that a remote pod that was just created has the labels and the
+// annotation of its home pod: admission in the remote cluster may have removed them.
+// Such a pod is deleted, since the provider could not find it later. The error is
 // permanent.
 func (p *Provider) checkCreated(ctx context.Context, pod, created *corev1.Pod) error {
 	if p.translate.Home.Owns(created) && translate.UIDOf(created) == pod.UID && translate.NameOf(created) == translate.Key(pod) {
 		return nil
 	}
 	if err := p.deleteUnwanted(ctx, unwantedOf(created)); err != nil {
-		p.discard(created)
+		p.deleteLater(created)
 	}
 	return errdefs.AsPermanent(fmt.Errorf("admission in the remote cluster has removed or changed labels %s* or annotation %s of the pod, which was deleted there: exempt them from its policy", translate.Prefix, translate.AnnotationName))
 }
 
-// unwanted is a remote pod that this process has created, and that is not to be.
+// unwanted identifies a remote pod that this process has created and that must be
+// deleted.
 type unwanted struct {
 	types.NamespacedName
 	uid types.UID
@@ -37,13 +38,14 @@ func unwantedOf(created *corev1.Pod) unwanted {
 	return unwanted{types.NamespacedName{Namespace: created.Namespace, Name: created.Name}, created.UID}
 }
 
-// discard has a remote pod deleted that this process has created, tried until it works.
-func (p *Provider) discard(created *corev1.Pod) {
-	p.errands.Add(errand{unwanted: unwantedOf(created)})
+// deleteLater deletes a remote pod that this process has created, and retries until
+// that succeeds.
+func (p *Provider) deleteLater(created *corev1.Pod) {
+	p.queue.Add(workItem{unwanted: unwantedOf(created)})
 }
 
 // deleteUnwanted deletes a remote pod that this process has created, with its own grace
-// period, and no other that has taken its name.
+// period. The UID makes sure that it is not another pod of the same name.
 func (p *Provider) deleteUnwanted(ctx context.Context, pod unwanted) error {
 	err := p.remote.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.uid))})
 	if err != nil && !apierror.IsNotFound(err) && !errdefs.IsConflict(err) {

@@ -1,10 +1,10 @@
-// Package kubernetes is a provider whose node is another cluster: the pods that
-// are bound to it run in a remote cluster, and look at home as if they ran here.
+// Package kubernetes is a provider that runs the pods of its node in a remote cluster.
 //
-// What a pod becomes in the remote cluster is the matter of package translate,
-// what it needs there (ConfigMaps, Secrets, tokens) that of package reflection.
-// This package connects the two with the remote API server, whose pods, with our
-// labels, are all the state that there is: a provider that starts takes up what
-// it finds. Only objects with the labels of this cluster and this node, among them the
-// UID of the home cluster, are ever changed. README.md says how to run it.
+// Package translate converts home pods to remote pods and back. Package reflection
+// copies what pods need to the remote cluster (ConfigMaps, Secrets, tokens), package
+// claims their volumes, package services the Services that they reach by name. This
+// package connects these with the remote API server, whose pods, with the labels of
+// this node, are all the state there is: a provider that starts adopts what it finds.
+// It only changes objects with the labels of this cluster and node, which include the
+// UID of the home cluster. README.md says how to run it.
 package kubernetes

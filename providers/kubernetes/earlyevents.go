@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxEarlyEvents bounds the events that wait for their pod. Most of them are of pods
-// of others, and wait in vain: the oldest go first.
+// maxEarlyEvents is the maximum number of events that wait for their pod. Most of them
+// belong to pods of others; the oldest are dropped.
 const maxEarlyEvents = 256
 
-// earlyEvents are events of remote pods that are not known yet: the watch of events
-// may be ahead of that of pods. The zero value is empty; it is safe for concurrent use.
+// earlyEvents are events of remote pods that are not in the cache: the watch of events
+// may be ahead of the watch of pods. The zero value is empty. It is safe for concurrent
+// use.
 type earlyEvents struct {
 	mu     sync.Mutex
 	events []*corev1.Event
@@ -28,16 +29,16 @@ func (e *earlyEvents) add(event *corev1.Event) {
 	e.events = append(e.events, event)
 }
 
-// take returns the events of a pod, in the order in which they came, and forgets them.
-func (e *earlyEvents) take(uid types.UID) (taken []*corev1.Event) {
+// pop removes and returns the events of a pod, in the order in which they were added.
+func (e *earlyEvents) pop(uid types.UID) (events []*corev1.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.events = slices.DeleteFunc(e.events, func(event *corev1.Event) bool {
 		if event.InvolvedObject.UID != uid {
 			return false
 		}
-		taken = append(taken, event)
+		events = append(events, event)
 		return true
 	})
-	return taken
+	return events
 }

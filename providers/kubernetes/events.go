@@ -13,8 +13,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 )
 
-// mirrorEvents records events of remote pods on the pods at home, until ctx ends:
-// those since the provider began, whatever the remote cluster's clock says.
+// mirrorEvents records events of remote pods on the home pods until ctx ends: those
+// that were added since the informer has synced, regardless of their timestamps.
 func (p *Provider) mirrorEvents(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return
@@ -38,61 +38,61 @@ func (p *Provider) mirrorEvents(ctx context.Context) {
 		Handler: cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(obj any, before bool) {
 				if !before {
-					p.mirror(obj)
+					p.mirrorEvent(obj)
 				}
 			},
-			UpdateFunc: func(_, after any) { p.mirror(after) },
+			UpdateFunc: func(_, after any) { p.mirrorEvent(after) },
 		},
-		Transform: p.onlyOurs,
+		Transform: p.trimEvent,
 	})
 	informer.RunWithContext(ctx)
 }
 
-// onlyOurs drops of an event what is not needed, and of one that is not of a pod of
-// ours, of which a cluster may have very many, what it says.
-func (p *Provider) onlyOurs(obj any) (any, error) {
+// trimEvent removes unused fields of an event, and nearly all of an event that belongs
+// to no pod of this node, of which a cluster may have very many.
+func (p *Provider) trimEvent(obj any) (any, error) {
 	e, ok := obj.(*corev1.Event)
 	if !ok {
 		return obj, nil
 	}
-	only := &corev1.Event{ObjectMeta: onlyIdentity(&e.ObjectMeta), InvolvedObject: e.InvolvedObject}
-	if p.remoteOf(e) != nil {
+	only := &corev1.Event{ObjectMeta: trimMetadata(&e.ObjectMeta), InvolvedObject: e.InvolvedObject}
+	if p.remotePodOf(e) != nil {
 		only.Type, only.Reason, only.Message = e.Type, e.Reason, e.Message
 		return only, nil
 	}
 	early := *only
 	early.Type, early.Reason, early.Message = e.Type, e.Reason, e.Message
 	p.early.add(&early)
-	if remote := p.remoteOf(e); remote != nil {
-		p.mirrorEarly(remote) // which has become known meanwhile
+	if remote := p.remotePodOf(e); remote != nil {
+		p.mirrorEarlyEvents(remote) // the pod was added to the cache meanwhile
 	}
 	return only, nil
 }
 
-// mirrorEarly records the events that came before their pod was known.
-func (p *Provider) mirrorEarly(remote *corev1.Pod) {
-	for _, event := range p.early.take(remote.UID) {
-		p.mirror(event)
+// mirrorEarlyEvents records the events that arrived before their pod.
+func (p *Provider) mirrorEarlyEvents(remote *corev1.Pod) {
+	for _, event := range p.early.pop(remote.UID) {
+		p.mirrorEvent(event)
 	}
 }
 
-// mirror records an event of a remote pod on the one at home.
-func (p *Provider) mirror(obj any) {
+// mirrorEvent records an event of a remote pod on the home pod.
+func (p *Provider) mirrorEvent(obj any) {
 	e, ok := obj.(*corev1.Event)
 	if !ok || e.Reason == "" {
 		return
 	}
-	remote := p.remoteOf(e)
+	remote := p.remotePodOf(e)
 	if remote == nil {
 		return
 	}
-	if local := p.local(remote); local != nil {
+	if local := p.homePod(remote); local != nil {
 		p.event(local, e.Type, e.Reason, "remote: "+e.Message)
 	}
 }
 
-// remoteOf is the pod of ours that an event is about, or nil.
-func (p *Provider) remoteOf(e *corev1.Event) *corev1.Pod {
+// remotePodOf returns the remote pod of this node that an event is about, or nil.
+func (p *Provider) remotePodOf(e *corev1.Event) *corev1.Pod {
 	found, ok, err := p.informer.GetStore().GetByKey(e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name)
 	if err != nil || !ok {
 		return nil

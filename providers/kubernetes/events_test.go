@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An event that comes before its pod is known is recorded at home as soon as it is,
-// once; those of pods of others never are.
+// An event that arrives before its pod is recorded at home once the pod does. Events of
+// other pods never are.
 func TestEventsThatComeBeforeTheirPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -29,7 +29,7 @@ func TestEventsThatComeBeforeTheirPod(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		r.atHome(pod)
+		r.setHomePod(pod)
 		wanted, err := r.Provider.remotePod(t.Context(), pod)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestEarlyEventsAreBounded(t *testing.T) {
 	for i := range 2 * maxEarlyEvents {
 		early.add(&corev1.Event{InvolvedObject: corev1.ObjectReference{UID: types.UID(fmt.Sprint(i % 2))}})
 	}
-	if one, other, again := early.take("0"), early.take("1"), early.take("1"); len(one)+len(other) != maxEarlyEvents || len(again) != 0 {
+	if one, other, again := early.pop("0"), early.pop("1"), early.pop("1"); len(one)+len(other) != maxEarlyEvents || len(again) != 0 {
 		t.Errorf("kept %d and %d, and then %d", len(one), len(other), len(again))
 	}
 }

@@ -31,8 +31,8 @@ func (p *Provider) AttachToContainer(ctx context.Context, namespace, podName, co
 	})
 }
 
-// stream connects a client with a container in the remote cluster: by WebSocket,
-// and where the remote API server does not have that by SPDY.
+// stream connects a client with a container in the remote cluster by WebSocket, or by
+// SPDY if the remote API server does not support that.
 func (p *Provider) stream(ctx context.Context, namespace, podName, subresource string, attach api.AttachIO, options runtime.Object) error {
 	remote, err := p.find(ctx, namespace, podName, "")
 	if err != nil {
@@ -47,11 +47,11 @@ func (p *Provider) stream(ctx context.Context, namespace, podName, subresource s
 	if err != nil {
 		return fmt.Errorf("cannot connect to the remote cluster: %w", err)
 	}
-	executor, err := remotecommand.NewFallbackExecutor(first, second, shouldFallBack)
+	executor, err := remotecommand.NewFallbackExecutor(first, second, shouldFallback)
 	if err != nil {
 		return fmt.Errorf("cannot connect to the remote cluster: %w", err)
 	}
-	streams := remotecommand.StreamOptions{Stdin: attach.Stdin(), Tty: attach.TTY(), TerminalSizeQueue: sizes{ctx, attach.Resize()}}
+	streams := remotecommand.StreamOptions{Stdin: attach.Stdin(), Tty: attach.TTY(), TerminalSizeQueue: terminalSizes{ctx, attach.Resize()}}
 	if out := attach.Stdout(); out != nil {
 		streams.Stdout = out
 	}
@@ -61,11 +61,11 @@ func (p *Provider) stream(ctx context.Context, namespace, podName, subresource s
 	return executor.StreamWithContext(ctx, streams)
 }
 
-func shouldFallBack(err error) bool {
+func shouldFallback(err error) bool {
 	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }
 
-// podURL is that of a subresource of a remote pod.
+// podURL returns the URL of a subresource of a remote pod.
 func (p *Provider) podURL(remote *corev1.Pod, subresource string, options runtime.Object) *url.URL {
 	request := p.remote.CoreV1().RESTClient().Post().Resource("pods").Namespace(remote.Namespace).Name(remote.Name).SubResource(subresource)
 	if options != nil {
@@ -74,14 +74,14 @@ func (p *Provider) podURL(remote *corev1.Pod, subresource string, options runtim
 	return request.URL()
 }
 
-// sizes are the sizes of the client's terminal.
-type sizes struct {
+// terminalSizes queues the sizes of the client's terminal.
+type terminalSizes struct {
 	ctx    context.Context
 	resize <-chan api.TermSize
 }
 
 // Next implements remotecommand.TerminalSizeQueue.
-func (s sizes) Next() *remotecommand.TerminalSize {
+func (s terminalSizes) Next() *remotecommand.TerminalSize {
 	select {
 	case size, ok := <-s.resize:
 		if ok {

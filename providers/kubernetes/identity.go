@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// identifyTimeout is how long one attempt may take, identifyDelay how long to
-	// wait after one that failed.
+	// identifyTimeout is the timeout of an attempt, identifyDelay the delay after one
+	// that failed.
 	identifyTimeout = time.Minute
 	identifyDelay   = 2 * time.Second
 )
 
-// identity is whether the provider may act: it knows the UID of the home cluster, and
-// has found that the remote cluster does not have the objects of another home with the
-// same names.
+// identity reports whether the provider may act: it knows the UID of the home cluster,
+// and the remote cluster has no objects of another home with the same names.
 type identity struct {
 	home  *clusteruid.Reader
-	known chan struct{} // closed then
+	known chan struct{} // closed once the provider may act
 	turn  chan struct{} // holds one token during an attempt
 
-	failed error // of the last attempt; the turn is held for these
+	failed error // of the last attempt; guarded by turn, as is next
 	next   time.Time
 }
 
@@ -50,10 +49,10 @@ func (i *identity) isKnown() bool {
 	}
 }
 
-// identified returns nil once the provider may act. Until then each call makes an
-// attempt, one at a time, and not within two seconds of one that failed, whose error
-// answers then. It is of class Unavailable: nothing is known of any pod.
-func (p *Provider) identified(ctx context.Context) error {
+// ensureIdentified returns nil once the provider may act. Until then each call makes an
+// attempt, one at a time; within identifyDelay of an attempt that failed it returns
+// that error. Errors are of class Unavailable: nothing is known about any pod.
+func (p *Provider) ensureIdentified(ctx context.Context) error {
 	i := &p.identity
 	if i.isKnown() {
 		return nil
@@ -62,9 +61,9 @@ func (p *Provider) identified(ctx context.Context) error {
 	case i.turn <- struct{}{}:
 		defer func() { <-i.turn }()
 	case <-ctx.Done():
-		err := fmt.Errorf("it is not known yet which remote pods are this cluster's: %w", context.Cause(ctx))
-		if _, unknown := i.home.UID(ctx); unknown == nil { // it is the remote cluster that does not answer
-			err = fmt.Errorf("%w: %w", errAway, err)
+		err := fmt.Errorf("cannot determine which remote pods belong to this cluster: %w", context.Cause(ctx))
+		if _, unknown := i.home.UID(ctx); unknown == nil { // it is the remote cluster that does not respond
+			err = fmt.Errorf("%w: %w", errUnreachable, err)
 		}
 		return errdefs.AsUnavailable(err)
 	}
@@ -77,14 +76,14 @@ func (p *Provider) identified(ctx context.Context) error {
 	timed, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	if err := p.identify(timed); err != nil {
-		away := errors.Is(err, errAway)
-		// Without its class: what is not found is no pod.
-		err = fmt.Errorf("it is not known which remote pods are this cluster's: %v", err)
-		if away {
-			err = fmt.Errorf("%w: %w", errAway, err)
+		unreachable := errors.Is(err, errUnreachable)
+		// Hide the class of the error: NotFound would be about a pod.
+		err = fmt.Errorf("cannot determine which remote pods belong to this cluster: %v", err)
+		if unreachable {
+			err = fmt.Errorf("%w: %w", errUnreachable, err)
 		}
 		err = errdefs.AsUnavailable(err)
-		if ctx.Err() == nil { // else it says nothing about the clusters
+		if ctx.Err() == nil { // otherwise the error is not about the clusters
 			i.failed, i.next = err, time.Now().Add(identifyDelay)
 		}
 		return err
@@ -93,16 +92,16 @@ func (p *Provider) identified(ctx context.Context) error {
 	return nil
 }
 
-// awaitIdentity makes attempts until one succeeds. False means that ctx has ended.
+// awaitIdentity makes attempts until one succeeds. It returns false if ctx ends.
 func (p *Provider) awaitIdentity(ctx context.Context) bool {
 	logged := ""
 	for {
-		err := p.identified(ctx)
+		err := p.ensureIdentified(ctx)
 		if err == nil {
 			return true
 		}
 		if text := err.Error(); ctx.Err() == nil && text != logged {
-			log.G(ctx).WithError(err).Warn("The node does nothing in the remote cluster yet; it is tried again")
+			log.G(ctx).WithError(err).Warn("Not starting work in the remote cluster yet; retrying")
 			logged = text
 		}
 		select {
@@ -113,15 +112,15 @@ func (p *Provider) awaitIdentity(ctx context.Context) bool {
 	}
 }
 
-// identify is one attempt. The UID is written before the first remote object is looked
-// at, and read by nobody else before identity.known is closed.
+// identify makes one attempt. It writes the UID before it reads any remote object;
+// nobody else reads it before identity.known is closed.
 func (p *Provider) identify(ctx context.Context) error {
 	uid, err := p.identity.home.UID(ctx)
 	if err != nil {
 		return err
 	}
 	p.translate.Home.UID = uid
-	mismatch, err := p.lookForOthers(ctx)
+	mismatch, err := p.findOthers(ctx)
 	if mismatch == nil || err != nil {
 		return err
 	}
@@ -132,10 +131,10 @@ func (p *Provider) identify(ctx context.Context) error {
 	return err
 }
 
-// lookForOthers looks for the objects that have the names of this cluster and node, and
-// not its UID. Those of earlier versions are adopted; mismatch names one that is of
-// another home.
-func (p *Provider) lookForOthers(ctx context.Context) (mismatch, _ error) {
+// findOthers looks for remote objects with the names of this cluster and node, but
+// without its UID. Those of earlier versions are adopted; mismatch is about one that
+// belongs to another home.
+func (p *Provider) findOthers(ctx context.Context) (mismatch, _ error) {
 	var unlabelled []unlabelledObject
 	for _, kind := range p.remoteKinds() {
 		options := metav1.ListOptions{LabelSelector: p.translate.Home.OthersSelector(), Limit: pageSize}
@@ -161,10 +160,10 @@ func (p *Provider) lookForOthers(ctx context.Context) (mismatch, _ error) {
 	if len(unlabelled) == 0 {
 		return mismatch, nil
 	}
-	return mismatch, p.adopt(ctx, unlabelled)
+	return mismatch, p.adoptUnlabelled(ctx, unlabelled)
 }
 
-// remoteKind is a kind of objects that the provider makes in the remote cluster.
+// remoteKind is a kind of objects that the provider creates in the remote cluster.
 type remoteKind struct {
 	name     string
 	resource schema.GroupVersionResource
@@ -175,8 +174,8 @@ var (
 	claimKind = remoteKind{"PersistentVolumeClaim", corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")}
 )
 
-// remoteKinds are those that the configuration asks for: there may be no right to
-// others.
+// remoteKinds returns the kinds that the configuration uses: there may be no right to
+// list others.
 func (p *Provider) remoteKinds() []remoteKind {
 	kinds := []remoteKind{
 		podKind,
@@ -194,9 +193,9 @@ func (p *Provider) remoteKinds() []remoteKind {
 	return kinds
 }
 
-// isEstablished reports whether the remote cluster has pods of this home: then it was
-// there before the other one, or came at the same time, and stopping it would harm its
-// pods and help nobody.
+// isEstablished reports whether the remote cluster has pods of this home. Then it was
+// first, or both started at the same time; to stop it would harm its pods and help
+// nobody.
 func (p *Provider) isEstablished(ctx context.Context) (bool, error) {
 	list, err := p.metadata.Resource(podKind.resource).Namespace(p.namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: p.translate.Home.Selector(), Limit: 1})
@@ -206,20 +205,20 @@ func (p *Provider) isEstablished(ctx context.Context) (bool, error) {
 	return len(list.Items) > 0, nil
 }
 
-// checkOthers does what identify does again while the node runs: an earlier version may
-// have gone on beside it for a while. Another home is only warned of.
+// checkOthers repeats the check of identify while the node runs: an earlier version may
+// have run beside it for a while. About another home it only logs a warning.
 func (p *Provider) checkOthers(ctx context.Context) error {
-	mismatch, err := p.lookForOthers(ctx)
+	mismatch, err := p.findOthers(ctx)
 	if mismatch != nil {
-		log.G(ctx).WithError(mismatch).Warn("Another cluster uses the remote cluster with the same names; its objects are left alone")
+		log.G(ctx).WithError(mismatch).Warn("Another cluster uses the remote cluster with the same names; not touching its objects")
 	}
 	return err
 }
 
 func mismatchError(home translate.Home, kind string, found metav1.Object) error {
 	other := found.GetLabels()[translate.LabelClusterUID]
-	return fmt.Errorf("%s %s/%s there comes from another home cluster with the same names (cluster %q, node %q), whose kube-system has the UID %s, and this one's %s: "+
-		"give this cluster a name of its own in \"cluster\" of the provider's configuration; or, if the other one is no more, remove what it left: "+
+	return fmt.Errorf("%s %s/%s belongs to another home cluster with the same names (cluster %q, node %q), whose kube-system has the UID %s, and this one's %s: "+
+		"give this cluster a name of its own in \"cluster\" of the provider's configuration; or, if the other one no longer exists, delete what it left: "+
 		"kubectl delete pods,configmaps,secrets --all-namespaces -l %s=%s,%s=%s",
 		kind, found.GetNamespace(), found.GetName(), home.Cluster, home.Node, other, home.UID,
 		translate.LabelCluster, home.Cluster, translate.LabelClusterUID, other)

@@ -23,7 +23,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// present names the remote pods, ConfigMaps and Secrets, with their home UID.
+// present returns the names of the remote pods, ConfigMaps and Secrets, with their home
+// UID.
 func present(t *testing.T, remote *fake.Clientset) (all []string) {
 	t.Helper()
 	add := func(kind string, object metav1.Object) {
@@ -48,7 +49,7 @@ func present(t *testing.T, remote *fake.Clientset) (all []string) {
 }
 
 // A second home cluster with a copy of the configuration does nothing, says why, and
-// goes on once it has the names for itself.
+// starts once the names are free.
 func TestTwoHomesWithOneConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -58,7 +59,7 @@ func TestTwoHomesWithOneConfiguration(t *testing.T) {
 
 		second := newRigAt(t, newHome("second"), "", remote)
 		pod := named("other")
-		second.atHome(pod)
+		second.setHomePod(pod)
 		time.Sleep(time.Hour)
 		for what, err := range map[string]error{
 			"Ping":      second.Ping(t.Context()),
@@ -83,7 +84,7 @@ func TestTwoHomesWithOneConfiguration(t *testing.T) {
 			t.Errorf("the remote cluster has %q, had %q", after, before)
 		}
 
-		if err := first.identified(t.Context()); err != nil {
+		if err := first.ensureIdentified(t.Context()); err != nil {
 			t.Errorf("the first home is not well: %v", err)
 		}
 		if err := first.DeletePod(t.Context(), named("web")); err != nil {
@@ -96,25 +97,25 @@ func TestTwoHomesWithOneConfiguration(t *testing.T) {
 		if left := present(t, remote); len(left) > 0 {
 			t.Errorf("the first home left %q", left)
 		}
-		if err := second.identified(t.Context()); err != nil {
+		if err := second.ensureIdentified(t.Context()); err != nil {
 			t.Errorf("the second home has the names for itself: %v", err)
 		}
 		second.create(pod)
 	})
 }
 
-// Homes that begin at the same time have both objects there: none is stopped, nor
-// takes, or removes, what the other has.
+// If two homes start at the same time, both have objects there: neither is stopped, and
+// neither adopts or deletes the other's.
 func TestHomesThatWereThereBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		first, second := newRigAt(t, newHome("first"), "", remote), newRigAt(t, newHome("second"), "", remote)
 		first.create(named("a"))
 		b := named("b")
-		b.Spec.Volumes[0].Secret.SecretName = "other-keys" // the copies of others are left alone as well
+		b.Spec.Volumes[0].Secret.SecretName = "other-keys" // the copies of others stay, too
 		second.create(b)
 		clash := named("a")
-		second.atHome(clash)
+		second.setHomePod(clash)
 		if err := second.CreatePod(t.Context(), clash); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "first") {
 			t.Errorf("a pod whose place the other home has: %v", err)
 		}
@@ -122,7 +123,7 @@ func TestHomesThatWereThereBoth(t *testing.T) {
 		again := newRigAt(t, newHome("first"), "", remote, named("a"))
 		time.Sleep(time.Hour)
 		for what, r := range map[string]*rig{"first": first, "second": second, "first after a restart": again} {
-			if err := r.identified(t.Context()); err != nil {
+			if err := r.ensureIdentified(t.Context()); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 			pods, err := r.GetPods(t.Context())
@@ -136,8 +137,8 @@ func TestHomesThatWereThereBoth(t *testing.T) {
 	})
 }
 
-// A home whose UID cannot be read starts, does nothing in the remote cluster, and goes
-// on when it can.
+// A home whose UID cannot be read starts, does nothing in the remote cluster, and
+// continues when it can be read.
 func TestAHomeThatCannotBeRead(t *testing.T) {
 	for what, failure := range map[string]error{
 		"away":      errors.New("connection refused"),
@@ -173,7 +174,7 @@ func TestAHomeThatCannotBeRead(t *testing.T) {
 				}
 				well.Store(true)
 				time.Sleep(10 * time.Second)
-				if err := r.identified(t.Context()); err != nil {
+				if err := r.ensureIdentified(t.Context()); err != nil {
 					t.Errorf("after that: %v", err)
 				}
 				if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 1 {
@@ -184,7 +185,7 @@ func TestAHomeThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// unlabel makes the remote objects look as those of an earlier version.
+// unlabel makes the remote objects look like those of an earlier version.
 func unlabel(t *testing.T, remote *fake.Clientset) {
 	t.Helper()
 	pods, err := remote.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -209,11 +210,11 @@ func unlabel(t *testing.T, remote *fake.Clientset) {
 	}
 }
 
-// onNode is a pod as the home API server has it.
+// onNode returns a pod as the home API server has it.
 func onNode(pod *corev1.Pod) runtime.Object { return pod.DeepCopy() }
 
 // The objects of an earlier version are adopted by the home that has their pods, and
-// left alone by one that has not.
+// left alone by another one.
 func TestObjectsOfAnEarlierVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -228,7 +229,7 @@ func TestObjectsOfAnEarlierVersion(t *testing.T) {
 
 		stranger := newRigAt(t, newHome("other-uid"), "", remote)
 		time.Sleep(time.Hour)
-		if err := stranger.identified(t.Context()); err != nil {
+		if err := stranger.ensureIdentified(t.Context()); err != nil {
 			t.Errorf("objects of which it is not known whose they are stop a node: %v", err)
 		}
 		if after := present(t, remote); !slices.Equal(before, after) {
@@ -249,7 +250,8 @@ func TestObjectsOfAnEarlierVersion(t *testing.T) {
 			t.Errorf("of %q are left %q", before, after)
 		}
 		for _, object := range after {
-			// What is for the pod that is here is ours, what the other needs is not.
+			// What belongs to this home's pod is adopted, what the other pod needs is
+			// not.
 			ours := strings.Contains(object, "kept") || strings.HasPrefix(object, "Secret keys-")
 			if strings.HasSuffix(object, "of home-uid") != ours {
 				t.Errorf("%s", object)
@@ -258,7 +260,7 @@ func TestObjectsOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// What an earlier version left without any pod that may need it goes, as it did before.
+// What an earlier version left without any pod that may need it is deleted, as before.
 func TestLeftoversOfAnEarlierVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -277,8 +279,8 @@ func TestLeftoversOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// Where an earlier version goes on beside this one for a while, what it made meanwhile
-// is adopted, too.
+// If an earlier version runs beside this one for a while, what it creates meanwhile is
+// adopted, too.
 func TestAnEarlierVersionGoesOnForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote, pod := newRemote(), named("late")
@@ -288,7 +290,7 @@ func TestAnEarlierVersionGoesOnForAWhile(t *testing.T) {
 		old.create(pod)
 		_ = old.Close()
 		unlabel(t, remote)
-		r.atHome(pod)
+		r.setHomePod(pod)
 		time.Sleep(6 * time.Minute)
 		if found, err := r.GetPodByUID(t.Context(), "shop", "late", pod.UID); err != nil || found.UID != pod.UID {
 			t.Errorf("the pod is %v: %v", found, err)
@@ -301,8 +303,8 @@ func TestAnEarlierVersionGoesOnForAWhile(t *testing.T) {
 	})
 }
 
-// An object that another of its name replaces as it is to be labelled keeps nobody from
-// starting.
+// An object that is replaced by another of its name while it is to be labelled does not
+// prevent the start.
 func TestObjectIsReplacedAsItIsLabelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote, pod := newRemote(), named("web")
@@ -314,17 +316,17 @@ func TestObjectIsReplacedAsItIsLabelled(t *testing.T) {
 			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", nil)
 		})
 		r := newRigAt(t, newHome("home-uid", onNode(pod)), "", remote, pod)
-		if err := r.identified(t.Context()); err != nil {
+		if err := r.ensureIdentified(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A remote API server that hangs holds nobody up longer than his context.
+// A remote API server that hangs does not delay a caller longer than its context.
 func TestARemoteThatHangsAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
-		r.identity.known = make(chan struct{}) // as if it had just begun
+		r.identity.known = make(chan struct{}) // as if it had just started
 		r.identity.turn <- struct{}{}          // and an attempt hung
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

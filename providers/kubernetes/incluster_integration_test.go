@@ -18,11 +18,11 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes"
 )
 
-// inPod has the file system of a pod, as far as it matters here, in the process
-// that runs TestAsAPod.
+// inPod is the directory with the file system of a pod, as far as it is used, in the
+// process that runs TestAsAPod.
 const inPod = "TEST_POD_FILES"
 
-// A provider in a pod of the remote cluster is its service account there.
+// A provider in a pod of the remote cluster uses the pod's service account.
 func (w *world) testInCluster(t *testing.T) {
 	files := t.TempDir()
 	token, err := w.remote.client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

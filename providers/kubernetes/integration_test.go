@@ -19,13 +19,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// theirs selects what is in the remote cluster of the node at home.
-var theirs = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", Node: homeNode}.NodeSelector()}
+// ownedByNode selects the remote objects of the home node.
+var ownedByNode = metav1.ListOptions{LabelSelector: translate.Home{Cluster: "home", Node: homeNode}.NodeSelector()}
 
-// TestAcross has two clusters, with the rights of deploy on both sides: those at
-// home as print-rbac prints them and those for claims and Services, those in the
-// remote one of the file. What lacks a right fails, and so does a right that nothing
-// needs, but for what print-rbac prints, of which package integration knows.
+// TestAcross has two clusters, with the rights of deploy on both sides: at home those
+// that print-rbac prints and those for claims and Services, in the remote cluster those
+// of the file. A request without a right fails the test, and so does a right that no
+// request needs, except those of print-rbac, which package integration checks.
 func TestAcross(t *testing.T) {
 	t.Parallel() // it mostly waits
 	home, askedHome := startAudited(t)
@@ -58,16 +58,16 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 		})
 	})
 	t.Run("in a pod of the remote cluster", w.testInCluster)
-	t.Run("clash", w.testClash)
+	t.Run("clash", w.testNameConflict)
 	t.Run("not supported", w.testNotSupported)
 	restart := func(meanwhile func()) {
 		virtual.end()
 		meanwhile()
-		// Later an API server is started anew, which has no roles at first.
+		// Later an API server is started again, which has no roles at first.
 		if strings.Contains(virtual.log.String(), "forbidden: User") {
 			t.Errorf("a right is missing in deploy:\n%s", virtual.log.String())
 		}
-		virtual = startVirtual(t, homeClient, cfg) // ends with t, and not with a part of it
+		virtual = startVirtual(t, homeClient, cfg) // ends with t, not with a subtest
 	}
 	t.Run("claim", w.testClaim)
 	t.Run("immediate claim", w.testImmediateClaim)
@@ -76,7 +76,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	t.Run("taken away", w.testTakenAway)
 	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)
-	t.Run("taken back", func(t *testing.T) { w.testTakenBack(t, restart, askedRemote) })
+	t.Run("taken back", func(t *testing.T) { w.testMetadataRemoved(t, restart, askedRemote) })
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
 	t.Run("nothing is left", w.testNothingLeft)
 	virtual.end()
@@ -94,13 +94,13 @@ stats: metrics
 	})
 }
 
-// world is two clusters.
+// world is a home cluster and a remote cluster.
 type world struct {
 	t            *testing.T
 	home, remote *cluster
 }
 
-// pod makes a pod for the virtual node, in the default namespace.
+// pod creates a pod for the virtual node in the default namespace.
 func (w *world) pod(t *testing.T, name string, change func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -159,7 +159,7 @@ func (w *world) waitRunning(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	return now
 }
 
-// remotePod is the remote pod of one at home.
+// remotePod returns the remote pod of a home pod.
 func (w *world) remotePod(ctx context.Context, uid types.UID) (*corev1.Pod, error) {
 	list, err := w.remote.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(uid)})
 	if err != nil {
@@ -171,7 +171,7 @@ func (w *world) remotePod(ctx context.Context, uid types.UID) (*corev1.Pod, erro
 	return &list.Items[0], nil
 }
 
-// waitEvent waits for an event on an object at home whose message or reason has text.
+// waitEvent waits for an event on a home object whose message or reason contains text.
 func (w *world) waitEvent(t *testing.T, of metav1.Object, text string) {
 	t.Helper()
 	eventually(t, "an event says "+text, func(ctx context.Context) error {
@@ -183,7 +183,7 @@ func (w *world) waitEvent(t *testing.T, of metav1.Object, text string) {
 	})
 }
 
-// events are those on an object at home, a line each.
+// events returns the events on a home object, a line each.
 func (w *world) events(ctx context.Context, of metav1.Object) (string, error) {
 	events, err := w.home.client.CoreV1().Events(of.GetNamespace()).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(of.GetUID())})
 	if err != nil {
@@ -196,8 +196,8 @@ func (w *world) events(ctx context.Context, of metav1.Object) (string, error) {
 	return strings.Join(seen, "\n"), nil
 }
 
-// A remote pod of somebody else stays as it is, and the pod at home says so.
-func (w *world) testClash(t *testing.T) {
+// A remote pod of somebody else stays as it is, and an event on the home pod says so.
+func (w *world) testNameConflict(t *testing.T) {
 	namespace := "home-default"
 	_, err := w.remote.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -208,7 +208,7 @@ func (w *world) testClash(t *testing.T) {
 		return err
 	})
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: corev1.PodSpec{
-		NodeName: "no-such-node", Containers: []corev1.Container{{Name: "main", Image: "example.com/theirs:1"}}}}
+		NodeName: "no-such-node", Containers: []corev1.Container{{Name: "main", Image: "example.com/foreign:1"}}}}
 	other, err = w.remote.client.CoreV1().Pods(namespace).Create(t.Context(), other, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func (w *world) testClash(t *testing.T) {
 	if err := w.home.client.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
-	// What was done about the pod until then is done once another has come and gone.
+	// All work on the pod is done once another pod has been created and deleted.
 	w.delete(t, w.waitRunning(t, w.pod(t, "other", nil)))
 	eventually(t, "what was copied for the pod is gone", func(ctx context.Context) error {
 		left, err := w.remote.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)})
@@ -250,7 +250,7 @@ spec: {storageClassName: other, accessModes: [ReadWriteOnce], resources: {reques
 	w.delete(t, pod)
 }
 
-// testReflection follows a Secret, also over a restart of the node.
+// testReflection changes a Secret, also during a restart of the node.
 func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 	secrets := w.home.client.CoreV1().Secrets("default")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keys"}, Data: map[string][]byte{"key": []byte("one"), "old": []byte("x")}}
@@ -294,7 +294,7 @@ func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 	}
 	rotate("two")
 
-	// The token is one of the pod at home.
+	// The token is one of the home pod.
 	var token string
 	files, err := w.remote.client.CoreV1().Secrets(far.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)})
 	if err != nil {
@@ -330,12 +330,12 @@ func (w *world) testReflection(t *testing.T, restart func(meanwhile func())) {
 	if again, err := w.remotePod(t.Context(), pod.UID); err != nil || again.UID != far.UID {
 		t.Errorf("the remote pod is another after a restart of the node: %v", err)
 	}
-	// A copy that somebody removes is there again with the next change.
+	// A copy that somebody deletes is written again with the next change.
 	if err := w.remote.client.CoreV1().Secrets(far.Namespace).Delete(t.Context(), far.Spec.Volumes[0].Secret.SecretName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	rotate("again")
-	// An outage: the node says so, and the pod stays.
+	// In an outage the node is not ready, and the pod stays.
 	forced := w.waitRunning(t, w.pod(t, "forced-in-the-outage", nil))
 	if err := w.remote.StopAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
@@ -389,8 +389,7 @@ func (w *world) nodeReady(ctx context.Context, want corev1.ConditionStatus) erro
 	return fmt.Errorf("%+v", n.Status.Conditions)
 }
 
-// A pod that is deleted in the remote cluster is there again, as one whose
-// containers were restarted.
+// A pod that is deleted in the remote cluster is created again, and counts a restart.
 func (w *world) testTakenAway(t *testing.T) {
 	pod := w.pod(t, "back", nil)
 	w.waitRunning(t, pod)
@@ -404,7 +403,8 @@ func (w *world) testTakenAway(t *testing.T) {
 	w.waitRestarted(t, pod, 1)
 	w.delete(t, pod)
 
-	// As a kubelet ends a pod that is deleted or drained: first it gets a terminal phase.
+	// As a kubelet ends a pod that is deleted or drained: first it gets a terminal
+	// phase.
 	pod = w.pod(t, "drained", nil)
 	w.waitRunning(t, pod)
 	if far, err = w.remotePod(t.Context(), pod.UID); err != nil {
@@ -443,8 +443,8 @@ func (w *world) testTakenAway(t *testing.T) {
 	w.delete(t, pod)
 }
 
-// So is one that is deleted there while no node runs at home, with all that it
-// needs; one that is never restarted has failed.
+// So is a pod that is deleted there while no node runs at home, with all that it needs.
+// A pod with restartPolicy Never has failed.
 func (w *world) testTakenAwayUnseen(t *testing.T, restart func(meanwhile func())) {
 	w.home.applyText(`
 apiVersion: v1
@@ -504,7 +504,7 @@ data: {COLOR: blue}
 	w.delete(t, once)
 }
 
-// waitRestarted waits until a pod runs whose container was restarted so often.
+// waitRestarted waits until a pod runs whose container has this restart count.
 func (w *world) waitRestarted(t *testing.T, pod *corev1.Pod, restarts int32) {
 	t.Helper()
 	eventually(t, "the pod runs again", func(ctx context.Context) error {
@@ -520,7 +520,7 @@ func (w *world) waitRestarted(t *testing.T, pod *corev1.Pod, restarts int32) {
 	w.waitEvent(t, pod, "RemotePodReplaced")
 }
 
-// A Deployment of 50 pods is rolled, and taken away.
+// A Deployment of 50 pods is rolled out again, and deleted.
 func (w *world) testDeployment(t *testing.T) {
 	const replicas = 50
 	deployments := w.home.client.AppsV1().Deployments("default")
@@ -556,7 +556,7 @@ func (w *world) testDeployment(t *testing.T) {
 			return nil
 		})
 		eventually(t, "the remote pods are those", func(ctx context.Context) error {
-			list, err := w.remote.client.CoreV1().Pods("").List(ctx, theirs)
+			list, err := w.remote.client.CoreV1().Pods("").List(ctx, ownedByNode)
 			if err != nil {
 				return err
 			}
@@ -585,12 +585,12 @@ func (w *world) testDeployment(t *testing.T) {
 	if out, err := w.home.Kubectl(t.Context(), "get", "--raw", "/api/v1/nodes/"+homeNode+"/proxy/stats/summary").CombinedOutput(); err != nil || strings.Count(string(out), `"podRef"`) != replicas {
 		t.Errorf("the statistics of %d pods: %v: %s", replicas, err, out)
 	}
-	// Drained: nothing comes back, since it cannot be scheduled.
+	// After a drain nothing comes back, since the node is unschedulable.
 	if out, err := w.home.Kubectl(t.Context(), "drain", homeNode, "--ignore-daemonsets", "--force", "--timeout=100s").CombinedOutput(); err != nil {
 		t.Fatalf("kubectl drain: %v: %s", err, out)
 	}
 	eventually(t, "no remote pod is left", func(ctx context.Context) error {
-		list, err := w.remote.client.CoreV1().Pods("").List(ctx, theirs)
+		list, err := w.remote.client.CoreV1().Pods("").List(ctx, ownedByNode)
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("there are %d", len(list.Items))
 		}
@@ -602,14 +602,14 @@ func (w *world) testDeployment(t *testing.T) {
 	w.testNothingLeft(t)
 }
 
-// All that pods needed in the remote cluster has gone with them.
+// All that pods needed in the remote cluster is deleted with them.
 func (w *world) testNothingLeft(t *testing.T) {
 	eventually(t, "nothing of ours is left", func(ctx context.Context) error {
-		secrets, err := w.remote.client.CoreV1().Secrets("").List(ctx, theirs)
+		secrets, err := w.remote.client.CoreV1().Secrets("").List(ctx, ownedByNode)
 		if err != nil {
 			return err
 		}
-		maps, err := w.remote.client.CoreV1().ConfigMaps("").List(ctx, theirs)
+		maps, err := w.remote.client.CoreV1().ConfigMaps("").List(ctx, ownedByNode)
 		if err != nil {
 			return err
 		}

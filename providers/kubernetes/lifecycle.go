@@ -18,13 +18,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// makeWayDelay is when to try again where an older pod of the same name goes.
-const makeWayDelay = time.Second
+// olderPodDelay is when to retry a creation while an older pod of the same name is
+// deleted.
+const olderPodDelay = time.Second
 
-// CreatePod implements node.PodLifecycleHandler: what the pod needs is written
-// first, then the pod.
+// CreatePod implements node.PodLifecycleHandler. It first writes what the pod needs,
+// then the pod.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
-	if err := p.identified(ctx); err != nil {
+	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
 	wanted, err := p.remotePod(ctx, pod)
@@ -38,25 +39,25 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		if errors.As(err, new(translate.NameConflict)) {
 			return errdefs.AsConflict(err)
 		}
-		if apierrors.IsNotFound(err) { // of the namespace, among others: it has gone since
+		if apierrors.IsNotFound(err) { // it may be the namespace, which was deleted
 			p.forgetNamespace(wanted.Namespace)
 		}
 		if errdefs.IsPermanent(err) {
-			return errdefs.AsPermanent(fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err))
+			return errdefs.AsPermanent(fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err))
 		}
-		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
+		return fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
 	err = p.create(ctx, pod, wanted)
 	if err == nil {
-		p.meet(pod.UID)
+		p.recordSeen(pod.UID)
 	}
 	if errdefs.IsConflict(err) || errdefs.IsPermanent(err) {
-		p.reflector.UnregisterPod(pod.UID) // it may be long until the next try
+		p.reflector.UnregisterPod(pod.UID) // it may be long until the next attempt
 	}
 	return err
 }
 
-// remotePod is what a pod is to be in the remote cluster.
+// remotePod returns the remote pod to create for a home pod.
 func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	var volumes map[string]string
 	if p.claims != nil {
@@ -72,27 +73,27 @@ func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
 	created, err := p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return p.makeWay(ctx, pod, wanted)
+		return p.deleteOlder(ctx, pod, wanted)
 	case apierror.IsRejected(err):
 		return errdefs.AsPermanent(fmt.Errorf("the remote cluster refuses the pod: %w", err))
-	case apierror.IsNotFound(err): // the namespace, which has gone since
+	case apierror.IsNotFound(err): // the namespace was deleted
 		p.forgetNamespace(wanted.Namespace)
 		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	case err != nil:
 		return fmt.Errorf("cannot create the pod in the remote cluster: %v", err)
 	}
-	p.noteNamespace(wanted.Namespace)
+	p.recordNamespace(wanted.Namespace)
 	return p.checkCreated(ctx, pod, created)
 }
 
-// makeWay is for a pod whose name is taken in the remote cluster: by the pod
-// itself, which is well, by an older one of ours, which goes first, or by a pod of
-// somebody else, which stays.
-func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
+// deleteOlder handles a remote pod that has the name of a new one. If it is that pod,
+// all is well; an older pod of this node is deleted first; a pod of somebody else
+// stays.
+func (p *Provider) deleteOlder(ctx context.Context, pod, wanted *corev1.Pod) error {
 	found, err := p.remote.CoreV1().Pods(wanted.Namespace).Get(ctx, wanted.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err):
-		return errdefs.AsRetryAfter(errors.New("the pod of the same name in the remote cluster has just gone"), makeWayDelay)
+		return errdefs.AsRetryAfter(errors.New("the pod of the same name in the remote cluster was just deleted; retrying"), olderPodDelay)
 	case err != nil:
 		return fmt.Errorf("cannot read the pod of the same name in the remote cluster: %w", apierror.OrUnavailable(err))
 	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
@@ -100,18 +101,18 @@ func (p *Provider) makeWay(ctx context.Context, pod, wanted *corev1.Pod) error {
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
 		return nil
 	}
-	if err := p.delete(ctx, found, atOnce); err != nil && !apierror.IsNotFound(err) {
+	if err := p.delete(ctx, found, minGracePeriod); err != nil && !apierror.IsNotFound(err) {
 		return err
 	}
-	if isOverdue(found) {
-		return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster: its node there does not confirm that it has stopped"), overdueAfter)
+	if isLikelyPastDeadline(found) {
+		return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster: its node does not confirm that it has stopped"), deletionDeadline)
 	}
-	return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster"), makeWayDelay)
+	return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster"), olderPodDelay)
 }
 
 // DeletePod implements node.PodLifecycleHandler.
 func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
-	p.forgetGone(pod.UID)
+	p.cancelReplacement(pod.UID)
 	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 	if err != nil {
 		return err
@@ -119,16 +120,17 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	return p.delete(ctx, remote, ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)))
 }
 
-// atOnce is the shortest grace period of which the remote node confirms the end.
-// With none the API server would forget a pod whose containers may run on, and let
-// another of its name run beside it.
-const atOnce = 1
+// minGracePeriod is the shortest grace period, in seconds, with which the remote node
+// confirms that the containers have stopped. With 0 the API server would remove a pod
+// whose containers may still run, beside another pod of the same name.
+const minGracePeriod = 1
 
-// delete deletes a remote pod, and no other that has taken its name.
+// delete deletes a remote pod. The UID makes sure that it is not another pod of the
+// same name.
 func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) error {
-	grace = max(grace, atOnce)
+	grace = max(grace, minGracePeriod)
 	if remote.DeletionTimestamp != nil && ptr.Deref(remote.DeletionGracePeriodSeconds, 0) <= grace {
-		return nil // it is under way
+		return nil // it is being deleted
 	}
 	err := p.remote.CoreV1().Pods(remote.Namespace).Delete(ctx, remote.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &grace,
@@ -140,15 +142,14 @@ func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) 
 	return err
 }
 
-// find returns the remote pod of one at home, from the remote API server itself.
-// Without a UID it goes by the name. An error of class NotFound says that there
-// is none.
+// find reads the remote pod of a home pod from the remote API server. Without a UID it
+// goes by the name. An error of class NotFound means that there is none.
 func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	at, err := p.translate.PodName(namespace, name)
 	if err != nil {
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster: %v", namespace, name, err)
 	}
-	if err := p.identified(ctx); err != nil {
+	if err := p.ensureIdentified(ctx); err != nil {
 		return nil, err
 	}
 	found, err := p.remote.CoreV1().Pods(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
@@ -163,7 +164,8 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	return found, nil
 }
 
-// ensureNamespace makes a remote namespace, where it may, unless it is known to exist.
+// ensureNamespace creates a remote namespace, if the configuration allows it, unless it
+// is known to exist.
 func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
 	p.mu.Lock()
 	_, known := p.namespaces[name]
@@ -187,25 +189,25 @@ func (p *Provider) makeNamespace(ctx context.Context, name string) error {
 	if err == nil {
 		log.G(ctx).WithField("remoteNamespace", name).Info("Created a namespace in the remote cluster")
 	}
-	p.noteNamespace(name)
+	p.recordNamespace(name)
 	return nil
 }
 
-// noteNamespace notes that a remote namespace exists.
-func (p *Provider) noteNamespace(name string) {
+// recordNamespace records that a remote namespace exists.
+func (p *Provider) recordNamespace(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.namespaces[name] = struct{}{}
 }
 
-// forgetNamespace is for a remote namespace that has gone: it is made again, where it
-// may, and with it what was in it.
+// forgetNamespace records that a remote namespace was deleted: it is created again, if
+// the configuration allows it, with the copies that were in it.
 func (p *Provider) forgetNamespace(name string) {
 	p.mu.Lock()
 	_, known := p.namespaces[name]
 	delete(p.namespaces, name)
 	p.mu.Unlock()
-	if known { // else that was said before
+	if known { // otherwise the copies are being written already
 		p.reflector.RewriteNamespace(name)
 	}
 }

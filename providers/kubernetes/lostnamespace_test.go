@@ -12,8 +12,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A provider that has taken a pod up after a restart makes all that it needs again
-// when the remote namespace goes with it, its environment too.
+// A provider that has adopted a pod after a restart creates all that the pod needs
+// again when the remote namespace is deleted, its environment too.
 func TestNamespaceThatGoesAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const config = "evicted: restart\nnamespaces: {create: true}\n"

@@ -10,7 +10,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
-// TestMain has more checks of the conformance kit side by side than there are
+// TestMain runs more checks of the conformance kit in parallel than there are
 // processors, since they mostly wait. It is the shim of processes, too.
 func TestMain(m *testing.M) {
 	runtime.MaybeShim()

@@ -11,50 +11,51 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// describe says in the node what is known before the remote cluster is asked.
-func (p *Provider) describe(n *corev1.Node) {
+// setCapacity sets the configured capacity, before the remote cluster is asked.
+func (p *Provider) setCapacity(n *corev1.Node) {
 	capacity := maps.Clone(p.cfg.Capacity.Resources)
 	n.Status.Capacity, n.Status.Allocatable = capacity, maps.Clone(capacity)
 }
 
-// Ping implements node.NodeProvider: the node is well while the remote API server
-// is ready and lists or watches the pods, and has not the objects of another home cluster with the same names.
-// Where the configuration says so it stays well for a while without: see outage.
+// Ping implements node.NodeProvider. The node is healthy while the remote API server is
+// ready and the pods can be listed or watched, and it has no objects of another home
+// cluster with the same names. With keepReady it stays healthy for a while in an
+// outage: see outage.
 func (p *Provider) Ping(ctx context.Context) error {
-	keep := p.cfg.Unreachable.KeepReady.Duration
-	if keep == 0 {
+	keepReady := p.cfg.Unreachable.KeepReady.Duration
+	if keepReady == 0 {
 		return p.ping(ctx)
 	}
 	timed, cancel := ctx, func() {}
-	if deadline, ok := ctx.Deadline(); ok { // an answer has to come before it, also where there is none
+	if deadline, ok := ctx.Deadline(); ok { // the answer has to come before the deadline, even if there is none from the remote cluster
 		timed, cancel = context.WithTimeout(ctx, time.Until(deadline)*4/5)
 	}
 	defer cancel()
-	return p.outage.observe(p.ping(timed), keep)
+	return p.outage.observe(p.ping(timed), keepReady)
 }
 
 func (p *Provider) ping(ctx context.Context) error {
-	if err := p.identified(ctx); err != nil {
+	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
 	if err := p.remote.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return errdefs.AsUnavailable(remoteError("ask whether it is ready", err))
 	}
-	if err := p.feed.check(); err != nil {
+	if err := p.listWatch.check(); err != nil {
 		return errdefs.AsUnavailable(remoteError("list and watch the pods", err))
 	}
 	return nil
 }
 
-// NotifyNodeStatus implements node.NodeProvider: the capacity follows the remote
-// cluster's, and a taint whether that can be reached, where the configuration says so.
+// NotifyNodeStatus implements node.NodeProvider. It reports changes of the capacity,
+// and the taint of an outage, as configured.
 func (p *Provider) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Node)) {
-	p.outage.attach(p.home.Node.Spec.Taints, notify)
+	p.outage.setNotify(p.home.Node.Spec.Taints, notify)
 	if p.cfg.Capacity.Source == CapacityFixed {
 		return
 	}
 	n := p.home.Node.DeepCopy()
-	n.Spec.Taints = nil // they are the outage's
+	n.Spec.Taints = nil // outage reports them
 	run := log.WithLogger(p.ctx, log.G(ctx))
-	p.running.Go(func() { p.followCapacity(run, n, notify) })
+	p.running.Go(func() { p.watchCapacity(run, n, notify) })
 }

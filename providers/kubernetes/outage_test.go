@@ -17,7 +17,7 @@ import (
 )
 
 // remoteServer is the remote API server, which answers, refuses connections, hangs or
-// refuses the caller.
+// refuses the credentials.
 type remoteServer struct {
 	mu    sync.Mutex
 	state string
@@ -47,7 +47,7 @@ func (s *remoteServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-// newPinged is a rig whose pings go to a remoteServer.
+// newPinged returns a rig whose pings go to a remoteServer.
 func newPinged(t *testing.T, config string) (*rig, *remoteServer) {
 	t.Helper()
 	r, server := newRig(t, config, newRemote()), &remoteServer{}
@@ -59,7 +59,7 @@ func newPinged(t *testing.T, config string) (*rig, *remoteServer) {
 	return r, server
 }
 
-// pingFor pings as the node does for a time, and returns the last result.
+// pingFor pings for a time, as the node does, and returns the last result.
 func pingFor(r *rig, d time.Duration) error {
 	for end := time.Now().Add(d); ; time.Sleep(10 * time.Second) {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
@@ -74,8 +74,9 @@ func pingFor(r *rig, d time.Duration) error {
 	}
 }
 
-// By default a node whose remote cluster is away is not ready at once. With keepReady it
-// is, for so long, with a taint; both go when the remote cluster is back.
+// By default a node whose remote cluster cannot be reached is not ready at once. With
+// keepReady it stays ready for that long, with a taint; both end when the remote
+// cluster is back.
 func TestNodeIsKeptReadyInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain, server := newPinged(t, "")
@@ -90,17 +91,17 @@ func TestNodeIsKeptReadyInAnOutage(t *testing.T) {
 				r, server := newPinged(t, "unreachable: {keepReady: 10m}\n")
 				others := []corev1.Taint{{Key: "virtual-kubelet.io/provider", Effect: corev1.TaintEffectNoSchedule}}
 				r.Provider.home.Node.Spec.Taints = others
-				var said []*corev1.Node
-				r.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { said = append(said, n) })
+				var reported []*corev1.Node
+				r.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { reported = append(reported, n) })
 				want := func(what string, times, taints int, reachable corev1.ConditionStatus) {
 					t.Helper()
-					if len(said) != times {
-						t.Fatalf("%s: the node was told of %d times", what, len(said))
+					if len(reported) != times {
+						t.Fatalf("%s: the node was reported %d times", what, len(reported))
 					}
 					if times == 0 {
 						return
 					}
-					last := said[times-1]
+					last := reported[times-1]
 					if n := len(last.Spec.Taints); n != taints || last.Spec.Taints == nil || last.Spec.Taints[0] != others[0] ||
 						n > 1 && (last.Spec.Taints[1].Key != TaintUnreachable || last.Spec.Taints[1].Effect != corev1.TaintEffectNoSchedule) {
 						t.Errorf("%s: the taints are %+v", what, last.Spec.Taints)
@@ -118,7 +119,7 @@ func TestNodeIsKeptReadyInAnOutage(t *testing.T) {
 					t.Errorf("within the time: %v", err)
 				}
 				want("within the time", 1, 2, corev1.ConditionFalse)
-				if err := pingFor(r, 2*time.Minute); err == nil || !errors.Is(err, errAway) {
+				if err := pingFor(r, 2*time.Minute); err == nil || !errors.Is(err, errUnreachable) {
 					t.Errorf("after the time: %v", err)
 				}
 				want("after the time", 1, 2, corev1.ConditionFalse)
@@ -136,8 +137,8 @@ func TestNodeIsKeptReadyInAnOutage(t *testing.T) {
 	}
 }
 
-// A process that starts during the outage has the same time; one that finds its names
-// taken by another cluster has none.
+// A process that starts during the outage has the same time; one whose names are taken
+// by another cluster has none.
 func TestStartInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, server := newPinged(t, "unreachable: {keepReady: 10m}\n")
@@ -155,7 +156,7 @@ func TestStartInAnOutage(t *testing.T) {
 		if err := pingFor(r, 2*time.Minute); err == nil {
 			t.Error("after the time the node is ready")
 		}
-		// An attempt that hangs is one of the remote cluster: the home one is known.
+		// An attempt that hangs is about the remote cluster: the home UID is known.
 		r.outage = outage{}
 		r.identity.turn <- struct{}{}
 		if err := pingFor(r, 0); err != nil {

@@ -51,8 +51,8 @@ func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port 
 	return <-failed
 }
 
-// dial connects by WebSocket, and where the remote API server does not have that
-// by SPDY.
+// dial connects by WebSocket, or by SPDY if the remote API server does not support
+// that.
 func (p *Provider) dial(remote *corev1.Pod) (httpstream.Connection, error) {
 	address := p.podURL(remote, "portforward", nil)
 	transport, upgrader, err := spdy.RoundTripperFor(p.rest)
@@ -64,18 +64,18 @@ func (p *Provider) dial(remote *corev1.Pod) (httpstream.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, _, err := portforward.NewFallbackDialerForStreaming(first, second, shouldFallBack).Dial(portforward.PortForwardProtocolV1Name)
+	conn, _, err := portforward.NewFallbackDialerForStreaming(first, second, shouldFallback).Dial(portforward.PortForwardProtocolV1Name)
 	return conn, err
 }
 
-// openPort makes the two streams of a connection to a port.
+// openPort creates the two streams of a connection to a port.
 func openPort(conn httpstream.Connection, port int32) (data, failure httpstream.Stream, err error) {
 	headers := http.Header{}
 	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
 	headers.Set(corev1.PortForwardRequestIDHeader, "0")
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
 	if failure, err = conn.CreateStream(headers); err == nil {
-		err = failure.Close() // we have nothing to say on it
+		err = failure.Close() // nothing is sent on the error stream
 	}
 	if err == nil {
 		headers.Set(corev1.StreamType, corev1.StreamTypeData)

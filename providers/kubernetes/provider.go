@@ -34,11 +34,11 @@ var (
 	_ nodeutil.Provider           = (*Provider)(nil)
 )
 
-// errandRunners is how many errands are run at the same time.
-const errandRunners = 4
+// workers is the number of work items that are processed at the same time.
+const workers = 4
 
-// Provider runs pods in a remote cluster. Make one with New. It is safe for
-// concurrent use.
+// Provider runs pods in a remote cluster. Create it with New. It is safe for concurrent
+// use.
 type Provider struct {
 	cfg       Config
 	home      nodeutil.ProviderConfig
@@ -48,35 +48,35 @@ type Provider struct {
 	clients
 	namespace string // the only remote one, or all
 
-	reflector *reflection.Reflector
-	claims    *claims.Claims            // nil where no storage class is mapped
-	services  *services.Services        // nil where they are not reflected
-	feed      *feed                     // of the informer
-	informer  cache.SharedIndexInformer // remote pods of this node
-	heard     cache.ResourceEventHandlerRegistration
-	errands   workqueue.TypedRateLimitingInterface[errand]
-	cpu       cpuTimes
-	early     earlyEvents
-	identity  identity
-	outage    outage
+	reflector  *reflection.Reflector
+	claims     *claims.Claims            // nil if no storage class is mapped
+	services   *services.Services        // nil if Services are not copied
+	listWatch  *podListWatch             // of the informer
+	informer   cache.SharedIndexInformer // remote pods of this node
+	podHandler cache.ResourceEventHandlerRegistration
+	queue      workqueue.TypedRateLimitingInterface[workItem]
+	cpu        cpuTimes
+	early      earlyEvents
+	identity   identity
+	outage     outage
 
-	ctx     context.Context // of all that runs
+	ctx     context.Context // of all goroutines
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
-	mu         sync.Mutex
-	notify     func(*corev1.Pod)
-	gone       map[types.UID]*replacement // remote pods to be created again, by UID at home
-	replaced   map[types.UID]replaced     // those that were, by UID at home
-	doubts     map[types.UID]*corev1.Pod  // remote pods that a list lacks, by UID at home: see doubt
-	met        map[types.UID]struct{}     // pods that this provider has had, by UID at home
-	namespaces map[string]struct{}        // remote ones that are known to exist
-	waiting    map[types.UID]*waiting     // remote pods without a node, by their UID
-	ending     map[types.UID]bool         // remote pods that somebody else deletes, by their UID: whether they should be gone
+	mu           sync.Mutex
+	notify       func(*corev1.Pod)
+	replacements map[types.UID]*replacement    // remote pods to be created again, by UID of the home pod
+	backoffs     map[types.UID]replaceBackoff  // of those that were, by UID of the home pod
+	unconfirmed  map[types.UID]*corev1.Pod     // remote pods that a list lacks, by UID of the home pod: see markUnconfirmed
+	seen         map[types.UID]struct{}        // UIDs of home pods that have had a remote pod
+	namespaces   map[string]struct{}           // remote namespaces that are known to exist
+	unscheduled  map[types.UID]*unscheduledPod // remote pods without a node, by their UID
+	deleting     map[types.UID]bool            // remote pods that somebody else deletes, by their UID: whether they have missed their deadline
 }
 
-// New makes the provider of a node. It does not ask the remote cluster anything:
-// see Ping.
+// New returns the provider of a node. It sends no request to the remote cluster: see
+// Ping.
 func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	options, err := cfg.translation(home.Node.Name)
 	if err != nil {
@@ -88,16 +88,16 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	}
 	remote, err := clientset.NewForConfig(nodeutil.Protobuf(config))
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
+		return nil, fmt.Errorf("cannot create a client for the remote cluster: %w", err)
 	}
 	meta, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for the remote cluster: %w", err)
+		return nil, fmt.Errorf("cannot create a client for the remote cluster: %w", err)
 	}
 	return newProvider(ctx, home, cfg, options, clients{config, remote, meta})
 }
 
-// clients are those of the remote cluster.
+// clients are the clients of the remote cluster.
 type clients struct {
 	rest     *rest.Config
 	remote   clientset.Interface
@@ -107,19 +107,19 @@ type clients struct {
 func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, options *translate.Options, clients clients) (*Provider, error) {
 	p := &Provider{
 		cfg: cfg, home: home, translate: options, started: time.Now(), clients: clients,
-		gone:       map[types.UID]*replacement{},
-		replaced:   map[types.UID]replaced{},
-		doubts:     map[types.UID]*corev1.Pod{},
-		met:        map[types.UID]struct{}{},
-		namespaces: map[string]struct{}{},
-		waiting:    map[types.UID]*waiting{},
-		ending:     map[types.UID]bool{},
-		identity:   newIdentity(home.Client.CoreV1()),
+		replacements: map[types.UID]*replacement{},
+		backoffs:     map[types.UID]replaceBackoff{},
+		unconfirmed:  map[types.UID]*corev1.Pod{},
+		seen:         map[types.UID]struct{}{},
+		namespaces:   map[string]struct{}{},
+		unscheduled:  map[types.UID]*unscheduledPod{},
+		deleting:     map[types.UID]bool{},
+		identity:     newIdentity(home.Client.CoreV1()),
 	}
 	var err error
-	// From here on there is what Close ends: queues have goroutines.
+	// From here on, Close is needed: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	p.errands = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[errand](time.Second, time.Minute))
+	p.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[workItem](time.Second, time.Minute))
 	if cfg.Namespaces.Mapping == translate.Fixed {
 		p.namespace = cfg.Namespaces.Name
 	}
@@ -131,12 +131,12 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		Remote:          p.remote,
 		Environment:     p.environmentOf,
 		MayBegin:        p.mayBegin,
-		ReportFailure:   p.tellNotReflected,
+		ReportFailure:   p.recordFailedReflection,
 	})
 	if len(cfg.StorageClasses) > 0 {
 		p.claims = p.newClaims()
 	}
-	p.feed = p.newFeed()
+	p.listWatch = p.newPodListWatch()
 	p.informer = p.newInformer()
 	if cfg.Services {
 		p.services = services.New(services.Options{
@@ -146,10 +146,10 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 			},
 		})
 	}
-	if p.heard, err = p.informer.AddEventHandler(p.podEvents()); err != nil {
+	if p.podHandler, err = p.informer.AddEventHandler(p.podEvents()); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot watch the remote pods: %w", err), p.Close())
 	}
-	p.describe(home.Node)
+	p.setCapacity(home.Node)
 	return p, nil
 }
 
@@ -157,20 +157,20 @@ func (p *Provider) newClaims() *claims.Claims {
 	return claims.New(claims.Options{
 		Translate: p.translate, Classes: p.cfg.StorageClasses, Delete: p.cfg.DeleteClaims,
 		Home: p.home.Client, Remote: p.remote, MayBegin: p.mayBegin,
-		EnsureNamespace: p.makeNamespace, // it may have gone since
+		EnsureNamespace: p.makeNamespace, // it may have been deleted
 		RecordEvent: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
 			p.home.Events.Event(claim, kind, reason, message)
 		},
 	})
 }
 
-// newInformer watches the remote pods of this node.
+// newInformer returns an informer of the remote pods of this node.
 func (p *Provider) newInformer() cache.SharedIndexInformer {
-	lw := listwatch.Patient("remote pods", &cache.ListWatch{ListWithContextFunc: p.feed.list, WatchFuncWithContext: p.feed.watch})
+	lw := listwatch.Patient("remote pods", &cache.ListWatch{ListWithContextFunc: p.listWatch.list, WatchFuncWithContext: p.listWatch.watch})
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{byHome: homeNamespace, byUID: homeUID})
 }
 
-// The indexes of remote pods, by their namespace and UID at home.
+// The indexes of remote pods, by namespace and by UID of the home pod.
 const (
 	byHome = "home"
 	byUID  = "uid"
@@ -190,9 +190,9 @@ func homeUID(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// heardOf returns the remote pods of one at home as they were last heard of: most
-// often one.
-func (p *Provider) heardOf(uid types.UID) (remotes []*corev1.Pod) {
+// observedPods returns the last observed state of the remote pods of a home pod;
+// usually there is one.
+func (p *Provider) observedPods(uid types.UID) (remotes []*corev1.Pod) {
 	objects, err := p.informer.GetIndexer().ByIndex(byUID, string(uid))
 	if err != nil {
 		return nil // there is no such index
@@ -202,13 +202,13 @@ func (p *Provider) heardOf(uid types.UID) (remotes []*corev1.Pod) {
 			remotes = append(remotes, remote)
 		}
 	}
-	if doubtful := p.doubtful(uid); doubtful != nil {
-		remotes = append(remotes, doubtful)
+	if unconfirmed := p.unconfirmedPod(uid); unconfirmed != nil {
+		remotes = append(remotes, unconfirmed)
 	}
 	return remotes
 }
 
-// uses reports whether pods of a namespace at home are in the remote cluster.
+// uses reports whether the remote cluster has pods of a home namespace.
 func (p *Provider) uses(namespace string) bool {
 	keys, err := p.informer.GetIndexer().IndexKeys(byHome, namespace)
 	if err == nil && len(keys) > 0 {
@@ -216,15 +216,15 @@ func (p *Provider) uses(namespace string) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, doubtful := range p.doubts {
-		if translate.NameOf(doubtful).Namespace == namespace {
+	for _, unconfirmed := range p.unconfirmed {
+		if translate.NameOf(unconfirmed).Namespace == namespace {
 			return true
 		}
 	}
 	return false
 }
 
-// NotifyPods implements node.PodNotifier. It starts what runs in the background,
+// NotifyPods implements node.PodNotifier. It starts the background work, which runs
 // until Close.
 func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.mu.Lock()
@@ -238,28 +238,27 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	})
 }
 
-// awaitPods returns when the pods at home are known: what is observed of a remote pod
-// before could not be put down to one of them, and is not observed again. False means that
-// ctx has ended.
+// awaitPods waits for the cache of home pods: events of remote pods whose home pod is
+// unknown would be lost. It returns false if ctx ends.
 func (p *Provider) awaitPods(ctx context.Context) bool {
 	return p.home.PodsSynced == nil || cache.WaitForCacheSync(ctx.Done(), p.home.PodsSynced)
 }
 
-// claimInterval is how often to look whether this process has the node again.
-const claimInterval = 5 * time.Second
+// mayBeginInterval is how often to check mayBegin while it returns false.
+const mayBeginInterval = 5 * time.Second
 
-// mayBegin reports whether this process may create or delete something of its own
-// accord: another one may have the node.
+// mayBegin reports whether this process may create or delete objects by itself: another
+// process may hold the node.
 func (p *Provider) mayBegin() bool { return p.home.MayBegin == nil || p.home.MayBegin() }
 
-// start starts what runs in the background, once it is known what is this home's.
+// start starts the background work. The provider must be identified.
 func (p *Provider) start(run context.Context) {
 	p.running.Go(func() { p.informer.RunWithContext(run) })
 	p.running.Go(func() { p.reflector.Run(run) })
-	for range errandRunners {
-		p.running.Go(func() { p.runErrands(run) })
+	for range workers {
+		p.running.Go(func() { p.runWorker(run) })
 	}
-	p.running.Go(func() { p.sweep(run) })
+	p.running.Go(func() { p.runHousekeeping(run) })
 	if p.claims != nil {
 		p.running.Go(func() { p.claims.Run(run) })
 	}
@@ -271,10 +270,10 @@ func (p *Provider) start(run context.Context) {
 	}
 }
 
-// Close ends the provider. Pods run on, and the next one takes them up.
+// Close stops the provider. Remote pods keep running; the next provider adopts them.
 func (p *Provider) Close() error {
 	p.cancel()
-	p.errands.ShutDown()
+	p.queue.ShutDown()
 	p.reflector.Close()
 	if p.claims != nil {
 		p.claims.Close()
@@ -286,20 +285,20 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// tell notifies of a status of a pod at home.
-func (p *Provider) tell(remote *corev1.Pod, status corev1.PodStatus) {
+// notifyStatus reports the status of a home pod.
+func (p *Provider) notifyStatus(remote *corev1.Pod, status corev1.PodStatus) {
 	p.mu.Lock()
 	notify := p.notify
 	p.mu.Unlock()
 	if notify != nil {
-		notify(p.atHome(remote, status))
+		notify(p.homePodWithStatus(remote, status))
 	}
 }
 
-// atHome returns the pod at home of a remote one, with its status there.
-func (p *Provider) atHome(remote *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
+// homePodWithStatus returns the home pod of a remote pod, with the given status.
+func (p *Provider) homePodWithStatus(remote *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
 	name := translate.NameOf(remote)
-	if local := p.local(remote); local != nil {
+	if local := p.homePod(remote); local != nil {
 		pod := *local
 		pod.Status = translate.OnlyContainersOf(status, local)
 		return &pod
@@ -308,14 +307,14 @@ func (p *Provider) atHome(remote *corev1.Pod, status corev1.PodStatus) *corev1.P
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: translate.UIDOf(remote), CreationTimestamp: remote.CreationTimestamp},
 		Spec: corev1.PodSpec{
 			NodeName: p.home.Node.Name, Containers: remote.Spec.Containers, InitContainers: remote.Spec.InitContainers,
-			TerminationGracePeriodSeconds: remote.Spec.TerminationGracePeriodSeconds, // with which it is deleted if home has no such pod
+			TerminationGracePeriodSeconds: remote.Spec.TerminationGracePeriodSeconds, // used to delete it if there is no home pod
 		},
 		Status: status,
 	}
 }
 
-// local returns the pod at home of a remote one, or nil if it is not known.
-func (p *Provider) local(remote *corev1.Pod) *corev1.Pod {
+// homePod returns the home pod of a remote pod, or nil if it is unknown.
+func (p *Provider) homePod(remote *corev1.Pod) *corev1.Pod {
 	name := translate.NameOf(remote)
 	local, err := p.home.Pods.Pods(name.Namespace).Get(name.Name)
 	if err != nil || local.UID != translate.UIDOf(remote) {
@@ -324,11 +323,11 @@ func (p *Provider) local(remote *corev1.Pod) *corev1.Pod {
 	return local
 }
 
-// event records an event on a pod at home.
+// event records an event on a home pod.
 func (p *Provider) event(pod *corev1.Pod, kind, reason, message string) {
 	p.home.Events.Event(pod, kind, reason, message)
 }
 
-func (p *Provider) tellNotReflected(pod *corev1.Pod, err error) {
+func (p *Provider) recordFailedReflection(pod *corev1.Pod, err error) {
 	p.event(pod, corev1.EventTypeWarning, "FailedReflection", err.Error())
 }

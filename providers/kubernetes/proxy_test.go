@@ -18,7 +18,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// behindProxy has a proxy answer all requests of one verb with a code, while it is set.
+// behindProxy makes a proxy answer all requests of one verb with a code while the
+// returned value is set.
 func behindProxy(remote interface {
 	PrependReactor(string, string, clienttesting.ReactionFunc)
 }, verb string, code int) *atomic.Bool {
@@ -29,7 +30,7 @@ func behindProxy(remote interface {
 	return &down
 }
 
-// The 404 of a proxy is no word on a pod.
+// The 404 of a proxy does not mean that a pod is deleted.
 func TestNotFoundByAProxy(t *testing.T) {
 	for _, verb := range []string{"get", "delete", "patch"} {
 		t.Run(verb, func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestNotFoundByAProxy(t *testing.T) {
 	}
 }
 
-// The 400 of a proxy is no word on a pod either, that of the API server is.
+// The 400 of a proxy does not mean that a pod is invalid, that of the API server does.
 func TestRefusedByAProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -66,7 +67,7 @@ func TestRefusedByAProxy(t *testing.T) {
 		r := newRig(t, "", remote)
 		down.Store(true)
 		pod := named("one")
-		r.atHome(pod)
+		r.setHomePod(pod)
 		if err := r.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
 			t.Errorf("created with %v", err)
 		}
@@ -94,14 +95,14 @@ func TestDueBehindAProxy(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, pod := range []*corev1.Pod{taken, unscheduled} {
-			if !slices.ContainsFunc(r.told, func(told *corev1.Pod) bool { return told.UID == pod.UID && ended(told) }) {
+			if !slices.ContainsFunc(r.notified, func(reported *corev1.Pod) bool { return reported.UID == pod.UID && ended(reported) }) {
 				t.Errorf("pod %s has not ended", pod.Name)
 			}
 		}
 	})
 }
 
-// A deletion of a pod without a node that is refused is tried again.
+// The deletion of a pod without a node that is refused is retried.
 func TestUnscheduledPodIsNotDeletedAtOnce(t *testing.T) {
 	for what, failure := range map[string]error{
 		"refused":     apierrors.NewForbidden(corev1.Resource("pods"), "one", nil),
@@ -127,8 +128,8 @@ func TestUnscheduledPodIsNotDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// A pod from which admission in the remote cluster removes what says whose it is would
-// never be found again.
+// A pod that loses the provider's labels to admission in the remote cluster could never
+// be found again.
 func TestAdmissionThatRemovesLabels(t *testing.T) {
 	for what, remove := range map[string]func(*corev1.Pod){
 		"labels":      func(pod *corev1.Pod) { pod.Labels = nil },
@@ -143,7 +144,7 @@ func TestAdmissionThatRemovesLabels(t *testing.T) {
 				})
 				r := newRig(t, "", remote)
 				pod := named("one")
-				r.atHome(pod)
+				r.setHomePod(pod)
 				err := r.CreatePod(t.Context(), pod)
 				if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "admission") {
 					t.Errorf("created with %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// pageSize is how many remote pods are asked for at a time.
+// pageSize is the maximum number of objects in a response to a list.
 const pageSize = 500
 
 // GetPod implements node.PodLifecycleHandler.
@@ -20,50 +20,51 @@ func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.
 	return p.GetPodByUID(ctx, namespace, name, "")
 }
 
-// GetPodByUID implements node.PodUIDLifecycleHandler. A pod that was here before
-// the provider began is taken up; one that was lost then is made again, where the
-// configuration says so.
+// GetPodByUID implements node.PodUIDLifecycleHandler. It adopts a remote pod of an
+// earlier provider. A remote pod that was lost while none was running is created again,
+// if configured.
 func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
-	if next := p.waitingAgain(uid); next != nil {
-		return p.atHome(next.remote, p.waitingStatus(next.remote)), nil
+	if next := p.replacementOf(uid); next != nil {
+		return p.homePodWithStatus(next.remote, p.replacementStatus(next.remote)), nil
 	}
-	remote, err := p.known(namespace, name, uid), error(nil)
+	remote, err := p.cachedPod(namespace, name, uid), error(nil)
 	if remote == nil {
 		remote, err = p.find(ctx, namespace, name, uid)
 	}
 	if errdefs.IsNotFound(err) {
-		remote, err = p.lost(namespace, name, uid, err)
+		remote, err = p.standInFor(namespace, name, uid, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.takeUp(remote)
-	pod := p.shown(remote)
-	if !isLost(remote) {
+	p.adopt(remote)
+	pod := p.observedPod(remote)
+	if !isStandIn(remote) {
 		pod.Status.ObservedGeneration = translate.GenerationOf(remote)
 	}
 	return pod, nil
 }
 
-// shown returns the pod at home of a remote one with the labels and annotations that
-// this has, by which the node sees whether to bring it up to date.
-func (p *Provider) shown(remote *corev1.Pod) *corev1.Pod {
+// observedPod returns the home pod with the status, labels and annotations that the
+// remote pod shows: from the latter the pod controller sees whether an update is
+// needed.
+func (p *Provider) observedPod(remote *corev1.Pod) *corev1.Pod {
 	status := p.status(remote)
-	if next := p.waitingAgain(translate.UIDOf(remote)); next != nil && next.remote.UID == remote.UID { // what it was last is no more
-		status = p.waitingStatus(remote)
+	if next := p.replacementOf(translate.UIDOf(remote)); next != nil && next.remote.UID == remote.UID { // its last status is outdated
+		status = p.replacementStatus(remote)
 	}
-	pod := p.atHome(remote, status)
-	if !isLost(remote) {
+	pod := p.homePodWithStatus(remote, status)
+	if !isStandIn(remote) {
 		pod.Labels, pod.Annotations = p.translate.ObservedMetadata(pod, remote)
 	}
 	return pod
 }
 
-// known returns the remote pod of one at home as it was last heard of, or nil: then
-// it may have come since.
-func (p *Provider) known(namespace, name string, uid types.UID) *corev1.Pod {
+// cachedPod returns the remote pod of a home pod from the cache, or nil. Then it may
+// still exist.
+func (p *Provider) cachedPod(namespace, name string, uid types.UID) *corev1.Pod {
 	at, err := p.translate.PodName(namespace, name)
-	if err != nil || uid == "" || !p.informer.HasSynced() || p.feed.check() != nil {
+	if err != nil || uid == "" || !p.informer.HasSynced() || p.listWatch.check() != nil {
 		return nil
 	}
 	obj, ok, err := p.informer.GetStore().GetByKey(at.String())
@@ -76,16 +77,16 @@ func (p *Provider) known(namespace, name string, uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// takeUp keeps up what a remote pod needs whose pod at home is known, and has taken
-// back there what was at home.
-func (p *Provider) takeUp(remote *corev1.Pod) {
-	local := p.local(remote)
+// adopt registers the home pod of a remote pod, and queues the removal of labels and
+// annotations that home has removed.
+func (p *Provider) adopt(remote *corev1.Pod) {
+	local := p.homePod(remote)
 	if local == nil {
 		return
 	}
 	p.reflector.AdoptPod(local)
 	if p.translate.MetadataRemoved(local, remote) {
-		p.errands.Add(errand{uid: local.UID, takeBack: true})
+		p.queue.Add(workItem{uid: local.UID, removeMetadata: true})
 	}
 }
 
@@ -103,22 +104,22 @@ func (p *Provider) GetPodStatusByUID(ctx context.Context, namespace, name string
 	return &pod.Status, nil
 }
 
-// GetPods implements node.PodLifecycleHandler. Once the remote pods are known they are
-// those that were heard of, so that a connection that is lost does not make a list of
-// no pods, and one that is slow does not carry all of them each minute; those that wait
-// to be created again are among them. Before, the remote API server is asked.
+// GetPods implements node.PodLifecycleHandler. Once the cache has synced it returns the
+// pods in the cache, so that a lost connection does not look like an empty list, and a
+// slow one does not transfer all pods each minute. Pods that wait to be created again
+// are included. Before, it lists from the remote API server.
 func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
-	if err := p.feed.check(); err != nil { // what is known is old
+	if err := p.listWatch.check(); err != nil { // the cache is outdated
 		return nil, errdefs.AsUnavailable(remoteError("list and watch the pods", err))
 	}
 	if p.informer.HasSynced() {
 		var pods []*corev1.Pod
-		for _, remote := range append(p.remotePods(), p.awaited()...) {
-			pods = append(pods, p.shown(remote))
+		for _, remote := range append(p.remotePods(), p.awaitingReplacement()...) {
+			pods = append(pods, p.observedPod(remote))
 		}
 		return pods, nil
 	}
-	if err := p.identified(ctx); err != nil {
+	if err := p.ensureIdentified(ctx); err != nil {
 		return nil, err
 	}
 	return p.list(ctx)
@@ -134,8 +135,8 @@ func (p *Provider) list(ctx context.Context) ([]*corev1.Pod, error) {
 		}
 		for i := range list.Items {
 			remote := &list.Items[i]
-			p.takeUp(remote)
-			pods = append(pods, p.shown(remote))
+			p.adopt(remote)
+			pods = append(pods, p.observedPod(remote))
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
 			return pods, nil
@@ -143,21 +144,21 @@ func (p *Provider) list(ctx context.Context) ([]*corev1.Pod, error) {
 	}
 }
 
-// status is what a remote pod says of the one at home.
+// status returns the status of the home pod of a remote pod.
 func (p *Provider) status(remote *corev1.Pod) corev1.PodStatus {
-	if isLost(remote) {
-		return p.waitingStatus(remote)
+	if isStandIn(remote) {
+		return p.replacementStatus(remote)
 	}
 	status := p.translate.Status(remote)
 	switch {
-	case p.givenUpFor(remote) != "":
-		return translate.Unschedulable(status, p.givenUpFor(remote), metav1.Now())
-	case p.replaces(remote):
-		return p.waitingStatus(remote)
-	case p.hasOutstayed(remote) && !p.failsWhenOverdue(remote):
-		return translate.Unready(status, "RemotePodLost", overdueMessage)
-	case p.hasOutstayed(remote):
-		return translate.Deleted(status, overdueMessage, *remote.DeletionTimestamp)
+	case p.unscheduledFailure(remote) != "":
+		return translate.Unschedulable(status, p.unscheduledFailure(remote), metav1.Now())
+	case p.replacesEnded(remote):
+		return p.replacementStatus(remote)
+	case p.isPastDeadline(remote) && !p.failsAtDeadline(remote):
+		return translate.Unready(status, "RemotePodLost", deadlineMessage)
+	case p.isPastDeadline(remote):
+		return translate.Deleted(status, deadlineMessage, *remote.DeletionTimestamp)
 	}
 	return status
 }

@@ -47,19 +47,19 @@ capacity: {source: quota, interval: 10s, resources: {memory: 8Gi}}
 		p.remote = remote
 
 		var mu sync.Mutex
-		var told []string
+		var reported []string
 		p.NotifyNodeStatus(t.Context(), func(n *corev1.Node) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, n.Status.Capacity.Cpu().String()+" "+n.Status.Allocatable.Memory().String())
+			reported = append(reported, n.Status.Capacity.Cpu().String()+" "+n.Status.Allocatable.Memory().String())
 		})
 		want := func(last string, times int) {
 			t.Helper()
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if len(told) != times || told[len(told)-1] != last {
-				t.Errorf("told %q, want %d, the last of them %q", told, times, last)
+			if len(reported) != times || reported[len(reported)-1] != last {
+				t.Errorf("reported %q, want %d, the last of them %q", reported, times, last)
 			}
 		}
 		want("6 8Gi", 1)

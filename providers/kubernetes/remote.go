@@ -18,23 +18,23 @@ func (r *Remote) check() error {
 	}
 	switch {
 	case ways != 1:
-		return errors.New("remote: give one of kubeconfig, inCluster and server")
+		return errors.New("remote: set exactly one of kubeconfig, inCluster and server")
 	case r.Context != "" && r.Kubeconfig == "":
-		return errors.New("remote.context belongs to remote.kubeconfig")
+		return errors.New("remote.context requires remote.kubeconfig")
 	case r.Server == "" && (r.CAFile != "" || r.TokenFile != ""):
-		return errors.New("remote.caFile and remote.tokenFile belong to remote.server")
+		return errors.New("remote.caFile and remote.tokenFile require remote.server")
 	case r.Server != "" && r.TokenFile == "":
 		return errors.New("remote.server needs remote.tokenFile, the path of a token of the remote cluster")
 	case r.QPS < 0:
 		return fmt.Errorf("remote.qps: %v is negative", r.QPS)
 	}
 	if u, err := url.Parse(r.Server); r.Server != "" && (err != nil || u.Host == "" || u.Scheme != "https") {
-		return fmt.Errorf("remote.server: %q is no URL that begins with https://", r.Server)
+		return fmt.Errorf("remote.server: %q is not a URL that begins with https://", r.Server)
 	}
 	return nil
 }
 
-// Config returns how to reach the remote cluster.
+// Config returns the client configuration for the remote cluster.
 func (r *Remote) Config() (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -50,7 +50,7 @@ func (r *Remote) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the remote cluster's configuration: %w", err)
 	}
-	config.QPS = -1 // the API server's priority and fairness is the limit
+	config.QPS = -1 // the limit is the API server's priority and fairness
 	if r.QPS > 0 {
 		config.QPS, config.Burst = r.QPS, max(int(2*r.QPS), 1)
 	}

@@ -61,7 +61,7 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 	})
 }
 
-// Outside of a cluster inCluster fails at once, and says why.
+// Outside of a cluster inCluster fails at once, and the error says why.
 func TestInClusterOutsideOfOne(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")

@@ -16,49 +16,48 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// The delays before a remote pod is created again, which follow the kubelet's of
-// containers that crash: none the first time, then minReplaceDelay, doubled each time
-// up to maxReplaceDelay. One that has stayed for forgetReplaced begins from none.
+// The back-off before a remote pod is created again is the kubelet's for containers
+// that crash: none the first time, then minReplaceBackoff, doubled each time up to
+// maxReplaceBackoff. It is reset once a pod has run for replaceBackoffReset.
 const (
-	minReplaceDelay = 10 * time.Second
-	maxReplaceDelay = 5 * time.Minute
-	forgetReplaced  = 10 * time.Minute
+	minReplaceBackoff   = 10 * time.Second
+	maxReplaceBackoff   = 5 * time.Minute
+	replaceBackoffReset = 10 * time.Minute
 )
 
-// replacement is a remote pod that was taken away, and is to be created again.
+// replacement is a remote pod that was evicted or deleted, and is to be created again.
 type replacement struct {
-	remote *corev1.Pod // as it was last; see isLost
+	remote *corev1.Pod // the last observed state; see isStandIn
 	delay  time.Duration
 	due    time.Time
-	warned string // the error of the last event
+	warned string // the error in the last event
 }
 
-// replaced is when a remote pod was last created again, and how long the next time
-// waits.
-type replaced struct {
+// replaceBackoff is when a remote pod was last created again, and the next back-off.
+type replaceBackoff struct {
 	at   time.Time
 	next time.Duration
 }
 
-// replaces reports whether a remote pod that was evicted, or has ended because
-// somebody else deletes it, is to be replaced.
-func (p *Provider) replaces(remote *corev1.Pod) bool {
+// replacesEnded reports whether a remote pod that was evicted, or has terminated
+// because somebody else deletes it, is to be created again.
+func (p *Provider) replacesEnded(remote *corev1.Pod) bool {
 	return (translate.Evicted(remote) || translate.EndedByDeletion(remote)) && p.mayReplace(remote)
 }
 
-// restarts reports whether a remote pod that was deleted, not by this node, is to be
-// replaced.
-func (p *Provider) restarts(remote *corev1.Pod) bool {
+// replacesDeleted reports whether a remote pod that is gone from the remote API, not
+// deleted by this node, is to be created again.
+func (p *Provider) replacesDeleted(remote *corev1.Pod) bool {
 	return (!ended(remote) || translate.Evicted(remote) || translate.EndedByDeletion(remote)) && p.mayReplace(remote)
 }
 
-// mayReplace reports whether the configuration, and the pod at home, let a remote pod
-// that was taken away be created again.
+// mayReplace reports whether the configuration and the home pod allow a remote pod to
+// be created again.
 func (p *Provider) mayReplace(remote *corev1.Pod) bool {
 	if p.cfg.Evicted != Restart || !translate.MayRestart(remote) {
 		return false
 	}
-	local := p.local(remote)
+	local := p.homePod(remote)
 	return local != nil && local.DeletionTimestamp == nil && !ended(local) && translate.MayRestart(local)
 }
 
@@ -66,101 +65,100 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// expect has a remote pod created again, after a delay that grows with the number of
-// times.
-func (p *Provider) expect(remote *corev1.Pod) { p.expectLater(remote)() }
+// scheduleReplacement queues a remote pod to be created again after its back-off.
+func (p *Provider) scheduleReplacement(remote *corev1.Pod) { p.prepareReplacement(remote)() }
 
-// expectLater is expect, from when begin is called on.
-func (p *Provider) expectLater(remote *corev1.Pod) (begin func()) {
+// prepareReplacement records a replacement. It is queued when the caller calls begin.
+func (p *Provider) prepareReplacement(remote *corev1.Pod) (begin func()) {
 	uid := translate.UIDOf(remote)
 	p.mu.Lock()
-	next := p.gone[uid]
+	next := p.replacements[uid]
 	if next == nil {
 		next = &replacement{remote: remote}
-		if last, ok := p.replaced[uid]; ok && time.Since(last.at) < forgetReplaced {
+		if last, ok := p.backoffs[uid]; ok && time.Since(last.at) < replaceBackoffReset {
 			next.delay = last.next
 		}
 		next.due = time.Now().Add(next.delay)
-	} else { // a newer form of it
+	} else { // update its last observed state
 		next = &replacement{remote: remote, delay: next.delay, due: next.due, warned: next.warned}
 	}
-	p.gone[uid] = next
+	p.replacements[uid] = next
 	rest := time.Until(next.due)
 	p.mu.Unlock()
-	return func() { p.errands.AddAfter(errand{uid: uid}, rest) }
+	return func() { p.queue.AddAfter(workItem{uid: uid}, rest) }
 }
 
-// waitingAgain returns the remote pod that is to be created again for a pod, or
-// nil.
-func (p *Provider) waitingAgain(uid types.UID) *replacement {
+// replacementOf returns the pending replacement of a home pod's remote pod, or nil.
+func (p *Provider) replacementOf(uid types.UID) *replacement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gone[uid]
+	return p.replacements[uid]
 }
 
-// awaited returns the remote pods that are to be created again, and that no list or
-// watch shows any more.
-func (p *Provider) awaited() (remotes []*corev1.Pod) {
+// awaitingReplacement returns the remote pods with a pending replacement that are not
+// in the cache any more.
+func (p *Provider) awaitingReplacement() (remotes []*corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for uid, next := range p.gone {
-		if keys, err := p.informer.GetIndexer().IndexKeys(byUID, string(uid)); err == nil && len(keys) == 0 && p.doubts[uid] == nil {
+	for uid, next := range p.replacements {
+		if keys, err := p.informer.GetIndexer().IndexKeys(byUID, string(uid)); err == nil && len(keys) == 0 && p.unconfirmed[uid] == nil {
 			remotes = append(remotes, next.remote)
 		}
 	}
 	return remotes
 }
 
-// waitingStatus is the status at home of a pod whose remote pod is to be created again.
-func (p *Provider) waitingStatus(remote *corev1.Pod) corev1.PodStatus {
+// replacementStatus returns the status of a home pod whose remote pod is to be created
+// again.
+func (p *Provider) replacementStatus(remote *corev1.Pod) corev1.PodStatus {
 	status, delay := corev1.PodStatus{}, time.Duration(0)
-	if isLost(remote) { // with the status at home
+	if isStandIn(remote) { // it has the status of the home pod
 		status = *remote.Status.DeepCopy()
 	} else {
 		status = p.translate.Status(remote)
 	}
-	if next := p.waitingAgain(translate.UIDOf(remote)); next != nil {
+	if next := p.replacementOf(translate.UIDOf(remote)); next != nil {
 		delay = next.delay
 	}
 	return translate.Waiting(status, delay)
 }
 
-// forgetGone creates nothing again for a pod.
-func (p *Provider) forgetGone(uid types.UID) {
+// cancelReplacement drops the pending replacement of a pod.
+func (p *Provider) cancelReplacement(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.gone, uid)
+	delete(p.replacements, uid)
 }
 
-// forgetReplacements forgets when the remote pods were created that are not among kept.
-func (p *Provider) forgetReplacements(kept map[types.UID]struct{}) {
+// forgetBackoffs drops the back-offs of pods that are not in kept.
+func (p *Provider) forgetBackoffs(kept map[types.UID]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.replaced, func(uid types.UID, _ replaced) bool { _, ok := kept[uid]; return !ok })
+	maps.DeleteFunc(p.backoffs, func(uid types.UID, _ replaceBackoff) bool { _, ok := kept[uid]; return !ok })
 }
 
-// replace has a remote pod that the remote cluster took away created again, and
-// looks at one that it is about to.
+// replace creates a remote pod again that was evicted or deleted. Without a pending
+// replacement it checks a remote pod that is being deleted.
 func (p *Provider) replace(ctx context.Context, uid types.UID) error {
-	next := p.waitingAgain(uid)
+	next := p.replacementOf(uid)
 	if next == nil {
-		return p.checkEnd(ctx, uid)
+		return p.checkDeletion(ctx, uid)
 	}
-	local := p.local(next.remote)
+	local := p.homePod(next.remote)
 	if local == nil || local.DeletionTimestamp != nil || ended(local) {
-		p.forgetGone(uid)
+		p.cancelReplacement(uid)
 		p.reflector.UnregisterPod(uid)
 		return nil
 	}
 	if rest := time.Until(next.due); rest > 0 {
-		p.errands.AddAfter(errand{uid: uid}, rest)
+		p.queue.AddAfter(workItem{uid: uid}, rest)
 		return nil
 	}
-	if !p.mayBegin() { // another process may have the node: home may not want the pod any more
-		p.errands.AddAfter(errand{uid: uid}, claimInterval)
+	if !p.mayBegin() { // another process may hold the node, and home may have deleted the pod
+		p.queue.AddAfter(workItem{uid: uid}, mayBeginInterval)
 		return nil
 	}
-	err := p.createAgain(ctx, local, next)
+	err := p.createReplacement(ctx, local, next)
 	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
 		return err
 	}
@@ -174,70 +172,70 @@ func (p *Provider) replace(ctx context.Context, uid types.UID) error {
 	return err
 }
 
-// createAgain is one attempt of replace.
-func (p *Provider) createAgain(ctx context.Context, local *corev1.Pod, next *replacement) error {
+// createReplacement makes one attempt to create a remote pod again.
+func (p *Provider) createReplacement(ctx context.Context, local *corev1.Pod, next *replacement) error {
 	uid, remote := local.UID, next.remote
-	wanted, err := p.successor(ctx, local, remote)
+	wanted, err := p.prepareSuccessor(ctx, local, remote)
 	if err != nil || wanted == nil {
 		return err
 	}
 	created, err := p.remote.CoreV1().Pods(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	switch {
-	case apierrors.IsAlreadyExists(err) && p.isBack(ctx, remote):
-		p.forgetGone(uid)
+	case apierrors.IsAlreadyExists(err) && p.isRecreated(ctx, remote):
+		p.cancelReplacement(uid)
 		return nil
-	case apierror.IsNotFound(err): // the namespace has gone, and all that the pod needs
+	case apierror.IsNotFound(err): // the namespace was deleted, with all that the pod needs
 		p.forgetNamespace(wanted.Namespace)
 		return errors.Join(err, p.ensureNamespace(ctx, wanted.Namespace))
 	case err != nil:
 		return err
 	}
 	if err := p.checkCreated(ctx, local, created); err != nil {
-		p.postpone(uid, maxReplaceDelay)
+		p.postpone(uid, maxReplaceBackoff)
 		return err
 	}
-	if !p.wasReplaced(next, created) { // home has deleted its pod meanwhile, and found no remote one
-		p.discard(created)
+	if !p.recordReplaced(next, created) { // home has deleted its pod meanwhile, and found no remote one
+		p.deleteLater(created)
 		return nil
 	}
-	p.event(p.atHome(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote cluster took the pod away; it was created there again")
+	p.event(p.homePodWithStatus(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote pod was evicted or deleted; it was created again")
 	return nil
 }
 
-// wasReplaced records that a remote pod was created again. It reports whether that is
-// still wanted.
-func (p *Provider) wasReplaced(next *replacement, created *corev1.Pod) bool {
+// recordReplaced records that a remote pod was created again. It reports whether that
+// is still wanted.
+func (p *Provider) recordReplaced(next *replacement, created *corev1.Pod) bool {
 	uid := translate.UIDOf(next.remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.gone[uid]
+	now := p.replacements[uid]
 	if now == nil {
 		return false
 	}
-	delay := min(max(2*next.delay, minReplaceDelay), maxReplaceDelay)
-	p.replaced[uid] = replaced{at: time.Now(), next: delay}
-	if now.remote.UID == created.UID { // it was taken away already
+	delay := min(max(2*next.delay, minReplaceBackoff), maxReplaceBackoff)
+	p.backoffs[uid] = replaceBackoff{at: time.Now(), next: delay}
+	if now.remote.UID == created.UID { // it was evicted or deleted already
 		now.delay, now.due = delay, time.Now().Add(delay)
 	} else {
-		delete(p.gone, uid)
+		delete(p.replacements, uid)
 	}
 	return true
 }
 
-// postpone has a remote pod created again no sooner than after a delay.
+// postpone delays the creation of a remote pod.
 func (p *Provider) postpone(uid types.UID, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if next := p.gone[uid]; next != nil {
+	if next := p.replacements[uid]; next != nil {
 		next.delay, next.due = delay, time.Now().Add(delay)
 	}
 }
 
-// successor makes way for the remote pod that takes the place of another, and
-// returns it; nil if that one has not gone.
-func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
-	if isLost(remote) {
-		return p.anew(ctx, local)
+// prepareSuccessor returns the pod to create in place of a remote pod, and deletes what
+// is left of that. It returns nil if the remote pod is still running.
+func (p *Provider) prepareSuccessor(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
+	if isStandIn(remote) {
+		return p.podOfStandIn(ctx, local)
 	}
 	found, err := p.remote.CoreV1().Pods(remote.Namespace).Get(ctx, remote.Name, metav1.GetOptions{})
 	switch {
@@ -245,24 +243,24 @@ func (p *Provider) successor(ctx context.Context, local, remote *corev1.Pod) (*c
 		return translate.Recreate(remote), nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the pod in the remote cluster: %w", err)
-	case !p.translate.Home.Owns(found): // somebody has taken the labels away, and so the pod
+	case !p.translate.Home.Owns(found): // somebody has removed the labels, so the pod is not this node's
 		return nil, p.translate.Home.NameConflict("Pod", found)
 	case found.UID != remote.UID:
 		return translate.Recreate(remote), nil
-	case !ended(found): // it is there all the same
-		p.forgetGone(local.UID)
-		p.doubt(found)
-		p.tell(found, p.status(found))
+	case !ended(found): // it is still running
+		p.cancelReplacement(local.UID)
+		p.markUnconfirmed(found)
+		p.notifyStatus(found, p.status(found))
 		return nil, nil
 	}
-	if err := p.delete(ctx, found, atOnce); err != nil && !apierror.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := p.delete(ctx, found, minGracePeriod); err != nil && !apierror.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return nil, err
 	}
 	return translate.Recreate(remote), nil
 }
 
-// isBack tells whether there is another remote pod for the same one at home.
-func (p *Provider) isBack(ctx context.Context, remote *corev1.Pod) bool {
+// isRecreated reports whether the home pod has another remote pod already.
+func (p *Provider) isRecreated(ctx context.Context, remote *corev1.Pod) bool {
 	name := translate.NameOf(remote)
 	found, err := p.find(ctx, name.Namespace, name.Name, translate.UIDOf(remote))
 	return err == nil && found.UID != remote.UID

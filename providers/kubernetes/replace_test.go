@@ -22,8 +22,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// remove removes a remote pod as its API server does once its kubelet has confirmed its
-// end.
+// remove deletes a remote pod as its API server does once the kubelet has confirmed
+// that it has stopped.
 func (r *rig) remove(remote *corev1.Pod) {
 	r.t.Helper()
 	if err := r.remote.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), remote.Namespace, remote.Name); err != nil {
@@ -32,8 +32,8 @@ func (r *rig) remove(remote *corev1.Pod) {
 	synctest.Wait()
 }
 
-// endedBy is what a kubelet makes of the status of a pod that is deleted, whose
-// container exited so.
+// endedBy sets the status that a kubelet gives a pod that is being deleted, whose
+// container exited with code.
 func endedBy(code int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodFailed
@@ -44,8 +44,8 @@ func endedBy(code int32) func(*corev1.Pod) {
 	}
 }
 
-// A kubelet gives a pod that is deleted a terminal phase before it leaves the API. Where
-// the pod is to be restarted, that is no end.
+// A kubelet gives a pod that is being deleted a terminal phase before it leaves the
+// API. If the pod is to be restarted, that phase is not final.
 func TestPodWithATerminalPhaseIsReplaced(t *testing.T) {
 	for what, c := range map[string]struct {
 		policy    corev1.RestartPolicy
@@ -91,7 +91,7 @@ func TestPodWithATerminalPhaseIsReplaced(t *testing.T) {
 				}
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				if slices.ContainsFunc(r.told, ended) == c.replaced {
+				if slices.ContainsFunc(r.notified, ended) == c.replaced {
 					t.Errorf("it was reported to have ended: %v", !c.replaced)
 				}
 			})
@@ -161,8 +161,7 @@ func TestPodThatCannotBeReplaced(t *testing.T) {
 	})
 }
 
-// A pod that is taken away again and again is created at a pace that the remote cluster
-// can bear.
+// A pod that is deleted again and again is created with a back-off.
 func TestReplacementsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "evicted: restart\n", newRemote())
@@ -186,15 +185,15 @@ func TestReplacementsBackOff(t *testing.T) {
 			t.Errorf("it was created %d times in ten minutes", count)
 		}
 		r.mu.Lock()
-		reported := slices.ContainsFunc(r.told, func(pod *corev1.Pod) bool {
+		reported := slices.ContainsFunc(r.notified, func(pod *corev1.Pod) bool {
 			all := pod.Status.ContainerStatuses
 			return len(all) == 1 && all[0].State.Waiting != nil && strings.Contains(all[0].State.Waiting.Message, "back-off of 20s")
 		})
 		r.mu.Unlock()
 		if !reported {
-			t.Error("nothing tells of the back-off")
+			t.Error("the status does not show the back-off")
 		}
-		time.Sleep(20 * time.Minute) // in peace
+		time.Sleep(20 * time.Minute) // without a deletion
 		r.remove(r.remotePod(pod))
 		time.Sleep(time.Second)
 		if r.remotePod(pod) == nil {
@@ -203,7 +202,7 @@ func TestReplacementsBackOff(t *testing.T) {
 	})
 }
 
-// A remote pod whose creation is under way while home deletes its pod does not stay.
+// A remote pod that is created while home deletes its pod does not stay.
 func TestReplacementThatHomeDeletes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -223,7 +222,7 @@ func TestReplacementThatHomeDeletes(t *testing.T) {
 		<-creating
 		deleted := pod.DeepCopy()
 		deleted.DeletionTimestamp = ptr.To(metav1.Now())
-		r.atHome(deleted)
+		r.setHomePod(deleted)
 		if err := r.DeletePod(t.Context(), deleted); err == nil {
 			t.Error("the remote pod is reported to be there")
 		}
@@ -238,8 +237,8 @@ func TestReplacementThatHomeDeletes(t *testing.T) {
 	})
 }
 
-// A process that may have lost the node to another one creates and removes nothing of its
-// own accord.
+// A process that may have lost the node to another one creates and deletes nothing by
+// itself.
 func TestNothingWithoutTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -271,8 +270,8 @@ func TestNothingWithoutTheNode(t *testing.T) {
 	})
 }
 
-// holding is a remote cluster that waits before it creates a pod: one that is there
-// has a lock that all requests share.
+// holding is a remote cluster that waits before it creates a pod: the fake one holds a
+// lock that all requests share.
 type holding struct {
 	clientset.Interface
 	wait func()

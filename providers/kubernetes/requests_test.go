@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a pod costs on the way to the remote cluster, from its beginning to its end.
-// Nothing is sent that has not changed, and at rest nothing at all but what sweeps
-// ask for, which goes by another client.
+// The requests that a pod costs the remote cluster, from its creation to its end.
+// Nothing is sent that has not changed, and at rest nothing at all except for
+// housekeeping, which uses another client.
 func TestRequestsOfAPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -54,7 +54,7 @@ func TestRequestsOfAPod(t *testing.T) {
 		end := func(pod *corev1.Pod) {
 			deleted := metav1.Now()
 			pod.DeletionTimestamp = &deleted
-			r.atHome(pod)
+			r.setHomePod(pod)
 			if err := r.DeletePod(t.Context(), pod); err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestRequestsOfAPod(t *testing.T) {
 	})
 }
 
-// A provider that takes up pods writes nothing that is as it should be.
+// A provider that adopts pods writes nothing that is up to date.
 func TestRequestsOfARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -89,8 +89,8 @@ func TestRequestsOfARestart(t *testing.T) {
 	})
 }
 
-// A pod that was changed at home while no provider ran is shown as it is in the
-// remote cluster, by which the node sees that it has to be updated.
+// A pod that was changed at home while no provider ran is reported with the metadata of
+// the remote pod, so that the pod controller updates it.
 func TestChangesWhileNoProviderRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()

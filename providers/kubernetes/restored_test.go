@@ -10,8 +10,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// A remote cluster that was restored from a backup has copies as they once were: they are
-// brought up to date within minutes, and what is as it was written costs no write.
+// A remote cluster that was restored from a backup has outdated copies: they are
+// updated within minutes, and those that are up to date are not written.
 func TestRemoteIsRestoredFromABackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())

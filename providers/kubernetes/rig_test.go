@@ -35,47 +35,46 @@ func init() {
 	utilruntime.ErrorHandlers = nil // they sleep outside of a test's time
 }
 
-// rig is a provider between a home and a remote cluster that are not there. Remote
-// requests are in the order in which they were made.
+// rig is a provider between a fake home cluster and a fake remote cluster.
 type rig struct {
 	*Provider
 	t      *testing.T
-	home   *fake.Clientset // which has but what is asked of it
+	home   *fake.Clientset // which has only what is read from it
 	remote *fake.Clientset
 	pods   cache.Indexer // at home
 	events *record.FakeRecorder
 
 	beginning []string // the requests until the remote pods were known
 
-	mu   sync.Mutex
-	told []*corev1.Pod
+	mu       sync.Mutex
+	notified []*corev1.Pod
 }
 
-// newRig makes one of a node "far". It has to be in a synctest bubble.
+// newRig returns a rig whose node is "far". It must be called in a synctest bubble.
 func newRig(t *testing.T, more string, remote *fake.Clientset, homePods ...*corev1.Pod) *rig {
 	t.Helper()
 	return newRigAt(t, newHome("home-uid"), more, remote, homePods...)
 }
 
-// identifyAs spares a provider the search for those who have the same names.
+// identifyAs lets a provider start without a search for other homes.
 func (p *Provider) identifyAs(uid types.UID) {
 	p.translate.Home.UID = uid
 	close(p.identity.known)
 }
 
-// newHome is a home cluster, as far as it is asked itself.
+// newHome returns a home cluster, with what is read from its API server.
 func newHome(uid types.UID, pods ...runtime.Object) *fake.Clientset {
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
 	return fake.NewClientset(append(pods, system)...)
 }
 
-// newRigAt is newRig for one home of several.
+// newRigAt is newRig for one of several homes.
 func newRigAt(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, homePods ...*corev1.Pod) *rig {
 	t.Helper()
 	return newRigWith(t, home, more, remote, func(*nodeutil.ProviderConfig) {}, homePods...)
 }
 
-// newRigWith is newRigAt with more of what a provider is made with.
+// newRigWith is newRigAt with changes to the provider's parameters.
 func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, with func(*nodeutil.ProviderConfig), homePods ...*corev1.Pod) *rig {
 	t.Helper()
 	cfg, err := ParseConfig([]byte(header + "cluster: home\nremote: {kubeconfig: testdata/kubeconfig}\n" + more))
@@ -88,7 +87,7 @@ func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Cl
 	}
 	r := &rig{t: t, home: home, remote: remote, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}), events: record.NewFakeRecorder(100)}
 	for _, pod := range homePods {
-		r.atHome(pod)
+		r.setHomePod(pod)
 	}
 	services := corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
 	made := nodeutil.ProviderConfig{
@@ -105,15 +104,15 @@ func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Cl
 	r.NotifyPods(t.Context(), func(pod *corev1.Pod) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.told = append(r.told, pod)
+		r.notified = append(r.notified, pod)
 	})
-	time.Sleep(time.Second) // caches are asked about now and then
+	time.Sleep(time.Second) // caches are polled
 	r.beginning = r.requests()
 	return r
 }
 
-// newRemote is a remote cluster that gives objects a UID, as each does, and whose
-// watches are of what they ask for.
+// newRemote returns a remote cluster that sets UIDs, and whose watches obey their
+// selectors.
 func newRemote() *fake.Clientset {
 	remote := fake.NewClientset()
 	remote.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -161,7 +160,7 @@ func newRemote() *fake.Clientset {
 	return remote
 }
 
-// metadataOf is the client that asks for names and labels alone, and changes them.
+// metadataOf returns a metadata client of remote, which can also patch labels.
 func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadataClient {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
@@ -203,26 +202,27 @@ func metadataOf(t *testing.T, remote *fake.Clientset) *metadatafake.FakeMetadata
 	return client
 }
 
-// atHome has the home cluster have a pod.
-func (r *rig) atHome(pod *corev1.Pod) {
+// setHomePod creates or updates a pod in the cache of home pods.
+func (r *rig) setHomePod(pod *corev1.Pod) {
 	r.t.Helper()
 	if err := r.pods.Update(pod); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// last is what was told of last; of a pod of which nothing was it has no phase.
+// last returns the status that was reported last, or an empty one.
 func (r *rig) last() corev1.PodStatus {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.told) == 0 {
+	if len(r.notified) == 0 {
 		return corev1.PodStatus{}
 	}
-	return r.told[len(r.told)-1].Status
+	return r.notified[len(r.notified)-1].Status
 }
 
-// requests returns what was asked of the remote cluster since the last call.
+// requests returns the requests to the remote cluster since the last call, in their
+// order.
 func (r *rig) requests() (all []string) {
 	synctest.Wait()
 	for _, action := range r.remote.Actions() {
@@ -246,7 +246,7 @@ func (r *rig) wantRequests(what string, want ...string) {
 	}
 }
 
-// remotePod returns the remote pod of one at home, or nil.
+// remotePod returns the remote pod of a home pod, or nil.
 func (r *rig) remotePod(pod *corev1.Pod) *corev1.Pod {
 	r.t.Helper()
 	synctest.Wait()
@@ -273,10 +273,10 @@ func (r *rig) change(remote *corev1.Pod, change func(*corev1.Pod)) {
 	synctest.Wait()
 }
 
-// create creates a pod that home has, and has it run.
+// create creates a home pod and its remote pod.
 func (r *rig) create(pod *corev1.Pod) *corev1.Pod {
 	r.t.Helper()
-	r.atHome(pod)
+	r.setHomePod(pod)
 	if err := r.CreatePod(r.t.Context(), pod); err != nil {
 		r.t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func (r *rig) create(pod *corev1.Pod) *corev1.Pod {
 	return remote
 }
 
-// named makes a pod at home that needs the Secret keys, and has an environment.
+// named returns a home pod that needs the Secret keys, and has an environment.
 func named(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Generation: 1, Labels: map[string]string{"app": name}},

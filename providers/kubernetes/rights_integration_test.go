@@ -36,10 +36,10 @@ rules:
 - level: None
 `
 
-// audit is the log of what the node asks of an API server.
+// audit is the audit log of the node's requests to an API server.
 type audit struct{ path string }
 
-// startAudited starts a cluster with one.
+// startAudited starts a cluster with an audit log.
 func startAudited(t *testing.T) (*cluster, audit) {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,9 +74,9 @@ func (a audit) requests(t *testing.T) (requests []auditv1.Event) {
 // right is a verb on a resource.
 type right struct{ group, resource, verb string }
 
-// usedBy tells whether a request needed the right, also beside its own verb: one
-// that applies an object which there was not creates it, and a stream over
-// WebSocket, which is a GET, is created, too.
+// usedBy reports whether a request needed the right, which may not be that of its own
+// verb: an apply that creates the object needs create, and so does a stream over
+// WebSocket, which is a GET.
 func (r right) usedBy(request *auditv1.Event) bool {
 	of := request.ObjectRef
 	name := of.Resource
@@ -91,9 +91,9 @@ func (r right) usedBy(request *auditv1.Event) bool {
 		r.verb == "create" && request.Verb == "get" && request.ResponseStatus.Code == http.StatusSwitchingProtocols
 }
 
-// rightsOf are the rights in a file of deploy, none of them used. Informers stream,
-// and list only what API servers before Kubernetes 1.34 serve: listed are resources
-// of which that is so.
+// rightsOf returns the rights in a file of deploy, all of them unused. Informers use
+// watch-list, and list only what API servers before Kubernetes 1.34 serve: listed are
+// the resources of which that is so.
 func rightsOf(t *testing.T, file string, listed ...string) map[right]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deploy, file))
@@ -145,8 +145,8 @@ func (a audit) wantUsed(t *testing.T, rights map[right]bool) {
 	})
 }
 
-// testCommands does with a pod across what kubectl can do with one. The remote
-// namespace has default limits, which stay.
+// testCommands runs what kubectl can do with a pod. The remote namespace has default
+// limits, which stay.
 func (w *world) testCommands(t *testing.T) {
 	w.remote.applyText(`
 apiVersion: v1
@@ -241,14 +241,14 @@ func (w *world) forward(t *testing.T, pod string) {
 			return err
 		}
 		if n, err := connection.Read(make([]byte, 1)); n == 0 {
-			return fmt.Errorf("it says nothing: %w", err)
+			return fmt.Errorf("no response: %w", err)
 		}
 		return nil
 	})
 }
 
-// testQuota has the node be one remote namespace, of which there is a quota, and
-// ask for statistics where the remote cluster has no metrics API.
+// testQuota uses one remote namespace with a quota, and requests statistics although
+// the remote cluster has no metrics API.
 func (w *world) testQuota(t *testing.T) {
 	w.remote.applyText(`
 apiVersion: v1
@@ -279,8 +279,8 @@ spec: {hard: {pods: "43"}}
 `)
 	capacity(43)
 
-	// A pod beyond the quota says so, and runs once there is room. Of a quota by count the
-	// node does not know: else it would have refused the pod itself by then.
+	// A pod beyond the quota gets an event, and runs once there is room. The node does
+	// not know about a quota by count: otherwise it would have refused the pod itself.
 	quota := func(pods string) {
 		t.Helper()
 		w.remote.applyText(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: few, namespace: guests}, spec: {hard: {count/pods: "` + pods + `"}}}`)

@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Service of a namespace with pods is in the remote cluster, with the addresses
-// that these have there; what is there already stays as it is.
+// A Service of a namespace with pods is copied to the remote cluster, with the
+// addresses that these have there; a Service that exists there stays as it is.
 func (w *world) testServices(t *testing.T) {
 	services := w.remote.client.CoreV1().Services("home-default")
 	w.remote.applyText(`
 apiVersion: v1
 kind: Service
-metadata: {name: theirs, namespace: home-default}
+metadata: {name: foreign, namespace: home-default}
 spec: {ports: [{port: 1}]}
 `)
 	const manifest = `
@@ -33,7 +33,7 @@ spec:
   ports: [{name: http, port: 80, targetPort: 8080}]
 ---
 `
-	w.home.applyText(fmt.Sprintf(manifest, "web", "type: NodePort") + fmt.Sprintf(manifest, "peers", "clusterIP: None") + fmt.Sprintf(manifest, "theirs", ""))
+	w.home.applyText(fmt.Sprintf(manifest, "web", "type: NodePort") + fmt.Sprintf(manifest, "peers", "clusterIP: None") + fmt.Sprintf(manifest, "foreign", ""))
 	pod := w.pod(t, "web", func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "web"} })
 	w.waitRunning(t, pod)
 	far, err := w.remotePod(t.Context(), pod.UID)
@@ -70,7 +70,7 @@ spec:
 		}
 		return err
 	})
-	if s, err := services.Get(t.Context(), "theirs", metav1.GetOptions{}); err != nil || s.Spec.Ports[0].Port != 1 || len(s.Labels) > 0 {
+	if s, err := services.Get(t.Context(), "foreign", metav1.GetOptions{}); err != nil || s.Spec.Ports[0].Port != 1 || len(s.Labels) > 0 {
 		t.Errorf("the Service of somebody else was touched: %v %+v", err, s)
 	}
 	if _, err := services.Get(t.Context(), "kubernetes", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -78,20 +78,20 @@ spec:
 	}
 
 	w.delete(t, pod)
-	for _, name := range []string{"web", "peers", "theirs"} {
+	for _, name := range []string{"web", "peers", "foreign"} {
 		if err := w.home.client.CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the remote Services are gone", func(ctx context.Context) error {
 		list, err := services.List(ctx, metav1.ListOptions{})
-		if err == nil && (len(list.Items) != 1 || list.Items[0].Name != "theirs") {
+		if err == nil && (len(list.Items) != 1 || list.Items[0].Name != "foreign") {
 			err = fmt.Errorf("there are %+v", list.Items)
 		}
 		return err
 	})
 	eventually(t, "and their EndpointSlices", func(ctx context.Context) error {
-		list, err := w.remote.client.DiscoveryV1().EndpointSlices("home-default").List(ctx, theirs)
+		list, err := w.remote.client.DiscoveryV1().EndpointSlices("home-default").List(ctx, ownedByNode)
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("there are %+v", list.Items)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// The remote pods may be known before those at home: nothing of them is missed then.
+// The remote pods may be known before the home pods: no change of them is missed.
 func TestPodsAtHomeAreKnownLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -30,8 +30,8 @@ func TestPodsAtHomeAreKnownLater(t *testing.T) {
 		var synced atomic.Bool
 		r := newRigLate(t, remote, &synced)
 		time.Sleep(2 * time.Second)
-		r.atHome(quiet)
-		r.atHome(evicted)
+		r.setHomePod(quiet)
+		r.setHomePod(evicted)
 		synced.Store(true)
 		time.Sleep(10 * time.Minute)
 		if !r.reflector.IsRegistered(quiet.UID) {
@@ -42,13 +42,14 @@ func TestPodsAtHomeAreKnownLater(t *testing.T) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if slices.ContainsFunc(r.told, ended) {
+		if slices.ContainsFunc(r.notified, ended) {
 			t.Error("the evicted pod is reported to have failed")
 		}
 	})
 }
 
-// Whatever was missed of a remote pod whose pod at home is known late is made good.
+// Changes of a remote pod that were missed because its home pod became known late are
+// handled then.
 func TestPodAtHomeIsKnownLaterThanItsRemotePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -61,8 +62,8 @@ func TestPodAtHomeIsKnownLaterThanItsRemotePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newRig(t, "", remote)
-		r.atHome(quiet)
-		r.atHome(taken)
+		r.setHomePod(quiet)
+		r.setHomePod(taken)
 		time.Sleep(10 * time.Minute)
 		if !r.reflector.IsRegistered(quiet.UID) {
 			t.Error("what the pod needs is not kept up to date")
@@ -73,7 +74,7 @@ func TestPodAtHomeIsKnownLaterThanItsRemotePod(t *testing.T) {
 	})
 }
 
-// newRigLate is a rig that knows the pods at home once synced is set.
+// newRigLate returns a rig that knows the home pods once synced is set.
 func newRigLate(t *testing.T, remote *fake.Clientset, synced *atomic.Bool) *rig {
 	t.Helper()
 	return newRigWith(t, newHome("home-uid"), "evicted: restart\n", remote, func(made *nodeutil.ProviderConfig) { made.PodsSynced = synced.Load })

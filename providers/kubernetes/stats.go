@@ -20,8 +20,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// GetStatsSummary implements nodeutil.Provider: the statistics of our pods, and as
-// the node's the sum.
+// GetStatsSummary implements nodeutil.Provider. It returns the statistics of the pods
+// of this node; those of the node are their sum.
 func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
 	ours := map[types.NamespacedName]*corev1.Pod{}
 	for _, obj := range p.informer.GetStore().List() {
@@ -33,9 +33,9 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	var err error
 	switch p.cfg.Stats {
 	case StatsKubelets:
-		pods, err = p.statsOfKubelets(ctx, ours)
+		pods, err = p.kubeletStats(ctx, ours)
 	case StatsMetrics:
-		pods, err = p.statsOfMetrics(ctx, ours)
+		pods, err = p.metricsStats(ctx, ours)
 	default:
 		return nil, fmt.Errorf("the provider's configuration has stats: none: %w", errors.ErrUnsupported)
 	}
@@ -49,7 +49,7 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	}}, nil
 }
 
-// memoryOf is what pods use together.
+// memoryOf returns the sum of the memory of pods.
 func memoryOf(pods []stats.PodStats, at metav1.Time) *stats.MemoryStats {
 	var bytes uint64
 	for i := range pods {
@@ -70,16 +70,16 @@ func (p *Provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily,
 }
 
 const (
-	// kubeletTimeout is how long a remote kubelet may take to answer: less than
-	// metrics-server waits for all of them.
+	// kubeletTimeout is the timeout of a request to a remote kubelet. It is shorter
+	// than metrics-server's.
 	kubeletTimeout = 5 * time.Second
-	// kubeletsAtOnce is how many are asked at the same time.
-	kubeletsAtOnce = 8
+	// kubeletConcurrency is the number of requests at the same time.
+	kubeletConcurrency = 8
 )
 
-// statsOfKubelets asks the kubelets of the nodes on which pods of ours run. One
-// that does not answer does not take the others away.
-func (p *Provider) statsOfKubelets(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
+// kubeletStats requests statistics from the kubelets of the nodes with pods of this
+// provider. It fails only if all requests fail.
+func (p *Provider) kubeletStats(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
 	nodes := map[string]struct{}{}
 	for _, pod := range ours {
 		if pod.Spec.NodeName != "" {
@@ -90,10 +90,10 @@ func (p *Provider) statsOfKubelets(ctx context.Context, ours map[types.Namespace
 	found := []stats.PodStats{}
 	var errs []error
 	var group errgroup.Group
-	group.SetLimit(kubeletsAtOnce)
+	group.SetLimit(kubeletConcurrency)
 	for name := range nodes {
 		group.Go(func() error {
-			pods, err := p.statsOfKubelet(ctx, name)
+			pods, err := p.kubeletSummary(ctx, name)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -116,8 +116,8 @@ func (p *Provider) statsOfKubelets(ctx context.Context, ours map[types.Namespace
 	return found, nil
 }
 
-// statsOfKubelet returns the statistics of all pods of a remote node.
-func (p *Provider) statsOfKubelet(ctx context.Context, node string) ([]stats.PodStats, error) {
+// kubeletSummary returns the statistics of all pods of a remote node.
+func (p *Provider) kubeletSummary(ctx context.Context, node string) ([]stats.PodStats, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	text, err := p.remote.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("stats/summary").DoRaw(ctx)
@@ -134,7 +134,7 @@ func homeRef(remote *corev1.Pod) stats.PodReference {
 	return stats.PodReference{Namespace: name.Namespace, Name: name.Name, UID: string(translate.UIDOf(remote))}
 }
 
-// podMetrics is a list of metrics.k8s.io/v1beta1 as far as it is needed.
+// podMetrics is the part that is used of a list of metrics.k8s.io/v1beta1.
 type podMetrics struct {
 	Items []podMetricsItem `json:"items"`
 }
@@ -144,7 +144,7 @@ type podMetricsItem struct {
 	Timestamp  metav1.Time        `json:"timestamp"`
 	Containers []containerMetrics `json:"containers"`
 
-	pod *corev1.Pod // the remote one
+	pod *corev1.Pod // the remote pod
 }
 
 type containerMetrics struct {
@@ -162,10 +162,10 @@ func (c *containerMetrics) bytes() uint64 {
 	return uint64(max(memory.Value(), 0))
 }
 
-// statsOfMetrics asks the remote cluster's metrics API.
-func (p *Provider) statsOfMetrics(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
+// metricsStats requests statistics from the remote cluster's metrics API.
+func (p *Provider) metricsStats(ctx context.Context, ours map[types.NamespacedName]*corev1.Pod) ([]stats.PodStats, error) {
 	if !p.identity.isKnown() {
-		return nil, nil // nor is any pod
+		return nil, nil // no pod is known either
 	}
 	path := "/apis/metrics.k8s.io/v1beta1/pods"
 	if p.namespace != "" {
@@ -174,20 +174,20 @@ func (p *Provider) statsOfMetrics(ctx context.Context, ours map[types.Namespaced
 	text, err := p.remote.Discovery().RESTClient().Get().AbsPath(path).Param("labelSelector", p.translate.Home.Selector()).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the remote cluster's metrics API: %w", err)
+		return nil, fmt.Errorf("cannot request pod metrics from the remote cluster: %w", err)
 	}
 	var metrics podMetrics
 	if err := json.Unmarshal(text, &metrics); err != nil {
-		return nil, fmt.Errorf("cannot read the answer of the remote cluster's metrics API: %w", err)
+		return nil, fmt.Errorf("cannot decode the pod metrics of the remote cluster: %w", err)
 	}
-	var items []podMetricsItem // of our pods
-	now := map[measured]measurement{}
+	var items []podMetricsItem // of the pods of this node
+	now := map[containerKey]measurement{}
 	for _, m := range metrics.Items {
 		if remote := ours[types.NamespacedName{Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}]; remote != nil {
 			m.pod = remote
 			items = append(items, m)
 			for _, c := range m.Containers {
-				now[measured{remote.UID, c.Name}] = measurement{m.Timestamp, c.nanoCores()}
+				now[containerKey{remote.UID, c.Name}] = measurement{m.Timestamp, c.nanoCores()}
 			}
 		}
 	}
@@ -199,13 +199,13 @@ func (p *Provider) statsOfMetrics(ctx context.Context, ours map[types.Namespaced
 	return found, nil
 }
 
-// stats are the statistics of a pod, given the CPU time of its containers.
-func (m *podMetricsItem) stats(times map[measured]cpuTime) stats.PodStats {
+// stats returns the statistics of a pod, given the CPU times of its containers.
+func (m *podMetricsItem) stats(times map[containerKey]cpuTime) stats.PodStats {
 	pod := stats.PodStats{PodRef: homeRef(m.pod), StartTime: m.pod.CreationTimestamp}
 	var cores, total, bytes uint64
 	for i := range m.Containers {
 		c := &m.Containers[i]
-		cpu, nano, working := times[measured{m.pod.UID, c.Name}], c.nanoCores(), c.bytes()
+		cpu, nano, working := times[containerKey{m.pod.UID, c.Name}], c.nanoCores(), c.bytes()
 		cores, total, bytes = cores+nano, total+cpu.used, bytes+working
 		pod.Containers = append(pod.Containers, stats.ContainerStats{
 			Name: c.Name, StartTime: cpu.since,

@@ -42,8 +42,8 @@ func between(t *testing.T, more string, remote http.Handler) *Provider {
 	return p
 }
 
-// Statistics of the remote metrics API are those of the pods at home, whose names
-// they have; those of other pods are not among them.
+// Statistics of the remote metrics API are reported for the home pods; those of other
+// pods are not.
 func TestStatsOfMetrics(t *testing.T) {
 	asked := ""
 	p := between(t, "stats: metrics\n", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +52,7 @@ func TestStatsOfMetrics(t *testing.T) {
 		fmt.Fprint(w, `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [
 			{"metadata": {"namespace": "far", "name": "web-1"}, "timestamp": "2026-01-02T03:04:05Z", "window": "15s", "containers": [
 				{"name": "main", "usage": {"cpu": "250m", "memory": "64Mi"}}, {"name": "side", "usage": {"cpu": "1500u", "memory": "1Mi"}}]},
-			{"metadata": {"namespace": "far", "name": "theirs"}, "containers": [{"name": "main", "usage": {"cpu": "4"}}]}]}`)
+			{"metadata": {"namespace": "far", "name": "foreign"}, "containers": [{"name": "main", "usage": {"cpu": "4"}}]}]}`)
 	}))
 	err := p.informer.GetStore().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "far", Name: "web-1", Labels: p.translate.Home.LabelsOf("shop", "u-1"), Annotations: map[string]string{translate.AnnotationName: "web"},
@@ -83,8 +83,7 @@ func TestStatsOfMetrics(t *testing.T) {
 	}
 }
 
-// A metrics API that is not there is an error, and not a cluster in which nothing
-// is used.
+// A missing metrics API is an error, not a cluster in which nothing is used.
 func TestStatsWithoutMetricsServer(t *testing.T) {
 	p := between(t, "stats: metrics\n", http.NotFoundHandler())
 	if summary, err := p.GetStatsSummary(t.Context()); err == nil {
@@ -92,8 +91,8 @@ func TestStatsWithoutMetricsServer(t *testing.T) {
 	}
 }
 
-// A remote node that does not answer does not take the others' statistics away, nor
-// the time in which whoever asks wants them.
+// A remote node that does not respond does not hide the statistics of others, nor
+// exceed the caller's timeout.
 func TestStatsOfKubeletsWithADeadNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newRig(t, "stats: kubelets\n", newRemote())

@@ -14,9 +14,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/metricsservertest"
 )
 
-// TestTop has two real metrics-servers: the one at home reads the virtual node,
-// which asks the metrics API of the remote one. kubectl top at home says what it
-// says in the remote cluster.
+// TestTop has two real metrics-servers: the one at home reads the virtual node, which
+// reads the metrics API of the remote cluster. kubectl top shows the same at home as in
+// the remote cluster.
 func TestTop(t *testing.T) {
 	t.Parallel() // it mostly waits
 	home, remote := startCluster(t, metricsservertest.APIServerFlag), startCluster(t, metricsservertest.APIServerFlag)
@@ -76,11 +76,11 @@ stats: metrics
 	virtual.end()
 }
 
-// figures are the lines of kubectl top: a name, or that of a pod and a container,
-// and CPU and memory, of a node with percentages.
+// figures matches the lines of kubectl top: a name, or that of a pod and a container,
+// and CPU and memory, for a node with percentages.
 var figures = regexp.MustCompile(`(?m)^(\S+(?: +[a-z]\S*)?) +(\d+)m +(?:\S+% +)?(\d+)Mi`)
 
-// alike tells whether two figures are the same, but for rounding.
+// alike reports whether two figures are the same, except for rounding.
 func alike(a, b string) bool {
 	var cpu, memory [2]float64
 	for i, text := range []string{a, b} {

@@ -16,55 +16,55 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// waiting is a remote pod that has no node.
-type waiting struct {
-	since   time.Time // by this machine's clock: clocks differ
-	givenUp string    // why it is being removed; empty while it waits
-	gone    bool      // it was removed for that
+// unscheduledPod is a remote pod without a node.
+type unscheduledPod struct {
+	since   time.Time // by the local clock: clocks differ
+	failure string    // the message with which the home pod fails; empty while the remote pod waits
+	deleted bool      // the remote pod is gone, so the home pod has failed
 }
 
-// watchScheduling arranges for a remote pod without a node to be looked at when its
-// time is up, where the configuration says so.
+// watchScheduling queues a remote pod without a node for when its time is up, if
+// configured.
 func (p *Provider) watchScheduling(remote *corev1.Pod) {
 	if p.cfg.Unschedulable.Then != FailUnscheduled {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w, known := p.waiting[remote.UID]
+	w, known := p.unscheduled[remote.UID]
 	switch {
 	case !isUnscheduled(remote):
-		if known && !w.gone {
-			delete(p.waiting, remote.UID)
+		if known && !w.deleted {
+			delete(p.unscheduled, remote.UID)
 		}
 	case !known:
-		p.waiting[remote.UID] = &waiting{since: time.Now()}
-		p.errands.AddAfter(errand{uid: translate.UIDOf(remote), unscheduled: true}, p.cfg.Unschedulable.After.Duration)
+		p.unscheduled[remote.UID] = &unscheduledPod{since: time.Now()}
+		p.queue.AddAfter(workItem{uid: translate.UIDOf(remote), unscheduled: true}, p.cfg.Unschedulable.After.Duration)
 	}
 }
 
-// isUnscheduled reports whether a remote pod waits for a scheduler to find it a node. One
-// with scheduling gates is held back on purpose.
+// isUnscheduled reports whether a remote pod waits to be scheduled. One with scheduling
+// gates is held back on purpose.
 func isUnscheduled(remote *corev1.Pod) bool {
 	return remote.Spec.NodeName == "" && len(remote.Spec.SchedulingGates) == 0 && remote.DeletionTimestamp == nil && !ended(remote)
 }
 
-// failUnscheduled removes a remote pod whose time is up. It is removed first, and only as
-// long as it has no node; once it is gone the one at home has failed: see isGivenUp. So
-// nothing runs of a pod that has failed. An error means that it is not known: the remote cluster
-// may be away.
+// failUnscheduled deletes a remote pod whose time is up, if it still has no node. The
+// home pod fails once the remote pod is gone, so that nothing runs of a pod that has
+// failed: see markUnscheduledDeleted. An error means that the state is unknown: the
+// remote cluster may be unreachable.
 func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
-	for _, seen := range p.heardOf(uid) {
-		after, due := p.cfg.Unschedulable.After.Duration, p.scheduleDue(seen)
+	for _, seen := range p.observedPods(uid) {
+		after, due := p.cfg.Unschedulable.After.Duration, p.remainingScheduleTime(seen)
 		if due > 0 {
-			p.errands.AddAfter(errand{uid: uid, unscheduled: true}, due)
+			p.queue.AddAfter(workItem{uid: uid, unscheduled: true}, due)
 		}
-		local := p.local(seen)
+		local := p.homePod(seen)
 		if due != 0 || local == nil || local.DeletionTimestamp != nil {
 			continue
 		}
 		if !p.mayBegin() {
-			p.errands.AddAfter(errand{uid: uid, unscheduled: true}, claimInterval)
+			p.queue.AddAfter(workItem{uid: uid, unscheduled: true}, mayBeginInterval)
 			continue
 		}
 		name := translate.NameOf(seen)
@@ -78,15 +78,15 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 			continue
 		}
 		message := fmt.Sprintf("The remote cluster has not scheduled the pod within %v", after)
-		if why := whyUnscheduled(remote); why != "" {
+		if why := unschedulableMessage(remote); why != "" {
 			message += ": " + why
 		}
-		p.giveUp(remote, message) // its end may be seen before the answer
+		p.setUnscheduledFailure(remote, message) // the watch may report the deletion before the response comes
 		err = p.remote.CoreV1().Pods(remote.Namespace).Delete(ctx, remote.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &remote.UID, ResourceVersion: &remote.ResourceVersion},
 		})
 		if apierrors.IsConflict(err) {
-			p.giveUp(remote, "") // it may have a node by now
+			p.setUnscheduledFailure(remote, "") // it may have a node by now
 		}
 		if err != nil && !apierror.IsNotFound(err) {
 			return fmt.Errorf("delete the pod in the remote cluster, which has no node: %w", err)
@@ -96,62 +96,65 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// scheduleDue returns how long a remote pod may still wait; 0 for no longer, also where
-// its deletion has failed, and less for one that does not wait.
-func (p *Provider) scheduleDue(remote *corev1.Pod) time.Duration {
+// remainingScheduleTime returns how long a remote pod may still wait. It is 0 if the
+// time is up, also after a deletion that failed, and negative for a pod that does not
+// wait.
+func (p *Provider) remainingScheduleTime(remote *corev1.Pod) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.waiting[remote.UID]
-	if w == nil || w.gone {
+	w := p.unscheduled[remote.UID]
+	if w == nil || w.deleted {
 		return -1
 	}
 	return max(time.Until(w.since.Add(p.cfg.Unschedulable.After.Duration)), 0)
 }
 
-// giveUp records why a pod has failed, or takes that back.
-func (p *Provider) giveUp(remote *corev1.Pod, message string) {
+// setUnscheduledFailure sets the message with which a pod fails, or clears it.
+func (p *Provider) setUnscheduledFailure(remote *corev1.Pod, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.waiting[remote.UID]; w != nil {
-		w.givenUp = message
+	if w := p.unscheduled[remote.UID]; w != nil {
+		w.failure = message
 	}
 }
 
-// isGivenUp reports whether a remote pod that is gone was removed because it had no node.
-func (p *Provider) isGivenUp(remote *corev1.Pod) bool {
+// markUnscheduledDeleted records that a remote pod is gone. It reports whether it was
+// deleted because it had no node.
+func (p *Provider) markUnscheduledDeleted(remote *corev1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.waiting[remote.UID]
-	if w == nil || w.givenUp == "" {
+	w := p.unscheduled[remote.UID]
+	if w == nil || w.failure == "" {
 		return false
 	}
-	w.gone = true
+	w.deleted = true
 	return true
 }
 
-// givenUpFor returns why a remote pod was removed, or nothing.
-func (p *Provider) givenUpFor(remote *corev1.Pod) string {
+// unscheduledFailure returns the message of a pod that has failed because it had no
+// node, or "".
+func (p *Provider) unscheduledFailure(remote *corev1.Pod) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.waiting[remote.UID]; w != nil && w.gone {
-		return w.givenUp
+	if w := p.unscheduled[remote.UID]; w != nil && w.deleted {
+		return w.failure
 	}
 	return ""
 }
 
-// forgetWaiting forgets the remote pods that are gone.
-func (p *Provider) forgetWaiting(remote []*corev1.Pod) {
+// forgetUnscheduled drops the remote pods that are gone.
+func (p *Provider) forgetUnscheduled(remote []*corev1.Pod) {
 	present := map[types.UID]struct{}{}
 	for _, pod := range remote {
 		present[pod.UID] = struct{}{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.waiting, func(uid types.UID, _ *waiting) bool { _, ok := present[uid]; return !ok })
+	maps.DeleteFunc(p.unscheduled, func(uid types.UID, _ *unscheduledPod) bool { _, ok := present[uid]; return !ok })
 }
 
-// whyUnscheduled is what the remote scheduler says.
-func whyUnscheduled(remote *corev1.Pod) string {
+// unschedulableMessage returns the message of the remote scheduler.
+func unschedulableMessage(remote *corev1.Pod) string {
 	for _, c := range remote.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return c.Message

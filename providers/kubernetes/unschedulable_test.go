@@ -19,7 +19,8 @@ import (
 
 const failAfterTenMinutes = "unschedulable: {after: 10m, then: fail}\n"
 
-// unscheduled has the remote scheduler say that it has no node for a pod.
+// unscheduled sets the condition with which the remote scheduler reports that no node
+// fits.
 func unscheduled(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available"}}
@@ -31,8 +32,8 @@ func isDisrupted(status corev1.PodStatus) bool {
 	})
 }
 
-// A pod for which the remote cluster has no node for a time fails, whatever becomes of
-// evicted ones, and leaves nothing there.
+// A pod for which the remote cluster has no node for a time fails, regardless of the
+// policy for evicted ones, and leaves nothing there.
 func TestUnschedulablePodFails(t *testing.T) {
 	for _, evicted := range []string{"", "evicted: restart\n"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,8 +61,8 @@ func TestUnschedulablePodFails(t *testing.T) {
 	}
 }
 
-// A pod that is scheduled in time, held back on purpose, or deleted at home goes on as it
-// is, and without the policy each waits.
+// A pod that is scheduled in time, held back on purpose, or deleted at home does not
+// fail, and without the policy each pod waits.
 func TestPodsThatDoNotFailUnscheduled(t *testing.T) {
 	for what, c := range map[string]struct {
 		config string
@@ -87,7 +88,7 @@ func TestPodsThatDoNotFailUnscheduled(t *testing.T) {
 	}
 }
 
-// A pod that gets a node as its time is up does not fail: the removal is refused.
+// A pod that gets a node as its time is up does not fail: the deletion is refused.
 func TestPodScheduledAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -95,7 +96,7 @@ func TestPodScheduledAtTheLastMoment(t *testing.T) {
 		remote.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			options := action.(clienttesting.DeleteActionImpl).DeleteOptions
 			if options.Preconditions == nil || options.Preconditions.ResourceVersion == nil {
-				t.Errorf("it is deleted whatever has become of it: %+v", options)
+				t.Errorf("it is deleted regardless of its version: %+v", options)
 			}
 			next := created.DeepCopy()
 			next.Spec.NodeName, next.Status.Phase = "a", corev1.PodRunning
@@ -113,15 +114,15 @@ func TestPodScheduledAtTheLastMoment(t *testing.T) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, told := range r.told {
-			if told.Status.Phase == corev1.PodFailed {
+		for _, reported := range r.notified {
+			if reported.Status.Phase == corev1.PodFailed {
 				t.Error("it had failed")
 			}
 		}
 	})
 }
 
-// An outage as the time is up, and a removal whose answer is lost, only delay it.
+// An outage when the time is up, and a deletion whose response is lost, only delay it.
 func TestUnschedulablePodFailsAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()

@@ -15,14 +15,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// UpdatePod implements node.PodLifecycleHandler. The remote pod says what was asked
-// for once all of it was, so that an update that is cut off is made again.
+// UpdatePod implements node.PodLifecycleHandler. The last patch records what was
+// applied, so that an update that is interrupted is repeated.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	if err := p.identified(ctx); err != nil {
+	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
 	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
-		return fmt.Errorf("cannot reflect what the pod needs into the remote cluster: %v", err)
+		return fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
@@ -69,23 +69,23 @@ func (p *Provider) updateFields(ctx context.Context, pod, remote *corev1.Pod) (*
 	return p.patch(ctx, remote, next)
 }
 
-// patch sends what differs between two forms of a remote pod, for the pod and the
-// version that the first is of. The whole would lack the fields of an API server newer
-// than this client, which takes that for a change, and refuses it.
+// patch sends the difference between two states of a remote pod, guarded by the UID and
+// resourceVersion of the first. An update of the whole pod would lack fields of an API
+// server newer than this client, which would refuse it as a change of them.
 func (p *Provider) patch(ctx context.Context, was, is *corev1.Pod, subresources ...string) (*corev1.Pod, error) {
 	was = was.DeepCopy()
-	was.UID, was.ResourceVersion = "", "" // so that they are sent
+	was.UID, was.ResourceVersion = "", "" // so that the patch has them
 	before, err := json.Marshal(was)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the remote pod: %w", err)
 	}
 	after, err := json.Marshal(is)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode the new form of the remote pod: %w", err)
+		return nil, fmt.Errorf("cannot encode the changed remote pod: %w", err)
 	}
 	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot compare the remote pod with its new form: %w", err)
+		return nil, fmt.Errorf("cannot compute a patch of the remote pod: %w", err)
 	}
 	patched, err := p.remote.CoreV1().Pods(is.Namespace).Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager}, subresources...)
 	return patched, apierror.OrUnavailable(err)

@@ -13,9 +13,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Of a change that is sent, what has not changed is no part: a remote API server may
-// have fields that this client does not know. It is of the pod and version that were
-// looked at.
+// A patch has only what has changed: a remote API server may have fields that this
+// client does not know. It is guarded by the UID and version that were read.
 func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 	for _, c := range []struct {
 		what        string

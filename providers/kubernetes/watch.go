@@ -8,24 +8,24 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// podEvents has each change of a remote pod told at home.
+// podEvents returns the handler of changes of remote pods.
 func (p *Provider) podEvents() cache.ResourceEventHandler {
 	changed := func(obj any) {
 		remote, ok := obj.(*corev1.Pod)
 		if !ok {
 			return
 		}
-		p.meet(translate.UIDOf(remote))
-		p.forgetDoubt(translate.UIDOf(remote))
+		p.recordSeen(translate.UIDOf(remote))
+		p.forgetUnconfirmed(translate.UIDOf(remote))
 		if remote.DeletionTimestamp == nil {
-			p.noteNamespace(remote.Namespace)
+			p.recordNamespace(remote.Namespace)
 		}
-		p.takeUp(remote)
-		p.tell(remote, p.status(remote))
-		p.watchEnd(remote)
+		p.adopt(remote)
+		p.notifyStatus(remote, p.status(remote))
+		p.watchDeletion(remote)
 		p.watchScheduling(remote)
-		if p.replaces(remote) && remote.DeletionTimestamp == nil {
-			p.expect(remote)
+		if p.replacesEnded(remote) && remote.DeletionTimestamp == nil {
+			p.scheduleReplacement(remote)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -35,23 +35,23 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 			if !ok {
 				return
 			}
-			p.mirrorEarly(remote)
+			p.mirrorEarlyEvents(remote)
 			if p.services != nil {
 				p.services.EnqueueNamespace(translate.NameOf(remote).Namespace)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			// A list shows another pod of the name.
+			// A list has another pod of the same name.
 			was, ok := before.(*corev1.Pod)
 			if is, also := after.(*corev1.Pod); ok && also && translate.UIDOf(was) != translate.UIDOf(is) {
-				p.doubt(was)
+				p.markUnconfirmed(was)
 			}
 			changed(after)
 		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok { // a list lacks it
 				if remote, ok := last.Obj.(*corev1.Pod); ok {
-					p.doubt(remote)
+					p.markUnconfirmed(remote)
 				}
 				return
 			}
@@ -62,22 +62,22 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 	}
 }
 
-// deleted is called when a remote pod has gone.
+// deleted handles a remote pod that is gone.
 func (p *Provider) deleted(remote *corev1.Pod) {
 	p.mu.Lock()
-	delete(p.ending, remote.UID)
+	delete(p.deleting, remote.UID)
 	p.mu.Unlock()
-	if p.isGivenUp(remote) {
-		p.tell(remote, p.status(remote))
+	if p.markUnscheduledDeleted(remote) {
+		p.notifyStatus(remote, p.status(remote))
 		p.reflector.UnregisterPod(translate.UIDOf(remote))
 		return
 	}
-	if p.restarts(remote) {
-		begin := p.expectLater(remote)
-		p.tell(remote, p.waitingStatus(remote)) // before what comes of it is reported
+	if p.replacesDeleted(remote) {
+		begin := p.prepareReplacement(remote)
+		p.notifyStatus(remote, p.replacementStatus(remote)) // before the replacement reports a status
 		begin()
 		return
 	}
-	p.tell(remote, translate.Deleted(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))
+	p.notifyStatus(remote, translate.Deleted(p.translate.Status(remote), "The pod was deleted in the remote cluster", metav1.Now()))
 	p.reflector.UnregisterPod(translate.UIDOf(remote))
 }

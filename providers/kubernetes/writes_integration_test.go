@@ -18,15 +18,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
 )
 
-// writeVerbs are how each kind of remote object is written: what may be somebody
-// else's is created, and never laid over, and the rest is applied.
+// writeVerbs are the verbs with which each kind of remote object is written: kinds that
+// may belong to somebody else are created, never applied over, and the rest is applied.
 var writeVerbs = map[string][]string{
 	"configmaps": {"patch"}, "secrets": {"patch"}, "services": {"patch"}, "endpointslices": {"patch"},
 	"pods": {"create", "patch"}, "namespaces": {"create"}, "persistentvolumeclaims": {"create", "patch"},
 }
 
-// wantWrites checks that all that was written says who wrote it, and was written as
-// its kind is.
+// wantWrites checks that all writes have the field manager and the verbs of their kind.
 func (a audit) wantWrites(t *testing.T) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -64,9 +63,9 @@ func (a audit) changesOf(t *testing.T, pod *corev1.Pod) (count int) {
 	return count
 }
 
-// testTakenBack removes labels and annotations of a pod at home while no node runs:
-// they go in the remote cluster, and what others have added there stays.
-func (w *world) testTakenBack(t *testing.T, restart func(meanwhile func()), asked audit) {
+// testMetadataRemoved removes labels and annotations of a pod at home while no node runs:
+// they are removed in the remote cluster, and what others have added there stays.
+func (w *world) testMetadataRemoved(t *testing.T, restart func(meanwhile func()), asked audit) {
 	pod := w.waitRunning(t, w.pod(t, "labelled", func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"color": "red", "app": "labelled"}
 		pod.Annotations = map[string]string{"note": "old"}

@@ -210,7 +210,7 @@ func restartsOf(remote *corev1.Pod) map[string]int32 {
 // Waiting returns the status of a pod that waits to be created again after a delay: see
 // Recreate.
 func Waiting(status corev1.PodStatus, delay time.Duration) corev1.PodStatus {
-	message := "The remote cluster took the pod away; it is created there again"
+	message := "The remote pod was evicted or deleted; it is created again"
 	if delay > 0 {
 		message += fmt.Sprintf(" after a back-off of %v", delay)
 	}

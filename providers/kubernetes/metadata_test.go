@@ -16,9 +16,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// takenBack has a pod across, to which others there have added something, and returns
-// it as it is at home when no provider runs any more: with less than it had.
-func takenBack(t *testing.T, r *rig) *corev1.Pod {
+// withoutMetadata creates a remote pod, to which others add metadata, stops the
+// provider, and returns the home pod with metadata removed.
+func withoutMetadata(t *testing.T, r *rig) *corev1.Pod {
 	t.Helper()
 	pod := named("one")
 	pod.Labels["color"] = "red"
@@ -34,20 +34,20 @@ func takenBack(t *testing.T, r *rig) *corev1.Pod {
 	return pod
 }
 
-// writes are the requests that change something.
+// writes returns the requests that change something.
 func writes(requests []string) []string {
 	return slices.DeleteFunc(slices.Clone(requests), func(request string) bool {
 		return strings.HasPrefix(request, "get ") || strings.HasPrefix(request, "list ") || strings.HasPrefix(request, "watch ")
 	})
 }
 
-// What home has removed while no provider ran is removed at the beginning of the
-// next, with one request, and what others have added stays.
-func TestTakenBackWhileNoProviderRan(t *testing.T) {
+// Metadata that home has removed while no provider ran is removed when the next one
+// starts, with one request, and what others have added stays.
+func TestMetadataRemovedWhileNoProviderRan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		before := newRig(t, "", remote)
-		pod := takenBack(t, before)
+		pod := withoutMetadata(t, before)
 		before.requests()
 		after := newRig(t, "", remote, pod)
 		if got := writes(after.beginning); !slices.Equal(got, []string{"patch pods"}) {
@@ -82,8 +82,8 @@ func TestTakenBackWhileNoProviderRan(t *testing.T) {
 	})
 }
 
-// A label that the configuration excludes by now is as one that was removed.
-func TestTakenBackByTheConfiguration(t *testing.T) {
+// A label that the configuration excludes by now is removed, too.
+func TestMetadataRemovedByTheConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		before := newRig(t, "", remote)
@@ -99,13 +99,13 @@ func TestTakenBackByTheConfiguration(t *testing.T) {
 	})
 }
 
-// A change of the spec is the node's to carry over, whole, and labels with it: what
-// the remote pod says was asked for must not run ahead of what was done.
-func TestTakenBackWithAChangeOfTheSpec(t *testing.T) {
+// A change of the spec is applied by the pod controller's update, with all labels: the
+// annotation with what was last applied must not run ahead of it.
+func TestMetadataRemovedWithAChangeOfTheSpec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
 		before := newRig(t, "", remote)
-		pod := takenBack(t, before)
+		pod := withoutMetadata(t, before)
 		pod.Generation = 2
 		pod.Spec.Containers[0].Image = "app:2"
 		before.requests()
@@ -122,8 +122,8 @@ func TestTakenBackWithAChangeOfTheSpec(t *testing.T) {
 	})
 }
 
-// Where that is refused, or somebody else writes meanwhile, it is tried again.
-func TestTakingBackFails(t *testing.T) {
+// If the update is refused, or somebody else writes meanwhile, it is retried.
+func TestMetadataCannotBeRemoved(t *testing.T) {
 	for what, failure := range map[string]error{
 		"refused":  errors.New("refused"),
 		"conflict": apierrors.NewConflict(corev1.Resource("pods"), "one", errors.New("changed")),
@@ -131,19 +131,19 @@ func TestTakingBackFails(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				remote := newRemote()
-				pod := takenBack(t, newRig(t, "", remote))
+				pod := withoutMetadata(t, newRig(t, "", remote))
 				var failing atomic.Bool
 				failing.Store(true)
 				remote.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return failing.Load(), nil, failure
 				})
 				r := newRig(t, "", remote, pod)
-				if told := len(r.events.Events) > 0; told != (what == "refused") {
-					t.Errorf("there are events: %v", told)
+				if recorded := len(r.events.Events) > 0; recorded != (what == "refused") {
+					t.Errorf("there are events: %v", recorded)
 				}
 				failing.Store(false)
 				if what == "conflict" {
-					r.change(r.remotePod(pod), running) // the change by which it failed is heard of
+					r.change(r.remotePod(pod), running) // the change because of which it failed is observed
 				}
 				time.Sleep(time.Minute)
 				if far := r.remotePod(pod); far.Labels["color"] != "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// silentFrom has the watches of pods that begin while it is set say nothing.
+// silentFrom makes the watches of pods that begin while it is set send no events.
 func silentFrom(remote interface {
 	PrependWatchReactor(string, clienttesting.WatchReactionFunc)
 }, silent *atomic.Bool) {
@@ -30,8 +30,8 @@ func silentFrom(remote interface {
 	})
 }
 
-// A watch that is open and says nothing, behind a proxy or after a restore of the remote
-// database, does not leave a pod Running that is no more.
+// If an open watch sends no events, behind a proxy or after a restore of the remote
+// database, a pod that is gone does not stay Running.
 func TestWatchThatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -67,7 +67,7 @@ func TestWatchThatSaysNothing(t *testing.T) {
 	})
 }
 
-// A watch that tells of changes is left alone, however many there are.
+// A watch that sends events is not ended, regardless of how many there are.
 func TestWatchThatIsBusyIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
@@ -87,8 +87,8 @@ func TestWatchThatIsBusyIsLeftAlone(t *testing.T) {
 	})
 }
 
-// A remote API server that is ready and refuses the list of pods, and the watch, leaves
-// what is known of them old: the node is not well, and nothing old is shown.
+// If a ready remote API server refuses to list and watch pods, the cache becomes
+// outdated: the node is not ready, and no outdated pod is shown.
 func TestPodsCannotBeWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()

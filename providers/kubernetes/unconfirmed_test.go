@@ -21,14 +21,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// relists is a remote API server whose watches of pods can expire, after which what it
-// lists can be chosen.
+// relists is a remote API server whose watches of pods can expire, and whose lists a
+// test can choose.
 type relists struct {
 	remote  *fake.Clientset
 	expires atomic.Bool // with the next event
 
 	mu   sync.Mutex
-	list *corev1.PodList // nil: what there is
+	list *corev1.PodList // nil: the actual pods
 }
 
 func newRelists(remote *fake.Clientset) *relists {
@@ -51,28 +51,28 @@ func newRelists(remote *fake.Clientset) *relists {
 		defer l.mu.Unlock()
 		asked, ok := action.(clienttesting.ListActionImpl)
 		if !ok || l.list == nil || asked.ListRestrictions.Labels.String() == labels.Everything().String() {
-			return false, nil, nil // a test asks what there is
+			return false, nil, nil // it is the test that lists
 		}
 		return true, l.list.DeepCopy(), nil
 	})
 	return l
 }
 
-// answer has the next lists be of these pods, or of what there is.
+// answer sets the pods that the next lists have; nil means the actual pods.
 func (l *relists) answer(list *corev1.PodList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = list
 }
 
-// relist has the pods listed again.
+// relist makes the provider list the pods again.
 func (l *relists) relist(r *rig, touched *corev1.Pod) {
 	l.expires.Store(true)
 	r.change(touched, func(pod *corev1.Pod) { pod.Annotations["touched"] = "yes" })
 	time.Sleep(5 * time.Second)
 }
 
-// threeRunning has a rig run three pods.
+// threeRunning runs three pods.
 func threeRunning(r *rig) (pods, remotes []*corev1.Pod) {
 	for _, name := range []string{"one", "two", "three"} {
 		pod := named(name)
@@ -80,14 +80,14 @@ func threeRunning(r *rig) (pods, remotes []*corev1.Pod) {
 		r.change(far, running)
 		pod = pod.DeepCopy()
 		pod.Status.Phase = corev1.PodRunning
-		r.atHome(pod)
+		r.setHomePod(pod)
 		pods, remotes = append(pods, pod), append(remotes, r.remotePod(pod))
 	}
 	r.requests()
 	return pods, remotes
 }
 
-// harmless fails the test if a pod has ended at home, or something was deleted.
+// harmless fails the test if a home pod has ended, or something was deleted.
 func (r *rig) harmless(t *testing.T) {
 	t.Helper()
 	requests := r.requests()
@@ -98,7 +98,7 @@ func (r *rig) harmless(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, pod := range r.told {
+	for _, pod := range r.notified {
 		if ended(pod) {
 			t.Errorf("pod %s is reported to have ended: %+v", pod.Name, pod.Status)
 		}
@@ -119,7 +119,7 @@ func (r *rig) listed(t *testing.T) map[string]corev1.PodPhase {
 }
 
 // A list without the pods, from a restarted API server, one that is behind, or that of
-// another cluster, is no word that they were deleted.
+// another cluster, does not mean that they were deleted.
 func TestListWithoutThePods(t *testing.T) {
 	for _, evicted := range []string{"fail", "restart"} {
 		t.Run(evicted, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestListWithoutThePods(t *testing.T) {
 	}
 }
 
-// A list that was wrong once is made again soon, and not very often.
+// A list that was wrong once is repeated soon, and not very often.
 func TestWrongListIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -206,8 +206,8 @@ func TestListOfAnOlderState(t *testing.T) {
 	})
 }
 
-// Pods that the remote API server does not have either, as it says when it is asked, are
-// the node's to count as lost, which does not do so with many at once.
+// If a read confirms that the remote API server does not have the pods either, the pod
+// controller counts them as lost, but not many at once.
 func TestPodsThatAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -239,7 +239,7 @@ func TestPodsThatAreMissing(t *testing.T) {
 	})
 }
 
-// A pod that was deleted while no watch was open has gone.
+// A pod that was deleted while no watch was open is gone.
 func TestPodDeletedBetweenTwoWatches(t *testing.T) {
 	for evicted, again := range map[string]bool{"fail": false, "restart": true} {
 		t.Run(evicted, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestPodDeletedBetweenTwoWatches(t *testing.T) {
 				pods, remotes := threeRunning(r)
 				deleting := pods[0].DeepCopy()
 				deleting.DeletionTimestamp = ptr.To(metav1.Now())
-				r.atHome(deleting)
+				r.setHomePod(deleting)
 				lists.answer(&corev1.PodList{Items: []corev1.Pod{*remotes[2]}})
 				lists.expires.Store(true)
 				for _, far := range remotes[:2] {
@@ -262,7 +262,7 @@ func TestPodDeletedBetweenTwoWatches(t *testing.T) {
 				lists.answer(nil)
 				time.Sleep(time.Minute)
 				r.mu.Lock()
-				gone := slices.ContainsFunc(r.told, func(pod *corev1.Pod) bool { return pod.UID == deleting.UID && ended(pod) })
+				gone := slices.ContainsFunc(r.notified, func(pod *corev1.Pod) bool { return pod.UID == deleting.UID && ended(pod) })
 				r.mu.Unlock()
 				if !gone {
 					t.Error("the pod that home deletes has not gone")
@@ -275,8 +275,8 @@ func TestPodDeletedBetweenTwoWatches(t *testing.T) {
 	}
 }
 
-// With "evicted: restart" a pod that is there, although a watch reported its end, is not deleted to
-// make way for another.
+// With "evicted: restart" a pod that exists, although a watch reported its deletion, is
+// not deleted for a replacement.
 func TestPodThatIsThereIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "evicted: restart\n", newRemote())
@@ -294,7 +294,7 @@ func TestPodThatIsThereIsNotReplaced(t *testing.T) {
 	})
 }
 
-// A pod that home does not have gets the grace period of its own to end.
+// An orphan is deleted with its own grace period.
 func TestOrphanHasItsGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())

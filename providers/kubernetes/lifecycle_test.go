@@ -19,20 +19,21 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// running has a remote pod run.
+// running sets the status of a remote pod that runs.
 func running(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-// deletedThere has somebody delete a remote pod, with 30 s to end.
+// deletedThere marks a remote pod as being deleted by somebody else, with a grace
+// period of 30s.
 func deletedThere(pod *corev1.Pod) {
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(time.Now().Add(30*time.Second))), ptr.To[int64](30)
 }
 
-// A remote node that is gone never says that its pods have stopped. The pod at home
-// fails, so that another is made, once that should have been; the remote one stays
-// until the remote cluster knows.
+// A remote node that is gone never confirms that its pods have stopped. The home pod
+// fails after the deadline, so that another is created; the remote pod stays until the
+// remote cluster removes it.
 func TestPodOfADeadRemoteNodeFails(t *testing.T) {
 	for _, evicted := range []string{"fail", "restart"} {
 		t.Run(evicted, func(t *testing.T) {
@@ -63,8 +64,8 @@ func TestPodOfADeadRemoteNodeFails(t *testing.T) {
 	}
 }
 
-// The next pod of a StatefulSet would have the data of one that may run on, on a remote
-// node that is cut off. So that stays, not ready.
+// The next pod of a StatefulSet would have the data of one that may still run on a
+// remote node that is cut off. So that stays, not ready.
 func TestPodOfAStatefulSetOnADeadRemoteNodeStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
@@ -96,8 +97,8 @@ func TestPodOfAStatefulSetOnADeadRemoteNodeStays(t *testing.T) {
 	})
 }
 
-// While the remote cluster is away it is not known whether a pod that it deletes has
-// gone.
+// While the remote cluster cannot be reached it is unknown whether a pod that it
+// deletes is gone.
 func TestPodThatIsDeletedThereInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -122,7 +123,7 @@ func TestPodThatIsDeletedThereInAnOutage(t *testing.T) {
 	})
 }
 
-// One that home deletes waits for the remote node, as with any node.
+// A pod that home deletes waits for the remote node, as on any node.
 func TestPodThatHomeDeletesWaitsForTheRemoteNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
@@ -131,7 +132,7 @@ func TestPodThatHomeDeletesWaitsForTheRemoteNode(t *testing.T) {
 		r.change(far, running)
 		pod = pod.DeepCopy()
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](30)
-		r.atHome(pod)
+		r.setHomePod(pod)
 		r.change(r.remotePod(pod), deletedThere)
 		time.Sleep(time.Hour)
 		if s := r.last(); s.Phase != corev1.PodRunning {
@@ -140,8 +141,8 @@ func TestPodThatHomeDeletesWaitsForTheRemoteNode(t *testing.T) {
 	})
 }
 
-// A remote pod is never deleted by force: the API server would forget it while its
-// containers run on. What is under way is not asked for again.
+// A remote pod is never deleted with grace period 0: the API server would remove it
+// while its containers run. A deletion is not requested again.
 func TestRemotePodIsNotDeletedByForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -171,7 +172,7 @@ func TestRemotePodIsNotDeletedByForce(t *testing.T) {
 	})
 }
 
-// A pod waits for an older one of its name without asking for it all the time.
+// A pod waits for an older one of its name without many requests.
 func TestSuccessorOfAPodOfADeadNodeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -200,7 +201,7 @@ func TestSuccessorOfAPodOfADeadNodeWaits(t *testing.T) {
 	})
 }
 
-// A remote namespace that is deleted is made again, with all that pods need in it.
+// A remote namespace that is deleted is created again, with all that pods need in it.
 func TestRemoteNamespaceIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -259,8 +260,8 @@ func TestRemoteNamespaceIsDeleted(t *testing.T) {
 	})
 }
 
-// Whoever takes our labels from a remote pod takes the pod: it is left alone, and the
-// one at home says that it cannot be made again.
+// Somebody who removes the provider's labels from a remote pod adopts it: it is left
+// alone, and an event on the home pod says that it cannot be created again.
 func TestRemotePodWithoutItsLabelsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "evicted: restart\n", newRemote())
@@ -269,24 +270,25 @@ func TestRemotePodWithoutItsLabelsIsLeftAlone(t *testing.T) {
 		r.change(far, running)
 		r.change(far, func(pod *corev1.Pod) { pod.Labels = nil })
 		r.requests()
-		r.deleted(far) // which is what a watch by labels says of it
+		r.deleted(far) // which is what a watch with the label selector reports
 		time.Sleep(10 * time.Minute)
 		for _, request := range r.requests() {
 			if request == "delete pods" || request == "create pods" {
 				t.Fatalf("the remote cluster was asked to %s", request)
 			}
 		}
-		said := false
+		recorded := false
 		for len(r.events.Events) > 0 {
-			said = strings.Contains(<-r.events.Events, "is left alone") || said
+			recorded = strings.Contains(<-r.events.Events, "is left alone") || recorded
 		}
-		if !said {
-			t.Error("nothing tells of it")
+		if !recorded {
+			t.Error("no event reports it")
 		}
 	})
 }
 
-// Pods that wait for a remote namespace do not have everything written over and over.
+// Pods that wait for a remote namespace do not cause copies to be written over and
+// over.
 func TestRemoteNamespaceIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -319,7 +321,7 @@ func TestRemoteNamespaceIsMissing(t *testing.T) {
 	})
 }
 
-// Events are of the remote cluster's clock, which may be behind.
+// Events have timestamps of the remote cluster's clock, which may be behind.
 func TestEventsOfAClockThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := newRemote()
@@ -344,17 +346,17 @@ func TestEventsOfAClockThatIsBehind(t *testing.T) {
 		event("Early")
 		r := newRig(t, "", remote, pod)
 		event("Late")
-		var told []string
+		var recorded []string
 		for len(r.events.Events) > 0 {
-			told = append(told, <-r.events.Events)
+			recorded = append(recorded, <-r.events.Events)
 		}
-		if all := strings.Join(told, "\n"); !strings.Contains(all, "Late") || strings.Contains(all, "Early") {
-			t.Errorf("events %q", told)
+		if all := strings.Join(recorded, "\n"); !strings.Contains(all, "Late") || strings.Contains(all, "Early") {
+			t.Errorf("events %q", recorded)
 		}
 	})
 }
 
-// A sidecar that the remote cluster adds is not in the status at home.
+// A sidecar that the remote cluster adds is not in the status of the home pod.
 func TestSidecarOfTheRemoteCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
@@ -370,13 +372,13 @@ func TestSidecarOfTheRemoteCluster(t *testing.T) {
 	})
 }
 
-// Events of others' pods, of which there may be very many, are not kept in memory.
+// Events of other pods, of which there may be very many, are not kept in memory.
 func TestEventsOfOthersAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "", newRemote())
 		far := r.create(named("one"))
 		of := func(pod *corev1.Pod) *corev1.Event {
-			kept, err := r.onlyOurs(&corev1.Event{
+			kept, err := r.trimEvent(&corev1.Event{
 				ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: "e", ResourceVersion: "7"},
 				InvolvedObject: corev1.ObjectReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 				Reason:         "Pulling", Message: "a long text",
@@ -390,7 +392,7 @@ func TestEventsOfOthersAreNotKept(t *testing.T) {
 			t.Errorf("of an event of ours %+v is kept", e)
 		}
 		other := far.DeepCopy()
-		other.UID = "theirs"
+		other.UID = "foreign"
 		if e := of(other); e.Message != "" {
 			t.Errorf("of an event of others %+v is kept", e)
 		}

@@ -14,17 +14,18 @@ import (
 // staleAfter is how far a watch may be behind a list.
 const staleAfter = 20 * time.Second
 
-// checkStale compares what is known of the remote pods with a list of their names and
-// versions. A watch that is open need not say anything: a proxy may hold it, or an API
-// server whose database was restored leaves out what is no newer than before. If
-// something differs, and nothing comes of it in staleAfter, all pods are listed again.
-func (p *Provider) checkStale(ctx context.Context) error {
+// checkWatch compares the cache of remote pods with a list of their names and versions.
+// An open watch may miss changes: a proxy may hold its connection, or an API server
+// whose database was restored leaves out what is not newer than before. If something
+// differs, and the watch does not report it within staleAfter, all pods are listed
+// again.
+func (p *Provider) checkWatch(ctx context.Context) error {
 	before := p.podVersions()
 	listed, err := p.listVersions(ctx)
 	if err != nil {
 		return err
 	}
-	suspects := map[string]version{} // as they were listed
+	suspects := map[string]version{} // as listed
 	for at, is := range listed {
 		if before[at] != is {
 			suspects[at] = is
@@ -48,12 +49,12 @@ func (p *Provider) checkStale(ctx context.Context) error {
 	if len(suspects) == 0 {
 		return nil
 	}
-	log.G(ctx).WithField("pods", len(suspects)).Warn("The watch of the remote pods says nothing of changes; it begins again")
-	p.feed.again()
+	log.G(ctx).WithField("pods", len(suspects)).Warn("The watch of the remote pods misses changes; listing them again")
+	p.listWatch.relist()
 	return nil
 }
 
-// listVersions returns the versions of the remote pods of this node, from the remote API
+// listVersions lists the versions of the remote pods of this node from the remote API
 // server.
 func (p *Provider) listVersions(ctx context.Context) (map[string]version, error) {
 	versions := map[string]version{}

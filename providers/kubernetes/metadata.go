@@ -12,23 +12,23 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// takeBack removes from a remote pod the labels and annotations that home has
-// removed while no provider ran. The node has it updated for what it lacks, but cannot
-// tell these from what others have added there.
-func (p *Provider) takeBack(ctx context.Context, uid types.UID) error {
-	for _, remote := range p.heardOf(uid) {
-		local := p.local(remote)
+// removeMetadata removes labels and annotations from a remote pod that home has removed
+// while no provider was running. The pod controller requests an update for missing
+// ones, but cannot distinguish removed ones from those that others have added.
+func (p *Provider) removeMetadata(ctx context.Context, uid types.UID) error {
+	for _, remote := range p.observedPods(uid) {
+		local := p.homePod(remote)
 		if local == nil || !p.translate.MetadataRemoved(local, remote) {
 			continue
 		}
 		if !p.mayBegin() {
-			p.errands.AddAfter(errand{uid: uid, takeBack: true}, claimInterval)
+			p.queue.AddAfter(workItem{uid: uid, removeMetadata: true}, mayBeginInterval)
 			continue
 		}
 		_, err := p.updateFields(ctx, local, remote)
 		switch {
 		case apierrors.IsConflict(err) || apierror.IsNotFound(err):
-			// What has come of it is heard of, and looked at, next.
+			// The watch will show the change, which queues the pod again.
 		case err != nil:
 			err = fmt.Errorf("cannot remove labels or annotations from the pod in the remote cluster: %w", err)
 			p.event(local, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, err.Error())

@@ -1,0 +1,137 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// recordSeen records that the provider has seen a pod: it observes all changes of its
+// remote pod from then on.
+func (p *Provider) recordSeen(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen[uid] = struct{}{}
+}
+
+// forgetSeen drops the pods that are in neither cluster any more.
+func (p *Provider) forgetSeen(remote map[types.UID]struct{}) {
+	local, err := p.home.Pods.List(labels.Everything())
+	if err != nil {
+		return
+	}
+	kept := maps.Clone(remote)
+	for _, pod := range local {
+		kept[pod.UID] = struct{}{}
+	}
+	p.forgetBackoffs(kept)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.seen, func(uid types.UID, _ struct{}) bool { _, ok := kept[uid]; return !ok })
+}
+
+// standInFor is called for a home pod without a remote pod; notFound is the error of
+// the lookup. If the pod was running before this provider started, its remote pod was
+// lost while none was running. If configured, it is created again, and until then the
+// returned stand-in is shown: see isStandIn.
+func (p *Provider) standInFor(namespace, name string, uid types.UID, notFound error) (*corev1.Pod, error) {
+	local, err := p.home.Pods.Pods(namespace).Get(name)
+	if p.cfg.Evicted != Restart || err != nil || uid == "" || local.UID != uid || local.DeletionTimestamp != nil ||
+		local.Status.Phase != corev1.PodRunning || !translate.MayRestart(local) {
+		return nil, notFound
+	}
+	if !p.podHandler.HasSynced() { // the handler records pods in other namespaces of an earlier configuration, too
+		return nil, errdefs.AsUnavailable(errors.New("the cache of remote pods has not synced"))
+	}
+	p.mu.Lock()
+	_, seen := p.seen[uid]
+	p.mu.Unlock()
+	if seen {
+		return nil, notFound
+	}
+	standIn := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      p.translate.Home.LabelsOf(namespace, uid),
+			Annotations: map[string]string{translate.AnnotationName: name},
+		},
+		Status: *local.Status.DeepCopy(),
+	}
+	p.scheduleReplacement(standIn)
+	return standIn, nil
+}
+
+// isStandIn reports whether a remote pod is a stand-in for one that was lost. It has
+// the status of the home pod.
+func isStandIn(remote *corev1.Pod) bool { return remote.UID == "" }
+
+// podOfStandIn returns the remote pod to create in place of a stand-in. Its containers
+// count one restart more.
+func (p *Provider) podOfStandIn(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+	pod, err := p.resolveEnvironment(ctx, local)
+	if err != nil {
+		return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)
+	}
+	next, err := p.remotePod(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ensureNamespace(ctx, next.Namespace); err != nil {
+		return nil, err
+	}
+	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
+		return nil, fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
+	}
+	translate.AddRestarts(next, &local.Status)
+	return next, nil
+}
+
+// resolveEnvironment returns a home pod with its environment resolved, as the pod
+// controller does before CreatePod.
+func (p *Provider) resolveEnvironment(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+	pod := local.DeepCopy()
+	options := podenv.Options{HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable()}
+	_, err := podenv.Resolve(pod, environmentSource{ctx, p}, options)
+	return pod, err
+}
+
+// environmentOf returns the data of the Secret with the environment of a pod.
+func (p *Provider) environmentOf(ctx context.Context, local *corev1.Pod) (map[string][]byte, error) {
+	pod, err := p.resolveEnvironment(ctx, local)
+	if err != nil {
+		return nil, err
+	}
+	return p.translate.Environment(pod), nil
+}
+
+// environmentSource reads what environment variables refer to.
+type environmentSource struct {
+	ctx context.Context
+	*Provider
+}
+
+var _ podenv.Source = environmentSource{}
+
+// ConfigMap implements podenv.Source.
+func (e environmentSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
+	return e.home.Objects.ConfigMap(e.ctx, namespace, name)
+}
+
+// Secret implements podenv.Source.
+func (e environmentSource) Secret(namespace, name string) (*corev1.Secret, error) {
+	return e.home.Objects.Secret(e.ctx, namespace, name)
+}
+
+// Services implements podenv.Source.
+func (e environmentSource) Services(namespace string) ([]*corev1.Service, error) {
+	return e.home.Services.Services(namespace).List(labels.Everything())
+}

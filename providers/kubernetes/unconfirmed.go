@@ -1,0 +1,116 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+)
+
+// confirmInterval is how often a pod is read that the remote API server has left out of
+// a list.
+const confirmInterval = 30 * time.Second
+
+// markUnconfirmed records a remote pod that a list lacks, while no watch event has
+// reported its deletion. The list may be of an older state, or of another cluster. The
+// pod keeps its last observed state until it is read from the remote API server.
+func (p *Provider) markUnconfirmed(remote *corev1.Pod) {
+	uid := translate.UIDOf(remote)
+	if p.isListed(remote) { // it has come back to the cache
+		return
+	}
+	p.mu.Lock()
+	p.unconfirmed[uid] = remote
+	p.mu.Unlock()
+	p.queue.Add(workItem{uid: uid, unconfirmed: true})
+}
+
+// isListed reports whether a remote pod is in the cache.
+func (p *Provider) isListed(remote *corev1.Pod) bool {
+	obj, ok, err := p.informer.GetStore().GetByKey(remote.Namespace + "/" + remote.Name)
+	if err != nil || !ok {
+		return false
+	}
+	listed, ok := obj.(*corev1.Pod)
+	return ok && listed.UID == remote.UID && translate.UIDOf(listed) == translate.UIDOf(remote)
+}
+
+// unconfirmedPod returns the unconfirmed remote pod of a home pod, or nil.
+func (p *Provider) unconfirmedPod(uid types.UID) *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unconfirmed[uid]
+}
+
+// forgetUnconfirmed drops an unconfirmed pod, since it is known to exist, or not to.
+func (p *Provider) forgetUnconfirmed(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.unconfirmed, uid)
+}
+
+// confirm reads an unconfirmed pod from the remote API server, and again until a list
+// has it. If it does not exist, it is no longer reported. It counts as deleted if that
+// was to be expected, or if it is to be created again; otherwise the pod controller
+// decides, which does not accept many pods as lost at once. An error means that the
+// state is unknown.
+func (p *Provider) confirm(ctx context.Context, uid types.UID) error {
+	last := p.unconfirmedPod(uid)
+	if last == nil {
+		return nil
+	}
+	found, err := p.remote.CoreV1().Pods(last.Namespace).Get(ctx, last.Name, metav1.GetOptions{})
+	switch {
+	case apierror.IsNotFound(err) || err == nil && !p.isOf(uid, found):
+		p.forgetUnconfirmed(uid)
+		local := p.homePod(last)
+		if local == nil || local.DeletionTimestamp != nil || last.DeletionTimestamp != nil || p.markUnscheduledDeleted(last) || p.replacesDeleted(last) {
+			p.deleted(last)
+			return nil
+		}
+		log.G(ctx).WithField("pod", translate.NameOf(last)).Warn("A remote pod is missing, and no watch event has reported its deletion")
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot confirm a remote pod that a list of its API server lacks: %w", err)
+	}
+	p.mu.Lock()
+	_, still := p.unconfirmed[uid]
+	if still {
+		p.unconfirmed[uid] = found
+	}
+	p.mu.Unlock()
+	if still {
+		p.notifyStatus(found, p.status(found))
+		p.watchDeletion(found)
+		p.listWatch.relist() // the list was wrong
+		p.queue.AddAfter(workItem{uid: uid, unconfirmed: true}, confirmInterval)
+	}
+	return nil
+}
+
+// isOf reports whether a remote pod is the one of a home pod.
+func (p *Provider) isOf(uid types.UID, found *corev1.Pod) bool {
+	return p.translate.Home.Owns(found) && translate.UIDOf(found) == uid
+}
+
+// remotePods returns the remote pods of this node that are in the cache or unconfirmed.
+func (p *Provider) remotePods() (remotes []*corev1.Pod) {
+	for _, obj := range p.informer.GetStore().List() {
+		if remote, ok := obj.(*corev1.Pod); ok {
+			remotes = append(remotes, remote)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, remote := range p.unconfirmed {
+		remotes = append(remotes, remote)
+	}
+	return remotes
+}
