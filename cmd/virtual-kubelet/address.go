@@ -9,9 +9,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/nodeaddress"
 )
 
-// nodeAddress is the address under which the API server can reach this process:
-// the one that is given, the one that is listened on, or the one from which the
-// API server is reached.
+// nodeAddress returns the address at which the API server can reach this process:
+// $VKUBELET_POD_IP, --listen-address, or the address from which this process reaches
+// the API server.
 func nodeAddress(o *options, config *rest.Config) (string, error) {
 	if o.nodeIP != "" {
 		if net.ParseIP(o.nodeIP) == nil {

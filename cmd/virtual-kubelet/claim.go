@@ -12,8 +12,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// newClaim makes the claim of this process to its node. With adopt, or with
-// --adopt-node, the Node may be that of another provider.
+// newClaim returns this process's claim to its node. With adopt, or with --adopt-node,
+// the Node may belong to another provider.
 func (v *virtualNode) newClaim(adopt bool) (*node.Claim, error) {
 	cfg := node.ClaimConfig{
 		Node:     v.nodeName,
@@ -39,8 +39,8 @@ func (v *virtualNode) boundPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// nodeIdentity is how this process is told from others that act for its nodes.
-// Those that elect one of them, or share the nodes out, agree by that.
+// nodeIdentity distinguishes this process from others that act for its nodes. Those that
+// elect a leader, or share the nodes, are of one group.
 func (o *options) nodeIdentity() node.Identity {
 	identity := node.Identity{ID: newProcessID(o.podUID).String(), Ended: processHasEnded(o.podUID)}
 	switch {

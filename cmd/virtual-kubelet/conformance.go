@@ -21,36 +21,33 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/nodecheck"
 )
 
-const conformanceHelp = `Checks what a node does, of whatever provider, as it is seen through the API
-server: makes pods on it, reads their logs, runs commands in them, and so on, and
-removes them in the end. Progress goes to standard error, and a report in
-Markdown to standard output: what the node can do, and why it failed where it did.
+const conformanceHelp = `Check what a node of any provider can do, through the API server: create pods on
+it, read their logs, run commands in them, and so on, and delete them again.
+Progress goes to standard error, a report in Markdown to standard output.
 
-Each check is about a capability. All of them are tried, unless --capabilities
-names some; those of the core always are. What the provider says that it does not
-support (status 501 of the kubelet API, an event ProviderNotSupported) is not a
-failure of the provider, but what else goes wrong is one, also where the provider
-never meant to do it: leave such capabilities out.
+Each check belongs to a capability. All capabilities are checked unless
+--capabilities names some; the core always is. A capability that the provider
+reports as unsupported (status 501 of the kubelet API, an event
+ProviderNotSupported) is not a failure. Everything else that goes wrong is, so
+leave out capabilities that the provider does not claim.
 
 Exit status:
-  0  all checks of the core passed, and all of the capabilities of --require
-  1  one of these failed or is not supported, or the checks could not be made
+  0  all checks of the core and of the capabilities in --require passed
+  1  one of these failed or is not supported, or the checks could not run
   2  the command line is wrong
-Failed checks of other capabilities are in the report, but change nothing:
---require all has every check that is made count.
+Failed checks of other capabilities are reported, but do not change the exit
+status; with --require all, every check counts.
 
-The capabilities are: %s.
+Capabilities: %s.
 
-Checks that look at the disk take --directories, where this command runs on the
-node's machine. Those around a restart of the agent take --stop-command and
---start-command; they are made last, one after the other. A kill says more than an
-orderly end:
+Checks of the disk need --directories, and have to run on the node's machine.
+Checks of a restart of the agent need --stop-command and --start-command; they run
+last, one at a time. A kill is the stricter test:
   --stop-command 'systemctl kill -s KILL virtual-kubelet' --start-command 'systemctl start virtual-kubelet'
 
-The account needs rights in the namespace, which has to exist, to pods, their
-subresources, ConfigMaps, Secrets and events, and in the cluster to read the node,
-its lease and its kubelet's pods and statistics: deploy/conformance-rbac.yaml has
-them.`
+The account needs the rights of deploy/conformance-rbac.yaml: in the namespace,
+which has to exist, on pods, their subresources, ConfigMaps, Secrets and events; in
+the cluster, to read the node, its lease, and its kubelet's pods and statistics.`
 
 // conformanceOptions are the values of the flags.
 type conformanceOptions struct {
@@ -78,7 +75,7 @@ func newConformanceCommand(getenv func(string) string) *cobra.Command {
 	}
 	command := &cobra.Command{
 		Use:   "conformance",
-		Short: "Check what a node, of this or another cluster, can do",
+		Short: "Check what a node can do",
 		Long:  fmt.Sprintf(conformanceHelp, strings.Join(names, ", ")),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,19 +88,19 @@ func newConformanceCommand(getenv func(string) string) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, or ~/.kube/config)")
 	flags.StringVar(&o.node.Name, "nodename", cmp.Or(getenv("DEFAULT_NODE_NAME"), defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
-	flags.StringVar(&o.node.Namespace, "namespace", "default", "namespace for the pods, which exists")
-	flags.StringVar(&o.node.Image, "image", nodecheck.DefaultImage, "image of all containers: with the shell, cat, ls, sleep, and nc or perl")
-	flags.StringVar(&o.shell, "shell", strings.Join(nodecheck.DefaultShell(), " "), "command that runs a script; empty if the image has none, and runs by itself until it is stopped, which leaves out what needs commands")
-	flags.StringSliceVar(&o.capabilities, "capabilities", []string{"all"}, "capabilities to be tried beside the core")
-	flags.StringSliceVar(&o.skip, "skip", nil, "capabilities and checks to be left out")
+	flags.StringVar(&o.node.Namespace, "namespace", "default", "namespace to create pods in; it has to exist")
+	flags.StringVar(&o.node.Image, "image", nodecheck.DefaultImage, "image of all containers; it needs the shell, cat, ls, sleep, and nc or perl")
+	flags.StringVar(&o.shell, "shell", strings.Join(nodecheck.DefaultShell(), " "), "command that runs a script; if empty, the image has to run by itself until it is stopped, and checks that need commands are left out")
+	flags.StringSliceVar(&o.capabilities, "capabilities", []string{"all"}, "capabilities to check, besides the core")
+	flags.StringSliceVar(&o.skip, "skip", nil, "capabilities and checks to leave out")
 	flags.StringSliceVar(&o.require, "require", nil, "capabilities whose checks have to pass, or all")
-	flags.StringSliceVar(&o.node.Directories, "directories", nil, "directories of this machine where the provider keeps the files of pods, such as its root and the logs")
-	flags.StringVar(&o.stopCommand, "stop-command", "", "command of the shell that ends or kills the agent of the node")
-	flags.StringVar(&o.startCommand, "start-command", "", "command of the shell that starts the agent again, and returns")
-	flags.DurationVar(&o.node.Timeout, "timeout", 3*time.Minute, "how long a check may take")
-	flags.IntVar(&o.parallel, "parallel", 8, "how many checks are made at the same time")
-	flags.StringVar(&o.markdown, "markdown", "", "file for the report in Markdown, too")
-	flags.StringVar(&o.junit, "junit", "", "file for the report in JUnit's format")
+	flags.StringSliceVar(&o.node.Directories, "directories", nil, "directories of this machine where the provider keeps files of pods, such as its root and the logs")
+	flags.StringVar(&o.stopCommand, "stop-command", "", "shell command that stops or kills the node's agent")
+	flags.StringVar(&o.startCommand, "start-command", "", "shell command that starts the agent again, and returns")
+	flags.DurationVar(&o.node.Timeout, "timeout", 3*time.Minute, "maximum duration of a check")
+	flags.IntVar(&o.parallel, "parallel", 8, "number of checks to run at the same time")
+	flags.StringVar(&o.markdown, "markdown", "", "file to write the Markdown report to, besides standard output")
+	flags.StringVar(&o.junit, "junit", "", "file to write a JUnit report to")
 	return command
 }
 
@@ -116,7 +113,7 @@ func (o *conformanceOptions) complete() error {
 	if o.required, err = nodecheck.ParseCapabilities(o.require); err != nil {
 		return fmt.Errorf("--require: %w", err)
 	}
-	if !slices.Contains(o.require, "all") { // which are those that are tried
+	if !slices.Contains(o.require, "all") { // all are those that are checked
 		for _, c := range o.required {
 			if c != nodecheck.Core && !slices.Contains(o.selection.Capabilities, c) {
 				return fmt.Errorf("--require names %s, which is not among --capabilities", c)
@@ -133,9 +130,9 @@ func (o *conformanceOptions) complete() error {
 	case o.node.Name == "":
 		return errors.New("--nodename is empty: name the node to be checked")
 	case o.node.Timeout <= 0:
-		return fmt.Errorf("--timeout is %v: a check takes some time", o.node.Timeout)
+		return fmt.Errorf("--timeout is %v: give a positive duration", o.node.Timeout)
 	case o.parallel < 1:
-		return fmt.Errorf("--parallel is %d: at least one check has to be made at a time", o.parallel)
+		return fmt.Errorf("--parallel is %d: at least one check has to run at a time", o.parallel)
 	}
 	if (o.stopCommand == "") != (o.startCommand == "") {
 		return errors.New("--stop-command and --start-command belong together: give both, or none")
@@ -170,8 +167,8 @@ func (o *conformanceOptions) run(ctx context.Context, stdout, stderr io.Writer) 
 	return errors.Join(err, o.write(report, stdout), o.verdict(results))
 }
 
-// restartBy restarts the agent of the node by commands of this machine's shell. It is
-// started again whatever went wrong before.
+// restartBy restarts the agent of the node by commands of this machine's shell. The
+// start command also runs after an error.
 func restartBy(stop, start string) func(context.Context, func(context.Context) error) error {
 	run := func(ctx context.Context, flag, command string) error {
 		if out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
@@ -188,7 +185,7 @@ func restartBy(stop, start string) func(context.Context, func(context.Context) e
 	}
 }
 
-// printProgress prints a line for each check that is made.
+// printProgress prints a line for each check that has run.
 func printProgress(w io.Writer) func(nodecheck.Result) {
 	return func(r nodecheck.Result) {
 		if r.Outcome == nodecheck.Skipped {
@@ -222,7 +219,7 @@ func writeReport(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// verdict is an error that names the checks that had to pass and did not.
+// verdict returns an error that names the checks that had to pass and did not.
 func (o *conformanceOptions) verdict(results []nodecheck.Result) error {
 	var names []string
 	for _, r := range results {
@@ -233,7 +230,7 @@ func (o *conformanceOptions) verdict(results []nodecheck.Result) error {
 		}
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%d checks that have to pass do not: %s", len(names), strings.Join(names, ", "))
+		return fmt.Errorf("%d required checks did not pass: %s", len(names), strings.Join(names, ", "))
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestConformanceRefuses(t *testing.T) {
 	}
 }
 
-// The agent is started again whatever fails before, and the error has the command's words.
+// The agent is started again also after a failure, and the error has the command's output.
 func TestConformanceRestart(t *testing.T) {
 	for _, c := range []struct{ what, stop, start, says string }{
 		{"all is well", "true", "true", ""},

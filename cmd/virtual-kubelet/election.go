@@ -12,7 +12,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// election is how processes agree on which of them runs the node.
+// election is the election of the process that runs the node.
 func (o *options) election(client kubernetes.Interface) leader.Election {
 	return leader.Election{
 		Client:        client.CoordinationV1(),
@@ -26,7 +26,7 @@ func (o *options) election(client kubernetes.Interface) leader.Election {
 // leaderLease is the name of the lease that goes with --leader-elect.
 func leaderLease(nodeName string) string { return nodeName + "-leader" }
 
-// sharding is how processes share the nodes out.
+// sharding is the division of the nodes among processes.
 func (o *options) sharding(client kubernetes.Interface) nodeutil.Shards {
 	return nodeutil.Shards{
 		Client:        client,
@@ -38,7 +38,7 @@ func (o *options) sharding(client kubernetes.Interface) nodeutil.Shards {
 	}
 }
 
-// identity is that of this process. Another one may have been of the same host.
+// identity distinguishes this process from others, also from earlier ones of this host.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -47,7 +47,7 @@ func identity() string {
 	return host + "_" + string(uuid.NewUUID())
 }
 
-// checkElection refuses what does not go with several processes for one node.
+// checkElection refuses flags that contradict --leader-elect or --shards.
 func (o *options) checkElection() error {
 	switch {
 	case o.shards < 0:

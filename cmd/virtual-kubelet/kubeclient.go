@@ -14,10 +14,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// clusterConfig finds the API server and who this process is to it: what
-// --kubeconfig or its defaults say or, with --bootstrap-kubeconfig, the node
-// itself. That has to wait for a certificate until ctx ends at the latest, and
-// starts what renews it.
+// clusterConfig returns the API server and the credentials for it: those of
+// --kubeconfig and its defaults or, with --bootstrap-kubeconfig, the node's own. It waits
+// for the node's certificate until ctx ends, and starts the renewal of it.
 func clusterConfig(ctx context.Context, o *options, start func(run func(context.Context) error)) (config *rest.Config, source string, err error) {
 	if o.bootstrap == "" {
 		return kubeConfig(o)
@@ -51,7 +50,7 @@ func hasCredentials(c *rest.Config) bool {
 		len(c.CertData) > 0 || c.CertFile != ""
 }
 
-// kubeConfig finds the API server, and says where it found it.
+// kubeConfig finds the API server, and returns where it found it.
 func kubeConfig(o *options) (config *rest.Config, source string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	switch {
@@ -71,7 +70,7 @@ func kubeConfig(o *options) (config *rest.Config, source string, err error) {
 	}
 	config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", fmt.Errorf("no cluster found (looked at %s): give --kubeconfig, or set KUBECONFIG", source)
+		return nil, "", fmt.Errorf("no cluster found (tried %s): give --kubeconfig, or set KUBECONFIG", source)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot use the kubeconfig (%s): %w", source, err)

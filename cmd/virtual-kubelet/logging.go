@@ -11,8 +11,8 @@ import (
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 )
 
-// setUpLogging has everything, the Kubernetes libraries included, logged in one
-// format to w.
+// setUpLogging makes everything, the Kubernetes libraries included, log to w in one
+// format.
 func setUpLogging(o *options, w io.Writer) log.Logger {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	handlerOptions := &slog.HandlerOptions{Level: levels[o.logLevel]}

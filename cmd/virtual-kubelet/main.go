@@ -22,8 +22,8 @@ const (
 	exitUsage  = 2
 )
 
-// usageError is an error of the command line, or of a variable that stands in
-// for a flag.
+// usageError is an error of the command line, or of an environment variable that is the
+// default of a flag.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -32,7 +32,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func main() {
 	runtime.MaybeShim() // the process provider starts this program for each container
-	relay.MaybeRelay()  // and the CRI provider between itself and the runtime
+	relay.MaybeRelay()  // and so does the CRI provider, between itself and the runtime
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -6,6 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func execute(t *testing.T, args ...string) (status int, stdout, stderr string) {
@@ -146,6 +151,37 @@ func TestFlags(t *testing.T) {
 		if command.Flags().Lookup(name) == nil {
 			t.Errorf("there is no flag --%s", name)
 		}
+	}
+}
+
+// The help is as kubectl's: short phrases, the default last, and no flags of libraries.
+func TestFlagHelp(t *testing.T) {
+	var check func(command *cobra.Command)
+	check = func(command *cobra.Command) {
+		command.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			first, _ := utf8.DecodeRuneInString(f.Usage)
+			_, after, hasDefault := strings.Cut(f.Usage, "(default: ")
+			switch {
+			case f.Hidden:
+			case f.Usage == "" || unicode.IsUpper(first) && !strings.HasPrefix(f.Usage, "PEM") && !strings.HasPrefix(f.Usage, "DNS"):
+				t.Errorf("%s --%s: %q does not begin with a small letter", command.Name(), f.Name, f.Usage)
+			case strings.HasSuffix(f.Usage, "."), len(f.Usage) > 220:
+				t.Errorf("%s --%s: %q is more than a phrase", command.Name(), f.Name, f.Usage)
+			case hasDefault && strings.Index(after, ")") != len(after)-1:
+				t.Errorf("%s --%s: in %q the default is not last", command.Name(), f.Name, f.Usage)
+			}
+		})
+		for _, sub := range command.Commands() {
+			check(sub)
+		}
+	}
+	root := newRootCommand(func(string) string { return "" })
+	check(root)
+	if help := root.UsageString(); strings.Contains(help, "vmodule") || !strings.Contains(help, "--log-level") {
+		t.Errorf("the help has klog's flags:\n%s", help)
+	}
+	if err := root.ParseFlags([]string{"--v=2", "-v", "2", "--vmodule", "a=1", "--logtostderr"}); err != nil {
+		t.Errorf("klog's flags are refused: %v", err)
 	}
 }
 

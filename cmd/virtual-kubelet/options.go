@@ -15,8 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// options are the values of the flags, and of the environment variables that
-// stand in for flags.
+// options are the values of the flags, and of environment variables without a flag.
 type options struct {
 	kubeconfig     string
 	bootstrap      string
@@ -87,8 +86,7 @@ const (
 	defaultNodeName    = "virtual-kubelet"
 )
 
-// addFlags declares the flags. An environment variable is the default of the
-// flag that it stands in for.
+// addFlags declares the flags. Environment variables are the defaults of some.
 func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	env := func(name, otherwise string) string {
 		if value := getenv(name); value != "" {
@@ -105,54 +103,53 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	o.taintEffect = env("VKUBELET_TAINT_EFFECT", string(corev1.TaintEffectNoSchedule))
 
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, or ~/.kube/config)")
-	flags.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig file with which the node gets a client certificate of its own, as system:node:NAME, unless --kubeconfig has credentials; needs --cert-dir, and has to stay")
-	flags.StringVar(&o.certDir, "cert-dir", "", "directory for the certificates that the cluster signs for this node; each node needs its own")
+	flags.StringVar(&o.bootstrap, "bootstrap-kubeconfig", "", "kubeconfig file to request the node's own client certificate with, as system:node:NAME, unless --kubeconfig has credentials; keep the file, and give --cert-dir")
+	flags.StringVar(&o.certDir, "cert-dir", "", "directory for the certificates that the cluster signs for this node; not to be shared by nodes")
 	flags.StringVar(&o.nodeName, "nodename", env("DEFAULT_NODE_NAME", defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
-	flags.IntVar(&o.nodes, "nodes", 0, "run this many nodes in this process, named after --nodename with -0, -1, ... (default: one node of that name)")
-	flags.StringVar(&o.poolsFile, "config", "", "file with pools of nodes to run in this process, which is followed: nodes come, change and go with it (see docs/scale.md)")
-	flags.IntVar(&o.shards, "shards", 0, "share the nodes of --nodes or --config, in this many parts, with other processes that have the same nodes, --nodename and --shards; each takes its share, and what others leave (default: all nodes are in this process)")
+	flags.IntVar(&o.nodes, "nodes", 0, "run this many nodes in one process, named after --nodename with -0, -1, ... (default: one node named --nodename)")
+	flags.StringVar(&o.poolsFile, "config", "", "file with pools of nodes to run in one process; changes to it are applied while it runs (see docs/scale.md)")
+	flags.IntVar(&o.shards, "shards", 0, "split the nodes of --nodes or --config into this many shards, shared by all replicas with the same nodes, --nodename and --shards; a dead replica's shards are taken over (default: one replica has all nodes)")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "run the node only while this process leads among those with the same --nodename; the others stand by")
 	flags.StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards")
-	flags.DurationVar(&o.electDuration, "leader-elect-lease-duration", 15*time.Second, "after what time others take over from a process that does not renew its leases, with --leader-elect and --shards; the nodes' own leases last 40s")
+	flags.DurationVar(&o.electDuration, "leader-elect-lease-duration", 15*time.Second, "time after which leases of --leader-elect and --shards that are not renewed are taken over; the nodes' own leases last 40s")
 	flags.StringVar(&o.os, "os", "linux", "operating system of the node: linux or windows")
-	flags.StringVar(&o.provider, "provider", "", "provider that runs the pods, required unless the pools of --config name theirs (see virtual-kubelet providers)")
+	flags.StringVar(&o.provider, "provider", "", "provider that runs the pods; required unless all pools of --config name one (see virtual-kubelet providers)")
 	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
-	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster, for the provider")
-	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "take only pods of this namespace (default: of all)")
-	flags.BoolVar(&o.adoptNode, "adopt-node", false, "accept a Node that belongs to another provider, or that no virtual kubelet made; the pods that run there are left alone")
-	flags.StringVar(&o.listenAddress, "listen-address", "", "address on which the kubelet API is served (default: all)")
+	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "DNS domain of the cluster")
+	flags.StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "run only pods of this namespace (default: all namespaces)")
+	flags.BoolVar(&o.adoptNode, "adopt-node", false, "adopt a Node of another provider, or one that no virtual kubelet made; the pods that run there are left alone")
+	flags.StringVar(&o.listenAddress, "listen-address", "", "address to serve the kubelet API on (default: all addresses)")
 	flags.IntVar(&o.port, "port", defaultKubeletPort, "port of the kubelet API, 0 for any free one ($KUBELET_PORT)")
-	flags.BoolVar(&o.portPerNode, "port-per-node", false, "with --nodes or --config: serve each node's kubelet API on a port of its own, from --port (with --config: the pool's basePort) on upwards, or a free one; metrics-server needs that")
-	flags.StringVar(&o.serving, "serving-certificate", "", "where the certificate of the kubelet API comes from: files, cluster (signed after somebody has approved it; needs --cert-dir), or self-signed (default: files if they are given, else self-signed)")
-	flags.StringVar(&o.certFile, "tls-cert-file", getenv("APISERVER_CERT_LOCATION"), "certificate of the kubelet API, a PEM file that is followed ($APISERVER_CERT_LOCATION)")
-	flags.StringVar(&o.keyFile, "tls-private-key-file", getenv("APISERVER_KEY_LOCATION"), "key of --tls-cert-file ($APISERVER_KEY_LOCATION)")
-	flags.StringVar(&o.clientCAFile, "client-ca-file", getenv("APISERVER_CA_CERT_LOCATION"), "CA of the client certificates that the kubelet API accepts, a PEM file that is followed ($APISERVER_CA_CERT_LOCATION) (default: the cluster's own)")
-	flags.BoolVar(&o.anonymous, "anonymous-auth", false, "take requests to the kubelet API without credentials for those of system:anonymous, who still needs the rights")
-	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address on which metrics are also served over plain HTTP, to everybody (default: not served)")
-	flags.IntVar(&o.podSyncWorkers, "pod-sync-workers", 10, "number of pods that are worked on at the same time")
+	flags.BoolVar(&o.portPerNode, "port-per-node", false, "serve each node's kubelet API on a port of its own, from --port or the pool's basePort upwards, as metrics-server needs; with --nodes or --config")
+	flags.StringVar(&o.serving, "serving-certificate", "", "source of the kubelet API's certificate: files, cluster (has to be approved; requires --cert-dir) or self-signed (default: files if --tls-cert-file is given, else self-signed)")
+	flags.StringVar(&o.certFile, "tls-cert-file", getenv("APISERVER_CERT_LOCATION"), "PEM file with the kubelet API's certificate, reloaded when it changes ($APISERVER_CERT_LOCATION)")
+	flags.StringVar(&o.keyFile, "tls-private-key-file", getenv("APISERVER_KEY_LOCATION"), "PEM file with the key of --tls-cert-file, reloaded when it changes ($APISERVER_KEY_LOCATION)")
+	flags.StringVar(&o.clientCAFile, "client-ca-file", getenv("APISERVER_CA_CERT_LOCATION"), "PEM file with the CA of the kubelet API's client certificates, reloaded when it changes ($APISERVER_CA_CERT_LOCATION) (default: the cluster's CA)")
+	flags.BoolVar(&o.anonymous, "anonymous-auth", false, "accept unauthenticated kubelet API requests as system:anonymous; authorization still applies")
+	flags.StringVar(&o.metricsAddr, "metrics-addr", "", "address to serve metrics on, too, over plain HTTP without authentication (default: not served)")
+	flags.IntVar(&o.podSyncWorkers, "pod-sync-workers", 10, "number of pods to sync at the same time")
 	flags.BoolVar(&o.disableTaint, "disable-taint", false, "register the node without its taint")
-	flags.DurationVar(&o.fullResyncPeriod, "full-resync-period", time.Minute, "how often all pods are looked at although nothing has changed")
-	flags.DurationVar(&o.startupTimeout, "startup-timeout", 0, "end if the node is not ready after this time (default: keep trying)")
-	flags.DurationVar(&o.lostPodTimeout, "lost-pod-timeout", node.DefaultLostPodTimeout, "fail a running pod after the provider has reported for this time that it does not know it, unless most pods of the node are missing at once (negative: never)")
-	flags.BoolVar(&o.notReadyAtEnd, "not-ready-at-shutdown", false, "have the nodes, and their pods, say that they are not ready when this process ends: the control plane then taints the nodes at once (default: nodes stay as they are, so that a restart is not noticed, until their leases run out)")
-	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "keep the node alive by a lease rather than by its status")
-	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "limit of requests a second to the API server (default: none, the API server has its own)")
-	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "burst above --kube-api-qps")
-	flags.StringVar(&o.eventSource, "event-source", "virtual-kubelet", "component that events come from, for tools that select them by it; a kubelet's is kubelet")
-	flags.Float32Var(&o.eventQPS, "event-qps", 50, "limit of events a second that tell of no problem; those above it are dropped, warnings never (-1 for no limit)")
-	flags.IntVar(&o.eventBurst, "event-burst", 100, "how many such events there may be at once")
-	flags.DurationVar(&o.streamIdleTimeout, "stream-idle-timeout", 4*time.Hour, "end exec, attach and port-forward on which nothing moves for this time")
-	flags.DurationVar(&o.streamCreationTimeout, "stream-creation-timeout", 30*time.Second, "end exec, attach and port-forward whose streams do not come in this time")
+	flags.DurationVar(&o.fullResyncPeriod, "full-resync-period", time.Minute, "interval between resyncs of all pods")
+	flags.DurationVar(&o.startupTimeout, "startup-timeout", 0, "exit if the node is not ready after this time (default: keep trying)")
+	flags.DurationVar(&o.lostPodTimeout, "lost-pod-timeout", node.DefaultLostPodTimeout, "fail a running pod that the provider has not known for this time, unless most pods of the node are missing at once (negative: never)")
+	flags.BoolVar(&o.notReadyAtEnd, "not-ready-at-shutdown", false, "mark the nodes and their pods not ready at shutdown, so that the control plane taints the nodes at once; otherwise they stay ready until their leases expire, and a restart is not noticed")
+	flags.BoolVar(&o.enableNodeLease, "enable-node-lease", true, "renew a lease as the node's heartbeat, rather than its status")
+	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", -1, "maximum requests per second to the API server (-1: unlimited)")
+	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "maximum burst of requests to the API server (default: twice --kube-api-qps)")
+	flags.StringVar(&o.eventSource, "event-source", "virtual-kubelet", "source component of events, by which some tools select them; a kubelet's is kubelet")
+	flags.Float32Var(&o.eventQPS, "event-qps", 50, "maximum Normal events per second; excess is dropped, Warning events never (-1: unlimited)")
+	flags.IntVar(&o.eventBurst, "event-burst", 100, "maximum burst of Normal events")
+	flags.DurationVar(&o.streamIdleTimeout, "stream-idle-timeout", 4*time.Hour, "end exec, attach and port-forward after this time without traffic")
+	flags.DurationVar(&o.streamCreationTimeout, "stream-creation-timeout", 30*time.Second, "end exec, attach and port-forward whose streams are not opened in this time")
 	flags.BoolVar(&o.debugHTTP, "debug-http", false, "serve profiles at /debug/pprof/ of the kubelet API, to those who may get nodes/proxy")
-	flags.StringVar(&o.traceExporter, "trace-exporter", o.tracing(getenv), "where traces go: otlp (set up by the OTEL_EXPORTER_OTLP_* variables), stdout, or none; by default where OTEL_TRACES_EXPORTER says, or to otlp if there is an OTEL_EXPORTER_OTLP_ENDPOINT")
+	flags.StringVar(&o.traceExporter, "trace-exporter", o.tracing(getenv), "exporter of traces: otlp (configured by $OTEL_EXPORTER_OTLP_*), stdout or none ($OTEL_TRACES_EXPORTER; otlp if $OTEL_EXPORTER_OTLP_ENDPOINT is set)")
 	flags.StringVar(&o.traceServiceName, "trace-service-name", env("OTEL_SERVICE_NAME", "virtual-kubelet"), "service name in traces ($OTEL_SERVICE_NAME)")
-	flags.StringToStringVar(&o.traceTags, "trace-tag", nil, "tags of traces, as key=value, beside those of OTEL_RESOURCE_ATTRIBUTES")
-	flags.StringVar(&o.traceSampleRate, "trace-sample-rate", "", "percentage of changes that are traced, or always, or never (default: what OTEL_TRACES_SAMPLER says, or all)")
-	flags.StringVar(&o.logLevel, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	flags.StringToStringVar(&o.traceTags, "trace-tag", nil, "attributes of traces as key=value, besides those of $OTEL_RESOURCE_ATTRIBUTES")
+	flags.StringVar(&o.traceSampleRate, "trace-sample-rate", "", "percentage of traces to sample, always, or never (default: $OTEL_TRACES_SAMPLER, or always)")
+	flags.StringVar(&o.logLevel, "log-level", "info", "minimum level to log: debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "format of the log: text or json")
 	if o.portText != "" {
-		// So that the help shows what is in force; what is wrong with it is
-		// said when it is used.
+		// The help shows the value in force. complete reports one that is wrong.
 		if port, err := strconv.Atoi(o.portText); err == nil {
 			o.port = port
 			flags.Lookup("port").DefValue = o.portText
@@ -161,7 +158,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 	}
 }
 
-// complete checks the values. An error says what is wrong and what to do.
+// complete checks the values, and fills in defaults.
 func (o *options) complete() error {
 	if o.portText != "" {
 		return fmt.Errorf("KUBELET_PORT is %q, which is no number: set a port from 0 to 65535", o.portText)
@@ -238,7 +235,7 @@ func (o *options) complete() error {
 	return nil
 }
 
-// checkNodes refuses what one process cannot be, or have, for several nodes.
+// checkNodes refuses flags that contradict --nodes or --config.
 func (o *options) checkNodes() error {
 	several := fmt.Sprintf("--nodes asks for %d", o.nodes)
 	if o.poolsFile != "" {
@@ -300,7 +297,7 @@ func (o *options) completeCertificates() error {
 	return nil
 }
 
-// flagValues are the values in force of all flags, by name.
+// flagValues returns the values in force of all flags, by name.
 func (o *options) flagValues() map[string]string {
 	values := map[string]string{}
 	o.flags.VisitAll(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })

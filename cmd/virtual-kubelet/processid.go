@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// processID is which process this is, among all of the cluster: by its host, and by
-// what lets another process of the same machine or pod find out that it has ended.
-// Where something is not known it is empty.
+// processID identifies a process in the cluster. By it another process of the same
+// machine or pod can find out that the process has ended. Unknown parts are empty.
 type processID struct {
 	host    string
 	boot    string // of the machine
@@ -37,7 +36,7 @@ func newProcessID(podUID string) processID {
 	return id
 }
 
-// String is the form in which it is in a lease.
+// String returns the form that leases have.
 func (id processID) String() string {
 	return strings.Join([]string{id.host, id.boot, id.space, id.pid, id.started, id.pod, id.random}, "_")
 }
@@ -83,7 +82,7 @@ func startOf(pid string) (string, error) {
 	_, rest, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	fields := bytes.Fields(rest)
 	if !found || len(fields) < 20 {
-		return "", errors.New("the kernel does not say when the process has started")
+		return "", errors.New("the kernel does not report when the process has started")
 	}
 	if state := string(fields[0]); state == "Z" || state == "X" {
 		return "", fs.ErrNotExist

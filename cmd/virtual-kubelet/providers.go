@@ -15,7 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// providerInit is what the command line has for a provider.
+// providerInit is what a provider is made of.
 type providerInit struct {
 	nodeutil.ProviderConfig
 
@@ -23,8 +23,7 @@ type providerInit struct {
 	OS            string
 	InternalIP    string
 	ClusterDomain string
-	// Config is the content of the provider's configuration file; nil without
-	// one.
+	// Config is the content of the provider's configuration file; nil without one.
 	Config []byte
 }
 
@@ -32,20 +31,20 @@ type providerInit struct {
 type providerEntry struct {
 	summary string
 	config  string // what its configuration file holds
-	// sample is a nil pointer of the provider's type, to see what it can do.
+	// sample is a nil pointer of the provider's type, for its capabilities.
 	sample any
-	// resolves says that the provider resolves the environment of pods, and
-	// mounts volumes, itself.
+	// resolves means that the provider itself resolves the environment of pods and
+	// mounts volumes.
 	resolves bool
-	// oneNode says that two nodes of one process would get in each other's way.
+	// oneNode means that a process can have one node of the provider only.
 	oneNode bool
-	// check says what is wrong with a configuration; nil is none.
+	// check returns what is wrong with a configuration; nil is none.
 	check func(config []byte) error
-	// rights are further ones that the provider needs at home, in the namespaces
+	// rights are what the provider needs beside those of every node, in the namespaces
 	// of its pods.
 	rights []rbacv1.PolicyRule
-	// readsClusterUID says that the provider marks what it makes with the UID of
-	// the namespace kube-system, which it has to read.
+	// readsClusterUID means that the provider reads the UID of the namespace
+	// kube-system, and marks what it makes with it.
 	readsClusterUID bool
 	new             func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }

@@ -18,7 +18,7 @@ import (
 func newConfigCommand(getenv func(string) string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "config",
-		Short: "Print what a cluster needs to know of a virtual node",
+		Short: "Print manifests for a virtual node",
 		Args:  cobra.NoArgs,
 	}
 	command.AddCommand(newPrintRBACCommand(getenv))
@@ -29,10 +29,10 @@ func newPrintRBACCommand(getenv func(string) string) *cobra.Command {
 	var o rbacOptions
 	command := &cobra.Command{
 		Use:   "print-rbac",
-		Short: "Print a service account with the rights that a virtual node needs, and no others",
-		Long: `Prints manifests for kubectl apply: a service account, and roles with the rights
-that a virtual node needs, and no others. A node that runs with an identity of
-its own (see --bootstrap-kubeconfig) needs none of this.`,
+		Short: "Print a service account with the rights of a virtual node",
+		Long: `Print manifests for kubectl apply: a service account, and roles with the rights
+that a virtual node needs, and no others. A node with an identity of its own
+(virtual-kubelet --bootstrap-kubeconfig) needs none of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
@@ -50,13 +50,13 @@ its own (see --bootstrap-kubeconfig) needs none of this.`,
 	if nodeName == "" {
 		nodeName = defaultNodeName
 	}
-	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the only node for which the rights are; empty for any node ($DEFAULT_NODE_NAME)")
-	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "the only namespace for whose pods the rights are, as in virtual-kubelet --namespace (default: all)")
-	command.Flags().StringVar(&o.provider, "provider", "", "provider of the node: some need more rights than others (default: those that every provider needs)")
-	command.Flags().StringVar(&o.poolsFile, "config", "", "file with pools of nodes, as in virtual-kubelet --config: the rights are for any node, and as many as its providers, and deleteNodes, need")
-	command.Flags().BoolVar(&o.leaderElect, "leader-elect", false, "add the rights that virtual-kubelet --leader-elect needs")
-	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights that virtual-kubelet --shards needs")
-	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of both; the rights for --shards are on all leases there, so that it should be one of its own")
+	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the node to grant rights for; empty for any node ($DEFAULT_NODE_NAME)")
+	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "grant rights for pods of this namespace only, as virtual-kubelet --namespace (default: all namespaces)")
+	command.Flags().StringVar(&o.provider, "provider", "", "provider of the node, which may need further rights (default: rights that all providers need)")
+	command.Flags().StringVar(&o.poolsFile, "config", "", "file with pools of nodes, as virtual-kubelet --config: grant the rights of its providers and deleteNodes, for any node")
+	command.Flags().BoolVar(&o.leaderElect, "leader-elect", false, "add the rights for virtual-kubelet --leader-elect")
+	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights for virtual-kubelet --shards")
+	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards; use one of its own with --shards, which needs rights on all leases there")
 	command.Flags().StringVar(&o.account, "service-account", "kube-system/virtual-kubelet", "namespace and name of the service account")
 	return command
 }
@@ -110,7 +110,7 @@ func (o *rbacOptions) complete() error {
 	return nil
 }
 
-// objects are the service account, its roles, and what binds them.
+// objects returns the service account, its roles and their bindings.
 func (o *rbacOptions) objects() []runtime.Object {
 	name := o.roleName()
 	objects := []runtime.Object{&corev1.ServiceAccount{
@@ -132,14 +132,14 @@ func (o *rbacOptions) objects() []runtime.Object {
 	if rules := o.electionRules(); rules != nil {
 		objects = append(objects, o.role(o.electNamespace, name+"-election", rules)...)
 	}
-	// Where the API server says who signs its clients' certificates.
+	// For the CA of client certificates.
 	objects = append(objects, o.binding(metav1.NamespaceSystem, name, "extension-apiserver-authentication-reader"))
 	return append(objects, o.clusterRole(name, cluster)...)
 }
 
-// roleName is the name of the roles, and of what binds them. Those of other accounts
-// have other names, also of accounts in other namespaces: what is applied later
-// must not take the rights of what was applied before.
+// roleName is the name of the roles and their bindings. Each account has its own, also
+// accounts of one name in several namespaces: what is applied later must not take the
+// rights of what was applied before.
 func (o *rbacOptions) roleName() string {
 	name := o.accountName
 	if o.accountNamespace != metav1.NamespaceSystem {
@@ -151,8 +151,7 @@ func (o *rbacOptions) roleName() string {
 	return name
 }
 
-// providerRules are the rights on pods, and those that no namespace has, that the
-// providers need.
+// providerRules returns the rights that the providers need: on pods, and cluster-wide.
 func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
 	ofPods = slices.Clone(podRules)
 	resolves, readsClusterUID := false, false
@@ -193,9 +192,8 @@ func (o *rbacOptions) leaseRules() []rbacv1.PolicyRule {
 	}
 }
 
-// electionRules are the rights on the leases by which processes agree on who runs
-// what. How many there are of shards, and what those of members are called, is not
-// known here.
+// electionRules returns the rights on the leases of --leader-elect and --shards. The
+// names of the latter are not known here.
 func (o *rbacOptions) electionRules() (rules []rbacv1.PolicyRule) {
 	rule := func(names []string, verbs ...string) {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs, ResourceNames: names})
@@ -229,7 +227,7 @@ var podRules = []rbacv1.PolicyRule{
 	eventRule,
 }
 
-// clusterUIDRule is the right to read what tells the cluster from all others.
+// clusterUIDRule is the right to read the UID that identifies the cluster.
 var clusterUIDRule = rbacv1.PolicyRule{
 	APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
 }
@@ -237,9 +235,8 @@ var clusterUIDRule = rbacv1.PolicyRule{
 // eventRule is the right to record events.
 var eventRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
 
-// The further rights of a provider that does a kubelet's work: to mount volumes
-// it needs tokens of the pods' service accounts, and the volumes that pods claim;
-// to choose what runs a pod, its runtime class.
+// The further rights of a provider that does a kubelet's work: tokens of service
+// accounts and claims, for volumes, and runtime classes.
 var (
 	volumeRules = []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
@@ -253,9 +250,8 @@ var (
 	}
 )
 
-// clusterRules are the rights that no namespace has: the services that pods find
-// in their environment, and the questions who a caller of the kubelet API is,
-// and what it may.
+// clusterRules are the rights in the whole cluster: services, for the environment of
+// pods, and the authentication and authorization of callers of the kubelet API.
 var clusterRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},
 	{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},

@@ -7,17 +7,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newRootCommand makes the command line. getenv is where environment variables
-// come from.
+// newRootCommand returns the command line. getenv returns environment variables.
 func newRootCommand(getenv func(string) string) *cobra.Command {
 	var o options
 	command := &cobra.Command{
 		Use:   "virtual-kubelet",
-		Short: "Run a virtual Kubernetes node whose pods a provider runs",
-		Long: `Registers a node with the Kubernetes cluster, and runs the pods that are bound
-to it with a provider, which --provider names. It takes the cluster that kubectl
-takes, and a self-signed certificate, unless flags say otherwise. With --nodes or
---config it is many nodes in one process.`,
+		Short: "Run a virtual node whose pods are run by a provider",
+		Long: `Register a node with a Kubernetes cluster, and run the pods that are bound to it
+by a provider (--provider). By default the cluster is that of kubectl, and the
+certificate of the kubelet API is self-signed. With --nodes or --config one
+process has many nodes.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command or argument %q: see virtual-kubelet --help", args[0])
@@ -40,6 +39,9 @@ takes, and a self-signed certificate, unless flags say otherwise. With --nodes o
 	klogFlags := goflag.NewFlagSet("klog", goflag.ContinueOnError)
 	klog.InitFlags(klogFlags)
 	command.Flags().AddGoFlagSet(klogFlags)
+	klogFlags.VisitAll(func(f *goflag.Flag) {
+		command.Flags().Lookup(f.Name).Hidden = true // --log-level and --log-format are for users
+	})
 	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv), newConformanceCommand(getenv))
 	return command
 }

@@ -76,7 +76,7 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 
 // run makes the node, and runs it until ctx ends.
 func (v *virtualNode) run(ctx context.Context, began time.Time) error {
-	// Before the provider is made, which may take up pods.
+	// Before the provider is made, which may adopt pods.
 	claim, err := v.newClaim(false)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 	return group.Wait()
 }
 
-// acquire waits until this process may act for the node; the error is that it may
+// acquire waits until this process may act for the node. It returns an error if it may
 // not, or not in time.
 func (v *virtualNode) acquire(ctx context.Context, claim *node.Claim, began time.Time) error {
 	starting, started := v.starting(ctx, began)
@@ -125,7 +125,7 @@ func (v *virtualNode) acquire(ctx context.Context, claim *node.Claim, began time
 }
 
 // awaitReady logs when the node's Ready condition is True, and until then why it is
-// not; the error is that it is not in time.
+// not. It returns an error if it is not in time.
 func (v *virtualNode) awaitReady(ctx context.Context, n *nodeutil.Node, began time.Time) error {
 	starting, started := v.starting(ctx, began)
 	defer started()
@@ -139,15 +139,15 @@ func (v *virtualNode) awaitReady(ctx context.Context, n *nodeutil.Node, began ti
 	return nil
 }
 
-// lookInterval is how often it is looked why a node is not ready yet.
-const lookInterval = time.Second
+// readyPollInterval is how often the reason is read why a node is not ready yet.
+const readyPollInterval = time.Second
 
-// awaitCondition waits until the node's Ready condition is True, or the node has
-// ended. Why a node that is registered is not ready is logged whenever that changes.
-// The error is that ctx has ended before, with the reason.
+// awaitCondition waits until the node's Ready condition is True, or the node has ended.
+// While the node is registered and not ready, each new reason is logged. If ctx ends
+// before, the error has the reason.
 func awaitCondition(ctx context.Context, n *nodeutil.Node) error {
-	look := time.NewTicker(lookInterval)
-	defer look.Stop()
+	poll := time.NewTicker(readyPollInterval)
+	defer poll.Stop()
 	controller := n.NodeController()
 	logged := ""
 	for {
@@ -161,12 +161,12 @@ func awaitCondition(ctx context.Context, n *nodeutil.Node) error {
 				return fmt.Errorf("%w: %w", context.Cause(ctx), why)
 			}
 			return nil
-		case <-look.C:
+		case <-poll.C:
 		}
 		select {
 		case <-n.Ready():
 		default:
-			continue // what that waits for is logged by what does it
+			continue // the registration logs what it waits for
 		}
 		if why := controller.NotReady(); why != nil && why.Error() != logged {
 			logged = why.Error()
@@ -185,7 +185,7 @@ func ended(n *nodeutil.Node) bool {
 	}
 }
 
-// starting is ctx until the node has to be ready.
+// starting returns ctx with the deadline by which the node has to be ready.
 func (o *options) starting(ctx context.Context, began time.Time) (context.Context, context.CancelFunc) {
 	if o.startupTimeout == 0 {
 		return context.WithCancel(ctx)
@@ -194,7 +194,7 @@ func (o *options) starting(ctx context.Context, began time.Time) (context.Contex
 		fmt.Errorf("node %s is not ready after %v: %w", o.nodeName, o.startupTimeout, context.DeadlineExceeded))
 }
 
-// unlessStopped drops what was asked to end before it was ready has to say.
+// unlessStopped drops an error that came after ctx ended.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -202,7 +202,7 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// virtualNode puts a node together.
+// virtualNode makes and runs a node.
 type virtualNode struct {
 	*options
 	client  kubernetes.Interface
@@ -248,7 +248,7 @@ func (v *virtualNode) config() nodeutil.NodeConfig {
 	}
 }
 
-// servingOptions are about the serving certificate.
+// servingOptions are those of the serving certificate.
 func (v *virtualNode) servingOptions() []nodeutil.NodeOpt {
 	switch v.serving {
 	case servingFiles:
@@ -280,7 +280,7 @@ func (v *virtualNode) makeProvider(config []byte, cfg nodeutil.ProviderConfig) (
 	})
 }
 
-// nodeSpec is the node as far as it does not depend on the provider.
+// nodeSpec returns the node without what its provider sets.
 func (v *virtualNode) nodeSpec() corev1.Node {
 	var spec corev1.Node
 	spec.Name = v.nodeName
@@ -301,7 +301,7 @@ func (v *virtualNode) nodeSpec() corev1.Node {
 	return spec
 }
 
-// taints are those of a node with that provider, unless its pool says otherwise.
+// taints are those of a node with that provider, unless its pool has some.
 func (o *options) taints(provider string) []corev1.Taint {
 	if o.disableTaint {
 		return nil

@@ -16,10 +16,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// newAuth has callers of the kubelet API checked as a kubelet does: client
-// certificates against the CA in a file or else the cluster's own, bearer
-// tokens and rights by asking the API server. The function that it returns has
-// to run for that.
+// newAuth authenticates and authorizes callers of the kubelet API as a kubelet does:
+// client certificates by the CA in a file or the cluster's own, bearer tokens and
+// rights by asking the API server. The function that it returns has to run meanwhile.
 func newAuth(client kubernetes.Interface, o *options) (nodeutil.Auth, func(context.Context) error, error) {
 	run := func(context.Context) error { return nil }
 	var opts []nodeutil.WebhookAuthOption
@@ -43,14 +42,14 @@ func newAuth(client kubernetes.Interface, o *options) (nodeutil.Auth, func(conte
 	return nodeutil.InstrumentAuth(auth), run, nil
 }
 
-// handler protects what the routes on mux answer. Health is for everybody.
+// handler returns mux behind authentication and authorization, health excepted.
 func (v *virtualNode) handler(mux *http.ServeMux) http.Handler {
 	v.mux = mux
 	return api.InstrumentHandler(nodeutil.WithAuthExceptHealth(v.auth, mux))
 }
 
-// metricsHandler answers for --metrics-addr: of the kubelet API, the routes for
-// Prometheus and the statistics.
+// metricsHandler answers requests to --metrics-addr: those routes of the kubelet API that
+// are for Prometheus, and the statistics.
 func metricsHandler(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	all = nodeutil.WithAuth(nodeutil.NoAuth(), all)
@@ -60,7 +59,7 @@ func metricsHandler(all http.Handler) http.Handler {
 	return mux
 }
 
-// metricsServer opens the port of --metrics-addr, and returns what serves it.
+// metricsServer opens the port of --metrics-addr, and returns a function that serves it.
 func (o *options) metricsServer(ctx context.Context, all http.Handler) (func(context.Context) error, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.metricsAddr)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // flushTimeout bounds the last export at shutdown.
 const flushTimeout = 5 * time.Second
 
-// tracing is the exporter that the standard variables of OpenTelemetry ask for.
+// tracing returns the exporter that OpenTelemetry's environment variables select.
 func (o *options) tracing(getenv func(string) string) string {
 	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
 	case getenv("OTEL_SDK_DISABLED") == "true", exporter == "none":
@@ -38,9 +38,8 @@ func (o *options) tracing(getenv func(string) string) string {
 	return "none"
 }
 
-// setUpTracing starts the exporter that the flags or the standard variables of
-// OpenTelemetry name, and returns what stops it, having sent what is left. The
-// flags go before the variables.
+// setUpTracing starts the exporter of the flags or, without them, of OpenTelemetry's
+// environment variables. It returns a function that sends what is left, and stops it.
 func setUpTracing(ctx context.Context, o *options, stdout io.Writer) (stop func(), err error) {
 	if o.traceExporter == "none" {
 		return func() {}, nil
@@ -81,14 +80,14 @@ func newExporter(ctx context.Context, name string, stdout io.Writer) (sdktrace.S
 	if name == "stdout" {
 		return stdouttrace.New(stdouttrace.WithWriter(stdout))
 	}
-	// autoexport goes by the variable alone, and a flag goes before that.
+	// autoexport reads the variable alone, which the flag overrides.
 	if err := os.Setenv("OTEL_TRACES_EXPORTER", name); err != nil {
 		return nil, err
 	}
 	return autoexport.NewSpanExporter(ctx)
 }
 
-// traceResource is what all spans have in common.
+// traceResource describes this process in all spans.
 func (o *options) traceResource(ctx context.Context) (*resource.Resource, error) {
 	attributes := []attribute.KeyValue{attribute.String("service.name", o.traceServiceName)}
 	for key, value := range o.traceTags {
@@ -98,7 +97,7 @@ func (o *options) traceResource(ctx context.Context) (*resource.Resource, error)
 		resource.WithFromEnv(), resource.WithAttributes(attributes...))
 }
 
-// sampler is the one that the flag asks for; nil leaves it to the variables.
+// sampler returns that of the flag; nil leaves it to the environment variables.
 func (o *options) sampler() (sdktrace.Sampler, error) {
 	switch o.traceSampleRate {
 	case "":

@@ -54,7 +54,7 @@ func traceWith(t *testing.T, env map[string]string, args ...string) *received {
 	var got received
 	server := httptest.NewServer(&got)
 	t.Cleanup(server.Close)
-	t.Setenv("OTEL_TRACES_EXPORTER", "") // which the exporter is told by
+	t.Setenv("OTEL_TRACES_EXPORTER", "") // read by the exporter
 	for name, value := range env {
 		if value == "COLLECTOR" {
 			value = server.URL

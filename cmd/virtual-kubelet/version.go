@@ -13,7 +13,7 @@ func newVersionCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Say what this binary was built from",
+		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info := buildinfo.Get()
@@ -33,6 +33,6 @@ func newVersionCommand() *cobra.Command {
 			return usagef("--output is %q: use json, or leave it out", output)
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "", "json for a machine to read")
+	command.Flags().StringVarP(&output, "output", "o", "", "output format: json (default: one line of text)")
 	return command
 }

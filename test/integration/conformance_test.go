@@ -115,7 +115,7 @@ func TestConformanceCommand(t *testing.T) {
 	}
 
 	status, _, stderr = conformance(t, n, "--capabilities", "commands", "--require", "commands", "--skip", "core,stop-signal")
-	if status != 1 || !strings.Contains(stderr, "checks that have to pass do not: ") || !strings.Contains(stderr, "exit-code") {
+	if status != 1 || !strings.Contains(stderr, "required checks did not pass: ") || !strings.Contains(stderr, "exit-code") {
 		t.Errorf("commands are required: exit status %d, %s", status, stderr)
 	}
 }

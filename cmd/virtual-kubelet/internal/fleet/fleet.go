@@ -29,13 +29,12 @@ type Config struct {
 	// NewProvider makes a node's provider, and what closes it, which may be nil.
 	NewProvider func(n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 
-	// Fixed are the nodes, unless there is a File.
+	// File has the wanted nodes, and is watched. Nil means that Fixed has them.
+	File  *File
 	Fixed *nodepools.Wanted
-	// File says which nodes there are to be. It is watched.
-	File *File
 
-	// Shards are how processes share the nodes out. With a Count of zero all nodes are
-	// in this process.
+	// Shards divides the nodes among processes. With a Count of zero this process has
+	// all nodes.
 	Shards nodeutil.Shards
 	// NotReadyAtShutdown is as in nodeutil.NodeConfig, for the nodes of a shard.
 	NotReadyAtShutdown bool

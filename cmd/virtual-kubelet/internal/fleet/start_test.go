@@ -73,7 +73,7 @@ func TestPoolOfAnotherConfigurationStaysReady(t *testing.T) {
 		r.want("after the change", map[string]string{"a-0": "ready 5"})
 		for _, action := range r.client.Actions() {
 			if patch, ok := action.(clienttesting.PatchAction); ok && strings.Contains(string(patch.GetPatch()), "KubeletStopped") {
-				t.Error("the node said in between that it is not ready")
+				t.Error("the node was marked not ready in between")
 			}
 		}
 	})

@@ -1,7 +1,7 @@
-// Package leader has one of several processes run something, and the others stand
-// by. They go by a Lease of the API server and the rules of client-go's
-// leaderelection; on top of these a leader stops acting as soon as it may have
-// lost the lease, and gives it back when what it ran has ended.
+// Package leader runs a function in one of several processes, while the others stand by.
+// It uses a Lease of the API server and client-go's leaderelection. In addition, a
+// leader stops as soon as it may have lost the lease, and releases it when the function
+// has returned.
 package leader
 
 import (
@@ -25,12 +25,12 @@ type Election struct {
 	Client coordinationv1client.LeasesGetter
 	// Namespace and Name are those of the lease.
 	Namespace, Name string
-	// Identity distinguishes this process from all others, and from those that it was
-	// before a restart.
+	// Identity distinguishes this process from all others, also from itself before a
+	// restart.
 	Identity string
-	// LeaseDuration is after what time another process takes over from one that
-	// does not renew the lease, in whole seconds, and at least 3. A leader that
-	// could not renew it for two thirds of it stops.
+	// LeaseDuration is the time after which another process takes over from one that
+	// does not renew the lease: whole seconds, at least 3. A leader that could not
+	// renew it for two thirds of that time stops.
 	LeaseDuration time.Duration
 }
 
@@ -41,9 +41,9 @@ var ErrLost = errors.New("the leader's lease was lost")
 // joined with ErrLost if the lease was lost meanwhile. If ctx ends first it
 // returns nil. It can be called once.
 //
-// The ctx of lead ends when ctx ends, or the lease is lost, with the cause
-// node.ErrHandedOver in both cases: a node that was made and is run by lead does
-// not say that it is not ready, since another process goes on.
+// The ctx of lead ends when ctx ends or the lease is lost, with the cause
+// node.ErrHandedOver in both cases: a node that lead runs is then not marked not ready,
+// since another process goes on with it.
 func (e Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	lock := newGuardedLock(&resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name},
@@ -61,7 +61,7 @@ func (e Election) Run(ctx context.Context, lead func(ctx context.Context) error)
 			OnStartedLeading: func(context.Context) { close(elected) },
 			OnStoppedLeading: lock.lose,
 			OnNewLeader: func(identity string) {
-				if identity != "" { // it was given back
+				if identity != "" { // otherwise it was released
 					log.G(ctx).WithField("leader", identity).Info("There is a leader")
 				}
 			},
@@ -86,14 +86,14 @@ func (e Election) Run(ctx context.Context, lead func(ctx context.Context) error)
 	}
 	stop()
 	<-over
-	lock.giveBack(ctx)
+	lock.release(ctx)
 	if lost {
 		return errors.Join(ErrLost, err)
 	}
 	return err
 }
 
-// lead calls lead with a context that ends with one of the two.
+// lead calls lead with a context that ends with either of the two.
 func (e Election) lead(asked, lost context.Context, lead func(ctx context.Context) error) error {
 	log.G(asked).WithField("identity", e.Identity).Info("This process leads")
 	ctx, end := context.WithCancelCause(context.WithoutCancel(asked))

@@ -11,9 +11,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// guardedLock reports at once when a lease is lost: when it is seen with another
-// holder, or was not renewed for the deadline. client-go goes on trying for a
-// deadline more in both cases, in which two would lead.
+// guardedLock reports at once that a lease is lost: it has another holder, or was not
+// renewed for the deadline. In both cases client-go goes on trying for another
+// deadline, in which two processes would lead.
 type guardedLock struct {
 	resourcelock.Interface
 	deadline time.Duration
@@ -49,7 +49,7 @@ func (l *guardedLock) Update(ctx context.Context, record resourcelock.LeaderElec
 	return l.written(time.Now(), l.Interface.Update(ctx, record))
 }
 
-// written moves the fence. begin is when the request began.
+// written records the result of a write that began at begin: it moves the fence.
 func (l *guardedLock) written(begin time.Time, err error) error {
 	if err != nil {
 		return err
@@ -72,9 +72,9 @@ func (l *guardedLock) held() bool {
 	return l.fence != nil
 }
 
-// giveBack lets the next one lead at once. client-go would do so as soon as a
-// renewal has failed, before what is led has ended.
-func (l *guardedLock) giveBack(ctx context.Context) {
+// release lets another process lead at once. client-go would do so as soon as a renewal
+// has failed, before the function has returned.
+func (l *guardedLock) release(ctx context.Context) {
 	if !l.held() {
 		return
 	}
@@ -89,6 +89,6 @@ func (l *guardedLock) giveBack(ctx context.Context) {
 		})
 	}
 	if err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot give the leader's lease back; it runs out")
+		log.G(ctx).WithError(err).Warn("Cannot release the leader's lease; it expires")
 	}
 }

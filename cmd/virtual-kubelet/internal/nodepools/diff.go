@@ -7,12 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Changes is what has to be done to get from the nodes that run to those that
-// are wanted.
+// Changes is the difference between the nodes that run and those that are wanted.
 type Changes struct {
 	// Removed are the names of nodes that are not wanted any more.
 	Removed []string
-	// Amended are nodes of which only the Overlay changes, which goes in place.
+	// Amended are nodes of which only the Overlay changes; they go on running.
 	Amended []Node
 	// Replaced are nodes of which more changes: they have to be removed, and
 	// added as they are here.
@@ -21,7 +20,7 @@ type Changes struct {
 	Added []Node
 }
 
-// Empty tells whether there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (c *Changes) Empty() bool {
 	return len(c.Removed)+len(c.Amended)+len(c.Replaced)+len(c.Added) == 0
 }

@@ -28,20 +28,20 @@ type file struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// Name is what all Nodes of the file are labelled with. No other file in the
-	// cluster may have it.
+	// Name is a label of all Nodes of the file. No other file in the cluster may have
+	// it.
 	Name string `json:"name"`
 
-	// DeleteNodes has the Node deleted of a node that the file no longer has.
-	// Without, it is there and not ready. It goes by the Name, which it needs.
+	// DeleteNodes deletes the Nodes of nodes that the file no longer has. Without it
+	// they stay, and are not ready. It needs the Name.
 	DeleteNodes bool `json:"deleteNodes"`
 
-	// Pools are read one by one, so that errors can name them. They have to be
-	// there: an empty list means no nodes.
+	// Pools are decoded one by one, so that errors can name them. They are required:
+	// an empty list means no nodes.
 	Pools []json.RawMessage `json:"pools"`
 }
 
-// pool is some nodes that differ in their names only, and in their ports.
+// pool is a number of nodes that differ only in their names and ports.
 type pool struct {
 	Name string `json:"name"`
 	// Count is how many nodes there are; it is required.
@@ -52,23 +52,23 @@ type pool struct {
 
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
-	// Taints are beside the provider's. Nil means the one of the command line,
-	// an empty list none.
+	// Taints are added to the provider's. Nil means that of the command line, an empty
+	// list none.
 	Taints []corev1.Taint `json:"taints"`
-	// Capacity goes before the provider's.
+	// Capacity overrides the provider's.
 	Capacity map[corev1.ResourceName]scalar `json:"capacity"`
 
 	// OS is linux or windows. Empty means the command line's.
 	OS string `json:"os"`
-	// Provider runs the pods. Empty means that of the command line, if there is one, with its
-	// configuration unless there is one here.
+	// Provider runs the pods. Empty means that of the command line, if there is one,
+	// with its configuration unless there is one here.
 	Provider string `json:"provider"`
-	// ProviderConfig is the provider's configuration, or the path of its file,
-	// from the directory of this one on.
+	// ProviderConfig is the provider's configuration, or the path of its file, relative
+	// to the directory of this one.
 	ProviderConfig json.RawMessage `json:"providerConfig"`
 
-	// BasePort is the port of the first node; the others follow. Zero means any
-	// free ones.
+	// BasePort is the port of the first node; the others have the next ones. Zero means
+	// any free ports.
 	BasePort int `json:"basePort"`
 }
 
@@ -85,8 +85,7 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decode reads a file down to its pools. Without a file nothing can be checked
-// further.
+// decode decodes a file but for its pools. Without a file nothing else can be checked.
 func decode(data []byte) (*file, []error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	_, _ = documents.Read() // the first is read below
@@ -109,12 +108,12 @@ func decode(data []byte) (*file, []error) {
 		}
 	}
 	if f.Pools == nil {
-		errs = append(errs, field.Required(field.NewPath("pools"), "list the pools, or write [] if there are to be no nodes"))
+		errs = append(errs, field.Required(field.NewPath("pools"), "list the pools, or write [] for no nodes"))
 	}
 	return &f, errs
 }
 
-// decodePool reads a pool, and returns how errors name it.
+// decodePool decodes a pool, and returns the path that errors name it by.
 func decodePool(text []byte, i int) (p *pool, at *field.Path, errs []error) {
 	p, at = &pool{}, field.NewPath("pools").Index(i)
 	var named struct{ Name string }
@@ -128,8 +127,8 @@ func decodePool(text []byte, i int) (p *pool, at *field.Path, errs []error) {
 	return p, at, errs
 }
 
-// strictly unmarshals what is at a path; that may be nil. It returns all that is
-// wrong, and whether the value can be used nevertheless, to find more.
+// strictly unmarshals what is at a path, which may be nil. It returns all that is wrong,
+// and whether the value can be checked further.
 func strictly(text []byte, into any, at *field.Path) (errs []error, ok bool) {
 	unknown, err := strictjson.UnmarshalStrict(text, into)
 	for _, err := range unknown {

@@ -14,37 +14,36 @@ import (
 // Label is on the Nodes of a file with a name, which is its value.
 const Label = "virtual-kubelet.io/node-pools"
 
-// Provider is what has to be known of a provider.
+// Provider is what a file needs of a provider.
 type Provider struct {
-	// OneNode says that it can be the provider of one node in a process only.
+	// OneNode means that a process can have one node of the provider only.
 	OneNode bool
-	// Check says what is wrong with its configuration, which is nil without one.
+	// Check returns what is wrong with a configuration, which is nil without one.
 	Check func(config []byte) error
 }
 
-// Options are what a file does not say.
+// Options are what a file does not have.
 type Options struct {
 	// File is the name of the file, for errors.
 	File string
-	// Providers are those that there are, by name.
+	// Providers are the known providers, by name.
 	Providers map[string]Provider
-	// OS, Provider and Config are of pools that do not say otherwise; Config is
-	// the path of that provider's configuration, and may be empty. Taints are
-	// those of such a pool with a provider.
+	// OS, Provider and Config are the defaults of pools; Config is the path of that
+	// provider's configuration, and may be empty. Taints returns the default taints of
+	// a pool with a provider.
 	OS, Provider, Config string
 	Taints               func(provider string) []corev1.Taint
-	// PortPerNode says that each node has a port of its own.
+	// PortPerNode means that each node has a port of its own.
 	PortPerNode bool
 	// ReadFile reads a provider's configuration.
 	ReadFile func(path string) ([]byte, error)
 }
 
-// Wanted is what a file wants. Its nodes share what they have in common, which is
-// for reading only.
+// Wanted is what a file wants. Its nodes share maps and lists, which are read-only.
 type Wanted struct {
 	Name        string // of the file; may be empty
 	Nodes       []Node
-	Providers   []string // of all pools, also of those that have no nodes at the moment
+	Providers   []string // of all pools, also of those without nodes
 	DeleteNodes bool
 }
 
@@ -58,10 +57,9 @@ type Node struct {
 	Port           int    // zero: any free one, or that of all
 }
 
-// Parse reads a file. It is strict. The error names all that is wrong with it at
-// once, each with the file, the pool, the field, its value, and what is to be done.
-// If only some of the pools are wrong, what the others want is returned beside it, and
-// no Nodes are to be deleted.
+// Parse parses a file, strictly. The error names all that is wrong with it, each with the
+// file, the pool, the field, its value, and what to do. If only some of the pools are
+// wrong, Parse also returns what the others want, without DeleteNodes.
 func Parse(data []byte, o Options) (*Wanted, error) {
 	f, errs := decode(data)
 	partly := false
@@ -96,10 +94,10 @@ func Parse(data []byte, o Options) (*Wanted, error) {
 	return wanted, errors.Join(errs...)
 }
 
-// maxNodes bounds what a slip of the pen can do.
+// maxNodes bounds the damage of a typing error.
 const maxNodes = 10000
 
-// expansion makes nodes of pools, and collects what is wrong with them.
+// expansion makes nodes of pools, and collects their errors.
 type expansion struct {
 	Options
 	file   *file
@@ -107,8 +105,8 @@ type expansion struct {
 	wanted []Node
 
 	pools, nodes, used map[string]bool   // names of pools, nodes and providers
-	ports              map[int]string    // the node that has it
-	lone               map[string]string // the one node of a provider that can have no more
+	ports              map[int]string    // the node of each port
+	lone               map[string]string // the one node of a provider with OneNode
 }
 
 // pool adds the nodes of a pool.
@@ -133,7 +131,7 @@ func (e *expansion) pool(text []byte, i int) {
 	if ok {
 		template.ProviderConfig = e.config(p, known, at.Child("providerConfig"))
 	} else if template.Provider == "" {
-		e.add(field.Required(at.Child("provider"), "name the provider here, or for all pools that do not with --provider"))
+		e.add(field.Required(at.Child("provider"), "name the provider here, or a default for all pools with --provider"))
 	} else {
 		e.add(field.NotSupported(at.Child("provider"), template.Provider, slices.Sorted(maps.Keys(e.Providers))))
 	}
@@ -155,7 +153,7 @@ func (e *expansion) pool(text []byte, i int) {
 	}
 }
 
-// labels are the pool's, and that of the file.
+// labels returns the pool's labels, and that of the file.
 func (e *expansion) labels(p *pool) map[string]string {
 	if e.file.Name == "" {
 		return p.Labels

@@ -7,17 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Overlay is what a pool says of its nodes beside their providers. It can change
-// while they run.
+// Overlay is what a pool sets on its nodes, beside what their providers set. It can
+// change while they run.
 type Overlay struct {
 	Labels, Annotations map[string]string
 	Taints              []corev1.Taint
 	Capacity            corev1.ResourceList
 }
 
-// LayOver has n say what the pool says, too; where both say something, the pool
-// goes before. All that a pool can say is set on n afterwards, if only to nothing.
-// The maps and the list that n had are left as they are.
+// LayOver sets on n what the pool sets; the pool has precedence. All fields that a pool
+// can set are not nil afterwards. The maps and the list that n had are not changed.
 func (o *Overlay) LayOver(n *corev1.Node) {
 	n.Labels = overlaid(n.Labels, o.Labels)
 	n.Annotations = overlaid(n.Annotations, o.Annotations)
@@ -25,7 +24,7 @@ func (o *Overlay) LayOver(n *corev1.Node) {
 	n.Status.Allocatable = overlaid(n.Status.Allocatable, o.Capacity)
 	taints := make([]corev1.Taint, 0, len(n.Spec.Taints)+len(o.Taints))
 	for _, t := range n.Spec.Taints {
-		// The API tells taints apart by key and effect.
+		// The API distinguishes taints by key and effect.
 		if !slices.ContainsFunc(o.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&t) }) {
 			taints = append(taints, t)
 		}

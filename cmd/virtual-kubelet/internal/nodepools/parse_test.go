@@ -125,7 +125,7 @@ func TestParseRefuses(t *testing.T) {
 		{"no name", head + "pools: [{count: 1}]", "pools[0].name: Required value: give the pool a name"},
 		{"bad name", head + "pools: [{name: A_1, count: 1}]", `pools[A_1].name: Invalid value: "A_1-{index}": nodes cannot have such names`},
 		{"two pools of a name", head + "pools: [{name: a, count: 0}, {name: a, count: 0}]", `pools[a].name: Invalid value: "a": another pool`},
-		{"no nodes", head + "pools: [{name: a}]", "pools[a].count: Required value: say how many"},
+		{"no nodes", head + "pools: [{name: a}]", "pools[a].count: Required value: give the number"},
 		{"negative", head + "pools: [{name: a, count: -1}]", "pools[a].count: Invalid value: -1: write a number from 0 on"},
 		{"too many", head + "pools: [{name: a, count: 6000}, {name: b, count: 6000}]", "pools[b].count: Invalid value: 6000"},
 		{"two nodes of a name", head + "pools: [{name: a, count: 2}, {name: b, count: 1, nodeName: a-1}]", `pools[b].nodeName: Invalid value: "a-1": another pool has a node of this name`},
@@ -138,7 +138,7 @@ func TestParseRefuses(t *testing.T) {
 		{"host name", head + "pools: [{name: a, count: 1, labels: {kubernetes.io/hostname: x}}]", `pools[a].labels[kubernetes.io/hostname]: Invalid value: "x": it is the name of each node: leave it out`},
 		{"os label", head + "pools: [{name: a, count: 1, labels: {kubernetes.io/os: linux}}]", "write os instead"},
 		{"label of the file", head + "pools: [{name: a, count: 1, labels: {virtual-kubelet.io/node-pools: x}}]", "write it as the name of the file"},
-		{"deletion without a name", head + "deleteNodes: true\npools: []", "name: Required value: deleteNodes knows by it"},
+		{"deletion without a name", head + "deleteNodes: true\npools: []", "name: Required value: deleteNodes identifies the Nodes"},
 		{"a name that is no label", head + "name: a b\npools: []", `name: Invalid value: "a b"`},
 		{"bad annotation", head + "pools: [{name: a, count: 1, annotations: {'a b': x}}]", `pools[a].annotations: Invalid value: "a b"`},
 		{"our annotation", head + "pools: [{name: a, count: 1, annotations: {virtual-kubelet.io/owned: x}}]", "virtual-kubelet's own: leave it out"},
@@ -186,7 +186,7 @@ func TestParseRefusesPorts(t *testing.T) {
 	}
 }
 
-func TestParseTellsAllThatIsWrong(t *testing.T) {
+func TestParseNamesAllErrors(t *testing.T) {
 	_, err := nodepools.Parse([]byte(head+`
 pools:
 - {name: a, count: -1, os: beos, colour: red}
@@ -198,7 +198,7 @@ pools:
 	}
 	for _, want := range []string{`pools[a]: unknown field "colour"`, "pools[a].count", "pools[a].os", "pools[c].count", "pools[b].provider"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v\nsays nothing of %s", err, want)
+			t.Errorf("%v\ndoes not name %s", err, want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func (e *expansion) os(p *pool, at *field.Path) string {
 	return p.OS
 }
 
-// checkBasePort tells whether the pool's nodes have ports that there are.
+// checkBasePort reports whether the pool's nodes have ports of their own that exist.
 func (e *expansion) checkBasePort(p *pool, nodes int, at *field.Path) bool {
 	switch {
 	case p.BasePort == 0:
@@ -28,7 +28,7 @@ func (e *expansion) checkBasePort(p *pool, nodes int, at *field.Path) bool {
 	return false
 }
 
-// takePorts keeps others from having these nodes' ports.
+// takePorts records the nodes' ports, and refuses those that other nodes have.
 func (e *expansion) takePorts(nodes []Node, at *field.Path) {
 	for _, n := range nodes {
 		if other, taken := e.ports[n.Port]; taken {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ownLabels are set otherwise.
+// ownLabels are labels that a pool cannot set, with what to do instead.
 var ownLabels = map[string]string{
 	corev1.LabelHostname: "it is the name of each node: leave it out",
 	corev1.LabelOSStable: "write os instead",

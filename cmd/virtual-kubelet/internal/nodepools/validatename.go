@@ -15,14 +15,14 @@ const index = "{index}"
 func (e *expansion) checkName() {
 	at := field.NewPath("name")
 	if e.file.Name == "" && e.file.DeleteNodes {
-		e.add(field.Required(at, "deleteNodes knows by it which Nodes are this file's: choose one that no other file in the cluster has"))
+		e.add(field.Required(at, "deleteNodes identifies the Nodes of this file by it: choose one that no other file in the cluster has"))
 	}
 	for _, problem := range validation.IsValidLabelValue(e.file.Name) {
 		e.invalid(at, e.file.Name, "%s", problem)
 	}
 }
 
-// names are those of the pool's nodes; none if they cannot be told.
+// names returns the names of the pool's nodes; none if there is an error.
 func (e *expansion) names(p *pool, at *field.Path) []string {
 	if p.Name == "" {
 		e.add(field.Required(at.Child("name"), "give the pool a name"))
@@ -34,7 +34,7 @@ func (e *expansion) names(p *pool, at *field.Path) []string {
 	}
 	e.pools[p.Name] = true
 	if p.Count == nil {
-		e.add(field.Required(at.Child("count"), "say how many nodes there are"))
+		e.add(field.Required(at.Child("count"), "give the number of nodes"))
 		return nil
 	}
 	if *p.Count < 0 || *p.Count > maxNodes-len(e.wanted) {

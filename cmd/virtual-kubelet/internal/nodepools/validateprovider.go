@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// config is the content of the provider's configuration.
+// config returns the content of the provider's configuration.
 func (e *expansion) config(p *pool, provider Provider, at *field.Path) string {
 	var content []byte
 	var path string
@@ -41,7 +41,7 @@ func (e *expansion) config(p *pool, provider Provider, at *field.Path) string {
 	return string(content)
 }
 
-// capacity is what the pool says of it.
+// capacity returns the resources that the pool sets.
 func (e *expansion) capacity(p *pool, at *field.Path) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for _, name := range slices.Sorted(maps.Keys(p.Capacity)) {
@@ -58,7 +58,7 @@ func (e *expansion) capacity(p *pool, at *field.Path) corev1.ResourceList {
 	return list
 }
 
-// takeLone keeps others from being the node of a provider for one.
+// takeLone records the one node of a provider, and refuses a second one.
 func (e *expansion) takeLone(n Node, at *field.Path) {
 	if other, taken := e.lone[n.Provider]; taken {
 		e.invalid(at, n.Provider, "it is for one node in a process, and there is node %s besides node %s: start one process for each", n.Name, other)
