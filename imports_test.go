@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"node":                       {"errdefs", "log", "trace", "internal/listwatch", "internal/periodic", "internal/podlifecycle", "internal/providercalls", "internal/queue"},
 	"node/api":                   {"errdefs", "log", "trace", "node/api"},
 	"node/queuemetrics":          {},
+	"node/nodetest":              {"errdefs"},
 	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/podobjects", "internal/podwatch", "internal/shard"},
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/podobjects", "internal/podwatch"},
 	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	utilexec "k8s.io/client-go/util/exec"
 )
 
 var diskChecks = []Check{
@@ -40,6 +41,10 @@ func checkVolumesFreed(ctx context.Context, s *Scope) error {
 	}
 	ended, err := s.Follow(ctx, pod, "has finished", func(ctx context.Context) error {
 		_, err := s.exec(ctx, pod, "main", nil, false, s.inShell("touch "+mounted("/scratch/end"))...)
+		var exit utilexec.CodeExitError
+		if errors.As(err, &exit) {
+			return nil // the container ends at once then, and the command with it
+		}
 		return err
 	}, ends(corev1.PodSucceeded))
 	if err != nil {

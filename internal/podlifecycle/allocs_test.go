@@ -18,13 +18,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/allocs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // What the controller itself allocates for a pod, without a client, a watch or
 // a provider.
 func TestAllocations(t *testing.T) {
 	l := newLife(t)
-	running := statusOf(l.scheduled, corev1.PodRunning)
+	running := nodetest.StatusOf(l.scheduled, corev1.PodRunning)
 	views := decisions()
 	allocs.Compare(t,
 		allocs.Operation{Name: "decide", Do: func() {
@@ -87,11 +88,11 @@ func newLife(t testing.TB) *life {
 		p.Status.Phase = corev1.PodPending
 	})
 	l.deleted = l.scheduled.DeepCopy()
-	l.deleted.ResourceVersion, l.deleted.Status = "3", statusOf(l.scheduled, corev1.PodRunning)
+	l.deleted.ResourceVersion, l.deleted.Status = "3", nodetest.StatusOf(l.scheduled, corev1.PodRunning)
 	l.deleted.DeletionTimestamp, l.deleted.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](30)
 	l.running, l.ended = *l.scheduled, *l.scheduled
-	l.running.Status = statusOf(l.scheduled, corev1.PodRunning)
-	l.ended.Status = statusOf(l.scheduled, corev1.PodSucceeded)
+	l.running.Status = nodetest.StatusOf(l.scheduled, corev1.PodRunning)
+	l.ended.Status = nodetest.StatusOf(l.scheduled, corev1.PodSucceeded)
 	l.deleted.Status.StartTime = &metav1.Time{Time: epoch}
 	l.gone = l.deleted.DeepCopy()
 	l.gone.ResourceVersion, l.gone.Status = "4", mergeStatus(l.deleted, &l.ended.Status, 1, nil, epoch)

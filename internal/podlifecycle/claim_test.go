@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // scriptedClaim allows what a test says.
@@ -28,20 +30,20 @@ func TestNothingIsBegunWithoutTheLease(t *testing.T) {
 		r.start(func(c *Config) { c.Claim = claim })
 		r.api.AddPod(aPod("before"))
 		pass(time.Second)
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.events.recorded()
 		claim.begin.Store(false)
 		pod := r.api.AddPod(aPod("web"))
 		pass(time.Minute)
-		wantList(t, "creations", r.provider.took("create"))
+		wantList(t, "creations", r.provider.TakeCalls("create"))
 		wantList(t, "events", r.events.recorded(), "Warning NodeUnclaimed: "+unclaimedMessage)
 		r.api.DeletePod("before")
 		pass(time.Second)
-		wantList(t, "ends", r.provider.took("delete"), "delete before uid-1001 grace 30")
+		wantList(t, "ends", r.provider.TakeCalls("delete"), "delete before uid-1001 grace 30")
 		want(t, "pod that has ended", r.api.Pod("before"), nil)
 		claim.begin.Store(true)
 		pass(3 * time.Second)
-		wantList(t, "creations", r.provider.took("create"), "create web "+string(pod.UID))
+		wantList(t, "creations", r.provider.TakeCalls("create"), "create web "+string(pod.UID))
 	})
 }
 
@@ -52,28 +54,28 @@ func TestProcessThatStoodStill(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		bubble(t, func(t *testing.T, r *rig) {
 			claim := newScriptedClaim()
-			r.provider.script(func(s *script) { s.lingers = true })
+			r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 			r.start(func(c *Config) { c.Claim = claim })
 			r.api.AddPod(aPod("web"))
 			r.api.AddPod(aPod("other"))
 			pass(time.Second)
 			r.api.DeletePod("web")
 			pass(time.Second)
-			wantList(t, "ends", r.provider.took("delete"), "delete web uid-1001 grace 30")
+			wantList(t, "ends", r.provider.TakeCalls("delete"), "delete web uid-1001 grace 30")
 			claim.begin.Store(false) // it stands still, and its timers are due then
 			claim.goOn.Store(false)
 			pass(16 * time.Second)
 			r.api.DeletePod("other")
 			pass(15 * time.Second)
-			wantList(t, "ends before the lease was looked at", r.provider.took("delete"))
+			wantList(t, "ends before the lease was looked at", r.provider.TakeCalls("delete"))
 			claim.goOn.Store(!lost)
 			pass(3 * time.Second)
 			synctest.Wait()
 			if lost {
-				wantList(t, "ends when the node was lost", r.provider.took("delete"))
+				wantList(t, "ends when the node was lost", r.provider.TakeCalls("delete"))
 				return
 			}
-			calls := r.provider.took("delete")
+			calls := r.provider.TakeCalls("delete")
 			want(t, "ends", len(calls), 2)
 		})
 	}

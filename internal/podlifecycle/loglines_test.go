@@ -17,6 +17,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // journal keeps log lines.
@@ -58,24 +59,24 @@ func TestEveryLineAboutAPodNamesIt(t *testing.T) {
 		before := log.L
 		log.L = vkslog.FromSlog(slog.New(slog.NewJSONHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		t.Cleanup(func() { log.L = before })
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		// The lines from here on are about the one pod.
 		begin := len(j.lines(t))
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { panic("no") }
-			s.onStatus = func(string) error { return errors.New("no") }
-			s.onDelete = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { panic("no") }
+			s.OnStatus = func(string) error { return errors.New("no") }
+			s.OnDelete = func(context.Context, *corev1.Pod) error { return errors.New("no") }
 		})
 		pod := r.api.AddPod(aPod("web"))
 		pass(time.Second)
-		r.provider.script(func(s *script) { s.onCreate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate = nil })
 		pass(time.Minute)
 		r.api.ChangePod("web", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
 		pass(time.Minute)
 		r.api.DeletePod("web")
 		pass(time.Minute)
-		r.provider.script(func(s *script) { s.onDelete = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
 		pass(5 * time.Minute)
 		if r.api.Pod("web") != nil {
 			t.Fatal("the pod is still there")
@@ -99,9 +100,9 @@ func TestEveryLineAboutAPodNamesIt(t *testing.T) {
 // Each log line and each span about a pod whose name was taken over by another one
 // carries the UID of the pod that it is about.
 func TestLinesAndSpansOfARecreatedPodCarryItsUID(t *testing.T) {
-	for name, handler := range map[string]func(*fakeProvider) Provider{
-		"polled":   func(f *fakeProvider) Provider { return polled{f} },
-		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -116,7 +117,7 @@ func TestLinesAndSpansOfARecreatedPodCarryItsUID(t *testing.T) {
 				pass(time.Minute)
 				old, replacement := r.replace("web")
 				pass(10 * time.Minute)
-				want(t, "held", r.provider.holds("web"), []types.UID{replacement})
+				want(t, "held", r.provider.Holds("web"), []types.UID{replacement})
 				for message, uids := range map[string][]types.UID{
 					"Created pod in provider": {old, replacement},
 					"Deleted pod in provider": {old},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // measured is the sum of the histograms, or of the gauges, with these labels,
@@ -71,8 +72,8 @@ func TestProviderCallsAreMeasured(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		m := providercalls.NewMetrics()
 		fail := errdefs.AsUnavailable(errors.New("away"))
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error {
 				time.Sleep(3 * time.Second)
 				err := fail
 				fail = nil
@@ -126,7 +127,7 @@ func TestStatusSyncIsMeasuredFromTheChange(t *testing.T) {
 		pass(time.Minute)
 		before, _ := measured(t, m, statusSeconds)
 		r.api.Fail("patch pods/status", errors.New("away"))
-		r.provider.set("web", corev1.PodSucceeded)
+		r.provider.SetPhase("web", corev1.PodSucceeded)
 		pass(5 * time.Minute)
 		count, _ := measured(t, m, statusSeconds)
 		want(t, "statuses while none can be written", count-before, 0)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 func TestMassLoss(t *testing.T) {
@@ -43,7 +44,7 @@ func (r *rig) addPods(n int) {
 		r.api.AddPod(aPod(fmt.Sprint("web-", i)))
 	}
 	pass(20 * time.Second)
-	r.provider.took()
+	r.provider.TakeCalls()
 	r.events.recorded()
 }
 
@@ -56,35 +57,22 @@ func (r *rig) phases(n int) map[corev1.PodPhase]int {
 	return count
 }
 
-// empties has the provider know nothing, and returns what brings its pods back.
-func (f *fakeProvider) empties() (back func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	pods := f.pods
-	f.pods = map[string]*corev1.Pod{}
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.pods = pods
-	}
-}
-
 // Invariant 8: a provider that answers with nothing for less than a minute loses no pod.
 func TestEmptyForAMoment(t *testing.T) {
 	for _, n := range []int{1, 2, 10} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
+				r.handler = r.provider.Polled()
 				r.start()
 				r.addPods(n)
-				back := r.provider.empties()
+				back := r.provider.Empty()
 				pass(50 * time.Second)
 				back()
 				pass(10 * time.Minute)
 				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
-				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "update", "delete"))
 				wantList(t, "events", r.events.recorded())
-				r.provider.set("web-0", corev1.PodSucceeded)
+				r.provider.SetPhase("web-0", corev1.PodSucceeded)
 				pass(10 * time.Second)
 				want(t, "phase of one that has ended since", r.phase("web-0"), corev1.PodSucceeded)
 			})
@@ -98,12 +86,12 @@ func TestFewLostPodsAreNoticed(t *testing.T) {
 	for name, tc := range map[string]struct{ all, lost int }{"one of one": {1, 1}, "two of two": {2, 2}, "one of three": {3, 1}, "three of seven": {7, 3}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
+				r.handler = r.provider.Polled()
 				r.start()
 				r.addPods(tc.all)
 				pass(time.Millisecond) // just after a round
 				for i := range tc.lost {
-					r.provider.forget(fmt.Sprint("web-", i))
+					r.provider.Forget(fmt.Sprint("web-", i))
 				}
 				pass(75 * time.Second)
 				counted := map[corev1.PodPhase]int{corev1.PodFailed: tc.lost}
@@ -131,14 +119,16 @@ func TestMostPodsMissing(t *testing.T) {
 		handler func(*rig)
 		during  func(*rig)
 	}{
-		"polled":                {handler: func(r *rig) { r.handler = polled{r.provider} }},
-		"polled, agent restart": {handler: func(r *rig) { r.handler = polled{r.provider} }, during: restart},
+		"polled":                {handler: func(r *rig) { r.handler = r.provider.Polled() }},
+		"polled, agent restart": {handler: func(r *rig) { r.handler = r.provider.Polled() }, during: restart},
 		"notified, restart":     {during: restart},
 		"no list": {handler: func(r *rig) {
-			r.handler = polled{r.provider}
-			r.provider.script(func(s *script) { s.onList = func() error { return errors.New("not implemented") } })
+			r.handler = r.provider.Polled()
+			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errors.New("not implemented") } })
 		}},
-		"keyed by UID, restart": {handler: func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} }, during: restart},
+		"keyed by UID, restart": {handler: func(r *rig) {
+			r.handler = r.provider.ByUID()
+		}, during: restart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -148,15 +138,15 @@ func TestMostPodsMissing(t *testing.T) {
 				r.start()
 				r.api.AddPod(aPod("job", never))
 				r.addPods(n)
-				r.provider.script(func(s *script) { s.lingers = true })
-				back := r.provider.empties()
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+				back := r.provider.Empty()
 				if tc.during != nil {
 					tc.during(r)
 				}
 				pass(20 * time.Minute)
 				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
 				want(t, "phase of the job", r.phase("job"), corev1.PodRunning)
-				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "update", "delete"))
 				events := r.events.recorded()
 				slices.Sort(events)
 				recorded := slices.Compact(slices.Clone(events))
@@ -168,7 +158,7 @@ func TestMostPodsMissing(t *testing.T) {
 				pass(3 * time.Minute)
 				want(t, "condition then", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 				want(t, "phases", r.phases(n), map[corev1.PodPhase]int{corev1.PodRunning: n})
-				wantList(t, "calls", r.provider.took("create", "delete"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
 				wantList(t, "events then", r.events.recorded(), "Normal PodsFound: "+podsMissingCondition(0, 6).Message)
 				pass(time.Hour)
 				want(t, "condition later", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
@@ -180,14 +170,14 @@ func TestMostPodsMissing(t *testing.T) {
 // Those that are still missing when most pods are there again are lost a minute later.
 func TestSomeStayMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.addPods(7)
-		back := r.provider.empties()
+		back := r.provider.Empty()
 		pass(10 * time.Minute)
 		back()
-		r.provider.forget("web-0")
-		r.provider.forget("web-1")
+		r.provider.Forget("web-0")
+		r.provider.Forget("web-1")
 		pass(50 * time.Second)
 		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
 		want(t, "phases", r.phases(7), map[corev1.PodPhase]int{corev1.PodRunning: 7})
@@ -199,10 +189,10 @@ func TestSomeStayMissing(t *testing.T) {
 // An operator who knows that the pods are lost deletes them, and they go.
 func TestMissingPodsAreDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.addPods(4)
-		back := r.provider.empties()
+		back := r.provider.Empty()
 		pass(10 * time.Minute)
 		for i := range 4 {
 			r.api.DeletePod(fmt.Sprint("web-", i))
@@ -210,10 +200,10 @@ func TestMissingPodsAreDeleted(t *testing.T) {
 		pass(time.Minute)
 		want(t, "phases", r.phases(4), map[corev1.PodPhase]int{"": 4})
 		want(t, "condition", r.condition(ConditionPodsMissing), corev1.ConditionFalse)
-		r.provider.took()
+		r.provider.TakeCalls()
 		back() // they ran on, after all: each is ended
 		pass(5 * time.Minute)
-		calls := r.provider.took("delete")
+		calls := r.provider.TakeCalls("delete")
 		if len(calls) != 4 || slices.ContainsFunc(calls, func(c string) bool { return !strings.HasSuffix(c, "grace 30") }) {
 			t.Errorf("calls: %q, want a stop for each", calls)
 		}
@@ -224,22 +214,24 @@ func TestMissingPodsAreDeleted(t *testing.T) {
 // restart; it is not taken back.
 func TestGivenUpPodIsSeenAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
-		handler func(*fakeProvider) Provider
+		handler func(*nodetest.Backend) Provider
 		between func(*rig)
 		appear  func(r *rig, back func())
 	}{
-		"in a list":                      {handler: func(f *fakeProvider) Provider { return polled{f} }},
-		"in a list of one that notifies": {handler: func(f *fakeProvider) Provider { return notifying{polled{f}} }},
+		"in a list":                      {handler: func(f *nodetest.Backend) Provider { return f.Polled() }},
+		"in a list of one that notifies": {handler: func(f *nodetest.Backend) Provider { return f.Notifying() }},
 		"in a notification": {
-			handler: func(f *fakeProvider) Provider { return notifying{polled{f}} },
-			appear:  func(r *rig, back func()) { back(); r.provider.set("web", corev1.PodRunning) },
+			handler: func(f *nodetest.Backend) Provider { return f.Notifying() },
+			appear:  func(r *rig, back func()) { back(); r.provider.SetPhase("web", corev1.PodRunning) },
 		},
 		"after a restart": {
-			handler: func(f *fakeProvider) Provider { return polled{f} },
+			handler: func(f *nodetest.Backend) Provider { return f.Polled() },
 			between: func(r *rig) { r.end(); r.start() },
 		},
 		"after a restart, keyed by UID": {
-			handler: func(f *fakeProvider) Provider { f.byUID = true; return uidKeyed{polled{f}} },
+			handler: func(f *nodetest.Backend) Provider {
+				return f.ByUID()
+			},
 			between: func(r *rig) { r.end(); r.start() },
 		},
 	} {
@@ -250,38 +242,38 @@ func TestGivenUpPodIsSeenAgain(t *testing.T) {
 				r.api.AddPod(aPod("other"))
 				uid := string(r.api.AddPod(aPod("web")).UID)
 				pass(time.Minute)
-				pod := r.provider.take("web")
+				pod := r.provider.Forget("web")
 				pass(10 * time.Minute)
 				want(t, "phase", r.phase("web"), corev1.PodFailed)
 				if tc.between != nil {
 					tc.between(r)
 				}
 				pass(time.Minute)
-				r.provider.took()
-				r.provider.script(func(s *script) { s.lingers = true })
-				back := func() { r.provider.hold(pod, corev1.PodRunning) }
+				r.provider.TakeCalls()
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+				back := func() { r.provider.Hold(pod, corev1.PodRunning) }
 				if tc.appear != nil {
 					tc.appear(r, back)
 				} else {
 					back()
 				}
 				pass(10 * time.Minute)
-				calls := r.provider.took("create", "delete")
+				calls := r.provider.TakeCalls("create", "delete")
 				if len(calls) < 2 || calls[0] != "delete web "+uid+" grace 30" || calls[1] != "delete web "+uid+" grace 0" {
 					t.Errorf("calls: %q, want a stop, then a kill", calls)
 				}
 				want(t, "phase", r.phase("web"), corev1.PodFailed)
-				r.provider.script(func(s *script) { s.lingers = false })
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = false })
 				pass(2 * time.Minute)
-				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "held", len(r.provider.Holds("web")), 0)
 				want(t, "the other", r.phase("other"), corev1.PodRunning)
-				r.provider.took()
-				r.provider.hold(pod, corev1.PodRunning) // and again
+				r.provider.TakeCalls()
+				r.provider.Hold(pod, corev1.PodRunning) // and again
 				pass(10 * time.Minute)
-				want(t, "held", len(r.provider.holds("web")), 0)
-				r.provider.took()
+				want(t, "held", len(r.provider.Holds("web")), 0)
+				r.provider.TakeCalls()
 				pass(time.Hour)
-				wantList(t, "calls later", r.provider.took("create", "delete", "get"))
+				wantList(t, "calls later", r.provider.TakeCalls("create", "delete", "get"))
 			})
 		})
 	}
@@ -296,10 +288,10 @@ func TestLostPodTimeout(t *testing.T) {
 	} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
+				r.handler = r.provider.Polled()
 				r.start(func(cfg *Config) { cfg.LostPodTimeout = timeout })
 				r.addPods(1)
-				r.provider.forget("web-0")
+				r.provider.Forget("web-0")
 				pass(10 * time.Second)
 				want(t, "phase", r.phase("web-0"), phases[0])
 				pass(time.Hour)
@@ -312,18 +304,18 @@ func TestLostPodTimeout(t *testing.T) {
 // Failures to answer are no misses.
 func TestFailuresLoseNoPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.addPods(1)
-		r.provider.forget("web-0")
+		r.provider.Forget("web-0")
 		pass(6 * time.Second) // it is missed once
-		r.provider.script(func(s *script) {
-			s.onGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
-			s.onStatus, s.onList = s.onGet, func() error { return errdefs.AsUnavailable(errors.New("away")) }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
+			s.OnStatus, s.OnList = s.OnGet, func() error { return errdefs.AsUnavailable(errors.New("away")) }
 		})
 		pass(time.Hour)
 		want(t, "phase", r.phase("web-0"), corev1.PodRunning)
-		r.provider.script(func(s *script) { s.onGet, s.onStatus, s.onList = nil, nil, nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnGet, s.OnStatus, s.OnList = nil, nil, nil })
 		pass(3 * time.Minute)
 		want(t, "phase", r.phase("web-0"), corev1.PodFailed)
 		synctest.Wait()

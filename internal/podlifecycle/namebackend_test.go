@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 func born(uid types.UID, ago time.Duration) *corev1.Pod {
@@ -145,8 +147,8 @@ func TestHistoriesOfNames(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &nameHistory{begin: time.Now(), provider: newFakeProvider()}
-				h.b = newNameBackend(newBackend(polled{h.provider}, nil), func(types.NamespacedName) *corev1.Pod { return h.api })
+				h := &nameHistory{begin: time.Now(), provider: nodetest.New()}
+				h.b = newNameBackend(newBackend(h.provider.Polled(), nil), func(types.NamespacedName) *corev1.Pod { return h.api })
 				for _, line := range histories[name] {
 					step, wanted, question := strings.Cut(line, " -> ")
 					got, err := h.step(t.Context(), step)
@@ -168,7 +170,7 @@ func TestHistoriesOfNames(t *testing.T) {
 type nameHistory struct {
 	begin    time.Time
 	api      *corev1.Pod
-	provider *fakeProvider
+	provider *nodetest.Backend
 	b        *nameBackend
 }
 
@@ -228,13 +230,13 @@ func (h *nameHistory) step(ctx context.Context, step string) (answer string, err
 		}
 		return "echo", nil
 	case "find":
-		h.provider.pods = map[string]*corev1.Pod{}
+		h.provider.Empty()
 		if other != nil {
-			h.provider.hold(other, corev1.PodRunning)
+			h.provider.Hold(other, corev1.PodRunning)
 		}
-		h.provider.took()
+		h.provider.TakeCalls()
 		found, namesake, err := h.b.find(ctx, idOf(pod), pod)
-		switch asked := len(h.provider.took("get")) > 0; {
+		switch asked := len(h.provider.TakeCalls("get")) > 0; {
 		case err != nil:
 			return "", err
 		case found != nil:
@@ -246,11 +248,11 @@ func (h *nameHistory) step(ctx context.Context, step string) (answer string, err
 		}
 		return "not asked", nil
 	case "delete":
-		h.provider.took()
+		h.provider.TakeCalls()
 		if _, err := h.b.delete(ctx, idOf(pod), pod, time.Second); err != nil {
 			return "", err
 		}
-		if len(h.provider.took("delete")) > 0 {
+		if len(h.provider.TakeCalls("delete")) > 0 {
 			return "asked", nil
 		}
 		return "not asked", nil

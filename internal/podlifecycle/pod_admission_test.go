@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // admitting has a controller know its node: one of a few CPUs, as it is known, and as
@@ -73,7 +74,7 @@ func TestPodThatDoesNotFitIsRejected(t *testing.T) {
 			"Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"})
 		want(t, "generation that was rejected", status.ObservedGeneration, r.api.Pod("second").Generation)
 		wantList(t, "events", r.events.recorded(), "Warning OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000")
-		wantList(t, "calls", r.provider.took("create"), "create first "+string(first.UID))
+		wantList(t, "calls", r.provider.TakeCalls("create"), "create first "+string(first.UID))
 		want(t, "phase of the first", r.phase("first"), corev1.PodRunning)
 
 		r.api.DeletePod("first", 0)
@@ -82,7 +83,7 @@ func TestPodThatDoesNotFitIsRejected(t *testing.T) {
 		r.start(node.use)
 		pass(time.Minute)
 		want(t, "phase", r.phase("second"), corev1.PodFailed)
-		wantList(t, "calls", r.provider.took("create"))
+		wantList(t, "calls", r.provider.TakeCalls("create"))
 		r.api.AddPod(aPod("third", asking("4")))
 		pass(time.Second)
 		want(t, "phase of one that fits", r.phase("third"), corev1.PodRunning)
@@ -99,11 +100,14 @@ func TestRoomOfPods(t *testing.T) {
 		change func(r *rig)
 		admits bool
 	}{
-		"runs":             {func(*rig) {}, false},
-		"has ended":        {func(r *rig) { r.provider.set("first", corev1.PodSucceeded) }, true},
-		"is being stopped": {func(r *rig) { r.provider.script(func(s *script) { s.lingers = true }); r.api.DeletePod("first") }, false},
-		"is gone":          {func(r *rig) { r.api.DeletePod("first", 0) }, true},
-		"asks for less":    {func(r *rig) { r.api.ChangePod("first", asking("1")) }, true},
+		"runs":      {func(*rig) {}, false},
+		"has ended": {func(r *rig) { r.provider.SetPhase("first", corev1.PodSucceeded) }, true},
+		"is being stopped": {func(r *rig) {
+			r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+			r.api.DeletePod("first")
+		}, false},
+		"is gone":       {func(r *rig) { r.api.DeletePod("first", 0) }, true},
+		"asks for less": {func(r *rig) { r.api.ChangePod("first", asking("1")) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -153,7 +157,7 @@ func TestAdmissionAfterARestart(t *testing.T) {
 		for _, name := range []string{"a", "b", "new-0", "new-1"} {
 			want(t, "phase of "+name, r.phase(name), corev1.PodRunning)
 		}
-		wantList(t, "calls", r.provider.took("delete"))
+		wantList(t, "calls", r.provider.TakeCalls("delete"))
 	})
 }
 
@@ -162,15 +166,15 @@ func TestAdmissionAfterARestart(t *testing.T) {
 func TestAdmittedPodsStay(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		node := admittingTo(withCPUs("4"))
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("not yet") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("not yet") }
 		})
 		r.start(node.use)
 		r.api.AddPod(aPod("web", asking("3")))
 		pass(time.Minute)
 		node.set(withCPUs("1"), withCPUs("1"), nil)
 		pass(time.Minute)
-		r.provider.script(func(s *script) { s.onCreate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate = nil })
 		pass(2 * time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
@@ -209,7 +213,7 @@ func TestAdmissionWaitsForTheNode(t *testing.T) {
 				r.api.AddPod(aPod("web", asking("1")))
 				pass(10 * time.Second)
 				want(t, "phase", r.phase("web"), corev1.PodPending)
-				wantList(t, "calls", r.provider.took("create"))
+				wantList(t, "calls", r.provider.TakeCalls("create"))
 				node.set(withCPUs("4"), withCPUs("4"), nil)
 				pass(time.Minute)
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
@@ -219,7 +223,7 @@ func TestAdmissionWaitsForTheNode(t *testing.T) {
 }
 
 // claiming prepares the claims of pods.
-type claiming struct{ notifying }
+type claiming struct{ nodetest.Notifying }
 
 func (claiming) PreparesResourceClaims(*corev1.Pod) bool { return true }
 
@@ -228,7 +232,7 @@ func TestResourceClaims(t *testing.T) {
 	for _, prepared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, r *rig) {
 			if prepared {
-				r.handler = claiming{notifying{polled{r.provider}}}
+				r.handler = claiming{r.provider.Notifying()}
 			}
 			r.start(admittingTo(withCPUs("4")).use)
 			r.api.AddPod(aPod("gpu", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }))

@@ -31,12 +31,12 @@ func TestConditionsOfOthersAreNotCopiedBack(t *testing.T) {
 			}
 			t.Run(name+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T, r *rig) {
-					r.handler = polled{r.provider}
+					r.handler = r.provider.Polled()
 					r.start()
 					given := gateIs(corev1.ConditionFalse, "not yet", at())
 					r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{given} }))
 					copied := func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{given} }
-					r.provider.change("web", copied)
+					r.provider.ChangePod("web", copied)
 					pass(10 * time.Second)
 					set := func(conditions ...corev1.PodCondition) {
 						r.api.ChangePod("web", func(p *corev1.Pod) { p.Status.Conditions = conditions })
@@ -56,12 +56,12 @@ func TestConditionsOfOthersAreNotCopiedBack(t *testing.T) {
 						r.end()
 						r.start()
 					}
-					r.provider.change("web", func(p *corev1.Pod) { copied(p); p.Status.Message = "news" })
+					r.provider.ChangePod("web", func(p *corev1.Pod) { copied(p); p.Status.Message = "news" })
 					pass(time.Minute)
 					is("when it was changed", "True open")
 					if !restarts {
 						set()
-						r.provider.change("web", func(p *corev1.Pod) { copied(p); p.Status.Message = "more news" })
+						r.provider.ChangePod("web", func(p *corev1.Pod) { copied(p); p.Status.Message = "more news" })
 						pass(time.Minute)
 						is("when it was removed")
 					}
@@ -89,7 +89,7 @@ func TestConditionsThatTheProviderChanges(t *testing.T) {
 			}
 		}
 		report := func(c corev1.PodCondition) {
-			r.provider.change("web", func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{c} })
+			r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{c} })
 		}
 		report(given)
 		is("copied", corev1.ConditionFalse)

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 func within(seconds int64) func(*corev1.Pod) {
@@ -28,17 +30,17 @@ func TestDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				if polls {
-					r.handler = polled{r.provider}
+					r.handler = r.provider.Polled()
 				}
 				r.start()
 				pod := r.api.AddPod(aPod("web", within(60)))
 				pass(time.Minute)
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
-				wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(pod.UID))
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(pod.UID))
 				r.events.recorded()
 				pass(15 * time.Second)
 				r.wantExceeded("web")
-				wantList(t, "calls", r.provider.took("delete"), "delete web "+string(pod.UID)+" grace 30")
+				wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web "+string(pod.UID)+" grace 30")
 				if events := r.events.recorded(); len(events) == 0 || events[0] != "Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline" {
 					t.Errorf("events: %q", events)
 				}
@@ -49,7 +51,7 @@ func TestDeadline(t *testing.T) {
 				}
 				pass(time.Hour)
 				r.wantExceeded("web")
-				wantList(t, "calls", r.provider.took("create", "delete"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
 			})
 		})
 	}
@@ -86,7 +88,7 @@ func TestDeadlineOfPodsThatWait(t *testing.T) {
 		want(t, "phase", r.phase("web"), corev1.PodPending)
 		pass(10 * time.Second)
 		r.wantExceeded("web")
-		wantList(t, "calls", r.provider.took("create", "delete"))
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
 	})
 }
 
@@ -112,29 +114,29 @@ func TestDeadlineOfTheProvider(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web", within(60)))
 		pass(time.Minute)
-		r.provider.change("web", func(p *corev1.Pod) {
+		r.provider.ChangePod("web", func(p *corev1.Pod) {
 			p.Status = *statusOfEnd(p)
 			p.Status.Reason, p.Status.Message = "DeadlineExceeded", "its own words"
 		})
 		pass(time.Minute)
 		want(t, "message", r.api.Pod("web").Status.Message, "its own words")
-		wantList(t, "calls", r.provider.took("delete"))
+		wantList(t, "calls", r.provider.TakeCalls("delete"))
 	})
 }
 
 func statusOfEnd(p *corev1.Pod) *corev1.PodStatus {
-	status := statusOf(p, corev1.PodFailed)
+	status := nodetest.StatusOf(p, corev1.PodFailed)
 	return &status
 }
 
 // A pod that ends as it is stopped for its deadline has not succeeded, nor is it lost.
 func TestDeadlineOfAPodThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.api.AddPod(aPod("web", within(60)))
 		pass(time.Minute + time.Second)
-		r.provider.forget("web")
+		r.provider.Forget("web")
 		pass(time.Minute)
 		r.wantExceeded("web")
 		for _, event := range r.events.recorded() {
@@ -163,17 +165,17 @@ func TestDeadlineOfACreateThatHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.start()
-				r.provider.script(func(s *script) { s.onCreate = tc.create })
+				r.provider.Script(func(s *nodetest.Script) { s.OnCreate = tc.create })
 				pod := r.api.AddPod(aPod("web", within(60)))
 				pass(59 * time.Second)
-				wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(pod.UID))
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(pod.UID))
 				want(t, "phase", r.phase("web"), corev1.PodPending)
 				pass(time.Second + tc.after)
 				r.wantExceeded("web")
-				wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+string(pod.UID)+" grace 30")
-				want(t, "pods held", len(r.provider.holds("web")), 0)
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web "+string(pod.UID)+" grace 30")
+				want(t, "pods held", len(r.provider.Holds("web")), 0)
 				pass(time.Hour)
-				wantList(t, "calls later", r.provider.took("create", "delete"))
+				wantList(t, "calls later", r.provider.TakeCalls("create", "delete"))
 			})
 		})
 	}
@@ -182,7 +184,7 @@ func TestDeadlineOfACreateThatHangs(t *testing.T) {
 // The deadline of a pod whose create hangs counts across restarts of the agent.
 func TestDeadlineOfACreateThatHangsAcrossRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) { s.onCreate = hang })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate = hang })
 		r.start()
 		r.api.AddPod(aPod("web", within(60)))
 		for range 2 {
@@ -201,7 +203,7 @@ func TestDeadlineOfAnUpdateThatHangs(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web", within(60)))
 		pass(time.Second)
-		r.provider.script(func(s *script) { s.onUpdate = hang })
+		r.provider.Script(func(s *nodetest.Script) { s.OnUpdate = hang })
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
 		pass(65 * time.Second)
 		r.wantExceeded("web")

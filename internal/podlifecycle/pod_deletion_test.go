@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // Invariant 4: a pod leaves the API as soon as the provider reports it stopped,
@@ -21,21 +22,21 @@ import (
 func TestPodLeavesWhenItHasStopped(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.AddPod(aPod("web"))
 		pass(time.Second)
 		r.api.DeletePod("web")
 		pass(10 * time.Second)
-		want(t, "deletes", len(r.provider.took("delete")), 1)
-		r.provider.change("web", func(p *corev1.Pod) { // restarts are still possible
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
+		r.provider.ChangePod("web", func(p *corev1.Pod) { // restarts are still possible
 			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 		})
 		pass(10 * time.Second)
 		if r.api.Pod("web") == nil {
 			t.Fatal("the pod left the API before it had stopped")
 		}
-		wantList(t, "calls", r.provider.took("delete"))
-		r.provider.set("web", corev1.PodSucceeded)
+		wantList(t, "calls", r.provider.TakeCalls("delete"))
+		r.provider.SetPhase("web", corev1.PodSucceeded)
 		synctest.Wait()
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
@@ -46,19 +47,19 @@ func TestPodLeavesWhenItHasStopped(t *testing.T) {
 func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		terminate := func(p *corev1.Pod) {
-			p.Status = statusOf(p, corev1.PodSucceeded)
+			p.Status = nodetest.StatusOf(p, corev1.PodSucceeded)
 			p.Status.Phase = corev1.PodRunning
 		}
-		r.provider.change("web", terminate)
+		r.provider.ChangePod("web", terminate)
 		pass(time.Hour)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		r.api.DeletePod("web")
 		synctest.Wait()
-		want(t, "deletes", len(r.provider.took("delete")), 1)
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
 }
@@ -66,16 +67,16 @@ func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
 // Containers that have all ended may be started again, which is followed.
 func TestTerminatedContainersThatRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.change("web", func(p *corev1.Pod) {
-			p.Status = statusOf(p, corev1.PodSucceeded)
+		r.provider.ChangePod("web", func(p *corev1.Pod) {
+			p.Status = nodetest.StatusOf(p, corev1.PodSucceeded)
 			p.Status.Phase = corev1.PodRunning
 		})
 		pass(10 * time.Second)
-		r.provider.set("web", corev1.PodRunning)
+		r.provider.SetPhase("web", corev1.PodRunning)
 		pass(10 * time.Second)
 		want(t, "container runs", r.api.Pod("web").Status.ContainerStatuses[0].State.Running != nil, true)
 	})
@@ -85,11 +86,11 @@ func TestTerminatedContainersThatRestart(t *testing.T) {
 // asked; its pods leave soon.
 func TestPodLeavesWhenItIsNotKnown(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
-		"polled":                 func(r *rig) { r.handler = polled{r.provider} },
-		"notifies, but not this": func(r *rig) { r.provider.script(func(s *script) { s.lingers = true }) },
+		"polled":                 func(r *rig) { r.handler = r.provider.Polled() },
+		"notifies, but not this": func(r *rig) { r.provider.Script(func(s *nodetest.Script) { s.Lingers = true }) },
 		"delete says not found": func(r *rig) {
-			r.provider.script(func(s *script) {
-				s.onDelete = func(context.Context, *corev1.Pod) error { return errdefs.NotFound("what pod?") }
+			r.provider.Script(func(s *nodetest.Script) {
+				s.OnDelete = func(context.Context, *corev1.Pod) error { return errdefs.NotFound("what pod?") }
 			})
 		},
 	} {
@@ -100,7 +101,7 @@ func TestPodLeavesWhenItIsNotKnown(t *testing.T) {
 				r.api.AddPod(aPod("web"))
 				synctest.Wait()
 				r.api.DeletePod("web")
-				r.provider.forget("web")
+				r.provider.Forget("web")
 				pass(5 * time.Second)
 				want(t, "pod", r.api.Pod("web"), nil)
 			})
@@ -111,29 +112,29 @@ func TestPodLeavesWhenItIsNotKnown(t *testing.T) {
 // Invariant 4: when the grace period has run out the provider is asked to kill,
 // and again, until the pod is gone.
 func TestKillAtTheEndOfGrace(t *testing.T) {
-	for name, handler := range map[string]func(*fakeProvider) Provider{
-		"polled":   func(f *fakeProvider) Provider { return polled{f} },
-		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.handler = handler(r.provider)
 				r.start()
-				r.provider.script(func(s *script) { s.lingers = true })
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 				uid := string(r.api.AddPod(aPod("web")).UID)
 				synctest.Wait()
-				r.provider.took()
+				r.provider.TakeCalls()
 				r.api.DeletePod("web", 12)
 				pass(11 * time.Second)
-				wantList(t, "calls in time", r.provider.took("delete"), "delete web "+uid+" grace 12")
+				wantList(t, "calls in time", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 12")
 				pass(3 * time.Second)
-				wantList(t, "calls when it is late", r.provider.took("delete"), "delete web "+uid+" grace 0")
+				wantList(t, "calls when it is late", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
 				pass(time.Minute)
-				wantList(t, "calls a minute later", r.provider.took("delete"), "delete web "+uid+" grace 0")
+				wantList(t, "calls a minute later", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
 				if r.api.Pod("web") == nil {
 					t.Fatal("the pod left the API though it runs")
 				}
-				r.provider.set("web", corev1.PodFailed)
+				r.provider.SetPhase("web", corev1.PodFailed)
 				pass(5 * time.Second)
 				want(t, "pod", r.api.Pod("web"), nil)
 			})
@@ -145,14 +146,14 @@ func TestKillAtTheEndOfGrace(t *testing.T) {
 func TestShortenedGrace(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		r.api.DeletePod("web", 600)
 		pass(time.Second)
 		r.api.DeletePod("web", 2)
 		pass(4 * time.Second)
-		calls := r.provider.took("delete")
+		calls := r.provider.TakeCalls("delete")
 		if len(calls) != 2 || !strings.HasSuffix(calls[1], "grace 0") {
 			t.Errorf("calls: %q, want a kill after the shorter grace", calls)
 		}
@@ -164,17 +165,17 @@ func TestShortenedGrace(t *testing.T) {
 func TestDeletedBeforeItWasCreated(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
 		})
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		r.api.DeletePod("web")
 		pass(time.Second)
 		want(t, "pod", r.api.Pod("web"), nil)
-		wantList(t, "deletes", r.provider.took("delete"))
+		wantList(t, "deletes", r.provider.TakeCalls("delete"))
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create"))
+		wantList(t, "calls", r.provider.TakeCalls("create"))
 	})
 }
 
@@ -184,8 +185,8 @@ func TestDeleteThatFails(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.script(func(s *script) {
-			s.onDelete = func(context.Context, *corev1.Pod) error { return errdefs.AsUnavailable(errors.New("away")) }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error { return errdefs.AsUnavailable(errors.New("away")) }
 		})
 		r.events.recorded()
 		r.api.DeletePod("web")
@@ -194,7 +195,7 @@ func TestDeleteThatFails(t *testing.T) {
 			t.Fatal("the pod left the API though it runs")
 		}
 		wantList(t, "events", r.events.recorded(), "Warning ProviderDeleteFailed: away")
-		r.provider.script(func(s *script) { s.onDelete = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
 		pass(time.Minute)
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
@@ -208,12 +209,12 @@ func TestFinalStatusComesBeforeTheRemoval(t *testing.T) {
 		end  func(*rig)
 		want corev1.PodPhase
 	}{
-		"not known any more": {func(r *rig) { r.provider.forget("job") }, corev1.PodFailed},
-		"succeeded":          {func(r *rig) { r.provider.set("job", corev1.PodSucceeded) }, corev1.PodSucceeded},
-		"failed":             {func(r *rig) { r.provider.set("job", corev1.PodFailed) }, corev1.PodFailed},
+		"not known any more": {func(r *rig) { r.provider.Forget("job") }, corev1.PodFailed},
+		"succeeded":          {func(r *rig) { r.provider.SetPhase("job", corev1.PodSucceeded) }, corev1.PodSucceeded},
+		"failed":             {func(r *rig) { r.provider.SetPhase("job", corev1.PodFailed) }, corev1.PodFailed},
 		"killed": {func(r *rig) {
-			r.provider.change("job", func(p *corev1.Pod) {
-				p.Status = statusOf(p, corev1.PodFailed)
+			r.provider.ChangePod("job", func(p *corev1.Pod) {
+				p.Status = nodetest.StatusOf(p, corev1.PodFailed)
 				p.Status.Phase = corev1.PodRunning
 			})
 		}, corev1.PodFailed},
@@ -221,7 +222,7 @@ func TestFinalStatusComesBeforeTheRemoval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.start()
-				r.provider.script(func(s *script) { s.lingers = true })
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 				r.api.AddPod(aPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }))
 				synctest.Wait()
 				r.api.DeletePod("job")
@@ -239,7 +240,7 @@ func TestFinalStatusComesBeforeTheRemoval(t *testing.T) {
 						t.Errorf("container %s: %+v, want it terminated", c.Name, c.State)
 					}
 				}
-				r.provider.took()
+				r.provider.TakeCalls()
 				pass(time.Hour)
 				wantList(t, "writes later", r.api.Written())
 				r.api.ChangePod("job", func(p *corev1.Pod) { p.Finalizers = nil })
@@ -256,7 +257,7 @@ func TestFinalStatusComesBeforeTheRemoval(t *testing.T) {
 func TestLastStatusIsWrittenBeforeThePodGoes(t *testing.T) {
 	exits := func(phase corev1.PodPhase, code int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Status = statusOf(p, corev1.PodFailed)
+			p.Status = nodetest.StatusOf(p, corev1.PodFailed)
 			p.Status.Phase = phase
 			p.Status.ContainerStatuses[0].State.Terminated.ExitCode = code
 		}
@@ -266,15 +267,15 @@ func TestLastStatusIsWrittenBeforeThePodGoes(t *testing.T) {
 		want corev1.PodPhase
 		code int32
 	}{
-		"failed":                   {func(r *rig) { r.provider.change("web", exits(corev1.PodFailed, 3)) }, corev1.PodFailed, 3},
-		"succeeded":                {func(r *rig) { r.provider.change("web", exits(corev1.PodSucceeded, 0)) }, corev1.PodSucceeded, 0},
-		"no phase, but exit codes": {func(r *rig) { r.provider.change("web", exits(corev1.PodRunning, 143)) }, corev1.PodFailed, 143},
-		"no phase, and success":    {func(r *rig) { r.provider.change("web", exits(corev1.PodRunning, 0)) }, corev1.PodSucceeded, 0},
+		"failed":                   {func(r *rig) { r.provider.ChangePod("web", exits(corev1.PodFailed, 3)) }, corev1.PodFailed, 3},
+		"succeeded":                {func(r *rig) { r.provider.ChangePod("web", exits(corev1.PodSucceeded, 0)) }, corev1.PodSucceeded, 0},
+		"no phase, but exit codes": {func(r *rig) { r.provider.ChangePod("web", exits(corev1.PodRunning, 143)) }, corev1.PodFailed, 143},
+		"no phase, and success":    {func(r *rig) { r.provider.ChangePod("web", exits(corev1.PodRunning, 0)) }, corev1.PodSucceeded, 0},
 		"ended, then forgotten": {func(r *rig) {
-			r.provider.change("web", exits(corev1.PodFailed, 4))
-			r.provider.forget("web")
+			r.provider.ChangePod("web", exits(corev1.PodFailed, 4))
+			r.provider.Forget("web")
 		}, corev1.PodFailed, 4},
-		"not known any more": {func(r *rig) { r.provider.forget("web") }, "", 0},
+		"not known any more": {func(r *rig) { r.provider.Forget("web") }, "", 0},
 	} {
 		for kind, polls := range map[string]bool{"notified": false, "polled": true} {
 			if polls && name == "ended, then forgotten" {
@@ -283,10 +284,10 @@ func TestLastStatusIsWrittenBeforeThePodGoes(t *testing.T) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T, r *rig) {
 					if polls {
-						r.handler = polled{r.provider}
+						r.handler = r.provider.Polled()
 					}
 					r.start()
-					r.provider.script(func(s *script) { s.lingers = true })
+					r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 					r.api.AddPod(aPod("web"))
 					pass(time.Second)
 					r.api.Written()
@@ -322,12 +323,12 @@ func TestLastStatusIsWrittenBeforeThePodGoes(t *testing.T) {
 func TestNoLastStatusOfWhatNeverRan(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
 		})
 		r.api.AddPod(aPod("never"))
 		synctest.Wait()
-		r.provider.script(func(s *script) { s.onCreate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate = nil })
 		r.api.AddPod(aPod("forced"))
 		synctest.Wait()
 		r.api.Written()
@@ -409,18 +410,18 @@ func TestRestartBeforeTheRemoval(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		bubble(t, func(t *testing.T, r *rig) {
 			r.start()
-			r.provider.script(func(s *script) { s.lingers = true })
+			r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 			r.api.AddPod(aPod("web"))
 			synctest.Wait()
 			r.api.DeletePod("web")
 			r.api.Fail("delete pods", errors.New("connection refused"))
 			synctest.Wait()
-			r.provider.set("web", corev1.PodFailed)
+			r.provider.SetPhase("web", corev1.PodFailed)
 			pass(time.Second)
 			r.end()
 			r.api.Written()
 			if forgotten {
-				r.provider.forget("web")
+				r.provider.Forget("web")
 			}
 			r.api.Fail("delete pods", nil)
 			r.start()
@@ -445,7 +446,7 @@ func TestRemovalThatFails(t *testing.T) {
 			t.Errorf("tried %d times in an hour, want about one a minute", tries)
 		}
 		want(t, "delayed removals", r.pc.Removals().Len(), 1)
-		want(t, "deletes in the provider", len(r.provider.took("delete")), 1)
+		want(t, "deletes in the provider", len(r.provider.TakeCalls("delete")), 1)
 		r.api.Fail("delete pods", nil)
 		pass(time.Minute)
 		want(t, "pod", r.api.Pod("web"), nil)
@@ -461,13 +462,13 @@ func TestNotFoundOfAProxyIsNoEnd(t *testing.T) {
 		r.api.AddPod(aPod("web"))
 		r.api.AddPod(aPod("hidden"))
 		pass(time.Second)
-		r.provider.took()
+		r.provider.TakeCalls()
 
 		// A list lacks a pod, and the proxy does not know it either.
 		r.api.Fail("get pods", proxy)
 		r.api.Gap(func() { r.api.Hide("hidden", true) })
 		pass(time.Minute)
-		wantList(t, "deletes", r.provider.took("delete"))
+		wantList(t, "deletes", r.provider.TakeCalls("delete"))
 		r.api.Fail("get pods", nil)
 
 		r.api.Fail("delete pods", proxy)

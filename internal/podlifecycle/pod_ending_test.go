@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 func TestGraceOf(t *testing.T) {
@@ -74,11 +76,11 @@ func TestDeletionThatIsSeenLate(t *testing.T) {
 				r.start()
 				uid := string(r.api.AddPod(aPod("web")).UID)
 				synctest.Wait()
-				r.provider.script(func(s *script) { s.lingers = true })
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 				late(r)
-				wantList(t, "calls", r.provider.took("delete"), "delete web "+uid+" grace 20")
+				wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 20")
 				pass(time.Minute)
-				wantList(t, "calls later", r.provider.took("delete"), "delete web "+uid+" grace 0")
+				wantList(t, "calls later", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
 			})
 		})
 	}
@@ -90,13 +92,13 @@ func TestNoGraceIsASecond(t *testing.T) {
 		r.start()
 		uid := string(r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) })).UID)
 		synctest.Wait()
-		r.provider.script(func(s *script) { s.lingers = true })
-		r.provider.took()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		r.provider.TakeCalls()
 		r.api.DeletePod("web")
 		pass(900 * time.Millisecond)
-		wantList(t, "calls", r.provider.took("delete"), "delete web "+uid+" grace 1")
+		wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 1")
 		pass(2 * time.Second)
-		wantList(t, "calls later", r.provider.took("delete"), "delete web "+uid+" grace 0")
+		wantList(t, "calls later", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
 	})
 }
 
@@ -104,22 +106,21 @@ func TestNoGraceIsASecond(t *testing.T) {
 // killed at its end.
 func TestOrphanBesideAPodThatDoesNotStop(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.byUID = true
-		r.handler = uidKeyed{polled{r.provider}}
+		r.handler = r.provider.ByUID()
 		r.start()
 		uid := r.api.AddPod(aPod("web")).UID
 		synctest.Wait()
-		r.provider.took()
-		r.provider.script(func(s *script) { s.lingers = true })
-		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID, p.Spec.TerminationGracePeriodSeconds = "u0", ptr.To[int64](40) }), corev1.PodRunning)
+		r.provider.TakeCalls()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID, p.Spec.TerminationGracePeriodSeconds = "u0", ptr.To[int64](40) }), corev1.PodRunning)
 		pass(45 * time.Second)
-		wantList(t, "calls", r.provider.took("delete"), "delete web u0 grace 40")
+		wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web u0 grace 40")
 		pass(20 * time.Second)
-		wantList(t, "calls at the end of its grace period", r.provider.took("delete"), "delete web u0 grace 0")
-		r.provider.script(func(s *script) { s.lingers = false })
+		wantList(t, "calls at the end of its grace period", r.provider.TakeCalls("delete"), "delete web u0 grace 0")
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = false })
 		pass(2 * time.Minute)
-		wantList(t, "calls until it is gone", r.provider.took("delete"), "delete web u0 grace 0")
-		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+		wantList(t, "calls until it is gone", r.provider.TakeCalls("delete"), "delete web u0 grace 0")
+		want(t, "held", r.provider.Holds("web"), []types.UID{uid})
 	})
 }
 
@@ -135,35 +136,35 @@ func TestMissingInAList(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		hide(r)
 		pass(10 * time.Minute)
-		wantList(t, "calls", r.provider.took("delete", "create", "update"))
+		wantList(t, "calls", r.provider.TakeCalls("delete", "create", "update"))
 		r.api.Hide("web", false)
 		r.api.Gap(func() {})
 		pass(5 * time.Minute)
 		want(t, "queue", r.pc.Syncs().Len(), 0)
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		pass(time.Minute)
-		want(t, "updates", len(r.provider.took("update")), 1)
-		r.provider.script(func(s *script) { s.lingers = true })
+		want(t, "updates", len(r.provider.TakeCalls("update")), 1)
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.DeletePod("web")
 		pass(25 * time.Second)
-		want(t, "calls in the grace period", len(r.provider.took("delete")), 1)
+		want(t, "calls in the grace period", len(r.provider.TakeCalls("delete")), 1)
 	})
 	bubble(t, func(t *testing.T, r *rig) { // and the API server cannot be asked
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.Fail("get pods", errors.New("connection refused"))
 		r.api.Gap(func() { r.api.DeletePod("web", 0) })
 		pass(10 * time.Minute)
-		wantList(t, "calls while it cannot be confirmed", r.provider.took("delete"))
-		r.provider.script(func(s *script) { s.lingers = true })
+		wantList(t, "calls while it cannot be confirmed", r.provider.TakeCalls("delete"))
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.Fail("get pods", nil)
 		pass(65 * time.Second)
-		calls := r.provider.took("delete")
+		calls := r.provider.TakeCalls("delete")
 		if len(calls) == 0 || calls[0][len(calls[0])-8:] != "grace 30" {
 			t.Errorf("calls: %q, want a stop first", calls)
 		}
@@ -195,7 +196,7 @@ func TestMissingInAListBeforeTheNotification(t *testing.T) {
 		r.start(func(cfg *Config) { cfg.Pods = laggard{cfg.Pods, 5 * time.Second} })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		return r.api.Pod("web")
 	}
 	bubble(t, func(t *testing.T, r *rig) {
@@ -208,7 +209,7 @@ func TestMissingInAListBeforeTheNotification(t *testing.T) {
 		}
 		r.pc.Syncs().Add(string(pod.UID))
 		pass(10 * time.Minute)
-		wantList(t, "calls about a pod that the API has", r.provider.took("delete", "create", "update"))
+		wantList(t, "calls about a pod that the API has", r.provider.TakeCalls("delete", "create", "update"))
 	})
 	bubble(t, func(t *testing.T, r *rig) { // while that of a real deletion waits, too
 		pod := start(r)
@@ -217,8 +218,8 @@ func TestMissingInAListBeforeTheNotification(t *testing.T) {
 		synctest.Wait()
 		r.pc.Syncs().Add(string(pod.UID))
 		pass(4 * time.Second)
-		wantList(t, "calls before the notification", r.provider.took("delete"))
+		wantList(t, "calls before the notification", r.provider.TakeCalls("delete"))
 		pass(2 * time.Second)
-		wantList(t, "calls", r.provider.took("delete"), "delete web "+string(pod.UID)+" grace 30")
+		wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web "+string(pod.UID)+" grace 30")
 	})
 }

@@ -21,6 +21,8 @@ import (
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // needs has a pod take a variable from a ConfigMap and one from a Secret.
@@ -48,13 +50,13 @@ func object(name string) metav1.ObjectMeta {
 func TestMandatoryObjectsThatAppearLater(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		var env []corev1.EnvVar
-		r.provider.script(func(s *script) {
-			s.onCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
 		})
 		r.start()
 		r.api.AddPod(aPod("web", needs(false)))
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create"))
+		wantList(t, "calls", r.provider.TakeCalls("create"))
 		waiting := r.api.Pod("web").Status.ContainerStatuses[0].State.Waiting
 		if waiting == nil || waiting.Reason != "CreateContainerConfigError" || waiting.Message == "" {
 			t.Errorf("waiting: %+v, want the kubelet's reason, and a message", waiting)
@@ -68,14 +70,14 @@ func TestMandatoryObjectsThatAppearLater(t *testing.T) {
 
 		mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"other": "red"}})
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create"))
+		wantList(t, "calls", r.provider.TakeCalls("create"))
 		events = r.events.recorded()
 		if len(events) != 1 || !strings.HasPrefix(events[0], "Warning MandatoryConfigMapKeyNotFound: ") {
 			t.Errorf("events: %q, want one for the key", events)
 		}
 		mustCreate(t, r, &corev1.Secret{ObjectMeta: object("tokens"), Data: map[string][]byte{"main": []byte("s3cret")}})
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create"))
+		wantList(t, "calls", r.provider.TakeCalls("create"))
 		if _, err := r.api.CoreV1().ConfigMaps("default").Update(t.Context(), &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}}, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -200,8 +202,8 @@ func TestOptionalObjectsThatCannotBeRead(t *testing.T) {
 				bubble(t, func(t *testing.T, r *rig) {
 					_, use := withObjects(r)
 					var env []corev1.EnvVar
-					r.provider.script(func(s *script) {
-						s.onCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+					r.provider.Script(func(s *nodetest.Script) {
+						s.OnCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
 					})
 					if exists {
 						mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}})
@@ -211,7 +213,7 @@ func TestOptionalObjectsThatCannotBeRead(t *testing.T) {
 					r.api.AddPod(aPod("web", needs(true)))
 					pass(10 * time.Minute)
 					want(t, "phase", r.phase("web"), corev1.PodPending)
-					wantList(t, "calls", r.provider.took("create"))
+					wantList(t, "calls", r.provider.TakeCalls("create"))
 					if waiting := r.api.Pod("web").Status.ContainerStatuses[0].State.Waiting; waiting == nil || waiting.Reason != "CreateContainerConfigError" {
 						t.Errorf("waiting: %+v, want the kubelet's reason", waiting)
 					}
@@ -281,8 +283,8 @@ func TestOptionalObjectsThatAreReadTooEarly(t *testing.T) {
 		_, use := withObjects(r)
 		mustCreate(t, r, &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}})
 		var env []corev1.EnvVar
-		r.provider.script(func(s *script) {
-			s.onCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
 		})
 		r.api.Fail("list configmaps", apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "colors", nil))
 		r.start(use)
@@ -302,8 +304,8 @@ func TestOptionalObjectsThatAreReadTooEarly(t *testing.T) {
 func TestSkipEnvironment(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		var given corev1.PodSpec
-		r.provider.script(func(s *script) {
-			s.onCreate = func(_ context.Context, p *corev1.Pod) error { given = p.Spec; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(_ context.Context, p *corev1.Pod) error { given = p.Spec; return nil }
 		})
 		r.start(func(cfg *Config) {
 			cfg.SkipEnvironment = true
@@ -327,8 +329,8 @@ func TestSkipEnvironment(t *testing.T) {
 func TestEnvironmentOfUpdates(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		var env []corev1.EnvVar
-		r.provider.script(func(s *script) {
-			s.onUpdate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnUpdate = func(_ context.Context, p *corev1.Pod) error { env = p.Spec.Containers[0].Env; return nil }
 		})
 		r.start()
 		r.api.AddPod(aPod("web", func(p *corev1.Pod) {
@@ -347,8 +349,8 @@ func TestEnvironmentOfUpdates(t *testing.T) {
 func TestUpdateAfterItsObjectsAreGone(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		var updated *corev1.Pod
-		r.provider.script(func(s *script) {
-			s.onUpdate = func(_ context.Context, p *corev1.Pod) error { updated = p; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnUpdate = func(_ context.Context, p *corev1.Pod) error { updated = p; return nil }
 		})
 		maps, secrets := r.api.CoreV1().ConfigMaps("default"), r.api.CoreV1().Secrets("default")
 		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: object("colors"), Data: map[string]string{"main": "blue"}}, metav1.CreateOptions{}); err != nil {

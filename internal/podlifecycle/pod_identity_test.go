@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,29 +17,30 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // A pod's life, with the calls and writes that it takes and no more.
 func TestLifeOfAPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		uid := string(r.api.Pod("web").UID)
-		wantList(t, "calls", r.provider.took(), "get web", "create web "+uid)
+		wantList(t, "calls", r.provider.TakeCalls(), "get web", "create web "+uid)
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		wantList(t, "events", r.events.recorded(), "Normal ProviderCreateSuccess: Create pod in provider successfully")
 
 		r.api.DeletePod("web")
 		synctest.Wait()
-		wantList(t, "calls", r.provider.took(), "delete web "+uid+" grace 30")
+		wantList(t, "calls", r.provider.TakeCalls(), "delete web "+uid+" grace 30")
 		wantList(t, "writes", r.api.Written(), "patch pods/status web", "delete pods web")
 		want(t, "pod", r.api.Pod("web"), nil)
 		wantList(t, "events", r.events.recorded(), "Normal ProviderDeleteSuccess: Delete pod in provider successfully")
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create", "delete"))
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
 		want(t, "records", r.pc.Pods(), 0)
 	})
 }
@@ -55,11 +57,13 @@ func (r *rig) replace(name string) (old, replacement types.UID) {
 // name is created.
 func TestRecreatedPod(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
-		"notified":     func(*rig) {},
-		"polled":       func(r *rig) { r.handler = polled{r.provider} },
-		"keyed by UID": func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
+		"notified": func(*rig) {},
+		"polled":   func(r *rig) { r.handler = r.provider.Polled() },
+		"keyed by UID": func(r *rig) {
+			r.handler = r.provider.ByUID()
+		},
 		"UIDs not kept": func(r *rig) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,13 +72,13 @@ func TestRecreatedPod(t *testing.T) {
 				r.start()
 				r.api.AddPod(aPod("web"))
 				synctest.Wait()
-				r.provider.took()
+				r.provider.TakeCalls()
 				old, replacement := r.replace("web")
 				pass(time.Second)
-				wantList(t, "calls", r.provider.took("create", "delete"),
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"),
 					"delete web "+string(old)+" grace 30", "create web "+string(replacement))
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
-				want(t, "held", len(r.provider.holds("web")), 1)
+				want(t, "held", len(r.provider.Holds("web")), 1)
 			})
 		})
 	}
@@ -86,18 +90,18 @@ func TestRecreatedPodWaitsForTheOldOne(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.script(func(s *script) { s.lingers = true })
-		r.provider.took()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		r.provider.TakeCalls()
 		_, replacement := r.replace("web")
 		pass(5 * time.Minute)
-		kills := r.provider.took("create", "delete")
+		kills := r.provider.TakeCalls("create", "delete")
 		if len(kills) < 5 || len(kills) > 6 || !strings.HasSuffix(kills[0], "grace 30") || !strings.HasSuffix(kills[1], "grace 0") {
 			t.Errorf("calls in 5 minutes: %q, want a stop, and from the end of the grace period one kill a minute", kills)
 		}
 		want(t, "created", slices.ContainsFunc(kills, func(c string) bool { return c[:6] == "create" }), false)
-		r.provider.set("web", corev1.PodFailed) // the old one, which the provider goes on to show
+		r.provider.SetPhase("web", corev1.PodFailed) // the old one, which the provider goes on to show
 		synctest.Wait()
-		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(replacement))
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(replacement))
 		want(t, "the old one is not the new one's end", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -107,24 +111,24 @@ func TestRecreatedPodWaitsForTheOldOne(t *testing.T) {
 func TestRecreatedPodThoughTheOldOneIsStillShown(t *testing.T) {
 	for _, keepsUIDs := range []bool{true, false} {
 		bubble(t, func(t *testing.T, r *rig) {
-			r.handler = polled{r.provider}
+			r.handler = r.provider.Polled()
 			r.start()
 			r.api.AddPod(aPod("web"))
 			synctest.Wait()
-			r.provider.script(func(s *script) { s.lingers = true })
+			r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 			if !keepsUIDs {
-				r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+				r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 			}
-			r.provider.script(func(s *script) {
-				s.onDelete = func(context.Context, *corev1.Pod) error {
-					r.provider.set("web", corev1.PodFailed)
+			r.provider.Script(func(s *nodetest.Script) {
+				s.OnDelete = func(context.Context, *corev1.Pod) error {
+					r.provider.SetPhase("web", corev1.PodFailed)
 					return nil
 				}
 			})
-			r.provider.took()
+			r.provider.TakeCalls()
 			old, replacement := r.replace("web")
 			pass(10 * time.Second)
-			wantList(t, "calls", r.provider.took("create", "delete"),
+			wantList(t, "calls", r.provider.TakeCalls("create", "delete"),
 				"delete web "+string(old)+" grace 30", "create web "+string(replacement))
 			want(t, "phase", r.phase("web"), corev1.PodRunning)
 		})
@@ -139,19 +143,21 @@ func TestLateEchoOfTheOldPod(t *testing.T) {
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		block := make(chan struct{})
-		r.provider.script(func(s *script) { s.onGet = func(string) error { <-block; return nil } })
-		r.provider.script(func(s *script) { s.onDelete = func(context.Context, *corev1.Pod) error { <-block; return nil } })
+		r.provider.Script(func(s *nodetest.Script) { s.OnGet = func(string) error { <-block; return nil } })
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error { <-block; return nil }
+		})
 		_, replacement := r.replace("web")
 		synctest.Wait()
 		echo := aPod("web")
-		echo.Status = statusOf(echo, corev1.PodFailed)
-		r.provider.notify(echo)
+		echo.Status = nodetest.StatusOf(echo, corev1.PodFailed)
+		r.provider.Notify(echo)
 		close(block)
 		pass(time.Second)
-		want(t, "held", r.provider.holds("web"), []types.UID{replacement})
+		want(t, "held", r.provider.Holds("web"), []types.UID{replacement})
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		echo.UID = "uid-0"
-		r.provider.notify(echo)
+		r.provider.Notify(echo)
 		synctest.Wait()
 		want(t, "phase after an echo with its UID", r.phase("web"), corev1.PodRunning)
 	})
@@ -161,17 +167,21 @@ func TestLateEchoOfTheOldPod(t *testing.T) {
 // its UID where the provider keeps UIDs, else by its age.
 func TestReplacedWhileDown(t *testing.T) {
 	for name, prepare := range map[string]func(r *rig){
-		"UIDs kept":    func(*rig) {},
-		"polled":       func(r *rig) { r.handler = polled{r.provider} },
-		"keyed by UID": func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
+		"UIDs kept": func(*rig) {},
+		"polled":    func(r *rig) { r.handler = r.provider.Polled() },
+		"keyed by UID": func(r *rig) {
+			r.handler = r.provider.ByUID()
+		},
 		"UIDs not kept": func(r *rig) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		},
 		"UIDs of its own": func(r *rig) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p } })
+			r.provider.Script(func(s *nodetest.Script) {
+				s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p }
+			})
 		},
 		"no list": func(r *rig) {
-			r.provider.script(func(s *script) { s.onList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,18 +194,18 @@ func TestReplacedWhileDown(t *testing.T) {
 				r.end()
 				pass(time.Hour)
 				_, replacement := r.replace("web")
-				r.provider.took()
+				r.provider.TakeCalls()
 				r.start()
 				pass(time.Minute)
-				calls := r.provider.took("create", "delete")
+				calls := r.provider.TakeCalls("create", "delete")
 				if len(calls) != 2 || calls[0][:10] != "delete web" || calls[1] != "create web "+string(replacement) {
 					t.Errorf("calls: %q, want one delete, then one create", calls)
 				}
-				want(t, "held", r.provider.holds("web"), []types.UID{replacement})
+				want(t, "held", r.provider.Holds("web"), []types.UID{replacement})
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 				// A provider's own UIDs are not mistaken for ours ever after.
 				pass(time.Hour)
-				wantList(t, "calls later", r.provider.took("create", "delete"))
+				wantList(t, "calls later", r.provider.TakeCalls("create", "delete"))
 				want(t, "the other pod", r.phase("other"), corev1.PodRunning)
 			})
 		})
@@ -208,28 +218,27 @@ func TestNamesakesGoFirst(t *testing.T) {
 	for name, broken := range map[string]bool{"listed at the start": false, "listed later": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.provider.byUID = true
-				r.handler = uidKeyed{polled{r.provider}}
+				r.handler = r.provider.ByUID()
 				for _, uid := range []types.UID{"u0", "u1"} {
-					r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
+					r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
 				}
 				if broken {
-					r.provider.script(func(s *script) { s.onList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+					r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
 				}
 				r.start()
 				uid := r.api.AddPod(aPod("web")).UID
 				synctest.Wait()
 				if broken {
-					wantList(t, "calls before there was a list", r.provider.took("create", "delete"))
-					r.provider.script(func(s *script) { s.onList = nil })
+					wantList(t, "calls before there was a list", r.provider.TakeCalls("create", "delete"))
+					r.provider.Script(func(s *nodetest.Script) { s.OnList = nil })
 				}
 				pass(2 * time.Second)
-				calls := r.provider.took("create", "delete")
+				calls := r.provider.TakeCalls("create", "delete")
 				slices.Sort(calls[:min(2, len(calls))]) // the older ones end in any order
 				wantList(t, "calls", calls, "delete web u0 grace 30", "delete web u1 grace 30", "create web "+string(uid))
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 				pass(time.Hour)
-				wantList(t, "calls later", r.provider.took("create", "delete"))
+				wantList(t, "calls later", r.provider.TakeCalls("create", "delete"))
 			})
 		})
 	}
@@ -239,21 +248,21 @@ func TestNamesakesGoFirst(t *testing.T) {
 // older one of its name is still shown, and goes.
 func TestRefusedWhileItsPredecessorIsShown(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		for _, uid := range []types.UID{"u1", "u2", "u3"} {
 			r.pc.backend.(*nameBackend).uids.matched(uid)
 		}
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error {
-				r.provider.script(func(s *script) { s.onCreate = nil })
-				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error {
+				r.provider.Script(func(s *nodetest.Script) { s.OnCreate = nil })
+				r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
 				return errdefs.AsPermanent(errors.New("refused"))
 			}
 		})
 		uid := r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })).UID
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid), "delete web u0 grace 30")
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(uid), "delete web u0 grace 30")
 		want(t, "phase", r.phase("web"), corev1.PodFailed)
 	})
 }
@@ -262,19 +271,18 @@ func TestRefusedWhileItsPredecessorIsShown(t *testing.T) {
 // and the provider hold the newer. Which of them is gone the API server says.
 func TestTheNewerNamesakeIsNoOrphan(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.byUID = true
-		r.handler = uidKeyed{polled{r.provider}}
+		r.handler = r.provider.ByUID()
 		behind := r.api.AddPod(aPod("web"))
 		newer := aPod("web", func(p *corev1.Pod) { p.UID = "newer" })
 		r.api.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, newer, nil })
-		r.provider.hold(newer, corev1.PodRunning)
+		r.provider.Hold(newer, corev1.PodRunning)
 		r.start()
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create", "delete"))
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
 		r.api.DeletePod(behind.Name, 0)
 		r.api.AddPod(newer)
 		pass(time.Minute)
-		wantList(t, "calls for the newer", r.provider.took("create", "delete"))
+		wantList(t, "calls for the newer", r.provider.TakeCalls("create", "delete"))
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -283,10 +291,10 @@ func TestTheNewerNamesakeIsNoOrphan(t *testing.T) {
 // not follow that it keeps ours.
 func TestForeignUIDsOfAnOldPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
-		r.provider.script(func(s *script) {
-			s.lingers = true
-			s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p }
+		r.handler = r.provider.Polled()
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Lingers = true
+			s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p }
 		})
 		r.start()
 		r.api.AddPod(aPod("web"))
@@ -296,10 +304,10 @@ func TestForeignUIDsOfAnOldPod(t *testing.T) {
 		r.replace("web")
 		r.start()
 		pass(12 * time.Second) // it is looked at while it dies
-		r.provider.forget("web")
+		r.provider.Forget("web")
 		pass(time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
-		want(t, "creates", len(r.provider.took("create")), 2)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 2)
 	})
 }
 
@@ -307,16 +315,16 @@ func TestForeignUIDsOfAnOldPod(t *testing.T) {
 // again to create what it holds.
 func TestCreateThatFailedHalfway(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) {
-			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
-				r.provider.hold(pod, corev1.PodRunning)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.Hold(pod, corev1.PodRunning)
 				return errors.New("timeout")
 			}
 		})
 		r.start()
 		r.api.AddPod(aPod("web"))
 		pass(time.Hour)
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -325,15 +333,17 @@ func TestCreateThatFailedHalfway(t *testing.T) {
 func TestGetPodThatFails(t *testing.T) {
 	for name, failing := range map[string]func(*rig){
 		"unavailable": func(r *rig) {
-			r.provider.script(func(s *script) { s.onGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) } })
+			r.provider.Script(func(s *nodetest.Script) {
+				s.OnGet = func(string) error { return errdefs.AsUnavailable(errors.New("away")) }
+			})
 		},
 		"panic": func(r *rig) {
-			r.provider.script(func(s *script) { s.onGet = func(string) error { panic("boom") } })
-			r.provider.script(func(s *script) { s.onList = func() error { return errors.New("away") } })
+			r.provider.Script(func(s *nodetest.Script) { s.OnGet = func(string) error { panic("boom") } })
+			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errors.New("away") } })
 		},
 		"unclassified, and no list": func(r *rig) {
-			r.provider.script(func(s *script) { s.onGet = func(string) error { return errors.New("away") } })
-			r.provider.script(func(s *script) { s.onList = func() error { return errors.New("away") } })
+			r.provider.Script(func(s *nodetest.Script) { s.OnGet = func(string) error { return errors.New("away") } })
+			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errors.New("away") } })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -342,10 +352,10 @@ func TestGetPodThatFails(t *testing.T) {
 				failing(r)
 				r.api.AddPod(aPod("web"))
 				pass(time.Hour)
-				wantList(t, "creates", r.provider.took("create"))
-				r.provider.script(func(s *script) { s.onGet, s.onList = nil, nil })
+				wantList(t, "creates", r.provider.TakeCalls("create"))
+				r.provider.Script(func(s *nodetest.Script) { s.OnGet, s.OnList = nil, nil })
 				pass(time.Minute)
-				want(t, "creates when it can tell", len(r.provider.took("create")), 1)
+				want(t, "creates when it can tell", len(r.provider.TakeCalls("create")), 1)
 			})
 		})
 	}
@@ -355,9 +365,9 @@ func TestGetPodThatFails(t *testing.T) {
 // providers say that they do not hold it.
 func TestGetPodThatSaysNoInItsOwnWords(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) {
-			s.onGet = func(name string) error {
-				if len(r.provider.holds(name)) == 0 {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(name string) error {
+				if len(r.provider.Holds(name)) == 0 {
 					return errors.New("no such thing here")
 				}
 				return nil
@@ -366,7 +376,7 @@ func TestGetPodThatSaysNoInItsOwnWords(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -375,12 +385,11 @@ func TestGetPodThatSaysNoInItsOwnWords(t *testing.T) {
 // its name.
 func TestGetPodByUIDThatSaysNoInItsOwnWords(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.byUID = true
-		r.handler = uidKeyed{polled{r.provider}}
-		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
-		r.provider.script(func(s *script) {
-			s.onGet = func(name string) error {
-				if !slices.Contains(r.provider.holds(name), r.api.Pod(name).UID) {
+		r.handler = r.provider.ByUID()
+		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(name string) error {
+				if !slices.Contains(r.provider.Holds(name), r.api.Pod(name).UID) {
 					return errors.New("no such thing here")
 				}
 				return nil
@@ -389,7 +398,7 @@ func TestGetPodByUIDThatSaysNoInItsOwnWords(t *testing.T) {
 		r.start(func(cfg *Config) { cfg.KeepOrphans = true })
 		uid := r.api.AddPod(aPod("web")).UID
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -401,8 +410,8 @@ func TestPredecessorThatCannotBeDeleted(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.script(func(s *script) {
-			s.onDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
 		})
 		r.events.recorded()
 		var old, replacement types.UID
@@ -421,29 +430,24 @@ func TestGetPodThatFailsForAPodInTheList(t *testing.T) {
 		r.start()
 		pod := r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.UID = "u1" }))
 		r.end()
-		r.provider.took()
-		r.provider.hold(pod, "") // without a status, so that it has to be asked for
-		r.provider.script(func(s *script) { s.onGet = func(string) error { return errors.New("cannot read it") } })
+		r.provider.TakeCalls()
+		r.provider.Hold(pod, "") // without a status, so that it has to be asked for
+		r.provider.Script(func(s *nodetest.Script) { s.OnGet = func(string) error { return errors.New("cannot read it") } })
 		r.start()
 		pass(time.Hour)
-		wantList(t, "creates", r.provider.took("create"))
+		wantList(t, "creates", r.provider.TakeCalls("create"))
 	})
 }
 
 // Invariant 2: a list that began before a question was asked cannot answer it.
 func TestListThatBeganTooEarly(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		slow := true
-		r.provider.script(func(s *script) {
-			s.list = func() []*corev1.Pod {
-				r.provider.mu.Lock()
-				var now []*corev1.Pod
-				for _, p := range r.provider.pods {
-					now = append(now, p)
-				}
-				r.provider.mu.Unlock()
+		r.provider.Script(func(s *nodetest.Script) {
+			s.List = func() []*corev1.Pod {
+				now := r.provider.Pods()
 				if slow {
 					slow = false
 					pass(10 * time.Second)
@@ -451,24 +455,24 @@ func TestListThatBeganTooEarly(t *testing.T) {
 				return now
 			}
 		})
-		r.provider.script(func(s *script) {
-			s.onGet = func(name string) error {
-				if len(r.provider.holds(name)) == 0 {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(name string) error {
+				if len(r.provider.Holds(name)) == 0 {
 					return errdefs.NotFound("none")
 				}
 				return errors.New("cannot read it")
 			}
 		})
-		r.provider.script(func(s *script) {
-			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
-				r.provider.hold(pod, corev1.PodRunning)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.Hold(pod, corev1.PodRunning)
 				return errors.New("timeout")
 			}
 		})
 		pass(6 * time.Second) // the first round has begun
 		r.api.AddPod(aPod("web"))
 		pass(time.Hour)
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 	})
 }
 
@@ -477,24 +481,25 @@ func TestListThatBeganTooEarly(t *testing.T) {
 func TestCallsOfOnePodFollowEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		inside := map[string]int{}
+		var mu sync.Mutex
 		var most, total int
 		slow := func(_ context.Context, pod *corev1.Pod) error {
-			r.provider.mu.Lock()
+			mu.Lock()
 			inside[pod.Name]++
 			if inside[pod.Name] > 1 {
 				t.Errorf("two calls at once for %s", pod.Name)
 			}
 			total++
 			most = max(most, total)
-			r.provider.mu.Unlock()
+			mu.Unlock()
 			time.Sleep(time.Second)
-			r.provider.mu.Lock()
+			mu.Lock()
 			inside[pod.Name]--
 			total--
-			r.provider.mu.Unlock()
+			mu.Unlock()
 			return nil
 		}
-		r.provider.script(func(s *script) { s.onCreate, s.onUpdate, s.onDelete = slow, slow, slow })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate, s.OnUpdate, s.OnDelete = slow, slow, slow })
 		r.start()
 		r.api.AddPod(aPod("a"))
 		r.api.AddPod(aPod("b"))
@@ -512,9 +517,9 @@ func TestCallsOfOnePodFollowEachOther(t *testing.T) {
 // A provider that shows pods which it was given since it started under our UIDs, and
 // others under its own, keeps them all: what it shows of one pod says nothing of others.
 func TestUIDsOfSomePods(t *testing.T) {
-	for name, handler := range map[string]func(*fakeProvider) Provider{
-		"polled":   func(f *fakeProvider) Provider { return polled{f} },
-		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -525,8 +530,8 @@ func TestUIDsOfSomePods(t *testing.T) {
 				}
 				pass(time.Minute)
 				r.end()
-				r.provider.script(func(s *script) { // it makes the objects of these from what its backend has
-					s.show = func(p *corev1.Pod) *corev1.Pod {
+				r.provider.Script(func(s *nodetest.Script) { // it makes the objects of these from what its backend has
+					s.Show = func(p *corev1.Pod) *corev1.Pod {
 						if strings.HasPrefix(p.Name, "old") {
 							p.UID = "theirs-" + p.UID
 						}
@@ -534,16 +539,16 @@ func TestUIDsOfSomePods(t *testing.T) {
 					}
 				})
 				r.start()
-				r.provider.took()
+				r.provider.TakeCalls()
 				for _, name := range []string{"new-a", "new-b", "new-c", "new-d"} {
 					r.api.AddPod(aPod(name))
 				}
 				pass(10 * time.Minute)
-				wantList(t, "deletes", r.provider.took("delete"))
+				wantList(t, "deletes", r.provider.TakeCalls("delete"))
 				for _, name := range []string{"old-a", "old-b", "new-a", "new-d"} {
 					want(t, "phase of "+name, r.phase(name), corev1.PodRunning)
 				}
-				r.provider.set("old-a", corev1.PodSucceeded)
+				r.provider.SetPhase("old-a", corev1.PodSucceeded)
 				pass(10 * time.Minute)
 				want(t, "phase of one that has ended", r.phase("old-a"), corev1.PodSucceeded)
 			})
@@ -559,9 +564,9 @@ func TestLastWordsWithinTheNextCreate(t *testing.T) {
 		r.api.AddPod(aPod("web"))
 		pass(time.Second)
 		last := r.api.Pod("web").DeepCopy()
-		last.Status = statusOf(last, corev1.PodFailed)
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { r.provider.notify(last); return nil }
+		last.Status = nodetest.StatusOf(last, corev1.PodFailed)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { r.provider.Notify(last); return nil }
 		})
 		r.replace("web")
 		pass(time.Minute)

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // hang is a hook of a call that hangs until its context ends.
@@ -40,8 +42,8 @@ func TestHungCreateIsCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.start()
-				r.provider.script(func(s *script) {
-					s.onCreate = func(ctx context.Context, pod *corev1.Pod) error {
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnCreate = func(ctx context.Context, pod *corev1.Pod) error {
 						if pod.UID == "uid-1001" {
 							return hang(ctx, pod)
 						}
@@ -50,11 +52,11 @@ func TestHungCreateIsCancelled(t *testing.T) {
 				})
 				r.api.AddPod(aPod("web"))
 				pass(time.Hour)
-				wantList(t, "calls before", r.provider.took("create", "delete"), "create web uid-1001")
+				wantList(t, "calls before", r.provider.TakeCalls("create", "delete"), "create web uid-1001")
 				r.events.recorded()
 				tc.unwant(r)
 				pass(30 * time.Second)
-				wantList(t, "calls after", r.provider.took("create", "delete"), tc.after...)
+				wantList(t, "calls after", r.provider.TakeCalls("create", "delete"), tc.after...)
 				want(t, "phase", r.phase("web"), tc.phase)
 				for _, event := range r.events.recorded() {
 					if event == "Warning ProviderCreateFailed: "+errNotWanted.Error() {
@@ -71,14 +73,14 @@ func TestHungUpdateIsCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		r.api.AddPod(aPod("web"))
-		r.provider.script(func(s *script) { s.onUpdate = hang })
+		r.provider.Script(func(s *nodetest.Script) { s.OnUpdate = hang })
 		pass(time.Second)
 		r.api.ChangePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
 		pass(time.Hour)
-		want(t, "updates", len(r.provider.took("update")), 1)
+		want(t, "updates", len(r.provider.TakeCalls("update")), 1)
 		r.api.DeletePod("web")
 		pass(time.Second)
-		want(t, "deletes", len(r.provider.took("delete")), 1)
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
 }
@@ -88,8 +90,8 @@ func TestHungUpdateIsCancelled(t *testing.T) {
 func TestLongCreateIsNotCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(ctx context.Context, _ *corev1.Pod) error {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(ctx context.Context, _ *corev1.Pod) error {
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -105,7 +107,7 @@ func TestLongCreateIsNotCancelled(t *testing.T) {
 		}
 		r.api.Gap(func() {})
 		pass(2 * time.Minute)
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -121,20 +123,20 @@ func TestHungCreatesDoNotHoldUpEnds(t *testing.T) {
 		pass(time.Second)
 		release := make(chan struct{})
 		defer close(release)
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
 		})
 		for i := range 10 {
 			r.api.AddPod(aPod(fmt.Sprint("hangs-", i)))
 		}
 		pass(time.Minute)
-		begun := len(r.provider.took("create hangs-"))
+		begun := len(r.provider.TakeCalls("create hangs-"))
 		want(t, "creates at once", begun, 3)
 		for i := range 5 {
 			r.api.DeletePod(fmt.Sprint("runs-", i))
 		}
 		synctest.Wait()
-		want(t, "deletes", len(r.provider.took("delete")), 5)
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 5)
 		for i := range 5 {
 			want(t, "pod", r.api.Pod(fmt.Sprint("runs-", i)), nil)
 		}
@@ -160,8 +162,8 @@ func TestCreateThatIgnoresItsContext(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				release := make(chan struct{})
 				r.start()
-				r.provider.script(func(s *script) {
-					s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnCreate = func(_ context.Context, pod *corev1.Pod) error {
 						if pod.Name == "web" && pod.UID == "uid-1001" || pod.Name[0] == 's' {
 							<-release
 						}
@@ -188,20 +190,20 @@ func TestCreateThatIgnoresItsContext(t *testing.T) {
 				want(t, "phase of one that waits", r.phase("other"), corev1.PodPending)
 				pass(abandonAfter)
 				want(t, "phase of one that waited", r.phase("other"), corev1.PodRunning)
-				r.provider.took()
+				r.provider.TakeCalls()
 				pass(time.Hour)
-				wantList(t, "calls for the name", r.provider.took("create web", "delete web"))
+				wantList(t, "calls for the name", r.provider.TakeCalls("create web", "delete web"))
 				close(release)
 				pass(time.Minute)
-				calls := r.provider.took("create", "delete")
+				calls := r.provider.TakeCalls("create", "delete")
 				slices.Sort(calls)
 				wanted := []string{"delete stuck-1 uid-1002 grace 30", "delete stuck-2 uid-1003 grace 30", "delete web uid-1001 grace 30"}
 				if recreated {
 					wanted = append([]string{next}, wanted...)
 				}
 				wantList(t, "calls when they have returned", calls, wanted...)
-				want(t, "pods held", len(r.provider.holds("web")), len(wanted)-3)
-				want(t, "pods held", len(r.provider.holds("stuck-1"))+len(r.provider.holds("stuck-2")), 0)
+				want(t, "pods held", len(r.provider.Holds("web")), len(wanted)-3)
+				want(t, "pods held", len(r.provider.Holds("stuck-1"))+len(r.provider.Holds("stuck-2")), 0)
 			})
 		})
 	}
@@ -211,16 +213,16 @@ func TestCreateThatIgnoresItsContext(t *testing.T) {
 func TestCancellationThatComesTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(ctx context.Context, pod *corev1.Pod) error { <-ctx.Done(); return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(ctx context.Context, pod *corev1.Pod) error { <-ctx.Done(); return nil }
 		})
 		r.api.AddPod(aPod("web"))
 		pass(time.Second)
 		r.api.DeletePod("web")
 		pass(5 * time.Second)
-		wantList(t, "calls", r.provider.took("create", "delete"), "create web uid-1001", "delete web uid-1001 grace 30")
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web uid-1001", "delete web uid-1001 grace 30")
 		want(t, "pod", r.api.Pod("web"), nil)
-		want(t, "pods held", len(r.provider.holds("web")), 0)
+		want(t, "pods held", len(r.provider.Holds("web")), 0)
 	})
 }
 
@@ -229,12 +231,12 @@ func TestCancelledCreateThatTakesEffectLater(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		deleted := false
-		r.provider.script(func(s *script) {
-			s.onCreate = hang
-			s.onDelete = func(_ context.Context, pod *corev1.Pod) error {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = hang
+			s.OnDelete = func(_ context.Context, pod *corev1.Pod) error {
 				if !deleted { // the backend is asked, and has the pod by now
 					deleted = true
-					r.provider.hold(pod, corev1.PodRunning)
+					r.provider.Hold(pod, corev1.PodRunning)
 				}
 				return nil
 			}
@@ -244,32 +246,32 @@ func TestCancelledCreateThatTakesEffectLater(t *testing.T) {
 		r.api.DeletePod("web")
 		pass(time.Minute)
 		want(t, "pod", r.api.Pod("web"), nil)
-		want(t, "pods held", len(r.provider.holds("web")), 0)
+		want(t, "pods held", len(r.provider.Holds("web")), 0)
 	})
 }
 
 // Calls that hang, even when their contexts have ended, hold up their own pods only.
 func TestHungCallsHoldUpNoOtherPods(t *testing.T) {
-	for name, hangs := range map[string]func(s *script, release chan struct{}){
-		"ends": func(s *script, release chan struct{}) {
-			s.onDelete = func(_ context.Context, pod *corev1.Pod) error {
+	for name, hangs := range map[string]func(s *nodetest.Script, release chan struct{}){
+		"ends": func(s *nodetest.Script, release chan struct{}) {
+			s.OnDelete = func(_ context.Context, pod *corev1.Pod) error {
 				if pod.Name != "free" {
 					<-release
 				}
 				return nil
 			}
 		},
-		"questions": func(s *script, release chan struct{}) {
-			s.lingers = true
-			s.onGet = func(name string) error {
+		"questions": func(s *nodetest.Script, release chan struct{}) {
+			s.Lingers = true
+			s.OnGet = func(name string) error {
 				if name != "free" && name != "late" {
 					<-release
 				}
 				return nil
 			}
 		},
-		"creates": func(s *script, release chan struct{}) {
-			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
+		"creates": func(s *nodetest.Script, release chan struct{}) {
+			s.OnCreate = func(_ context.Context, pod *corev1.Pod) error {
 				if pod.Name != "late" {
 					<-release
 				}
@@ -290,7 +292,7 @@ func TestHungCallsHoldUpNoOtherPods(t *testing.T) {
 				pass(time.Second)
 				release := make(chan struct{})
 				defer close(release)
-				r.provider.script(func(s *script) { hangs(s, release) })
+				r.provider.Script(func(s *nodetest.Script) { hangs(s, release) })
 				for _, name := range stuck {
 					if r.api.Pod(name) == nil {
 						r.api.AddPod(aPod(name))
@@ -303,7 +305,7 @@ func TestHungCallsHoldUpNoOtherPods(t *testing.T) {
 				r.api.AddPod(aPod("late"))
 				pass(2 * longCallLimit)
 				if name == "questions" {
-					r.provider.take("free")
+					r.provider.Forget("free")
 					pass(time.Minute)
 				}
 				want(t, "pod that was deleted", r.api.Pod("free"), nil)
@@ -320,8 +322,8 @@ func TestHungCallsAreTriedAgain(t *testing.T) {
 		r.api.AddPod(aPod("web"))
 		pass(time.Second)
 		var hung atomic.Int32
-		r.provider.script(func(s *script) {
-			s.onDelete = func(ctx context.Context, pod *corev1.Pod) error {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(ctx context.Context, pod *corev1.Pod) error {
 				if hung.Add(1) == 1 {
 					return hang(ctx, pod)
 				}

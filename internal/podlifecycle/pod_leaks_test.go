@@ -16,6 +16,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // Invariant 3: a pod that went from the API in a gap of the watch is deleted in
@@ -27,10 +28,10 @@ func TestGoneInAWatchGap(t *testing.T) {
 		r.api.AddPod(aPod("stays"))
 		synctest.Wait()
 		uid := string(r.api.Pod("web").UID)
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.Gap(func() { r.api.DeletePod("web", 0) })
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+uid+" grace 30")
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web "+uid+" grace 30")
 		want(t, "the other pod", r.phase("stays"), corev1.PodRunning)
 	})
 }
@@ -54,8 +55,8 @@ func TestGoneWhileItIsFirstLookedAt(t *testing.T) {
 			})
 			r.api.AddPod(aPod("web"))
 			pass(5 * time.Minute)
-			wantList(t, "calls", r.provider.took("create", "delete"))
-			want(t, "pods in the provider", len(r.provider.holds("web")), 0)
+			wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
+			want(t, "pods in the provider", len(r.provider.Holds("web")), 0)
 			want(t, "names that are remembered", r.pc.Pods(), 0)
 		})
 	}
@@ -67,11 +68,11 @@ func TestReplacedInAWatchGap(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		var old, replacement types.UID
 		r.api.Gap(func() { old, replacement = r.replace("web") })
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"),
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"),
 			"delete web "+string(old)+" grace 30", "create web "+string(replacement))
 	})
 }
@@ -79,26 +80,27 @@ func TestReplacedInAWatchGap(t *testing.T) {
 // Invariant 3: a pod that went while we were down is deleted once it was seen
 // three times without its counterpart.
 func TestGoneWhileDown(t *testing.T) {
-	for name, handler := range map[string]func(*fakeProvider) Provider{
-		"polled":   func(f *fakeProvider) Provider { return polled{f} },
-		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
-		"keyed by UID": func(f *fakeProvider) Provider {
-			f.byUID = true
-			return uidKeyed{polled{f}}
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
+		"keyed by UID": func(f *nodetest.Backend) Provider {
+			return f.ByUID()
 		},
-		"notified at once": func(f *fakeProvider) Provider { return eager{notifying{polled{f}}} },
+		"notified at once": func(f *nodetest.Backend) Provider {
+			return eager{f.Notifying()}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.handler = handler(r.provider)
-				r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
+				r.provider.Hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
 				r.start()
 				pass(14 * time.Second)
-				wantList(t, "deletes after two lists", r.provider.took("delete"))
+				wantList(t, "deletes after two lists", r.provider.TakeCalls("delete"))
 				pass(2 * time.Second)
-				wantList(t, "deletes after three lists", r.provider.took("delete"), "delete gone u1 grace 30")
+				wantList(t, "deletes after three lists", r.provider.TakeCalls("delete"), "delete gone u1 grace 30")
 				pass(time.Hour)
-				wantList(t, "deletes later", r.provider.took("delete"))
+				wantList(t, "deletes later", r.provider.TakeCalls("delete"))
 				want(t, "records", r.pc.Pods(), 0)
 			})
 		})
@@ -106,11 +108,11 @@ func TestGoneWhileDown(t *testing.T) {
 }
 
 // eager notifies of all its pods within NotifyPods.
-type eager struct{ notifying }
+type eager struct{ nodetest.Notifying }
 
 func (e eager) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
-	e.notifying.NotifyPods(ctx, notify)
-	for _, pod := range e.f.pods {
+	e.Notifying.NotifyPods(ctx, notify)
+	for _, pod := range e.Backend.Pods() {
 		notify(pod)
 	}
 }
@@ -119,16 +121,15 @@ func (e eager) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 // one of its name. It does not leak, and the new one is not touched.
 func TestOldPodBesideTheNewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.byUID = true
-		r.handler = uidKeyed{polled{r.provider}}
+		r.handler = r.provider.ByUID()
 		r.start()
 		uid := r.api.AddPod(aPod("web")).UID
 		synctest.Wait()
-		r.provider.took()
-		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		r.provider.TakeCalls()
+		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30")
-		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web u0 grace 30")
+		want(t, "held", r.provider.Holds("web"), []types.UID{uid})
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -137,8 +138,8 @@ func TestOldPodBesideTheNewOne(t *testing.T) {
 // taken its name, which is all that some providers go by.
 func TestOrphanWhoseNameIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
-		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID, p.CreationTimestamp = "u0", metav1.Now() }), corev1.PodRunning)
+		r.handler = r.provider.Polled()
+		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID, p.CreationTimestamp = "u0", metav1.Now() }), corev1.PodRunning)
 		var uid types.UID
 		meanwhile := sync.OnceFunc(func() {
 			time.Sleep(2 * time.Minute) // so that their ages tell them apart
@@ -147,8 +148,8 @@ func TestOrphanWhoseNameIsTaken(t *testing.T) {
 		})
 		r.start(func(cfg *Config) { cfg.PodClient = late{cfg.PodClient, meanwhile} })
 		pass(10 * time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
-		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web u0 grace 30", "create web "+string(uid))
+		want(t, "held", r.provider.Holds("web"), []types.UID{uid})
 	})
 }
 
@@ -159,36 +160,38 @@ func TestNewPodWhileAnOrphanOfItsNameIsDeleted(t *testing.T) {
 		prepare func(*rig)
 		age     time.Duration // of the orphan
 	}{
-		"polled":                   {prepare: func(r *rig) { r.handler = polled{r.provider} }},
-		"polled, known by its age": {prepare: func(r *rig) { r.handler = polled{r.provider} }, age: time.Hour},
+		"polled":                   {prepare: func(r *rig) { r.handler = r.provider.Polled() }},
+		"polled, known by its age": {prepare: func(r *rig) { r.handler = r.provider.Polled() }, age: time.Hour},
 		"notified":                 {prepare: func(*rig) {}},
-		"keyed by UID":             {prepare: func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} }},
+		"keyed by UID": {prepare: func(r *rig) {
+			r.handler = r.provider.ByUID()
+		}},
 		"UIDs not kept": {prepare: func(r *rig) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				tc.prepare(r)
-				r.provider.script(func(s *script) {
-					s.onDelete = func(context.Context, *corev1.Pod) error {
-						r.provider.script(func(s *script) { s.onDelete = nil })
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnDelete = func(context.Context, *corev1.Pod) error {
+						r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
 						time.Sleep(time.Minute) // the backend is slow to answer, this once
 						return nil
 					}
 				})
-				r.provider.hold(aPod("web", func(p *corev1.Pod) {
+				r.provider.Hold(aPod("web", func(p *corev1.Pod) {
 					p.UID, p.CreationTimestamp = "u0", metav1.NewTime(time.Now().Add(-tc.age))
 				}), corev1.PodRunning)
 				r.start()
 				pass(16 * time.Second)
-				want(t, "deletes after three lists", len(r.provider.took("create", "delete")), 1)
+				want(t, "deletes after three lists", len(r.provider.TakeCalls("create", "delete")), 1)
 				uid := r.api.AddPod(aPod("web")).UID
 				pass(30 * time.Second)
-				wantList(t, "calls meanwhile", r.provider.took("create", "delete"))
+				wantList(t, "calls meanwhile", r.provider.TakeCalls("create", "delete"))
 				pass(time.Hour)
-				wantList(t, "calls", r.provider.took("create", "delete"), "create web "+string(uid))
-				want(t, "held", r.provider.holds("web"), []types.UID{uid})
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(uid))
+				want(t, "held", r.provider.Holds("web"), []types.UID{uid})
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 			})
 		})
@@ -199,23 +202,23 @@ func TestNewPodWhileAnOrphanOfItsNameIsDeleted(t *testing.T) {
 // that takes its name, although nothing but that the API had lost it distinguishes them.
 func TestNewPodWhileAnOrphanOfItsNameEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) {
-			s.lingers = true
-			s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Lingers = true
+			s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p }
 		})
-		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
+		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
 		r.start()
 		pass(16 * time.Second)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web  grace 30")
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web  grace 30")
 		uid := r.api.AddPod(aPod("web")).UID
 		pass(25 * time.Second)
-		wantList(t, "calls while it ends", r.provider.took("create", "delete"))
+		wantList(t, "calls while it ends", r.provider.TakeCalls("create", "delete"))
 		pass(10 * time.Second)
-		wantList(t, "calls at the end of its grace period", r.provider.took("create", "delete"), "delete web  grace 0")
-		r.provider.set("web", corev1.PodFailed)
-		r.provider.forget("web")
+		wantList(t, "calls at the end of its grace period", r.provider.TakeCalls("create", "delete"), "delete web  grace 0")
+		r.provider.SetPhase("web", corev1.PodFailed)
+		r.provider.Forget("web")
 		pass(time.Minute)
-		wantList(t, "calls when it has ended", r.provider.took("create", "delete"), "create web "+string(uid))
+		wantList(t, "calls when it has ended", r.provider.TakeCalls("create", "delete"), "create web "+string(uid))
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -224,28 +227,27 @@ func TestNewPodWhileAnOrphanOfItsNameEnds(t *testing.T) {
 // one, however long that takes, and where that fails.
 func TestOrphanBesideABusyPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.byUID = true
-		r.handler = uidKeyed{polled{r.provider}}
+		r.handler = r.provider.ByUID()
 		r.start()
 		uid := r.api.AddPod(aPod("web")).UID
 		synctest.Wait()
-		r.provider.took()
-		r.provider.script(func(s *script) {
-			s.onUpdate = func(context.Context, *corev1.Pod) error {
-				r.provider.script(func(s *script) {
-					s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
+		r.provider.TakeCalls()
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnUpdate = func(context.Context, *corev1.Pod) error {
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnUpdate = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
 				})
 				time.Sleep(time.Minute)
 				return errors.New("refused")
 			}
 		})
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
-		r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
 		pass(30 * time.Second)
-		wantList(t, "calls meanwhile", r.provider.took("delete"), "delete web u0 grace 30")
+		wantList(t, "calls meanwhile", r.provider.TakeCalls("delete"), "delete web u0 grace 30")
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"))
-		want(t, "held", r.provider.holds("web"), []types.UID{uid})
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
+		want(t, "held", r.provider.Holds("web"), []types.UID{uid})
 	})
 }
 
@@ -261,17 +263,16 @@ func TestOrphanThatCannotBeDeleted(t *testing.T) {
 	for name, beside := range map[string]bool{"alone": false, "beside a pod of its name": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.provider.byUID = true
-				r.handler = uidKeyed{polled{r.provider}}
+				r.handler = r.provider.ByUID()
 				r.start()
-				r.provider.script(func(s *script) { s.onDelete = refuse })
+				r.provider.Script(func(s *nodetest.Script) { s.OnDelete = refuse })
 				if beside {
 					r.api.AddPod(aPod("web"))
 					synctest.Wait()
 				}
-				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
+				r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
 				pass(time.Hour)
-				if n := len(r.provider.took("delete web u0")); n < 50 || n > 80 {
+				if n := len(r.provider.TakeCalls("delete web u0")); n < 50 || n > 80 {
 					t.Errorf("deleted %d times in an hour, want the delays of retries", n)
 				}
 				if beside {
@@ -279,12 +280,12 @@ func TestOrphanThatCannotBeDeleted(t *testing.T) {
 					r.api.DeletePod("web")
 					synctest.Wait()
 					want(t, "pod", r.api.Pod("web"), nil)
-					wantList(t, "calls", r.provider.took("delete web "+string(uid)), "delete web "+string(uid)+" grace 30")
+					wantList(t, "calls", r.provider.TakeCalls("delete web "+string(uid)), "delete web "+string(uid)+" grace 30")
 				}
-				r.provider.script(func(s *script) { s.onDelete = nil })
+				r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
 				pass(3 * time.Minute)
-				wantList(t, "deletes", r.provider.took("delete"), "delete web u0 grace 30")
-				want(t, "held", len(r.provider.holds("web")), 0)
+				wantList(t, "deletes", r.provider.TakeCalls("delete"), "delete web u0 grace 30")
+				want(t, "held", len(r.provider.Holds("web")), 0)
 				want(t, "names that are remembered", r.pc.Pods(), 0)
 			})
 		})
@@ -315,11 +316,11 @@ func (l latePods) Get(ctx context.Context, name string, options metav1.GetOption
 // Invariant 3: orphan clean-up can be turned off.
 func TestOrphanCleanUpOff(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
-		r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
+		r.handler = r.provider.Polled()
+		r.provider.Hold(aPod("gone", func(p *corev1.Pod) { p.UID = "u1" }), corev1.PodRunning)
 		r.start(func(cfg *Config) { cfg.KeepOrphans = true })
 		pass(time.Hour)
-		wantList(t, "deletes", r.provider.took("delete"))
+		wantList(t, "deletes", r.provider.TakeCalls("delete"))
 	})
 }
 
@@ -331,37 +332,37 @@ func TestNoOrphans(t *testing.T) {
 	}
 	for name, prepare := range map[string]func(r *rig) []func(*Config){
 		"another node's, by the filter": func(r *rig) []func(*Config) {
-			r.provider.hold(aPod("theirs", others), corev1.PodRunning)
+			r.provider.Hold(aPod("theirs", others), corev1.PodRunning)
 			return []func(*Config){notOthers}
 		},
 		"another node's, in the same cache": func(r *rig) []func(*Config) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p } })
-			r.provider.hold(r.api.AddPod(aPod("theirs", others)), corev1.PodRunning)
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = ""; return p } })
+			r.provider.Hold(r.api.AddPod(aPod("theirs", others)), corev1.PodRunning)
 			return []func(*Config){notOthers}
 		},
 		"entries that name no pod": func(r *rig) []func(*Config) {
-			r.provider.script(func(s *script) {
-				s.list = func() []*corev1.Pod { return []*corev1.Pod{nil, {}, {Spec: corev1.PodSpec{NodeName: "vk"}}} }
+			r.provider.Script(func(s *nodetest.Script) {
+				s.List = func() []*corev1.Pod { return []*corev1.Pod{nil, {}, {Spec: corev1.PodSpec{NodeName: "vk"}}} }
 			})
 			return nil
 		},
 		"the API cannot be asked": func(r *rig) []func(*Config) {
 			r.api.Fail("get pods", apierrors.NewServiceUnavailable("away"))
-			r.provider.hold(aPod("gone"), corev1.PodRunning)
+			r.provider.Hold(aPod("gone"), corev1.PodRunning)
 			return nil
 		},
 		"may not be read, and may be another node's": func(r *rig) []func(*Config) {
 			r.api.Fail("get pods", apierrors.NewForbidden(fakeapi.Pods.GroupResource(), "gone", errors.New("no")))
-			r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.Spec.NodeName = "" }), corev1.PodRunning)
+			r.provider.Hold(aPod("gone", func(p *corev1.Pod) { p.Spec.NodeName = "" }), corev1.PodRunning)
 			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
+				r.handler = r.provider.Polled()
 				r.start(prepare(r)...)
 				pass(time.Hour)
-				wantList(t, "deletes", r.provider.took("delete"))
+				wantList(t, "deletes", r.provider.TakeCalls("delete"))
 			})
 		})
 	}
@@ -371,12 +372,12 @@ func TestNoOrphans(t *testing.T) {
 // is gone that it may not be read.
 func TestOrphanThatMayNotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.api.Fail("get pods", apierrors.NewForbidden(fakeapi.Pods.GroupResource(), "gone", errors.New("no relationship found between node and this object")))
-		r.provider.hold(aPod("gone"), corev1.PodRunning)
+		r.provider.Hold(aPod("gone"), corev1.PodRunning)
 		r.start()
 		pass(10 * time.Minute)
-		wantList(t, "deletes", r.provider.took("delete"), "delete gone  grace 30")
+		wantList(t, "deletes", r.provider.TakeCalls("delete"), "delete gone  grace 30")
 	})
 }
 
@@ -384,16 +385,16 @@ func TestOrphanThatMayNotBeRead(t *testing.T) {
 // asked all the time.
 func TestOrphanIsInTheAPI(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.api.Gap(func() {
 			// The cache does not know it: the watches that would tell are cut, and
 			// a new list is refused.
 			r.api.Fail("list pods", apierrors.NewServiceUnavailable("away"))
-			r.provider.hold(r.api.AddPod(aPod("new")), corev1.PodRunning)
+			r.provider.Hold(r.api.AddPod(aPod("new")), corev1.PodRunning)
 		})
 		pass(4 * time.Minute)
-		wantList(t, "deletes", r.provider.took("delete"))
+		wantList(t, "deletes", r.provider.TakeCalls("delete"))
 		gets := 0
 		for _, action := range r.api.Actions() {
 			if action.Matches("get", "pods") {
@@ -410,12 +411,12 @@ func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				uid := r.api.AddPod(aPod("web")).UID
-				r.provider.hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
-				r.provider.hold(aPod("gone"), corev1.PodRunning)
+				r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = uid }), corev1.PodRunning)
+				r.provider.Hold(aPod("gone"), corev1.PodRunning)
 				r.api.Fail("list "+resource, apierrors.NewServiceUnavailable("away"))
 				r.launch()
 				pass(time.Hour)
-				wantList(t, "calls", r.provider.took(), "notify")
+				wantList(t, "calls", r.provider.TakeCalls(), "notify")
 				select {
 				case <-r.pc.Ready():
 					t.Error("ready without the caches")
@@ -424,9 +425,9 @@ func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
 				r.api.Fail("list "+resource, nil)
 				<-r.pc.Ready()
 				pass(10 * time.Second)
-				wantList(t, "calls", r.provider.took("create", "delete", "update"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete", "update"))
 				pass(2 * time.Minute)
-				wantList(t, "calls", r.provider.took("create", "delete"), "delete gone  grace 30")
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete gone  grace 30")
 			})
 		})
 	}
@@ -436,21 +437,21 @@ func TestNothingBeforeTheCachesHaveSynced(t *testing.T) {
 // in the provider all the same, and waited for.
 func TestOverlookedPodIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
-		r.provider.script(func(s *script) {
-			s.lingers = true
-			s.show = func(*corev1.Pod) *corev1.Pod { return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Lingers = true
+			s.Show = func(*corev1.Pod) *corev1.Pod { return nil }
 		})
 		r.api.AddPod(aPod("web"))
 		pass(time.Second)
-		r.provider.script(func(s *script) { s.show = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.Show = nil })
 		r.api.DeletePod("web")
 		pass(20 * time.Second)
 		if r.api.Pod("web") == nil {
 			t.Fatal("the pod left the API though it runs")
 		}
-		r.provider.set("web", corev1.PodFailed)
+		r.provider.SetPhase("web", corev1.PodFailed)
 		pass(5 * time.Second)
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
@@ -464,16 +465,16 @@ func TestOverlookedPodIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
+				r.handler = r.provider.Polled()
 				r.start(func(cfg *Config) { cfg.KeepOrphans = true })
 				// GetPod is behind by a moment: it does not know what was created.
-				r.provider.script(func(s *script) { s.show = func(*corev1.Pod) *corev1.Pod { return nil } })
+				r.provider.Script(func(s *nodetest.Script) { s.Show = func(*corev1.Pod) *corev1.Pod { return nil } })
 				r.api.AddPod(aPod("web"))
 				pass(time.Second)
 				remove(r)
 				pass(time.Second)
-				want(t, "deletes", len(r.provider.took("delete")), 1)
-				want(t, "held", len(r.provider.holds("web")), 0)
+				want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
+				want(t, "held", len(r.provider.Holds("web")), 0)
 				want(t, "pod", r.api.Pod("web"), nil)
 			})
 		})
@@ -488,13 +489,13 @@ func TestReplacedOnAnotherNodeInAWatchGap(t *testing.T) {
 		})
 		old := r.api.AddPod(aPod("web")).UID
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.Gap(func() {
 			r.api.DeletePod("web", 0)
 			r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Spec.NodeName = "another" }))
 		})
 		pass(time.Minute)
-		wantList(t, "calls", r.provider.took("create", "delete"), "delete web "+string(old)+" grace 30")
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "delete web "+string(old)+" grace 30")
 		want(t, "records", r.pc.Pods(), 0)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // halfNotFound is what a provider of several parts returns if one of them has no
@@ -28,15 +29,15 @@ func TestDeleteThatFailsInPart(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.script(func(s *script) {
-			s.onDelete = func(context.Context, *corev1.Pod) error { return halfNotFound() }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error { return halfNotFound() }
 		})
 		r.api.DeletePod("web")
 		pass(10 * time.Second)
 		if r.api.Pod("web") == nil {
 			t.Fatal("the pod left the API although a part of it could not be deleted")
 		}
-		r.provider.script(func(s *script) { s.onDelete = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
 		pass(time.Minute)
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
@@ -45,35 +46,35 @@ func TestDeleteThatFailsInPart(t *testing.T) {
 // Invariant 2: nor is a pod absent that the provider could not look for everywhere.
 func TestGetThatFailsInPart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		pod := r.api.AddPod(aPod("web"))
-		r.provider.hold(pod, corev1.PodRunning)
-		r.provider.script(func(s *script) {
-			s.list = func() []*corev1.Pod { return nil }
-			s.onGet = func(string) error { return halfNotFound() }
-			s.onStatus = s.onGet
+		r.provider.Hold(pod, corev1.PodRunning)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.List = func() []*corev1.Pod { return nil }
+			s.OnGet = func(string) error { return halfNotFound() }
+			s.OnStatus = s.OnGet
 		})
 		r.start()
 		pass(10 * time.Minute)
-		wantList(t, "creates", r.provider.took("create"))
+		wantList(t, "creates", r.provider.TakeCalls("create"))
 		want(t, "phase", r.phase("web"), corev1.PodPending)
-		r.provider.script(func(s *script) { s.onGet = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnGet = nil })
 		pass(2 * time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		pass(10 * time.Minute) // in which its status cannot be read
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
-		wantList(t, "creates", r.provider.took("create"))
+		wantList(t, "creates", r.provider.TakeCalls("create"))
 	})
 }
 
 // Invariant 3: a read of the API that failed in part confirms no orphan.
 func TestOrphanThatCannotBeConfirmed(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.api.Fail("get pods", errors.Join(apierrors.NewNotFound(fakeapi.Pods.GroupResource(), "gone"), errors.New("connection reset")))
-		r.provider.hold(aPod("gone", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
+		r.provider.Hold(aPod("gone", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() }), corev1.PodRunning)
 		r.start()
 		pass(10 * time.Minute)
-		wantList(t, "deletes", r.provider.took("delete"))
+		wantList(t, "deletes", r.provider.TakeCalls("delete"))
 	})
 }

@@ -11,22 +11,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // A round of polling is one GetPods, and GetPodStatus for what is missing in it.
 func TestPollingRound(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		for i := range 10 {
 			r.api.AddPod(aPod(fmt.Sprint("web-", i)))
 		}
 		pass(time.Second)
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(5 * time.Second)
-		wantList(t, "calls", r.provider.took(), "list")
-		r.provider.script(func(s *script) {
-			s.show = func(p *corev1.Pod) *corev1.Pod {
+		wantList(t, "calls", r.provider.TakeCalls(), "list")
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Show = func(p *corev1.Pod) *corev1.Pod {
 				switch p.Name {
 				case "web-3":
 					p.Status = corev1.PodStatus{}
@@ -37,48 +38,48 @@ func TestPollingRound(t *testing.T) {
 			}
 		})
 		pass(5 * time.Second)
-		calls := r.provider.took()
+		calls := r.provider.TakeCalls()
 		slices.Sort(calls)
 		wantList(t, "calls", calls, "list", "status web-3", "status web-7")
-		r.provider.script(func(s *script) { s.show = nil })
-		r.provider.set("web-5", corev1.PodSucceeded)
+		r.provider.Script(func(s *nodetest.Script) { s.Show = nil })
+		r.provider.SetPhase("web-5", corev1.PodSucceeded)
 		pass(5 * time.Second)
 		want(t, "phase", r.phase("web-5"), corev1.PodSucceeded)
-		r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return nil } })
-		r.provider.took()
+		r.provider.Script(func(s *nodetest.Script) { s.List = func() []*corev1.Pod { return nil } })
+		r.provider.TakeCalls()
 		pass(5 * time.Second)
-		want(t, "questions when nothing is listed, the ended pod aside", len(r.provider.took("status")), 9)
+		want(t, "questions when nothing is listed, the ended pod aside", len(r.provider.TakeCalls("status")), 9)
 	})
 }
 
 // The questions of a round are asked at the same time.
 func TestPollingIsConcurrent(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		for i := range 9 {
 			r.api.AddPod(aPod(fmt.Sprint("web-", i)))
 		}
 		pass(time.Second)
-		r.provider.script(func(s *script) {
-			s.list = func() []*corev1.Pod { return nil }
-			s.onStatus = func(string) error { time.Sleep(time.Second); return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.List = func() []*corev1.Pod { return nil }
+			s.OnStatus = func(string) error { time.Sleep(time.Second); return nil }
 		})
 		pass(9 * time.Second) // the first round is over: 3 s with three workers
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(5500 * time.Millisecond) // the next is not, but all is asked
-		want(t, "questions", len(r.provider.took("status")), 9)
+		want(t, "questions", len(r.provider.TakeCalls("status")), 9)
 	})
 }
 
 // The interval is the config's.
 func TestPollInterval(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start(func(cfg *Config) { cfg.PollInterval = time.Minute })
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(10*time.Minute + time.Second)
-		want(t, "lists", len(r.provider.took("list")), 10)
+		want(t, "lists", len(r.provider.TakeCalls("list")), 10)
 	})
 }
 
@@ -89,27 +90,27 @@ func TestNotifierIsNotPolled(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		pass(time.Minute)
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(time.Hour)
-		calls := r.provider.took()
+		calls := r.provider.TakeCalls()
 		want(t, "calls", len(calls), 13)
 		want(t, "kinds of calls", slices.Compact(calls), []string{"list"})
 
-		r.provider.hold(r.api.Pod("web"), corev1.PodFailed) // which it does not tell
+		r.provider.Hold(r.api.Pod("web"), corev1.PodFailed) // which it does not tell
 		pass(6 * time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodFailed)
-		r.provider.took()
+		r.provider.TakeCalls()
 		left := aPod("left")
 		left.UID = "left-1"
-		r.provider.hold(left, corev1.PodRunning)
+		r.provider.Hold(left, corev1.PodRunning)
 		pass(8 * time.Minute)
-		wantList(t, "calls for an orphan", r.provider.took("delete"), "delete left left-1 grace 30")
+		wantList(t, "calls for an orphan", r.provider.TakeCalls("delete"), "delete left left-1 grace 30")
 	})
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start(func(cfg *Config) { cfg.KeepOrphans = true })
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took())
+		wantList(t, "calls", r.provider.TakeCalls())
 	})
 }
 
@@ -121,19 +122,19 @@ func TestListThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
-				r.provider.script(func(s *script) { s.onList = func() error { return err } })
+				r.handler = r.provider.Polled()
+				r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return err } })
 				r.start()
 				r.api.AddPod(aPod("web"))
 				pass(time.Hour)
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
-				r.provider.took()
-				r.provider.set("web", corev1.PodFailed)
+				r.provider.TakeCalls()
+				r.provider.SetPhase("web", corev1.PodFailed)
 				pass(5 * time.Second)
 				if name == "unclassified" { // it may never have a list: its pods are asked for one by one
 					want(t, "phase", r.phase("web"), corev1.PodFailed)
 				} else {
-					wantList(t, "questions", r.provider.took("status"))
+					wantList(t, "questions", r.provider.TakeCalls("status"))
 				}
 			})
 		})
@@ -155,28 +156,28 @@ func TestFailingListLengthensTheRound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = polled{r.provider}
+				r.handler = r.provider.Polled()
 				r.start()
 				for i := range 50 {
 					r.api.AddPod(aPod(fmt.Sprint("web-", i)))
 				}
 				pass(time.Second)
-				r.provider.script(func(s *script) { s.onList = func() error { return tc.err } })
-				r.provider.set("web-7", corev1.PodFailed)
-				r.provider.took()
+				r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return tc.err } })
+				r.provider.SetPhase("web-7", corev1.PodFailed)
+				r.provider.TakeCalls()
 				pass(time.Hour)
-				calls := r.provider.took()
+				calls := r.provider.TakeCalls()
 				if n := len(calls); n < tc.least || n > tc.most {
 					t.Errorf("%d calls in an hour, want %d to %d", n, tc.least, tc.most)
 				}
 				want(t, "kinds of calls", slices.Compact(calls), []string{"list"})
 				want(t, "phase", r.phase("web-0"), corev1.PodRunning)
-				r.provider.script(func(s *script) { s.onList = nil })
+				r.provider.Script(func(s *nodetest.Script) { s.OnList = nil })
 				pass(tc.late)
 				want(t, "phase", r.phase("web-7"), corev1.PodFailed)
-				r.provider.took()
+				r.provider.TakeCalls()
 				pass(time.Minute)
-				want(t, "lists in a minute", len(r.provider.took("list")), 12)
+				want(t, "lists in a minute", len(r.provider.TakeCalls("list")), 12)
 			})
 		})
 	}
@@ -185,16 +186,16 @@ func TestFailingListLengthensTheRound(t *testing.T) {
 // Of a provider that may have no list at all a few pods are asked for at a time.
 func TestNoListAtAll(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
-		r.provider.script(func(s *script) { s.onList = func() error { return errors.New("not implemented") } })
+		r.handler = r.provider.Polled()
+		r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errors.New("not implemented") } })
 		r.start()
 		for i := range 50 {
 			r.api.AddPod(aPod(fmt.Sprint("web-", i)))
 		}
 		pass(time.Second)
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(10 * time.Minute)
-		calls := r.provider.took()
+		calls := r.provider.TakeCalls()
 		lists := len(slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return c != "list" }))
 		if lists > 16 {
 			t.Errorf("%d lists in ten minutes, want less and less", lists)
@@ -241,12 +242,12 @@ func TestRounds(t *testing.T) {
 // A GetPodStatus that fails, or that has nothing to say, is not an end.
 func TestStatusThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
-		r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return nil } })
+		r.handler = r.provider.Polled()
+		r.provider.Script(func(s *nodetest.Script) { s.List = func() []*corev1.Pod { return nil } })
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.script(func(s *script) { s.onStatus = func(string) error { return errors.New("cannot tell") } })
+		r.provider.Script(func(s *nodetest.Script) { s.OnStatus = func(string) error { return errors.New("cannot tell") } })
 		pass(time.Hour)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
@@ -256,13 +257,13 @@ func TestStatusThatFails(t *testing.T) {
 // An answer that was given before the newest word does not count.
 func TestStaleAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		pod := r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		pc, record := r.pc, r.record("web")
 		asked := pc.observations.Load()
-		newer, old := statusOf(pod, corev1.PodRunning), statusOf(pod, corev1.PodRunning)
+		newer, old := nodetest.StatusOf(pod, corev1.PodRunning), nodetest.StatusOf(pod, corev1.PodRunning)
 		newer.Message, old.Message = "newer", "old"
 		pc.answered(record, &newer, asked)
 		pc.answered(record, &old, asked)
@@ -278,12 +279,12 @@ func TestStaleAnswer(t *testing.T) {
 // In a round, what was listed before a pod was created says nothing of it.
 func TestPollThatBeganBeforeThePod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		old := aPod("web")
-		old.Status = statusOf(old, corev1.PodFailed)
-		r.provider.script(func(s *script) {
-			s.list = func() []*corev1.Pod { time.Sleep(10 * time.Second); return []*corev1.Pod{old} }
+		old.Status = nodetest.StatusOf(old, corev1.PodFailed)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.List = func() []*corev1.Pod { time.Sleep(10 * time.Second); return []*corev1.Pod{old} }
 		})
 		pass(6 * time.Second)
 		r.api.AddPod(aPod("web"))

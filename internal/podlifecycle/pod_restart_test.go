@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // Invariant 8: after a restart pods that ran go on running, untouched: nothing
@@ -22,23 +23,29 @@ import (
 func TestRestartTouchesNothing(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
 		"notified":         func(*rig) {},
-		"polled":           func(r *rig) { r.handler = polled{r.provider} },
-		"notified at once": func(r *rig) { r.handler = eager{notifying{polled{r.provider}}} },
-		"keyed by UID":     func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
-		"no list": func(r *rig) {
-			r.provider.script(func(s *script) { s.onList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+		"polled":           func(r *rig) { r.handler = r.provider.Polled() },
+		"notified at once": func(r *rig) { r.handler = eager{r.provider.Notifying()} },
+		"keyed by UID": func(r *rig) {
+			r.handler = r.provider.ByUID()
 		},
-		"an empty list":   func(r *rig) { r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return nil } }) },
-		"a list of names": func(r *rig) { r.provider.script(func(s *script) { s.list = namesOnly }) },
+		"no list": func(r *rig) {
+			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
+		},
+		"an empty list": func(r *rig) {
+			r.provider.Script(func(s *nodetest.Script) { s.List = func() []*corev1.Pod { return nil } })
+		},
+		"a list of names": func(r *rig) { r.provider.Script(func(s *nodetest.Script) { s.List = namesOnly }) },
 		"UIDs not kept": func(r *rig) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		},
 		"UIDs of its own": func(r *rig) {
-			r.provider.script(func(s *script) { s.show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p } })
+			r.provider.Script(func(s *nodetest.Script) {
+				s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p }
+			})
 		},
 		"labels of its own": func(r *rig) {
-			r.provider.script(func(s *script) {
-				s.show = func(p *corev1.Pod) *corev1.Pod { metav1.SetMetaDataLabel(&p.ObjectMeta, "backend", "id-7"); return p }
+			r.provider.Script(func(s *nodetest.Script) {
+				s.Show = func(p *corev1.Pod) *corev1.Pod { metav1.SetMetaDataLabel(&p.ObjectMeta, "backend", "id-7"); return p }
 			})
 		},
 	} {
@@ -51,17 +58,17 @@ func TestRestartTouchesNothing(t *testing.T) {
 				}
 				r.api.AddPod(aPod("done"))
 				pass(time.Second)
-				r.provider.set("done", corev1.PodSucceeded)
+				r.provider.SetPhase("done", corev1.PodSucceeded)
 				pass(time.Minute)
 				r.end()
 				want(t, "phase", r.phase("done"), corev1.PodSucceeded)
-				r.provider.took()
+				r.provider.TakeCalls()
 				r.api.Written()
 				r.events.recorded()
 				pass(time.Minute)
 				r.start()
 				pass(10 * time.Minute)
-				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "update", "delete"))
 				wantList(t, "writes", r.api.Written())
 				wantList(t, "events", r.events.recorded())
 			})
@@ -79,9 +86,9 @@ func namesOnly() []*corev1.Pod {
 
 // Invariant 8: what happened while we were down is caught up with.
 func TestRestartCatchesUp(t *testing.T) {
-	for name, handler := range map[string]func(*fakeProvider) Provider{
-		"polled":   func(f *fakeProvider) Provider { return polled{f} },
-		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -92,9 +99,9 @@ func TestRestartCatchesUp(t *testing.T) {
 				}
 				pass(time.Second)
 				r.end()
-				r.provider.took()
-				r.provider.script(func(s *script) { s.lingers = true })
-				r.provider.set("ends", corev1.PodFailed)
+				r.provider.TakeCalls()
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+				r.provider.SetPhase("ends", corev1.PodFailed)
 				r.api.ChangePod("changes", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 				r.api.DeletePod("deleted")
 				r.api.AddPod(aPod("new"))
@@ -104,8 +111,8 @@ func TestRestartCatchesUp(t *testing.T) {
 				want(t, "new", r.phase("new"), corev1.PodRunning)
 				want(t, "observed generation", r.api.Pod("changes").Status.ObservedGeneration, 2)
 				want(t, "deleted", r.api.Pod("deleted") != nil, true)
-				want(t, "calls", len(r.provider.took("update changes", "delete deleted", "create new")), 3)
-				r.provider.set("deleted", corev1.PodSucceeded)
+				want(t, "calls", len(r.provider.TakeCalls("update changes", "delete deleted", "create new")), 3)
+				r.provider.SetPhase("deleted", corev1.PodSucceeded)
 				pass(6 * time.Second)
 				want(t, "deleted", r.api.Pod("deleted"), nil)
 			})
@@ -122,16 +129,16 @@ func TestObservedGenerationWaitsForTheUpdate(t *testing.T) {
 		synctest.Wait()
 		r.end()
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
-		r.provider.script(func(s *script) {
-			s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("cannot") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnUpdate = func(context.Context, *corev1.Pod) error { return errors.New("cannot") }
 		})
 		r.start()
 		pass(time.Minute)
-		r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = "news" })
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = "news" })
 		pass(time.Minute)
 		want(t, "message", r.api.Pod("web").Status.Message, "news")
 		want(t, "observed generation", r.api.Pod("web").Status.ObservedGeneration, 1)
-		r.provider.script(func(s *script) { s.onUpdate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnUpdate = nil })
 		pass(time.Minute)
 		want(t, "observed generation", r.api.Pod("web").Status.ObservedGeneration, 2)
 	})
@@ -143,20 +150,20 @@ func TestLostPod(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
 		"after a restart, notified": func(r *rig) {
 			r.end()
-			r.provider.forget("web")
+			r.provider.Forget("web")
 			r.start()
 		},
 		"after a restart, polled": func(r *rig) {
 			r.end()
-			r.handler = polled{r.provider}
-			r.provider.forget("web")
+			r.handler = r.provider.Polled()
+			r.provider.Forget("web")
 			r.start()
 		},
 		"meanwhile, polled": func(r *rig) {
 			r.end()
-			r.handler = polled{r.provider}
+			r.handler = r.provider.Polled()
 			r.start()
-			r.provider.forget("web")
+			r.provider.Forget("web")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +171,7 @@ func TestLostPod(t *testing.T) {
 				r.start()
 				r.api.AddPod(aPod("web"))
 				synctest.Wait()
-				r.provider.took()
+				r.provider.TakeCalls()
 				r.events.recorded()
 				prepare(r)
 				pass(59 * time.Second)
@@ -175,7 +182,7 @@ func TestLostPod(t *testing.T) {
 				want(t, "container", status.ContainerStatuses[0].State.Terminated.ExitCode, 137)
 				wantList(t, "events", r.events.recorded(), "Warning ProviderLost: The provider no longer knows this pod, although it ran it")
 				pass(time.Hour)
-				wantList(t, "calls", r.provider.took("create", "update", "delete"))
+				wantList(t, "calls", r.provider.TakeCalls("create", "update", "delete"))
 				r.api.DeletePod("web")
 				pass(time.Second)
 				want(t, "pod", r.api.Pod("web"), nil)
@@ -198,12 +205,12 @@ func TestLostPodWithoutANotification(t *testing.T) {
 				r.api.AddPod(aPod("web"))
 				synctest.Wait()
 				prepare(r)
-				r.provider.took()
-				r.provider.forget("web")
+				r.provider.TakeCalls()
+				r.provider.Forget("web")
 				pass(4 * time.Minute)
 				status := r.api.Pod("web").Status
 				want(t, "phase, reason", []string{string(status.Phase), status.Reason}, []string{"Failed", "NotFound"})
-				want(t, "questions", len(r.provider.took("get")), 5)
+				want(t, "questions", len(r.provider.TakeCalls("get")), 5)
 			})
 		})
 	}
@@ -218,15 +225,15 @@ func TestListThatSaysLess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.provider.script(func(s *script) { s.list = list })
+				r.provider.Script(func(s *nodetest.Script) { s.List = list })
 				r.start()
 				r.api.AddPod(aPod("web"))
 				r.api.AddPod(aPod("other"))
 				pass(time.Minute)
-				r.provider.took()
+				r.provider.TakeCalls()
 				pass(time.Hour)
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
-				calls := r.provider.took()
+				calls := r.provider.TakeCalls()
 				slices.Sort(calls)
 				kinds := []string{"get web", "list"}
 				if name == "none" {
@@ -241,19 +248,19 @@ func TestListThatSaysLess(t *testing.T) {
 // Invariant 8: a pod that is missed for a moment is not lost.
 func TestMissedForAMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		for range 10 {
-			r.provider.script(func(s *script) { s.show = func(*corev1.Pod) *corev1.Pod { return nil } })
+			r.provider.Script(func(s *nodetest.Script) { s.Show = func(*corev1.Pod) *corev1.Pod { return nil } })
 			pass(10 * time.Second) // two rounds
-			r.provider.script(func(s *script) { s.show = nil })
+			r.provider.Script(func(s *nodetest.Script) { s.Show = nil })
 			pass(5 * time.Second)
 		}
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
-		wantList(t, "calls", r.provider.took("create", "delete"))
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
 	})
 }
 
@@ -267,12 +274,12 @@ func TestNotifiedBeforeTheCachesHaveSynced(t *testing.T) {
 			synctest.Wait()
 			r.end()
 			ended := r.api.Pod("job")
-			ended.Status = statusOf(ended, corev1.PodSucceeded)
+			ended.Status = nodetest.StatusOf(ended, corev1.PodSucceeded)
 			if !uid {
 				ended.UID = ""
 			}
-			r.provider.forget("job")
-			r.handler = earlyWord{notifying{polled{r.provider}}, []*corev1.Pod{ended, aPod("nobody"), {}, nil}}
+			r.provider.Forget("job")
+			r.handler = earlyWord{r.provider.Notifying(), []*corev1.Pod{ended, aPod("nobody"), {}, nil}}
 			r.start()
 			pass(time.Second)
 			want(t, "phase", r.phase("job"), corev1.PodSucceeded)
@@ -290,10 +297,10 @@ func TestNotifiedWhileItLists(t *testing.T) {
 		synctest.Wait()
 		r.end()
 		ended := r.api.Pod("job")
-		ended.Status = statusOf(ended, corev1.PodSucceeded)
-		r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return []*corev1.Pod{r.api.Pod("job")} } })
-		r.provider.forget("job")
-		r.handler = earlyWord{notifying{polled{r.provider}}, []*corev1.Pod{ended}}
+		ended.Status = nodetest.StatusOf(ended, corev1.PodSucceeded)
+		r.provider.Script(func(s *nodetest.Script) { s.List = func() []*corev1.Pod { return []*corev1.Pod{r.api.Pod("job")} } })
+		r.provider.Forget("job")
+		r.handler = earlyWord{r.provider.Notifying(), []*corev1.Pod{ended}}
 		r.start()
 		pass(time.Second)
 		want(t, "phase", r.phase("job"), corev1.PodSucceeded)
@@ -302,12 +309,12 @@ func TestNotifiedWhileItLists(t *testing.T) {
 
 // earlyWord notifies of pods within NotifyPods.
 type earlyWord struct {
-	notifying
+	nodetest.Notifying
 	pods []*corev1.Pod
 }
 
 func (e earlyWord) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
-	e.notifying.NotifyPods(ctx, notify)
+	e.Notifying.NotifyPods(ctx, notify)
 	for _, pod := range e.pods {
 		if pod != nil {
 			pod = pod.DeepCopy()
@@ -323,11 +330,11 @@ func (e earlyWord) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 // was not given to the provider yet.
 func TestEarlyWordOnAnotherPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = earlyWord{notifying{polled{r.provider}}, []*corev1.Pod{aPod("web")}}
+		r.handler = earlyWord{r.provider.Notifying(), []*corev1.Pod{aPod("web")}}
 		r.api.AddPod(aPod("web"))
 		r.start()
 		pass(time.Second)
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
 }
@@ -340,18 +347,18 @@ func TestNotifiedOfUnknownPods(t *testing.T) {
 		})
 		r.api.AddPod(aPod("theirs", func(p *corev1.Pod) { p.Spec.NodeName = "another" }))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		for _, name := range []string{"gone", "theirs", ""} {
 			pod := aPod(name)
 			pod.Status.Phase = corev1.PodRunning
-			r.provider.notify(pod)
+			r.provider.Notify(pod)
 		}
-		r.provider.notify(nil)
+		r.provider.Notify(nil)
 		pass(time.Minute)
 		want(t, "records", r.pc.Pods(), 0)
 		wantList(t, "writes", r.api.Written())
-		wantList(t, "calls", r.provider.took("create", "delete"))
-		notify := r.provider.notifier
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"))
+		notify := r.provider.Notifier()
 		r.end()
 		late := aPod("late")
 		late.Status.Phase = corev1.PodRunning
@@ -365,9 +372,11 @@ func TestNotifiedOfUnknownPods(t *testing.T) {
 // that it goes on not knowing is.
 func TestPendingPodIsNotCreatedTwice(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
-		"notified":     func(*rig) {},
-		"polled":       func(r *rig) { r.handler = polled{r.provider} },
-		"keyed by UID": func(r *rig) { r.provider.byUID = true; r.handler = uidKeyed{polled{r.provider}} },
+		"notified": func(*rig) {},
+		"polled":   func(r *rig) { r.handler = r.provider.Polled() },
+		"keyed by UID": func(r *rig) {
+			r.handler = r.provider.ByUID()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -378,33 +387,33 @@ func TestPendingPodIsNotCreatedTwice(t *testing.T) {
 				pass(time.Second)
 				for _, name := range []string{"web", "gone"} {
 					r.api.ChangePod(name, func(p *corev1.Pod) {
-						p.Status = statusOf(p, corev1.PodPending)
+						p.Status = nodetest.StatusOf(p, corev1.PodPending)
 						p.Status.StartTime = ptr.To(metav1.Now())
 					})
-					r.provider.change(name, func(p *corev1.Pod) { p.Status = statusOf(p, corev1.PodPending) })
+					r.provider.ChangePod(name, func(p *corev1.Pod) { p.Status = nodetest.StatusOf(p, corev1.PodPending) })
 				}
 				r.end()
-				r.provider.forget("gone")
+				r.provider.Forget("gone")
 				for _, name := range []string{"web", "gone"} {
 					r.api.ChangePod(name, func(p *corev1.Pod) {
-						p.Status = statusOf(p, corev1.PodPending)
+						p.Status = nodetest.StatusOf(p, corev1.PodPending)
 						p.Status.StartTime = ptr.To(metav1.Now())
 					})
 				}
 				empty := errdefs.NotFound("no pods here yet")
-				r.provider.script(func(s *script) {
-					s.onGet = func(string) error { return empty }
-					s.onStatus = s.onGet
-					s.list = func() []*corev1.Pod { return nil }
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnGet = func(string) error { return empty }
+					s.OnStatus = s.OnGet
+					s.List = func() []*corev1.Pod { return nil }
 				})
-				r.provider.took()
+				r.provider.TakeCalls()
 				r.start()
 				fresh := r.api.AddPod(aPod("new")).UID
 				pass(30 * time.Second)
-				wantList(t, "creates while nothing is known", r.provider.took("create"), "create new "+string(fresh))
-				r.provider.script(func(s *script) { s.onGet, s.onStatus, s.list = nil, nil, nil })
+				wantList(t, "creates while nothing is known", r.provider.TakeCalls("create"), "create new "+string(fresh))
+				r.provider.Script(func(s *nodetest.Script) { s.OnGet, s.OnStatus, s.List = nil, nil, nil })
 				pass(2 * time.Minute)
-				wantList(t, "creates", r.provider.took("create"), "create gone "+string(r.api.Pod("gone").UID))
+				wantList(t, "creates", r.provider.TakeCalls("create"), "create gone "+string(r.api.Pod("gone").UID))
 				want(t, "phase of the pod that was held", r.phase("web"), corev1.PodPending)
 				want(t, "phase of the pod that was lost", r.phase("gone"), corev1.PodRunning)
 				want(t, "warnings", len(slices.DeleteFunc(r.events.recorded(), func(e string) bool { return !strings.HasPrefix(e, "Warning ProviderMissing") })), 2)
@@ -418,25 +427,25 @@ func TestPendingPodIsNotCreatedTwice(t *testing.T) {
 func TestListWithTwoPodsOfOneName(t *testing.T) {
 	for _, oldFirst := range []bool{false, true} {
 		bubble(t, func(t *testing.T, r *rig) {
-			r.handler = polled{r.provider}
+			r.handler = r.provider.Polled()
 			r.start()
 			for _, name := range []string{"a", "b", "c"} {
 				r.api.AddPod(aPod(name))
 			}
 			pass(time.Minute)
 			r.end()
-			r.provider.took()
-			ours := r.provider.find("default/a")
+			r.provider.TakeCalls()
+			ours := r.provider.Pod("a")
 			old := ours.DeepCopy()
-			old.UID, old.Status = "x", statusOf(old, corev1.PodSucceeded)
-			shown := []*corev1.Pod{r.provider.find("default/b"), r.provider.find("default/c"), ours, old}
+			old.UID, old.Status = "x", nodetest.StatusOf(old, corev1.PodSucceeded)
+			shown := []*corev1.Pod{r.provider.Pod("b"), r.provider.Pod("c"), ours, old}
 			if oldFirst {
-				shown = []*corev1.Pod{r.provider.find("default/b"), r.provider.find("default/c"), old, ours}
+				shown = []*corev1.Pod{r.provider.Pod("b"), r.provider.Pod("c"), old, ours}
 			}
-			r.provider.script(func(s *script) { s.list = func() []*corev1.Pod { return shown } })
+			r.provider.Script(func(s *nodetest.Script) { s.List = func() []*corev1.Pod { return shown } })
 			r.start()
 			pass(10 * time.Minute)
-			wantList(t, "deletes", r.provider.took("delete"))
+			wantList(t, "deletes", r.provider.TakeCalls("delete"))
 			want(t, "phase", r.phase("a"), corev1.PodRunning)
 		})
 	}

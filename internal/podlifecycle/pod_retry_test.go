@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // Invariant 5: no pod is given up. Errors are retried for ever, at least once a
@@ -21,23 +22,23 @@ import (
 func TestRetriesForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.took()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		r.provider.TakeCalls()
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
 		})
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		want(t, "creates at once", len(r.provider.took("create")), 1)
+		want(t, "creates at once", len(r.provider.TakeCalls("create")), 1)
 		pass(10 * time.Second)
-		if n := len(r.provider.took("create")); n < 5 || n > 9 {
+		if n := len(r.provider.TakeCalls("create")); n < 5 || n > 9 {
 			t.Errorf("tried %d times in ten seconds, want growing delays from 100 ms", n)
 		}
 		pass(24 * time.Hour)
-		if n := len(r.provider.took("create")); n < 24*60 || n > 24*60*4/3 {
+		if n := len(r.provider.TakeCalls("create")); n < 24*60 || n > 24*60*4/3 {
 			t.Errorf("tried %d times in a day, want at least once a minute, and not much more", n)
 		}
 		pass(time.Hour)
-		r.provider.script(func(s *script) { s.onCreate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate = nil })
 		pass(time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		want(t, "queue", r.pc.Syncs().Len(), 0)
@@ -49,12 +50,12 @@ func TestRetryAfter(t *testing.T) {
 	for _, delay := range []time.Duration{7 * time.Second, 10 * time.Minute} {
 		bubble(t, func(t *testing.T, r *rig) {
 			r.start()
-			r.provider.script(func(s *script) {
-				s.onCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsRetryAfter(errors.New("throttled"), delay) }
+			r.provider.Script(func(s *nodetest.Script) {
+				s.OnCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsRetryAfter(errors.New("throttled"), delay) }
 			})
 			r.api.AddPod(aPod("web"))
 			pass(30*delay + delay/2) // also after MaxRetries
-			want(t, "creates", len(r.provider.took("create")), 31)
+			want(t, "creates", len(r.provider.TakeCalls("create")), 31)
 		})
 	}
 }
@@ -64,22 +65,22 @@ func TestRetryAfter(t *testing.T) {
 func TestRetryAfterHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error {
 				return errdefs.AsRetryAfter(errors.New("throttled"), time.Hour)
 			}
 		})
 		r.api.AddPod(aPod("web"))
 		pass(time.Minute)
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 		for i := range 50 {
 			r.api.ChangePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "n", fmt.Sprint(i)) })
 			pass(time.Minute)
 		}
-		wantList(t, "creates before it is time", r.provider.took("create"))
+		wantList(t, "creates before it is time", r.provider.TakeCalls("create"))
 		want(t, "delayed", r.pc.Syncs().UnprocessedLen(), 1)
 		pass(10 * time.Minute)
-		want(t, "creates when it is time", len(r.provider.took("create")), 1)
+		want(t, "creates when it is time", len(r.provider.TakeCalls("create")), 1)
 		r.api.DeletePod("web")
 		pass(time.Second)
 		want(t, "pod", r.api.Pod("web"), nil)
@@ -94,11 +95,11 @@ func TestRetryAfterOfAStop(t *testing.T) {
 		r.start()
 		uid := string(r.api.AddPod(aPod("web")).UID)
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		throttled := time.Now().Add(35 * time.Second)
-		r.provider.script(func(s *script) {
-			s.onDelete = func(_ context.Context, pod *corev1.Pod) error {
-				r.provider.script(func(s *script) { s.lingers = *pod.DeletionGracePeriodSeconds > 0 })
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = *pod.DeletionGracePeriodSeconds > 0 })
 				if time.Now().Before(throttled) {
 					return errdefs.AsRetryAfter(errors.New("throttled"), 20*time.Second)
 				}
@@ -111,11 +112,11 @@ func TestRetryAfterOfAStop(t *testing.T) {
 			r.api.ChangePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "at", fmt.Sprint(time.Now().Unix())) })
 		}
 		stop := "delete web " + uid + " grace 50"
-		wantList(t, "stops", r.provider.took("delete"), stop, stop, stop)
+		wantList(t, "stops", r.provider.TakeCalls("delete"), stop, stop, stop)
 		pass(44 * time.Second)
-		wantList(t, "calls within the grace period", r.provider.took("delete"))
+		wantList(t, "calls within the grace period", r.provider.TakeCalls("delete"))
 		pass(5 * time.Second)
-		wantList(t, "calls at its end", r.provider.took("delete"), "delete web "+uid+" grace 0")
+		wantList(t, "calls at its end", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
 }
@@ -133,8 +134,8 @@ func TestResyncKeepsTheDelays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.start()
-				r.provider.script(func(s *script) {
-					s.onCreate = func(context.Context, *corev1.Pod) error { time.Sleep(time.Second); return tc.err }
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnCreate = func(context.Context, *corev1.Pod) error { time.Sleep(time.Second); return tc.err }
 				})
 				r.api.AddPod(aPod("web"))
 				resync := r.pc.podEvents(t.Context())
@@ -143,7 +144,7 @@ func TestResyncKeepsTheDelays(t *testing.T) {
 					pod := r.api.Pod("web")
 					resync.OnUpdate(pod, pod.DeepCopy()) // a relist's: the same version, another object
 				}
-				if n := len(r.provider.took("create")); n < tc.least || n > tc.most {
+				if n := len(r.provider.TakeCalls("create")); n < tc.least || n > tc.most {
 					t.Errorf("tried %d times in ten minutes, want %d to %d", n, tc.least, tc.most)
 				}
 			})
@@ -169,7 +170,7 @@ func TestStatusesGoOutAfterAnOutage(t *testing.T) {
 					pass(time.Second)
 					r.api.Fail("patch pods/status", err)
 					for i := range 10 {
-						r.provider.set(fmt.Sprint("web-", i), corev1.PodSucceeded)
+						r.provider.SetPhase(fmt.Sprint("web-", i), corev1.PodSucceeded)
 					}
 					r.api.Written()
 					pass(outage)
@@ -211,12 +212,12 @@ func TestResyncKeepsTheDelaysOfStatuses(t *testing.T) {
 func TestRetryAfterNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsRetryAfter(errors.New("throttled"), 0) }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errdefs.AsRetryAfter(errors.New("throttled"), 0) }
 		})
 		r.api.AddPod(aPod("web"))
 		pass(time.Minute)
-		if n := len(r.provider.took("create")); n < 5 || n > 12 {
+		if n := len(r.provider.TakeCalls("create")); n < 5 || n > 12 {
 			t.Errorf("tried %d times in a minute, want the usual delays", n)
 		}
 	})
@@ -282,22 +283,22 @@ func TestCustomRetries(t *testing.T) {
 		pass(time.Minute)
 		want(t, "delays without a failure", limiter.when.Load(), 0)
 
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
 		})
 		begin := time.Now()
 		r.api.AddPod(aPod("web"))
 		pass(40 * time.Second)
-		want(t, "creates", len(r.provider.took("create web")), 4)
+		want(t, "creates", len(r.provider.TakeCalls("create web")), 4)
 		want(t, "delays", limiter.when.Load(), 3)
 		wantList(t, "keys", keys, "default/web", "default/web", "default/web", "default/web")
 		want(t, "tries", tries, []int{1, 2, 3, 4})
 		want(t, "since", since, []time.Time{begin, begin, begin, begin})
 		pass(time.Hour)
-		wantList(t, "creates after it was given up", r.provider.took("create web"))
+		wantList(t, "creates after it was given up", r.provider.TakeCalls("create web"))
 		r.api.ChangePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
 		synctest.Wait()
-		want(t, "creates when something changes", len(r.provider.took("create web")), 1)
+		want(t, "creates when something changes", len(r.provider.TakeCalls("create web")), 1)
 	})
 }
 
@@ -309,12 +310,12 @@ func TestRetryFuncThatPanics(t *testing.T) {
 				panic("boom")
 			}
 		})
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
 		})
 		r.api.AddPod(aPod("web"))
 		pass(10*time.Minute + time.Second)
-		want(t, "creates", len(r.provider.took("create")), 11)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 11)
 	})
 }
 
@@ -334,8 +335,8 @@ func TestQueueLengths(t *testing.T) {
 		}
 		check("at first", 0, 0, 0, 0, 0, 0, 0, 0, 0)
 		release := make(chan struct{})
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
 		})
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			r.api.AddPod(aPod(name))
@@ -343,8 +344,8 @@ func TestQueueLengths(t *testing.T) {
 		check("three workers, five pods", 5, 2, 3, 0, 0, 0, 0, 0, 0)
 		close(release)
 		check("all created", 0, 0, 0, 0, 0, 0, 0, 0, 0)
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no") }
 		})
 		r.api.AddPod(aPod("f"))
 		check("one waits for its retry", 1, 1, 0, 0, 0, 0, 0, 0, 0)
@@ -364,15 +365,15 @@ func TestOlderPodThatWasGivenUp(t *testing.T) {
 		})
 		r.api.AddPod(aPod("web"))
 		pass(time.Second)
-		r.provider.script(func(s *script) {
-			s.onDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
 		})
 		r.api.Gap(func() { r.replace("web") })
 		pass(time.Minute)
-		r.provider.script(func(s *script) { s.onDelete = nil })
-		r.provider.took()
+		r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
+		r.provider.TakeCalls()
 		r.api.ChangePod("web", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
 		pass(time.Minute)
-		want(t, "creates", len(r.provider.took("create")), 1)
+		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 	})
 }

@@ -12,42 +12,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // Invariant 10: any method may panic, once or always, the controller goes on.
 func TestPanics(t *testing.T) {
 	boom := func(context.Context, *corev1.Pod) error { panic("unimplemented") }
-	for name, set := range map[string]func(*script){
-		"CreatePod":    func(s *script) { s.onCreate = boom },
-		"UpdatePod":    func(s *script) { s.onUpdate = boom },
-		"DeletePod":    func(s *script) { s.onDelete = boom },
-		"GetPod":       func(s *script) { s.onGet = func(string) error { panic("unimplemented") } },
-		"GetPodStatus": func(s *script) { s.onStatus = func(string) error { panic("unimplemented") } },
-		"GetPods":      func(s *script) { s.onList = func() error { panic("unimplemented") } },
+	for name, set := range map[string]func(*nodetest.Script){
+		"CreatePod":    func(s *nodetest.Script) { s.OnCreate = boom },
+		"UpdatePod":    func(s *nodetest.Script) { s.OnUpdate = boom },
+		"DeletePod":    func(s *nodetest.Script) { s.OnDelete = boom },
+		"GetPod":       func(s *nodetest.Script) { s.OnGet = func(string) error { panic("unimplemented") } },
+		"GetPodStatus": func(s *nodetest.Script) { s.OnStatus = func(string) error { panic("unimplemented") } },
+		"GetPods":      func(s *nodetest.Script) { s.OnList = func() error { panic("unimplemented") } },
 	} {
-		for _, handler := range []func(*fakeProvider) Provider{
-			func(f *fakeProvider) Provider { return polled{f} },
-			func(f *fakeProvider) Provider { return notifying{polled{f}} },
+		for _, handler := range []func(*nodetest.Backend) Provider{
+			func(f *nodetest.Backend) Provider { return f.Polled() },
+			func(f *nodetest.Backend) Provider { return f.Notifying() },
 		} {
 			t.Run(name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, r *rig) {
 					r.handler = handler(r.provider)
-					r.provider.script(set)
+					r.provider.Script(set)
 					r.start()
 					r.api.AddPod(aPod("web"))
 					pass(time.Minute)
 					r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 					pass(time.Minute)
-					r.provider.script(func(s *script) { *s = script{} })
+					r.provider.Script(func(s *nodetest.Script) { *s = nodetest.Script{} })
 					pass(time.Minute)
 					want(t, "phase", r.phase("web"), corev1.PodRunning)
-					r.provider.script(set)
+					r.provider.Script(set)
 					r.api.DeletePod("web")
 					pass(time.Minute)
-					r.provider.script(func(s *script) { *s = script{} })
+					r.provider.Script(func(s *nodetest.Script) { *s = nodetest.Script{} })
 					pass(time.Minute)
 					want(t, "pod", r.api.Pod("web"), nil)
-					want(t, "held", len(r.provider.holds("web")), 0)
+					want(t, "held", len(r.provider.Holds("web")), 0)
 				})
 			})
 		}
@@ -55,18 +56,18 @@ func TestPanics(t *testing.T) {
 }
 
 // cannotNotify panics in NotifyPods.
-type cannotNotify struct{ polled }
+type cannotNotify struct{ nodetest.Polled }
 
 func (cannotNotify) NotifyPods(context.Context, func(*corev1.Pod)) { panic("unimplemented") }
 
 // Invariant 10: a provider that cannot notify after all is polled.
 func TestPanicInNotifyPods(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = cannotNotify{polled{r.provider}}
+		r.handler = cannotNotify{r.provider.Polled()}
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.set("web", corev1.PodFailed)
+		r.provider.SetPhase("web", corev1.PodFailed)
 		pass(5 * time.Second)
 		want(t, "phase", r.phase("web"), corev1.PodFailed)
 	})
@@ -77,8 +78,8 @@ func TestPanicInNotifyPods(t *testing.T) {
 func TestHangingCall(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) {
-			s.onCreate = func(ctx context.Context, p *corev1.Pod) error {
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(ctx context.Context, p *corev1.Pod) error {
 				if p.Name == "hangs" {
 					<-ctx.Done()
 					return ctx.Err()
@@ -103,8 +104,8 @@ func TestQueuesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		release := make(chan struct{})
-		r.provider.script(func(s *script) {
-			s.onCreate = func(ctx context.Context, p *corev1.Pod) error { <-release; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(ctx context.Context, p *corev1.Pod) error { <-release; return nil }
 		})
 		for i := range 10 {
 			r.api.AddPod(aPod(fmt.Sprint("web-", i)))
@@ -141,9 +142,9 @@ func TestProviderChangesItsPods(t *testing.T) {
 			kept = append(kept, p)
 			return nil
 		}
-		r.provider.script(func(s *script) {
-			s.onCreate, s.onUpdate, s.onDelete = take, take, take
-			s.lingers = true
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate, s.OnUpdate, s.OnDelete = take, take, take
+			s.Lingers = true
 		})
 		r.start()
 		r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }))
@@ -157,9 +158,9 @@ func TestProviderChangesItsPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, "label in the cache", cached.Labels["app"], "web")
-		notified := r.provider.hold(r.api.Pod("web"), corev1.PodRunning).DeepCopy()
+		notified := r.provider.Hold(r.api.Pod("web"), corev1.PodRunning).DeepCopy()
 		notified.Status.Message = "fine"
-		r.provider.notify(notified)
+		r.provider.Notify(notified)
 		notified.Status.Message = "spoilt"
 		pass(time.Minute)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
@@ -185,11 +186,11 @@ func TestWaysToSayNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = answering{polled{r.provider}, answer}
+				r.handler = answering{r.provider.Polled(), answer}
 				r.start()
 				r.api.AddPod(aPod("web"))
 				synctest.Wait()
-				want(t, "creates", len(r.provider.took("create")), 1)
+				want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 			})
 		})
@@ -198,15 +199,15 @@ func TestWaysToSayNone(t *testing.T) {
 
 // answering has its own words for a pod that is not there.
 type answering struct {
-	polled
+	nodetest.Polled
 	none func() (*corev1.Pod, error)
 }
 
 func (a answering) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	if len(a.f.holds(name)) == 0 {
+	if len(a.Backend.Holds(name)) == 0 {
 		return a.none()
 	}
-	return a.polled.GetPod(ctx, namespace, name)
+	return a.Polled.GetPod(ctx, namespace, name)
 }
 
 // A controller that is stopped before it is ready says so, and leaves nothing

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // Invariant 6: a terminal phase is final, in the API and towards the provider.
@@ -23,19 +24,19 @@ func TestTerminalIsFinal(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("job"))
 		synctest.Wait()
-		r.provider.took()
-		r.provider.set("job", corev1.PodSucceeded)
+		r.provider.TakeCalls()
+		r.provider.SetPhase("job", corev1.PodSucceeded)
 		synctest.Wait()
 		want(t, "phase", r.phase("job"), corev1.PodSucceeded)
 		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed, corev1.PodPending} {
-			r.provider.set("job", phase)
+			r.provider.SetPhase("job", phase)
 			pass(time.Minute)
 			want(t, "phase", r.phase("job"), corev1.PodSucceeded)
 		}
-		r.provider.forget("job")
+		r.provider.Forget("job")
 		r.api.ChangePod("job", func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") })
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("create", "update", "delete"))
+		wantList(t, "calls", r.provider.TakeCalls("create", "update", "delete"))
 	})
 }
 
@@ -46,11 +47,11 @@ func TestMadeTerminalByOthers(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
 		pass(time.Minute)
 		want(t, "reason", r.api.Pod("web").Status.Reason, "Evicted")
-		calls := r.provider.took("create", "delete")
+		calls := r.provider.TakeCalls("create", "delete")
 		if len(calls) != 1 || !strings.HasSuffix(calls[0], "grace 30") {
 			t.Errorf("calls: %q, want one graceful delete", calls)
 		}
@@ -60,16 +61,16 @@ func TestMadeTerminalByOthers(t *testing.T) {
 // Invariant 3: if that pod does not stop within its grace period it is killed.
 func TestMadeTerminalByOthersDoesNotStop(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.start()
 		uid := string(r.api.AddPod(aPod("web")).UID)
 		synctest.Wait()
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
 		pass(29 * time.Second)
-		wantList(t, "calls within the grace period", r.provider.took("delete"), "delete web "+uid+" grace 30")
+		wantList(t, "calls within the grace period", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 30")
 		pass(2 * time.Second)
-		wantList(t, "calls after it", r.provider.took("delete"), "delete web "+uid+" grace 0")
+		wantList(t, "calls after it", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
 	})
 }
 
@@ -82,21 +83,21 @@ func TestFailedUpdate(t *testing.T) {
 		before := r.api.Pod("web").Status
 		r.api.Written()
 		r.events.recorded()
-		r.provider.script(func(s *script) {
-			s.onUpdate = func(context.Context, *corev1.Pod) error { return errors.New("cannot") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnUpdate = func(context.Context, *corev1.Pod) error { return errors.New("cannot") }
 		})
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		pass(time.Hour)
 		want(t, "status", r.api.Pod("web").Status, before)
 		wantList(t, "writes", r.api.Written())
 		wantList(t, "events", r.events.recorded(), "Warning ProviderUpdateFailed: cannot")
-		r.provider.script(func(s *script) { s.onUpdate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnUpdate = nil })
 		pass(time.Minute)
 		wantList(t, "events", r.events.recorded(), "Normal ProviderUpdateSuccess: Update pod in provider successfully")
 		want(t, "observed generation", r.api.Pod("web").Status.ObservedGeneration, 2)
-		r.provider.took()
+		r.provider.TakeCalls()
 		pass(time.Hour)
-		wantList(t, "calls", r.provider.took("update"))
+		wantList(t, "calls", r.provider.TakeCalls("update"))
 	})
 }
 
@@ -107,7 +108,7 @@ func TestPhaseDoesNotMoveBackwards(t *testing.T) {
 		r.start()
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.change("web", func(p *corev1.Pod) { p.Status = statusOf(p, corev1.PodPending); p.Status.PodIP = "10.0.0.9" })
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status = nodetest.StatusOf(p, corev1.PodPending); p.Status.PodIP = "10.0.0.9" })
 		synctest.Wait()
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 		want(t, "pod IP", r.api.Pod("web").Status.PodIP, "10.0.0.9")
@@ -116,9 +117,9 @@ func TestPhaseDoesNotMoveBackwards(t *testing.T) {
 
 // Invariant 7: the status is written only when it has changed.
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
-	for name, handler := range map[string]func(*fakeProvider) Provider{
-		"polled":   func(f *fakeProvider) Provider { return polled{f} },
-		"notified": func(f *fakeProvider) Provider { return notifying{polled{f}} },
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -129,10 +130,10 @@ func TestUnchangedStatusIsNotWritten(t *testing.T) {
 				wantList(t, "writes", r.api.Written(), "patch pods/status web")
 				for range 20 {
 					pass(10 * time.Second)
-					r.provider.change("web", func(*corev1.Pod) {})
+					r.provider.ChangePod("web", func(*corev1.Pod) {})
 				}
 				wantList(t, "writes", r.api.Written())
-				r.provider.change("web", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })
+				r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })
 				pass(10 * time.Second)
 				wantList(t, "writes", r.api.Written(), "patch pods/status web")
 			})
@@ -166,7 +167,7 @@ func TestStatusOfAnotherUID(t *testing.T) {
 		r.api.Gap(func() {
 			r.api.DeletePod("web", 0)
 			r.api.AddPod(aPod("web"))
-			r.provider.set("web", corev1.PodFailed)
+			r.provider.SetPhase("web", corev1.PodFailed)
 			synctest.Wait() // the cache still has the old one, so this is sent
 		})
 		want(t, "phase", r.phase("web"), corev1.PodPending)
@@ -184,7 +185,7 @@ func TestStatusIsCoalesced(t *testing.T) {
 		r.api.Written()
 		r.api.Fail("patch pods/status", apierrors.NewServiceUnavailable("away"))
 		for i := range 200 {
-			r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = strings.Repeat("x", i) })
+			r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = strings.Repeat("x", i) })
 		}
 		synctest.Wait()
 		r.api.Written()
@@ -205,7 +206,7 @@ func TestStatusWhileTheCacheIsBehind(t *testing.T) {
 		synctest.Wait()
 		r.api.Gap(func() {
 			for _, message := range []string{"a", "", "b", ""} {
-				r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = message })
+				r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = message })
 				synctest.Wait()
 				want(t, "message", r.api.Pod("web").Status.Message, message)
 			}
@@ -221,20 +222,20 @@ func TestAPIWithoutGenerations(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.api.NoGenerations = true
 		r.start()
-		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
-		r.provider.took()
+		r.provider.TakeCalls()
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		synctest.Wait()
-		want(t, "updates", len(r.provider.took()), 1)
+		want(t, "updates", len(r.provider.TakeCalls()), 1)
 		r.api.DeletePod("web", 600)
 		synctest.Wait()
-		want(t, "deletes", len(r.provider.took("delete")), 1)
+		want(t, "deletes", len(r.provider.TakeCalls("delete")), 1)
 		r.api.DeletePod("web", 1)
 		pass(3 * time.Second)
-		want(t, "deletes after a shorter grace", len(r.provider.took("delete")), 1)
+		want(t, "deletes after a shorter grace", len(r.provider.TakeCalls("delete")), 1)
 		wantList(t, "writes", r.api.Written())
 	})
 }
@@ -248,11 +249,11 @@ func TestManyNotifications(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 50 {
 			group.Go(func() {
-				r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = strings.Repeat("x", i) })
+				r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = strings.Repeat("x", i) })
 			})
 		}
 		group.Wait()
-		r.provider.change("web", func(p *corev1.Pod) { p.Status.Message = "last" })
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = "last" })
 		pass(2 * time.Second)
 		want(t, "message", r.api.Pod("web").Status.Message, "last")
 	})
@@ -271,7 +272,7 @@ func TestForeignWrites(t *testing.T) {
 		})
 		pass(time.Minute)
 		wantList(t, "writes", r.api.Written())
-		r.provider.change("web", func(p *corev1.Pod) {
+		r.provider.ChangePod("web", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		})
 		pass(time.Minute)
@@ -299,7 +300,7 @@ func TestRejectedStatus(t *testing.T) {
 		synctest.Wait()
 		r.events.recorded()
 		r.api.Fail("patch pods/status", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil))
-		r.provider.change("web", func(p *corev1.Pod) { p.Status.PodIP = "nonsense" })
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.PodIP = "nonsense" })
 		pass(time.Hour)
 		events := r.events.recorded()
 		if len(events) != 1 || !strings.HasPrefix(events[0], "Warning StatusRejected: ") {
@@ -315,8 +316,8 @@ func TestRejectedStatus(t *testing.T) {
 // status, gone when it works.
 func TestFailedCreateInTheStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { return errors.New("no quota") }
 		})
 		r.start()
 		r.api.AddPod(aPod("web"))
@@ -325,7 +326,7 @@ func TestFailedCreateInTheStatus(t *testing.T) {
 		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Pending", "ProviderFailed", "no quota"})
 		wantList(t, "events", r.events.recorded(), "Warning ProviderCreateFailed: no quota")
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
-		r.provider.script(func(s *script) { s.onCreate = nil })
+		r.provider.Script(func(s *nodetest.Script) { s.OnCreate = nil })
 		pass(time.Minute)
 		status = r.api.Pod("web").Status
 		want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Running", "", ""})
@@ -339,10 +340,10 @@ func TestPermanentError(t *testing.T) {
 	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever} {
 		for _, halfway := range []bool{false, true} {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.provider.script(func(s *script) {
-					s.onCreate = func(_ context.Context, p *corev1.Pod) error {
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnCreate = func(_ context.Context, p *corev1.Pod) error {
 						if halfway {
-							r.provider.hold(p, corev1.PodRunning)
+							r.provider.Hold(p, corev1.PodRunning)
 						}
 						return errdefs.AsPermanent(errors.New("no such region"))
 					}
@@ -350,10 +351,10 @@ func TestPermanentError(t *testing.T) {
 				r.start()
 				r.api.AddPod(aPod("job", func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }))
 				pass(time.Hour)
-				want(t, "creates", len(r.provider.took("create")), 1)
+				want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 				status := r.api.Pod("job").Status
 				want(t, "status", []string{string(status.Phase), status.Reason, status.Message}, []string{"Failed", "ProviderFailed", "no such region"})
-				want(t, "held", len(r.provider.holds("job")), 0)
+				want(t, "held", len(r.provider.Holds("job")), 0)
 				r.api.DeletePod("job")
 				pass(time.Minute)
 				want(t, "pod", r.api.Pod("job"), nil)
@@ -378,9 +379,9 @@ func TestHostIPs(t *testing.T) {
 // one patch: it says which generation it is about.
 func TestStatusFromWithinCreate(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.provider.script(func(s *script) {
-			s.onCreate = func(_ context.Context, pod *corev1.Pod) error {
-				r.provider.notify(r.provider.hold(pod, corev1.PodRunning))
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(_ context.Context, pod *corev1.Pod) error {
+				r.provider.Notify(r.provider.Hold(pod, corev1.PodRunning))
 				time.Sleep(time.Second)
 				return nil
 			}
@@ -402,15 +403,15 @@ const deletionObserved = 6 * time.Second
 func TestADeletionIsOnePatch(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.start()
-		r.provider.script(func(s *script) { s.lingers = true })
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
-		r.provider.set("web", corev1.PodRunning)
+		r.provider.SetPhase("web", corev1.PodRunning)
 		synctest.Wait()
 		r.api.Written()
 		r.api.DeletePod("web")
 		pass(4 * time.Second)
-		r.provider.set("web", corev1.PodSucceeded)
+		r.provider.SetPhase("web", corev1.PodSucceeded)
 		pass(10 * time.Second)
 		wantList(t, "writes", r.api.Written(), "patch pods/status web", "delete pods web")
 	})
@@ -423,10 +424,10 @@ func TestObservedGenerationOfADeletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.start()
-				r.provider.script(func(s *script) { s.lingers = true })
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 				r.api.AddPod(aPod("job", func(p *corev1.Pod) { p.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }))
 				synctest.Wait()
-				r.provider.set("job", phase)
+				r.provider.SetPhase("job", phase)
 				synctest.Wait()
 				r.api.DeletePod("job")
 				pass(deletionObserved)
@@ -451,7 +452,7 @@ func TestStatusReportedWhileAListLacksThePod(t *testing.T) {
 		r.api.Hide("web", true)
 		r.api.Gap(func() {})
 		pass(time.Second)
-		r.provider.set("web", corev1.PodSucceeded)
+		r.provider.SetPhase("web", corev1.PodSucceeded)
 		pass(time.Second)
 		r.api.Hide("web", false)
 		r.api.Gap(func() {})

@@ -19,13 +19,14 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fakeapi"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // rig is a pod controller between an API and a provider, in a bubble.
 type rig struct {
 	t        *testing.T
 	api      *fakeapi.API
-	provider *fakeProvider
+	provider *nodetest.Backend
 	handler  Provider
 	events   *recorder
 
@@ -47,13 +48,13 @@ func (r *rig) condition(kind corev1.NodeConditionType) corev1.ConditionStatus {
 func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, api: fakeapi.New(t), provider: newFakeProvider(), events: &recorder{}}
-		r.handler = notifying{polled{r.provider}}
+		r := &rig{t: t, api: fakeapi.New(t), provider: nodetest.New(), events: &recorder{}}
+		r.handler = r.provider.Notifying()
 		t.Cleanup(func() {
 			if r.stop != nil {
 				r.end()
 			}
-			wantList(t, "calls for one pod at once", r.provider.overlaps)
+			wantList(t, "calls for one pod at once", r.provider.Overlaps())
 		})
 		test(t, r)
 	})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // A call that takes too long shows in the node's conditions and in a metric, and no
@@ -38,8 +39,8 @@ func TestSlowCallsShow(t *testing.T) {
 			return most
 		}
 		release := make(chan struct{})
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
 		})
 		r.api.AddPod(aPod("web"))
 		begin := time.Now().UTC().Format(time.RFC3339)
@@ -67,7 +68,7 @@ func TestSlowCallsShow(t *testing.T) {
 // last; it is cancelled when nobody waits for it any more.
 func TestListHonoursItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		provider := &hangingLists{polled: polled{newFakeProvider()}}
+		provider := &hangingLists{Polled: nodetest.New().Polled()}
 		b := newBackend(provider, nil)
 		patient, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 2)
@@ -97,7 +98,7 @@ func TestListHonoursItsContext(t *testing.T) {
 
 // hangingLists is a provider whose lists hang until their context ends.
 type hangingLists struct {
-	polled
+	nodetest.Polled
 	begun, cancelled int
 	answers          bool
 }
@@ -116,7 +117,7 @@ func (p *hangingLists) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 // has no other error for a pod that it does not know.
 func TestHungListDoesNotHoldUpEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.handler = polled{r.provider}
+		r.handler = r.provider.Polled()
 		r.start()
 		release := make(chan struct{})
 		defer close(release)
@@ -124,18 +125,18 @@ func TestHungListDoesNotHoldUpEnds(t *testing.T) {
 			r.api.AddPod(aPod(name))
 		}
 		pass(time.Second)
-		r.provider.script(func(s *script) {
-			s.lingers = true
-			s.onList = func() error { <-release; return nil }
-			s.onGet = func(string) error { return errors.New("no such pod") }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Lingers = true
+			s.OnList = func() error { <-release; return nil }
+			s.OnGet = func(string) error { return errors.New("no such pod") }
 		})
 		pass(time.Minute)
-		r.provider.took()
+		r.provider.TakeCalls()
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			r.api.DeletePod(name, 60)
 		}
 		pass(3 * time.Minute)
-		calls := r.provider.took("delete")
+		calls := r.provider.TakeCalls("delete")
 		kills := slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return !strings.HasSuffix(c, "grace 0") })
 		if len(kills) < 5 {
 			t.Errorf("calls %q, want each killed when its grace period is over", calls)

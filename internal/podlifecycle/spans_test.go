@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 	"github.com/virtual-kubelet/virtual-kubelet/trace/opentelemetry"
 )
@@ -83,8 +84,8 @@ func TestAChangeIsOneTrace(t *testing.T) {
 func TestATraceShowsWhereTheTimeWent(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		spans := traced(t)
-		r.provider.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { time.Sleep(10 * time.Second); return nil }
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { time.Sleep(10 * time.Second); return nil }
 		})
 		r.start()
 		for _, name := range []string{"a", "b", "c"} { // as many as there are workers
@@ -138,7 +139,7 @@ func TestLaterReportsAreTracesOfTheirOwn(t *testing.T) {
 		r.api.AddPod(aPod("web"))
 		pass(time.Minute)
 		spans.Reset()
-		r.provider.set("web", corev1.PodSucceeded)
+		r.provider.SetPhase("web", corev1.PodSucceeded)
 		pass(time.Minute)
 		if write := named(t, spans.GetSpans(), "writeStatus"); write.Parent.IsValid() {
 			t.Error("the status of a pod that has ended is below the span of its creation")

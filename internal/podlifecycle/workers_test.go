@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
 
 // sharedWorkers are those of several controllers.
@@ -57,12 +58,12 @@ func TestHangingProviderHoldsUpNoOtherNode(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		workers := sharedWorkers{queue.NewPool(0, nil), queue.NewPool(1, nil)}
 		release := make(chan struct{})
-		hanging, healthy := newFakeProvider(), newFakeProvider()
-		hanging.script(func(s *script) {
-			s.onCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
+		hanging, healthy := nodetest.New(), nodetest.New()
+		hanging.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(context.Context, *corev1.Pod) error { <-release; return nil }
 		})
-		one := r.launchWith(workers, notifying{polled{hanging}}, "one")
-		r.launchWith(workers, notifying{polled{healthy}}, "two")
+		one := r.launchWith(workers, hanging.Notifying(), "one")
+		r.launchWith(workers, healthy.Notifying(), "two")
 		for i := range 20 {
 			for _, namespace := range []string{"one", "two"} {
 				r.api.AddPod(aPod(fmt.Sprint(i), func(p *corev1.Pod) { p.Namespace = namespace }))
@@ -93,7 +94,7 @@ func TestPodControllersAtRestHaveOneGoroutine(t *testing.T) {
 		workers := sharedWorkers{queue.NewPool(0, nil), queue.NewPool(10, nil)}
 		const controllers = 20
 		for i := range controllers {
-			r.launchWith(workers, notifying{polled{newFakeProvider()}}, fmt.Sprint(i))
+			r.launchWith(workers, nodetest.New().Notifying(), fmt.Sprint(i))
 			for name := range 5 {
 				r.api.AddPod(aPod(fmt.Sprint(name), func(p *corev1.Pod) { p.Namespace = fmt.Sprint(i) }))
 			}
