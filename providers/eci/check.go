@@ -15,13 +15,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-// Check returns an error that names all that ECI cannot do of a pod. It is
-// permanent, and its text, which the controller makes an event of, begins with
-// ProviderNotSupported. It looks at nothing but the pod.
+// Check returns an error that names all features of a pod that ECI does not have. It is
+// permanent, and its text, which the controller records as an event, begins with
+// ProviderNotSupported. It reads nothing but the pod.
 func Check(pod *corev1.Pod) error {
 	var found problems
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
-		found.add("pods of a DaemonSet, such as %s, which are about the machine of a node", owner.Name)
+		found.add("pods of a DaemonSet, such as %s", owner.Name)
 	}
 	for what, wanted := range map[string]bool{
 		"hostNetwork": pod.Spec.HostNetwork, "hostPID": pod.Spec.HostPID, "hostIPC": pod.Spec.HostIPC,
@@ -44,14 +44,14 @@ func Check(pod *corev1.Pod) error {
 	slices.Sort(found)
 	volumes := checkVolumes(pod)
 	if err := found.err(); err != nil && volumes != nil {
-		return fmt.Errorf("%w; %w", err, volumes) // of one line, as events are
+		return fmt.Errorf("%w; %w", err, volumes) // in one line, as events are
 	} else if err != nil {
 		return err
 	}
 	return volumes
 }
 
-// problems are what ECI cannot do.
+// problems are the features that ECI does not have.
 type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
@@ -90,8 +90,8 @@ func (p *problems) addContainer(pod *corev1.Pod, c *corev1.Container) {
 	}
 }
 
-// addProbes names what of probes the API has no parameter for: those that would go
-// elsewhere, or be answered otherwise, than the pod says.
+// addProbes adds what the API has no parameter for: probes that would be sent
+// elsewhere, or answered otherwise, than the pod specifies.
 func (p *problems) addProbes(c *corev1.Container) {
 	if c.StartupProbe != nil {
 		p.add("startupProbe of container %s", c.Name)
@@ -116,7 +116,7 @@ func (p *problems) addProbes(c *corev1.Container) {
 	}
 }
 
-// addHooks names what of hooks the API has no parameter for.
+// addHooks adds what the API has no parameter for.
 func (p *problems) addHooks(c *corev1.Container) {
 	if c.Lifecycle == nil {
 		return
@@ -137,7 +137,8 @@ func (p *problems) addHooks(c *corev1.Container) {
 	}
 }
 
-// portNumber is the number of a container's port, 0 if there is none.
+// portNumber returns the number of a container's port, or 0 if there is none of that
+// name.
 func portNumber(c *corev1.Container, port intstr.IntOrString) int32 {
 	if port.Type == intstr.Int {
 		return port.IntVal
@@ -150,10 +151,10 @@ func portNumber(c *corev1.Container, port intstr.IntOrString) int32 {
 	return 0
 }
 
-// flexDrivers are those of flexVolumes that ECI has.
+// flexDrivers are the flexVolume drivers that ECI has.
 var flexDrivers = []string{"alicloud/disk", "alicloud/nas", "alicloud/oss"}
 
-// checkVolumes names all volumes that ECI does not have.
+// checkVolumes returns an error that names all volumes that ECI does not have.
 func checkVolumes(pod *corev1.Pod) error {
 	others := pod.DeepCopy()
 	others.Spec.Volumes = nil

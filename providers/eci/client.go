@@ -13,7 +13,7 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 )
 
-// callTimeout is how long one call of the API may take.
+// callTimeout is the timeout of one API call.
 const callTimeout = 30 * time.Second
 
 // client calls the ECI API through the official SDK. It is safe for concurrent use.
@@ -36,17 +36,17 @@ func newClient(c *Config) *client {
 	return client
 }
 
-// do makes one call. Its error has a class, and no secrets.
+// do makes one call. Its error has a class, and contains no secrets.
 func (c *client) do(ctx context.Context, request requests.AcsRequest, response responses.AcsResponse) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	request.SetDomain(c.domain)
 	request.SetScheme(c.scheme)
-	// The SDK retries nothing, since the controller does.
+	// The SDK does not retry, since the controller does.
 	config := sdk.NewConfig().WithAutoRetry(false)
-	config.Transport = withContext{ctx, c.transport}
-	// A client of the SDK is written to by each call, without a lock, and knows
-	// no context, so that each call has its own; they share the connections.
+	config.Transport = contextTransport{ctx, c.transport}
+	// An SDK client is modified by each call, without a lock, and takes no context. So
+	// each call has its own client; they share the connections.
 	one, err := eci.NewClientWithOptions(c.region, config, credentials.NewAccessKeyCredential(c.accessKey.Reveal(), c.secretKey.Reveal()))
 	if err == nil {
 		err = one.DoAction(request, response)
@@ -54,18 +54,18 @@ func (c *client) do(ctx context.Context, request requests.AcsRequest, response r
 	return c.classify(ctx, request, err)
 }
 
-// withContext makes requests that end with a context.
-type withContext struct {
+// contextTransport sends requests with a context.
+type contextTransport struct {
 	ctx context.Context
 	http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w withContext) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w contextTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r.WithContext(w.ctx))
 }
 
-// closeIdle closes the connections that nothing uses.
+// closeIdle closes idle connections.
 func (c *client) closeIdle() {
 	(&http.Client{Transport: c.transport}).CloseIdleConnections()
 }

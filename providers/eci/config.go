@@ -12,12 +12,11 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// Config says where container groups are made, and what the node says that it
-// has.
+// Config configures where container groups are created, and what the node offers.
 type Config struct {
-	// ClusterName tells the container groups of this cluster from those of
-	// others in the same account: two clusters with one name and nodes of one
-	// name would delete each other's pods. Required.
+	// ClusterName distinguishes the container groups of this cluster from those of
+	// others in the same account: two clusters with the same name, and nodes of the
+	// same name, would have the same pods. Required.
 	ClusterName string
 	// Region is the region, such as cn-hangzhou. Required.
 	Region string
@@ -27,8 +26,8 @@ type Config struct {
 	// SecurityGroup is the ID of the security group of container groups.
 	// Required.
 	SecurityGroup string
-	// VSwitch are the IDs of the vSwitches to try, one or more, separated by
-	// commas; each stands for its zone. Required.
+	// VSwitch are the IDs of the vSwitches to try, one or more, separated by commas.
+	// Each determines a zone. Required.
 	VSwitch string
 
 	// Zone limits container groups to one zone of the region. Defaults to those
@@ -36,32 +35,31 @@ type Config struct {
 	Zone string
 	// RAMRole is the RAM role of container groups. Defaults to none.
 	RAMRole string
-	// Endpoint is the URL of another endpoint of the ECI API, as
+	// Endpoint is the URL of another endpoint of the ECI API, such as
 	// https://eci-vpc.cn-hangzhou.aliyuncs.com. Defaults to the region's.
 	Endpoint string
-	// OperatingSystem is Linux or Windows. Defaults to that of the node.
+	// OperatingSystem is Linux or Windows. Defaults to the node's.
 	OperatingSystem string
 
-	// CPU, Memory and Pods are the node's capacity, which only the quotas of
-	// the account really limit. Default to 1000, 4Ti and 1000.
+	// CPU, Memory and Pods are the capacity of the node. The actual limits are the
+	// quotas of the account. Default to 1000, 4Ti and 1000.
 	CPU, Memory, Pods resource.Quantity
-	// GPU is how many nvidia.com/gpu the node says that it has. Defaults to
-	// none: pods that need some are then not scheduled to it.
+	// GPU is the node's capacity of nvidia.com/gpu. Defaults to none: the scheduler
+	// does not place pods that request some on the node.
 	GPU resource.Quantity
 
-	// CacheFor is for how long a listing answers questions. Defaults to two
-	// seconds.
+	// CacheFor is the maximum age of a listing that is reused. Defaults to two seconds.
 	CacheFor time.Duration
 }
 
-// The defaults of the quotas.
+// The default capacity.
 const (
 	defaultQuotaCPU    = "1000"
 	defaultQuotaMemory = "4Ti"
 	defaultQuotaPods   = "1000"
 )
 
-// The environment variables that Merge asks for.
+// The environment variables that Merge reads.
 const (
 	EnvClusterName   = "ECI_CLUSTER_NAME"
 	EnvRegion        = "ECI_REGION"
@@ -74,8 +72,8 @@ const (
 	EnvQuotaPod      = "ECI_QUOTA_POD"
 )
 
-// required are the settings that have no default, with the variable and the field
-// of the file that set each.
+// required returns the settings without a default, with the environment variable and
+// the field of the file that set each.
 func (c *Config) required() []struct{ env, field, value string } {
 	return []struct{ env, field, value string }{
 		{EnvClusterName, "ClusterName", c.ClusterName},
@@ -87,8 +85,8 @@ func (c *Config) required() []struct{ env, field, value string } {
 	}
 }
 
-// Complete fills in the defaults, and checks the rest. The error, of class
-// InvalidInput, names all required settings that are missing.
+// Complete sets defaults and validates the rest. The error, of class InvalidInput,
+// names all required settings that are missing.
 func (c *Config) Complete() error {
 	c.trim()
 	var missing []string
@@ -121,7 +119,7 @@ func (c *Config) Complete() error {
 	}
 	if c.Endpoint != "" {
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return errdefs.InvalidInputf("eci config: Endpoint: %q is no URL such as https://eci.cn-hangzhou.aliyuncs.com", c.Endpoint)
+			return errdefs.InvalidInputf("eci config: Endpoint: %q is not a URL such as https://eci.cn-hangzhou.aliyuncs.com", c.Endpoint)
 		}
 	}
 	switch strings.ToLower(c.OperatingSystem) {
@@ -137,7 +135,7 @@ func (c *Config) Complete() error {
 	return nil
 }
 
-// trim takes away the white space that settings from files end in.
+// trim removes the white space at the end of settings that were read from files.
 func (c *Config) trim() {
 	for _, field := range []*string{
 		&c.ClusterName, &c.Region, (*string)(&c.AccessKey), (*string)(&c.SecretKey), &c.SecurityGroup, &c.Zone, &c.RAMRole, &c.Endpoint, &c.OperatingSystem,
@@ -147,8 +145,8 @@ func (c *Config) trim() {
 	c.VSwitch = strings.Join(strings.FieldsFunc(c.VSwitch, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }), ",")
 }
 
-// Merge puts the values of environment variables, as getenv returns them, over
-// those of c. An empty value says nothing.
+// Merge overwrites the settings of c with the values of environment variables, as
+// getenv returns them. An empty value is ignored.
 func (c *Config) Merge(getenv func(string) string) error {
 	for name, field := range map[string]*string{
 		EnvClusterName:   &c.ClusterName,
@@ -169,7 +167,7 @@ func (c *Config) Merge(getenv func(string) string) error {
 		if value := getenv(q.name); value != "" {
 			quantity, err := resource.ParseQuantity(value)
 			if err != nil {
-				return errdefs.InvalidInputf("%s: %q is no quantity", q.name, value)
+				return errdefs.InvalidInputf("%s: %q is not a quantity", q.name, value)
 			}
 			*q.field = quantity
 		}

@@ -77,7 +77,7 @@ func TestConfigFileIsStrict(t *testing.T) {
 	}
 }
 
-// Who writes a number writes no quotes.
+// Numbers need no quotes.
 func TestQuantitiesMayBeNumbers(t *testing.T) {
 	for _, text := range []string{
 		"cpu: 1000\nmemory: 1099511627776\npods: 50",
@@ -140,8 +140,8 @@ func TestMissingSettingsAreNamedTogether(t *testing.T) {
 	}
 }
 
-// What is read from a file of a Secret, say, ends in a new line, and a list of
-// nothing is none.
+// A setting that is read from a file, of a Secret say, may end in a newline. A list of
+// separators is empty.
 func TestWhiteSpaceIsNoSetting(t *testing.T) {
 	c := testConfig("")
 	c.SecretKey, c.Region, c.VSwitch = "the-secret-key\n", " cn-test ", " , "
@@ -155,7 +155,7 @@ func TestWhiteSpaceIsNoSetting(t *testing.T) {
 	}
 }
 
-// Without GPUs that the node has, the scheduler gives it no pods that need some.
+// If the node has no GPUs, the scheduler places no pods on it that request some.
 func TestGPUsOfTheNode(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "GPU = 8": 8, "gpu: \"8\"": 8} {
 		c, err := ParseConfig([]byte(text))

@@ -14,8 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// fileConfig is a configuration file: the fields of the public ECI provider's, and
-// more.
+// fileConfig is a configuration file: the fields of the public ECI provider, and more.
 type fileConfig struct {
 	Region          string   `json:"region"`
 	ClusterName     string   `json:"clusterName"`
@@ -35,11 +34,10 @@ type fileConfig struct {
 	CacheFor string `json:"cacheFor"`
 }
 
-// ParseConfig reads a configuration file, which is TOML if its first line is a
-// setting (name = value) or a table, else YAML, or JSON. It is strict: a field
-// that there is not, or a value that is none, is an error of class InvalidInput,
-// which has no value in it that might be a secret. Empty data is an empty
-// configuration; Merge and Complete do the rest.
+// ParseConfig decodes a configuration file. It is TOML if its first line is a setting
+// (name = value) or a table, otherwise YAML or JSON. It is strict: unknown fields and
+// invalid values are errors of class InvalidInput, which contain no value that may be a
+// secret. Empty data is an empty configuration; Merge and Complete do the rest.
 func ParseConfig(data []byte) (Config, error) {
 	var file fileConfig
 	var err error
@@ -72,7 +70,7 @@ func unmarshalTOML(data []byte, file *fileConfig) error {
 	meta, err := toml.Decode(string(data), file)
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		// Its message may quote the line.
-		return fmt.Errorf("line %d, near %q, is no TOML", parse.Position.Line, parse.LastKey)
+		return fmt.Errorf("line %d, near %q, is not TOML", parse.Position.Line, parse.LastKey)
 	}
 	if err != nil {
 		return err
@@ -99,14 +97,14 @@ func (f *fileConfig) config() (Config, error) {
 		}
 		parsed, err := resource.ParseQuantity(string(q.text))
 		if err != nil {
-			return c, fmt.Errorf("%s: %q is no quantity", q.name, q.text)
+			return c, fmt.Errorf("%s: %q is not a quantity", q.name, q.text)
 		}
 		*q.field = parsed
 	}
 	if f.CacheFor != "" {
 		var err error
 		if c.CacheFor, err = time.ParseDuration(f.CacheFor); err != nil || c.CacheFor <= 0 {
-			return c, fmt.Errorf("CacheFor: %q is no duration such as 2s", f.CacheFor)
+			return c, fmt.Errorf("CacheFor: %q is not a duration such as 2s", f.CacheFor)
 		}
 	}
 	return c, nil

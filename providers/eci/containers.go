@@ -13,15 +13,15 @@ func (r *CreateRequest) setContainers(pod *corev1.Pod) {
 	var before []eci.CreateContainerGroupInitContainer
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		size := sizeOf(&c.Resources)
+		size := containerSize(&c.Resources)
 		before = append(before, eci.CreateContainerGroupInitContainer{
 			Name: c.Name, Image: c.Image, Command: c.Command, Arg: c.Args, WorkingDir: c.WorkingDir,
-			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: unlessZero(size.cpu), Memory: unlessZero(size.memory), Gpu: gpus(c),
+			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: floatUnlessZero(size.cpu), Memory: floatUnlessZero(size.memory), Gpu: gpus(c),
 			EnvironmentVar: environment(c), Port: ports(c), VolumeMount: mounts(c),
 		})
 		prefix := fmt.Sprintf("InitContainer.%d.", i+1)
-		r.secure(prefix, pod, c)
-		r.terminationMessage(prefix, c)
+		r.setSecurityContext(prefix, pod, c)
+		r.setTerminationMessage(prefix, c)
 	}
 	if len(before) > 0 {
 		r.InitContainer = &before
@@ -29,36 +29,36 @@ func (r *CreateRequest) setContainers(pod *corev1.Pod) {
 	var containers []eci.CreateContainerGroupContainer
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		size := sizeOf(&c.Resources)
+		size := containerSize(&c.Resources)
 		made := eci.CreateContainerGroupContainer{
 			Name: c.Name, Image: c.Image, Command: c.Command, Arg: c.Args, WorkingDir: c.WorkingDir,
-			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: unlessZero(size.cpu), Memory: unlessZero(size.memory), Gpu: gpus(c),
+			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: floatUnlessZero(size.cpu), Memory: floatUnlessZero(size.memory), Gpu: gpus(c),
 			EnvironmentVar: environment(c), Port: ports(c), VolumeMount: mounts(c),
-			Stdin: ifTrue(c.Stdin), StdinOnce: ifTrue(c.StdinOnce), Tty: ifTrue(c.TTY),
+			Stdin: boolIfTrue(c.Stdin), StdinOnce: boolIfTrue(c.StdinOnce), Tty: boolIfTrue(c.TTY),
 		}
 		prefix := fmt.Sprintf("Container.%d.", i+1)
-		made.ReadinessProbe = eci.CreateContainerGroupReadinessProbe(r.probe(prefix+"ReadinessProbe.", c, c.ReadinessProbe))
-		made.LivenessProbe = eci.CreateContainerGroupLivenessProbe(r.probe(prefix+"LivenessProbe.", c, c.LivenessProbe))
+		made.ReadinessProbe = eci.CreateContainerGroupReadinessProbe(r.setProbe(prefix+"ReadinessProbe.", c, c.ReadinessProbe))
+		made.LivenessProbe = eci.CreateContainerGroupLivenessProbe(r.setProbe(prefix+"LivenessProbe.", c, c.LivenessProbe))
 		if c.Lifecycle != nil {
-			r.hook(prefix+"LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
-			r.hook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
+			r.setHook(prefix+"LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
+			r.setHook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
 		}
-		r.secure(prefix, pod, c)
-		r.terminationMessage(prefix, c)
+		r.setSecurityContext(prefix, pod, c)
+		r.setTerminationMessage(prefix, c)
 		containers = append(containers, made)
 	}
 	r.Container = &containers
 }
 
-// environment has the values that are known by now: the controller has resolved
-// them, but for the addresses of the pod, which ECI knows.
+// environment returns the environment variables of a container. The controller has
+// resolved them, except for the addresses of the pod, which ECI knows.
 func environment(c *corev1.Container) *[]eci.CreateContainerGroupEnvironmentVar {
 	var list []eci.CreateContainerGroupEnvironmentVar
 	for i := range c.Env {
 		e := eci.CreateContainerGroupEnvironmentVar{Key: c.Env[i].Name, Value: c.Env[i].Value}
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
 			e.FieldRef.FieldPath = from.FieldRef.FieldPath
-			if e.FieldRef.FieldPath == "status.podIPs" { // which the API does not have; the first is the same
+			if e.FieldRef.FieldPath == "status.podIPs" { // the API does not have it; the first IP is the same
 				e.FieldRef.FieldPath = "status.podIP"
 			}
 		}
@@ -86,15 +86,15 @@ func ports(c *corev1.Container) *[]eci.CreateContainerGroupPort {
 }
 
 func gpus(c *corev1.Container) requests.Integer {
-	if n := larger(&c.Resources, resourceGPU).Value(); n > 0 {
+	if n := requestOrLimit(&c.Resources, resourceGPU).Value(); n > 0 {
 		return integer(n)
 	}
 	return ""
 }
 
-// probe has all of a probe but its command, which goes to Extra: the SDK cannot
+// setProbe returns a probe without its command, which goes to Extra: the SDK cannot
 // send it.
-func (r *CreateRequest) probe(prefix string, c *corev1.Container, p *corev1.Probe) (made eci.CreateContainerGroupReadinessProbe) {
+func (r *CreateRequest) setProbe(prefix string, c *corev1.Container, p *corev1.Probe) (made eci.CreateContainerGroupReadinessProbe) {
 	if p == nil {
 		return made
 	}
@@ -103,13 +103,13 @@ func (r *CreateRequest) probe(prefix string, c *corev1.Container, p *corev1.Prob
 		&made.PeriodSeconds: p.PeriodSeconds, &made.TimeoutSeconds: p.TimeoutSeconds,
 		&made.SuccessThreshold: p.SuccessThreshold, &made.FailureThreshold: p.FailureThreshold,
 	} {
-		if value != 0 { // else the API's default, which is Kubernetes'
+		if value != 0 { // otherwise the API's default applies, which is that of Kubernetes
 			*to = integer(value)
 		}
 	}
 	switch {
 	case p.Exec != nil:
-		r.list(prefix+"Exec.Command.", p.Exec.Command)
+		r.setList(prefix+"Exec.Command.", p.Exec.Command)
 	case p.HTTPGet != nil:
 		made.HttpGet = eci.CreateContainerGroupHttpGet{
 			Path: p.HTTPGet.Path, Port: integer(portNumber(c, p.HTTPGet.Port)), Scheme: string(p.HTTPGet.Scheme),
@@ -120,14 +120,14 @@ func (r *CreateRequest) probe(prefix string, c *corev1.Container, p *corev1.Prob
 	return made
 }
 
-// hook sets the parameters of a handler of the lifecycle.
-func (r *CreateRequest) hook(prefix string, c *corev1.Container, h *corev1.LifecycleHandler) {
+// setHook sets the parameters of a lifecycle hook.
+func (r *CreateRequest) setHook(prefix string, c *corev1.Container, h *corev1.LifecycleHandler) {
 	switch {
 	case h == nil:
 	case h.Exec != nil:
-		r.list(prefix+"Exec.", h.Exec.Command)
+		r.setList(prefix+"Exec.", h.Exec.Command)
 	case h.HTTPGet != nil:
-		r.some(map[string]string{
+		r.setNonEmpty(map[string]string{
 			prefix + "HttpGetHost": h.HTTPGet.Host, prefix + "HttpGetPath": h.HTTPGet.Path, prefix + "HttpGetScheme": string(h.HTTPGet.Scheme),
 			prefix + "HttpGetPort": strconv.Itoa(int(portNumber(c, h.HTTPGet.Port))),
 		})
@@ -136,15 +136,15 @@ func (r *CreateRequest) hook(prefix string, c *corev1.Container, h *corev1.Lifec
 			r.Extra[one+"Name"], r.Extra[one+"Value"] = header.Name, header.Value
 		}
 	case h.TCPSocket != nil:
-		r.some(map[string]string{
+		r.setNonEmpty(map[string]string{
 			prefix + "TcpSocketHost": h.TCPSocket.Host, prefix + "TcpSocketPort": strconv.Itoa(int(portNumber(c, h.TCPSocket.Port))),
 		})
 	}
 }
 
-// secure sets what the security contexts of a container and its pod say. The SDK
-// has only the sysctls of it.
-func (r *CreateRequest) secure(prefix string, pod *corev1.Pod, c *corev1.Container) {
+// setSecurityContext sets the parameters of the security contexts of a container and
+// its pod. The SDK has fields for sysctls only.
+func (r *CreateRequest) setSecurityContext(prefix string, pod *corev1.Pod, c *corev1.Container) {
 	prefix += "SecurityContext."
 	if p := pod.Spec.SecurityContext; p != nil {
 		if p.RunAsUser != nil {
@@ -174,19 +174,19 @@ func (r *CreateRequest) secure(prefix string, pod *corev1.Pod, c *corev1.Contain
 	}
 }
 
-func (r *CreateRequest) terminationMessage(prefix string, c *corev1.Container) {
-	r.some(map[string]string{
+func (r *CreateRequest) setTerminationMessage(prefix string, c *corev1.Container) {
+	r.setNonEmpty(map[string]string{
 		prefix + "TerminationMessagePolicy": string(c.TerminationMessagePolicy), prefix + "TerminationMessagePath": c.TerminationMessagePath,
 	})
 }
 
-func (r *CreateRequest) list(prefix string, values []string) {
+func (r *CreateRequest) setList(prefix string, values []string) {
 	for i, value := range values {
 		r.Extra[prefix+strconv.Itoa(i+1)] = value
 	}
 }
 
-func (r *CreateRequest) some(params map[string]string) {
+func (r *CreateRequest) setNonEmpty(params map[string]string) {
 	for name, value := range params {
 		if value != "" {
 			r.Extra[name] = value
@@ -194,14 +194,14 @@ func (r *CreateRequest) some(params map[string]string) {
 	}
 }
 
-func unlessZero(f float64) requests.Float {
+func floatUnlessZero(f float64) requests.Float {
 	if f == 0 {
 		return ""
 	}
 	return number(f)
 }
 
-func ifTrue(b bool) requests.Boolean {
+func boolIfTrue(b bool) requests.Boolean {
 	if b {
 		return boolean(b)
 	}

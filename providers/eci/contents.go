@@ -18,14 +18,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-// contents reads the files of the volumes of a pod that have any, and tells when to
-// read them again: when a token in them is to be renewed, or before the objects are
-// no longer watched. The error names the volumes that are not among them.
-func (p *Provider) contents(ctx context.Context, pod *corev1.Pod) (found map[string]volume.Files, due time.Time, err error) {
+// readContents reads the files of the pod's volumes that have contents, and returns
+// when to read them again: when a token has to be renewed, or before the objects are no
+// longer watched. The error names the volumes that could not be read.
+func (p *Provider) readContents(ctx context.Context, pod *corev1.Pod) (found map[string]volume.Files, due time.Time, err error) {
 	found = map[string]volume.Files{}
 	sources := p.sources
 	sources.NodeAllocatable = p.node.NodeAllocatable()
-	p.refresher.pods.with(pod.UID, func(*followedPod) {}) // for the tokens to be forgotten with it
+	p.refresher.pods.update(pod.UID, func(*podVolumes) {}) // so that adopt drops its tokens with the pod
 	if hasInVolume(pod, func(string, string) bool { return true }) {
 		due = time.Now().Add(rereadInterval)
 	}
@@ -48,85 +48,85 @@ func (p *Provider) contents(ctx context.Context, pod *corev1.Pod) (found map[str
 	return found, due, errors.Join(errs...)
 }
 
-// refresh writes the contents of the volumes of a pod to its group, if it has
-// others, and tells when to look again. The group is told all
-// volumes, so that it does not matter whether it keeps those that it is not told
-// of; one whose contents cannot be read now stays as it is.
+// refresh updates the volumes of a pod's container group if their contents have
+// changed, and returns when to check again. The update names all volumes, so that it
+// does not matter whether the API keeps others. A volume whose contents cannot be read
+// stays as it is.
 func (p *Provider) refresh(ctx context.Context, pod *corev1.Pod) (due time.Time, err error) {
 	if pod.DeletionTimestamp != nil {
 		return due, nil
 	}
 	found, err := p.groups.ofPod(ctx, pod.UID)
 	if errdefs.IsNotFound(err) {
-		return due, nil // it is to be created, or is gone
+		return due, nil // it is not created yet, or gone
 	}
-	if err != nil || !refreshable(found.Status) {
+	if err != nil || !usesVolumes(found.Status) {
 		return due, err
 	}
-	p.refresher.pods.with(pod.UID, func(known *followedPod) { known.takenUp = true })
+	p.refresher.pods.update(pod.UID, func(known *podVolumes) { known.scheduled = true })
 	if !hasContents(pod) {
 		return due, nil
 	}
 	p.adoptTokens(pod, &found)
-	contents, due, unread := p.contents(ctx, pod)
+	contents, due, unread := p.readContents(ctx, pod)
 	request := &CreateRequest{eci.CreateCreateContainerGroupRequest(), map[string]string{}}
 	request.setVolumes(pod, contents)
-	want, err := volumesOf(request)
+	want, err := volumeParams(request)
 	if err != nil {
 		return due, err
 	}
 	known := p.refresher.pods.get(pod.UID)
-	if unread != nil && known.given == nil {
+	if unread != nil && known.applied == nil {
 		return due, unread
 	}
-	keepUnread(pod, contents, want, known.given)
-	same := maps.Equal(want, known.given)
-	if known.given == nil {
+	keepUnreadVolumes(pod, contents, want, known.applied)
+	same := maps.Equal(want, known.applied)
+	if known.applied == nil {
 		same = !contentsDiffer(&found, *request.Volume)
 	}
-	if !same || known.unsure {
-		if err := p.write(ctx, pod, found.ContainerGroupId, want); err != nil {
+	if !same || known.unconfirmed {
+		if err := p.updateVolumes(ctx, pod, found.ContainerGroupId, want); err != nil {
 			return due, err
 		}
 	}
-	p.refresher.pods.gave(pod.UID, want)
+	p.refresher.pods.recordApplied(pod.UID, want)
 	return due, unread
 }
 
-// write gives a group its volumes.
-func (p *Provider) write(ctx context.Context, pod *corev1.Pod, id string, volumes map[string]string) error {
+// updateVolumes updates the volumes of a group.
+func (p *Provider) updateVolumes(ctx context.Context, pod *corev1.Pod, id string, volumes map[string]string) error {
 	update := eci.CreateUpdateContainerGroupRequest()
 	update.RegionId, update.ContainerGroupId = p.cfg.Region, id
 	maps.Copy(update.GetFormParams(), volumes)
 	err := p.client.do(ctx, update, eci.CreateUpdateContainerGroupResponse())
 	switch {
 	case err == nil:
-		log.G(ctx).Info("Brought the volumes of the pod up to date")
+		log.G(ctx).Info("Updated the volumes of the pod")
 	case errdefs.IsUnavailable(err):
-		p.refresher.pods.with(pod.UID, func(known *followedPod) { known.unsure = true })
+		p.refresher.pods.update(pod.UID, func(known *podVolumes) { known.unconfirmed = true })
 	case errdefs.IsNotFound(err):
-		return nil // it has gone meanwhile
+		return nil // it was deleted meanwhile
 	}
 	return err
 }
 
-// volumesOf are the parameters of a request that are about volumes.
-func volumesOf(request *CreateRequest) (map[string]string, error) {
+// volumeParams returns the parameters of a request that are about volumes.
+func volumeParams(request *CreateRequest) (map[string]string, error) {
 	params, err := request.Params()
 	maps.DeleteFunc(params, func(name, _ string) bool { return !strings.HasPrefix(name, "Volume.") })
 	return params, err
 }
 
-// keepUnread puts into want what was given of the volumes whose contents are not
-// known.
-func keepUnread(pod *corev1.Pod, contents map[string]volume.Files, want, given map[string]string) {
+// keepUnreadVolumes adds to want the last applied parameters of the volumes whose
+// contents could not be read.
+func keepUnreadVolumes(pod *corev1.Pod, contents map[string]volume.Files, want, applied map[string]string) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if _, read := contents[v.Name]; read || !volume.HasContents(v) {
 			continue
 		}
 		prefix := "Volume." + strconv.Itoa(i+1) + "."
-		for name, value := range given {
+		for name, value := range applied {
 			if strings.HasPrefix(name, prefix) {
 				want[name] = value
 			}
@@ -134,15 +134,16 @@ func keepUnread(pod *corev1.Pod, contents map[string]volume.Files, want, given m
 	}
 }
 
-// hasContents tells whether the provider writes files of a pod.
+// hasContents reports whether a pod has volumes whose files the provider writes.
 func hasContents(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return volume.HasContents(&v) })
 }
 
-// adoptTokens takes up the tokens that a group shows to have, so that those that a
-// process before this has requested are renewed when that is due, and not at once.
+// adoptTokens adds the tokens that the listing reports for a group to the cache of
+// tokens, so that tokens requested by an earlier process are renewed when they are due,
+// not at once.
 func (p *Provider) adoptTokens(pod *corev1.Pod, found *group) {
-	shown := filesShown(found)
+	shown := reportedFiles(found)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.Projected == nil {
@@ -160,8 +161,9 @@ func (p *Provider) adoptTokens(pod *corev1.Pod, found *group) {
 	}
 }
 
-// filesShown are the contents that a group shows, by volume and path.
-func filesShown(found *group) map[string]map[string]string {
+// reportedFiles returns the contents that the listing reports for a group, by volume
+// and path.
+func reportedFiles(found *group) map[string]map[string]string {
 	shown := map[string]map[string]string{}
 	for _, v := range found.Volumes {
 		shown[v.Name] = map[string]string{}
@@ -172,10 +174,10 @@ func filesShown(found *group) map[string]map[string]string {
 	return shown
 }
 
-// contentsDiffer tells whether a group lacks something of the volumes that it is to
-// have, as far as it says what they contain.
+// contentsDiffer reports whether the volumes that the listing reports for a group
+// differ from want.
 func contentsDiffer(found *group, want []eci.CreateContainerGroupVolume) bool {
-	shown := filesShown(found)
+	shown := reportedFiles(found)
 	for _, v := range want {
 		if v.Type != configFileVolume {
 			continue
@@ -186,7 +188,7 @@ func contentsDiffer(found *group, want []eci.CreateContainerGroupVolume) bool {
 		}
 		for _, f := range files {
 			content, ok := shown[v.Name][f.Path]
-			plain := base64.StdEncoding.EncodeToString([]byte(content)) // should it not be told as it was given
+			plain := base64.StdEncoding.EncodeToString([]byte(content)) // the API may not return it as it was sent
 			if !ok || content != f.Content && plain != f.Content {
 				return true
 			}

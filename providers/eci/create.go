@@ -17,21 +17,21 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
 
-// inputs reads what the request for a pod needs, and tells when to read its files
-// again.
-func (p *Provider) inputs(ctx context.Context, pod *corev1.Pod) (in Inputs, due time.Time, err error) {
+// readInputs reads what the request for a pod depends on, and returns when to read the
+// files again.
+func (p *Provider) readInputs(ctx context.Context, pod *corev1.Pod) (in Inputs, due time.Time, err error) {
 	in = Inputs{Config: &p.cfg, NodeName: p.nodeName}
 	if in.ClusterUID, err = p.groups.owner.uid(ctx); err != nil {
 		return in, due, err
 	}
-	in.Contents, due, err = p.contents(ctx, pod)
+	in.Contents, due, err = p.readContents(ctx, pod)
 	var failed error
 	in.Credentials, failed = p.credentials(ctx, pod)
 	return in, due, errors.Join(err, failed)
 }
 
-// credentials are those of the registries of the pod's images, from its pull
-// secrets. Secrets that do not exist are passed over, as a kubelet does.
+// credentials returns the credentials of the registries of the pod's images, from its
+// pull secrets. Secrets that do not exist are skipped, as in the kubelet.
 func (p *Provider) credentials(ctx context.Context, pod *corev1.Pod) ([]eci.CreateContainerGroupImageRegistryCredential, error) {
 	var secrets []*corev1.Secret
 	for _, ref := range pod.Spec.ImagePullSecrets {
@@ -47,8 +47,8 @@ func (p *Provider) credentials(ctx context.Context, pod *corev1.Pod) ([]eci.Crea
 	return Credentials(pod, secrets)
 }
 
-// Credentials are those of the registries of a pod's images, one for each, from
-// its pull secrets. An image whose name is none has no credentials.
+// Credentials returns the credentials of the registries of a pod's images, one for each
+// registry, from its pull secrets. Images with invalid names are skipped.
 func Credentials(pod *corev1.Pod, secrets []*corev1.Secret) ([]eci.CreateContainerGroupImageRegistryCredential, error) {
 	ring, err := image.NewKeyring(secrets)
 	if err != nil {
@@ -69,13 +69,13 @@ func Credentials(pod *corev1.Pod, secrets []*corev1.Secret) ([]eci.CreateContain
 	return found, nil
 }
 
-// inBody are the prefixes of parameters that are long, or secret: they travel in
-// the body rather than in the URL, which others may log, and which has a limit.
-var inBody = []string{"Container.", "InitContainer.", "Volume.", "ImageRegistryCredential."}
+// bodyParams are the prefixes of parameters that are long or secret. They are sent in
+// the body: URLs may be logged, and have a limit.
+var bodyParams = []string{"Container.", "InitContainer.", "Volume.", "ImageRegistryCredential."}
 
-// create makes the group, and returns its ID. The parameters are put into a
-// request that has no fields set, since the SDK cannot write all of them.
-func (p *Provider) create(ctx context.Context, r *CreateRequest) (string, error) {
+// createGroup creates the group and returns its ID. It copies the parameters to a
+// request without fields, since the SDK cannot encode all of them.
+func (p *Provider) createGroup(ctx context.Context, r *CreateRequest) (string, error) {
 	params, err := r.Params()
 	if err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func (p *Provider) create(ctx context.Context, r *CreateRequest) (string, error)
 	request := eci.CreateCreateContainerGroupRequest()
 	for name, value := range params {
 		to := request.GetQueryParams()
-		if slices.ContainsFunc(inBody, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if slices.ContainsFunc(bodyParams, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			to = request.GetFormParams()
 		}
 		to[name] = value
@@ -95,9 +95,8 @@ func (p *Provider) create(ctx context.Context, r *CreateRequest) (string, error)
 	return response.ContainerGroupId, nil
 }
 
-// update gives the group the images of the pod, and what their registries ask for by
-// now.
-func (p *Provider) update(ctx context.Context, pod *corev1.Pod, id string) error {
+// updateImages updates the images of a group, and the credentials of their registries.
+func (p *Provider) updateImages(ctx context.Context, pod *corev1.Pod, id string) error {
 	request := eci.CreateUpdateContainerGroupRequest()
 	request.RegionId, request.ContainerGroupId = p.cfg.Region, id
 	request.ClientToken = fmt.Sprintf("%s-%s", pod.UID, pod.ResourceVersion)
@@ -119,23 +118,25 @@ func (p *Provider) update(ctx context.Context, pod *corev1.Pod, id string) error
 	return p.client.do(ctx, request, eci.CreateUpdateContainerGroupResponse())
 }
 
-// imagesDiffer tells whether a container of the group has another image than the
-// pod says. To take two names of one for two images would restart it.
+// imagesDiffer reports whether a container of the group has another image than that of
+// the pod. Two names of the same image do not differ: an update would restart the
+// container.
 func imagesDiffer(pod *corev1.Pod, found *group) bool {
 	want := map[string]string{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		want[c.Name] = c.Image
 	}
 	for _, c := range slices.Concat(found.InitContainers, found.Containers) {
-		if image, ok := want[c.Name]; ok && fullName(image) != fullName(c.Image) {
+		if image, ok := want[c.Name]; ok && normalizedImage(image) != normalizedImage(c.Image) {
 			return true
 		}
 	}
 	return false
 }
 
-// fullName is the name of an image with its registry and tag, should ECI tell it so.
-func fullName(image string) string {
+// normalizedImage returns the name of an image with registry and tag, in case ECI
+// reports it that way.
+func normalizedImage(image string) string {
 	name, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return image

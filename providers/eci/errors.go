@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// throttledFor is when to try again after too many calls.
-	throttledFor = 10 * time.Second
-	// exhaustedFor is when to try again what a quota, the stock, the balance or
-	// a missing right does not allow: others have to change that.
-	exhaustedFor = time.Minute
+	// throttledDelay is the delay before a retry of a call that was throttled.
+	throttledDelay = 10 * time.Second
+	// exhaustedDelay is the delay before a retry of a call that failed because of a
+	// quota, the stock, the balance or a missing right: somebody has to change that.
+	exhaustedDelay = time.Minute
 )
 
-// callError is the answer of the API to a call that failed.
+// callError is an error response of the API.
 type callError struct {
 	action, code, message, requestID string
 	status                           int
@@ -36,9 +36,9 @@ func (e callError) Error() string {
 	return fmt.Sprintf("ECI refuses %s: %s: %s (request %s)", e.action, e.code, e.message, e.requestID)
 }
 
-// classify gives the error of a call its class, and takes out of it what may be
-// secret: the SDK's errors have the URL, with all parameters, or the string that
-// was signed, or a part of an answer.
+// classify returns the error of a call with its class, and without what may be secret:
+// the SDK's errors contain the URL with all parameters, or the string that was signed,
+// or a part of the response.
 func (c *client) classify(ctx context.Context, request requests.AcsRequest, err error) error {
 	if err == nil {
 		return nil
@@ -46,39 +46,39 @@ func (c *client) classify(ctx context.Context, request requests.AcsRequest, err 
 	action := request.GetActionName()
 	server, answered := errors.AsType[*sdkerrors.ServerError](err)
 	if !answered {
-		return unanswered(ctx, action, err)
+		return noResponseError(ctx, action, err)
 	}
 	e := callError{
 		action: action, code: server.ErrorCode(), requestID: server.RequestId(), status: server.HttpStatus(),
 		message: c.withoutSecrets(server.Message(), request),
 	}
 	wait := retryAfter(server.RespHeaders)
-	if e.code == "" { // what is not the API's, but of something before it, and says nothing of the pod
+	if e.code == "" { // not from the API but from something before it, and so not about the pod
 		e.code, e.message = "HTTP "+strconv.Itoa(server.HttpStatus()), http.StatusText(server.HttpStatus())
 		if wait > 0 || e.throttled() {
-			return errdefs.AsRetryAfter(e, max(wait, throttledFor))
+			return errdefs.AsRetryAfter(e, max(wait, throttledDelay))
 		}
 		return errdefs.AsUnavailable(e)
 	}
 	return withClass(e, wait)
 }
 
-// unanswered is the error of a call that has no answer.
-func unanswered(ctx context.Context, action string, err error) error {
+// noResponseError returns the error of a call without a response.
+func noResponseError(ctx context.Context, action string, err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return errdefs.AsUnavailable(fmt.Errorf("cannot reach ECI for %s: %w", action, failed.Err))
 	}
 	if client, ok := errors.AsType[*sdkerrors.ClientError](err); ok {
-		return errdefs.AsUnavailable(fmt.Errorf("the SDK of ECI cannot do %s: %s", action, client.ErrorCode()))
+		return errdefs.AsUnavailable(fmt.Errorf("the SDK of ECI failed to call %s: %s", action, client.ErrorCode()))
 	}
 	if ctx.Err() != nil {
-		return errdefs.AsUnavailable(fmt.Errorf("no answer of ECI to %s: %w", action, ctx.Err()))
+		return errdefs.AsUnavailable(fmt.Errorf("no response of ECI to %s: %w", action, ctx.Err()))
 	}
-	return errdefs.AsUnavailable(fmt.Errorf("the SDK of ECI cannot do %s (%T)", action, err))
+	return errdefs.AsUnavailable(fmt.Errorf("the SDK of ECI failed to call %s (%T)", action, err))
 }
 
-// withClass decides by the code of an answer. Codes are a family, and more after
-// a dot: Throttling.User.
+// withClass returns an error with the class for its code. A code is a family, and may
+// have more after a dot: Throttling.User.
 func withClass(e callError, wait time.Duration) error {
 	family, _, _ := strings.Cut(e.code, ".")
 	has := func(parts ...string) bool {
@@ -91,57 +91,57 @@ func withClass(e callError, wait time.Duration) error {
 	}
 	switch {
 	case e.throttled():
-		return errdefs.AsRetryAfter(e, max(wait, throttledFor))
+		return errdefs.AsRetryAfter(e, max(wait, throttledDelay))
 	case has("Quota", "NoStock", "NotOnSale", "SoldOut", "Balance", "InDebt", "Arrear", "NotEnough", "Insufficient"),
-		slices.Contains(aboutAccount, family):
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
+		slices.Contains(accountCodes, family):
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedDelay))
 	case has("Forbidden", "NoPermission", "AccessKey", "Signature", "UnauthorizedOperation", "SecurityToken"):
-		return errdefs.AsRetryAfter(e, max(wait, exhaustedFor))
+		return errdefs.AsRetryAfter(e, max(wait, exhaustedDelay))
 	case has("Idempotent"):
-		// The same token with other parameters: the group is there.
+		// The same token was used with other parameters: the group exists.
 		return errdefs.AsConflict(e)
 	case has("IncorrectStatus", "InvalidStatus", "OperationConflict"):
 		return errdefs.AsConflict(e)
 	case has("NotFound", "NotExist") && (e.action == actionCreate || e.action == actionList || !has("Container")):
-		// It is not the group that does not exist, or its container: then the pod
-		// would be taken for gone, and what runs be forgotten.
+		// It is not the group or container that does not exist: otherwise the pod would
+		// count as gone while it runs.
 		if e.action == actionCreate && !has("Region", "Action", "Api", "Product") {
-			return errdefs.AsPermanent(e) // what a new group names
+			return errdefs.AsPermanent(e) // something that the new group refers to
 		}
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
-	case has("NotFound", "NotExist") && !strings.HasPrefix(family, "InvalidParam"): // which is of something that the call names
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedDelay))
+	case has("NotFound", "NotExist") && !strings.HasPrefix(family, "InvalidParam"): // something that the call refers to
 		return errdefs.AsNotFound(e)
 	case e.status >= http.StatusInternalServerError, family == "InternalError", family == "ServiceUnavailable", has("Timeout"):
 		return errdefs.AsUnavailable(e)
-	case has("TimeStamp"): // the clock of this machine is wrong
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedFor))
+	case has("TimeStamp"): // the local clock is wrong
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(e), max(wait, exhaustedDelay))
 	case e.action != actionList && e.action != actionDelete &&
-		slices.ContainsFunc(aboutPod, func(prefix string) bool { return strings.HasPrefix(family, prefix) }):
+		slices.ContainsFunc(podCodes, func(prefix string) bool { return strings.HasPrefix(family, prefix) }):
 		return errdefs.AsPermanent(e)
 	case e.status >= http.StatusBadRequest:
-		// Of a code that nobody knows it is not said that the pod is to blame.
-		return errdefs.AsRetryAfter(e, max(wait, exhaustedFor))
+		// An unknown code does not mean that the pod is the reason.
+		return errdefs.AsRetryAfter(e, max(wait, exhaustedDelay))
 	}
 	return e
 }
 
-// The actions that are not about one group that there is, and that which is to
-// succeed at some time: what is left over costs money.
+// The actions that are not about one existing group, and the deletion, which has to
+// succeed at some time: groups that are left over cost money.
 const (
 	actionCreate = "CreateContainerGroup"
 	actionList   = "DescribeContainerGroups"
 	actionDelete = "DeleteContainerGroup"
 )
 
-// aboutAccount are the families that sound like aboutPod, but are of the account or
-// of what a group is to have, whose state others change.
-var aboutAccount = []string{"InvalidAccountStatus", "InvalidPaymentMethod", "InvalidUser", "InvalidOperation"}
+// accountCodes are the families of codes that look like podCodes, but are about the
+// account, whose state others change.
+var accountCodes = []string{"InvalidAccountStatus", "InvalidPaymentMethod", "InvalidUser", "InvalidOperation"}
 
-// aboutPod are the families of codes, by their first words, that refuse what was
-// asked for, however often it is asked.
-var aboutPod = []string{"Invalid", "Missing", "Malformed", "Illegal", "Unsupported", "NotSupport", "Duplicate"}
+// podCodes are the families of codes, by their first words, for requests that are
+// refused however often they are sent.
+var podCodes = []string{"Invalid", "Missing", "Malformed", "Illegal", "Unsupported", "NotSupport", "Duplicate"}
 
-// isThrottled tells whether err says that there were too many calls.
+// isThrottled reports whether err means that there were too many calls.
 func isThrottled(err error) bool {
 	e, ok := errors.AsType[callError](err)
 	return ok && e.throttled()
@@ -151,7 +151,7 @@ func (e callError) throttled() bool {
 	return strings.Contains(e.code, "Throttling") || e.status == http.StatusTooManyRequests
 }
 
-// retryAfter is what the answer's header of that name says, in seconds.
+// retryAfter returns the value of the Retry-After header in seconds.
 func retryAfter(headers http.Header) time.Duration {
 	seconds, err := strconv.Atoi(headers.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -160,16 +160,16 @@ func retryAfter(headers http.Header) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// leastSecret is how long a parameter is at least that is looked for in messages:
-// "1" would be in all of them.
-const leastSecret = 4
+// minSecretLength is the minimum length of values that are removed from messages: "1"
+// would be in all of them.
+const minSecretLength = 4
 
-// withoutSecrets is a message of the API without the values of parameters that
-// may be secret, and without the string to sign, which has all of them.
+// withoutSecrets returns a message of the API without the values of parameters that may
+// be secret, and without the string to sign, which contains all of them.
 func (c *client) withoutSecrets(message string, request requests.AcsRequest) string {
 	message, _, _ = strings.Cut(message, "server string to sign")
 	hide := func(value string) {
-		if len(value) >= leastSecret {
+		if len(value) >= minSecretLength {
 			message = strings.ReplaceAll(message, value, hidden)
 		}
 	}
@@ -185,7 +185,7 @@ func (c *client) withoutSecrets(message string, request requests.AcsRequest) str
 	return strings.TrimSpace(message)
 }
 
-// isSecret tells whether the value of a parameter may be a secret.
+// isSecret reports whether the value of a parameter may be a secret.
 func isSecret(name string) bool {
 	return strings.HasSuffix(name, ".Password") || strings.HasSuffix(name, ".Content") ||
 		strings.Contains(name, ".EnvironmentVar.") && strings.HasSuffix(name, ".Value") || name == "Signature" ||

@@ -62,8 +62,8 @@ func TestErrorsHaveClasses(t *testing.T) {
 	}
 }
 
-// A wrong endpoint or region, or a proxy, does not know the groups: they run all
-// the same, and must not be taken for gone.
+// If an endpoint, region or proxy does not know a group, it still runs, and must not
+// count as gone.
 func TestOnlyAGroupThatIsGoneIsNotFound(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
@@ -85,8 +85,8 @@ func TestOnlyAGroupThatIsGoneIsNotFound(t *testing.T) {
 	}
 }
 
-// Neither a listing nor a deletion says anything of a pod's spec: no pod is to blame,
-// and no group is left over.
+// Neither a listing nor a deletion depends on the pod's spec: no pod fails because of
+// it, and no group is left over.
 func TestListingsAndDeletionsAreNeverRefusedForGood(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
@@ -107,7 +107,8 @@ func TestListingsAndDeletionsAreNeverRefusedForGood(t *testing.T) {
 	}
 }
 
-// Nothing of a pod's secrets is in the log, at any level, be calls taken or not.
+// The log contains nothing of a pod's secrets, at any level, whether or not calls
+// succeed.
 func TestTheLogShowsNoSecrets(t *testing.T) {
 	var lines bytes.Buffer
 	before := log.L
@@ -124,14 +125,14 @@ func TestTheLogShowsNoSecrets(t *testing.T) {
 	}
 	r.create(t, pod)
 	r.status(t, pod)
-	log.G(t.Context()).Info("said at last") // the log is the one that is looked at
-	if text := lines.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMi") || !strings.Contains(text, "said at last") {
+	log.G(t.Context()).Info("logged at last") // shows that this is the log that is checked
+	if text := lines.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMi") || !strings.Contains(text, "logged at last") {
 		t.Errorf("the log is %s", text)
 	}
 }
 
-// The SDK puts all parameters into the URL, and the API into the answer to a
-// signature that does not match.
+// The SDK puts all parameters into the URL, and the API puts them into its response to
+// a signature that does not match.
 func TestErrorsShowNoSecrets(t *testing.T) {
 	pod := newPod("a")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2 of/the environment"}}

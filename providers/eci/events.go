@@ -10,34 +10,34 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 )
 
-// eventLog knows which events of container groups were told as events of pods.
-type eventLog struct {
+// eventRecorder records events of container groups as events of their pods, once.
+type eventRecorder struct {
 	recorder record.EventRecorder
-	since    time.Time // older ones were told by a process before this
+	since    time.Time // older events were recorded by an earlier process
 
-	mu   sync.Mutex
-	told map[string]map[string]string // group, event: the time of the last
+	mu       sync.Mutex
+	recorded map[string]map[string]string // the last timestamp, by group and event
 }
 
-func newEventLog(recorder record.EventRecorder, since time.Time) *eventLog {
-	return &eventLog{recorder: recorder, since: since.Truncate(time.Second), told: map[string]map[string]string{}}
+func newEventRecorder(recorder record.EventRecorder, since time.Time) *eventRecorder {
+	return &eventRecorder{recorder: recorder, since: since.Truncate(time.Second), recorded: map[string]map[string]string{}}
 }
 
-// tellEvents makes events of pods of what is new in a listing.
-func (p *Provider) tellEvents(listed []group) {
-	told := make(map[string]map[string]string, len(listed))
+// recordEvents records the events that are new in a listing.
+func (p *Provider) recordEvents(listed []group) {
+	recorded := make(map[string]map[string]string, len(listed))
 	p.events.mu.Lock()
 	defer p.events.mu.Unlock()
 	for i := range listed {
-		told[listed[i].ContainerGroupId] = p.events.tell(podOf(&listed[i]), &listed[i])
+		recorded[listed[i].ContainerGroupId] = p.events.record(podOf(&listed[i]), &listed[i])
 	}
-	p.events.told = told // without those of groups that are gone
+	p.events.recorded = recorded // drops groups that are gone
 }
 
-// tell makes events of the pod of a group, and returns what is told then. l.mu is
-// held.
-func (l *eventLog) tell(pod *corev1.Pod, found *group) map[string]string {
-	before := l.told[found.ContainerGroupId]
+// record records the new events of a group, and returns the timestamps of all. The
+// caller holds l.mu.
+func (l *eventRecorder) record(pod *corev1.Pod, found *group) map[string]string {
+	before := l.recorded[found.ContainerGroupId]
 	now := make(map[string]string, len(found.Events))
 	for _, e := range found.Events {
 		key := e.Type + "/" + e.Reason + "/" + e.Message
@@ -54,8 +54,8 @@ func (l *eventLog) tell(pod *corev1.Pod, found *group) map[string]string {
 	return now
 }
 
-// volumesStale says that the volumes of a pod are not up to date.
-func (l *eventLog) volumesStale(pod *corev1.Pod, message string) {
+// recordStaleVolumes records that the volumes of a pod are not up to date.
+func (l *eventRecorder) recordStaleVolumes(pod *corev1.Pod, message string) {
 	if l.recorder != nil {
 		l.recorder.Event(pod, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, message)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// RunInContainer runs a command in a container: the API answers with the address
-// of a WebSocket, which is connected to the client.
+// RunInContainer runs a command in a container. The API returns the URL of a WebSocket,
+// which is connected to the client.
 func (p *Provider) RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach api.AttachIO) error {
 	if len(cmd) == 0 {
 		return errdefs.InvalidInput("there is no command to run")
@@ -44,8 +44,8 @@ func (p *Provider) RunInContainer(ctx context.Context, namespace, podName, conta
 	return newExecSession(conn, attach).run(ctx)
 }
 
-// execAddress asks for the address of a WebSocket for a command. It is a secret:
-// whoever has it can run the command.
+// execAddress requests the URL of a WebSocket for a command. It is a secret: anybody
+// who has it can run the command.
 func (p *Provider) execAddress(ctx context.Context, group, container string, cmd []string, attach api.AttachIO) (Secret, error) {
 	command, err := json.Marshal(cmd)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Provider) execAddress(ctx context.Context, group, container string, cmd
 	return Secret(response.WebSocketUri), nil
 }
 
-// dialTimeout is how long a WebSocket may take to open.
+// dialTimeout is the timeout to open a WebSocket.
 const dialTimeout = 30 * time.Second
 
 func (p *Provider) dial(ctx context.Context, address Secret) (*websocket.Conn, error) {
@@ -79,10 +79,10 @@ func (p *Provider) dial(ctx context.Context, address Secret) (*websocket.Conn, e
 	case err == nil:
 		return conn, nil
 	case errors.Is(err, websocket.ErrBadHandshake):
-		return nil, errdefs.AsUnavailable(fmt.Errorf("ECI does not open the WebSocket of a command: %s", response.Status))
+		return nil, errdefs.AsUnavailable(fmt.Errorf("ECI refused the WebSocket of a command: %s", response.Status))
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	// The error may have the address.
-	return nil, errdefs.AsUnavailable(errors.New("cannot reach the WebSocket of ECI for a command: see whether this machine reaches the address of ECI's exec service"))
+	// The error may contain the URL.
+	return nil, errdefs.AsUnavailable(errors.New("cannot reach the WebSocket of ECI for a command: check that this machine can reach the address of ECI's exec service"))
 }

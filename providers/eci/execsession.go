@@ -17,12 +17,11 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// The protocols of Kubernetes for commands over a WebSocket: the first byte of
-// each message says which stream it is of. That ECI speaks them is an assumption;
-// README.md says more.
+// The protocols of Kubernetes for commands over a WebSocket: the first byte of each
+// message is the stream. That ECI uses them is an assumption; see README.md.
 const (
 	channelsV4 = "v4.channel.k8s.io"
-	channelsV5 = "v5.channel.k8s.io" // in which streams can be closed
+	channelsV5 = "v5.channel.k8s.io" // has a message to close a stream
 )
 
 // The streams.
@@ -40,15 +39,15 @@ const (
 type execSession struct {
 	conn   *websocket.Conn
 	attach api.AttachIO
-	mu     sync.Mutex // of writes
+	mu     sync.Mutex // guards writes
 }
 
 func newExecSession(conn *websocket.Conn, attach api.AttachIO) *execSession {
 	return &execSession{conn: conn, attach: attach}
 }
 
-// run copies until the command has ended, or ctx. What reads from the client may
-// then be in a Read still, which ends with the client's streams.
+// run copies until the command or ctx has ended. A Read from the client may then still
+// be blocked; it ends with the client's streams.
 func (s *execSession) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
@@ -106,15 +105,15 @@ func (s *execSession) send(channel byte, data []byte) error {
 	return s.conn.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, data...))
 }
 
-// receive copies the output, until the status of the command.
+// receive copies the output until it receives the status of the command.
 func (s *execSession) receive() error {
 	for {
 		_, message, err := s.conn.ReadMessage()
 		if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
-			return errdefs.AsUnavailable(errors.New("ECI has closed the WebSocket of the command without saying how the command ended"))
+			return errdefs.AsUnavailable(errors.New("ECI has closed the WebSocket without the status of the command"))
 		}
 		if err != nil {
-			return errdefs.AsUnavailable(fmt.Errorf("the WebSocket of the command broke off: %w", err))
+			return errdefs.AsUnavailable(fmt.Errorf("the WebSocket of the command failed: %w", err))
 		}
 		if len(message) == 0 {
 			continue
@@ -133,7 +132,7 @@ func (s *execSession) receive() error {
 			return commandError(data)
 		}
 		if err != nil {
-			return err // the client has gone
+			return err // the client is gone
 		}
 	}
 }
@@ -146,11 +145,12 @@ func write(w io.Writer, data []byte) error {
 	return err
 }
 
-// commandError is the end of a command: nil, or an error that has its exit code.
+// commandError returns nil for a command that succeeded, or an error with its exit
+// code.
 func commandError(data []byte) error {
 	var status metav1.Status
 	if err := json.Unmarshal(data, &status); err != nil {
-		return fmt.Errorf("the end of the command is not told as a Status: %w", err)
+		return fmt.Errorf("decode the status of the command: %w", err)
 	}
 	if status.Status == metav1.StatusSuccess {
 		return nil

@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// pageSize is how many groups a page of a listing has, which is the most.
+	// pageSize is the number of groups in a page of a listing: the maximum.
 	pageSize = "20"
-	// listingTimeout is how long a listing may take, with all of its pages.
+	// listingTimeout is the timeout of a listing with all of its pages.
 	listingTimeout = 2 * time.Minute
-	// createdFor is for how long a new group counts although no listing has it.
-	createdFor = time.Minute
+	// createdMaxAge is how long a new group is added to listings that lack it.
+	createdMaxAge = time.Minute
 )
 
 type group = eci.DescribeContainerGroupsContainerGroup0
 
-// groups are the container groups of the node, by the UID of their pod. It is safe
+// groups caches the container groups of the node by the UID of their pod. It is safe
 // for concurrent use.
 type groups struct {
 	client        *client
 	cluster, node string
 	owner         *owner
 	cacheFor      time.Duration
-	listed        func([]group) // is called with each new listing
+	listed        func([]group) // called with each new listing
 
 	flight singleflight.Group
 
-	mu      sync.Mutex
-	era     int // counts the changes that a listing may not have
-	cached  map[types.UID]group
-	at      time.Time
-	created map[types.UID]createdGroup
-	quiet   time.Time // until then nothing is asked,
-	refused error     // for this
+	mu             sync.Mutex
+	changes        int // number of creations and deletions, which a listing from before may lack
+	cached         map[types.UID]group
+	at             time.Time
+	created        map[types.UID]createdGroup
+	throttledUntil time.Time // no listing before that time,
+	throttled      error     // because of this error
 }
 
 // createdGroup is a group that was created, and may not be in a listing yet.
@@ -52,29 +52,31 @@ type createdGroup struct {
 	at time.Time
 }
 
-// all returns the groups by UID, from a listing that is new enough. After one that
-// was throttled the error is the same until another may be asked for.
+// all returns the groups of this cluster by UID, from a listing that is new enough.
+// After a listing that was throttled it returns that error until another one may be
+// sent.
 func (g *groups) all(ctx context.Context) (map[types.UID]group, error) {
-	all, err := g.within(ctx, g.cacheFor)
-	maps.DeleteFunc(all, func(uid types.UID, found group) bool { return !g.owner.mayList(&found) })
+	all, err := g.youngerThan(ctx, g.cacheFor)
+	maps.DeleteFunc(all, func(uid types.UID, found group) bool { return !g.owner.isOurs(&found) })
 	return all, err
 }
 
-// within returns the groups from a listing that is younger than age, with those of
-// earlier versions that may be another cluster's: who asks for one by UID knows its pod.
-func (g *groups) within(ctx context.Context, age time.Duration) (map[types.UID]group, error) {
+// youngerThan returns the groups from a listing that is younger than age, including
+// those of earlier versions that may belong to another cluster: a caller that knows the
+// UID knows the pod.
+func (g *groups) youngerThan(ctx context.Context, age time.Duration) (map[types.UID]group, error) {
 	g.mu.Lock()
 	if g.cached != nil && time.Since(g.at) < age {
 		defer g.mu.Unlock()
 		return g.withCreated(g.cached), nil
 	}
-	if time.Now().Before(g.quiet) {
+	if time.Now().Before(g.throttledUntil) {
 		defer g.mu.Unlock()
-		return nil, g.refused
+		return nil, g.throttled
 	}
 	g.mu.Unlock()
-	// Whoever asks meanwhile gets the same answer; it does not end with whoever
-	// asked first.
+	// Concurrent callers share one listing, which does not end with the context of the
+	// first one.
 	results := g.flight.DoChan("", func() (any, error) { return nil, g.refresh(context.WithoutCancel(ctx)) })
 	select {
 	case <-ctx.Done():
@@ -89,8 +91,9 @@ func (g *groups) within(ctx context.Context, age time.Duration) (map[types.UID]g
 	return g.withCreated(g.cached), nil
 }
 
-// ofPod returns the group of a pod from the last listing, however old that is: for
-// what does not change of a group. Of a pod that is not in it a new one is asked.
+// ofPod returns the group of a pod from the last listing, regardless of its age: good
+// enough for what does not change of a group. If it lacks the pod, a new listing is
+// made.
 func (g *groups) ofPod(ctx context.Context, uid types.UID) (group, error) {
 	g.mu.Lock()
 	found, ok := g.cached[uid]
@@ -101,7 +104,7 @@ func (g *groups) ofPod(ctx context.Context, uid types.UID) (group, error) {
 	if ok {
 		return found, nil
 	}
-	all, err := g.within(ctx, g.cacheFor)
+	all, err := g.youngerThan(ctx, g.cacheFor)
 	if err != nil {
 		return group{}, err
 	}
@@ -124,18 +127,18 @@ func (g *groups) withCreated(listed map[types.UID]group) map[types.UID]group {
 	return all
 }
 
-// refresh lists until nothing has changed meanwhile, twice at most: what changes
-// all the time has to be shown at some time.
+// refresh lists until nothing was created or deleted meanwhile, at most twice: if there
+// are changes all the time, a listing has to be used at some time.
 func (g *groups) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	for try := 1; ; try++ {
 		g.mu.Lock()
-		era := g.era
+		era := g.changes
 		g.mu.Unlock()
 		list, err := g.list(ctx)
 		if err != nil {
-			g.respect(err)
+			g.recordThrottling(err)
 			return err
 		}
 		if g.store(list, era) || try == 2 {
@@ -144,20 +147,21 @@ func (g *groups) refresh(ctx context.Context) error {
 	}
 }
 
-// respect has nothing asked for a while after an answer that too much was.
-func (g *groups) respect(err error) {
+// recordThrottling prevents listings for a while if err is about throttling.
+func (g *groups) recordThrottling(err error) {
 	delay, named := errdefs.RetryAfter(err)
 	if !named || !isThrottled(err) {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.quiet, g.refused = time.Now().Add(delay), err
+	g.throttledUntil, g.throttled = time.Now().Add(delay), err
 }
 
-// store takes a listing over, and tells whether nothing has changed since it began.
+// store caches a listing, and reports whether nothing was created or deleted since it
+// began.
 func (g *groups) store(list []group, era int) bool {
-	g.listed(slices.DeleteFunc(slices.Clone(list), func(found group) bool { return !g.owner.mayList(&found) }))
+	g.listed(slices.DeleteFunc(slices.Clone(list), func(found group) bool { return !g.owner.isOurs(&found) }))
 	byUID := map[types.UID]group{}
 	for _, found := range list {
 		uid := types.UID(tagOf(&found, TagUID))
@@ -170,18 +174,18 @@ func (g *groups) store(list []group, era int) bool {
 	g.cached = byUID
 	maps.DeleteFunc(g.created, func(uid types.UID, c createdGroup) bool {
 		_, ok := byUID[uid]
-		return ok || time.Since(c.at) > createdFor
+		return ok || time.Since(c.at) > createdMaxAge
 	})
-	current := g.era == era
+	current := g.changes == era
 	g.at = time.Now()
 	if !current {
-		g.at = time.Time{} // good for those who have asked, and nobody after them
+		g.at = time.Time{} // good for the callers that wait for it, but for no later one
 	}
 	return current
 }
 
-// list reads all pages. Without the UID of this cluster it is not known which groups
-// are its own.
+// list reads all pages. Without the UID of this cluster it is unknown which groups
+// belong to it.
 func (g *groups) list(ctx context.Context) ([]group, error) {
 	if _, err := g.owner.uid(ctx); err != nil {
 		return nil, err
@@ -200,12 +204,12 @@ func (g *groups) list(ctx context.Context) ([]group, error) {
 			return nil, err
 		}
 		for _, found := range response.ContainerGroups {
-			// Pages shift while groups come and go.
-			if !g.owns(&found) || seen[found.ContainerGroupId] {
+			// Pages shift while groups are created and deleted.
+			if !g.hasTags(&found) || seen[found.ContainerGroupId] {
 				continue
 			}
 			seen[found.ContainerGroupId] = true
-			if g.owner.isAnothers(&found) {
+			if g.owner.isForeign(&found) {
 				others = append(others, found.ContainerGroupId)
 				continue
 			}
@@ -215,36 +219,36 @@ func (g *groups) list(ctx context.Context) ([]group, error) {
 		case "":
 			return all, g.owner.accept(ctx, all, others)
 		case token:
-			return nil, errdefs.AsUnavailable(errors.New("the listing of ECI does not go on: a page names itself as the next"))
+			return nil, errdefs.AsUnavailable(errors.New("the listing of ECI does not end: a page names itself as the next"))
 		default:
 			token = next
 		}
 	}
 }
 
-// owns reports whether a group has the names of this node, whatever the listing's
-// filter does.
-func (g *groups) owns(found *group) bool {
+// hasTags reports whether a group has the tags of this node. It does not rely on the
+// filter of the listing.
+func (g *groups) hasTags(found *group) bool {
 	return tagOf(found, TagClusterName) == g.cluster && tagOf(found, TagNodeName) == g.node &&
 		tagOf(found, TagUID) != "" && tagOf(found, TagPodName) != "" && tagOf(found, TagNamespace) != ""
 }
 
-// changed says that a listing from before tells no more.
-func (g *groups) changed() {
+// invalidate makes the next caller list again.
+func (g *groups) invalidate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.era++
+	g.changes++
 	g.at = time.Time{}
 }
 
-// add has a new group counted until a listing has it.
+// add adds a new group to listings until one has it.
 func (g *groups) add(uid types.UID, created group) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.created[uid] = createdGroup{created, time.Now()}
 }
 
-// remove takes back what add did.
+// remove drops a group that was added.
 func (g *groups) remove(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

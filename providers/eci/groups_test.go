@@ -39,7 +39,7 @@ func TestOneListingAnswersForAllPods(t *testing.T) {
 	}
 }
 
-// A listing may be older than a creation: the pod must not seem to be lost.
+// A listing may be older than a creation: the pod must not look lost.
 func TestANewPodIsThereBeforeAListingHasIt(t *testing.T) {
 	r := newRig(t, time.Hour, func(c *Config) { c.CacheFor = time.Hour })
 	if _, err := r.GetPods(t.Context()); err != nil {
@@ -74,7 +74,7 @@ func TestGroupsOfOthersAreNotSeen(t *testing.T) {
 	}
 }
 
-// sameAnswer answers all calls, and counts them.
+// sameAnswer returns the same response to all calls, and counts them.
 type sameAnswer struct {
 	text  string
 	calls int
@@ -85,7 +85,7 @@ func (a *sameAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.text))}, nil
 }
 
-// A half of the pods must not be taken for all, nor the API be called for ever.
+// A part of the pods must not count as all, nor must the API be called for ever.
 func TestAListingThatDoesNotEndIsNone(t *testing.T) {
 	r := newRig(t, 0)
 	answer := &sameAnswer{text: `{"NextToken": "same", "ContainerGroups": []}`}
@@ -95,7 +95,7 @@ func TestAListingThatDoesNotEndIsNone(t *testing.T) {
 	}
 }
 
-// While the API says that too much is asked, nothing is.
+// While the API throttles, nothing is listed.
 func TestListingsRespectThrottling(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.create(t, newPod("a"))

@@ -14,7 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
-// ECI is a fake, which runs no commands: only what needs none is checked of it.
+// The fake of ECI runs no commands: only the checks without commands are run.
 func TestECI(t *testing.T) {
 	t.Parallel()
 	api := ecitest.New(200 * time.Millisecond)

@@ -19,8 +19,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// TestLive runs a pod in the real service, with the settings of the environment. A
-// setting that is missing fails it.
+// TestLive runs a pod in the real service, with the settings of the environment. It
+// fails if a setting is missing.
 func TestLive(t *testing.T) {
 	var config Config
 	if err := config.Merge(os.Getenv); err != nil {
@@ -90,7 +90,7 @@ func TestLive(t *testing.T) {
 	if c := r.status(t, pod).ContainerStatuses[0]; c.RestartCount != 0 {
 		t.Errorf("UpdateContainerGroup restarts containers for files: each renewal of a token would: %+v", c)
 	}
-	if found, err := r.find(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || len(filesShown(found)["conf"]) != 1 {
+	if found, err := r.find(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || len(reportedFiles(found)["conf"]) != 1 {
 		t.Errorf("a listing does not show files: each restart of the node updates each pod: %v", err)
 	}
 	if _, err := r.GetStatsSummary(t.Context()); err != nil {

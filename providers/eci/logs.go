@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// logPollInterval is how often a log that is followed is asked for more.
+	// logPollInterval is how often a log that is followed is fetched.
 	logPollInterval = 2 * time.Second
-	// followedListing is how old a listing may be that says whether the container
-	// of such a log runs: the controller asks for one more often than that.
-	followedListing = 10 * time.Second
+	// followListingAge is the maximum age of a listing that reports whether the
+	// container of such a log is running: the controller lists more often than that.
+	followListingAge = 10 * time.Second
 )
 
-// maxTail is how many lines the API returns at most.
+// maxTail is the maximum number of lines that the API returns.
 const maxTail = 2000
 
-// GetContainerLogs returns what ECI keeps of a container's log: the newest part of
-// it. A log is followed by asking again.
+// GetContainerLogs returns the part of a container's log that ECI keeps: the newest. To
+// follow a log, it is fetched again and again.
 func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
 	found, err := p.find(ctx, namespace, podName, "")
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	if opts.Previous && c.PreviousState.State != containerTerminated {
 		return nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", containerName, podName)
 	}
-	// Of one that waits to be started again there is the log of its last run.
+	// A container that waits to be restarted has the log of its last run.
 	if !opts.Previous && c.CurrentState.State != containerRunning && c.CurrentState.State != containerTerminated && c.PreviousState.State != containerTerminated {
 		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", containerName, podName)
 	}
@@ -64,15 +64,15 @@ func containerIn(found *group, name string) (*eci.DescribeContainerGroupsContain
 
 // containerLog is the log of a container.
 type containerLog struct {
-	p              *Provider
-	group          string
-	container      string
-	opts           api.ContainerLogOpts
-	since          string // the time of the last line that was taken
-	sameTime, seen int    // of lines of that time: how many were taken, and are passed
+	p                *Provider
+	group            string
+	container        string
+	opts             api.ContainerLogOpts
+	since            string // the timestamp of the last line that was returned
+	atSince, skipped int    // lines with that timestamp: how many were returned, and how many of these were skipped in this response
 }
 
-// fetch asks for the log once.
+// fetch requests the log once.
 func (l *containerLog) fetch(ctx context.Context, timestamps bool) (string, error) {
 	request := eci.CreateDescribeContainerLogRequest()
 	request.RegionId, request.ContainerGroupId, request.ContainerName = l.p.cfg.Region, l.group, l.container
@@ -86,7 +86,7 @@ func (l *containerLog) fetch(ctx context.Context, timestamps bool) (string, erro
 	case !l.opts.SinceTime.IsZero():
 		request.StartTime = l.opts.SinceTime.UTC().Format(time.RFC3339)
 	}
-	request.Tail = integer(maxTail) // for the API's default is less
+	request.Tail = integer(maxTail) // the API's default is less
 	if l.opts.Tail > 0 && l.since == "" {
 		request.Tail = integer(min(l.opts.Tail, maxTail))
 	}
@@ -103,8 +103,8 @@ func (l *containerLog) fetch(ctx context.Context, timestamps bool) (string, erro
 	return response.Content, nil
 }
 
-// follow returns a reader of the log that ends with the container's run, ctx, or
-// the provider.
+// follow returns a reader of the log that ends with the container, ctx, or the
+// provider.
 func (l *containerLog) follow(ctx context.Context) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	reader, writer := io.Pipe()
@@ -115,7 +115,7 @@ func (l *containerLog) follow(ctx context.Context) io.ReadCloser {
 	return logReader{reader, cancel}
 }
 
-// logReader is a pipe whose other end stops when it is closed.
+// logReader is a pipe whose writer stops when it is closed.
 type logReader struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -127,10 +127,10 @@ func (r logReader) Close() error {
 	return r.PipeReader.Close()
 }
 
-// copyTo writes lines until the container has ended.
+// copyTo writes new lines until the container has terminated.
 func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 	for {
-		running := l.running(ctx) // asked before, so that the last lines are there
+		running := l.isRunning(ctx) // checked before the fetch, so that the last lines are not missed
 		text, err := l.fetch(ctx, true)
 		if errdefs.IsNotFound(err) {
 			return nil
@@ -138,7 +138,7 @@ func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 		if err != nil && !isThrottled(err) && !errdefs.IsUnavailable(err) {
 			return err
 		}
-		if fresh := l.fresh(text); fresh != "" { // an empty write waits for a reader, too
+		if fresh := l.newLines(text); fresh != "" { // an empty write would wait for a reader
 			if _, err := io.WriteString(w, fresh); err != nil {
 				return err
 			}
@@ -159,9 +159,9 @@ func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// running tells whether the container runs, or may run again.
-func (l *containerLog) running(ctx context.Context) bool {
-	all, err := l.p.groups.within(ctx, followedListing)
+// isRunning reports whether the container is running, or may be.
+func (l *containerLog) isRunning(ctx context.Context) bool {
+	all, err := l.p.groups.youngerThan(ctx, followListingAge)
 	if err != nil {
 		return true
 	}
@@ -174,13 +174,13 @@ func (l *containerLog) running(ctx context.Context) bool {
 	return false
 }
 
-// fresh returns the lines that were not taken before, with their timestamps only
-// if the client wants them. Lines come in the order of their times; one without a
-// time goes with the line before it.
-func (l *containerLog) fresh(text string) string {
+// newLines returns the lines that were not returned before, with timestamps only if the
+// client wants them. Lines are in the order of their timestamps; one without a
+// timestamp belongs to the line before it.
+func (l *containerLog) newLines(text string) string {
 	var b strings.Builder
-	l.seen = 0
-	taken := true // the line before
+	l.skipped = 0
+	taken := true // whether the line before was
 	for line := range strings.Lines(text) {
 		stamp, rest, ok := strings.Cut(line, " ")
 		if !ok {
@@ -189,7 +189,7 @@ func (l *containerLog) fresh(text string) string {
 		if timeOf(stamp).Time.IsZero() {
 			rest = line
 		} else {
-			taken = l.take(stamp)
+			taken = l.accept(stamp)
 		}
 		if l.opts.Timestamps {
 			rest = line
@@ -201,23 +201,23 @@ func (l *containerLog) fresh(text string) string {
 	return b.String()
 }
 
-// take tells whether the next line, of that time, is a new one.
-func (l *containerLog) take(stamp string) bool {
+// accept records the timestamp of the next line, and reports whether the line is new.
+func (l *containerLog) accept(stamp string) bool {
 	switch {
 	case l.since != "" && earlier(stamp, l.since), timeOf(stamp).Time.Before(l.opts.SinceTime):
-		return false // the API is asked for whole seconds
+		return false // the API takes whole seconds
 	case stamp == l.since:
-		if l.seen++; l.seen <= l.sameTime {
+		if l.skipped++; l.skipped <= l.atSince {
 			return false
 		}
-		l.sameTime++
+		l.atSince++
 	default:
-		l.since, l.sameTime, l.seen = stamp, 1, 1
+		l.since, l.atSince, l.skipped = stamp, 1, 1
 	}
 	return true
 }
 
-// earlier compares the times of lines, whose fractions have no fixed length.
+// earlier compares the timestamps of lines, whose fractions vary in length.
 func earlier(a, b string) bool {
 	return timeOf(a).Time.Before(timeOf(b).Time)
 }

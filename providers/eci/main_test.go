@@ -59,8 +59,8 @@ func testConfig(endpoint string) Config {
 	}
 }
 
-// newRig makes a rig whose groups take step for each stage. Nothing is cached, so
-// that what a test changes is seen at once.
+// newRig returns a rig whose groups take step for each stage. Nothing is cached, so
+// that changes are visible at once.
 func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
 	t.Helper()
 	api := ecitest.New(step)
@@ -68,8 +68,8 @@ func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
 	return newRigOn(t, api, change...)
 }
 
-// inVirtualTime runs a test in a bubble of synctest, whose provider calls the API
-// without connections, which know no such time.
+// inVirtualTime runs a test in a bubble of synctest. Its provider calls the API without
+// connections, which do not work in virtual time.
 func inVirtualTime(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	api := ecitest.New(0)
@@ -118,11 +118,11 @@ func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	return p
 }
 
-// tokenGiver gives another token each time, as an API server does.
+// tokenGiver returns another token each time, as an API server does.
 type tokenGiver struct {
 	mu    sync.Mutex
 	life  time.Duration
-	age   time.Duration // that a token says to have when it is given
+	age   time.Duration // of a token when it is returned
 	given int
 	away  error
 }
@@ -166,7 +166,7 @@ func (g *tokenGiver) count() int {
 	return g.given
 }
 
-// create has the provider create a pod that the API has.
+// create creates a pod in the cache and in the provider.
 func (r *rig) create(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	if err := r.pods.Add(pod); err != nil {
@@ -233,7 +233,7 @@ func (o objects) Subscribe(changed func(kind, namespace, name string)) func() {
 	}
 }
 
-// change makes a change of objects, and tells of it.
+// change changes objects, and notifies the subscribers.
 func (o objects) change(kind, name string, change func()) {
 	o.mu.Lock()
 	change()

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ephemeralStorage is what each container group has for nothing, for each of its
-// pods: the number only has to be large.
+// ephemeralStorage is the node's capacity. Each container group has some for free, so
+// the number only has to be large.
 const ephemeralStorage = "40Ti"
 
-// configureNode says what the node has, and where it is.
+// configureNode sets capacity, conditions, system information and labels of the node.
 func (p *Provider) configureNode(n *corev1.Node) {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              p.cfg.CPU.DeepCopy(),
@@ -52,8 +52,8 @@ func nodeConditions(since metav1.Time) []corev1.NodeCondition {
 	return list
 }
 
-// Ping implements node.NodeProvider: the node is well while its container groups
-// can be listed, or only too many calls keep them from being.
+// Ping implements node.NodeProvider. The node is healthy while its container groups can
+// be listed; throttling does not count as a failure.
 func (p *Provider) Ping(ctx context.Context) error {
 	_, err := p.groups.all(ctx)
 	if isThrottled(err) {
@@ -62,5 +62,5 @@ func (p *Provider) Ping(ctx context.Context) error {
 	return err
 }
 
-// NotifyNodeStatus implements node.NodeProvider: nothing of the node changes.
+// NotifyNodeStatus implements node.NodeProvider. The node does not change.
 func (p *Provider) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}

@@ -18,7 +18,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
 
-// rigOf is a rig of one cluster of several on an API.
+// rigOf returns a rig of one of several clusters on an API.
 func rigOf(t *testing.T, api *ecitest.Server, cluster string) *rig {
 	t.Helper()
 	r := newRigOn(t, api)
@@ -28,7 +28,7 @@ func rigOf(t *testing.T, api *ecitest.Server, cluster string) *rig {
 }
 
 // A second cluster with a copy of the configuration neither sees nor deletes the first
-// one's groups, says why, and goes on once it has the names for itself.
+// one's groups, says why, and starts once the names are free.
 func TestTwoClustersWithOneConfiguration(t *testing.T) {
 	api := ecitest.New(0)
 	t.Cleanup(api.Close)
@@ -57,8 +57,8 @@ func TestTwoClustersWithOneConfiguration(t *testing.T) {
 	}
 	second.create(t, newPod("b"))
 
-	// The first one, which had its names before, goes on beside it, as it does after
-	// a restart with groups of its own.
+	// The first cluster continues beside it, as it does after a restart with groups of
+	// its own.
 	first.create(t, newPod("c"))
 	first.Provider = first.newProvider(t, first.cfg)
 	for what, r := range map[string]*rig{"b": second, "c": first} {
@@ -71,8 +71,8 @@ func TestTwoClustersWithOneConfiguration(t *testing.T) {
 	}
 }
 
-// A cluster whose UID cannot be read deletes and creates nothing, and goes on when it
-// can.
+// A cluster whose UID cannot be read deletes and creates nothing, and continues when it
+// can be read.
 func TestAClusterThatCannotBeRead(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		pod := r.create(t, newPod("a"))
@@ -108,8 +108,8 @@ func TestAClusterThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A group of an earlier version, which does not say of which cluster it is, is of the
-// one that has its pod, and is not shown as an orphan in any other.
+// A group of an earlier version, without a cluster UID, belongs to the cluster that has
+// its pod, and is no orphan in any other.
 func TestGroupsOfAnEarlierVersion(t *testing.T) {
 	api := ecitest.New(0)
 	t.Cleanup(api.Close)

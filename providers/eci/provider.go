@@ -24,16 +24,15 @@ var (
 	_ node.NodeProvider           = (*Provider)(nil)
 )
 
-// Provider runs pods in container groups. Make one with New. It is safe for
-// concurrent use. It does not notify: the controller asks for all pods at
-// intervals, which takes one listing.
+// Provider runs pods in container groups. Create it with New. It is safe for concurrent
+// use. It does not notify: the controller polls all pods, which takes one listing.
 type Provider struct {
 	cfg      Config
 	nodeName string
 	node     nodeutil.ProviderConfig
 	client   *client
 	groups   *groups
-	events   *eventLog
+	events   *eventRecorder
 	metrics  metrics
 	sources  volume.Sources
 
@@ -43,8 +42,8 @@ type Provider struct {
 	close func()
 }
 
-// New makes the provider of a node; the node's spec and status get what it is.
-// Close ends it. Nothing is asked of the API yet.
+// New returns the provider of a node, and sets the node's spec and status. It sends no
+// request to the API. Close stops the provider.
 func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	if err := cfg.Complete(); err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	p := &Provider{
 		cfg: cfg, nodeName: init.Node.Name, node: init,
 		client: newClient(&cfg),
-		events: newEventLog(init.Events, time.Now()),
+		events: newEventRecorder(init.Events, time.Now()),
 		done:   make(chan struct{}),
 	}
 	p.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
@@ -62,7 +61,7 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 			cluster: cfg.ClusterName, node: p.nodeName, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods,
 		},
 		created: map[types.UID]createdGroup{},
-		listed:  func(list []group) { p.tellEvents(list); p.takeUp(list) },
+		listed:  func(list []group) { p.recordEvents(list); p.adopt(list) },
 	}
 	p.configureNode(init.Node)
 	stopRefreshing := p.startRefreshing()
@@ -74,25 +73,25 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Close ends the logs that are followed, and what the provider does by itself.
-// Container groups stay as they are.
+// Close ends the logs that are followed, and the background work. Container groups stay
+// as they are.
 func (p *Provider) Close() error {
 	p.close()
 	return nil
 }
 
-// CreatePod implements node.PodLifecycleHandler. What ECI cannot do of the pod is
+// CreatePod implements node.PodLifecycleHandler. Features that ECI does not have are
 // found before anything is created.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := Check(pod); err != nil {
 		return err
 	}
 	if !p.groups.owner.isAccepted() {
-		if _, err := p.groups.all(ctx); err != nil { // which says whose the groups are that are there
+		if _, err := p.groups.all(ctx); err != nil { // it decides whether the node may act
 			return err
 		}
 	}
-	in, due, err := p.inputs(ctx, pod)
+	in, due, err := p.readInputs(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -100,22 +99,22 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	volumes, err := volumesOf(request)
+	volumes, err := volumeParams(request)
 	if err != nil {
 		return err
 	}
-	id, err := p.create(ctx, request)
-	p.groups.changed() // also after an error: it may have been created
+	id, err := p.createGroup(ctx, request)
+	p.groups.invalidate() // also after an error: it may have been created
 	if err != nil {
 		return err
 	}
 	p.groups.add(pod.UID, newGroup(pod, request, id))
-	p.refresher.pods.gave(pod.UID, volumes)
+	p.refresher.pods.recordApplied(pod.UID, volumes)
 	p.schedule(cache.MetaObjectToName(pod), due)
 	return nil
 }
 
-// newGroup is a group as a listing will have it.
+// newGroup returns a group as a listing will report it.
 func newGroup(pod *corev1.Pod, request *CreateRequest, id string) group {
 	g := group{
 		ContainerGroupId: id, ContainerGroupName: request.ContainerGroupName, Status: groupScheduling,
@@ -127,8 +126,8 @@ func newGroup(pod *corev1.Pod, request *CreateRequest, id string) group {
 	return g
 }
 
-// UpdatePod implements node.PodLifecycleHandler. Of what can change of a pod only
-// images are the container group's, and what its downwardAPI volumes say of it.
+// UpdatePod implements node.PodLifecycleHandler. It updates images and the files of
+// downwardAPI volumes; container groups have nothing else that can change of a pod.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.EphemeralContainers) > 0 {
 		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: ephemeral containers, such as %s", pod.Spec.EphemeralContainers[0].Name))
@@ -141,19 +140,19 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if !imagesDiffer(pod, found) {
 		return nil
 	}
-	defer p.groups.changed()
-	return p.update(ctx, pod, found.ContainerGroupId)
+	defer p.groups.invalidate()
+	return p.updateImages(ctx, pod, found.ContainerGroupId)
 }
 
-// DeletePod implements node.PodLifecycleHandler. The grace period of the group is
-// that of the pod's spec: the API takes none with the deletion.
+// DeletePod implements node.PodLifecycleHandler. The grace period is that of the pod's
+// spec, since the API takes none with the deletion.
 func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 	if err != nil {
 		return err
 	}
 	p.groups.remove(uidOf(found))
-	defer p.groups.changed()
+	defer p.groups.invalidate()
 	request := eci.CreateDeleteContainerGroupRequest()
 	request.RegionId, request.ContainerGroupId = p.cfg.Region, found.ContainerGroupId
 	return p.client.do(ctx, request, eci.CreateDeleteContainerGroupResponse())
@@ -200,10 +199,10 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// find returns the group of a pod, by its UID, or by its name if that is empty:
-// then the newest.
+// find returns the group of a pod by its UID. Without a UID it returns the newest of
+// that name.
 func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (*group, error) {
-	all, err := p.groups.within(ctx, p.cfg.CacheFor)
+	all, err := p.groups.youngerThan(ctx, p.cfg.CacheFor)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +211,7 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	}
 	var newest *group
 	for _, found := range all {
-		if uid == "" && p.groups.owner.mayList(&found) && tagOf(&found, TagNamespace) == namespace && tagOf(&found, TagPodName) == name &&
+		if uid == "" && p.groups.owner.isOurs(&found) && tagOf(&found, TagNamespace) == namespace && tagOf(&found, TagPodName) == name &&
 			(newest == nil || found.CreationTime > newest.CreationTime) {
 			newest = &found
 		}
@@ -223,8 +222,8 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	return newest, nil
 }
 
-// pod is the pod of a group: as the API has it, if it has it, with the status that
-// ECI knows.
+// pod returns the pod of a group, with the status from ECI. If the cache lacks the pod,
+// it is made from the group.
 func (p *Provider) pod(found *group) *corev1.Pod {
 	pod := podOf(found)
 	if known, err := p.node.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID {

@@ -107,8 +107,8 @@ func TestAGroupThatCannotBeScheduledFailsThePod(t *testing.T) {
 	}
 }
 
-// What a container is at may be older than what its group is: one that has ended has
-// ended for the pod, too, which else would run for ever.
+// The state of a container may be older than that of its group: if the group has ended,
+// its containers have, or the pod would run for ever.
 func TestAGroupThatHasEndedEndsItsContainers(t *testing.T) {
 	for status, want := range map[string]struct {
 		phase corev1.PodPhase
@@ -127,7 +127,7 @@ func TestAGroupThatHasEndedEndsItsContainers(t *testing.T) {
 	}
 }
 
-// An init container that has done what it is for is ready, and has started nothing.
+// An init container that has completed is ready, and not started.
 func TestInitContainersThatAreDone(t *testing.T) {
 	r := newRig(t, 0)
 	pod := newPod("a")
@@ -161,7 +161,8 @@ func TestCreationHappensOnce(t *testing.T) {
 	}
 }
 
-// What the API no longer has comes from the group alone, after a restart too.
+// A pod that the API server no longer has is made from the group alone, after a restart
+// too.
 func TestOrphansAreShown(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
@@ -208,8 +209,7 @@ func TestVolumesAndCredentialsComeFromObjects(t *testing.T) {
 	}
 }
 
-// Of an optional object it has to be known that it does not exist before a group is
-// made without it.
+// An optional object must be known not to exist before a group is created without it.
 func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 	r := newRig(t, 0)
 	pod := newPod("a")
@@ -251,7 +251,7 @@ func TestUpdates(t *testing.T) {
 	if err := r.UpdatePod(t.Context(), pod); err != nil || r.api.Calls("UpdateContainerGroup") != 0 {
 		t.Errorf("a label is changed with %d calls, and %v", r.api.Calls("UpdateContainerGroup"), err)
 	}
-	pod.Spec.Containers[0].Image = "docker.io/library/busybox:1" // which is the same
+	pod.Spec.Containers[0].Image = "docker.io/library/busybox:1" // which is the same image
 	if err := r.UpdatePod(t.Context(), pod); err != nil || r.api.Calls("UpdateContainerGroup") != 0 {
 		t.Errorf("another name of its image restarts a container with %d calls, and %v", r.api.Calls("UpdateContainerGroup"), err)
 	}
@@ -268,8 +268,8 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// A pull secret that has changed since the pod was made is what its next image is
-// pulled with.
+// A pull secret that has changed since the pod was created is used to pull its next
+// image.
 func TestANewImageComesWithNewCredentials(t *testing.T) {
 	r := newRig(t, 0)
 	pod := newPod("a")
@@ -312,8 +312,8 @@ func TestNodeIsWellWhileItIsOnlyThrottled(t *testing.T) {
 	}
 }
 
-// The creation was taken, but nobody heard: neither a further try nor another
-// process makes a second group.
+// If the response to a creation is lost, neither a retry nor another process creates a
+// second group.
 func TestACreationWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	r := newRig(t, 0)
 	pod := newPod("a")

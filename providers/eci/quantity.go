@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// quantity is the text of a quantity in a configuration file, where one that is a
-// number needs no quotes. What is neither is kept as it is written, and is no
-// quantity for whoever reads it.
+// quantity is the text of a quantity in a configuration file, where numbers need no
+// quotes. Other values are kept as text, and fail to parse as a quantity later.
 type quantity string
 
 // UnmarshalJSON implements json.Unmarshaler, also for YAML.

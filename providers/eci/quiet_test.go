@@ -6,5 +6,5 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// The log lines of what is tested would bury what the tests say.
+// The log would hide the output of the tests.
 func init() { log.L = log.FromSlog(slog.New(slog.DiscardHandler)) }

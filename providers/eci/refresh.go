@@ -17,19 +17,19 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// refresher gives container groups new contents of their volumes when an object
-// that the pod names has changed, and when a token in them is to be renewed: one
-// group at a time, and what failed again. The queue is its one schedule.
+// refresher updates the volumes of container groups when an object that the pod refers
+// to has changed, and when a token has to be renewed: one group at a time, with
+// retries. Its queue is the only schedule.
 type refresher struct {
-	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	unsubscribe func()
-	worker      sync.WaitGroup
-	pods        followedPods
-	quiet       time.Time // until then nothing is sent; only the worker looks at it
+	queue          workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	unsubscribe    func()
+	worker         sync.WaitGroup
+	pods           podVolumesMap
+	throttledUntil time.Time // nothing is sent before that time; used by the worker only
 }
 
 const (
-	// The delays between tries.
+	// The back-off of retries.
 	firstRefreshRetry = 5 * time.Second
 	lastRefreshRetry  = 5 * time.Minute
 	// rereadInterval is how often the objects in volumes are read again: those that
@@ -37,8 +37,7 @@ const (
 	rereadInterval = 2 * time.Minute
 )
 
-// startRefreshing begins to follow objects, until the function that it returns is
-// called.
+// startRefreshing starts the worker and subscribes to objects, until stop is called.
 func (p *Provider) startRefreshing() (stop func()) {
 	r := &p.refresher
 	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRefreshRetry, lastRefreshRetry))
@@ -56,11 +55,11 @@ func (p *Provider) startRefreshing() (stop func()) {
 	}
 }
 
-// objectChanged has the pods looked at that have an object in a volume.
+// objectChanged queues the pods that have an object in a volume.
 func (p *Provider) objectChanged(kind, namespace, name string) {
 	pods, err := p.node.Pods.Pods(namespace).List(labels.Everything())
 	if err != nil {
-		return // which a lister of a cache does not give
+		return // the lister of a cache returns no error
 	}
 	for _, pod := range pods {
 		if hasInVolume(pod, func(k, n string) bool { return k == kind && n == name }) {
@@ -69,21 +68,21 @@ func (p *Provider) objectChanged(kind, namespace, name string) {
 	}
 }
 
-// takeUp has the pods looked at whose groups were made by a process before this, so
-// that their tokens are renewed, and forgets those that have neither a group in a
-// listing nor a pod in the API.
-func (p *Provider) takeUp(listed []group) {
+// adopt queues the pods whose groups an earlier process created, so that their tokens
+// are renewed. It drops the state of pods that have neither a group in the listing nor
+// a pod in the cache.
+func (p *Provider) adopt(listed []group) {
 	keep := map[types.UID]bool{}
 	for i := range listed {
 		g := &listed[i]
 		keep[uidOf(g)] = true
-		if refreshable(g.Status) && !p.refresher.pods.isTakenUp(uidOf(g)) {
+		if usesVolumes(g.Status) && !p.refresher.pods.isScheduled(uidOf(g)) {
 			p.refresher.queue.Add(cache.ObjectName{Namespace: tagOf(g, TagNamespace), Name: tagOf(g, TagPodName)})
 		}
 	}
 	pods, err := p.node.Pods.List(labels.Everything())
 	if err != nil {
-		return // which a lister of a cache does not give
+		return // the lister of a cache returns no error
 	}
 	for _, pod := range pods {
 		keep[pod.UID] = true
@@ -93,7 +92,8 @@ func (p *Provider) takeUp(listed []group) {
 	}
 }
 
-// refreshNext does so for one pod; false means that the provider has been closed.
+// refreshNext processes one pod of the queue. It returns false once the provider is
+// closed.
 func (p *Provider) refreshNext(ctx context.Context) bool {
 	queue := p.refresher.queue
 	name, closed := queue.Get()
@@ -101,7 +101,7 @@ func (p *Provider) refreshNext(ctx context.Context) bool {
 		return false
 	}
 	defer queue.Done(name)
-	if quiet := time.Until(p.refresher.quiet); quiet > 0 {
+	if quiet := time.Until(p.refresher.throttledUntil); quiet > 0 {
 		queue.AddAfter(name, quiet)
 		return true
 	}
@@ -121,30 +121,30 @@ func (p *Provider) refreshNext(ctx context.Context) bool {
 		p.retry(ctx, name, pod, err, again)
 	default:
 		queue.Forget(name)
-		p.refresher.pods.fresh(pod.UID)
+		p.refresher.pods.recordUpToDate(pod.UID)
 		p.schedule(name, again)
 	}
 	return true
 }
 
-// schedule has a pod looked at at a time, unless that is zero.
+// schedule queues a pod for a time, unless that is zero.
 func (p *Provider) schedule(name cache.ObjectName, at time.Time) {
 	if !at.IsZero() {
 		p.refresher.queue.AddAfter(name, max(time.Until(at), time.Second))
 	}
 }
 
-// retry has a pod looked at again after an error. What is permanent lasts only until
-// something changes, as a token does that is due.
+// retry queues a pod again after an error. A permanent error is retried only if a token
+// is due, or once something changes.
 func (p *Provider) retry(ctx context.Context, name cache.ObjectName, pod *corev1.Pod, err error, due time.Time) {
 	queue := p.refresher.queue
 	// A group that does not run yet, and throttling, pass by themselves.
-	if pod != nil && !errdefs.IsConflict(err) && !isThrottled(err) && p.refresher.pods.staleSince(pod.UID) {
-		p.tellStale(ctx, pod, err)
+	if pod != nil && !errdefs.IsConflict(err) && !isThrottled(err) && p.refresher.pods.recordStale(pod.UID) {
+		p.reportStaleVolumes(ctx, pod, err)
 	}
 	delay, named := errdefs.RetryAfter(err)
-	if isThrottled(err) { // which is of the account, and not of the pod
-		p.refresher.quiet = time.Now().Add(delay)
+	if isThrottled(err) { // it is about the account, not the pod
+		p.refresher.throttledUntil = time.Now().Add(delay)
 	}
 	switch {
 	case errdefs.IsPermanent(err):
@@ -156,18 +156,19 @@ func (p *Provider) retry(ctx context.Context, name cache.ObjectName, pod *corev1
 		queue.AddAfter(name, delay)
 	default:
 		queue.AddRateLimited(name)
-		p.schedule(name, due) // what comes first
+		p.schedule(name, due) // the queue takes the earlier one
 	}
 }
 
-// tellStale says that a pod goes on with what its volumes had before.
-func (p *Provider) tellStale(ctx context.Context, pod *corev1.Pod, err error) {
-	log.G(ctx).WithError(err).Warn("Cannot bring the volumes of a pod up to date")
-	p.events.volumesStale(pod, fmt.Sprintf("The volumes keep what they had: %s", err))
+// reportStaleVolumes logs and records that a pod's volumes keep their previous
+// contents.
+func (p *Provider) reportStaleVolumes(ctx context.Context, pod *corev1.Pod, err error) {
+	log.G(ctx).WithError(err).Warn("Cannot update the volumes of a pod")
+	p.events.recordStaleVolumes(pod, fmt.Sprintf("The volumes keep their previous contents: %s", err))
 }
 
-// hasInVolume tells whether a volume of the pod has the contents of an object of
-// which is says so.
+// hasInVolume reports whether a volume of the pod has the contents of an object that
+// matches.
 func hasInVolume(pod *corev1.Pod, is func(kind, name string) bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

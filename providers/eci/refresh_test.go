@@ -32,7 +32,7 @@ func (r *rig) paint(colour string) {
 	})
 }
 
-// waitForFile waits until a file of a volume of the pod's group has a content.
+// waitForFile waits until a file in a volume of the pod's group has a content.
 func (r *rig) waitForFile(t *testing.T, pod, volume, path, want string) {
 	t.Helper()
 	var got string
@@ -52,8 +52,8 @@ func (r *rig) waitForFile(t *testing.T, pod, volume, path, want string) {
 	t.Fatalf("pod %s has %q in %s/%s, want %q", pod, got, volume, path, want)
 }
 
-// What a pod has of a ConfigMap follows it, with no update of pods that have
-// nothing of it, and of its other volumes none is lost.
+// The files of a ConfigMap are updated with it, pods without it are not updated, and no
+// other volume is lost.
 func TestChangesOfConfigMapsArrive(t *testing.T) {
 	r := newRig(t, 0)
 	r.paint("blue")
@@ -70,8 +70,8 @@ func TestChangesOfConfigMapsArrive(t *testing.T) {
 	}
 }
 
-// A restart of the agent, in which each object is new to it, updates nothing: a token
-// that the group has is not requested anew.
+// A restart of the node, in which each object is new to it, updates nothing: a token
+// that the group has is not requested again.
 func TestWhatIsUpToDateIsLeftAlone(t *testing.T) {
 	r := newRig(t, 0)
 	r.paint("blue")
@@ -112,7 +112,7 @@ func TestChangesOfLabelsArrive(t *testing.T) {
 	r.waitForFile(t, "a", "labels", "labels", `tier="front"`)
 }
 
-// What ECI refuses for good is an event; the pod goes on with what it has.
+// If ECI refuses an update for good, an event is recorded; the pod keeps its files.
 func TestARefusedChangeIsAnEvent(t *testing.T) {
 	r := newRig(t, 0)
 	r.paint("blue")
@@ -128,6 +128,6 @@ func TestARefusedChangeIsAnEvent(t *testing.T) {
 		}
 	}
 	r.waitForFile(t, "a", "conf", "colour", "blue")
-	r.paint("green") // and a further change is tried again
+	r.paint("green") // and a further change is tried
 	r.waitForFile(t, "a", "conf", "colour", "green")
 }

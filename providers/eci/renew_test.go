@@ -20,7 +20,7 @@ import (
 )
 
 // podWithToken is a pod with the volume that Kubernetes mounts into all pods, but
-// for its ConfigMap.
+// without its ConfigMap.
 func podWithToken(name string) *corev1.Pod {
 	pod := newPod(name)
 	pod.Spec.Volumes = []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -29,7 +29,7 @@ func podWithToken(name string) *corev1.Pod {
 	return pod
 }
 
-// goOn lets time pass, in which the controller asks for the pods each minute.
+// goOn lets time pass, in which the controller lists the pods each minute.
 func (r *rig) goOn(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); ; time.Sleep(min(time.Minute, time.Until(end))) {
@@ -43,7 +43,7 @@ func (r *rig) goOn(t *testing.T, d time.Duration) {
 	}
 }
 
-// restart ends the provider, and makes the next, which knows nothing.
+// restart closes the provider, and creates another without state.
 func (r *rig) restart(t *testing.T) {
 	t.Helper()
 	transport := r.client.transport
@@ -54,7 +54,7 @@ func (r *rig) restart(t *testing.T) {
 	r.client.transport = transport
 }
 
-// tokenOf returns which of the tokens that were given the group of a pod has.
+// tokenOf returns which of the issued tokens the group of a pod has.
 func (r *rig) tokenOf(t *testing.T, pod string) string {
 	t.Helper()
 	files, err := r.api.Files(pod, "access")
@@ -142,8 +142,8 @@ func TestARestartThatTookTooLongRenewsTokensAtOnce(t *testing.T) {
 	})
 }
 
-// Of a group that shows no files the age of its token is not known: it gets another,
-// once. That takes no more listings than the controller asks for.
+// If the listing reports no files of a group, the age of its token is unknown: it is
+// renewed once. That takes no more listings than the controller's.
 func TestTokensOfUnknownAgeAreRenewedOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		const count = 5
@@ -173,7 +173,7 @@ func TestTokensOfUnknownAgeAreRenewedOnce(t *testing.T) {
 	})
 }
 
-// One pod that is throttled has all others wait, too: it is the account that is.
+// If one pod is throttled, all others wait, too: it is the account that is throttled.
 func TestRenewalsRespectThrottling(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -182,7 +182,7 @@ func TestRenewalsRespectThrottling(t *testing.T) {
 		r.goOn(t, time.Minute)
 		r.restart(t)
 		r.api.Fail("UpdateContainerGroup", 1, http.StatusBadRequest, "Throttling.User", "too many")
-		time.Sleep(2 * time.Hour) // the tokens have expired, and nothing has been asked
+		time.Sleep(2 * time.Hour) // the tokens have expired, and nothing was sent
 		if _, err := r.GetPods(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -215,8 +215,8 @@ func (r *rig) stale() (found []string) {
 	}
 }
 
-// What ECI refuses is told, and tried again although nothing else changes: the token
-// in the group ends.
+// If ECI refuses a renewal, an event is recorded and it is retried although nothing
+// else changes: the token in the group expires.
 func TestARefusedRenewalIsAnEventAndTriedAgain(t *testing.T) {
 	for _, code := range []string{"InvalidParameter.Volume", "Forbidden.RAM"} {
 		t.Run(code, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestARefusedRenewalIsAnEventAndTriedAgain(t *testing.T) {
 				r.api.Fail("UpdateContainerGroup", 2, http.StatusBadRequest, code, "no")
 				r.goOn(t, 48*time.Minute)
 				if events := r.stale(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning") || !strings.Contains(events[0], code) {
-					t.Errorf("the events are %q, want one that tells of %s", events, code)
+					t.Errorf("the events are %q, want one with %s", events, code)
 				}
 				r.goOn(t, 11*time.Minute)
 				if got := r.tokenOf(t, "a"); got != "2" {
@@ -233,15 +233,15 @@ func TestARefusedRenewalIsAnEventAndTriedAgain(t *testing.T) {
 				}
 				r.expectUpdates(t, "with two that are refused", 3)
 				if events := r.stale(); len(events) != 0 {
-					t.Errorf("it is told again: %q", events)
+					t.Errorf("there are more events: %q", events)
 				}
 			})
 		})
 	}
 }
 
-// While the API server gives no token, the group keeps the one that it has, and is
-// not told it anew.
+// While the API server issues no token, the group keeps the one that it has, and is not
+// updated with it again.
 func TestWithoutAnotherTokenNothingIsSent(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.create(t, podWithToken("a"))
@@ -254,7 +254,7 @@ func TestWithoutAnotherTokenNothingIsSent(t *testing.T) {
 	})
 }
 
-// An object that is gone keeps its files, and keeps no token from being renewed.
+// The files of an object that was deleted stay, and tokens are renewed.
 func TestAMissingObjectKeepsNoTokenFromBeingRenewed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.paint("blue")
@@ -276,8 +276,8 @@ func TestAMissingObjectKeepsNoTokenFromBeingRenewed(t *testing.T) {
 	})
 }
 
-// A node watches what is read of it: a change arrives hours after the pod began, and
-// after a restart, too, and nothing else is sent in that time.
+// A change of an object arrives hours after the pod was created, and after a restart,
+// too, and nothing else is sent in that time.
 func TestChangesArriveForAsLongAsThePodRuns(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		client := fake.NewClientset(&corev1.ConfigMap{
@@ -310,7 +310,7 @@ func TestChangesArriveForAsLongAsThePodRuns(t *testing.T) {
 	})
 }
 
-// An update that was taken, but whose answer was lost, is undone by what follows.
+// An update whose response was lost is undone by the next one.
 func TestAnUpdateWhoseAnswerWasLostIsNotReliedOn(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.paint("blue")
@@ -348,7 +348,7 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	})
 }
 
-// The same over HTTP, to a fake that verifies what it is sent.
+// The same over HTTP, with a fake that verifies requests.
 func TestATokenThatIsDueIsRenewedOverHTTP(t *testing.T) {
 	r := newRig(t, 0)
 	r.tokens.setAge(50 * time.Minute)

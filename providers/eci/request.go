@@ -15,10 +15,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-// The tags that say whose a container group is.
+// The tags of a container group that identify its pod.
 const (
 	TagClusterName       = "ClusterName"
-	TagClusterUID        = "ClusterUID" // of the namespace kube-system
+	TagClusterUID        = "ClusterUID" // UID of the kube-system namespace
 	TagNodeName          = "NodeName"
 	TagNamespace         = "NameSpace"
 	TagPodName           = "PodName"
@@ -26,7 +26,7 @@ const (
 	TagCreationTimestamp = "CreationTimestamp"
 )
 
-// The annotations of a pod that ECI knows.
+// The annotations of a pod that are parameters of its container group.
 const (
 	annotationPrefix         = "k8s.aliyun.com/"
 	AnnotationInstanceType   = annotationPrefix + "eci-use-specs"
@@ -43,46 +43,46 @@ const (
 	AnnotationImageCache     = annotationPrefix + "eci-image-cache"
 )
 
-// resourceGPU is the resource that ECI gives as GPUs.
+// resourceGPU is the resource name of GPUs.
 const resourceGPU corev1.ResourceName = "nvidia.com/gpu"
 
-// Inputs are what the request for a pod depends on, beside the pod.
+// Inputs are what the request for a pod depends on, besides the pod.
 type Inputs struct {
-	// Config has to be complete.
+	// Config must be complete.
 	Config *Config
-	// NodeName is the node's name, for the tag.
+	// NodeName is the name of the node, for the tag.
 	NodeName string
-	// ClusterUID is the UID of the cluster's namespace kube-system, for the tag.
+	// ClusterUID is the UID of the cluster's kube-system namespace, for the tag.
 	ClusterUID types.UID
-	// Contents are the files of the pod's volumes that have contents, by the
-	// name of the volume.
+	// Contents are the files of the pod's volumes that have contents, by the name of
+	// the volume.
 	Contents map[string]volume.Files
 	// Credentials are for the registries of the pod's images.
 	Credentials []eci.CreateContainerGroupImageRegistryCredential
 }
 
 // CreateRequest is the request for a container group: that of the SDK, and the
-// parameters of the API that the SDK has no field for, or cannot send.
+// parameters of the API for which the SDK has no field, or that it cannot send.
 type CreateRequest struct {
 	*eci.CreateContainerGroupRequest
 	Extra map[string]string
 }
 
-// Params are all parameters of the request, by name.
+// Params returns all parameters of the request by name.
 func (r *CreateRequest) Params() (map[string]string, error) {
 	if err := requests.InitParams(r.CreateContainerGroupRequest); err != nil {
-		return nil, fmt.Errorf("the SDK of ECI cannot write the request: %w", err)
+		return nil, fmt.Errorf("the SDK of ECI cannot encode the request: %w", err)
 	}
 	params := maps.Clone(r.GetQueryParams())
 	maps.Copy(params, r.Extra)
-	// The SDK takes a list within a structure within a structure for a string,
-	// and writes what reflection calls it.
+	// The SDK encodes a list in a structure in a structure as the string that
+	// reflection returns for it.
 	maps.DeleteFunc(params, func(_, value string) bool { return value == "<[]string Value>" })
 	return params, nil
 }
 
-// ToCreateRequest is the request for a pod that Check has nothing against. It
-// reads nothing but its arguments. An error is permanent.
+// ToCreateRequest returns the request for a pod. It reads nothing but its arguments. An
+// error is permanent: see Check.
 func ToCreateRequest(pod *corev1.Pod, in Inputs) (*CreateRequest, error) {
 	if err := Check(pod); err != nil {
 		return nil, err
@@ -99,9 +99,9 @@ func ToCreateRequest(pod *corev1.Pod, in Inputs) (*CreateRequest, error) {
 	if in.Config.OperatingSystem == "windows" {
 		r.Extra["OsType"] = "Windows"
 	}
-	r.setPlace(pod, in.Config)
-	r.setLife(pod)
-	r.setNames(pod)
+	r.setPlacement(pod, in.Config)
+	r.setDeadlines(pod)
+	r.setDNS(pod)
 	if len(in.Credentials) > 0 {
 		r.ImageRegistryCredential = &in.Credentials
 	}
@@ -110,8 +110,8 @@ func ToCreateRequest(pod *corev1.Pod, in Inputs) (*CreateRequest, error) {
 	return r, nil
 }
 
-// groupName is the name of a pod's container group, which need not be unique, has
-// 128 characters at most, and, other than a pod's, no dots.
+// groupName returns the name of a pod's container group. It need not be unique, has at
+// most 128 characters and, unlike that of a pod, no dots.
 func groupName(pod *corev1.Pod) string {
 	name := strings.ReplaceAll(pod.Namespace+"-"+pod.Name, ".", "-")
 	if len(name) > 128 {
@@ -135,12 +135,13 @@ func tags(pod *corev1.Pod, in Inputs) *[]eci.CreateContainerGroupTag {
 	return &all
 }
 
-// setSize asks for what ECI sells, or for the instance type that is asked for.
+// setSize sets the instance type of the annotation, or the size of the smallest
+// instance that is large enough.
 func (r *CreateRequest) setSize(pod *corev1.Pod) error {
 	if r.InstanceType = pod.Annotations[AnnotationInstanceType]; r.InstanceType != "" {
 		return nil
 	}
-	size, err := sizeOfPod(pod).sold()
+	size, err := podSize(pod).roundUpToInstance()
 	if err != nil {
 		return err
 	}
@@ -148,8 +149,8 @@ func (r *CreateRequest) setSize(pod *corev1.Pod) error {
 	return nil
 }
 
-// setPlace says where the group is, and what it may.
-func (r *CreateRequest) setPlace(pod *corev1.Pod, c *Config) {
+// setPlacement sets network, zone, role and pricing of the group.
+func (r *CreateRequest) setPlacement(pod *corev1.Pod, c *Config) {
 	or := func(annotation, otherwise string) string {
 		if value := pod.Annotations[annotation]; value != "" {
 			return value
@@ -173,8 +174,8 @@ func (r *CreateRequest) setPlace(pod *corev1.Pod, c *Config) {
 	}
 }
 
-// setLife says how long the group may run, and take to stop.
-func (r *CreateRequest) setLife(pod *corev1.Pod) {
+// setDeadlines sets how long the group may run, and take to stop.
+func (r *CreateRequest) setDeadlines(pod *corev1.Pod) {
 	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
 		r.TerminationGracePeriodSeconds = integer(*seconds)
 	}
@@ -183,9 +184,9 @@ func (r *CreateRequest) setLife(pod *corev1.Pod) {
 	}
 }
 
-// setNames says what the group knows of names. It resolves those of its network,
-// and not the cluster's, unless dnsConfig says otherwise.
-func (r *CreateRequest) setNames(pod *corev1.Pod) {
+// setDNS sets hostname, DNS, host aliases and sysctls of the group. It uses the DNS of
+// its network, not the cluster's, unless dnsConfig is set.
+func (r *CreateRequest) setDNS(pod *corev1.Pod) {
 	if pod.Spec.Hostname != "" {
 		r.Extra["HostName"] = pod.Spec.Hostname
 	}

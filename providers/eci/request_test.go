@@ -28,12 +28,12 @@ func TestSizesAreRoundedToWhatIsSold(t *testing.T) {
 		{size{0.5, 20}, size{4, 32}},
 		{size{64, 512}, size{64, 512}},
 	} {
-		if got, err := c.ask.sold(); err != nil || got != c.want {
+		if got, err := c.ask.roundUpToInstance(); err != nil || got != c.want {
 			t.Errorf("%v is rounded to %v, want %v: %v", c.ask, got, c.want, err)
 		}
 	}
 	for _, ask := range []size{{65, 1}, {1, 513}} {
-		if _, err := ask.sold(); !errdefs.IsPermanent(err) {
+		if _, err := ask.roundUpToInstance(); !errdefs.IsPermanent(err) {
 			t.Errorf("for %v the error is %v, want a permanent one", ask, err)
 		}
 	}
@@ -47,11 +47,11 @@ func TestPodsNeedTheirContainersOrTheLargestBefore(t *testing.T) {
 	}
 	pod := newPod("a")
 	pod.Spec.Containers = []corev1.Container{{Resources: resources("100m", "1Gi")}, {Resources: resources("200m", "512Mi")}}
-	if got := sizeOfPod(pod); got != (size{0.3, 1.5}) {
+	if got := podSize(pod); got != (size{0.3, 1.5}) {
 		t.Errorf("the containers need %v", got)
 	}
 	pod.Spec.InitContainers = []corev1.Container{{Resources: resources("2", "1Gi")}, {Resources: resources("1", "3Gi")}}
-	if got := sizeOfPod(pod); got != (size{2, 3}) {
+	if got := podSize(pod); got != (size{2, 3}) {
 		t.Errorf("with init containers they need %v", got)
 	}
 }
@@ -210,7 +210,7 @@ func TestHooksThatAreCommands(t *testing.T) {
 	}, "Container.1.Lifecycle")
 }
 
-// ECI takes other names than Kubernetes.
+// ECI accepts other names than Kubernetes.
 func TestNamesOfGroups(t *testing.T) {
 	pod := newPod("db-0.example")
 	if got := request(t, pod)["ContainerGroupName"]; got != "default-db-0-example" {

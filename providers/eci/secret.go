@@ -1,7 +1,7 @@
 package eci
 
-// Secret is a string that shows itself to nobody: whatever prints it, formats it
-// or marshals it gets a placeholder.
+// Secret is a string that is never printed: printing, formatting or marshalling it
+// results in a placeholder.
 type Secret string
 
 const hidden = "[hidden]"

@@ -10,17 +10,17 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// offer is a number of vCPUs that ECI sells, and the GiB of memory that go with
-// it, in growing order.
-type offer struct {
+// instanceSize is a number of vCPUs that ECI sells, and the GiB of memory that it sells
+// with it, in increasing order.
+type instanceSize struct {
 	cpu    float64
 	memory []float64
 }
 
-// offers are those of general container groups, as
+// instanceSizes are those of general container groups, as
 // https://www.alibabacloud.com/help/en/eci/user-guide/specify-the-number-of-vcpus-and-memory-size
 // lists them.
-var offers = []offer{
+var instanceSizes = []instanceSize{
 	{0.25, []float64{0.5, 1}},
 	{0.5, []float64{1, 2}},
 	{1, []float64{2, 4, 8}},
@@ -38,16 +38,16 @@ var offers = []offer{
 // size is vCPUs and GiB of memory.
 type size struct{ cpu, memory float64 }
 
-// defaultSize is that of a pod that asks for nothing.
+// defaultSize is the size of a pod without requests and limits.
 var defaultSize = size{cpu: 1, memory: 2}
 
-// sold rounds a size up to the smallest that ECI sells. One that is too large is a
-// permanent error.
-func (s size) sold() (size, error) {
+// roundUpToInstance rounds a size up to the smallest that ECI sells. If there is none,
+// the error is permanent.
+func (s size) roundUpToInstance() (size, error) {
 	if s == (size{}) {
 		s = defaultSize
 	}
-	for _, o := range offers {
+	for _, o := range instanceSizes {
 		if o.cpu < s.cpu {
 			continue
 		}
@@ -57,21 +57,21 @@ func (s size) sold() (size, error) {
 			}
 		}
 	}
-	largest := offers[len(offers)-1]
+	largest := instanceSizes[len(instanceSizes)-1]
 	return size{}, errdefs.AsPermanent(fmt.Errorf("ECI sells no container group of %v vCPUs and %v GiB of memory: %v and %v are the most",
 		s.cpu, s.memory, largest.cpu, largest.memory[len(largest.memory)-1]))
 }
 
-// sizeOf is the larger of what a container requests and what it is limited to,
-// which ECI does not tell apart; zero for what it says nothing of.
-func sizeOf(r *corev1.ResourceRequirements) size {
+// containerSize returns the larger of requests and limits, which ECI does not
+// distinguish; zero for those that are not set.
+func containerSize(r *corev1.ResourceRequirements) size {
 	return size{
-		cpu:    roundUp(larger(r, corev1.ResourceCPU).AsApproximateFloat64(), 1000),
-		memory: roundUp(larger(r, corev1.ResourceMemory).AsApproximateFloat64()/(1<<30), 100),
+		cpu:    roundUp(requestOrLimit(r, corev1.ResourceCPU).AsApproximateFloat64(), 1000),
+		memory: roundUp(requestOrLimit(r, corev1.ResourceMemory).AsApproximateFloat64()/(1<<30), 100),
 	}
 }
 
-func larger(r *corev1.ResourceRequirements, name corev1.ResourceName) *resource.Quantity {
+func requestOrLimit(r *corev1.ResourceRequirements, name corev1.ResourceName) *resource.Quantity {
 	request, limit := r.Requests[name], r.Limits[name]
 	if request.Cmp(limit) > 0 {
 		return &request
@@ -79,8 +79,8 @@ func larger(r *corev1.ResourceRequirements, name corev1.ResourceName) *resource.
 	return &limit
 }
 
-// roundUp rounds up to so many parts of one, but for what is an error of floating
-// point numbers only.
+// roundUp rounds up to a multiple of 1/parts, ignoring errors of floating point
+// numbers.
 func roundUp(value, parts float64) float64 {
 	return math.Ceil(value*parts-1e-6) / parts
 }
@@ -94,19 +94,19 @@ func (s size) atLeast(other size) size {
 	return size{max(s.cpu, other.cpu), max(s.memory, other.memory)}
 }
 
-// sizeOfPod is what the pod's containers need together: those that run side by
-// side, or the largest that runs before them.
-func sizeOfPod(pod *corev1.Pod) size {
+// podSize returns the size that a pod's containers need together: the sum of the
+// containers, or the largest init container.
+func podSize(pod *corev1.Pod) size {
 	var sum, before size
 	for i := range pod.Spec.InitContainers {
-		before = before.atLeast(sizeOf(&pod.Spec.InitContainers[i].Resources))
+		before = before.atLeast(containerSize(&pod.Spec.InitContainers[i].Resources))
 	}
 	for i := range pod.Spec.Containers {
-		sum = sum.plus(sizeOf(&pod.Spec.Containers[i].Resources))
+		sum = sum.plus(containerSize(&pod.Spec.Containers[i].Resources))
 	}
 	sum = sum.atLeast(before)
 	if pod.Spec.Resources != nil {
-		sum = sum.atLeast(sizeOf(pod.Spec.Resources))
+		sum = sum.atLeast(containerSize(pod.Spec.Resources))
 	}
 	return sum
 }

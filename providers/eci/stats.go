@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// metricsFor is for how long figures are good: the API has new ones every 15
+	// metricsMaxAge is the maximum age of cached metrics: the API has new ones every 15
 	// seconds.
-	metricsFor = 15 * time.Second
-	// metricsCalls is how many calls for figures there are at once: the API has
-	// one for each group.
-	metricsCalls = 4
+	metricsMaxAge = 15 * time.Second
+	// metricsConcurrency is the number of calls for metrics at the same time: the API
+	// has one call for each group.
+	metricsConcurrency = 4
 )
 
-// metrics are the figures of the node's groups, as long as they are good.
+// metrics caches the metrics of the node's groups.
 type metrics struct {
-	mu      sync.Mutex // is held while they are asked for, once for all
-	at      time.Time
-	of      []string // the IDs of the groups that were asked for, in order
-	summary *stats.Summary
+	mu       sync.Mutex // held during the calls, so that concurrent callers share them
+	at       time.Time
+	groupIDs []string // the IDs of the groups in the summary, sorted
+	summary  *stats.Summary
 }
 
-// GetStatsSummary returns what the pods that run use, and the sum as what the node
-// does. A pod whose figures cannot be had is left out.
+// GetStatsSummary returns the statistics of running pods, and their sum as those of the
+// node. A pod without metrics is left out.
 func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
 	p.metrics.mu.Lock()
 	defer p.metrics.mu.Unlock()
@@ -43,25 +43,25 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(all, func(_ types.UID, found group) bool { return !hasFigures(found.Status) })
+	maps.DeleteFunc(all, func(_ types.UID, found group) bool { return !hasMetrics(found.Status) })
 	var ids []string
 	for _, found := range all {
 		ids = append(ids, found.ContainerGroupId)
 	}
 	slices.Sort(ids)
-	if p.metrics.summary != nil && time.Since(p.metrics.at) < metricsFor && slices.Equal(ids, p.metrics.of) {
+	if p.metrics.summary != nil && time.Since(p.metrics.at) < metricsMaxAge && slices.Equal(ids, p.metrics.groupIDs) {
 		return p.metrics.summary, nil
 	}
 	now := metav1.Now()
 	summary := &stats.Summary{Node: stats.NodeStats{NodeName: p.nodeName, StartTime: metav1.NewTime(p.events.since)}}
 	var mu sync.Mutex
 	calls, callCtx := errgroup.WithContext(ctx)
-	calls.SetLimit(metricsCalls)
+	calls.SetLimit(metricsConcurrency)
 	for _, found := range all {
 		calls.Go(func() error {
-			record, err := p.lastRecord(callCtx, found.ContainerGroupId, now.Time)
+			record, err := p.latestMetrics(callCtx, found.ContainerGroupId, now.Time)
 			if err != nil && !errdefs.IsNotFound(err) {
-				log.G(ctx).WithError(err).WithField("group", found.ContainerGroupId).Warn("Cannot get the figures of a container group")
+				log.G(ctx).WithError(err).WithField("group", found.ContainerGroupId).Warn("Cannot get the metrics of a container group")
 			}
 			if record != nil {
 				mu.Lock()
@@ -74,18 +74,18 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	if err := calls.Wait(); err != nil {
 		return nil, err
 	}
-	addUp(summary, now)
-	p.metrics.summary, p.metrics.at, p.metrics.of = summary, now.Time, ids
+	sumPods(summary, now)
+	p.metrics.summary, p.metrics.at, p.metrics.groupIDs = summary, now.Time, ids
 	return summary, nil
 }
 
-// hasFigures tells whether a group of that status has containers that run.
-func hasFigures(status string) bool {
+// hasMetrics reports whether a group with this status has running containers.
+func hasMetrics(status string) bool {
 	return status == groupRunning || status == groupUpdating || status == groupRestarting
 }
 
-// lastRecord asks for the newest figures of a group; nil if there are none yet.
-func (p *Provider) lastRecord(ctx context.Context, id string, now time.Time) (*eci.DescribeContainerGroupMetricRecord0, error) {
+// latestMetrics requests the latest metrics of a group; nil if there are none yet.
+func (p *Provider) latestMetrics(ctx context.Context, id string, now time.Time) (*eci.DescribeContainerGroupMetricRecord0, error) {
 	request := eci.CreateDescribeContainerGroupMetricRequest()
 	request.RegionId, request.ContainerGroupId = p.cfg.Region, id
 	request.StartTime = now.Add(-2 * time.Minute).UTC().Format(time.RFC3339)
@@ -128,8 +128,8 @@ func podStats(found *group, r *eci.DescribeContainerGroupMetricRecord0) stats.Po
 	return pod
 }
 
-// networkStats are those of all interfaces, and of eth0, which all pods have, as the
-// pod's.
+// networkStats returns the statistics of all interfaces, with eth0, which all pods
+// have, as the default interface.
 func networkStats(at metav1.Time, interfaces []eci.DescribeContainerGroupMetricInterface2) *stats.NetworkStats {
 	if len(interfaces) == 0 {
 		return nil
@@ -160,14 +160,14 @@ func interfaceStats(i *eci.DescribeContainerGroupMetricInterface2) stats.Interfa
 	}
 }
 
-// count is a figure, which is not negative.
+// count converts a value that is not negative.
 func count(n int64) *uint64 {
 	u := uint64(max(n, 0))
 	return &u
 }
 
-// addUp gives the node what its pods use.
-func addUp(summary *stats.Summary, at metav1.Time) {
+// sumPods sets the statistics of the node to the sum of its pods.
+func sumPods(summary *stats.Summary, at metav1.Time) {
 	var nanoCores, coreNanoSeconds, usage, workingSet uint64
 	for i := range summary.Pods {
 		pod := &summary.Pods[i]

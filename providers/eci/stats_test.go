@@ -22,8 +22,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// A group of which there are no figures yet does not have those of all asked for
-// each time; one that is being updated has some.
+// A group without metrics does not cause those of all to be requested each time; one
+// that is being updated has some.
 func TestFiguresAreAskedForOnceInAWhile(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))
@@ -33,7 +33,7 @@ func TestFiguresAreAskedForOnceInAWhile(t *testing.T) {
 	}
 	for range 3 {
 		summary, err := r.GetStatsSummary(t.Context())
-		if err != nil || len(summary.Pods) != 1 { // the fake has some of groups that are Running
+		if err != nil || len(summary.Pods) != 1 { // the fake has metrics of groups that are Running
 			t.Fatalf("there are figures of %d pods: %v", len(summary.Pods), err)
 		}
 	}

@@ -33,7 +33,7 @@ const (
 	containerTerminated = "Terminated"
 )
 
-// statusOf is the status of a pod from what became of its container group.
+// statusOf returns the status of a pod from its container group.
 func statusOf(pod *corev1.Pod, found *group, hostIPs []string, now metav1.Time) corev1.PodStatus {
 	o := podspec.Observation{
 		Statuses:  map[string]corev1.ContainerStatus{},
@@ -50,7 +50,7 @@ func statusOf(pod *corev1.Pod, found *group, hostIPs []string, now metav1.Time) 
 	}
 	for i := range found.InitContainers {
 		s := containerStatus(found, &found.InitContainers[i])
-		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 // it has done what it is for
+		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0 // an init container is ready once it has completed
 		o.Statuses[s.Name] = s
 	}
 	for i := range found.Containers {
@@ -68,17 +68,17 @@ func ended(status string) bool {
 	return false
 }
 
-// refreshable tells whether a group of that status has containers to come, or has
-// them, that read its volumes.
-func refreshable(status string) bool { return !ended(status) && status != groupTerminating }
+// usesVolumes reports whether a group with this status has containers that read its
+// volumes, or will have.
+func usesVolumes(status string) bool { return !ended(status) && status != groupTerminating }
 
-// failureOf says why the group as a whole ended, where its containers do not.
+// failureOf returns why the group as a whole failed, if its containers do not show it.
 func failureOf(pod *corev1.Pod, found *group) *podspec.Failure {
 	switch found.Status {
 	case groupScheduleFailed, groupExpired:
-		return &podspec.Failure{Reason: found.Status, Message: cmp.Or(lastWarning(found), "ECI says no more")}
+		return &podspec.Failure{Reason: found.Status, Message: cmp.Or(lastWarning(found), "ECI gives no reason")}
 	case groupFailed:
-		if limit := pod.Spec.ActiveDeadlineSeconds; limit != nil && outlived(found, time.Duration(*limit)*time.Second) {
+		if limit := pod.Spec.ActiveDeadlineSeconds; limit != nil && exceededDeadline(found, time.Duration(*limit)*time.Second) {
 			return &podspec.Failure{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
 		}
 		if len(found.Containers) == 0 {
@@ -88,8 +88,8 @@ func failureOf(pod *corev1.Pod, found *group) *podspec.Failure {
 	return nil
 }
 
-// outlived tells whether the group has failed that long after its creation.
-func outlived(found *group, limit time.Duration) bool {
+// exceededDeadline reports whether the group failed at least limit after its creation.
+func exceededDeadline(found *group, limit time.Duration) bool {
 	created, failed := timeOf(found.CreationTime), timeOf(found.FailedTime)
 	return !created.IsZero() && !failed.IsZero() && failed.Sub(created.Time) >= limit
 }
@@ -104,7 +104,7 @@ func lastWarning(found *group) string {
 	return message
 }
 
-// containerStatus is the status of one container. ECI names no ID of a container
+// containerStatus returns the status of one container. ECI reports no ID of a container
 // and no digest of an image: the ID is made of what identifies one run.
 func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{
@@ -113,10 +113,10 @@ func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) cor
 	id := fmt.Sprintf("eci://%s/%s/%d", found.ContainerGroupId, c.Name, c.RestartCount)
 	now := c.CurrentState
 	switch {
-	case now.State == containerRunning && ended(found.Status): // what it is at is older than what the group is
+	case now.State == containerRunning && ended(found.Status): // its state is older than that of the group
 		s.ContainerID, s.ImageID = id, c.Image
 		s.Ready = false
-		s.State.Terminated = lostState(found, now, id)
+		s.State.Terminated = unknownTermination(found, now, id)
 	case now.State == containerRunning:
 		*s.Started = true
 		s.ContainerID, s.ImageID = id, c.Image
@@ -139,11 +139,12 @@ func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) cor
 	return s
 }
 
-// lostState is the end of a container that the API has not told of, while the group
-// has ended: as a kubelet tells of one that it does not find.
-func lostState(found *group, was eci.DescribeContainerGroupsCurrentState2, id string) *corev1.ContainerStateTerminated {
+// unknownTermination returns the terminated state of a container whose end the API has
+// not reported, while its group has ended. It is the kubelet's for a container that it
+// cannot find.
+func unknownTermination(found *group, was eci.DescribeContainerGroupsCurrentState2, id string) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{
-		ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container group ended; ECI does not say how the container did",
+		ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container group ended; ECI does not report how the container ended",
 		StartedAt: timeOf(was.StartTime), FinishedAt: timeOf(cmp.Or(found.FailedTime, found.SucceededTime, found.ExpiredTime)), ContainerID: id,
 	}
 	if found.Status == groupSucceeded {
@@ -166,7 +167,8 @@ func terminatedState(state eci.DescribeContainerGroupsCurrentState2, id string) 
 	}
 }
 
-// timeOf reads a time of the API, which is in UTC. One that is none is zero.
+// timeOf parses a timestamp of the API, which is in UTC. The result is zero if text is
+// not a timestamp.
 func timeOf(text string) metav1.Time {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -176,8 +178,8 @@ func timeOf(text string) metav1.Time {
 	return metav1.Time{}
 }
 
-// podOf makes a pod of what a container group says, for one that the API no longer
-// has: what it takes to show it, and to delete it.
+// podOf returns a pod made from its container group, for a pod that the API server no
+// longer has: it is enough to show it, and to delete it.
 func podOf(found *group) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = tagOf(found, TagNamespace), tagOf(found, TagPodName)

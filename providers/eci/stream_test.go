@@ -66,7 +66,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// The API returns 500 lines of its own accord, and refuses to return more than 2000.
+// The API returns 500 lines by default, and refuses to return more than 2000.
 func TestLongLogs(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))
@@ -83,7 +83,7 @@ func TestLongLogs(t *testing.T) {
 	}
 }
 
-// A container that waits to be started again has the log of its last run.
+// A container that waits to be restarted has the log of its last run.
 func TestLogsOfAContainerThatCrashes(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))
@@ -107,7 +107,7 @@ func TestLogsOfAPodThatWaits(t *testing.T) {
 	}
 }
 
-// A log that is followed has each line once, although each answer begins with the
+// A log that is followed has each line once, although each response begins with the
 // lines of the last second.
 func TestFollowedLogHasEachLineOnce(t *testing.T) {
 	l := &containerLog{}
@@ -119,25 +119,25 @@ func TestFollowedLogHasEachLineOnce(t *testing.T) {
 		"",
 		"2026-01-01T00:00:02.25Z d\n",
 	} {
-		got.WriteString(l.fresh(answer))
+		got.WriteString(l.newLines(answer))
 	}
 	if want := "a\nb\nb\nc\n\nd\n"; got.String() != want {
 		t.Errorf("the log is %q, want %q", got.String(), want)
 	}
 }
 
-// Who follows from now on gets nothing of the same second before, since the API
-// takes whole seconds.
+// A log that is followed from now on has nothing of the same second before, although
+// the API takes whole seconds.
 func TestFollowedLogBeginsWhenItIsAsked(t *testing.T) {
 	l := &containerLog{opts: api.ContainerLogOpts{SinceTime: time.Date(2026, 1, 1, 0, 0, 1, 5e8, time.UTC)}}
-	got := l.fresh("2026-01-01T00:00:01.25Z a\n2026-01-01T00:00:01.5Z b\nand more\n2026-01-01T00:00:01.75Z c\n")
+	got := l.newLines("2026-01-01T00:00:01.25Z a\n2026-01-01T00:00:01.5Z b\nand more\n2026-01-01T00:00:01.75Z c\n")
 	if want := "b\nand more\nc\n"; got != want {
 		t.Errorf("the log is %q, want %q", got, want)
 	}
 }
 
 // A log that is followed ends with its container, and takes one call for the log each
-// time, but no listings beside those that the controller asks for.
+// time, but no listings besides the controller's.
 func TestFollowEndsWithTheContainer(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		pod := newPod("a")
@@ -188,7 +188,7 @@ func TestFollowEndsWhenTheReaderIsClosed(t *testing.T) {
 	}
 	if _, err := log.Read(make([]byte, 1)); err == nil {
 		t.Error("a closed log can be read")
-	} // that nothing is left running TestMain tells
+	} // TestMain reports goroutines that are left running
 }
 
 // streams is an api.AttachIO.
@@ -244,8 +244,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// Of a command of which nobody says how it ended it is not said that it ended well.
-func TestExecWhoseEndIsNotTold(t *testing.T) {
+// A command whose status is not received has not succeeded.
+func TestExecWithoutAStatus(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))
 	s := &streams{}

@@ -59,8 +59,8 @@ func (r *CreateRequest) setVolumes(pod *corev1.Pod, contents map[string]volume.F
 	}
 }
 
-// configFiles are files in the order of their paths, with their content as the API
-// takes it, in base64, and their mode in octal digits.
+// configFiles returns files sorted by path, with content in base64 and mode in octal
+// digits, as the API takes them.
 func configFiles(files volume.Files) []eci.CreateContainerGroupConfigFileToPath {
 	list := []eci.CreateContainerGroupConfigFileToPath{}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -73,7 +73,7 @@ func configFiles(files volume.Files) []eci.CreateContainerGroupConfigFileToPath 
 	return list
 }
 
-// flexOptions are the options of a flexVolume as a JSON object.
+// flexOptions returns the options of a flexVolume as a JSON object.
 func flexOptions(v *corev1.FlexVolumeSource) string {
 	options := maps.Clone(v.Options)
 	if options == nil {
@@ -83,7 +83,7 @@ func flexOptions(v *corev1.FlexVolumeSource) string {
 		options["readOnly"] = "true"
 	}
 	text, err := json.Marshal(options)
-	if err != nil { // which strings do not give
+	if err != nil { // cannot happen with strings
 		return "{}"
 	}
 	return string(text)

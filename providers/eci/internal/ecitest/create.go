@@ -29,7 +29,7 @@ func (s *Server) createGroup(p params) (map[string]any, *apiError) {
 			return map[string]any{"ContainerGroupId": known.id}, nil
 		}
 	}
-	h := s.newHeld(p)
+	h := s.newGroupState(p)
 	s.groups = append(s.groups, h)
 	if token := p["ClientToken"]; token != "" {
 		s.tokens[token] = creation{request, h.group.ContainerGroupId}
@@ -37,7 +37,8 @@ func (s *Server) createGroup(p params) (map[string]any, *apiError) {
 	return map[string]any{"ContainerGroupId": h.group.ContainerGroupId}, nil
 }
 
-// identity is what is the same in two calls with one client token.
+// identity returns the parameters that must be the same in two calls with the same
+// client token.
 func identity(p params) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -48,7 +49,7 @@ func identity(p params) string {
 	return b.String()
 }
 
-// sizes are vCPUs and memory that are sold, as far as tests need them.
+// sizes are the vCPUs and memory that are sold, as far as tests need them.
 var sizes = map[float64][]float64{0.25: {0.5, 1}, 0.5: {1, 2}, 1: {2, 4, 8}, 2: {2, 4, 8, 16}, 4: {4, 8, 16, 32}, 8: {8, 16, 32, 64}}
 
 func checkCreation(p params) *apiError {
@@ -71,7 +72,7 @@ func checkCreation(p params) *apiError {
 	}
 	for name, value := range p {
 		if strings.HasPrefix(value, "<") && strings.HasSuffix(value, " Value>") {
-			return invalid(name) // what reflection calls a value that cannot be written
+			return invalid(name) // what reflection returns for a value that cannot be encoded
 		}
 	}
 	volumes := map[string]bool{}
@@ -121,10 +122,10 @@ func checkVolume(v params) *apiError {
 	return nil
 }
 
-// newHeld is the group that a call asks for.
-func (s *Server) newHeld(p params) *held {
+// newGroupState returns the group for a creation.
+func (s *Server) newGroupState(p params) *groupState {
 	s.next++
-	h := &held{number: s.next, params: p, created: s.now(), logs: map[string][]line{}, containers: map[string]*container{}}
+	h := &groupState{number: s.next, params: p, created: s.now(), logs: map[string][]line{}, containers: map[string]*container{}}
 	h.group = eci.DescribeContainerGroupsContainerGroup0{
 		ContainerGroupId: fmt.Sprintf("eci-%06d", s.next), ContainerGroupName: p["ContainerGroupName"], RegionId: Region,
 		Cpu: float32(p.float("Cpu")), Memory: float32(p.float("Memory")), InstanceType: p["InstanceType"], RamRoleName: p["RamRoleName"],

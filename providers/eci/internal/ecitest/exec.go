@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// session is a command that somebody may open a WebSocket for, once.
+// session is a command for which a WebSocket can be opened, once.
 type session struct {
 	command []string
 	tty     bool

@@ -2,7 +2,7 @@ package ecitest
 
 import "time"
 
-// fault is what goes wrong with the next calls of an action.
+// fault is a failure of the next calls of an action.
 type fault struct {
 	left    int
 	refused *apiError
@@ -25,15 +25,15 @@ func (s *Server) Delay(action string, count int, d time.Duration) {
 	s.faults[action] = append(s.faults[action], &fault{left: count, delay: d})
 }
 
-// Lose makes the next count calls of an action, but breaks the connection before
-// they are answered.
+// Lose makes the next count calls of an action succeed, but breaks the connection
+// before the response.
 func (s *Server) Lose(action string, count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[action] = append(s.faults[action], &fault{left: count, lost: true})
 }
 
-// loses reports whether the answer of the next call is lost. s.mu is held.
+// loses reports whether the response to the next call is lost. The caller holds s.mu.
 func (s *Server) loses(action string) bool {
 	for _, f := range s.faults[action] {
 		if f.left > 0 && f.lost {
@@ -44,7 +44,7 @@ func (s *Server) loses(action string) bool {
 	return false
 }
 
-// faulty is what the next call is refused with. s.mu is held.
+// faulty returns the error of the next call, or nil. The caller holds s.mu.
 func (s *Server) faulty(action string) *apiError {
 	for _, f := range s.faults[action] {
 		if f.left > 0 && f.refused != nil {

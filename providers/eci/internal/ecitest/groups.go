@@ -11,19 +11,19 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 )
 
-// held is a container group of the fake.
-type held struct {
+// groupState is a container group of the fake.
+type groupState struct {
 	number     int
 	group      eci.DescribeContainerGroupsContainerGroup0
 	params     params
 	created    time.Time
 	started    time.Time // zero until it runs
-	deleted    time.Time // zero until its deletion was asked for
+	deleted    time.Time // zero until its deletion is requested
 	containers map[string]*container
 	logs       map[string][]line
 }
 
-// container is what the fake knows of a container beside what it returns.
+// container is the state of a container that is not returned.
 type container struct{ previous []line }
 
 type line struct {
@@ -31,8 +31,8 @@ type line struct {
 	text string
 }
 
-// find returns a group by its ID. s.mu is held.
-func (s *Server) find(p params) (*held, *apiError) {
+// find returns a group by its ID. The caller holds s.mu.
+func (s *Server) find(p params) (*groupState, *apiError) {
 	if p["ContainerGroupId"] == "" {
 		return nil, missing("ContainerGroupId")
 	}
@@ -67,7 +67,7 @@ func (s *Server) describeGroups(p params) (map[string]any, *apiError) {
 			if p["WithEvent"] != "true" {
 				group.Events = nil
 			}
-			if s.hides {
+			if s.hideFiles {
 				group.Volumes = nil
 			}
 			all = append(all, group)
@@ -87,7 +87,7 @@ func (s *Server) describeGroups(p params) (map[string]any, *apiError) {
 	return map[string]any{"TotalCount": len(all), "NextToken": next, "ContainerGroups": all[from:to]}, nil
 }
 
-func (h *held) matches(p params, ids []string) bool {
+func (h *groupState) matches(p params, ids []string) bool {
 	for _, tag := range p.each("Tag") {
 		if !slices.Contains(h.group.Tags, eci.DescribeContainerGroupsLabel1{Key: tag["Key"], Value: tag["Value"]}) {
 			return false
@@ -111,8 +111,8 @@ func (s *Server) deleteGroup(p params) (map[string]any, *apiError) {
 	return nil, nil
 }
 
-// updateGroup is UpdateContainerGroup, of images, credentials and volumes with files. The
-// volumes of the request are all that the group has then.
+// updateGroup is UpdateContainerGroup, for images, credentials and volumes with files.
+// The volumes of the request replace all of the group's.
 func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
 	h, refused := s.find(p)
 	if refused != nil {
@@ -147,8 +147,8 @@ func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
 	return nil, nil
 }
 
-// find returns a container of the group, nil if there is none.
-func (h *held) find(name string) *eci.DescribeContainerGroupsContainer1 {
+// find returns a container of the group, or nil.
+func (h *groupState) find(name string) *eci.DescribeContainerGroupsContainer1 {
 	for i := range h.group.Containers {
 		if h.group.Containers[i].Name == name {
 			return &h.group.Containers[i]
@@ -157,7 +157,7 @@ func (h *held) find(name string) *eci.DescribeContainerGroupsContainer1 {
 	return nil
 }
 
-// volumesOf are the volumes that a call names.
+// volumesOf returns the volumes in the parameters of a call.
 func volumesOf(p params) []eci.DescribeContainerGroupsVolume1 {
 	var volumes []eci.DescribeContainerGroupsVolume1
 	for _, v := range p.each("Volume") {
@@ -171,9 +171,9 @@ func volumesOf(p params) []eci.DescribeContainerGroupsVolume1 {
 	return volumes
 }
 
-// Files returns the files of a volume of a pod's group by path, as they were given.
+// Files returns the files of a volume of a pod's group by path, as they were sent.
 func (s *Server) Files(pod, volume string) (files map[string]string, err error) {
-	err = s.of(pod, func(h *held) error {
+	err = s.of(pod, func(h *groupState) error {
 		for _, v := range h.group.Volumes {
 			if v.Name != volume {
 				continue

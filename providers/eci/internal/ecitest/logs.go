@@ -9,15 +9,15 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 )
 
-// Log lets a container print a line.
+// Log makes a container print a line.
 func (s *Server) Log(pod, container, text string) error {
-	return s.of(pod, func(h *held) error {
+	return s.of(pod, func(h *groupState) error {
 		h.logs[container] = append(h.logs[container], line{s.now(), text})
 		return nil
 	})
 }
 
-// How many lines of a log an answer has.
+// The default and maximum number of lines in a response.
 const (
 	defaultTail = 500
 	maxTail     = 2000

@@ -24,20 +24,20 @@ type Server struct {
 	step time.Duration
 	http *httptest.Server
 
-	mu       sync.Mutex
-	ahead    time.Duration // of the clock of this machine
-	next     int
-	groups   []*held
-	tokens   map[string]creation
-	nonces   map[string]bool
-	faults   map[string][]*fault
-	calls    map[string]int
-	sessions map[string]session
-	open     sync.WaitGroup // sessions
-	hides    bool           // the contents of files
+	mu        sync.Mutex
+	ahead     time.Duration // of the local clock
+	next      int
+	groups    []*groupState
+	tokens    map[string]creation
+	nonces    map[string]bool
+	faults    map[string][]*fault
+	calls     map[string]int
+	sessions  map[string]session
+	open      sync.WaitGroup // sessions
+	hideFiles bool           // the contents of files
 }
 
-// creation is what a client token stands for.
+// creation is the request and result of a client token.
 type creation struct{ request, id string }
 
 // New starts a fake. Each stage of a group (Scheduling, Pending, Terminating)
@@ -63,10 +63,10 @@ func (s *Server) Close() {
 }
 
 // RoundTrip answers a call without a connection, for tests in virtual time. A call
-// whose answer is lost gives an error.
+// whose response is lost returns an error.
 func (s *Server) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	defer func() {
-		if reason := recover(); reason != nil { // as net/http's server does
+		if reason := recover(); reason != nil { // like net/http's server
 			answer, err = nil, fmt.Errorf("the connection broke off: %v", reason)
 		}
 	}()
@@ -75,11 +75,11 @@ func (s *Server) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	return w.Result(), nil
 }
 
-// HideFiles has listings show no files of volumes.
+// HideFiles makes listings report no files of volumes.
 func (s *Server) HideFiles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hides = true
+	s.hideFiles = true
 }
 
 // Advance puts the clock of the fake forward.
@@ -89,17 +89,17 @@ func (s *Server) Advance(d time.Duration) {
 	s.ahead += d
 }
 
-// Calls returns how often an action was called, refused calls too.
+// Calls returns how often an action was called, including refused calls.
 func (s *Server) Calls(action string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[action]
 }
 
-// now is the time of the fake. s.mu is held.
+// now is the time of the fake. The caller holds s.mu.
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
-// apiError is an answer that refuses.
+// apiError is an error response.
 type apiError struct {
 	status        int
 	code, message string
@@ -149,7 +149,7 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	answer["RequestId"] = id
-	body, err = json.Marshal(answer) // of what the lock guards
+	body, err = json.Marshal(answer) // within the lock, which guards its contents
 	s.mu.Unlock()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -160,7 +160,7 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// call checks a call, and makes it. s.mu is held.
+// call verifies a call and executes it. The caller holds s.mu.
 func (s *Server) call(method string, p params) (map[string]any, *apiError) {
 	if refused := s.authenticate(method, p); refused != nil {
 		return map[string]any{}, refused

@@ -20,13 +20,12 @@ const (
 	closed byte = 255
 )
 
-// shell answers the commands echo, cat, exit, true, size (of the terminal), vanish
-// (which is echo, whose end nobody sends), and sh -c with them; any other fails
-// with 127.
+// shell implements the commands echo, cat, exit, true, size (of the terminal), vanish
+// (echo, without a status), and sh -c with them; any other fails with 127.
 type shell struct {
 	conn  *websocket.Conn
 	tty   bool
-	quiet bool // about how a command ended
+	quiet bool // no status is sent
 }
 
 func (s *shell) run(args []string) int {
@@ -74,7 +73,7 @@ func (s *shell) script(text string) (code int) {
 	return code
 }
 
-// cat sends back what comes, to its end.
+// cat copies the input to the output.
 func (s *shell) cat() int {
 	for {
 		_, message, err := s.conn.ReadMessage()

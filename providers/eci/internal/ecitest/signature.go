@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// version is that of the API.
+// version is the version of the API.
 const version = "2018-08-08"
 
-// authenticate checks what all calls have in common. s.mu is held.
+// authenticate verifies the common parameters of all calls. The caller holds s.mu.
 func (s *Server) authenticate(method string, p params) *apiError {
 	for _, name := range []string{"Action", "Version", "Format", "AccessKeyId", "SignatureMethod", "SignatureVersion", "SignatureNonce", "Timestamp", "Signature"} {
 		if p[name] == "" {
@@ -42,13 +42,13 @@ func (s *Server) authenticate(method string, p params) *apiError {
 	s.nonces[p["SignatureNonce"]] = true
 	text := stringToSign(method, p)
 	if !hmac.Equal([]byte(sign(text)), []byte(p["Signature"])) {
-		// As the real one does, with all parameters in it.
+		// Like the real one, with all parameters in it.
 		return refuse(http.StatusBadRequest, "SignatureDoesNotMatch", "Specified signature is not matched with our calculation. server string to sign is:%s", text)
 	}
 	return nil
 }
 
-// stringToSign is what the signature of a call is of.
+// stringToSign returns the string that the signature of a call is computed from.
 func stringToSign(method string, p params) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(p)) {

@@ -8,18 +8,18 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 )
 
-// progress lets happen what is due. s.mu is held.
+// progress makes all state changes that are due. The caller holds s.mu.
 func (s *Server) progress() {
 	now := s.now()
 	for _, h := range s.groups {
 		h.progress(now, s.step)
 	}
-	s.groups = slices.DeleteFunc(s.groups, func(h *held) bool {
+	s.groups = slices.DeleteFunc(s.groups, func(h *groupState) bool {
 		return !h.deleted.IsZero() && !now.Before(h.deleted.Add(s.step))
 	})
 }
 
-func (h *held) progress(now time.Time, step time.Duration) {
+func (h *groupState) progress(now time.Time, step time.Duration) {
 	if h.group.Status == "Scheduling" && !now.Before(h.created.Add(step)) {
 		h.group.Status = "Pending"
 		h.group.IntranetIp = fmt.Sprintf("10.200.%d.%d", h.number/250%250, 1+h.number%250)
@@ -35,8 +35,8 @@ func (h *held) progress(now time.Time, step time.Duration) {
 	}
 }
 
-// run starts the containers. Init containers have done what they do.
-func (h *held) run(at time.Time) {
+// run starts the containers. Init containers have completed.
+func (h *groupState) run(at time.Time) {
 	h.started, h.group.Status = at, "Running"
 	for i := range h.group.InitContainers {
 		c := &h.group.InitContainers[i]
@@ -50,22 +50,22 @@ func (h *held) run(at time.Time) {
 	h.event("Normal", "Started", "Started the containers", at)
 }
 
-func (h *held) start(c *eci.DescribeContainerGroupsContainer1, at time.Time) {
+func (h *groupState) start(c *eci.DescribeContainerGroupsContainer1, at time.Time) {
 	c.Ready = true
 	c.CurrentState = eci.DescribeContainerGroupsCurrentState2{State: "Running", StartTime: stamp(at)}
 	h.containers[c.Name].previous = h.logs[c.Name]
 	h.logs[c.Name] = []line{{at, "container " + c.Name + " started"}}
 }
 
-func (h *held) restart(c *eci.DescribeContainerGroupsContainer1, code int, at time.Time) {
+func (h *groupState) restart(c *eci.DescribeContainerGroupsContainer1, code int, at time.Time) {
 	started, _ := time.Parse(time.RFC3339, c.CurrentState.StartTime)
 	c.PreviousState = eci.DescribeContainerGroupsPreviousState2(terminated(code, started, at))
 	c.RestartCount++
 	h.start(c, at)
 }
 
-// end stops all containers.
-func (h *held) end(status string, code int, at time.Time) {
+// end terminates all containers.
+func (h *groupState) end(status string, code int, at time.Time) {
 	h.group.Status = status
 	for i := range h.group.Containers {
 		if c := &h.group.Containers[i]; c.CurrentState.State == "Running" {
@@ -76,7 +76,7 @@ func (h *held) end(status string, code int, at time.Time) {
 	h.ended(at)
 }
 
-func (h *held) ended(at time.Time) {
+func (h *groupState) ended(at time.Time) {
 	if h.group.Status == "Failed" {
 		h.group.FailedTime = stamp(at)
 	} else {
@@ -94,15 +94,15 @@ func terminated(code int, started, finished time.Time) eci.DescribeContainerGrou
 	}
 }
 
-func (h *held) event(kind, reason, message string, at time.Time) {
+func (h *groupState) event(kind, reason, message string, at time.Time) {
 	h.group.Events = append(h.group.Events, eci.DescribeContainerGroupsEvent1{
 		Type: kind, Reason: reason, Message: message, Name: h.group.ContainerGroupName, Count: 1,
 		FirstTimestamp: stamp(at), LastTimestamp: stamp(at),
 	})
 }
 
-// of calls f with the group that has a tag PodName of that value. s.mu is not held.
-func (s *Server) of(pod string, f func(h *held) error) error {
+// of calls f with the group whose tag PodName is pod. The caller must not hold s.mu.
+func (s *Server) of(pod string, f func(h *groupState) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.progress()
@@ -114,9 +114,9 @@ func (s *Server) of(pod string, f func(h *held) error) error {
 	return fmt.Errorf("there is no group of pod %q", pod)
 }
 
-// Exit ends the run of a container: what follows is what the restart policy says.
+// Exit terminates a container; the restart policy decides what follows.
 func (s *Server) Exit(pod, container string, code int) error {
-	return s.of(pod, func(h *held) error {
+	return s.of(pod, func(h *groupState) error {
 		c := h.find(container)
 		if c == nil || c.CurrentState.State != "Running" {
 			return fmt.Errorf("container %q of pod %q does not run", container, pod)
@@ -144,20 +144,19 @@ func (s *Server) Exit(pod, container string, code int) error {
 	})
 }
 
-// SetStatus gives a group another status, such as ScheduleFailed, and a warning
-// that says why.
+// SetStatus sets the status of a group, such as ScheduleFailed, with a warning event.
 func (s *Server) SetStatus(pod, status, reason, message string) error {
-	return s.of(pod, func(h *held) error {
+	return s.of(pod, func(h *groupState) error {
 		h.group.Status = status
 		h.event("Warning", reason, message, s.now())
 		return nil
 	})
 }
 
-// SetState says what a container is at, such as Waiting for CrashLoopBackOff, and
-// nothing of the group.
+// SetState sets the state of a container, such as Waiting for CrashLoopBackOff, without
+// changing the group.
 func (s *Server) SetState(pod, container, state, reason string) error {
-	return s.of(pod, func(h *held) error {
+	return s.of(pod, func(h *groupState) error {
 		c := h.find(container)
 		if c == nil {
 			return fmt.Errorf("pod %q has no container %q", pod, container)
@@ -169,14 +168,14 @@ func (s *Server) SetState(pod, container, state, reason string) error {
 
 // Params returns the parameters with which the group of a pod was created.
 func (s *Server) Params(pod string) (found map[string]string, err error) {
-	err = s.of(pod, func(h *held) error {
+	err = s.of(pod, func(h *groupState) error {
 		found = h.params
 		return nil
 	})
 	return found, err
 }
 
-// Untag takes a tag from all groups: they look as if they had been made without it.
+// Untag removes a tag from all groups, as if they had been created without it.
 func (s *Server) Untag(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,10 +184,10 @@ func (s *Server) Untag(key string) {
 	}
 }
 
-// Remove takes the group of a pod away, as others do in the console.
+// Remove removes the group of a pod, as others do in the console.
 func (s *Server) Remove(pod string) error {
-	return s.of(pod, func(h *held) error {
-		s.groups = slices.DeleteFunc(s.groups, func(other *held) bool { return other == h })
+	return s.of(pod, func(h *groupState) error {
+		s.groups = slices.DeleteFunc(s.groups, func(other *groupState) bool { return other == h })
 		return nil
 	})
 }
