@@ -266,8 +266,8 @@ pools:
 	if done := (&virtualNode{journal: journal}).journalOf(t, ns); len(done) != 1 || done[0].UID != string(goes.UID) {
 		t.Errorf("the provider has done %v, want only to create the pod", done)
 	}
-	if log := p.log.String(); !strings.Contains(log, "what runs of them in the provider is left there") {
-		t.Error("the log does not tell of what is left in the provider")
+	if log := p.log.String(); !strings.Contains(log, "its workloads keep running in the provider") {
+		t.Error("the log does not warn of what is left in the provider")
 	}
 	for _, request := range requestsOf(t, p.user) {
 		if request.Verb == "delete" && request.ObjectRef.Resource == "nodes" && request.ObjectRef.Name != p.name+"-b-1" {
