@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // The apiVersion and kind of a configuration.
@@ -42,10 +42,10 @@ type Config struct {
 	Namespaces Namespaces `json:"namespaces,omitempty"`
 	// Labels and Annotations select the labels and annotations that are copied to
 	// remote pods. By default, labels with which controllers select their pods are not.
-	Labels      *translate.Filter `json:"labels,omitempty"`
-	Annotations translate.Filter  `json:"annotations,omitempty"`
+	Labels      *Filter `json:"labels,omitempty"`
+	Annotations Filter  `json:"annotations,omitempty"`
 	// Scheduling configures where in the remote cluster pods run.
-	Scheduling translate.Scheduling `json:"scheduling,omitempty"`
+	Scheduling Scheduling `json:"scheduling,omitempty"`
 
 	AllowHostNamespaces bool              `json:"allowHostNamespaces,omitempty"`
 	AllowHostPath       bool              `json:"allowHostPath,omitempty"`
@@ -65,7 +65,7 @@ type Config struct {
 	Services bool `json:"services,omitempty"`
 
 	// HomeAPIServer is the address at which remote pods find the home API server.
-	HomeAPIServer translate.APIServer `json:"homeAPIServer,omitempty"`
+	HomeAPIServer APIServer `json:"homeAPIServer,omitempty"`
 	// PodIPs maps IPs of remote pods to those shown at home.
 	PodIPs []PodIPs `json:"podIPs,omitempty"`
 
@@ -112,14 +112,38 @@ type Remote struct {
 
 // Namespaces maps home namespaces to remote namespaces.
 type Namespaces struct {
-	// Mapping is same (the default), prefix, fixed or map.
-	Mapping translate.Mapping `json:"mapping,omitempty"`
+	// Mapping defaults to MappingSame.
+	Mapping Mapping           `json:"mapping,omitempty"`
 	Prefix  string            `json:"prefix,omitempty"`
 	Name    string            `json:"name,omitempty"`
 	Map     map[string]string `json:"map,omitempty"`
 	// Create creates remote namespaces that do not exist. They are not deleted.
 	Create bool `json:"create,omitempty"`
 }
+
+// Mapping is how home namespaces are mapped to remote namespaces.
+type Mapping = translate.Mapping
+
+// The mappings.
+const (
+	// MappingSame maps a namespace to the remote one of the same name.
+	MappingSame = translate.Same
+	// MappingPrefix adds Namespaces.Prefix to the name.
+	MappingPrefix = translate.Prefixed
+	// MappingFixed maps all namespaces to Namespaces.Name.
+	MappingFixed = translate.Fixed
+	// MappingMap looks namespaces up in Namespaces.Map, and refuses those that it lacks.
+	MappingMap = translate.Mapped
+)
+
+// Filter selects the keys of labels or annotations that are copied.
+type Filter = translate.Filter
+
+// Scheduling sets the fields of a remote pod that a scheduler reads.
+type Scheduling = translate.Scheduling
+
+// APIServer is the address of an API server.
+type APIServer = translate.APIServer
 
 // PodIPs maps the addresses of a remote CIDR to those of a home CIDR of the same size.
 type PodIPs struct {
@@ -258,7 +282,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("apiVersion and kind are %q and %q: write %s and %s", c.APIVersion, c.Kind, ConfigAPIVersion, ConfigKind)
 	}
 	if c.Labels == nil {
-		c.Labels = &translate.Filter{Exclude: []string{"pod-template-hash", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid"}}
+		c.Labels = &Filter{Exclude: []string{"pod-template-hash", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid"}}
 	}
 	if c.Capacity.Interval.Duration == 0 {
 		c.Capacity.Interval.Duration = defaultCapacityInterval
@@ -294,7 +318,7 @@ func (c *Config) complete() error {
 	if c.Capacity.Interval.Duration < time.Second {
 		errs = append(errs, fmt.Errorf("capacity.interval: %v is less than a second", c.Capacity.Interval.Duration))
 	}
-	if c.Capacity.Source == CapacityQuota && c.Namespaces.Mapping != translate.Fixed {
+	if c.Capacity.Source == CapacityQuota && c.Namespaces.Mapping != MappingFixed {
 		errs = append(errs, errors.New("capacity.source: quota is of one namespace, and needs namespaces.mapping: fixed"))
 	}
 	return errors.Join(errs...)
@@ -321,7 +345,7 @@ func (c *Config) services() error {
 	if !c.Services {
 		return nil
 	}
-	if c.Namespaces.Mapping == translate.Fixed {
+	if c.Namespaces.Mapping == MappingFixed {
 		return errors.New("services: with namespaces.mapping: fixed, Services of several namespaces would have the same name")
 	}
 	seen := map[string]string{}
@@ -347,17 +371,17 @@ func choose[T ~string](field string, value *T, values ...T) error {
 }
 
 func (n *Namespaces) check() error {
-	if err := choose("namespaces.mapping", &n.Mapping, translate.Same, translate.Prefixed, translate.Fixed, translate.Mapped); err != nil {
+	if err := choose("namespaces.mapping", &n.Mapping, MappingSame, MappingPrefix, MappingFixed, MappingMap); err != nil {
 		return err
 	}
 	for _, c := range []struct {
 		field   string
-		of      translate.Mapping
+		of      Mapping
 		present bool
 	}{
-		{"prefix", translate.Prefixed, n.Prefix != ""},
-		{"name", translate.Fixed, n.Name != ""},
-		{"map", translate.Mapped, len(n.Map) > 0},
+		{"prefix", MappingPrefix, n.Prefix != ""},
+		{"name", MappingFixed, n.Name != ""},
+		{"map", MappingMap, len(n.Map) > 0},
 	} {
 		if c.present != (n.Mapping == c.of) {
 			return fmt.Errorf("namespaces.mapping is %s: namespaces.%s belongs to %s, and to no other mapping", n.Mapping, c.field, c.of)

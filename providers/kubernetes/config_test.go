@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 const header = "apiVersion: kubernetes.virtual-kubelet.io/v1\nkind: RemoteCluster\n"

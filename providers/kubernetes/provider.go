@@ -21,10 +21,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/claims"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/reflection"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/services"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/claims"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/reflection"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/services"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 var (
@@ -120,7 +120,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 	// From here on, Close is needed: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[workItem](time.Second, time.Minute))
-	if cfg.Namespaces.Mapping == translate.Fixed {
+	if cfg.Namespaces.Mapping == MappingFixed {
 		p.namespace = cfg.Namespaces.Name
 	}
 	p.reflector = reflection.New(reflection.Options{

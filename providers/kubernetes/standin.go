@@ -13,7 +13,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // recordSeen records that the provider has seen a pod: it observes all changes of its

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // UpdatePod implements node.PodLifecycleHandler. The last patch records what was

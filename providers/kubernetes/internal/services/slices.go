@@ -12,7 +12,7 @@ import (
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // managedBy marks EndpointSlices that the remote cluster's controllers do not manage.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // workers is the number of Services written at the same time.
