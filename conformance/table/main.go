@@ -1,10 +1,10 @@
 // Command table makes one Markdown table of the results of several nodes:
 //
-//	table -results DIR -expected DIR -out FILE NODE...
+//	table -results DIR -expected DIR -specs FILE -out FILE NODE...
 //
 // The results of a node are in DIR/NODE/junit.xml, as command run writes them; the
 // reasons for what does not pass are in expected-failures-NODE.txt of the other
-// directory.
+// directory. The page names the specs that did not pass; all others of FILE did.
 package main
 
 import (
@@ -29,12 +29,13 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("table", flag.ContinueOnError)
 	results := flags.String("results", "bin/conformance/results", "directory with the results, a directory a node")
 	expected := flags.String("expected", "conformance", "directory with the files expected-failures-NODE.txt")
+	list := flags.String("specs", "conformance/specs.txt", "file with the specs that the nodes are measured by")
 	out := flags.String("out", "", "file to write (required)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *out == "" || flags.NArg() == 0 {
-		return errors.New("usage: table -results DIR -expected DIR -out FILE NODE [NODE...]")
+		return errors.New("usage: table -results DIR -expected DIR -specs FILE -out FILE NODE [NODE...]")
 	}
 	var nodes []node
 	for _, name := range flags.Args() {
@@ -44,7 +45,11 @@ func run(args []string) error {
 		}
 		nodes = append(nodes, n)
 	}
-	if err := os.WriteFile(*out, markdown(nodes), 0o644); err != nil {
+	names, err := specs.Names(*list)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(*out, markdown(nodes, names), 0o644); err != nil {
 		return fmt.Errorf("write the table: %w", err)
 	}
 	return nil

@@ -18,8 +18,9 @@ are run, and has the command that makes this page; the suite's other specs are i
 
 `
 
-// markdown is the whole page.
-func markdown(nodes []node) []byte {
+// markdown is the whole page. It names the specs of the list, and others that a node
+// has run, that did not pass.
+func markdown(nodes []node, list []string) []byte {
 	var b strings.Builder
 	b.WriteString(introduction)
 	b.WriteString("| node | passed | failed | left out | skipped | specs | minutes | day | suite | set-up |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- | --- |\n")
@@ -33,16 +34,17 @@ func markdown(nodes []node) []byte {
 			count["passed"], count["**failed**"], count["left out"], count["skipped"], len(n.suite.Cases),
 			n.suite.Seconds/60, n.suite.Begin.Format(time.DateOnly), n.suite.Property(junit.Kubernetes), escape(n.suite.Property(junit.Setup)))
 	}
-	names := specNames(nodes)
+	names := specNames(nodes, list)
 	for _, n := range nodes {
 		writeReasons(&b, n, names)
 	}
-	writePassed(&b, nodes, names)
+	fmt.Fprintf(&b, "\n## What passed on all nodes\n\nThe other %d of [specs.txt](../conformance/specs.txt).\n", passedOnAll(nodes, names))
 	return []byte(b.String())
 }
 
-// specNames are the names of the specs of all nodes, in order.
-func specNames(nodes []node) (names []string) {
+// specNames are the names of the list and of the specs of all nodes, in order.
+func specNames(nodes []node, list []string) []string {
+	names := slices.Clone(list)
 	for _, n := range nodes {
 		for _, c := range n.suite.Cases {
 			names = append(names, c.Name)
@@ -81,15 +83,14 @@ func writeReasons(b *strings.Builder, n node, names []string) {
 	}
 }
 
-// writePassed lists the specs that passed on all nodes. The others are among the
-// reasons, and passed where they are not.
-func writePassed(b *strings.Builder, nodes []node, names []string) {
-	b.WriteString("\n## What passed on all nodes\n\n")
+// passedOnAll is the number of specs that passed on all nodes.
+func passedOnAll(nodes []node, names []string) (count int) {
 	for _, name := range names {
 		if !slices.ContainsFunc(nodes, func(n node) bool { word, _ := n.outcome(name); return word != "passed" }) {
-			fmt.Fprintf(b, "- %s\n", escape(name))
+			count++
 		}
 	}
+	return count
 }
 
 // escape keeps text in its cell and literal.

@@ -37,8 +37,10 @@ func TestTable(t *testing.T) {
 	write("expected-failures-one.txt", nil)
 	write("expected-failures-two.txt", []byte("# Needs wings.\n- c\n# Needs a fast machine.\nd\n"))
 
+	write("specs.txt", []byte("c\ne\nf\n"))
+
 	out := filepath.Join(dir, "table.md")
-	if err := run([]string{"-results", dir, "-expected", dir, "-out", out, "one", "two"}); err != nil {
+	if err := run([]string{"-results", dir, "-expected", dir, "-specs", filepath.Join(dir, "specs.txt"), "-out", out, "one", "two"}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(out)
@@ -48,9 +50,9 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"| one | 2 | 1 | 0 | 0 | 3 | 2 | 2026-01-02 | v9 | machine of one |",
 		"| two | 1 | 1 | 1 | 0 | 3 | 2 | 2026-01-02 | v9 | machine of two |",
-		"## What did not pass on one\n\nbroken\n\n- c (**failed**)\n\nNot run on this node.\n\n- d (not run)\n",
-		"## What did not pass on two\n\nNot run on this node.\n\n- [a] spec \\*not\\* b (not run)\n\nNeeds wings.\n\n- c (left out)\n\nNeeds a fast machine.\n\n- d (**failed**)\n",
-		"## What passed on all nodes\n\n- e\n",
+		"## What did not pass on one\n\nbroken\n\n- c (**failed**)\n\nNot run on this node.\n\n- d (not run)\n- f (not run)\n",
+		"## What did not pass on two\n\nNot run on this node.\n\n- [a] spec \\*not\\* b (not run)\n- f (not run)\n\nNeeds wings.\n\n- c (left out)\n\nNeeds a fast machine.\n\n- d (**failed**)\n",
+		"## What passed on all nodes\n\nThe other 1 of [specs.txt](../conformance/specs.txt).\n",
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the page lacks %q:\n%s", want, data)
