@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"node/nodetest":              {"errdefs"},
 	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/podobjects", "internal/podwatch", "internal/shard"},
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/podobjects", "internal/podwatch"},
-	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects"},
+	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/podenv", "internal/podobjects"},
 	"internal/nodecheck":         {},
 	"internal/metricsservertest": {"test/controlplane"},

@@ -26,7 +26,7 @@ func direct(ctx context.Context, attach api.AttachIO, connect func(session) erro
 	if s.tty {
 		resized := make(chan remotecommand.TerminalSize)
 		s.sizes = resized
-		go func() {
+		go func() { // ends with ctx
 			queue := sizes{ctx, attach.Resize()}
 			for size := queue.Next(); size != nil; size = queue.Next() {
 				select {
@@ -45,7 +45,7 @@ func direct(ctx context.Context, attach api.AttachIO, connect func(session) erro
 // its streams are closed, which their owner does when this has returned.
 func untilDone(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)
-	go func() { result <- f() }()
+	go func() { result <- f() }() // ends with the streams of f
 	select {
 	case err := <-result:
 		return err

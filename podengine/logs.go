@@ -51,7 +51,7 @@ func (e *Engine) GetContainerLogStream(ctx context.Context, namespace, podName, 
 	case corev1.LogStreamStderr:
 		stdout = io.Discard
 	}
-	go func() {
+	go func() { // ends with the reader
 		defer cancel()
 		in.CloseWithError(logs.ReadLogs(ctx, path, inc.id, options, e.cfg.Runtime, stdout, stderr))
 	}()

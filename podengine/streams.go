@@ -180,7 +180,7 @@ func forward(ctx context.Context, address string, port int32, stream io.ReadWrit
 	}
 	_ = failures.Close() // for writing: only the runtime has something to say
 	failed := make(chan error, 1)
-	go func() {
+	go func() { // ends with the connection, which the caller closes
 		text, err := io.ReadAll(failures)
 		if err == nil && len(text) > 0 {
 			err = errors.New(string(text))
@@ -202,7 +202,7 @@ func forward(ctx context.Context, address string, port int32, stream io.ReadWrit
 		return fmt.Errorf("cannot open a stream to the runtime: %w", err)
 	}
 
-	go func() {
+	go func() { // ends with the connection, which the caller closes
 		_, _ = io.Copy(data, stream)
 		_ = data.Close() // for writing
 	}()

@@ -4,15 +4,17 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // ExitUnknown is the exit code of a container whose end nobody saw, and
 // ReasonContainerStatusUnknown and MessageContainerStatusUnknown are its reason and
 // message, as a kubelet reports them.
 const (
-	ExitUnknown                   = 137
-	ReasonContainerStatusUnknown  = "ContainerStatusUnknown"
-	MessageContainerStatusUnknown = "The container could not be located when the pod was terminated"
+	ExitUnknown                   = podstatus.ExitUnknown
+	ReasonContainerStatusUnknown  = podstatus.ReasonUnknown
+	MessageContainerStatusUnknown = podstatus.MessageUnknown
 )
 
 // endWaiting has no container of a pod that has ended wait any more: those that were

@@ -361,7 +361,7 @@ func (a *API) watch(action clienttesting.Action) (bool, watch.Interface, error) 
 		return true, nil, err
 	}
 	c := &cuttable{inner: w, out: make(chan watch.Event), stop: make(chan struct{}), cut: make(chan struct{})}
-	go c.run()
+	go c.run() // ends with the watch
 	a.watches = append(a.watches, c)
 	return true, c, nil
 }

@@ -31,7 +31,7 @@ func Steady(lw *cache.ListWatch) *cache.ListWatch {
 			}
 			events := make(chan watch.Event)
 			proxy := watch.NewProxyWatcher(events)
-			go func() {
+			go func() { // ends with the watch that is returned, which its reader stops, or ctx
 				defer close(events)
 				pass(ctx, proxy, events, source, func() (watch.Interface, error) { return lw.WatchWithContext(ctx, options) })
 			}()

@@ -49,7 +49,7 @@ func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-cha
 		t.Fatalf("%v: run \"make metrics-server\"", err)
 	}
 	done := make(chan struct{})
-	go func() {
+	go func() { // waited for in the clean-up
 		defer close(done)
 		_ = server.Wait() // it is killed in the end
 	}()

@@ -276,7 +276,7 @@ func checkPreStop(ctx context.Context, s *Scope) error {
 		return err
 	}
 	deleted := make(chan error, 1)
-	go func() { deleted <- s.Delete(ctx, pod, 30) }()
+	go func() { deleted <- s.Delete(ctx, pod, 30) }() // ends with ctx
 	text, err := s.logs(ctx, pod, corev1.PodLogOptions{Follow: true})
 	if err := errors.Join(<-deleted, err); err != nil {
 		return err

@@ -46,7 +46,7 @@ func checkSidecarPreStop(ctx context.Context, s *Scope) error {
 		err  error
 	}
 	followed := make(chan answer, 1)
-	go func() {
+	go func() { // waited for below
 		text, err := s.logs(ctx, pod, corev1.PodLogOptions{Container: "sidecar", Follow: true})
 		followed <- answer{text, err}
 	}()

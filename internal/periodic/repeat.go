@@ -29,7 +29,7 @@ func Run(ctx context.Context, first time.Duration, f func(context.Context) (next
 		// Not a timer that is due at once: under the race detector Go 1.26 crashes now and
 		// then when one is made in a bubble of testing/synctest.
 		timer = time.AfterFunc(math.MaxInt64, call)
-		go call()
+		go call() // ends as when the timer calls it
 	}
 	<-turn
 	return func() {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // mergeStatus returns the status that the API should have, from the one that it
@@ -262,7 +263,7 @@ func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.Po
 	if allTerminated(status) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Terminated.ExitCode != 0 }) {
 		status.Phase = corev1.PodSucceeded
 	}
-	endAll(status, "ContainerStatusUnknown", now)
+	endAll(status, podstatus.ReasonUnknown, now)
 	return status
 }
 

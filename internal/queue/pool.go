@@ -88,7 +88,7 @@ func (p *Pool) dispatch() {
 				break
 			}
 			l.busy++
-			go it.work()
+			go it.work() // ends with the handler, for which Queue.Wait waits
 		}
 	}
 }

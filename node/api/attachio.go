@@ -73,7 +73,7 @@ func readSizes(ctx context.Context, r io.Reader) <-chan TermSize {
 		return nil
 	}
 	sizes := make(chan TermSize)
-	go func() {
+	go func() { // ends with r, which the connection's end closes
 		defer func() { _, _ = io.Copy(io.Discard, r) }()
 		defer close(sizes)
 		limited := &io.LimitedReader{R: r}

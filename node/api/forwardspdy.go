@@ -90,7 +90,7 @@ func (s *streamPairs) accept(stream httpstream.Stream, registered <-chan struct{
 	}
 	pair, err := s.add(header, &countedStream{stream, s.flight})
 	if pair != nil {
-		go s.run(pair, registered)
+		go s.run(pair, registered) // ends with the connection
 	}
 	return err
 }

@@ -154,7 +154,7 @@ func runSession(r *http.Request, client *execClient, tty bool, run func(context.
 	}
 	attach := newAttachIO(ctx, client, tty)
 	forwarded := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(forwarded)
 		forwardSizes(ctx, readSizes(ctx, client.resize), attach.resize)
 	}()

@@ -159,7 +159,7 @@ func (c *logCheck) flush() <-chan struct{} {
 	}
 	flushed := make(chan struct{})
 	c.flushed = flushed
-	go func() {
+	go func() { // ends with the flush; there is one at a time
 		defer close(flushed)
 		klog.Flush()
 	}()

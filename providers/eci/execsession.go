@@ -55,9 +55,9 @@ func (s *execSession) run(ctx context.Context) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	if s.attach.Stdin() != nil {
-		go s.sendInput()
+		go s.sendInput() // ends with the client's stream
 	}
-	go s.sendSizes(ended)
+	go s.sendSizes(ended) // ends with the session
 	err := s.receive()
 	if ctx.Err() != nil {
 		return ctx.Err()

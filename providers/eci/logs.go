@@ -108,7 +108,7 @@ func (l *containerLog) fetch(ctx context.Context, timestamps bool) (string, erro
 func (l *containerLog) follow(ctx context.Context) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	reader, writer := io.Pipe()
-	go func() {
+	go func() { // ends with the reader or ctx
 		defer cancel()
 		_ = writer.CloseWithError(l.copyTo(ctx, writer))
 	}()

@@ -144,7 +144,7 @@ func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) cor
 // cannot find.
 func unknownTermination(found *group, was eci.DescribeContainerGroupsCurrentState2, id string) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{
-		ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container group ended; ECI does not report how the container ended",
+		ExitCode: podspec.ExitUnknown, Reason: podspec.ReasonContainerStatusUnknown, Message: "The container group ended; ECI does not report how the container ended",
 		StartedAt: timeOf(was.StartTime), FinishedAt: timeOf(cmp.Or(found.FailedTime, found.SucceededTime, found.ExpiredTime)), ContainerID: id,
 	}
 	if found.Status == groupSucceeded {

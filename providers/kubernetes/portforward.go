@@ -32,7 +32,7 @@ func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port 
 		return err
 	}
 	failed := make(chan error, 1)
-	go func() {
+	go func() { // ends with the connection, and is waited for below
 		text, err := io.ReadAll(failure) // ends with the connection
 		if len(text) > 0 {
 			err = errors.New(string(text))

@@ -34,7 +34,7 @@ func (p *Provider) AttachToContainer(ctx context.Context, namespace, podName, co
 		ended <- err
 	}()
 	if in := attach.Stdin(); in != nil {
-		go func() {
+		go func() { // ends with the client's stream
 			_, err := io.Copy(out, in)
 			ended <- err
 		}()

@@ -67,9 +67,9 @@ func (s *session) run(ctx context.Context, f func(context.Context) error) error 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	returned := make(chan error, 1)
-	go func() { returned <- f(ctx) }()
+	go func() { returned <- f(ctx) }() // ends with the streams
 	stopped := make(chan error, 1)
-	go func() {
+	go func() { // ends with ctx
 		_, err := s.stopped(ctx)
 		if err == nil {
 			err = exitError(exitCodeKilled)

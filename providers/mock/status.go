@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // status renders the state of the pod as the kubelet would.
@@ -70,8 +72,9 @@ func (h *held) containerStatus(c *corev1.Container, k kind) corev1.ContainerStat
 	switch {
 	case i.started.IsZero() && h.stage == stageEnded:
 		s.State.Terminated = &corev1.ContainerStateTerminated{
-			ExitCode: exitCodeKilled, Reason: "ContainerStatusUnknown",
-			Message: "The container could not be located when the pod was terminated",
+			ExitCode: podspec.ExitUnknown,
+			Reason:   podspec.ReasonContainerStatusUnknown,
+			Message:  podspec.MessageContainerStatusUnknown,
 		}
 		return s
 	case i.started.IsZero():

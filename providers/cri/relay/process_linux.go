@@ -36,7 +36,7 @@ func run(runtime string) int {
 	if err != nil {
 		return 1
 	}
-	go func() {
+	go func() { // ends with the program
 		_, _ = io.Copy(io.Discard, os.Stdin) // which ends with the program
 		_ = listener.Close()
 	}()
@@ -75,7 +75,7 @@ func relay(caller net.Conn, runtime string) {
 		}
 	})
 	answering := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(answering)
 		answers := newFrames(0, c.addResponse)
 		if pass(caller, callee, answers) != nil {
@@ -95,7 +95,7 @@ func relay(caller net.Conn, runtime string) {
 // lingering is closed some time after nobody calls any more.
 func lingering(asking *sync.WaitGroup) <-chan struct{} {
 	enough := make(chan struct{})
-	go func() {
+	go func() { // ends with the last call
 		asking.Wait()
 		time.AfterFunc(linger, func() { close(enough) })
 	}()

@@ -60,7 +60,7 @@ func Start(ctx context.Context, dir, endpoint string) (*Relay, error) {
 		return nil, errors.Join(err, r.listener.Close())
 	}
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
+	go func() { // ends with Close, which waits for it
 		defer close(r.done)
 		r.keep(ctx, u.Path)
 	}()

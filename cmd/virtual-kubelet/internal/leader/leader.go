@@ -73,7 +73,7 @@ func (e Election) Run(ctx context.Context, lead func(ctx context.Context) error)
 	// The election goes on until what is led has ended.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan struct{})
-	go func() {
+	go func() { // waited for below
 		defer close(over)
 		elector.Run(electing)
 	}()

@@ -13,7 +13,7 @@ import (
 // the file is unmounted and no process is in it, also when this process has ended.
 func PinIPC(file string) error {
 	done := make(chan error, 1)
-	go func() { done <- pinIPC(file) }()
+	go func() { done <- pinIPC(file) }() // waited for below
 	return <-done
 }
 

@@ -26,7 +26,7 @@ func newTerminals() (*os.File, error) {
 		err  error
 	}
 	made := make(chan result, 1)
-	go func() {
+	go func() { // waited for below
 		// An instance that is made in the machine's mount namespace has a share in the
 		// terminals that the kernel keeps back for the machine. The thread that has left
 		// it ends with this goroutine.

@@ -17,7 +17,7 @@ func (s *server) accept() {
 		if err != nil {
 			return
 		}
-		go s.serve(&Conn{unix: conn})
+		go s.serve(&Conn{unix: conn}) // ends with the connection
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *server) exec(c *Conn, request Request) {
 	// The client goes away or asks to kill it: either way it is killed.
 	stopped := make(chan struct{})
 	var killing sync.Mutex
-	go func() {
+	go func() { // waited for below
 		defer close(stopped)
 		_ = c.Receive(&Request{})
 		killing.Lock()
@@ -170,7 +170,7 @@ func (s *server) attach(c *Conn, request Request) {
 	detach := s.connect(request.Streams, outs)
 	defer detach()
 	if in != nil {
-		go s.stdin.copy(in)
+		go s.stdin.copy(in) // ends with in, which is closed below
 		defer func() { _ = in.Close() }()
 	}
 	answer(c, nil)

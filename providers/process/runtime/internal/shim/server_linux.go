@@ -118,9 +118,9 @@ func (s *server) begin() error {
 		s.spaces.open(l.pid)
 	}
 	for _, c := range copies {
-		go c()
+		go c() // ends with the container's streams
 	}
-	go s.accept()
+	go s.accept() // ends with the shim
 	return nil
 }
 

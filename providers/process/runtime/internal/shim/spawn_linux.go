@@ -47,8 +47,8 @@ type child struct {
 
 func newSpawner(group cgroup.Group, limited bool, lock *os.File) *spawner {
 	s := &spawner{requests: make(chan func()), group: group, limited: limited, lock: lock, running: map[int]*child{}}
-	go s.serve()
-	go s.reap()
+	go s.serve() // ends with the shim
+	go s.reap()  // ends with the shim
 	return s
 }
 
