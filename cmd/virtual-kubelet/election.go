@@ -12,7 +12,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// election is the election of the process that runs the node.
+// election returns the configuration of --leader-elect.
 func (o *options) election(client kubernetes.Interface) leader.Election {
 	return leader.Election{
 		Client:        client.CoordinationV1(),
@@ -23,10 +23,10 @@ func (o *options) election(client kubernetes.Interface) leader.Election {
 	}
 }
 
-// leaderLease is the name of the lease that goes with --leader-elect.
+// leaderLease is the name of the lease of --leader-elect.
 func leaderLease(nodeName string) string { return nodeName + "-leader" }
 
-// sharding is the division of the nodes among processes.
+// sharding returns the configuration of --shards.
 func (o *options) sharding(client kubernetes.Interface) nodeutil.Shards {
 	return nodeutil.Shards{
 		Client:        client,

@@ -62,8 +62,8 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	return group.Wait()
 }
 
-// awaitNodes logs when the first nodes are all ready; the error is that they are not in
-// time.
+// awaitNodes logs when the first nodes are all ready. It returns an error if they are not
+// in time.
 func (v *virtualNode) awaitNodes(ctx context.Context, nodes *fleet.Fleet, names []string, began time.Time) error {
 	starting, started := v.starting(ctx, began)
 	defer started()
@@ -81,7 +81,7 @@ func (v *virtualNode) awaitNodes(ctx context.Context, nodes *fleet.Fleet, names 
 	return nil
 }
 
-// fleetConfig is what --nodes, --config and --shards ask for.
+// fleetConfig returns the configuration of the nodes of --nodes or --config.
 func (v *virtualNode) fleetConfig() (fleet.Config, error) {
 	flags := v.flagValues()
 	config := fleet.Config{
@@ -132,14 +132,14 @@ func (v *virtualNode) fleetConfig() (fleet.Config, error) {
 	return config, err
 }
 
-// as is the same process with the name, operating system and provider of one node.
+// as returns the same process with the name, operating system and provider of a node.
 func (v *virtualNode) as(n nodepools.Node) *virtualNode {
 	options := *v.options
 	options.nodeName, options.os, options.provider = n.Name, n.OS, n.Provider
 	return &virtualNode{options: &options, client: v.client, address: v.address, auth: v.auth}
 }
 
-// numberedNodes are the nodes of --nodes.
+// numberedNodes returns the nodes of --nodes.
 func (o *options) numberedNodes() (*nodepools.Wanted, error) {
 	config, err := readProviderConfig(o.providerConfig)
 	if err != nil {
@@ -161,10 +161,10 @@ func (o *options) numberedNodes() (*nodepools.Wanted, error) {
 	return &nodepools.Wanted{Nodes: nodes}, nil
 }
 
-// newPoolFile is the file of --config.
+// newPoolFile returns the file of --config.
 func newPoolFile(o *options) *fleet.File { return fleet.NewFile(o.poolOptions()) }
 
-// poolOptions are what the flags say of pools that do not.
+// poolOptions returns the file of --config, and the defaults of its pools.
 func (o *options) poolOptions() nodepools.Options {
 	pools := nodepools.Options{
 		File:        o.poolsFile,

@@ -15,7 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// providerInit is what a provider is made of.
+// providerInit is what this binary has for a new provider.
 type providerInit struct {
 	nodeutil.ProviderConfig
 

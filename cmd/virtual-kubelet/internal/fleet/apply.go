@@ -9,9 +9,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// apply makes the fleet have the nodes that are wanted. The error is about single nodes;
-// the others are as they should be. While waiting, apply has to be called again without
-// an error, too.
+// apply adds, changes and removes nodes so that the set has those that are wanted. An
+// error is about single nodes; the others are as wanted. If waiting is true, apply has to
+// be called again, also without an error.
 func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting bool, err error) {
 	changes := s.changes(wanted)
 	clear(s.failed)

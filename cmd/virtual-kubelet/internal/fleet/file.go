@@ -12,12 +12,12 @@ import (
 // File is a file with node pools, and the provider configurations that it names.
 type File struct{ options nodepools.Options }
 
-// NewFile returns the file options.File. Provider configurations come from
-// options.ReadFile; nil reads files, by paths from the directory of the file on.
+// NewFile returns the file options.File. A nil options.ReadFile reads provider
+// configurations from files, whose paths are relative to the directory of that file.
 func NewFile(options nodepools.Options) *File { return &File{options} }
 
-// Load returns what the file wants. Beside an error there may be what those pools want
-// with which nothing is wrong.
+// Load returns what the file wants. If only some pools are wrong, it returns an error and
+// what the others want.
 func (f *File) Load() (*nodepools.Wanted, error) {
 	wanted, _, err := f.load(nil)
 	return wanted, err
@@ -57,7 +57,7 @@ func (f *File) load(known contents) (*nodepools.Wanted, contents, error) {
 // changing a link to their directory.
 type contents map[string]content
 
-// content is what a file holds, or why it cannot be read.
+// content is the content of a file, or why it cannot be read.
 type content struct{ data, failure string }
 
 func readContent(path string) content {

@@ -51,7 +51,7 @@ type Fleet struct {
 	startErr error    // why not all nodes could be made at the start
 }
 
-// FileError is that the file cannot be used at all.
+// FileError is the error of New if no pool of the file can be used.
 type FileError struct{ Err error }
 
 func (e *FileError) Error() string { return e.Err.Error() }
@@ -116,13 +116,13 @@ func (f *Fleet) Run(ctx context.Context) error {
 // Close closes the providers of all nodes, once Run has returned.
 func (f *Fleet) Close() error { return f.all.close() }
 
-// Names are the names of the nodes that New has made, in order.
+// Names returns the names of the nodes that New has made, sorted.
 func (f *Fleet) Names() []string { return slices.Sorted(maps.Keys(f.all.nodes)) }
 
 // Node returns the node of that name, or nil.
 func (f *Fleet) Node(name string) *nodeutil.Node { return f.fleet.Node(name) }
 
-// ProcessHandler answers what is about the process.
+// ProcessHandler is as that of nodeutil.Fleet.
 func (f *Fleet) ProcessHandler() http.Handler { return f.fleet.ProcessHandler() }
 
 func (f *Fleet) sharded() bool { return f.cfg.Shards.Count > 0 }

@@ -63,7 +63,7 @@ func (s *nodeSet) deleteLeft(ctx context.Context, wanted *nodepools.Wanted) (wai
 	}
 	list, err := s.cfg.Nodes.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Set{nodepools.Label: wanted.Name}.String()})
 	if err != nil {
-		return true, fmt.Errorf("cannot look for Nodes whose nodes are not in the file: %w", err)
+		return true, fmt.Errorf("cannot list Nodes that are no longer in the config: %w", err)
 	}
 	var due []*corev1.Node
 	left, foreign := map[string]leftNode{}, []string(nil)
@@ -79,12 +79,12 @@ func (s *nodeSet) deleteLeft(ctx context.Context, wanted *nodepools.Wanted) (wai
 	}
 	if len(left) > len(s.left) {
 		log.G(ctx).WithFields(log.Fields{"nodes": len(left), "after": stoppedTime.String()}).
-			Info("There are Nodes of this file that it does not have; they are deleted once they were stopped for a while")
+			Info("Found Nodes that are no longer in the config; each is deleted once it was seen stopped for a while")
 	}
 	s.left = left
 	err = s.deleteNodes(ctx, due)
 	if len(foreign) > 0 {
-		err = errors.Join(err, fmt.Errorf("somebody keeps %d Nodes with the label %s=%s that are not in the file, %s among them: they are not deleted; see to it that no other file has this name",
+		err = errors.Join(err, fmt.Errorf("another process keeps %d Nodes with the label %s=%s that are not in the file, %s among them: they are not deleted; give each file a name of its own",
 			len(foreign), nodepools.Label, wanted.Name, foreign[0]))
 	}
 	return len(s.left) > 0, err
@@ -124,7 +124,7 @@ func (s *nodeSet) deleteNodes(ctx context.Context, nodes []*corev1.Node) error {
 		case apierrors.IsConflict(errs[i]): // it is observed again
 			errs[i] = nil
 		default:
-			errs[i] = fmt.Errorf("cannot delete Node %s, whose node is gone: %w", n.Name, errs[i])
+			errs[i] = fmt.Errorf("cannot delete Node %s, which is no longer in the config: %w", n.Name, errs[i])
 		}
 	}
 	return errors.Join(errs...)

@@ -150,7 +150,7 @@ func TestNodesThatSomebodyKeeps(t *testing.T) {
 		r.wantNodes("kept", "a-0", "ready", "ill", "back")
 		r.wantErrors("a process that was killed looks like that, too")
 		time.Sleep(keptTime)
-		r.wantErrors("in the end", "somebody keeps 3 Nodes")
+		r.wantErrors("in the end", "another process keeps 3 Nodes")
 		// Its process is only restarted.
 		r.setReady(ready, "KubeletStopped", corev1.ConditionFalse)
 		time.Sleep(5 * stoppedTime)

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// reloads are the metrics of whether the file could be used, and when, under the names that
-// Prometheus has for its own configuration. It is safe for concurrent use.
+// reloads are metrics of the last use of the file, named after those that Prometheus has
+// of its own configuration. They are safe for concurrent use.
 type reloads struct {
 	mu        sync.Mutex
 	failing   map[*nodeSet]struct{} // one for each shard

@@ -41,9 +41,9 @@ func (n *runningNode) close() error {
 	return n.closer.Close()
 }
 
-// load returns which nodes there are to be, and what the files hold that say it. Files
-// whose contents are known are not read. Beside an error there may be the nodes of the
-// pools with which nothing is wrong.
+// load returns the wanted nodes of this set, and the contents of the files that it read.
+// Files whose contents are known are not read. If only some pools are wrong, load returns
+// an error and the nodes of the others.
 func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
 	wanted, read := s.cfg.Fixed, contents{}
 	var err error
@@ -67,7 +67,7 @@ func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
 
 // add adds a node to the fleet, unless ctx has ended when its provider is made: then
 // another process may have the node already. With adopt its Node may be that of another
-// provider. A node that cannot be added is tried again.
+// provider. A node that cannot be added is recorded in s.failed.
 func (s *nodeSet) add(ctx context.Context, n nodepools.Node, adopt bool) error {
 	added, err := s.newNode(ctx, n, adopt)
 	if err != nil {

@@ -13,8 +13,8 @@ type Changes struct {
 	Removed []string
 	// Amended are nodes of which only the Overlay changes; they go on running.
 	Amended []Node
-	// Replaced are nodes of which more changes: they have to be removed, and
-	// added as they are here.
+	// Replaced are nodes of which more changes: they have to be removed and added
+	// again.
 	Replaced []Node
 	// Added are new nodes.
 	Added []Node

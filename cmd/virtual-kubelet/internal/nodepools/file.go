@@ -46,8 +46,8 @@ type pool struct {
 	Name string `json:"name"`
 	// Count is how many nodes there are; it is required.
 	Count *int `json:"count"`
-	// NodeName is the pattern of their names, in which {index} stands for their
-	// number from 0 on. Empty means the pool's name, a dash, and the number.
+	// NodeName is the pattern of their names, in which {index} stands for their number,
+	// from 0. Empty means the pool's name, a dash, and the number.
 	NodeName string `json:"nodeName"`
 
 	Labels      map[string]string `json:"labels"`
