@@ -15,7 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// headerAuth knows callers by a header and lets them do everything.
+// headerAuth authenticates callers by a header, and authorizes everything.
 type headerAuth struct{ nodeutil.NodeRequestAttr }
 
 func (headerAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {

@@ -103,7 +103,8 @@ func TestNodesThatWentWhileNobodyRan(t *testing.T) {
 	})
 }
 
-// A process looks when it starts, and not only when the file changes.
+// A process deletes Nodes that are left also when it starts, and not only when the file
+// changes.
 func TestNodesThatWentBeforeTheStart(t *testing.T) {
 	before := func(r *poolsRig) { r.leave("a-1", "edge", "KubeletStopped", corev1.ConditionFalse) }
 	poolsBubbleAfter(t, before, `{name: edge, deleteNodes: true, pools: [{name: a, count: 1}]}`, func(r *poolsRig) {

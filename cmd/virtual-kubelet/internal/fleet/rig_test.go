@@ -69,7 +69,7 @@ func poolsBubble(t *testing.T, fields string, test func(r *poolsRig)) {
 	poolsBubbleAfter(t, func(*poolsRig) {}, fields, test)
 }
 
-// poolsBubbleAfter has something be in the API before the process starts.
+// poolsBubbleAfter calls before, with the API, before the process starts.
 func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, test func(r *poolsRig)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pools.yaml")

@@ -81,7 +81,7 @@ func (s *nodeSet) watch(ctx context.Context, retry time.Time) {
 func (s *nodeSet) dropTaken(ctx context.Context) bool {
 	var taken []string
 	for name := range s.nodes {
-		if n := s.fleet.Node(name); n != nil && ended(n) && errors.Is(n.Err(), node.ErrNodeTaken) {
+		if n := s.fleet.Node(name); n != nil && errors.Is(n.Err(), node.ErrNodeTaken) {
 			taken = append(taken, name)
 			s.failed[name] = s.nodes[name].Node
 		}
@@ -93,15 +93,6 @@ func (s *nodeSet) dropTaken(ctx context.Context) bool {
 		log.G(ctx).WithError(err).Error("A node that another process has taken cannot be removed from the fleet")
 	}
 	return true
-}
-
-func ended(n *nodeutil.Node) bool {
-	select {
-	case <-n.Done():
-		return true
-	default:
-		return false
-	}
 }
 
 // addFailed tries again to add the nodes that could not be added, while the file cannot
