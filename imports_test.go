@@ -256,3 +256,37 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 	}
 }
+
+// docs/architecture.md has a map of the packages: each is named, or is part of one that is.
+func TestMapOfPackages(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]bool{}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || path == "examples") {
+			return fs.SkipDir
+		}
+		if dir := filepath.ToSlash(filepath.Dir(path)); dir != "." && strings.HasSuffix(path, ".go") {
+			packages[dir] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(dir string) bool {
+		for ; dir != "."; dir = filepath.ToSlash(filepath.Dir(dir)) {
+			if bytes.Contains(page, []byte("\n"+dir+"/ ")) || bytes.Contains(page, []byte(" "+dir+"/ ")) {
+				return true
+			}
+		}
+		return false
+	}
+	for dir := range packages {
+		if !named(dir) {
+			t.Errorf("docs/architecture.md does not name package %s", dir)
+		}
+	}
+}
