@@ -78,10 +78,10 @@ func (c *cpuTimes) ofNode(pods []stats.PodStats) *stats.CPUStats {
 		if cpu == nil {
 			continue
 		}
-		nanoCores += value(cpu.UsageNanoCores)
+		nanoCores += valueOrZero(cpu.UsageNanoCores)
 		uid := pods[i].PodRef.UID
 		before, known := c.pods[uid]
-		used := max(before, value(cpu.UsageCoreNanoSeconds)) // an older response may come late
+		used := max(before, valueOrZero(cpu.UsageCoreNanoSeconds)) // an older response may come late
 		if known {
 			c.node += used - before
 		}

@@ -88,7 +88,7 @@ func (p *Provider) checkDeletion(ctx context.Context, uid types.UID) error {
 		p.mu.Lock()
 		p.deleting[remote.UID] = true
 		p.mu.Unlock()
-		p.event(p.homePodWithStatus(remote, remote.Status), corev1.EventTypeWarning, "RemotePodLost", deadlineMessage)
+		p.recordEvent(p.homePodWithStatus(remote, remote.Status), corev1.EventTypeWarning, "RemotePodLost", deadlineMessage)
 		p.notifyStatus(remote, p.status(remote))
 	}
 	return nil

@@ -87,7 +87,7 @@ func (p *Provider) mirrorEvent(obj any) {
 		return
 	}
 	if local := p.homePod(remote); local != nil {
-		p.event(local, e.Type, e.Reason, "remote: "+e.Message)
+		p.recordEvent(local, e.Type, e.Reason, "remote: "+e.Message)
 	}
 }
 

@@ -58,23 +58,26 @@ type housekeepingTask struct {
 	readOnly bool // it changes nothing, and may run while another process holds the node
 }
 
+// housekeepingTasks returns the tasks for the kinds that the configuration uses. The
+// checks of the provider's start and of its caches are first repeated after an interval.
 func (p *Provider) housekeepingTasks() []*housekeepingTask {
 	always := func() bool { return true }
-	all := []*housekeepingTask{{
-		ready: always,
-		run: func(ctx context.Context, remote []*corev1.Pod) error {
-			return p.reflector.CollectGarbage(ctx, p.metadata, p.namespace, remote)
-		},
-	}}
+	tasks := []*housekeepingTask{{ready: always, run: func(ctx context.Context, remote []*corev1.Pod) error {
+		return p.reflector.CollectGarbage(ctx, p.metadata, p.namespace, remote)
+	}}}
+	add := func(task *housekeepingTask, run func(context.Context) error) {
+		task.run = func(ctx context.Context, _ []*corev1.Pod) error { return run(ctx) }
+		tasks = append(tasks, task)
+	}
 	if p.claims != nil {
-		all = append(all, &housekeepingTask{ready: p.claims.HasSynced, run: func(ctx context.Context, _ []*corev1.Pod) error { return p.claims.CollectGarbage(ctx, p.namespace) }})
+		add(&housekeepingTask{ready: p.claims.HasSynced}, func(ctx context.Context) error { return p.claims.CollectGarbage(ctx, p.namespace) })
 	}
-	all = append(all, &housekeepingTask{ready: always, last: time.Now(), run: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkOthers(ctx) }})
-	all = append(all, &housekeepingTask{ready: always, readOnly: true, last: time.Now(), run: func(ctx context.Context, _ []*corev1.Pod) error { return p.checkWatch(ctx) }})
+	add(&housekeepingTask{ready: always, last: time.Now()}, p.checkOthers)
+	add(&housekeepingTask{ready: always, last: time.Now(), readOnly: true}, p.checkWatch)
 	if p.services != nil {
-		all = append(all, &housekeepingTask{ready: p.services.HasSynced, run: func(ctx context.Context, _ []*corev1.Pod) error { return p.services.CollectGarbage(ctx, p.namespace) }})
+		add(&housekeepingTask{ready: p.services.HasSynced}, func(ctx context.Context) error { return p.services.CollectGarbage(ctx, p.namespace) })
 	}
-	return all
+	return tasks
 }
 
 // forgetMissing drops pods that are in neither cluster, such as those that could not be

@@ -92,8 +92,8 @@ func (p *Provider) ensureIdentified(ctx context.Context) error {
 	return nil
 }
 
-// awaitIdentity makes attempts until one succeeds. It returns false if ctx ends.
-func (p *Provider) awaitIdentity(ctx context.Context) bool {
+// waitForIdentity makes attempts until one succeeds. It returns false if ctx ends.
+func (p *Provider) waitForIdentity(ctx context.Context) bool {
 	logged := ""
 	for {
 		err := p.ensureIdentified(ctx)

@@ -173,10 +173,10 @@ func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
 	if known {
 		return nil
 	}
-	return p.makeNamespace(ctx, name)
+	return p.createNamespace(ctx, name)
 }
 
-func (p *Provider) makeNamespace(ctx context.Context, name string) error {
+func (p *Provider) createNamespace(ctx context.Context, name string) error {
 	if !p.cfg.Namespaces.Create {
 		return nil
 	}

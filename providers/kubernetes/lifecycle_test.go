@@ -270,7 +270,7 @@ func TestRemotePodWithoutItsLabelsIsLeftAlone(t *testing.T) {
 		r.change(far, running)
 		r.change(far, func(pod *corev1.Pod) { pod.Labels = nil })
 		r.requests()
-		r.deleted(far) // which is what a watch with the label selector reports
+		r.handleDeleted(far) // which is what a watch with the label selector reports
 		time.Sleep(10 * time.Minute)
 		for _, request := range r.requests() {
 			if request == "delete pods" || request == "create pods" {

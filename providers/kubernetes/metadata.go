@@ -31,7 +31,7 @@ func (p *Provider) removeMetadata(ctx context.Context, uid types.UID) error {
 			// The watch will show the change, which queues the pod again.
 		case err != nil:
 			err = fmt.Errorf("cannot remove labels or annotations from the pod in the remote cluster: %w", err)
-			p.event(local, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, err.Error())
+			p.recordEvent(local, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, err.Error())
 			return err
 		}
 	}

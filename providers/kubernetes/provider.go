@@ -140,13 +140,13 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 	p.informer = p.newInformer()
 	if cfg.Services {
 		p.services = services.New(services.Options{
-			Translate: options, Home: home.Client, Remote: p.remote, IsUsed: p.uses, MayBegin: p.mayBegin,
+			Translate: options, Home: home.Client, Remote: p.remote, IsUsed: p.hasPodsOf, MayBegin: p.mayBegin,
 			ReportFailure: func(service *corev1.Service, err error) {
 				home.Events.Event(service, corev1.EventTypeWarning, "FailedReflection", err.Error())
 			},
 		})
 	}
-	if p.podHandler, err = p.informer.AddEventHandler(p.podEvents()); err != nil {
+	if p.podHandler, err = p.informer.AddEventHandler(p.podEventHandler()); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot watch the remote pods: %w", err), p.Close())
 	}
 	p.setCapacity(home.Node)
@@ -157,7 +157,7 @@ func (p *Provider) newClaims() *claims.Claims {
 	return claims.New(claims.Options{
 		Translate: p.translate, Classes: p.cfg.StorageClasses, Delete: p.cfg.DeleteClaims,
 		Home: p.home.Client, Remote: p.remote, MayBegin: p.mayBegin,
-		EnsureNamespace: p.makeNamespace, // it may have been deleted
+		EnsureNamespace: p.createNamespace, // it may have been deleted
 		RecordEvent: func(claim *corev1.PersistentVolumeClaim, kind, reason, message string) {
 			p.home.Events.Event(claim, kind, reason, message)
 		},
@@ -208,8 +208,8 @@ func (p *Provider) observedPods(uid types.UID) (remotes []*corev1.Pod) {
 	return remotes
 }
 
-// uses reports whether the remote cluster has pods of a home namespace.
-func (p *Provider) uses(namespace string) bool {
+// hasPodsOf reports whether the remote cluster has pods of a home namespace.
+func (p *Provider) hasPodsOf(namespace string) bool {
 	keys, err := p.informer.GetIndexer().IndexKeys(byHome, namespace)
 	if err == nil && len(keys) > 0 {
 		return true
@@ -232,15 +232,15 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.mu.Unlock()
 	run := log.WithLogger(p.ctx, log.G(ctx))
 	p.running.Go(func() {
-		if p.awaitIdentity(run) && p.awaitPods(run) {
+		if p.waitForIdentity(run) && p.waitForHomePods(run) {
 			p.start(run)
 		}
 	})
 }
 
-// awaitPods waits for the cache of home pods: events of remote pods whose home pod is
+// waitForHomePods waits for the cache of home pods: events of remote pods whose home pod is
 // unknown would be lost. It returns false if ctx ends.
-func (p *Provider) awaitPods(ctx context.Context) bool {
+func (p *Provider) waitForHomePods(ctx context.Context) bool {
 	return p.home.PodsSynced == nil || cache.WaitForCacheSync(ctx.Done(), p.home.PodsSynced)
 }
 
@@ -323,11 +323,11 @@ func (p *Provider) homePod(remote *corev1.Pod) *corev1.Pod {
 	return local
 }
 
-// event records an event on a home pod.
-func (p *Provider) event(pod *corev1.Pod, kind, reason, message string) {
+// recordEvent records an event on a home pod.
+func (p *Provider) recordEvent(pod *corev1.Pod, kind, reason, message string) {
 	p.home.Events.Event(pod, kind, reason, message)
 }
 
 func (p *Provider) recordFailedReflection(pod *corev1.Pod, err error) {
-	p.event(pod, corev1.EventTypeWarning, "FailedReflection", err.Error())
+	p.recordEvent(pod, corev1.EventTypeWarning, "FailedReflection", err.Error())
 }

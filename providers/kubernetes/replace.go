@@ -167,7 +167,7 @@ func (p *Provider) replace(ctx context.Context, uid types.UID) error {
 	next.warned = err.Error()
 	p.mu.Unlock()
 	if isNew {
-		p.event(local, corev1.EventTypeWarning, "RemotePodNotReplaced", err.Error())
+		p.recordEvent(local, corev1.EventTypeWarning, "RemotePodNotReplaced", err.Error())
 	}
 	return err
 }
@@ -198,7 +198,7 @@ func (p *Provider) createReplacement(ctx context.Context, local *corev1.Pod, nex
 		p.deleteLater(created)
 		return nil
 	}
-	p.event(p.homePodWithStatus(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote pod was evicted or deleted; it was created again")
+	p.recordEvent(p.homePodWithStatus(remote, remote.Status), corev1.EventTypeWarning, "RemotePodReplaced", "The remote pod was evicted or deleted; it was created again")
 	return nil
 }
 

@@ -45,16 +45,16 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	cpu := p.cpu.ofNode(pods)
 	return &stats.Summary{Pods: pods, Node: stats.NodeStats{
 		NodeName: p.home.Node.Name, StartTime: metav1.NewTime(p.started),
-		CPU: cpu, Memory: memoryOf(pods, cpu.Time),
+		CPU: cpu, Memory: sumMemory(pods, cpu.Time),
 	}}, nil
 }
 
-// memoryOf returns the sum of the memory of pods.
-func memoryOf(pods []stats.PodStats, at metav1.Time) *stats.MemoryStats {
+// sumMemory returns the sum of the memory of pods.
+func sumMemory(pods []stats.PodStats, at metav1.Time) *stats.MemoryStats {
 	var bytes uint64
 	for i := range pods {
 		if memory := pods[i].Memory; memory != nil {
-			bytes += value(memory.WorkingSetBytes)
+			bytes += valueOrZero(memory.WorkingSetBytes)
 		}
 	}
 	return &stats.MemoryStats{Time: at, WorkingSetBytes: &bytes}
@@ -102,7 +102,7 @@ func (p *Provider) kubeletStats(ctx context.Context, ours map[types.NamespacedNa
 			for _, s := range pods {
 				remote := ours[types.NamespacedName{Namespace: s.PodRef.Namespace, Name: s.PodRef.Name}]
 				if remote != nil && string(remote.UID) == s.PodRef.UID {
-					s.PodRef = homeRef(remote)
+					s.PodRef = homePodReference(remote)
 					found = append(found, s)
 				}
 			}
@@ -129,7 +129,7 @@ func (p *Provider) kubeletSummary(ctx context.Context, node string) ([]stats.Pod
 	return summary.Pods, err
 }
 
-func homeRef(remote *corev1.Pod) stats.PodReference {
+func homePodReference(remote *corev1.Pod) stats.PodReference {
 	name := translate.NameOf(remote)
 	return stats.PodReference{Namespace: name.Namespace, Name: name.Name, UID: string(translate.UIDOf(remote))}
 }
@@ -201,7 +201,7 @@ func (p *Provider) metricsStats(ctx context.Context, ours map[types.NamespacedNa
 
 // stats returns the statistics of a pod, given the CPU times of its containers.
 func (m *podMetricsItem) stats(times map[containerKey]cpuTime) stats.PodStats {
-	pod := stats.PodStats{PodRef: homeRef(m.pod), StartTime: m.pod.CreationTimestamp}
+	pod := stats.PodStats{PodRef: homePodReference(m.pod), StartTime: m.pod.CreationTimestamp}
 	var cores, total, bytes uint64
 	for i := range m.Containers {
 		c := &m.Containers[i]
@@ -218,7 +218,7 @@ func (m *podMetricsItem) stats(times map[containerKey]cpuTime) stats.PodStats {
 	return pod
 }
 
-func value(n *uint64) uint64 {
+func valueOrZero(n *uint64) uint64 {
 	if n == nil {
 		return 0
 	}

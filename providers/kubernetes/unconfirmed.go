@@ -72,7 +72,7 @@ func (p *Provider) confirm(ctx context.Context, uid types.UID) error {
 		p.forgetUnconfirmed(uid)
 		local := p.homePod(last)
 		if local == nil || local.DeletionTimestamp != nil || last.DeletionTimestamp != nil || p.markUnscheduledDeleted(last) || p.replacesDeleted(last) {
-			p.deleted(last)
+			p.handleDeleted(last)
 			return nil
 		}
 		log.G(ctx).WithField("pod", translate.NameOf(last)).Warn("A remote pod is missing, and no watch event has reported its deletion")

@@ -91,7 +91,7 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 		if err != nil && !apierror.IsNotFound(err) {
 			return fmt.Errorf("delete the pod in the remote cluster, which has no node: %w", err)
 		}
-		p.event(local, corev1.EventTypeWarning, translate.ReasonUnschedulable, message)
+		p.recordEvent(local, corev1.EventTypeWarning, translate.ReasonUnschedulable, message)
 	}
 	return nil
 }

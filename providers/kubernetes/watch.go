@@ -8,8 +8,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
-// podEvents returns the handler of changes of remote pods.
-func (p *Provider) podEvents() cache.ResourceEventHandler {
+// podEventHandler returns the handler of changes of remote pods.
+func (p *Provider) podEventHandler() cache.ResourceEventHandler {
 	changed := func(obj any) {
 		remote, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -56,14 +56,14 @@ func (p *Provider) podEvents() cache.ResourceEventHandler {
 				return
 			}
 			if remote, ok := obj.(*corev1.Pod); ok {
-				p.deleted(remote)
+				p.handleDeleted(remote)
 			}
 		},
 	}
 }
 
-// deleted handles a remote pod that is gone.
-func (p *Provider) deleted(remote *corev1.Pod) {
+// handleDeleted handles a remote pod that is gone.
+func (p *Provider) handleDeleted(remote *corev1.Pod) {
 	p.mu.Lock()
 	delete(p.deleting, remote.UID)
 	p.mu.Unlock()

@@ -89,7 +89,7 @@ func (c *Claims) RemoteClaims(ctx context.Context, pod *corev1.Pod) (map[string]
 		default:
 			continue
 		}
-		claim, err := c.claim(ctx, pod, name)
+		claim, err := c.getClaim(ctx, pod, name)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (c *Claims) RemoteClaims(ctx context.Context, pod *corev1.Pod) (map[string]
 	return found, nil
 }
 
-func (c *Claims) claim(ctx context.Context, pod *corev1.Pod, name string) (*corev1.PersistentVolumeClaim, error) {
+func (c *Claims) getClaim(ctx context.Context, pod *corev1.Pod, name string) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := c.opts.Home.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err):
@@ -133,9 +133,9 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 	at, ok := remoteClaimOf(volume)
 	switch of := volume.Spec.ClaimRef; {
 	case !ok:
-		return "", notSupported("persistentvolumeclaim %q is bound to a volume of the home cluster: use a storage class with the provisioner %s", claim.Name, Provisioner)
+		return "", notSupportedError("persistentvolumeclaim %q is bound to a volume of the home cluster: use a storage class with the provisioner %s", claim.Name, Provisioner)
 	case !c.opts.Translate.Home.OwnsAtHome(volume):
-		return "", notSupported("persistentvolumeclaim %q is bound to a volume of another node, %s", claim.Name, volume.Labels[translate.LabelNode])
+		return "", notSupportedError("persistentvolumeclaim %q is bound to a volume of another node, %s", claim.Name, volume.Labels[translate.LabelNode])
 	case of == nil || of.UID != claim.UID:
 		return "", fmt.Errorf("persistentvolume %q, which persistentvolumeclaim %q names, is bound to another claim", volume.Name, claim.Name)
 	}
@@ -144,7 +144,7 @@ func (c *Claims) remoteOf(ctx context.Context, claim *corev1.PersistentVolumeCla
 		return "", err
 	}
 	if at.Namespace != namespace {
-		return "", notSupported("persistentvolumeclaim %q is bound to a volume in the remote namespace %s, and pods of its namespace run in %s", claim.Name, at.Namespace, namespace)
+		return "", notSupportedError("persistentvolumeclaim %q is bound to a volume in the remote namespace %s, and pods of its namespace run in %s", claim.Name, at.Namespace, namespace)
 	}
 	return at.Name, c.checkExists(ctx, claim, at)
 }
@@ -190,17 +190,17 @@ func (c *Claims) Owns(ctx context.Context, remote metav1.Object) (bool, error) {
 func (c *Claims) classFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := classOf(claim)
 	if _, ok := c.opts.Classes[name]; !ok {
-		return nil, notSupported("persistentvolumeclaim %q has storage class %q, which the provider's configuration does not map to one of the remote cluster in storageClasses", claim.Name, name)
+		return nil, notSupportedError("persistentvolumeclaim %q has storage class %q, which the provider's configuration does not map to one of the remote cluster in storageClasses", claim.Name, name)
 	}
 	if claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
-		return nil, notSupported("persistentvolumeclaim %q has a data source", claim.Name)
+		return nil, notSupportedError("persistentvolumeclaim %q has a data source", claim.Name)
 	}
 	class, err := c.opts.Home.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read storage class %q of persistentvolumeclaim %q: %v", name, claim.Name, err)
 	}
 	if class.Provisioner != Provisioner {
-		return nil, notSupported("persistentvolumeclaim %q waits for a volume of the home cluster, from %s: use a storage class with the provisioner %s", claim.Name, class.Provisioner, Provisioner)
+		return nil, notSupportedError("persistentvolumeclaim %q waits for a volume of the home cluster, from %s: use a storage class with the provisioner %s", claim.Name, class.Provisioner, Provisioner)
 	}
 	return class, nil
 }
@@ -212,6 +212,6 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-func notSupported(format string, args ...any) error {
+func notSupportedError(format string, args ...any) error {
 	return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: "+format, args...))
 }

@@ -30,14 +30,14 @@ func (c *Claims) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	if wanted, has := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage(); !ok || wanted.Cmp(*has) <= 0 {
 		return nil
 	}
-	err := c.grow(ctx, claim, volume, at)
+	err := c.resize(ctx, claim, volume, at)
 	if err != nil && ctx.Err() == nil {
 		c.opts.RecordEvent(claim, corev1.EventTypeWarning, "VolumeResizeFailed", err.Error())
 	}
 	return err
 }
 
-func (c *Claims) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, at types.NamespacedName) error {
+func (c *Claims) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume, at types.NamespacedName) error {
 	wanted := *claim.Spec.Resources.Requests.Storage()
 	remote, err := c.opts.Remote.CoreV1().PersistentVolumeClaims(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	if err != nil {

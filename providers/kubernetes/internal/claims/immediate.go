@@ -33,7 +33,7 @@ func (c *Claims) provisionImmediate(ctx context.Context, claim *corev1.Persisten
 	}
 	switch nodes := nodesOf(class); {
 	case len(nodes) != 1:
-		return notSupported("storage class %q has volumeBindingMode Immediate, and of its nodes it is not known which is to have the volume: use one with WaitForFirstConsumer, or whose allowedTopologies name one node by %s", class.Name, corev1.LabelHostname)
+		return notSupportedError("storage class %q has volumeBindingMode Immediate, and of its nodes it is not known which is to have the volume: use one with WaitForFirstConsumer, or whose allowedTopologies name one node by %s", class.Name, corev1.LabelHostname)
 	case nodes[0] != c.opts.Translate.Home.Node:
 		return nil
 	}

@@ -40,7 +40,7 @@ func (c *Claims) provision(ctx context.Context, claim *corev1.PersistentVolumeCl
 	if err := c.createRemote(ctx, claim, at); err != nil {
 		return err
 	}
-	volume := c.volume(claim, class, at)
+	volume := c.newVolume(claim, class, at)
 	_, err = c.opts.Home.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{FieldManager: translate.FieldManager})
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -88,9 +88,9 @@ func (c *Claims) createRemote(ctx context.Context, claim *corev1.PersistentVolum
 	return nil
 }
 
-// volume returns the PersistentVolume that stands for a remote claim. Its node affinity
+// newVolume returns the PersistentVolume that stands for a remote claim. Its node affinity
 // is this node.
-func (c *Claims) volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, at types.NamespacedName) *corev1.PersistentVolume {
+func (c *Claims) newVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, at types.NamespacedName) *corev1.PersistentVolume {
 	policy := corev1.PersistentVolumeReclaimRetain
 	var finalizers []string
 	if c.opts.Delete && ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete) == corev1.PersistentVolumeReclaimDelete {

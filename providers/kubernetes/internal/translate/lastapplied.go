@@ -27,8 +27,8 @@ type appliedMetadata struct {
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// applied returns what to apply for a home pod.
-func (o *Options) applied(pod *corev1.Pod) lastApplied {
+// newLastApplied returns the lastApplied to record when a home pod is applied.
+func (o *Options) newLastApplied(pod *corev1.Pod) lastApplied {
 	a := lastApplied{
 		appliedMetadata: appliedMetadata{Generation: pod.Generation}, ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
 		Images: map[string]string{}, Resources: map[string]corev1.ResourceRequirements{},

@@ -70,7 +70,7 @@ func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, e
 // home pod, and those of the provider.
 func (o *Options) setMetadata(pod *corev1.Pod, to *metav1.ObjectMeta) {
 	to.Labels, to.Annotations = map[string]string{}, map[string]string{}
-	a := o.applied(pod)
+	a := o.newLastApplied(pod)
 	for _, name := range a.Labels {
 		to.Labels[name] = pod.Labels[name]
 	}

@@ -15,7 +15,7 @@ func (o *Options) UpdateFields(pod, remote *corev1.Pod) (changed bool) {
 	before := remote.DeepCopy()
 	var wanted corev1.Pod
 	o.setMetadata(pod, &wanted.ObjectMeta)
-	old, now := lastAppliedOf(remote), o.applied(pod)
+	old, now := lastAppliedOf(remote), o.newLastApplied(pod)
 	remote.Labels = mergeMetadata(remote.Labels, wanted.Labels, old.Labels)
 	remote.Annotations = mergeMetadata(remote.Annotations, wanted.Annotations, old.Annotations)
 
@@ -66,7 +66,7 @@ func mergeMetadata(current, wanted map[string]string, old []string) map[string]s
 // set, such as a default limit of the remote namespace, is kept.
 func (o *Options) UpdateResources(pod, remote *corev1.Pod) (changed bool) {
 	before := remote.DeepCopy()
-	old, now := lastAppliedOf(remote), o.applied(pod)
+	old, now := lastAppliedOf(remote), o.newLastApplied(pod)
 	for _, containers := range [][]corev1.Container{remote.Spec.InitContainers, remote.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i]
