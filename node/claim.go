@@ -17,6 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -138,7 +139,7 @@ func (c *Claim) acquire(ctx context.Context, patient bool, slot slotFunc) error 
 			logged = text
 			logClaim(ctx, err, delay)
 		}
-		if ended := sleep(ctx, delay); ended != nil {
+		if ended := periodic.Sleep(ctx, delay); ended != nil {
 			return fmt.Errorf("stopped before node %s could be claimed: %w", c.cfg.Node, err)
 		}
 	}
@@ -344,15 +345,3 @@ func (c *Claim) Release(ctx context.Context) {
 
 // slotFunc waits for the right to make an attempt; done gives it back.
 type slotFunc func(ctx context.Context) (done func(), err error)
-
-// sleep returns nil after the time, or what ended ctx before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
-}

@@ -504,7 +504,7 @@ func (n *NodeController) register(ctx context.Context) error {
 		}
 		n.obstacle.Store(&err)
 		log.G(ctx).WithError(err).WithField("delay", delay.String()).Warn("Cannot register the node yet; will try again")
-		if sleep(ctx, delay) != nil {
+		if periodic.Sleep(ctx, delay) != nil {
 			return n.stoppedEarly(ctx, err)
 		}
 	}

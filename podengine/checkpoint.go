@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
@@ -101,11 +102,8 @@ func (w *worker) persistStatus() error {
 func runsOf(s *corev1.PodStatus) string {
 	var text strings.Builder
 	text.WriteString(string(s.Phase))
-	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
-		for i := range statuses {
-			c := &statuses[i]
-			fmt.Fprintf(&text, " %s %t %t", c.ContainerID, c.State.Running != nil, c.State.Terminated != nil || c.State.Waiting != nil && c.LastTerminationState.Terminated != nil)
-		}
+	for c := range podstatus.Containers(s) {
+		fmt.Fprintf(&text, " %s %t %t", c.ContainerID, c.State.Running != nil, c.State.Terminated != nil || c.State.Waiting != nil && c.LastTerminationState.Terminated != nil)
 	}
 	return text.String()
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
@@ -70,14 +71,7 @@ func (d *diskUses) keep(uids map[types.UID]bool) {
 
 // watchDiskUse measures the storage of pods until ctx ends.
 func (e *Engine) watchDiskUse(ctx context.Context) {
-	tick := time.NewTicker(diskUseLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	periodic.Every(ctx, diskUseLook, func(ctx context.Context) bool {
 		uids := map[types.UID]bool{}
 		for _, w := range e.all() {
 			pod, _ := w.current()
@@ -87,7 +81,8 @@ func (e *Engine) watchDiskUse(ctx context.Context) {
 			}
 		}
 		e.disk.keep(uids)
-	}
+		return true
+	})
 }
 
 // diskUse returns what a pod has on disk: as it was measured not longer ago than

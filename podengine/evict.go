@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/eviction"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -53,18 +54,12 @@ type evictor struct {
 // watchPressure evicts pods until ctx ends.
 func (e *Engine) watchPressure(ctx context.Context) {
 	v := &evictor{Engine: e}
-	tick := time.NewTicker(evictEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	periodic.Every(ctx, evictEvery, func(ctx context.Context) bool {
 		if err := v.check(ctx); err != nil && ctx.Err() == nil {
 			log.G(ctx).WithError(err).Warn("Cannot determine whether pods have to be evicted")
 		}
-	}
+		return true
+	})
 }
 
 // check evicts pods that use more local storage than they may. If there are none, and

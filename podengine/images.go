@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 )
@@ -40,19 +41,13 @@ func (e *Engine) collectImages(ctx context.Context) {
 	if e.collector == nil {
 		return
 	}
-	tick := time.NewTicker(image.ImagePeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	periodic.Every(ctx, image.ImagePeriod, func(ctx context.Context) bool {
 		_, err := e.collector.CollectImages(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.G(ctx).WithError(err).Warn("Cannot remove unused images")
 		}
-	}
+		return true
+	})
 }
 
 // makeCollector makes what removes images, unless somebody else does.

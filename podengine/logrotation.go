@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 )
@@ -44,20 +45,14 @@ func (e *Engine) rotateLogs(ctx context.Context) {
 	if limits.MaxSize < 0 {
 		return
 	}
-	tick := time.NewTicker(logCheckEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	periodic.Every(ctx, logCheckEvery, func(ctx context.Context) bool {
 		for id, path := range e.openLogs(ctx) {
 			if err := e.rotateLog(ctx, id, path, limits); err != nil && ctx.Err() == nil {
 				log.G(ctx).WithError(err).WithField("log", path).Warn("Cannot rotate the log of a container")
 			}
 		}
-	}
+		return true
+	})
 }
 
 // openLogs are the logs of the containers that run, by ID. There are none if the

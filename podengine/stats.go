@@ -13,6 +13,8 @@ import (
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	kubelettypes "k8s.io/kubelet/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // GetStatsSummary returns what the pods of this node use, as the runtime counts
@@ -79,11 +81,9 @@ func podStats(pod *corev1.Pod, containers []*runtimeapi.ContainerStats) statsv1a
 func containerStats(pod *corev1.Pod, from *runtimeapi.ContainerStats) statsv1alpha1.ContainerStats {
 	name := kubelettypes.GetContainerName(from.GetAttributes().GetLabels())
 	s := statsv1alpha1.ContainerStats{Name: name}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
-		for i := range statuses {
-			if statuses[i].Name == name && statuses[i].State.Running != nil {
-				s.StartTime = statuses[i].State.Running.StartedAt
-			}
+	for c := range podstatus.Containers(&pod.Status) {
+		if c.Name == name && c.State.Running != nil {
+			s.StartTime = c.State.Running.StartedAt
 		}
 	}
 	if cpu := from.Cpu; cpu != nil {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
@@ -226,9 +227,9 @@ func (w *worker) statusBefore(name string) *corev1.ContainerStatus {
 	if w.status != nil {
 		status = w.status
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
-			return &statuses[i]
+	for s := range podstatus.Containers(status) {
+		if s.Name == name {
+			return s
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // maxMessages is how long the termination messages of a pod's containers may be
@@ -14,16 +16,10 @@ const maxMessages = 12 << 10
 // limitMessages cuts the termination messages of all containers to their share,
 // and makes them text: the API holds nothing else.
 func limitMessages(s *corev1.PodStatus) {
-	lists := [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses}
-	all := 0
-	for _, list := range lists {
-		all += len(list)
-	}
-	for _, list := range lists {
-		for i := range list {
-			limitMessage(&list[i].State, maxMessages/all)
-			limitMessage(&list[i].LastTerminationState, maxMessages/all)
-		}
+	all := len(s.InitContainerStatuses) + len(s.ContainerStatuses) + len(s.EphemeralContainerStatuses)
+	for c := range podstatus.Containers(s) {
+		limitMessage(&c.State, maxMessages/all)
+		limitMessage(&c.LastTerminationState, maxMessages/all)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // The reasons of conditions, as a kubelet gives them.
@@ -211,8 +213,8 @@ func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 
 // anyRuns reports whether a container of any kind runs.
 func anyRuns(s *corev1.PodStatus) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
-		if slices.ContainsFunc(statuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }) {
+	for c := range podstatus.Containers(s) {
+		if c.State.Running != nil {
 			return true
 		}
 	}

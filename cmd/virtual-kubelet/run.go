@@ -132,8 +132,10 @@ func (v *virtualNode) awaitReady(ctx context.Context, n *nodeutil.Node, began ti
 	if err := awaitCondition(starting, n); err != nil {
 		return unlessStopped(ctx, err)
 	}
-	if ended(n) {
+	select {
+	case <-n.Done():
 		return nil // with what Run returns
+	default:
 	}
 	log.G(ctx).WithField("took", time.Since(began).Round(time.Millisecond).String()).Info("Node is ready")
 	return nil
@@ -172,16 +174,6 @@ func awaitCondition(ctx context.Context, n *nodeutil.Node) error {
 			logged = why.Error()
 			log.G(ctx).WithError(why).Warn("The node is registered, but it is not ready")
 		}
-	}
-}
-
-// ended reports whether the node has ended.
-func ended(n *nodeutil.Node) bool {
-	select {
-	case <-n.Done():
-		return true
-	default:
-		return false
 	}
 }
 

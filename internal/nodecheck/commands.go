@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 var commandChecks = []Check{
@@ -60,16 +62,14 @@ func haveProven(pod *corev1.Pod) error {
 
 // terminated returns how a container has ended.
 func terminated(pod *corev1.Pod, container string) (*corev1.ContainerStateTerminated, error) {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
-		for _, c := range list {
-			if c.Name != container {
-				continue
-			}
-			if c.State.Terminated == nil {
-				return nil, fmt.Errorf("container %s of pod %s, in phase %s, is %s", container, pod.Name, pod.Status.Phase, describeState(c.State))
-			}
-			return c.State.Terminated, nil
+	for c := range podstatus.Containers(&pod.Status) {
+		if c.Name != container {
+			continue
 		}
+		if c.State.Terminated == nil {
+			return nil, fmt.Errorf("container %s of pod %s, in phase %s, is %s", container, pod.Name, pod.Status.Phase, describeState(c.State))
+		}
+		return c.State.Terminated, nil
 	}
 	return nil, fmt.Errorf("container %s of pod %s has no status", container, pod.Name)
 }

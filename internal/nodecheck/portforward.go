@@ -2,7 +2,6 @@ package nodecheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstream"
 )
 
 var portForwardChecks = []Check{
@@ -54,9 +55,9 @@ func (n *Node) echo(ctx context.Context, pod *corev1.Pod, port int) error {
 	hangUp := func() { _ = conn.Close() }
 	defer hangUp()
 	defer context.AfterFunc(ctx, hangUp)()
-	data, failure, err := openPort(conn, port)
+	data, failure, err := podstream.OpenPort(conn, port)
 	if err != nil {
-		return err
+		return fmt.Errorf("open port %d: %w", port, err)
 	}
 	const sent = "some bytes that are to come back\n"
 	if _, err := io.WriteString(data, sent); err != nil {
@@ -96,22 +97,4 @@ func (n *Node) dialPod(pod *corev1.Pod) (httpstream.Connection, error) {
 	}
 	conn, _, err := portforward.NewFallbackDialerForStreaming(primary, secondary, shouldFallBack).Dial(portforward.PortForwardProtocolV1Name)
 	return conn, recorder.refused(err)
-}
-
-// openPort makes the two streams of a connection to a port.
-func openPort(conn httpstream.Connection, port int) (data, failure httpstream.Stream, err error) {
-	headers := http.Header{}
-	headers.Set(corev1.PortHeader, strconv.Itoa(port))
-	headers.Set(corev1.PortForwardRequestIDHeader, "0")
-	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	failure, failed := conn.CreateStream(headers)
-	if failed == nil {
-		failed = failure.Close() // we have nothing to say on it
-	}
-	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err = conn.CreateStream(headers)
-	if err := errors.Join(failed, err); err != nil {
-		return nil, nil, fmt.Errorf("open port %d: %w", port, err)
-	}
-	return data, failure, nil
 }

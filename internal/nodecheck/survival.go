@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 var survivalChecks = []Check{
@@ -69,7 +71,7 @@ func checkRestartFinished(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	if err := s.restart(ctx, func(ctx context.Context) error { return pause(ctx, while+time.Second) }); err != nil {
+	if err := s.restart(ctx, func(ctx context.Context) error { return periodic.Sleep(ctx, while+time.Second) }); err != nil {
 		return err
 	}
 	last, err := s.Follow(ctx, finishing, "ends", nil, exists(ended))
@@ -135,7 +137,7 @@ func checkLateDeletion(ctx context.Context, s *Scope) error {
 	}
 	last, err := s.Follow(ctx, pod, "is gone", func(ctx context.Context) error {
 		return s.restart(ctx, func(ctx context.Context) error {
-			return errors.Join(s.Delete(ctx, pod, grace), pause(ctx, (grace+1)*time.Second))
+			return errors.Join(s.Delete(ctx, pod, grace), periodic.Sleep(ctx, (grace+1)*time.Second))
 		})
 	}, Gone)
 	if err != nil {
@@ -145,16 +147,4 @@ func checkLateDeletion(ctx context.Context, s *Scope) error {
 		return fmt.Errorf("the grace period counts from when the agent sees the deletion, and nothing is killed before: %w", err)
 	}
 	return nil
-}
-
-// pause waits for what happens without the agent. The error is that of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

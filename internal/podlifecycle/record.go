@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
@@ -184,11 +185,9 @@ func allTerminated(status *corev1.PodStatus) bool {
 	if len(status.ContainerStatuses) == 0 {
 		return false
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		for i := range statuses {
-			if statuses[i].State.Terminated == nil {
-				return false
-			}
+	for c := range podstatus.Containers(status) {
+		if c.State.Terminated == nil {
+			return false
 		}
 	}
 	return true

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -15,11 +14,7 @@ import (
 
 // removePod removes a pod from the API whose end was asked for and has come.
 func (pc *Controller) removePod(ctx context.Context, key string) (err error) {
-	r := pc.records.get(types.UID(key))
-	if r == nil {
-		return nil
-	}
-	pod, err := pc.podInAPI(ctx, r)
+	r, pod, err := pc.recordInAPI(ctx, key)
 	if err != nil || pod == nil {
 		return err
 	}

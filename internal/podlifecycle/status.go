@@ -269,26 +269,12 @@ func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.Po
 
 // endAll marks all containers as ended, and the pod as not ready.
 func endAll(status *corev1.PodStatus, reason string, now time.Time) {
-	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		for i := range statuses {
-			c := &statuses[i]
-			c.Ready = false
-			if c.State.Terminated != nil {
-				continue
-			}
-			ended := corev1.ContainerStateTerminated{
-				ExitCode:    killedExitCode,
-				Reason:      reason,
-				Message:     "The container could not be found when its end was noticed",
-				FinishedAt:  metav1.Time{Time: now},
-				ContainerID: c.ContainerID,
-			}
-			if c.State.Running != nil {
-				ended.StartedAt = c.State.Running.StartedAt
-			}
-			c.State = corev1.ContainerState{Terminated: &ended}
-		}
-	}
+	podstatus.EndContainers(status, corev1.ContainerStateTerminated{
+		ExitCode:   killedExitCode,
+		Reason:     reason,
+		Message:    "The container could not be found when its end was noticed",
+		FinishedAt: metav1.Time{Time: now},
+	})
 	why := "PodFailed"
 	if status.Phase == corev1.PodSucceeded {
 		why = "PodCompleted"

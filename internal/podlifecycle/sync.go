@@ -152,6 +152,17 @@ func (pc *Controller) podInAPI(ctx context.Context, r *podRecord) (*corev1.Pod, 
 	return pod, nil
 }
 
+// recordInAPI returns the record of a key in the queues and the API's form of its pod, which
+// is nil if there is none of either.
+func (pc *Controller) recordInAPI(ctx context.Context, key string) (*podRecord, *corev1.Pod, error) {
+	r := pc.records.get(types.UID(key))
+	if r == nil {
+		return nil, nil, nil
+	}
+	pod, err := pc.podInAPI(ctx, r)
+	return r, pod, err
+}
+
 // current returns the node's pod of a name in the API, or nil.
 func (pc *Controller) current(name types.NamespacedName) *corev1.Pod {
 	pod, err := pc.pods.Get(name.Namespace, name.Name)

@@ -28,11 +28,7 @@ const repairDelay = time.Second
 // desired status, if it is not. It runs after each observation, and after each
 // change in the API, so that what others overwrote is repaired.
 func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
-	r := pc.records.get(types.UID(key))
-	if r == nil {
-		return nil
-	}
-	pod, err := pc.podInAPI(ctx, r)
+	r, pod, err := pc.recordInAPI(ctx, key)
 	if err != nil || pod == nil {
 		return err
 	}

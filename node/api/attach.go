@@ -19,11 +19,7 @@ func HandleContainerAttach(h ContainerAttachHandlerFunc, opts ...ContainerExecHa
 		if h == nil {
 			return notImplemented("AttachToContainer", "ContainerAttachHandlerFunc")
 		}
-		namespace, pod, _, container, err := containerVars(r)
-		if err != nil {
-			return err
-		}
-		query, err := parseQuery(r)
+		namespace, pod, container, query, err := sessionVars(r)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -59,11 +60,7 @@ func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandle
 		if h == nil {
 			return notImplemented("RunInContainer", "ContainerExecHandlerFunc")
 		}
-		namespace, pod, _, container, err := containerVars(r)
-		if err != nil {
-			return err
-		}
-		query, err := parseQuery(r)
+		namespace, pod, container, query, err := sessionVars(r)
 		if err != nil {
 			return err
 		}
@@ -75,6 +72,14 @@ func HandleContainerExec(h ContainerExecHandlerFunc, opts ...ContainerExecHandle
 			return h(ctx, namespace, pod, container, cmd, attach)
 		})
 	})
+}
+
+// sessionVars are what a request for a session in a container asks for.
+func sessionVars(r *http.Request) (namespace, pod, container string, query url.Values, err error) {
+	if namespace, pod, _, container, err = containerVars(r); err == nil {
+		query, err = parseQuery(r)
+	}
+	return namespace, pod, container, query, err
 }
 
 func sessionsOf(opts []ContainerExecHandlerOption) sessions {

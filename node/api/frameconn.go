@@ -39,7 +39,7 @@ type frameConn struct {
 // or at once; any number if that is zero. Those that read the streams count what they
 // have read in flight: see countedStream.
 func newFrameConn(conn net.Conn, maxStreams int, flight *inFlight) *frameConn {
-	return &frameConn{Conn: conn, in: frameReader{from: conn, maxStreams: maxStreams, flight: flight}}
+	return &frameConn{Conn: conn, in: frameReader{cutReader: cutReader{from: conn}, maxStreams: maxStreams, flight: flight}}
 }
 
 func (c *frameConn) Read(p []byte) (int, error) { return c.in.Read(p) }

@@ -26,31 +26,23 @@ var errFrame = errors.New("a SPDY frame that is not allowed here")
 // settings and window updates, which the library ignores, and data of streams that are
 // not open, and fails at what clients of a kubelet never send.
 type frameReader struct {
-	from       io.Reader
+	cutReader
 	flight     *inFlight // nil: nothing is counted
 	maxStreams int       // 0 for any number
 	streams    int
 
-	header  [spdyHeader + streamIDLength]byte
-	pending []byte // of header, to be read
-	payload int    // of the current frame, to be read
-	rest    int    // of the client's frame of data beyond that
-	last    byte   // the flags of the client's frame, which the last of ours gets
+	header [spdyHeader + streamIDLength]byte
+	rest   int  // of the client's frame of data beyond payload
+	last   byte // the flags of the client's frame, which the last of ours gets
 }
 
 func (r *frameReader) Read(p []byte) (int, error) {
-	for len(r.pending) == 0 && r.payload == 0 {
+	for r.empty() {
 		if err := r.next(); err != nil {
 			return 0, err
 		}
 	}
-	if len(r.pending) > 0 {
-		n := copy(p, r.pending)
-		r.pending = r.pending[n:]
-		return n, nil
-	}
-	n, err := r.from.Read(p[:min(len(p), r.payload)])
-	r.payload -= n
+	n, _, err := r.read(p)
 	return n, err
 }
 

@@ -36,7 +36,7 @@ func TestFramesAreCut(t *testing.T) {
 	want.Write(ping)
 	want.Write(dataFrame(5, 0, []byte("x")))
 	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(in.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(in.Bytes()))} {
-		if got, err := io.ReadAll(&frameReader{from: r}); err != nil || !bytes.Equal(got, want.Bytes()) {
+		if got, err := io.ReadAll(&frameReader{cutReader: cutReader{from: r}}); err != nil || !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("%s: got %d bytes, %v, want %d", name, len(got), err, want.Len())
 		}
 	}
@@ -55,7 +55,7 @@ func TestFramesThatAreNotAllowed(t *testing.T) {
 		"a cut header":         syn[:5],
 		"settings in one part": controlFrame(spdySettings, make([]byte, 100))[:50],
 	} {
-		_, err := io.ReadAll(&frameReader{from: bytes.NewReader(in), maxStreams: 2})
+		_, err := io.ReadAll(&frameReader{cutReader: cutReader{from: bytes.NewReader(in)}, maxStreams: 2})
 		if !errors.Is(err, errFrame) && !errors.Is(err, io.ErrUnexpectedEOF) && name != "settings in one part" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -86,7 +86,7 @@ func TestRepliesAreUnderstood(t *testing.T) {
 func FuzzFrameReader(f *testing.F) {
 	f.Add(append(controlFrame(spdySynStream, make([]byte, 10)), dataFrame(1, 1, make([]byte, 5000))...))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, _ := io.ReadAll(&frameReader{from: bytes.NewReader(in)})
+		out, _ := io.ReadAll(&frameReader{cutReader: cutReader{from: bytes.NewReader(in)}})
 		for len(out) >= spdyHeader {
 			length := int(out[5])<<16 | int(out[6])<<8 | int(out[7])
 			if length > maxDataFrame {

@@ -30,7 +30,7 @@ func TestDataInFlightIsBounded(t *testing.T) {
 		got, done := 0, make(chan struct{})
 		go func() {
 			defer close(done)
-			reader := &frameReader{from: &in, flight: flight}
+			reader := &frameReader{cutReader: cutReader{from: &in}, flight: flight}
 			for {
 				n, err := reader.Read(make([]byte, 4<<10))
 				if got += n; err != nil {
@@ -66,7 +66,7 @@ func TestDataOfNoStream(t *testing.T) {
 	in.Write(dataFrame(9, 1, nil))
 	in.Write(dataFrame(1, 1, []byte("hello")))
 	flight := newInFlight()
-	got, err := io.ReadAll(&frameReader{from: &in, flight: flight})
+	got, err := io.ReadAll(&frameReader{cutReader: cutReader{from: &in}, flight: flight})
 	if want := append(synFrame(1), dataFrame(1, 1, []byte("hello"))...); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes, %v: %q", len(got), err, got)
 	}

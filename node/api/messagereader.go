@@ -20,16 +20,14 @@ var errMessage = errors.New("a WebSocket frame that is not allowed here")
 // byte of each message says which. It makes small messages of large ones, and of those
 // that come in fragments, which the library takes for messages of their own.
 type messageReader struct {
-	from io.Reader
+	cutReader
 
 	buffer  [16]byte
-	pending []byte // of buffer, to be read
-	kind    byte   // the opcode of the client's message
-	channel byte   // and its first byte
+	kind    byte // the opcode of the client's message
+	channel byte // and its first byte
 	key     [4]byte
 	at      int    // how much of the client's frame was unmasked
 	rest    uint64 // of the client's frame beyond payload
-	payload int    // of the current message, to be read
 	raw     bool   // the payload stays masked
 }
 
@@ -45,19 +43,13 @@ const (
 )
 
 func (r *messageReader) Read(p []byte) (int, error) {
-	for len(r.pending) == 0 && r.payload == 0 {
+	for r.empty() {
 		if err := r.next(); err != nil {
 			return 0, err
 		}
 	}
-	if len(r.pending) > 0 {
-		n := copy(p, r.pending)
-		r.pending = r.pending[n:]
-		return n, nil
-	}
-	n, err := r.from.Read(p[:min(len(p), r.payload)])
-	r.payload -= n
-	if !r.raw {
+	n, ofPayload, err := r.read(p)
+	if ofPayload && !r.raw {
 		r.unmask(p[:n])
 	}
 	return n, err
@@ -152,7 +144,7 @@ type messageConn struct {
 }
 
 func newMessageConn(conn net.Conn) *messageConn {
-	return &messageConn{Conn: conn, in: messageReader{from: conn}}
+	return &messageConn{Conn: conn, in: messageReader{cutReader: cutReader{from: conn}}}
 }
 
 func (c *messageConn) Read(p []byte) (int, error) { return c.in.Read(p) }

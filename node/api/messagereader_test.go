@@ -74,7 +74,7 @@ func TestMessagesAreCut(t *testing.T) {
 	in.Write(wsFrame(true, wsContinuation, []byte("bG8=")))
 	in.Write(wsFrame(true, wsClose, []byte{3, 232}))
 	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(in.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(in.Bytes()))} {
-		out, err := io.ReadAll(&messageReader{from: from})
+		out, err := io.ReadAll(&messageReader{cutReader: cutReader{from: from}})
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -116,7 +116,7 @@ func TestMessagesThatAreNotAllowed(t *testing.T) {
 		"a continuation of nothing":        wsFrame(true, wsContinuation, []byte{0}),
 		"an empty continuation of nothing": wsFrame(true, wsContinuation, nil),
 	} {
-		if _, err := io.ReadAll(&messageReader{from: bytes.NewReader(in)}); !errors.Is(err, errMessage) {
+		if _, err := io.ReadAll(&messageReader{cutReader: cutReader{from: bytes.NewReader(in)}}); !errors.Is(err, errMessage) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestMessagesThatAreNotAllowed(t *testing.T) {
 func FuzzMessageReader(f *testing.F) {
 	f.Add(append(wsFrame(true, wsBinary, make([]byte, 2*maxMessage)), wsFrame(false, wsText, []byte("0abc"))...))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := io.ReadAll(&messageReader{from: bytes.NewReader(in)})
+		out, err := io.ReadAll(&messageReader{cutReader: cutReader{from: bytes.NewReader(in)}})
 		if len(out) > 4*len(in)+32 {
 			t.Errorf("%d bytes of %d, %v", len(out), len(in), err)
 		}

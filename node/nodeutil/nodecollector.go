@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 var (
@@ -103,14 +105,12 @@ func (c *podCount) add(n *measuredNode) error {
 		if phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			c.active++
 		}
-		for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
-			for i := range statuses {
-				switch state := &statuses[i].State; {
-				case state.Running != nil:
-					c.runningContainers++
-				case state.Terminated != nil:
-					c.exitedContainers++
-				}
+		for s := range podstatus.Containers(&pod.Status) {
+			switch {
+			case s.State.Running != nil:
+				c.runningContainers++
+			case s.State.Terminated != nil:
+				c.exitedContainers++
 			}
 		}
 	}

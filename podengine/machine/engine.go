@@ -9,6 +9,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 )
 
@@ -108,16 +109,5 @@ func (h *host) learn(ctx context.Context) error {
 
 // watch asks the runtime what it is until it has answered, or ctx ends.
 func (h *host) watch(ctx context.Context) {
-	tick := time.NewTicker(learnEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if h.learn(ctx) == nil {
-			return
-		}
-	}
+	periodic.Every(ctx, learnEvery, func(ctx context.Context) (more bool) { return h.learn(ctx) != nil })
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -75,14 +74,11 @@ func (p *Provider) checkDeletion(ctx context.Context, uid types.UID) error {
 		if !p.isDeletedRemotely(observed) {
 			continue
 		}
-		name := translate.NameOf(observed)
-		remote, err := p.find(ctx, name.Namespace, name.Name, uid)
+		remote, err := p.readAgain(ctx, observed, uid)
 		switch {
-		case errdefs.IsNotFound(err):
-			continue
 		case err != nil:
 			return err
-		case remote.UID != observed.UID || !p.isDeletedRemotely(remote):
+		case remote == nil || !p.isDeletedRemotely(remote):
 			continue
 		}
 		p.mu.Lock()

@@ -164,6 +164,20 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	return found, nil
 }
 
+// readAgain returns a remote pod of a home pod as the remote cluster has it now, or nil if
+// it is gone.
+func (p *Provider) readAgain(ctx context.Context, observed *corev1.Pod, uid types.UID) (*corev1.Pod, error) {
+	name := translate.NameOf(observed)
+	remote, err := p.find(ctx, name.Namespace, name.Name, uid)
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil, nil
+	case err != nil || remote.UID == observed.UID:
+		return remote, err
+	}
+	return nil, nil
+}
+
 // ensureNamespace creates a remote namespace, if the configuration allows it, unless it
 // is known to exist.
 func (p *Provider) ensureNamespace(ctx context.Context, name string) error {

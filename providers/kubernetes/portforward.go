@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstream"
 )
 
 // PortForward implements nodeutil.Provider.
@@ -27,9 +28,9 @@ func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port 
 	hangUp := func() { _ = conn.Close() }
 	defer hangUp()
 	defer context.AfterFunc(ctx, hangUp)()
-	data, failure, err := openPort(conn, port)
+	data, failure, err := podstream.OpenPort(conn, int(port))
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot open port %d of the pod in the remote cluster: %w", port, err)
 	}
 	failed := make(chan error, 1)
 	go func() { // ends with the connection, and is waited for below
@@ -66,23 +67,4 @@ func (p *Provider) dial(remote *corev1.Pod) (httpstream.Connection, error) {
 	}
 	conn, _, err := portforward.NewFallbackDialerForStreaming(first, second, shouldFallback).Dial(portforward.PortForwardProtocolV1Name)
 	return conn, err
-}
-
-// openPort creates the two streams of a connection to a port.
-func openPort(conn httpstream.Connection, port int32) (data, failure httpstream.Stream, err error) {
-	headers := http.Header{}
-	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
-	headers.Set(corev1.PortForwardRequestIDHeader, "0")
-	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	if failure, err = conn.CreateStream(headers); err == nil {
-		err = failure.Close() // nothing is sent on the error stream
-	}
-	if err == nil {
-		headers.Set(corev1.StreamType, corev1.StreamTypeData)
-		data, err = conn.CreateStream(headers)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot open port %d of the pod in the remote cluster: %w", port, err)
-	}
-	return data, failure, nil
 }

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -67,14 +66,11 @@ func (p *Provider) failUnscheduled(ctx context.Context, uid types.UID) error {
 			p.queue.AddAfter(workItem{uid: uid, unscheduled: true}, mayBeginInterval)
 			continue
 		}
-		name := translate.NameOf(seen)
-		remote, err := p.find(ctx, name.Namespace, name.Name, uid)
+		remote, err := p.readAgain(ctx, seen, uid)
 		switch {
-		case errdefs.IsNotFound(err):
-			continue
 		case err != nil:
 			return err
-		case remote.UID != seen.UID || !isUnscheduled(remote):
+		case remote == nil || !isUnscheduled(remote):
 			continue
 		}
 		message := fmt.Sprintf("The remote cluster has not scheduled the pod within %v", after)

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podstatus"
 )
 
 // Status returns the status of the home pod of a remote pod.
@@ -267,20 +269,7 @@ func failed(status corev1.PodStatus, reason, message string, now metav1.Time) co
 		return status
 	}
 	status.Phase, status.Reason, status.Message = corev1.PodFailed, reason, message
-	for _, statuses := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
-		for i := range statuses {
-			c := &statuses[i]
-			c.Ready = false
-			if c.State.Terminated != nil {
-				continue
-			}
-			ended := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: reason, Message: message, FinishedAt: now, ContainerID: c.ContainerID}
-			if c.State.Running != nil {
-				ended.StartedAt = c.State.Running.StartedAt
-			}
-			c.State = corev1.ContainerState{Terminated: ended}
-		}
-	}
+	podstatus.EndContainers(&status, corev1.ContainerStateTerminated{ExitCode: podstatus.ExitUnknown, Reason: reason, Message: message, FinishedAt: now})
 	setUnready(&status, "RemotePodGone", "")
 	return status
 }
