@@ -160,7 +160,7 @@ unit: ## The tests that need no control plane
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
-	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/runtimemetrics ./providers/mock
+	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./providers/mock
 
 .PHONY: integration
 integration: build controlplane metrics-server prometheus container-tools ## The tests on a real control plane

@@ -25,8 +25,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/convert"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/internal/runtimemetrics"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
-	"github.com/virtual-kubelet/virtual-kubelet/podengine/runtimemetrics"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
-	"github.com/virtual-kubelet/virtual-kubelet/podengine/podcgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/internal/podcgroup"
 )
 
 const (
@@ -18,6 +18,15 @@ const (
 	// Where log collectors look for the logs of a kubelet's pods.
 	defaultLogRoot  = "/var/log/pods"
 	defaultLogLinks = "/var/log/containers"
+)
+
+// CgroupDriver is who makes control groups, and how they are named.
+type CgroupDriver = podcgroup.Driver
+
+// The drivers of container runtimes.
+const (
+	Cgroupfs CgroupDriver = podcgroup.Cgroupfs
+	Systemd  CgroupDriver = podcgroup.Systemd
 )
 
 // Config is the provider's configuration, as its file has it: one JSON object.
@@ -35,7 +44,7 @@ type Config struct {
 	// CgroupDriver is how the runtime makes control groups, "cgroupfs" or "systemd",
 	// for runtimes that do not say so themselves, as containerd before 2.0. Default
 	// cgroupfs. What a runtime says itself counts more.
-	CgroupDriver podcgroup.Driver `json:"cgroupDriver,omitempty"`
+	CgroupDriver CgroupDriver `json:"cgroupDriver,omitempty"`
 
 	machine.Config      `json:",inline"`
 	machine.ImageConfig `json:",inline"`
@@ -74,7 +83,7 @@ func (cfg *Config) complete(nodeName string) {
 		cfg.ImageEndpoint = cfg.Endpoint
 	}
 	if cfg.CgroupDriver == "" {
-		cfg.CgroupDriver = podcgroup.Cgroupfs
+		cfg.CgroupDriver = Cgroupfs
 	}
 	if cfg.CgroupParent == "" {
 		cfg.CgroupParent = defaultCgroupParent

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/podengine/podcgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/internal/podcgroup"
 )
 
 type configured struct {

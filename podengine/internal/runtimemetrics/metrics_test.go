@@ -11,7 +11,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/podengine/runtimemetrics"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/internal/runtimemetrics"
 )
 
 // fake answers a few calls. What it does not answer panics, as it is not there.
