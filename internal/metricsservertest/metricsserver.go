@@ -3,20 +3,19 @@
 package metricsservertest
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
 
@@ -36,7 +35,7 @@ func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-cha
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	writeKubeconfig(t, c, kubeconfig, strings.TrimSpace(kubectl(t, c, "", "create", "token", "metrics-server", "-n", "kube-system")))
 
-	log, port := &lockedBuffer{}, freePort(t) // late, since others might take the port until it is used
+	log, port := &lockedbuffer.Buffer{}, freePort(t) // late, since others might take the port until it is used
 	server := exec.CommandContext(t.Context(), filepath.Join(root, "bin/metrics-server"),
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
@@ -109,22 +108,4 @@ func freePort(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return port
-}
-
-// lockedBuffer collects a log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -100,48 +100,40 @@ func TestEveryLineAboutAPodNamesIt(t *testing.T) {
 // Each log line and each span about a pod whose name was taken over by another one
 // carries the UID of the pod that it is about.
 func TestLinesAndSpansOfARecreatedPodCarryItsUID(t *testing.T) {
-	for name, handler := range map[string]func(*nodetest.Backend) Provider{
-		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
-		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
-				var j journal
-				before := log.L
-				log.L = vkslog.FromSlog(slog.New(slog.NewJSONHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
-				t.Cleanup(func() { log.L = before })
-				spans := traced(t)
-				r.handler = handler(r.provider)
-				r.start()
-				r.api.AddPod(aPod("web"))
-				pass(time.Minute)
-				old, replacement := r.replace("web")
-				pass(10 * time.Minute)
-				want(t, "held", r.provider.Holds("web"), []types.UID{replacement})
-				for message, uids := range map[string][]types.UID{
-					"Created pod in provider": {old, replacement},
-					"Deleted pod in provider": {old},
-				} {
-					var got []types.UID
-					for _, line := range j.lines(t) {
-						if line["msg"] == message {
-							got = append(got, types.UID(line["uid"].(string)))
-						}
-					}
-					want(t, message, got, uids)
+	bothKinds(t, func(t *testing.T, r *rig) {
+		var j journal
+		before := log.L
+		log.L = vkslog.FromSlog(slog.New(slog.NewJSONHandler(&j, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		t.Cleanup(func() { log.L = before })
+		spans := traced(t)
+		r.start()
+		r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		old, replacement := r.replace("web")
+		pass(10 * time.Minute)
+		want(t, "held", r.provider.Holds("web"), []types.UID{replacement})
+		for message, uids := range map[string][]types.UID{
+			"Created pod in provider": {old, replacement},
+			"Deleted pod in provider": {old},
+		} {
+			var got []types.UID
+			for _, line := range j.lines(t) {
+				if line["msg"] == message {
+					got = append(got, types.UID(line["uid"].(string)))
 				}
-				for _, span := range spans.GetSpans() {
-					if span.Name != "CreatePod" && span.Name != "DeletePod" {
-						continue
-					}
-					above := syncOf(t, spans.GetSpans(), span)
-					if got, want := uidOf(above), uidOf(span); got != want {
-						t.Errorf("%s of %s is in a span about %s", span.Name, want, got)
-					}
-				}
-			})
-		})
-	}
+			}
+			want(t, message, got, uids)
+		}
+		for _, span := range spans.GetSpans() {
+			if span.Name != "CreatePod" && span.Name != "DeletePod" {
+				continue
+			}
+			above := syncOf(t, spans.GetSpans(), span)
+			if got, want := uidOf(above), uidOf(span); got != want {
+				t.Errorf("%s of %s is in a span about %s", span.Name, want, got)
+			}
+		}
+	})
 }
 
 func uidOf(span tracetest.SpanStub) (uid string) {

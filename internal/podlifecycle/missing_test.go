@@ -126,9 +126,7 @@ func TestMostPodsMissing(t *testing.T) {
 			r.handler = r.provider.Polled()
 			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errors.New("not implemented") } })
 		}},
-		"keyed by UID, restart": {handler: func(r *rig) {
-			r.handler = r.provider.ByUID()
-		}, during: restart},
+		"keyed by UID, restart": {handler: func(r *rig) { r.handler = r.provider.ByUID() }, during: restart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -229,9 +227,7 @@ func TestGivenUpPodIsSeenAgain(t *testing.T) {
 			between: func(r *rig) { r.end(); r.start() },
 		},
 		"after a restart, keyed by UID": {
-			handler: func(f *nodetest.Backend) Provider {
-				return f.ByUID()
-			},
+			handler: func(f *nodetest.Backend) Provider { return f.ByUID() },
 			between: func(r *rig) { r.end(); r.start() },
 		},
 	} {

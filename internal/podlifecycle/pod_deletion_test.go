@@ -112,34 +112,26 @@ func TestPodLeavesWhenItIsNotKnown(t *testing.T) {
 // Invariant 4: when the grace period has run out the provider is asked to kill,
 // and again, until the pod is gone.
 func TestKillAtTheEndOfGrace(t *testing.T) {
-	for name, handler := range map[string]func(*nodetest.Backend) Provider{
-		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
-		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = handler(r.provider)
-				r.start()
-				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
-				uid := string(r.api.AddPod(aPod("web")).UID)
-				synctest.Wait()
-				r.provider.TakeCalls()
-				r.api.DeletePod("web", 12)
-				pass(11 * time.Second)
-				wantList(t, "calls in time", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 12")
-				pass(3 * time.Second)
-				wantList(t, "calls when it is late", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
-				pass(time.Minute)
-				wantList(t, "calls a minute later", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
-				if r.api.Pod("web") == nil {
-					t.Fatal("the pod left the API though it runs")
-				}
-				r.provider.SetPhase("web", corev1.PodFailed)
-				pass(5 * time.Second)
-				want(t, "pod", r.api.Pod("web"), nil)
-			})
-		})
-	}
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		uid := string(r.api.AddPod(aPod("web")).UID)
+		synctest.Wait()
+		r.provider.TakeCalls()
+		r.api.DeletePod("web", 12)
+		pass(11 * time.Second)
+		wantList(t, "calls in time", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 12")
+		pass(3 * time.Second)
+		wantList(t, "calls when it is late", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
+		pass(time.Minute)
+		wantList(t, "calls a minute later", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
+		if r.api.Pod("web") == nil {
+			t.Fatal("the pod left the API though it runs")
+		}
+		r.provider.SetPhase("web", corev1.PodFailed)
+		pass(5 * time.Second)
+		want(t, "pod", r.api.Pod("web"), nil)
+	})
 }
 
 // Invariant 4: a grace period that is shortened meanwhile counts.

@@ -57,11 +57,9 @@ func (r *rig) replace(name string) (old, replacement types.UID) {
 // name is created.
 func TestRecreatedPod(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
-		"notified": func(*rig) {},
-		"polled":   func(r *rig) { r.handler = r.provider.Polled() },
-		"keyed by UID": func(r *rig) {
-			r.handler = r.provider.ByUID()
-		},
+		"notified":     func(*rig) {},
+		"polled":       func(r *rig) { r.handler = r.provider.Polled() },
+		"keyed by UID": func(r *rig) { r.handler = r.provider.ByUID() },
 		"UIDs not kept": func(r *rig) {
 			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		},
@@ -167,11 +165,9 @@ func TestLateEchoOfTheOldPod(t *testing.T) {
 // its UID where the provider keeps UIDs, else by its age.
 func TestReplacedWhileDown(t *testing.T) {
 	for name, prepare := range map[string]func(r *rig){
-		"UIDs kept": func(*rig) {},
-		"polled":    func(r *rig) { r.handler = r.provider.Polled() },
-		"keyed by UID": func(r *rig) {
-			r.handler = r.provider.ByUID()
-		},
+		"UIDs kept":    func(*rig) {},
+		"polled":       func(r *rig) { r.handler = r.provider.Polled() },
+		"keyed by UID": func(r *rig) { r.handler = r.provider.ByUID() },
 		"UIDs not kept": func(r *rig) {
 			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		},
@@ -517,43 +513,35 @@ func TestCallsOfOnePodFollowEachOther(t *testing.T) {
 // A provider that shows pods which it was given since it started under our UIDs, and
 // others under its own, keeps them all: what it shows of one pod says nothing of others.
 func TestUIDsOfSomePods(t *testing.T) {
-	for name, handler := range map[string]func(*nodetest.Backend) Provider{
-		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
-		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = handler(r.provider)
-				r.start()
-				for _, name := range []string{"old-a", "old-b"} {
-					r.api.AddPod(aPod(name))
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		for _, name := range []string{"old-a", "old-b"} {
+			r.api.AddPod(aPod(name))
+		}
+		pass(time.Minute)
+		r.end()
+		r.provider.Script(func(s *nodetest.Script) { // it makes the objects of these from what its backend has
+			s.Show = func(p *corev1.Pod) *corev1.Pod {
+				if strings.HasPrefix(p.Name, "old") {
+					p.UID = "theirs-" + p.UID
 				}
-				pass(time.Minute)
-				r.end()
-				r.provider.Script(func(s *nodetest.Script) { // it makes the objects of these from what its backend has
-					s.Show = func(p *corev1.Pod) *corev1.Pod {
-						if strings.HasPrefix(p.Name, "old") {
-							p.UID = "theirs-" + p.UID
-						}
-						return p
-					}
-				})
-				r.start()
-				r.provider.TakeCalls()
-				for _, name := range []string{"new-a", "new-b", "new-c", "new-d"} {
-					r.api.AddPod(aPod(name))
-				}
-				pass(10 * time.Minute)
-				wantList(t, "deletes", r.provider.TakeCalls("delete"))
-				for _, name := range []string{"old-a", "old-b", "new-a", "new-d"} {
-					want(t, "phase of "+name, r.phase(name), corev1.PodRunning)
-				}
-				r.provider.SetPhase("old-a", corev1.PodSucceeded)
-				pass(10 * time.Minute)
-				want(t, "phase of one that has ended", r.phase("old-a"), corev1.PodSucceeded)
-			})
+				return p
+			}
 		})
-	}
+		r.start()
+		r.provider.TakeCalls()
+		for _, name := range []string{"new-a", "new-b", "new-c", "new-d"} {
+			r.api.AddPod(aPod(name))
+		}
+		pass(10 * time.Minute)
+		wantList(t, "deletes", r.provider.TakeCalls("delete"))
+		for _, name := range []string{"old-a", "old-b", "new-a", "new-d"} {
+			want(t, "phase of "+name, r.phase(name), corev1.PodRunning)
+		}
+		r.provider.SetPhase("old-a", corev1.PodSucceeded)
+		pass(10 * time.Minute)
+		want(t, "phase of one that has ended", r.phase("old-a"), corev1.PodSucceeded)
+	})
 }
 
 // The last words on an old pod are not taken for those on the new one of its name,

@@ -81,14 +81,10 @@ func TestReplacedInAWatchGap(t *testing.T) {
 // three times without its counterpart.
 func TestGoneWhileDown(t *testing.T) {
 	for name, handler := range map[string]func(*nodetest.Backend) Provider{
-		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
-		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
-		"keyed by UID": func(f *nodetest.Backend) Provider {
-			return f.ByUID()
-		},
-		"notified at once": func(f *nodetest.Backend) Provider {
-			return eager{f.Notifying()}
-		},
+		"polled":           func(f *nodetest.Backend) Provider { return f.Polled() },
+		"notified":         func(f *nodetest.Backend) Provider { return f.Notifying() },
+		"keyed by UID":     func(f *nodetest.Backend) Provider { return f.ByUID() },
+		"notified at once": func(f *nodetest.Backend) Provider { return eager{f.Notifying()} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
@@ -163,9 +159,7 @@ func TestNewPodWhileAnOrphanOfItsNameIsDeleted(t *testing.T) {
 		"polled":                   {prepare: func(r *rig) { r.handler = r.provider.Polled() }},
 		"polled, known by its age": {prepare: func(r *rig) { r.handler = r.provider.Polled() }, age: time.Hour},
 		"notified":                 {prepare: func(*rig) {}},
-		"keyed by UID": {prepare: func(r *rig) {
-			r.handler = r.provider.ByUID()
-		}},
+		"keyed by UID":             {prepare: func(r *rig) { r.handler = r.provider.ByUID() }},
 		"UIDs not kept": {prepare: func(r *rig) {
 			r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
 		}},

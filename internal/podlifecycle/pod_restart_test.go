@@ -25,9 +25,7 @@ func TestRestartTouchesNothing(t *testing.T) {
 		"notified":         func(*rig) {},
 		"polled":           func(r *rig) { r.handler = r.provider.Polled() },
 		"notified at once": func(r *rig) { r.handler = eager{r.provider.Notifying()} },
-		"keyed by UID": func(r *rig) {
-			r.handler = r.provider.ByUID()
-		},
+		"keyed by UID":     func(r *rig) { r.handler = r.provider.ByUID() },
 		"no list": func(r *rig) {
 			r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
 		},
@@ -86,38 +84,30 @@ func namesOnly() []*corev1.Pod {
 
 // Invariant 8: what happened while we were down is caught up with.
 func TestRestartCatchesUp(t *testing.T) {
-	for name, handler := range map[string]func(*nodetest.Backend) Provider{
-		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
-		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = handler(r.provider)
-				r.start()
-				for _, name := range []string{"ends", "changes", "deleted", "runs"} {
-					r.api.AddPod(aPod(name))
-				}
-				pass(time.Second)
-				r.end()
-				r.provider.TakeCalls()
-				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
-				r.provider.SetPhase("ends", corev1.PodFailed)
-				r.api.ChangePod("changes", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
-				r.api.DeletePod("deleted")
-				r.api.AddPod(aPod("new"))
-				r.start()
-				pass(time.Second)
-				want(t, "ends", r.phase("ends"), corev1.PodFailed)
-				want(t, "new", r.phase("new"), corev1.PodRunning)
-				want(t, "observed generation", r.api.Pod("changes").Status.ObservedGeneration, 2)
-				want(t, "deleted", r.api.Pod("deleted") != nil, true)
-				want(t, "calls", len(r.provider.TakeCalls("update changes", "delete deleted", "create new")), 3)
-				r.provider.SetPhase("deleted", corev1.PodSucceeded)
-				pass(6 * time.Second)
-				want(t, "deleted", r.api.Pod("deleted"), nil)
-			})
-		})
-	}
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		for _, name := range []string{"ends", "changes", "deleted", "runs"} {
+			r.api.AddPod(aPod(name))
+		}
+		pass(time.Second)
+		r.end()
+		r.provider.TakeCalls()
+		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+		r.provider.SetPhase("ends", corev1.PodFailed)
+		r.api.ChangePod("changes", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
+		r.api.DeletePod("deleted")
+		r.api.AddPod(aPod("new"))
+		r.start()
+		pass(time.Second)
+		want(t, "ends", r.phase("ends"), corev1.PodFailed)
+		want(t, "new", r.phase("new"), corev1.PodRunning)
+		want(t, "observed generation", r.api.Pod("changes").Status.ObservedGeneration, 2)
+		want(t, "deleted", r.api.Pod("deleted") != nil, true)
+		want(t, "calls", len(r.provider.TakeCalls("update changes", "delete deleted", "create new")), 3)
+		r.provider.SetPhase("deleted", corev1.PodSucceeded)
+		pass(6 * time.Second)
+		want(t, "deleted", r.api.Pod("deleted"), nil)
+	})
 }
 
 // Invariant 6: the observed generation is the one that the provider has taken
@@ -372,11 +362,9 @@ func TestNotifiedOfUnknownPods(t *testing.T) {
 // that it goes on not knowing is.
 func TestPendingPodIsNotCreatedTwice(t *testing.T) {
 	for name, prepare := range map[string]func(*rig){
-		"notified": func(*rig) {},
-		"polled":   func(r *rig) { r.handler = r.provider.Polled() },
-		"keyed by UID": func(r *rig) {
-			r.handler = r.provider.ByUID()
-		},
+		"notified":     func(*rig) {},
+		"polled":       func(r *rig) { r.handler = r.provider.Polled() },
+		"keyed by UID": func(r *rig) { r.handler = r.provider.ByUID() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {

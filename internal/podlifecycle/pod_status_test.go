@@ -117,28 +117,20 @@ func TestPhaseDoesNotMoveBackwards(t *testing.T) {
 
 // Invariant 7: the status is written only when it has changed.
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
-	for name, handler := range map[string]func(*nodetest.Backend) Provider{
-		"polled":   func(f *nodetest.Backend) Provider { return f.Polled() },
-		"notified": func(f *nodetest.Backend) Provider { return f.Notifying() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, r *rig) {
-				r.handler = handler(r.provider)
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
-				wantList(t, "writes", r.api.Written(), "patch pods/status web")
-				for range 20 {
-					pass(10 * time.Second)
-					r.provider.ChangePod("web", func(*corev1.Pod) {})
-				}
-				wantList(t, "writes", r.api.Written())
-				r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })
-				pass(10 * time.Second)
-				wantList(t, "writes", r.api.Written(), "patch pods/status web")
-			})
-		})
-	}
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		wantList(t, "writes", r.api.Written(), "patch pods/status web")
+		for range 20 {
+			pass(10 * time.Second)
+			r.provider.ChangePod("web", func(*corev1.Pod) {})
+		}
+		wantList(t, "writes", r.api.Written())
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })
+		pass(10 * time.Second)
+		wantList(t, "writes", r.api.Written(), "patch pods/status web")
+	})
 }
 
 // Invariant 7: the patch is guarded by the UID, and carries no spec.

@@ -60,6 +60,23 @@ func bubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
+// bothKinds runs a test in bubbles, with a provider that is polled and with one that
+// notifies.
+func bothKinds(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	for name, handler := range map[string]func(*nodetest.Backend) Provider{
+		"polled":   func(b *nodetest.Backend) Provider { return b.Polled() },
+		"notified": func(b *nodetest.Backend) Provider { return b.Notifying() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.handler = handler(r.provider)
+				test(t, r)
+			})
+		})
+	}
+}
+
 // start runs a new controller, until the first one has nothing more to do.
 func (r *rig) start(config ...func(*Config)) {
 	r.t.Helper()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
@@ -75,25 +76,8 @@ func serveForward(t testing.TB, forward forwardFunc, options ...func(*api.PodHan
 // forwarding is a client's port-forward.
 type forwarding struct {
 	ports  []portforward.ForwardedPort
-	errors *syncBuffer
+	errors *lockedbuffer.Buffer
 	stop   func()
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func forward(t testing.TB, server *httptest.Server, how, path string, ports ...string) forwarding {
@@ -103,7 +87,7 @@ func forward(t testing.TB, server *httptest.Server, how, path string, ports ...s
 		t.Fatal(err)
 	}
 	stop, ready := make(chan struct{}), make(chan struct{})
-	errs := &syncBuffer{}
+	errs := &lockedbuffer.Buffer{}
 	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, stop, ready, io.Discard, errs)
 	if err != nil {
 		t.Fatal(err)

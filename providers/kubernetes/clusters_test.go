@@ -3,7 +3,6 @@
 package kubernetes_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -199,14 +198,14 @@ type running struct {
 	t     *testing.T
 	stop  context.CancelFunc
 	group *errgroup.Group
-	log   *lockedBuffer
+	log   *lockedbuffer.Buffer
 	close func() error
 }
 
 // startNode starts a node, and waits until it is ready.
 func startNode(t *testing.T, client clientset.Interface, name string, newProvider nodeutil.NewProviderFunc, opts ...nodeutil.NodeOpt) *running {
 	t.Helper()
-	r := &running{t: t, log: &lockedBuffer{}, close: func() error { return nil }}
+	r := &running{t: t, log: &lockedbuffer.Buffer{}, close: func() error { return nil }}
 	ctx, cancel := context.WithCancel(log.WithLogger(context.Background(), vkslog.FromSlog(slog.New(slog.NewTextHandler(r.log, nil)))))
 	r.stop = cancel
 	r.group, ctx = errgroup.WithContext(ctx)
@@ -236,12 +235,12 @@ func startNode(t *testing.T, client clientset.Interface, name string, newProvide
 	r.group.Go(func() error { return n.Run(ctx) })
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log of node %s:\n%s", name, r.log.tail())
+			t.Logf("log of node %s:\n%s", name, tail(r.log))
 		}
 		r.end()
 	})
 	if err := n.WaitReady(t.Context(), patience); err != nil {
-		t.Fatalf("node %s does not get ready: %v\n%s", name, err, r.log.tail())
+		t.Fatalf("node %s does not get ready: %v\n%s", name, err, tail(r.log))
 	}
 	return r
 }
@@ -315,25 +314,8 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	}
 }
 
-// lockedBuffer collects the log of a node.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func (b *lockedBuffer) tail() string {
-	lines := strings.Split(b.String(), "\n")
+// tail returns the last lines of a log.
+func tail(log *lockedbuffer.Buffer) string {
+	lines := strings.Split(log.String(), "\n")
 	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }

@@ -24,6 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 const auditPolicy = `
@@ -217,7 +219,7 @@ func (w *world) forward(t *testing.T, pod string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	command := w.home.Kubectl(ctx, "port-forward", "pod/"+pod, ":80")
-	var out lockedBuffer
+	var out lockedbuffer.Buffer
 	command.Stdout, command.Stderr = &out, &out
 	if err := command.Start(); err != nil {
 		t.Fatal(err)

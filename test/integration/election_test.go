@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/fault"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // shardCount is into how many parts the nodes are divided in these tests.
@@ -100,7 +101,7 @@ func (s *sharers) start() *virtualNode {
 // startWith starts a process with a kubeconfig.
 func (s *sharers) startWith(kubeconfig string) *virtualNode {
 	s.t.Helper()
-	n := &virtualNode{name: s.name, log: &lockedBuffer{}}
+	n := &virtualNode{name: s.name, log: &lockedbuffer.Buffer{}}
 	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", kubeconfig,
 		"--provider", "mock", "--nodename", s.name, "--port", "0", "--provider-config", s.config}, s.args...)...)
 	if s.addresses {

@@ -15,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // buildExample builds examples/minimal as it is, but for the port, which others of this
@@ -58,7 +60,7 @@ func buildExample(t *testing.T) (binary string) {
 // shows their logs.
 func TestExample(t *testing.T) {
 	const name = "minimal"
-	n := &virtualNode{name: name, log: &lockedBuffer{}}
+	n := &virtualNode{name: name, log: &lockedbuffer.Buffer{}}
 	n.process = exec.Command(buildExample(t))
 	n.process.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig())
 	n.process.Stdout, n.process.Stderr = n.log, n.log

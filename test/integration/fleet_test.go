@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // fleetSize is how many nodes one process has in these tests.
@@ -22,12 +24,12 @@ const fleetSize = 100
 // startFleet starts a process with many nodes, with a service account that has
 // the rights that "virtual-kubelet config print-rbac" prints for any node, and
 // waits until all are Ready. It returns the name before their numbers, and the log.
-func startFleet(t *testing.T, args ...string) (name string, log *lockedBuffer) {
+func startFleet(t *testing.T, args ...string) (name string, log *lockedbuffer.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
 	name = strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	user, kubeconfig := newAccountFor(t, dir, name, "")
-	n := &virtualNode{name: name, log: &lockedBuffer{}}
+	n := &virtualNode{name: name, log: &lockedbuffer.Buffer{}}
 	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", kubeconfig,
 		"--provider", "mock", "--nodename", name, "--nodes", fmt.Sprint(fleetSize), "--port", "0"}, args...)...)
 	n.process.Stdout, n.process.Stderr = n.log, n.log

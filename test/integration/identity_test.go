@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
 
@@ -82,7 +83,7 @@ func startItself(t *testing.T, bootstrap, certDir string, args ...string) *virtu
 		config:     filepath.Join(dir, "mock.json"),
 		args: append([]string{"--bootstrap-kubeconfig", bootstrap, "--cert-dir", certDir,
 			"--client-ca-file", pki("ca.crt")}, args...),
-		log: &lockedBuffer{},
+		log: &lockedbuffer.Buffer{},
 	}
 	config := fmt.Sprintf(`{%q: {"cpu": "100", "memory": "100Gi", "pods": "1000", "journal": %q}}`, name, n.journal)
 	if err := os.WriteFile(n.config, []byte(config), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/test/e2e"
 )
 
@@ -97,7 +98,7 @@ func TestPortForward(t *testing.T) {
 	n, ns := startNode(t), newNamespace(t)
 	createPod(t, ns, "hello", podSpec(n), nil)
 	waitForPhase(t, ns, "hello", corev1.PodRunning)
-	out := &lockedBuffer{}
+	out := &lockedbuffer.Buffer{}
 	forward := cluster.Kubectl(t.Context(), "-n", ns, "port-forward", "pod/hello", ":80")
 	forward.Stdout, forward.Stderr = out, out
 	if err := forward.Start(); err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 var updateMetrics = flag.Bool("update-metrics", false, "write what /metrics has to the list that dashboard and alerts are checked against")
@@ -96,7 +98,7 @@ func processes(t *testing.T) []string {
 }
 
 // metricsAddress is where a process serves its metrics, as its log says.
-func metricsAddress(t *testing.T, log *lockedBuffer) string {
+func metricsAddress(t *testing.T, log *lockedbuffer.Buffer) string {
 	t.Helper()
 	address := servingMetrics.FindStringSubmatch(log.String())
 	if address == nil {
@@ -109,7 +111,7 @@ var servingMetrics = regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`)
 
 // metricsOf returns for each metric of a process a line with its name, type and
 // labels. The log says where they are.
-func metricsOf(t *testing.T, log *lockedBuffer) map[string]string {
+func metricsOf(t *testing.T, log *lockedbuffer.Buffer) map[string]string {
 	t.Helper()
 	url := "http://" + metricsAddress(t, log) + "/metrics"
 	var families map[string]*dto.MetricFamily

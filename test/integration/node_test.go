@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // patience is how long a test waits for what should take a moment.
@@ -36,7 +37,7 @@ type virtualNode struct {
 	args       []string
 	env        []string
 	process    *exec.Cmd
-	log        *lockedBuffer
+	log        *lockedbuffer.Buffer
 }
 
 // startNode starts a node for the test, with a service account that has the
@@ -51,7 +52,7 @@ func startNode(t *testing.T, args ...string) *virtualNode {
 		journal: filepath.Join(dir, "journal"),
 		config:  filepath.Join(dir, "mock.json"),
 		args:    args,
-		log:     &lockedBuffer{},
+		log:     &lockedbuffer.Buffer{},
 	}
 	n.user, n.kubeconfig = newAccount(t, dir, name)
 	config := fmt.Sprintf(`{%q: {"cpu": "100", "memory": "100Gi", "pods": "1000", "journal": %q}}`, name, n.journal)
@@ -250,22 +251,4 @@ func eventuallyWithin(t *testing.T, timeout time.Duration, what string, conditio
 	if err != nil {
 		t.Fatalf("waited for: %s: %v; last seen: %s", what, err, state)
 	}
-}
-
-// lockedBuffer collects a process's output.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // poolsProcess is a process whose nodes are in a file. The names of all its pools
@@ -28,7 +30,7 @@ type poolsProcess struct {
 	kubeconfig string
 	args       []string
 	process    *virtualNode // as it was started last
-	log        *lockedBuffer
+	log        *lockedbuffer.Buffer
 }
 
 // write has the file hold these fields, beside its type: each time a new directory
@@ -58,7 +60,7 @@ func startPools(t *testing.T, fields string, args ...string) *poolsProcess {
 	t.Helper()
 	dir := t.TempDir()
 	name := strings.ToLower(t.Name())
-	p := &poolsProcess{name: name, dir: dir, file: filepath.Join(dir, "pools.yaml"), log: &lockedBuffer{}}
+	p := &poolsProcess{name: name, dir: dir, file: filepath.Join(dir, "pools.yaml"), log: &lockedbuffer.Buffer{}}
 	if err := os.Symlink(filepath.Join("..data", "pools.yaml"), p.file); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // quickstart is a run of scripts/quickstart.sh.
@@ -21,7 +23,7 @@ type quickstart struct {
 	t     *testing.T
 	dir   string
 	cmd   *exec.Cmd
-	out   *lockedBuffer
+	out   *lockedbuffer.Buffer
 	pipe  *os.File      // what the script prints comes out here, until it is closed
 	ended chan error    // the result of Wait
 	ready chan struct{} // closed when it says that it is
@@ -29,7 +31,7 @@ type quickstart struct {
 
 func startQuickstart(t *testing.T) *quickstart {
 	t.Helper()
-	q := &quickstart{t: t, dir: filepath.Join(t.TempDir(), ".quickstart"), out: &lockedBuffer{}, ended: make(chan error, 1), ready: make(chan struct{})}
+	q := &quickstart{t: t, dir: filepath.Join(t.TempDir(), ".quickstart"), out: &lockedbuffer.Buffer{}, ended: make(chan error, 1), ready: make(chan struct{})}
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

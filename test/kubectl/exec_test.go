@@ -17,6 +17,8 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 func testExec(t *testing.T, u user, n *testNode) {
@@ -153,7 +155,7 @@ type terminal struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	file  *os.File
-	out   *lockedBuffer
+	out   *lockedbuffer.Buffer
 	ended chan struct{}
 }
 
@@ -165,7 +167,7 @@ func (u user) onTerminal(t *testing.T, size pty.Winsize, args ...string) *termin
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := &terminal{t: t, cmd: cmd, file: file, out: &lockedBuffer{}, ended: make(chan struct{})}
+	term := &terminal{t: t, cmd: cmd, file: file, out: &lockedbuffer.Buffer{}, ended: make(chan struct{})}
 	go func() {
 		defer close(term.ended)
 		_, _ = io.Copy(term.out, file) // ends with kubectl

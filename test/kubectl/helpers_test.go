@@ -12,12 +12,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // patience is how long a test waits for what should take a moment.
@@ -66,7 +67,7 @@ func (u user) result(t *testing.T, in io.Reader, args ...string) (stdout, stderr
 // ended before.
 func (u user) start(t *testing.T, args ...string) *background {
 	t.Helper()
-	b := &background{cmd: u.kubectl(t.Context(), args...), out: &lockedBuffer{}, ended: make(chan struct{})}
+	b := &background{cmd: u.kubectl(t.Context(), args...), out: &lockedbuffer.Buffer{}, ended: make(chan struct{})}
 	b.cmd.Stdout, b.cmd.Stderr = b.out, b.out
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func (u user) start(t *testing.T, args ...string) *background {
 // background is a kubectl that goes on for a while.
 type background struct {
 	cmd   *exec.Cmd
-	out   *lockedBuffer
+	out   *lockedbuffer.Buffer
 	ended chan struct{}
 }
 
@@ -160,24 +161,6 @@ func eventually(t *testing.T, what string, condition func() (ok bool, state stri
 			t.Fatalf("waited for: %s; last seen: %s", what, state)
 		}
 	}
-}
-
-// lockedBuffer collects a process's output.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func sha256OfFile(t *testing.T, path string) string {

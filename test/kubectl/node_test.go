@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -33,7 +34,7 @@ type testNode struct {
 	name     string
 	dir      string // of its pods
 	provider *processes
-	log      *lockedBuffer
+	log      *lockedbuffer.Buffer
 	streams  streamCount
 }
 
@@ -44,7 +45,7 @@ func startNode(t *testing.T, features ...string) *testNode {
 	n := &testNode{
 		name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")),
 		dir:  realPath(t, t.TempDir()),
-		log:  &lockedBuffer{},
+		log:  &lockedbuffer.Buffer{},
 	}
 	logger := vkslog.FromSlog(slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	ctx, cancel := context.WithCancel(log.WithLogger(context.Background(), logger))

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/logs"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	logslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
@@ -116,33 +116,15 @@ func (n *node) open() {
 }
 
 // reopenLogged opens it again, and returns its warnings.
-func (n *node) reopenLogged() *lockedBuffer {
+func (n *node) reopenLogged() *lockedbuffer.Buffer {
 	n.t.Helper()
 	must(n.t, n.Close(ctx))
-	logged := &lockedBuffer{}
+	logged := &lockedbuffer.Buffer{}
 	logger := slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	r, err := runtime.New(log.WithLogger(ctx, logslog.FromSlog(logger)), n.cfg)
 	must(n.t, err)
 	n.Runtime = r
 	return logged
-}
-
-// lockedBuffer may be written to and read at the same time.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *lockedBuffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(data)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func (n *node) reopen() {

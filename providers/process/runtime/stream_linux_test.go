@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -18,6 +16,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	utilexec "k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // stream uses a URL of the streaming server as a client does.
@@ -32,30 +32,12 @@ func stream(t *testing.T, address string, options remotecommand.StreamOptions) e
 	return executor.StreamWithContext(short, options)
 }
 
-// buffer can be read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	data bytes.Buffer
-}
-
-func (b *buffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.data.Write(data)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.data.String()
-}
-
 func TestExecStreams(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		id := n.start(sh("exec sleep 1000"))
 		response, err := n.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: []string{"sh", "-c", "cat; echo err >&2; exit 4"}, Stdin: true, Stdout: true, Stderr: true})
 		must(t, err)
-		var out, errOut buffer
+		var out, errOut lockedbuffer.Buffer
 		big := strings.Repeat("0123456789abcdef", 1<<16)
 		err = stream(t, response.Url, remotecommand.StreamOptions{Stdin: strings.NewReader(big), Stdout: &out, Stderr: &errOut})
 		if exit, ok := err.(utilexec.ExitError); !ok || exit.ExitStatus() != 4 {
@@ -90,7 +72,7 @@ func TestExecInATerminal(t *testing.T) {
 		defer func() { _ = inW.Close() }()
 		queue := sizes(make(chan remotecommand.TerminalSize, 2))
 		queue <- remotecommand.TerminalSize{Width: 91, Height: 17}
-		var out buffer
+		var out lockedbuffer.Buffer
 		done := make(chan error)
 		go func() {
 			done <- stream(t, response.Url, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true, TerminalSizeQueue: queue})
@@ -119,7 +101,7 @@ func TestExecClientGoes(t *testing.T) {
 		executor, err := remotecommand.NewSPDYExecutor(&rest.Config{Host: u.Host}, http.MethodPost, u)
 		must(t, err)
 		short, cancel := context.WithCancel(ctx)
-		var out buffer
+		var out lockedbuffer.Buffer
 		done := make(chan error)
 		go func() { done <- executor.StreamWithContext(short, remotecommand.StreamOptions{Stdout: &out}) }()
 		eventually(t, "the command", func() bool { return strings.Contains(out.String(), "ready") })
@@ -148,7 +130,7 @@ func TestAttach(t *testing.T) {
 		n.waitLog(id, "started")
 		response, err := n.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: id, Stdin: true, Stdout: true, Stderr: true})
 		must(t, err)
-		var out, errOut buffer
+		var out, errOut lockedbuffer.Buffer
 		if err := stream(t, response.Url, remotecommand.StreamOptions{Stdin: strings.NewReader("one\ntwo\n"), Stdout: &out, Stderr: &errOut}); err != nil {
 			t.Error(err)
 		}
@@ -176,7 +158,7 @@ while read line; do echo got $line; done`)
 		n.waitLog(id, "started")
 		n.reopen()
 		in, inW := io.Pipe()
-		var outs [2]buffer
+		var outs [2]lockedbuffer.Buffer
 		queue := sizes(make(chan remotecommand.TerminalSize, 1))
 		queue <- remotecommand.TerminalSize{Width: 93, Height: 19}
 		done := make(chan error)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
@@ -73,7 +74,7 @@ func (n *node) inTerminal(id, script string) string {
 	must(n.t, err)
 	in, inW := io.Pipe()
 	defer func() { _ = inW.Close() }()
-	var out buffer
+	var out lockedbuffer.Buffer
 	if err := stream(n.t, response.Url, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true}); err != nil {
 		n.t.Errorf("%q in a terminal: %v", script, err)
 	}
