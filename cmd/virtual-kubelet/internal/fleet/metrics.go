@@ -32,7 +32,8 @@ func (r *reloads) record(of *nodeSet, err error, changed bool) {
 	delete(r.failing, of)
 }
 
-// forget drops the nodes of a shard that this process no longer holds.
+// forget drops the nodes of a shard that this process no longer holds, or those of the
+// start once a shard has loaded the file itself.
 func (r *reloads) forget(of *nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

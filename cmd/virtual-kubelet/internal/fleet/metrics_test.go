@@ -80,3 +80,37 @@ func TestReloadsOfShards(t *testing.T) {
 		r.wantErrors("of the node", "cannot open the journal", "cannot open the journal")
 	})
 }
+
+// A pool that was wrong when a process with shards began does not count for ever: each
+// shard loads the file itself.
+func TestReloadsOfShardsAfterABadStart(t *testing.T) {
+	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
+		f, end := r.shared(`{pools: [{name: a, count: 1}, {name: b, count: 1, os: beos}]}`, 1)
+		defer end()
+		began := f.reloads.succeeded
+		r.wantReloadState(f, "at the start", 1)
+		first := r.serve(f, 0)
+		r.pass()
+		r.wantReloadState(f, "while the pool is wrong", 1)
+		r.write(`{pools: [{name: a, count: 1}, {name: b, count: 1}]}`)
+		r.pass()
+		r.wantReloadState(f, "once it is right", 0)
+		if !f.reloads.succeeded.After(began) {
+			t.Error("the last success is not that of the file that is right")
+		}
+		first(node.ErrHandedOver)
+		r.mu.Lock()
+		r.errors = nil // those of the pool
+		r.mu.Unlock()
+	})
+}
+
+// wantReloadState compares how many sets of nodes are not as the file wants them.
+func (r *poolsRig) wantReloadState(f *Fleet, what string, failing int) {
+	r.t.Helper()
+	f.reloads.mu.Lock()
+	defer f.reloads.mu.Unlock()
+	if got := len(f.reloads.failing); got != failing {
+		r.t.Errorf("%s: the file is not applied to %d sets of nodes, want %d", what, got, failing)
+	}
+}

@@ -50,6 +50,7 @@ func (f *Fleet) serveShard(ctx context.Context, shard int) {
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("shard", shard))
 	var retry time.Time
 	waiting, err := s.begin(ctx)
+	f.reloads.forget(f.all) // as of the start; from now on the shard watches the file
 	if waiting || err != nil {
 		retry = time.Now()
 	}
