@@ -44,6 +44,7 @@ func (r *CreateRequest) setContainers(pod *corev1.Pod) {
 			r.setHook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
 		}
 		r.setSecurityContext(prefix, pod, c)
+		r.setGroupID(prefix, pod, c)
 		r.setTerminationMessage(prefix, c)
 		containers = append(containers, made)
 	}
@@ -150,9 +151,6 @@ func (r *CreateRequest) setSecurityContext(prefix string, pod *corev1.Pod, c *co
 		if p.RunAsUser != nil {
 			r.Extra[prefix+"RunAsUser"] = strconv.FormatInt(*p.RunAsUser, 10)
 		}
-		if p.RunAsGroup != nil {
-			r.Extra[prefix+"RunAsGroup"] = strconv.FormatInt(*p.RunAsGroup, 10)
-		}
 	}
 	s := c.SecurityContext
 	if s == nil {
@@ -161,9 +159,6 @@ func (r *CreateRequest) setSecurityContext(prefix string, pod *corev1.Pod, c *co
 	if s.RunAsUser != nil {
 		r.Extra[prefix+"RunAsUser"] = strconv.FormatInt(*s.RunAsUser, 10)
 	}
-	if s.RunAsGroup != nil {
-		r.Extra[prefix+"RunAsGroup"] = strconv.FormatInt(*s.RunAsGroup, 10)
-	}
 	if s.ReadOnlyRootFilesystem != nil {
 		r.Extra[prefix+"ReadOnlyRootFilesystem"] = strconv.FormatBool(*s.ReadOnlyRootFilesystem)
 	}
@@ -171,6 +166,21 @@ func (r *CreateRequest) setSecurityContext(prefix string, pod *corev1.Pod, c *co
 		for i, added := range s.Capabilities.Add {
 			r.Extra[fmt.Sprintf("%sCapability.Add.%d", prefix, i+1)] = string(added)
 		}
+	}
+}
+
+// setGroupID sets the primary group of a container's processes. The API has no such
+// parameter for init containers.
+func (r *CreateRequest) setGroupID(prefix string, pod *corev1.Pod, c *corev1.Container) {
+	id := (*int64)(nil)
+	if p := pod.Spec.SecurityContext; p != nil {
+		id = p.RunAsGroup
+	}
+	if s := c.SecurityContext; s != nil && s.RunAsGroup != nil {
+		id = s.RunAsGroup
+	}
+	if id != nil {
+		r.Extra[prefix+"SecurityContextRunAsGroup"] = strconv.FormatInt(*id, 10)
 	}
 }
 

@@ -93,11 +93,13 @@ func (p *Provider) refresh(ctx context.Context, pod *corev1.Pod) (due time.Time,
 	return due, unread
 }
 
-// updateVolumes updates the volumes of a group.
+// updateVolumes updates the volumes of a group. The API has no parameters for the modes
+// of files in an update.
 func (p *Provider) updateVolumes(ctx context.Context, pod *corev1.Pod, id string, volumes map[string]string) error {
 	update := eci.CreateUpdateContainerGroupRequest()
 	update.RegionId, update.ContainerGroupId = p.cfg.Region, id
 	maps.Copy(update.GetFormParams(), volumes)
+	maps.DeleteFunc(update.GetFormParams(), func(name, _ string) bool { return strings.HasSuffix(name, "Mode") })
 	err := p.client.do(ctx, update, eci.CreateUpdateContainerGroupResponse())
 	switch {
 	case err == nil:

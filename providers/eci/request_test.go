@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
 
 func TestSizesAreRoundedToWhatIsSold(t *testing.T) {
@@ -75,6 +76,9 @@ func request(t *testing.T, pod *corev1.Pod, change ...func(*Inputs)) map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
+	if unknown := ecitest.Unknown(actionCreate, params); len(unknown) > 0 {
+		t.Errorf("the API has no parameters %s", unknown)
+	}
 	return params
 }
 
@@ -129,7 +133,7 @@ func TestAnnotationsAndPodFields(t *testing.T) {
 		Nameservers: []string{"10.0.0.10"}, Searches: []string{"svc"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("5")}},
 	}
 	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.1.1.1", Hostnames: []string{"db", "db.local"}}}
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000), Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "9"}}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](2000), Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "9"}}}
 	params := request(t, pod)
 	want := map[string]string{
 		"InstanceType": "ecs.c6.large", "SecurityGroupId": "sg-2", "VSwitchId": "vsw-2,vsw-3", "ZoneId": "cn-test-a", "RamRoleName": "reader",
@@ -138,7 +142,7 @@ func TestAnnotationsAndPodFields(t *testing.T) {
 		"DnsPolicy": "None", "DnsConfig.NameServer.1": "10.0.0.10", "DnsConfig.Search.1": "svc", "DnsConfig.Option.1.Name": "ndots", "DnsConfig.Option.1.Value": "5",
 		"HostAliase.1.Ip": "10.1.1.1", "HostAliase.1.Hostname.1": "db", "HostAliase.1.Hostname.2": "db.local",
 		"SecurityContext.Sysctl.1.Name": "net.core.somaxconn", "SecurityContext.Sysctl.1.Value": "9",
-		"Container.1.SecurityContext.RunAsUser": "1000",
+		"Container.1.SecurityContext.RunAsUser": "1000", "Container.1.SecurityContextRunAsGroup": "2000",
 	}
 	for name, value := range want {
 		if params[name] != value {
@@ -176,7 +180,7 @@ func TestContainersInFull(t *testing.T) {
 			PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
 		},
 		SecurityContext: &corev1.SecurityContext{
-			RunAsUser: ptr.To[int64](7), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
+			RunAsUser: ptr.To[int64](7), RunAsGroup: ptr.To[int64](8), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
 		},
 		VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: "s", ReadOnly: true}},
 	}
@@ -197,7 +201,7 @@ func TestContainersInFull(t *testing.T) {
 		"Container.1.LifecyclePostStartHandlerHttpGetPath": "/start", "Container.1.LifecyclePostStartHandlerHttpGetPort": "80", "Container.1.LifecyclePostStartHandlerHttpGetScheme": "HTTP",
 		"Container.1.LifecyclePostStartHandlerHttpGetHttpHeader.1.Name": "X-By", "Container.1.LifecyclePostStartHandlerHttpGetHttpHeader.1.Value": "vk",
 		"Container.1.LifecyclePreStopHandlerTcpSocketPort": "80",
-		"Container.1.SecurityContext.RunAsUser":            "7", "Container.1.SecurityContext.ReadOnlyRootFilesystem": "true", "Container.1.SecurityContext.Capability.Add.1": "NET_ADMIN",
+		"Container.1.SecurityContext.RunAsUser":            "7", "Container.1.SecurityContextRunAsGroup": "8", "Container.1.SecurityContext.ReadOnlyRootFilesystem": "true", "Container.1.SecurityContext.Capability.Add.1": "NET_ADMIN",
 		"Container.1.VolumeMount.1.Name": "v", "Container.1.VolumeMount.1.MountPath": "/v", "Container.1.VolumeMount.1.SubPath": "s", "Container.1.VolumeMount.1.ReadOnly": "true",
 	}, "Container.", "InitContainer.", "Cpu", "Memory")
 }

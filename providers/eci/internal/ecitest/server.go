@@ -185,6 +185,9 @@ func (s *Server) call(method string, p params) (map[string]any, *apiError) {
 	if !ok {
 		return map[string]any{}, refuse(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found.")
 	}
+	if refused := p.checkNames(); refused != nil {
+		return map[string]any{}, refused
+	}
 	answer, refused := action(p)
 	if answer == nil {
 		answer = map[string]any{}
