@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -376,4 +377,39 @@ func TestOlderPodThatWasGivenUp(t *testing.T) {
 		pass(time.Minute)
 		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 	})
+}
+
+// Invariant 2: a pod that the provider reports to run is not created again, although the
+// call that created it has failed, and a backend that answers with nothing is asked to end
+// it. One that it reports as waiting is created again.
+func TestReportedAlthoughItsCreationFailed(t *testing.T) {
+	for phase, calls := range map[corev1.PodPhase][]string{
+		corev1.PodRunning: {"create web UID", "delete web UID grace 30"},
+		corev1.PodPending: {"create web UID", "create web UID", "delete web UID grace 30"},
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.start()
+				created := 0
+				r.provider.Script(func(s *nodetest.Script) {
+					s.OnCreate = func(_ context.Context, pod *corev1.Pod) error {
+						if created++; created > 1 {
+							return nil
+						}
+						r.provider.Notify(r.provider.Hold(pod, phase))
+						r.provider.Empty()
+						return errors.New("the connection was closed")
+					}
+				})
+				pod := r.api.AddPod(aPod("web"))
+				pass(10 * time.Second)
+				r.api.DeletePod("web")
+				pass(10 * time.Second)
+				for i := range calls {
+					calls[i] = strings.Replace(calls[i], "UID", string(pod.UID), 1)
+				}
+				wantList(t, "calls", r.provider.TakeCalls("create", "delete"), calls...)
+			})
+		})
+	}
 }
