@@ -12,7 +12,7 @@ import (
 
 var criEntry = providerEntry{
 	summary: "pods in containers, by a runtime on this machine that speaks the CRI, such as containerd",
-	config: `A JSON object; all fields are optional (providers/cri/README.md has the rest):
+	config: `YAML or JSON; all fields are optional (providers/cri/README.md has the rest):
 
   {"endpoint": "unix:///run/containerd/containerd.sock",
    "root": "DIRECTORY", "logRoot": "DIRECTORY",

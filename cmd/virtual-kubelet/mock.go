@@ -14,7 +14,7 @@ import (
 
 var mockEntry = providerEntry{
 	summary: "pods that only seem to run, for tests and benchmarks",
-	config: `A JSON object with a part for each node, by name; all fields are
+	config: `YAML or JSON, an object with a part for each node, by name; all fields are
 optional (providers/mock/README.md has the rest):
 
   {"NODE": {"cpu": "20", "memory": "100Gi", "pods": "1000",

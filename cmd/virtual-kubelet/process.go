@@ -11,7 +11,7 @@ import (
 
 var processEntry = providerEntry{
 	summary: "pods as processes of this machine, which needs no container runtime",
-	config: `A JSON object; all fields are optional (providers/process/README.md has the
+	config: `YAML or JSON; all fields are optional (providers/process/README.md has the
 rest):
 
   {"root": "DIRECTORY", "logRoot": "DIRECTORY",

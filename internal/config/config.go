@@ -24,6 +24,9 @@ type Decoder struct {
 	// fields in any case, numbers and booleans as strings, and documents after the first,
 	// which are ignored. It is for files that have always been decoded with it.
 	Loose bool
+	// YAML decodes JSON as the YAML that it is: 1.0 is an integer, and what a
+	// json.RawMessage gets has sorted fields and no white space.
+	YAML bool
 	// At is the path of the value that is decoded, if it is a part of another one.
 	At string
 	// Docs is where the fields are described. Mistakes refer to it.
@@ -84,7 +87,7 @@ func (d Decoder) Mistakes(data []byte, into any) (mistakes []error, decoded bool
 
 // toJSON returns data as JSON, and the fields that YAML has twice.
 func (d Decoder) toJSON(data []byte) (text []byte, duplicates []error, err error) {
-	if json.Valid(data) {
+	if json.Valid(data) && !d.YAML {
 		return data, nil, nil
 	}
 	if !d.Loose {

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -158,6 +159,21 @@ func TestPartOfAFile(t *testing.T) {
 	mistakes, decoded = d.Mistakes([]byte(`{"key": 1}`), &i)
 	if decoded || config.Join(mistakes...).Error() != "items[a].key: it is of type number, and has to be of type string: see docs/x.md" {
 		t.Errorf("got %v, decoded %v", mistakes, decoded)
+	}
+}
+
+// The texts of equal values are compared.
+func TestJSONAsYAML(t *testing.T) {
+	var s struct {
+		Raw json.RawMessage `json:"raw"`
+		N   int             `json:"n"`
+	}
+	err := config.Decoder{YAML: true}.Decode([]byte(`{"n": 1.0, "raw": {"b": [ 1 ], "a": "x"}}`), &s, nil)
+	if err != nil || s.N != 1 || string(s.Raw) != `{"a":"x","b":[1]}` {
+		t.Errorf("got %d, %s, %v", s.N, s.Raw, err)
+	}
+	if err := config.Decode([]byte(`{"n": 1.0}`), &s, nil); err == nil {
+		t.Error("1.0 is an integer in JSON")
 	}
 }
 

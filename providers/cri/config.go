@@ -1,12 +1,10 @@
 package cri
 
 import (
-	"bytes"
 	"errors"
 
-	"sigs.k8s.io/json"
-
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/internal/podcgroup"
 )
@@ -29,7 +27,7 @@ const (
 	Systemd  CgroupDriver = podcgroup.Systemd
 )
 
-// Config is the provider's configuration, as its file has it: one JSON object.
+// Config is the provider's configuration, as its file has it, in YAML or JSON.
 type Config struct {
 	// Endpoint is the socket of the runtime. Default
 	// unix:///run/containerd/containerd.sock.
@@ -50,17 +48,18 @@ type Config struct {
 	machine.ImageConfig `json:",inline"`
 }
 
-// ParseConfig reads a configuration. It is strict: a field that there is not, or
-// a value that is none, is an error of class InvalidInput. Empty data is an
-// empty configuration.
+// ParseConfig reads a configuration. It is strict: the error, of class InvalidInput, names
+// all unknown fields and invalid values. Empty data is an empty configuration.
 func ParseConfig(data []byte) (Config, error) {
 	var cfg Config
-	if len(bytes.TrimSpace(data)) > 0 {
-		strict, err := json.UnmarshalStrict(data, &cfg)
-		if err = errors.Join(append(strict, err)...); err != nil {
-			return Config{}, errdefs.InvalidInputf("cri config: %w", err)
-		}
+	if err := config.Decode(data, &cfg, cfg.validate); err != nil {
+		return Config{}, errdefs.InvalidInputf("cri config: %w", err)
 	}
+	return cfg, nil
+}
+
+// validate returns all that is wrong with values.
+func (cfg *Config) validate() error {
 	problems := []error{cfg.Config.Validate(), cfg.ImageConfig.Validate()}
 	if cfg.CgroupDriver != "" {
 		problems = append(problems, cfg.CgroupDriver.Validate())
@@ -68,10 +67,7 @@ func ParseConfig(data []byte) (Config, error) {
 	if cfg.CgroupParent != "" {
 		problems = append(problems, podcgroup.ValidRoot(cfg.CgroupParent))
 	}
-	if err := errors.Join(problems...); err != nil {
-		return Config{}, errdefs.InvalidInputf("cri config: %w", err)
-	}
-	return cfg, nil
+	return errors.Join(problems...)
 }
 
 // complete fills in defaults.

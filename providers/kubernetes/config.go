@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -262,15 +262,11 @@ type Capacity struct {
 
 const defaultCapacityInterval = 30 * time.Second
 
-// ParseConfig decodes a configuration in YAML or JSON. It is strict: unknown fields and
-// invalid values are errors of class InvalidInput.
+// ParseConfig decodes a configuration in YAML or JSON. It is strict: the error, of class
+// InvalidInput, names all unknown fields and invalid values.
 func ParseConfig(data []byte) (Config, error) {
 	var cfg Config
-	err := yaml.UnmarshalStrict(data, &cfg)
-	if err == nil {
-		err = cfg.complete()
-	}
-	if err != nil {
+	if err := (config.Decoder{Loose: true}).Decode(data, &cfg, cfg.complete); err != nil {
 		return Config{}, errdefs.InvalidInputf("kubernetes config: %w", err)
 	}
 	return cfg, nil

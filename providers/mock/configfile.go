@@ -1,7 +1,6 @@
 package mock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/json"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // fileConfig is one node's part of a config file. README.md has the fields.
@@ -40,22 +39,25 @@ type fileConfig struct {
 	Journal string `json:"journal"`
 }
 
-// ParseConfig reads the config of nodeName from data: a JSON object whose keys
-// are the names of nodes. It is strict: a field that there is not, or a value
-// that is none, is an error of class InvalidInput, in the part of any node. A
-// node that is not in it has the defaults, and so has empty data.
+// ParseConfig reads the config of nodeName from data: an object in YAML or JSON whose
+// keys are the names of nodes. It is strict: the error, of class InvalidInput, names all
+// unknown fields and invalid values, in the part of any node. A node that is not in it
+// has the defaults, and so has empty data.
 func ParseConfig(data []byte, nodeName string) (Config, error) {
 	var file map[string]fileConfig
-	if len(bytes.TrimSpace(data)) > 0 {
-		strict, err := json.UnmarshalStrict(data, &file)
-		if err = errors.Join(append(strict, err)...); err != nil {
-			return Config{}, errdefs.InvalidInputf("mock config: %w", err)
+	mistakes, decoded := config.Decoder{}.Mistakes(data, &file)
+	for i, err := range mistakes {
+		mistakes[i] = fmt.Errorf("mock config: %w", err)
+	}
+	if decoded {
+		for _, name := range slices.Sorted(maps.Keys(file)) {
+			if _, err := file[name].config(name); err != nil {
+				mistakes = append(mistakes, inConfig(name, err))
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(file)) {
-		if _, err := file[name].config(name); err != nil {
-			return Config{}, inConfig(name, err)
-		}
+	if err := config.Join(mistakes...); err != nil {
+		return Config{}, errdefs.AsInvalidInput(err)
 	}
 	return file[nodeName].config(nodeName)
 }

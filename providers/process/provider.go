@@ -1,22 +1,20 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
-	"sigs.k8s.io/json"
-
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
-// Config is the provider's configuration, as its file has it: one JSON object.
+// Config is the provider's configuration, as its file has it, in YAML or JSON.
 type Config struct {
 	machine.Config `json:",inline"`
 
@@ -32,18 +30,11 @@ type Config struct {
 // exitGrace is what pods are given with EndPodsOnExit.
 const exitGrace = 2 * time.Second
 
-// ParseConfig reads a configuration. It is strict: a field that there is not, or
-// a value that is none, is an error of class InvalidInput. Empty data is an
-// empty configuration.
+// ParseConfig reads a configuration. It is strict: the error, of class InvalidInput, names
+// all unknown fields and invalid values. Empty data is an empty configuration.
 func ParseConfig(data []byte) (Config, error) {
 	var cfg Config
-	if len(bytes.TrimSpace(data)) > 0 {
-		strict, err := json.UnmarshalStrict(data, &cfg)
-		if err = errors.Join(append(strict, err)...); err != nil {
-			return Config{}, errdefs.InvalidInputf("process config: %w", err)
-		}
-	}
-	if err := cfg.Validate(); err != nil {
+	if err := config.Decode(data, &cfg, cfg.Validate); err != nil {
 		return Config{}, errdefs.InvalidInputf("process config: %w", err)
 	}
 	return cfg, nil

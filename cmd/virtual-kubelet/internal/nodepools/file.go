@@ -1,19 +1,13 @@
 package nodepools
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	strictjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // The type of a file.
@@ -85,19 +79,13 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// docs has the fields.
+const docs = "docs/scale.md"
+
 // decode decodes a file but for its pools. Without a file nothing else can be checked.
 func decode(data []byte) (*file, []error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	_, _ = documents.Read() // the first is read below
-	if another, _ := documents.Read(); len(bytes.TrimSpace(another)) > 0 {
-		return nil, []error{errors.New("there are several YAML documents: write all pools into one")}
-	}
-	text, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return nil, []error{fmt.Errorf("this is no YAML: %s", strings.Join(strings.Fields(err.Error()), " "))}
-	}
 	var f file
-	errs, ok := strictly(text, &f, nil)
+	errs, ok := config.Decoder{YAML: true, Docs: docs}.Mistakes(data, &f)
 	if !ok {
 		return nil, errs
 	}
@@ -120,32 +108,9 @@ func decodePool(text []byte, i int) (p *pool, at *field.Path, errs []error) {
 	if json.Unmarshal(text, &named) == nil && named.Name != "" {
 		at = field.NewPath("pools").Key(named.Name)
 	}
-	errs, ok := strictly(text, p, at)
+	errs, ok := config.Decoder{At: at.String(), Docs: docs}.Mistakes(text, p)
 	if !ok {
 		return nil, at, errs
 	}
 	return p, at, errs
-}
-
-// strictly unmarshals what is at a path, which may be nil. It returns all that is wrong,
-// and whether the value can be checked further.
-func strictly(text []byte, into any, at *field.Path) (errs []error, ok bool) {
-	unknown, err := strictjson.UnmarshalStrict(text, into)
-	for _, err := range unknown {
-		if at != nil {
-			err = fmt.Errorf("%s: %w", at, err)
-		}
-		errs = append(errs, fmt.Errorf("%w: leave it out, or see docs/scale.md for the fields that there are", err))
-	}
-	if err == nil {
-		return errs, true
-	}
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && (wrong.Field != "" || at != nil) {
-		of := at
-		if wrong.Field != "" {
-			of = at.Child(wrong.Field)
-		}
-		err = fmt.Errorf("%s: it is of type %s, and has to be of type %s: see docs/scale.md", of, wrong.Value, wrong.Type)
-	}
-	return append(errs, err), false
 }
