@@ -2,6 +2,7 @@ package podlifecycle
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,5 +222,58 @@ func TestMissingInAListBeforeTheNotification(t *testing.T) {
 		wantList(t, "calls before the notification", r.provider.TakeCalls("delete"))
 		pass(2 * time.Second)
 		wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web "+string(pod.UID)+" grace 30")
+	})
+}
+
+// rewound are pods of which one can be shown in an earlier form, as by a list of an older
+// state.
+type rewound struct {
+	PodSource
+	handler cache.ResourceEventHandler
+	earlier atomic.Pointer[corev1.Pod]
+}
+
+func (p *rewound) Get(namespace, name string) (*corev1.Pod, error) {
+	if pod := p.earlier.Load(); pod != nil && pod.Name == name {
+		return pod, nil
+	}
+	return p.PodSource.Get(namespace, name)
+}
+
+func (p *rewound) Subscribe(handler cache.ResourceEventHandler) (<-chan struct{}, func(), error) {
+	p.handler = handler
+	return p.PodSource.Subscribe(handler)
+}
+
+// Invariant 3: nor is a pod ended since a list of an older state has the one before it.
+func TestListThatHasThePodBefore(t *testing.T) {
+	test := func(t *testing.T, r *rig) {
+		pods := &rewound{}
+		r.start(func(cfg *Config) { pods.PodSource, cfg.Pods = cfg.Pods, pods })
+		first := r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		r.api.DeletePod("web", 0)
+		pass(time.Minute)
+		second := r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		want(t, "held", r.provider.Holds("web"), []types.UID{second.UID})
+		r.provider.TakeCalls()
+
+		pods.earlier.Store(first)
+		pods.handler.OnUpdate(second, first)
+		pass(10 * time.Minute)
+		wantList(t, "calls meanwhile", r.provider.TakeCalls("delete", "create", "update"))
+
+		pods.earlier.Store(nil)
+		pods.handler.OnUpdate(first, second)
+		pass(10 * time.Minute)
+		wantList(t, "calls afterwards", r.provider.TakeCalls("delete", "create", "update"))
+		want(t, "held afterwards", r.provider.Holds("web"), []types.UID{second.UID})
+		want(t, "queue", r.pc.Syncs().Len(), 0)
+	}
+	bubble(t, test)
+	bubble(t, func(t *testing.T, r *rig) {
+		r.handler = r.provider.ByUID()
+		test(t, r)
 	})
 }

@@ -26,8 +26,8 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 			if !ok1 || !ok2 {
 				return
 			}
-			if was.UID != pod.UID { // the deletion of the one before was overlooked
-				pc.isGone(was)
+			if was.UID != pod.UID && !older(pod, was) {
+				pc.isGone(was) // its deletion was overlooked; an older state says nothing of it
 			}
 			if !pc.owns(ctx, pod) { // it may have taken the name of one of ours
 				pc.lookAt(ctx, nameOf(pod))
