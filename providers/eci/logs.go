@@ -42,7 +42,7 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	if !opts.Previous && c.CurrentState.State != containerRunning && c.CurrentState.State != containerTerminated && c.PreviousState.State != containerTerminated {
 		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", containerName, podName)
 	}
-	l := &containerLog{p: p, group: found.ContainerGroupId, container: containerName, opts: opts}
+	l := &containerLog{p: p, group: found.ContainerGroupId, container: containerName, opts: opts, run: c.RestartCount}
 	if !opts.Follow || opts.Previous {
 		text, err := l.fetch(ctx, opts.Timestamps)
 		return io.NopCloser(strings.NewReader(text)), err
@@ -68,9 +68,20 @@ type containerLog struct {
 	group            string
 	container        string
 	opts             api.ContainerLogOpts
+	run              int // how often the container had been restarted
+	marks            []mark
 	since            string // the timestamp of the last line that was returned
 	atSince, skipped int    // lines with that timestamp: how many were returned, and how many of these were skipped in this response
 }
+
+// mark is how far a log had been read at some time.
+type mark struct {
+	since   string
+	atSince int
+}
+
+// maxMarks is for how many fetches marks are kept: those since a listing that is used.
+const maxMarks = int(followListingAge/logPollInterval) + 2
 
 // fetch requests the log once.
 func (l *containerLog) fetch(ctx context.Context, timestamps bool) (string, error) {
@@ -127,15 +138,17 @@ func (r logReader) Close() error {
 	return r.PipeReader.Close()
 }
 
-// copyTo writes new lines until the container has terminated.
+// copyTo writes new lines until the run of the container has ended, as the kubelet does:
+// the next run has a log of its own.
 func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 	for {
-		running := l.isRunning(ctx) // checked before the fetch, so that the last lines are not missed
+		state := l.state(ctx) // checked before the fetch, so that the last lines are not missed
 		text, err := l.fetch(ctx, true)
-		if errdefs.IsNotFound(err) {
+		passes := isThrottled(err) || errdefs.IsUnavailable(err)
+		if errdefs.IsNotFound(err) || passes && state == runGone {
 			return nil
 		}
-		if err != nil && !isThrottled(err) && !errdefs.IsUnavailable(err) {
+		if err != nil && !passes {
 			return err
 		}
 		if fresh := l.newLines(text); fresh != "" { // an empty write would wait for a reader
@@ -143,10 +156,13 @@ func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 				return err
 			}
 		}
-		if !running {
+		if err == nil && state != runGoesOn {
 			return nil
 		}
-		timer := time.NewTimer(logPollInterval)
+		l.marks = append(l.marks, mark{l.since, l.atSince})
+		l.marks = l.marks[max(0, len(l.marks)-maxMarks):]
+		delay, _ := errdefs.RetryAfter(err)
+		timer := time.NewTimer(max(delay, logPollInterval))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -159,19 +175,53 @@ func (l *containerLog) copyTo(ctx context.Context, w io.Writer) error {
 	}
 }
 
-// isRunning reports whether the container is running, or may be.
-func (l *containerLog) isRunning(ctx context.Context) bool {
+// runState is whether the run of a container goes on.
+type runState int
+
+const (
+	runGoesOn runState = iota // or may go on
+	runEnded
+	runGone // with its container group
+)
+
+// state returns the state of the run whose log is followed. If another run has begun, the
+// next fetch is for the rest of the log of the one before.
+func (l *containerLog) state(ctx context.Context) runState {
 	all, err := l.p.groups.youngerThan(ctx, followListingAge)
 	if err != nil {
-		return true
+		return runGoesOn
 	}
 	for _, found := range all {
-		if found.ContainerGroupId == l.group {
-			c, err := containerIn(&found, l.container)
-			return err == nil && c.CurrentState.State == containerRunning
+		if found.ContainerGroupId != l.group {
+			continue
+		}
+		c, err := containerIn(&found, l.container)
+		if err != nil {
+			return runGone
+		}
+		if c.RestartCount != l.run && c.CurrentState.StartTime != "" {
+			l.rewind(timeOf(c.CurrentState.StartTime).Time)
+			return runEnded
+		}
+		if c.CurrentState.State != containerRunning {
+			return runEnded
+		}
+		return runGoesOn
+	}
+	return runGone
+}
+
+// rewind makes the next fetch continue the log of the previous run, after the last line
+// that was certainly of that run: lines since the start of the current run may have been
+// returned before a listing had it.
+func (l *containerLog) rewind(start time.Time) {
+	l.opts.Previous = true
+	for ; l.since != "" && !timeOf(l.since).Time.Before(start); l.marks = l.marks[:max(0, len(l.marks)-1)] {
+		l.since, l.atSince = "", 0
+		if n := len(l.marks); n > 0 {
+			l.since, l.atSince = l.marks[n-1].since, l.marks[n-1].atSince
 		}
 	}
-	return false
 }
 
 // newLines returns the lines that were not returned before, with timestamps only if the

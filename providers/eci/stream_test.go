@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,6 +173,89 @@ func TestFollowEndsWithTheContainer(t *testing.T) {
 		}
 		if text, err := io.ReadAll(log); err != nil || string(text) != "last words\n" {
 			t.Errorf("the rest of the log is %q: %v", text, err)
+		}
+	})
+}
+
+// A log that is followed ends with the run of the container, as the kubelet's does, also
+// where the next run has begun by the time that it is noticed. The last lines of the run
+// are not lost.
+func TestFollowEndsWithTheRun(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, newPod("a"))
+		log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		time.Sleep(11 * time.Second)
+		if err := r.api.Log("a", "main", "last words"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.api.Exit("a", "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(time.Minute)
+			_ = r.api.Log("a", "main", "of the next run")
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { _ = log.Close() })()
+		text, err := io.ReadAll(log)
+		if err != nil || strings.Count(string(text), "last words\n") != 1 || strings.Contains(string(text), "of the next run") {
+			t.Errorf("the log is %q: %v", text, err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// One that waits to be started again has ended.
+func TestFollowOfAContainerThatCrashesEnds(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, newPod("a"))
+		log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		if err := r.api.Log("a", "main", "last words"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.api.SetState("a", "main", "Waiting", "CrashLoopBackOff"); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(log); err != nil || string(text) != "container main started\nlast words\n" {
+			t.Errorf("the log is %q: %v", text, err)
+		}
+	})
+}
+
+// Calls for logs are throttled early: the API allows 500 a minute of the whole account.
+func TestFollowRespectsThrottling(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		pod := newPod("a")
+		pod.Spec.RestartPolicy = "Never"
+		r.create(t, pod)
+		r.api.Fail("DescribeContainerLog", 6, http.StatusBadRequest, "Throttling.User", "wait")
+		log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		time.Sleep(15 * time.Second)
+		if err := r.api.Log("a", "main", "last words"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.api.Exit("a", "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(14 * time.Second)
+		if calls := r.api.Calls("DescribeContainerLog"); calls != 3 {
+			t.Errorf("in 29 seconds of throttling there were %d calls, want one each 10 seconds", calls)
+		}
+		if text, err := io.ReadAll(log); err != nil || string(text) != "container main started\nlast words\n" {
+			t.Errorf("the log is %q: %v", text, err)
 		}
 	})
 }
