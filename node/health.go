@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
-	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
@@ -64,8 +62,7 @@ func (n *NodeController) ping(ctx context.Context) (hanging <-chan error, err er
 		}()
 		defer func() {
 			if r := recover(); r != nil {
-				log.G(ctx).WithField("stack", string(debug.Stack())).Errorf("provider panicked in Ping: %v", r)
-				err = fmt.Errorf("the provider panicked in Ping: %v", r)
+				err = providercalls.Panicked(ctx, providercalls.Ping, r)
 			}
 		}()
 		err = n.provider.Ping(timed)

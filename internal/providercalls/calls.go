@@ -5,7 +5,6 @@ package providercalls
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -34,8 +33,7 @@ func Do(ctx context.Context, metrics *Metrics, method string, about Pod, f func(
 	defer func() { metrics.Ended(method, begin, err) }()
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("provider panicked in %s: %v", method, r)
-			log.G(ctx).WithError(err).WithField("stack", string(debug.Stack())).Error("The provider panicked")
+			err = Panicked(ctx, method, r)
 		}
 	}()
 	return f(ctx)

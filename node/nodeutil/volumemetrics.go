@@ -2,13 +2,13 @@ package nodeutil
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/singleflight"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
@@ -35,7 +35,7 @@ func (m *volumeMetrics) gather(ctx context.Context) []*dto.MetricFamily {
 	answer := m.asking.DoChan("", func() (_ any, err error) {
 		defer func() {
 			if v := recover(); v != nil {
-				err = fmt.Errorf("the provider panicked: %v", v)
+				err = providercalls.Panicked(ctx, "GetStatsSummary", v)
 			}
 		}()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), volumeStatsTimeout)
