@@ -102,6 +102,8 @@ func withClass(e callError, wait time.Duration) error {
 		return errdefs.AsConflict(e)
 	case has("IncorrectStatus", "InvalidStatus", "OperationConflict"):
 		return errdefs.AsConflict(e)
+	case has("NotFound", "NotExist") && e.action == actionLog && strings.HasPrefix(family, "InvalidParam"):
+		return errdefs.AsNotFound(e) // its parameters refer to nothing but a group and a container
 	case has("NotFound", "NotExist") && (e.action == actionCreate || e.action == actionList || !has("Container")):
 		// It is not the group or container that does not exist: otherwise the pod would
 		// count as gone while it runs.
@@ -125,12 +127,13 @@ func withClass(e callError, wait time.Duration) error {
 	return e
 }
 
-// The actions that are not about one existing group, and the deletion, which has to
-// succeed at some time: groups that are left over cost money.
+// The actions that are not about one existing group; the deletion, which has to succeed at
+// some time, since groups that are left over cost money; and the one for logs.
 const (
 	actionCreate = "CreateContainerGroup"
 	actionList   = "DescribeContainerGroups"
 	actionDelete = "DeleteContainerGroup"
+	actionLog    = "DescribeContainerLog"
 )
 
 // accountCodes are the families of codes that look like podCodes, but are about the

@@ -47,7 +47,8 @@ func newExecSession(conn *websocket.Conn, attach api.AttachIO) *execSession {
 }
 
 // run copies until the command or ctx has ended. A Read from the client may then still
-// be blocked; it ends with the client's streams.
+// be blocked; it ends with the client's streams, which node/api closes when the handler
+// returns.
 func (s *execSession) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()

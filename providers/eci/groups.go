@@ -33,7 +33,8 @@ type groups struct {
 	cluster, node string
 	owner         *owner
 	cacheFor      time.Duration
-	listed        func([]group) // called with each new listing
+	listed        func([]group)               // called with each new listing
+	confirmEmpty  func(context.Context) error // called with a listing without groups; its error refuses that
 
 	flight singleflight.Group
 
@@ -217,6 +218,11 @@ func (g *groups) list(ctx context.Context) ([]group, error) {
 		}
 		switch next := response.NextToken; next {
 		case "":
+			if len(all) == 0 && len(others) == 0 {
+				if err := g.confirmEmpty(ctx); err != nil {
+					return nil, err
+				}
+			}
 			return all, g.owner.accept(ctx, all, others)
 		case token:
 			return nil, errdefs.AsUnavailable(errors.New("the listing of ECI does not end: a page names itself as the next"))

@@ -119,3 +119,41 @@ func TestListingsRespectThrottling(t *testing.T) {
 		}
 	})
 }
+
+// The API lists nothing to an access key without the right to list. That pods run must
+// not be forgotten then, also after a restart of the node.
+func TestAnEmptyListingIsConfirmed(t *testing.T) {
+	r := newRig(t, 0)
+	pod := r.create(t, newPod("a"))
+	pod.Status = *r.status(t, pod)
+	if err := r.pods.Update(pod); err != nil {
+		t.Fatal(err)
+	}
+	r.api.SetMayList(false)
+	for name, p := range map[string]*Provider{"the provider": r.Provider, "one after a restart": r.newProvider(t, testConfig(r.api.URL))} {
+		if _, err := p.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "eci:DescribeContainerGroups") {
+			t.Errorf("%s: the status of a pod gives %v", name, err)
+		}
+		if err := p.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+			t.Errorf("%s: the deletion gives %v", name, err)
+		}
+		if err := p.Ping(t.Context()); err == nil {
+			t.Errorf("%s: the node is well", name)
+		}
+	}
+	r.api.Fail("DescribeContainerLog", 1, http.StatusForbidden, "Forbidden.RAM", "no")
+	if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) {
+		t.Errorf("if the group cannot be asked for, the error is %v", err)
+	}
+	r.api.SetMayList(true)
+	r.status(t, pod)
+	if err := r.api.Remove("a"); err != nil {
+		t.Fatal(err)
+	}
+	r.api.Fail("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", "no such group")
+	for range 2 { // by either code
+		if _, err := r.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsNotFound(err) {
+			t.Errorf("the status of a pod whose group is gone gives %v", err)
+		}
+	}
+}

@@ -62,6 +62,8 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 		},
 		created: map[types.UID]createdGroup{},
 		listed:  func(list []group) { p.recordEvents(list); p.adopt(list) },
+
+		confirmEmpty: p.confirmNoGroups,
 	}
 	p.configureNode(init.Node)
 	stopRefreshing := p.startRefreshing()

@@ -104,13 +104,16 @@ func lastWarning(found *group) string {
 	return message
 }
 
+// containerIDPrefix precedes the ID of the group in the ID of a container.
+const containerIDPrefix = "eci://"
+
 // containerStatus returns the status of one container. ECI reports no ID of a container
 // and no digest of an image: the ID is made of what identifies one run.
 func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, RestartCount: int32(c.RestartCount), Ready: c.Ready, Started: new(bool),
 	}
-	id := fmt.Sprintf("eci://%s/%s/%d", found.ContainerGroupId, c.Name, c.RestartCount)
+	id := fmt.Sprintf(containerIDPrefix+"%s/%s/%d", found.ContainerGroupId, c.Name, c.RestartCount)
 	now := c.CurrentState
 	switch {
 	case now.State == containerRunning && ended(found.Status): // its state is older than that of the group
@@ -134,7 +137,7 @@ func containerStatus(found *group, c *eci.DescribeContainerGroupsContainer1) cor
 	}
 	if last := c.PreviousState; last.State == containerTerminated {
 		s.LastTerminationState.Terminated = terminatedState(eci.DescribeContainerGroupsCurrentState2(last),
-			fmt.Sprintf("eci://%s/%s/%d", found.ContainerGroupId, c.Name, max(c.RestartCount-1, 0)))
+			fmt.Sprintf(containerIDPrefix+"%s/%s/%d", found.ContainerGroupId, c.Name, max(c.RestartCount-1, 0)))
 	}
 	return s
 }

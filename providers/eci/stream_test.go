@@ -338,6 +338,22 @@ func TestExecWithoutAStatus(t *testing.T) {
 	}
 }
 
+// A command that ends before its input does not wait for it. What reads the input ends with
+// the stream, which the API closes when the handler returns: TestMain reports goroutines
+// that are left running.
+func TestExecEndsBeforeItsInput(t *testing.T) {
+	r := newRig(t, 0)
+	r.create(t, newPod("a"))
+	in, out := io.Pipe()
+	s := &streams{in: in}
+	if err := r.exec(t.Context(), s, "sh", "-c", "echo out"); err != nil || s.out.String() != "out\n" {
+		t.Errorf("the command prints %q: %v", s.out.String(), err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestExecEndsWithItsClient(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))

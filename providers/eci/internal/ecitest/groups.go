@@ -62,7 +62,7 @@ func (s *Server) describeGroups(p params) (map[string]any, *apiError) {
 	}
 	all := []eci.DescribeContainerGroupsContainerGroup0{}
 	for _, h := range s.groups {
-		if h.matches(p, ids) {
+		if h.matches(p, ids) && !s.noRight {
 			group := h.group
 			if p["WithEvent"] != "true" {
 				group.Events = nil

@@ -35,6 +35,7 @@ type Server struct {
 	sessions  map[string]session
 	open      sync.WaitGroup // sessions
 	hideFiles bool           // the contents of files
+	noRight   bool           // to list groups
 }
 
 // creation is the request and result of a client token.
@@ -80,6 +81,14 @@ func (s *Server) HideFiles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hideFiles = true
+}
+
+// SetMayList makes listings empty, or undoes that, as those of an access key without the
+// right to list groups are.
+func (s *Server) SetMayList(may bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noRight = !may
 }
 
 // Advance puts the clock of the fake forward.
