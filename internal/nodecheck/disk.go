@@ -42,8 +42,8 @@ func checkVolumesFreed(ctx context.Context, s *Scope) error {
 	ended, err := s.Follow(ctx, pod, "has finished", func(ctx context.Context) error {
 		_, err := s.exec(ctx, pod, "main", nil, false, s.inShell("touch "+mounted("/scratch/end"))...)
 		var exit utilexec.CodeExitError
-		if errors.As(err, &exit) {
-			return nil // the container ends at once then, and the command with it
+		if errors.As(err, &exit) && exit.Code == 137 {
+			return nil // the container has ended at once, and the command was killed with it
 		}
 		return err
 	}, ends(corev1.PodSucceeded))
