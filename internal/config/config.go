@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	goyaml "go.yaml.in/yaml/v2"
@@ -128,7 +129,13 @@ func oneDocument(data []byte) error {
 	}
 }
 
-func notYAML(err error) error { return fmt.Errorf("this is no YAML or JSON: %s", oneLine(err)) }
+// quotes are where the errors of YAML quote values, which may be secret: one that begins
+// with an asterisk is an unknown anchor.
+var quotes = regexp.MustCompile("`.*`|anchor '.*'")
+
+func notYAML(err error) error {
+	return fmt.Errorf("this is no YAML or JSON: %s", quotes.ReplaceAllString(oneLine(err), "a value"))
+}
 
 // at returns a mistake at a path below that of the decoder.
 func (d Decoder) at(path, text string) error {

@@ -178,9 +178,12 @@ func TestJSONAsYAML(t *testing.T) {
 }
 
 func TestMistakesShowNoSecrets(t *testing.T) {
-	for _, text := range []string{"enabled: hunter2", "items: hunter2", "name: [hunter2]", "hunter2", "name: hunter2\nname: hunter2", "name: 'hunter2"} {
-		if err := config.Decode([]byte(text), &settings{}, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", text, err)
+	for _, text := range []string{"enabled: hunter2", "items: hunter2", "name: [hunter2]", "hunter2", "name: hunter2\nname: hunter2", "name: 'hunter2", "name: *hunter2", "name: !!int hunter2", "name: !!float 'hunter2'", "name: @hunter2", "name: \"\\hunter2\""} {
+		for _, loose := range []bool{false, true} {
+			err := config.Decoder{Loose: loose}.Decode([]byte(text), &settings{}, nil)
+			if err == nil && !loose || err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", text, err)
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // Config configures where container groups are created, and what the node offers.
@@ -148,29 +149,19 @@ func (c *Config) trim() {
 // Merge overwrites the settings of c with the values of environment variables, as
 // getenv returns them. An empty value is ignored.
 func (c *Config) Merge(getenv func(string) string) error {
-	for name, field := range map[string]*string{
+	err := config.Environment(getenv, map[string]any{
 		EnvClusterName:   &c.ClusterName,
 		EnvRegion:        &c.Region,
 		EnvSecurityGroup: &c.SecurityGroup,
 		EnvVSwitch:       &c.VSwitch,
 		EnvAccessKey:     (*string)(&c.AccessKey),
 		EnvSecretKey:     (*string)(&c.SecretKey),
-	} {
-		if value := getenv(name); value != "" {
-			*field = value
-		}
-	}
-	for _, q := range []struct {
-		name  string
-		field *resource.Quantity
-	}{{EnvQuotaCPU, &c.CPU}, {EnvQuotaMemory, &c.Memory}, {EnvQuotaPod, &c.Pods}} {
-		if value := getenv(q.name); value != "" {
-			quantity, err := resource.ParseQuantity(value)
-			if err != nil {
-				return errdefs.InvalidInputf("%s: %q is not a quantity", q.name, value)
-			}
-			*q.field = quantity
-		}
+		EnvQuotaCPU:      &c.CPU,
+		EnvQuotaMemory:   &c.Memory,
+		EnvQuotaPod:      &c.Pods,
+	})
+	if err != nil {
+		return errdefs.InvalidInputf("eci config: %w", err)
 	}
 	return nil
 }

@@ -77,6 +77,22 @@ func TestConfigFileIsStrict(t *testing.T) {
 	}
 }
 
+// All mistakes are named at once, in each format.
+func TestConfigFileNamesAllMistakes(t *testing.T) {
+	for name, text := range map[string]string{
+		"TOML": "Regoin = \"x\"\nCPU = \"many\"\nMemory = \"much\"\nCacheFor = \"soon\"\n",
+		"YAML": "Regoin: x\ncpu: many\nmemory: much\ncacheFor: soon\n",
+		"JSON": `{"Regoin": "x", "cpu": "many", "memory": "much", "cacheFor": "soon"}`,
+	} {
+		_, err := ParseConfig([]byte(text))
+		want := `eci config: 4 mistakes: unknown field "Regoin": leave it out, or write "region"; CPU: "many" is not a quantity; ` +
+			`Memory: "much" is not a quantity; CacheFor: "soon" is not a duration such as 2s`
+		if !errdefs.IsInvalidInput(err) || err.Error() != want {
+			t.Errorf("%s: the error is %v, want %s", name, err, want)
+		}
+	}
+}
+
 // Numbers need no quotes.
 func TestQuantitiesMayBeNumbers(t *testing.T) {
 	for _, text := range []string{

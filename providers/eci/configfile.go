@@ -1,6 +1,7 @@
 package eci
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,9 +10,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // fileConfig is a configuration file: the fields of the public ECI provider, and more.
@@ -35,24 +36,26 @@ type fileConfig struct {
 }
 
 // ParseConfig decodes a configuration file. It is TOML if its first line is a setting
-// (name = value) or a table, otherwise YAML or JSON. It is strict: unknown fields and
-// invalid values are errors of class InvalidInput, which contain no value that may be a
-// secret. Empty data is an empty configuration; Merge and Complete do the rest.
+// (name = value) or a table, otherwise YAML or JSON. It is strict: the error, of class
+// InvalidInput, names all unknown fields and invalid values, and contains no value that may
+// be a secret. Empty data is an empty configuration; Merge and Complete do the rest.
 func ParseConfig(data []byte) (Config, error) {
 	var file fileConfig
+	var c Config
 	var err error
 	if isTOML(data) {
-		err = unmarshalTOML(data, &file)
-	} else {
-		err = yaml.UnmarshalStrict(data, &file)
+		data, err = tomlToJSON(data)
 	}
 	if err == nil {
-		var c Config
-		if c, err = file.config(); err == nil {
-			return c, nil
-		}
+		err = config.Decoder{Loose: true}.Decode(data, &file, func() (err error) {
+			c, err = file.config()
+			return err
+		})
 	}
-	return Config{}, errdefs.InvalidInputf("eci config: %w", err)
+	if err != nil {
+		return Config{}, errdefs.InvalidInputf("eci config: %w", err)
+	}
+	return c, nil
 }
 
 var tomlLine = regexp.MustCompile(`^\s*(\[|["\w.-]+\s*=)`)
@@ -66,19 +69,17 @@ func isTOML(data []byte) bool {
 	return false
 }
 
-func unmarshalTOML(data []byte, file *fileConfig) error {
-	meta, err := toml.Decode(string(data), file)
+func tomlToJSON(data []byte) ([]byte, error) {
+	var tree map[string]any
+	_, err := toml.Decode(string(data), &tree)
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		// Its message may quote the line.
-		return fmt.Errorf("line %d, near %q, is not TOML", parse.Position.Line, parse.LastKey)
+		return nil, fmt.Errorf("line %d, near %q, is not TOML", parse.Position.Line, parse.LastKey)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return fmt.Errorf("unknown field %q", unknown[0].String())
-	}
-	return nil
+	return json.Marshal(tree)
 }
 
 func (f *fileConfig) config() (Config, error) {
@@ -87,6 +88,7 @@ func (f *fileConfig) config() (Config, error) {
 		SecurityGroup: f.SecureGroup, VSwitch: f.VSwitch, Zone: f.Zone, RAMRole: f.RAMRole, Endpoint: f.Endpoint,
 		OperatingSystem: f.OperatingSystem,
 	}
+	var errs []error
 	for _, q := range []struct {
 		name  string
 		text  quantity
@@ -97,15 +99,15 @@ func (f *fileConfig) config() (Config, error) {
 		}
 		parsed, err := resource.ParseQuantity(string(q.text))
 		if err != nil {
-			return c, fmt.Errorf("%s: %q is not a quantity", q.name, q.text)
+			errs = append(errs, fmt.Errorf("%s: %q is not a quantity", q.name, q.text))
 		}
 		*q.field = parsed
 	}
 	if f.CacheFor != "" {
 		var err error
 		if c.CacheFor, err = time.ParseDuration(f.CacheFor); err != nil || c.CacheFor <= 0 {
-			return c, fmt.Errorf("CacheFor: %q is not a duration such as 2s", f.CacheFor)
+			errs = append(errs, fmt.Errorf("CacheFor: %q is not a duration such as 2s", f.CacheFor))
 		}
 	}
-	return c, nil
+	return c, errors.Join(errs...)
 }

@@ -1,9 +1,6 @@
 package eci
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // quantity is the text of a quantity in a configuration file, where numbers need no
 // quotes. Other values are kept as text, and fail to parse as a quantity later.
@@ -19,11 +16,5 @@ func (q *quantity) UnmarshalJSON(data []byte) error {
 	if text != nil {
 		*q = quantity(*text)
 	}
-	return nil
-}
-
-// UnmarshalTOML implements toml.Unmarshaler.
-func (q *quantity) UnmarshalTOML(value any) error {
-	*q = quantity(fmt.Sprint(value))
 	return nil
 }
