@@ -317,3 +317,34 @@ func TestFailuresLoseNoPod(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// Invariant 8: a question that the provider cannot answer says nothing of a pod that it has
+// missed before.
+func TestFailedQuestionsLoseNoPod(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		back := r.provider.Empty()
+		r.pc.records.each(func(one *podRecord) { // asked for at once, of either kind
+			one.mu.Lock()
+			defer one.mu.Unlock()
+			one.observed = unknown
+			r.pc.Syncs().Add(one.key())
+		})
+		pass(45 * time.Second)
+		away := errors.New("the backend is away")
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(string) error { return away }
+			s.OnStatus = s.OnGet
+			s.OnList = func() error { return away }
+		})
+		pass(5 * time.Minute)
+		back()
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		r.provider.Script(func(s *nodetest.Script) { *s = nodetest.Script{} })
+		pass(5 * time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(r.api.Pod("web").UID))
+	})
+}

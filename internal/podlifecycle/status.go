@@ -186,8 +186,11 @@ func failedCreate(pod *corev1.Pod, err error) *corev1.PodStatus {
 
 // createdBefore reports whether the status of a pod that this process sees for the first
 // time says that a process before it has had the pod created: it has a start time, and
-// no reason why it was not created.
+// no reason why it was not created. One that has ended may be held, too.
 func createdBefore(pod *corev1.Pod) bool {
+	if pod.Status.StartTime != nil && isTerminal(pod.Status.Phase) {
+		return true
+	}
 	if pod.Status.StartTime == nil || pod.Status.Phase != corev1.PodPending || pod.Status.Reason != "" {
 		return false
 	}

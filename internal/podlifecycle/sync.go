@@ -304,7 +304,6 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 	since := pc.observations.Load()
 	r.mu.Lock()
 	target := r.pod
-	r.inspectedAt = time.Now()
 	fresh := pod != nil && pod.DeletionTimestamp == nil && !r.ran
 	r.mu.Unlock()
 
@@ -328,6 +327,7 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.inspectedAt = time.Now() // a question without an answer says nothing of the pod
 	if found == nil || !pc.mayBeOurs(ctx, found) {
 		r.missed(time.Now())
 		return nil

@@ -52,6 +52,7 @@ type world struct {
 	pods      map[types.UID]*fate
 	strangers []*fate                 // see excused
 	blind     bool                    // no agent has seen all pods of the API yet
+	started   time.Time               // when the agent was
 	stops     map[types.UID]time.Time // when the agent first asked for a pod to stop
 	emptied   time.Time               // since when the provider has known nothing, with short breaks
 	loses     time.Time               // until when the provider has known nothing for long enough to lose pods
@@ -170,6 +171,12 @@ func (w *world) isEmpty() bool { return time.Since(w.empty) < 5*time.Second }
 // was there then may count as lost. w.mu is held.
 func (w *world) mayLose(created time.Time) bool { return created.Before(w.loses) }
 
+// mayForget reports whether an agent may have ended a pod that counted as lost, and been
+// replaced before the API knew of it. w.mu is held.
+func (w *world) mayForget(f *fate) bool {
+	return !f.terminal && w.mayLose(f.created) && w.started.After(w.emptied)
+}
+
 // excused reports whether nobody can demand that the agent does right by a pod. The
 // provider has lied about its name; or it goes by names, and holds a pod that went
 // from the API while no agent saw it. Then its successor of about the same age is
@@ -251,7 +258,7 @@ func (w *world) start() {
 		return
 	}
 	w.mu.Lock()
-	w.stops = map[types.UID]time.Time{}
+	w.stops, w.started = map[types.UID]time.Time{}, time.Now()
 	w.mu.Unlock()
 	cut := &switchable{RoundTripper: w.way}
 	var config nodeutil.ProviderConfig
