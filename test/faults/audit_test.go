@@ -85,7 +85,8 @@ func (w *world) auditCall(method string, name types.NamespacedName, uid types.UI
 		w.breaksLocked("%s of pod %s was called within %s", method, name.Name, other.method)
 		return func() {}
 	}
-	w.calls[pod] = beganCall{method, w.isEmpty()}
+	f := w.pods[uid]
+	w.calls[pod] = beganCall{method, w.isEmpty(), f != nil && f.terminal}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -113,7 +114,7 @@ func (w *world) auditCreate(m *model, pod *corev1.Pod) {
 	switch {
 	case f == nil || f.node != w.node:
 		w.breaksLocked("invariant 3: pod %s (%s) was created, which is not this node's", pod.Name, pod.UID)
-	case (w.isEmpty() || began.empty) && !f.terminal: // nobody can know what it holds
+	case (w.isEmpty() || began.empty) && !began.terminal: // nobody can know what it holds
 	case m.pods[pod.UID] != nil && !excused:
 		w.breaksLocked("invariant 2: pod %s (%s) was created while it is held", pod.Name, pod.UID)
 	case m.ran[pod.UID] > 0 && !excused && !w.mayForget(f):

@@ -69,8 +69,9 @@ type callKey struct {
 
 // beganCall is a call of the provider that is under way.
 type beganCall struct {
-	method string
-	empty  bool // the provider knew nothing when it began
+	method   string
+	empty    bool // the provider knew nothing when it began
+	terminal bool // the pod had ended for the API then
 }
 
 // fate is what the API has had of a pod.
