@@ -172,17 +172,20 @@ func TestMissingInAList(t *testing.T) {
 	})
 }
 
-// laggard are pods whose deletions are notified of later than they leave the cache, as
-// happens for a moment with every informer.
+// laggard are pods whose changes, and deletions, are notified of later than the cache has
+// them, as happens for a moment with every informer.
 type laggard struct {
 	PodSource
-	lag time.Duration
+	changes, lag time.Duration
 }
 
 func (l laggard) Subscribe(handler cache.ResourceEventHandler) (<-chan struct{}, func(), error) {
 	return l.PodSource.Subscribe(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc:    handler.OnAdd,
-		UpdateFunc: handler.OnUpdate,
+		AddFunc: handler.OnAdd,
+		UpdateFunc: func(before, after any) {
+			time.Sleep(l.changes)
+			handler.OnUpdate(before, after)
+		},
 		DeleteFunc: func(obj any) {
 			time.Sleep(l.lag)
 			handler.OnDelete(obj)
@@ -194,7 +197,7 @@ func (l laggard) Subscribe(handler cache.ResourceEventHandler) (<-chan struct{},
 // that says why.
 func TestMissingInAListBeforeTheNotification(t *testing.T) {
 	start := func(r *rig) *corev1.Pod {
-		r.start(func(cfg *Config) { cfg.Pods = laggard{cfg.Pods, 5 * time.Second} })
+		r.start(func(cfg *Config) { cfg.Pods = laggard{cfg.Pods, 0, 5 * time.Second} })
 		r.api.AddPod(aPod("web"))
 		synctest.Wait()
 		r.provider.TakeCalls()
@@ -275,5 +278,26 @@ func TestListThatHasThePodBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.ByUID()
 		test(t, r)
+	})
+}
+
+// A change that is notified of when the pod has left the cache makes no new record: the
+// provider would be asked to end the pod again.
+func TestChangesOfPodsThatHaveLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.start(func(cfg *Config) { cfg.Pods = laggard{cfg.Pods, 5 * time.Second, 0} })
+		r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		r.provider.TakeCalls()
+		pod := r.api.Pod("web")
+		r.api.DeletePod("web")
+		for range 12 { // as a retry, or the next round, would
+			pass(time.Second)
+			r.pc.Syncs().Add(string(pod.UID))
+		}
+		pass(time.Minute)
+		want(t, "pod", r.api.Pod("web"), nil)
+		wantList(t, "calls", r.provider.TakeCalls("delete", "get"), "delete web "+string(pod.UID)+" grace 30")
+		want(t, "records", r.pc.Pods(), 0)
 	})
 }

@@ -172,6 +172,12 @@ func (pc *Controller) current(name types.NamespacedName) *corev1.Pod {
 	return pod
 }
 
+// isCurrent reports whether the cache has a pod.
+func (pc *Controller) isCurrent(pod *corev1.Pod) bool {
+	current := pc.current(nameOf(pod))
+	return current != nil && current.UID == pod.UID
+}
+
 // see records what the API has of the pod; nil: nothing. Only the sync does that.
 func (r *podRecord) see(pod *corev1.Pod) {
 	r.mu.Lock()

@@ -34,6 +34,9 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 				return
 			}
 			r := pc.records.get(pod.UID)
+			if r == nil && was.UID == pod.UID && !pc.isCurrent(pod) {
+				return // it has left the cache, and its record was dropped
+			}
 			if r == nil || was.UID != pod.UID {
 				pc.appears(ctx, pod) // in the place of the one before
 				return
