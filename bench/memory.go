@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/gauge"
 )
@@ -53,8 +54,15 @@ func (r *rig) collect(ctx context.Context, p *running) bool {
 			}
 		}
 	}
-	_, err := r.profileOf(ctx, p.nodes[0], query)
-	return err == nil
+	for range 5 { // the API server forbids much for a moment after its start
+		if _, err := r.profileOf(ctx, p.nodes[0], query); err == nil {
+			return true
+		}
+		if sleep(ctx, time.Second) != nil {
+			return false
+		}
+	}
+	return false
 }
 
 // profileOf reads a profile of a node's agent through the API server.
