@@ -16,8 +16,8 @@ import (
 	"unicode"
 )
 
-// TestRetiredWords keeps the words of testdata/retired-words.txt out of Go files and
-// documents. Directories that are not converted yet may have as many as
+// TestRetiredWords keeps the words of testdata/retired-words.txt out of Go files,
+// documents and manifests. Directories that are not converted yet may have as many as
 // testdata/retired-words-allowed.txt allows them, and no more.
 func TestRetiredWords(t *testing.T) {
 	retired := readRetired(t)
@@ -124,7 +124,8 @@ func readLines(t *testing.T, path string) (lines []string) {
 	return lines
 }
 
-// walkText calls f for each Go file and document of all modules here, tests too.
+// walkText calls f for each Go file, document and manifest of all modules here, tests
+// too.
 func walkText(t *testing.T, f func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -135,7 +136,7 @@ func walkText(t *testing.T, f func(path string)) {
 			if path != "." && strings.HasPrefix(name, ".") || name == "testdata" || path == "bin" {
 				return fs.SkipDir
 			}
-		case path != "words_test.go" && (strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".md")):
+		case path != "words_test.go" && (slices.Contains([]string{".go", ".md", ".yaml"}, filepath.Ext(name))):
 			f(filepath.ToSlash(path))
 		}
 		return nil
@@ -233,7 +234,8 @@ func declaredNames(file *ast.File) map[*ast.Ident]bool {
 	return names
 }
 
-// inDocument finds retired words in the prose of a Markdown document: code is what it is.
+// inDocument finds retired words in a manifest, or in the prose of a Markdown document:
+// its code is what it is.
 func (r retiredWords) inDocument(t *testing.T, path string) (hits []string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -89,7 +89,7 @@ func newConformanceCommand(getenv func(string) string) *cobra.Command {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, the pod's service account, or ~/.kube/config)")
 	flags.StringVar(&o.node.Name, "nodename", cmp.Or(getenv("DEFAULT_NODE_NAME"), defaultNodeName), "name of the node ($DEFAULT_NODE_NAME)")
 	flags.StringVar(&o.node.Namespace, "namespace", "default", "namespace to create pods in; it has to exist")
-	flags.StringVar(&o.node.Image, "image", nodecheck.DefaultImage, "image of all containers; it needs the shell, cat, ls, sleep, and nc or perl")
+	flags.StringVar(&o.node.Image, "image", nodecheck.DefaultImage, "image of all containers; it needs the shell, cat, cut, ls, sleep, tr, and nc or perl")
 	flags.StringVar(&o.shell, "shell", strings.Join(nodecheck.DefaultShell(), " "), "command that runs a script; if empty, the image has to run by itself until it is stopped, and checks that need commands are left out")
 	flags.StringSliceVar(&o.capabilities, "capabilities", []string{"all"}, "capabilities to check, besides the core")
 	flags.StringSliceVar(&o.skip, "skip", nil, "capabilities and checks to leave out")

@@ -185,6 +185,24 @@ func TestFlagHelp(t *testing.T) {
 	}
 }
 
+// The help names each environment variable that is read.
+func TestHelpNamesEnvironment(t *testing.T) {
+	read := map[string]bool{}
+	help := newRootCommand(func(name string) string {
+		read[name] = true
+		return ""
+	})
+	text := help.Long + help.UsageString()
+	for name := range read {
+		if !strings.Contains(text, name) {
+			t.Errorf("virtual-kubelet --help does not name %s, which is read", name)
+		}
+	}
+	if !read["VKUBELET_POD_IP"] {
+		t.Error("VKUBELET_POD_IP is not read")
+	}
+}
+
 func TestSubcommands(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -196,6 +214,7 @@ func TestSubcommands(t *testing.T) {
 		{[]string{"providers", "mock"}, "Capabilities: notify, node-status, logs, exec, attach, port-forward, stats, metrics"},
 		{[]string{"completion", "bash"}, "virtual-kubelet"},
 		{[]string{"--help"}, "--provider-config"},
+		{[]string{"conformance", "--help"}, "cat, cut, ls, sleep, tr, and nc or perl"},
 	} {
 		status, stdout, stderr := execute(t, c.args...)
 		if status != 0 || !strings.Contains(stdout, c.says) {

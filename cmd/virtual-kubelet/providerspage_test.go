@@ -48,6 +48,13 @@ func TestProvidersPage(t *testing.T) {
 			t.Errorf("provider %s of the binary is not in providers/providers.yaml", name)
 		}
 	}
+	for name, entry := range providers {
+		for _, c := range nodeutil.Capabilities(entry.sample) {
+			if !strings.Contains(capabilitiesTable, "| "+c+" |") {
+				t.Errorf("capabilitiesTable does not explain %q, which provider %s can", c, name)
+			}
+		}
+	}
 	compareWithPage(t, "../../docs/providers.md", func([]byte) []byte { return providersPage(list) })
 	compareWithPage(t, "../../README.md", func(page []byte) []byte { return withProvidersTable(t, page, list) })
 }
@@ -92,13 +99,24 @@ func withProvidersTable(t *testing.T, readme []byte, list []listed) []byte {
 	return page.Bytes()
 }
 
+// capabilitiesTable explains what nodeutil.Capabilities names.
+const capabilitiesTable = "" +
+	"| notify | `NotifyPods` | statuses are polled |\n" +
+	"| pods-by-uid | `GetPodByUID`, `GetPodStatusByUID` | pods are found by name, as [architecture.md](architecture.md#what-always-holds-pods) says under Identity |\n" +
+	"| node-status | `Ping`, `NotifyNodeStatus` | the node counts as healthy, and its status does not change |\n" +
+	"| logs | `GetContainerLogs` | `kubectl logs` fails (501), and so on below |\n" +
+	"| exec | `RunInContainer` | `kubectl exec` |\n" +
+	"| attach | `AttachToContainer` | `kubectl attach` |\n" +
+	"| port-forward | `PortForward` | `kubectl port-forward` |\n" +
+	"| stats | `GetStatsSummary` | `kubectl top`, unless the provider has metrics |\n" +
+	"| metrics | `GetMetricsResource` | made from the stats |\n"
+
 func providersPage(list []listed) []byte {
 	var page bytes.Buffer
 	page.WriteString(`# Providers
 
 Those of this repository; ` + "`virtual-kubelet providers`" + ` lists what a binary has. This page is
-made of [providers/providers.yaml](../providers/providers.yaml). What the
-capabilities of the conformance kit are is in [providertest.md](providertest.md).
+made of [providers/providers.yaml](../providers/providers.yaml).
 
 | provider | runs | takes | can | passes of the conformance kit |
 |---|---|---|---|---|
@@ -110,5 +128,14 @@ capabilities of the conformance kit are is in [providertest.md](providertest.md)
 		}
 		fmt.Fprintf(&page, "| [%s](../providers/%s/README.md) | %s | %s | %s | %s |\n", p.Name, p.Name, p.Runs, p.Takes, can, p.Conformance)
 	}
+	page.WriteString(`
+A provider takes whole pods, or containers, of which the [pod engine](podengine.md) makes pods.
+It can do what it has the methods for:
+
+| can | methods | without |
+|---|---|---|
+` + capabilitiesTable + `
+The capabilities of the conformance kit are in [providertest.md](providertest.md).
+`)
 	return page.Bytes()
 }

@@ -16,7 +16,20 @@ func newRootCommand(getenv func(string) string) *cobra.Command {
 		Long: `Register a node with a Kubernetes cluster, and run the pods that are bound to it
 by a provider (--provider). By default the cluster is that of kubectl, and the
 certificate of the kubelet API is self-signed. With --nodes or --config one
-process has many nodes.`,
+process has many nodes.
+
+Environment variables, besides those that flags name:
+  VKUBELET_POD_IP        address of the node, at which the API server reaches this process
+                         (default: --listen-address, or the address from which this
+                         process reaches the API server)
+  VKUBELET_POD_UID       UID of the pod that this process runs in; a restarted container
+                         of that pod then has the node at once (default: none)
+  VKUBELET_TAINT_KEY     key of the node's taint (default: virtual-kubelet.io/provider)
+  VKUBELET_TAINT_VALUE   its value (default: the provider's name)
+  VKUBELET_TAINT_EFFECT  its effect: NoSchedule, PreferNoSchedule or NoExecute
+                         (default: NoSchedule)
+  OTEL_*                 OpenTelemetry's, for traces, such as OTEL_SDK_DISABLED and
+                         OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command or argument %q: see virtual-kubelet --help", args[0])
