@@ -117,7 +117,7 @@ func (c *Claim) acquire(ctx context.Context, patient bool, slot slotFunc) error 
 	defer c.waiting.Store(nil)
 	var logged string
 	var seen rival
-	backoff := registrationBackoff()
+	backoff := periodic.Backoff(registrationRetry)
 	for {
 		delay, err := c.attempt(ctx, slot, &seen)
 		switch {

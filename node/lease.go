@@ -18,6 +18,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -61,16 +62,13 @@ func (n *NodeController) newLease() *nodeLease {
 		claim:       n.claim,
 		taken:       n.leaseTaken,
 		metrics:     n.metrics,
-		backoff:     leaseBackoff(),
+		backoff:     periodic.Backoff(leaseRetry),
 	}
 }
 
-// leaseBackoff is how a renewal that failed is repeated: at most 7 s apart, so
-// that a lease of 40 s survives that, and at random, so that many nodes do not
-// come together upon an API server that is back.
-func leaseBackoff() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 4500 * time.Millisecond}
-}
+// leaseRetry is the longest delay before a failed renewal is repeated, which a lease of
+// 40 s survives.
+const leaseRetry = 7 * time.Second
 
 // renew renews the lease, or makes it, and returns when that is due next.
 func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
@@ -93,7 +91,7 @@ func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
 	if err != nil {
 		return l.failed(ctx, err)
 	}
-	l.backoff = leaseBackoff()
+	l.backoff = periodic.Backoff(leaseRetry)
 	if l.away {
 		l.away = false
 		l.returned()

@@ -487,7 +487,7 @@ func (n *NodeController) updateMetadata(ctx context.Context, next *corev1.Node) 
 
 // register makes the node exist in the API as it should be.
 func (n *NodeController) register(ctx context.Context) error {
-	backoff := registrationBackoff()
+	backoff := periodic.Backoff(registrationRetry)
 	for {
 		err := n.tryRegister(ctx)
 		if err == nil {
@@ -510,10 +510,8 @@ func (n *NodeController) register(ctx context.Context) error {
 	}
 }
 
-// registrationBackoff is how attempts to claim and register a node are repeated.
-func registrationBackoff() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 10 * time.Second}
-}
+// registrationRetry is the longest delay between two attempts to claim or register a node.
+const registrationRetry = 10 * time.Second
 
 // tryRegister makes one attempt.
 func (n *NodeController) tryRegister(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
@@ -47,11 +48,10 @@ func (w *worker) crashed(c *corev1.Container, last *container) {
 	if w.isSuperseded(last) && !podspec.RestartsAll(c, last.exitCode) {
 		return
 	}
-	delay := firstCrashDelay
-	if before.delay > 0 && !last.wasHealthy() {
-		delay = min(2*before.delay, lastCrashDelay)
+	if last.wasHealthy() {
+		before.delay = 0
 	}
-	w.crashes[last.name] = crash{counted: last.id, delay: delay}
+	w.crashes[last.name] = crash{counted: last.id, delay: periodic.Doubled(before.delay, firstCrashDelay, lastCrashDelay)}
 }
 
 // collect removes all but the newest attempt of a container, whose log and

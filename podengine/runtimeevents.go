@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -44,7 +45,7 @@ func (r *runtimeEvents) relist() {
 
 // watch receives events until ctx ends, or the runtime turns out to send none.
 func (r *runtimeEvents) watch(ctx context.Context) {
-	delay := firstRetry
+	delay := time.Duration(0)
 	for ctx.Err() == nil {
 		begin := time.Now()
 		err := r.listen(ctx)
@@ -55,13 +56,10 @@ func (r *runtimeEvents) watch(ctx context.Context) {
 			return
 		}
 		if time.Since(begin) > lastRetry {
-			delay = firstRetry
+			delay = 0
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
-		delay = min(2*delay, lastRetry)
+		delay = periodic.Doubled(delay, firstRetry, lastRetry)
+		_ = periodic.Sleep(ctx, delay)
 	}
 }
 

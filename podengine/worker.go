@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
@@ -339,7 +340,7 @@ func (w *worker) unseen(ctx context.Context, err error) time.Time {
 	if w.blind == 0 && ctx.Err() == nil {
 		log.G(ctx).WithError(err).Warn("Cannot see the pod in the runtime")
 	}
-	w.blind = min(max(2*w.blind, firstRetry), lastRetry)
+	w.blind = periodic.Doubled(w.blind, firstRetry, lastRetry)
 	return time.Now().Add(w.blind)
 }
 
@@ -453,7 +454,7 @@ func (w *worker) recordOutcome(ctx context.Context, a action, err error) {
 		return
 	}
 	log.G(ctx).WithError(err).WithFields(log.Fields{"action": string(a.verb), "container": a.container}).Warn("An action on the pod failed")
-	f := failure{delay: min(max(2*w.failures[a.container].delay, firstRetry), lastRetry), message: err.Error()}
+	f := failure{delay: periodic.Doubled(w.failures[a.container].delay, firstRetry, lastRetry), message: err.Error()}
 	var known *startError
 	if errors.As(err, &known) {
 		f.reason, f.message = known.reason, known.message

@@ -11,32 +11,33 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// The longest delays between two requests, to which 400 ms grow. That of an outage
-// is about the one between the renewals of a node's lease, so that a large fleet asks
-// no more often than it does anyway.
+// The longest delays between two requests.
 const (
-	maxOutageDelay  = 7 * time.Second
-	maxRefusalDelay = 2 * time.Minute
+	// MaxDelay is about the one between the renewals of a node's lease, so that a large
+	// fleet asks no more often in an outage than it does anyway.
+	MaxDelay = 10 * time.Second
+	// maxRefusalDelay is for refusals to read what pods name: see PatientOfMany.
+	maxRefusalDelay = 3 * time.Minute
 )
 
 // Patient returns a ListWatch whose requests do not fail while the API server
 // cannot be reached, or refuses them: they are repeated until it answers, or ctx
-// ends, with delays that grow to about ten seconds. Other answers, errors too, are
+// ends, with delays that grow to ten seconds. Other answers, errors too, are
 // the caller's. what names the objects in the log.
 func Patient(what string, lw *cache.ListWatch) *cache.ListWatch {
-	return patient(what, lw, maxOutageDelay)
+	return patient(what, lw, MaxDelay)
 }
 
 // PatientOfMany is Patient for ListWatches of which there may be very many, one for
 // each object that a pod names. After a refusal (401, 403), which may last as long as
-// the pod, the delays grow to about three minutes.
+// the pod, the delays grow to three minutes.
 func PatientOfMany(what string, lw *cache.ListWatch) *cache.ListWatch {
 	return patient(what, lw, maxRefusalDelay)
 }
@@ -54,7 +55,7 @@ func patient(what string, lw *cache.ListWatch, afterRefusal time.Duration) *cach
 }
 
 func retry[T any](ctx context.Context, what string, afterRefusal time.Duration, request func() (T, error)) (T, error) {
-	outage, refusal := backoff(maxOutageDelay), backoff(afterRefusal)
+	outage, refusal := periodic.Backoff(MaxDelay), periodic.Backoff(afterRefusal)
 	logged := ""
 	for {
 		answer, err := request()
@@ -69,16 +70,10 @@ func retry[T any](ctx context.Context, what string, afterRefusal time.Duration, 
 		if refused(err) {
 			delay = &refusal
 		}
-		select {
-		case <-ctx.Done():
+		if periodic.Sleep(ctx, delay.Step()) != nil {
 			return answer, err
-		case <-time.After(delay.Step()):
 		}
 	}
-}
-
-func backoff(longest time.Duration) wait.Backoff {
-	return wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: longest}
 }
 
 // mayPass reports whether an error comes from the way to the API server, from one

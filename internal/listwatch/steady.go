@@ -5,9 +5,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 // A reflector takes a watch for broken that ends before it is a second old, and
@@ -44,12 +45,13 @@ func Steady(lw *cache.ListWatch) *cache.ListWatch {
 // pass passes what source says on to events, and then, as long as that is
 // nothing, what those say that are begun in its place.
 func pass(ctx context.Context, proxy *watch.ProxyWatcher, events chan<- watch.Event, source watch.Interface, begin func() (watch.Interface, error)) {
-	pause := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6}
+	pause := periodic.Backoff(brief)
+	pause.Duration = 10 * time.Millisecond // the reflector's own objects wait
 	for {
 		began := time.Now()
 		silent := forward(proxy, events, source)
 		source.Stop()
-		if !silent || time.Since(began) >= brief || pause.Steps == 0 {
+		if !silent || time.Since(began) >= brief || pause.Steps == 0 { // the pauses have grown to the longest
 			return
 		}
 		select {

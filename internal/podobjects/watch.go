@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 )
 
@@ -40,13 +40,11 @@ func (c *Cache) begin(object podenv.Object) *watch {
 	ctx, cancel := context.WithCancel(c.running)
 	w := &watch{cache: c, of: object, cancel: cancel, ended: ctx.Done(), answered: make(chan struct{})}
 	kind := kinds[object.Kind]
+	// The first delay is short: the Node authorizer learns of a pod's references a moment
+	// after the node learns of the pod.
+	backoff := periodic.Backoff(listwatch.MaxDelay)
 	reflector := cache.NewReflectorWithOptions(kind.listWatch(c.client, w), kind.example, w,
-		cache.ReflectorOptions{
-			Name: object.Kind + " " + object.Namespace + "/" + object.Name,
-			// The Node authorizer learns of a pod's references a moment after
-			// the node learns of the pod.
-			Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 7 * time.Second},
-		})
+		cache.ReflectorOptions{Name: object.Kind + " " + object.Namespace + "/" + object.Name, Backoff: &backoff})
 	c.watches.Go(func() { reflector.RunWithContext(ctx) })
 	return w
 }

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 // Watch is the one watch. Make it with New or ForNode; its methods are safe for
@@ -51,11 +53,11 @@ func ForNode(client kubernetes.Interface, namespace string, resync time.Duration
 
 // Run watches until ctx ends. It can be called once.
 func (w *Watch) Run(ctx context.Context) {
+	backoff := periodic.Backoff(listwatch.MaxDelay)
 	reflector := cache.NewReflectorWithOptions(w.listerWatcher(), &corev1.Pod{}, store{w}, cache.ReflectorOptions{
 		Name:         "pods",
 		ResyncPeriod: w.resync,
-		// An outage is sat out by the requests themselves (see listwatch.Patient).
-		Backoff: &wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 4, Cap: 7 * time.Second},
+		Backoff:      &backoff, // an outage is sat out by the requests themselves (see listwatch.Patient)
 	})
 	reflector.RunWithContext(ctx)
 }

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 // The delays of DefaultRateLimiter.
 const (
-	baseDelay = 100 * time.Millisecond
+	baseDelay = periodic.FirstDelay
 	// MaxDelay is the longest delay between two tries of a key.
 	MaxDelay = time.Minute
 )

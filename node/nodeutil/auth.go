@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -73,8 +73,9 @@ func WebhookAuth(client kubernetes.Interface, nodeName string, opts ...WebhookAu
 	if client == nil {
 		return nil, errdefs.InvalidInput("webhook authentication was given no client: pass the one that the node uses")
 	}
-	// As k8s.io/apiserver's options have it, which pull in a whole API server.
-	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
+	// As k8s.io/apiserver's options have it, which pull in a whole API server. It ends, since
+	// a caller waits.
+	backoff := webhook.DefaultRetryBackoffWithInitialDelay(500 * time.Millisecond)
 	cfg := WebhookAuthConfig{
 		AuthnConfig: authenticatorfactory.DelegatingAuthenticatorConfig{
 			Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: false},

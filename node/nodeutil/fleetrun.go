@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -135,7 +135,7 @@ func (f *Fleet) keep(ctx context.Context, m *member) error {
 
 // insist does something until it works; the error is that ctx has ended before.
 func insist(ctx context.Context, problem string, do func() error) error {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+	backoff := periodic.Backoff(time.Minute)
 	for {
 		err := do()
 		if err == nil {
@@ -146,12 +146,8 @@ func insist(ctx context.Context, problem string, do func() error) error {
 		}
 		delay := backoff.Step()
 		log.G(ctx).WithError(err).WithField("delay", delay.Round(time.Millisecond).String()).Error(problem + "; trying again until it works")
-		timer := time.NewTimer(delay)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		case <-timer.C:
+		if err := periodic.Sleep(ctx, delay); err != nil {
+			return err
 		}
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
@@ -30,6 +29,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -147,7 +147,7 @@ func (s *signedCert) reconsider() {
 // run has the certificate signed, and renewed, until ctx ends. Failures are
 // logged, and tried again for ever.
 func (s *signedCert) run(ctx context.Context) {
-	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: time.Minute}
+	fresh := periodic.Backoff(time.Minute)
 	backoff := fresh
 	due := s.due()
 	timer := time.NewTimer(0)

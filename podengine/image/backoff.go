@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 // The delays after failed pulls of an image for a pod.
@@ -40,10 +42,10 @@ func (b *backOff) get(pod types.UID, image string, now time.Time) (failure, bool
 // add counts a failure and returns it with its delay.
 func (b *backOff) add(pod types.UID, image, text string, now time.Time) failure {
 	last, counts := b.get(pod, image, now)
-	next := failure{delay: baseDelay, text: text}
-	if counts {
-		next.delay = min(2*last.delay, maxDelay)
+	if !counts {
+		last.delay = 0
 	}
+	next := failure{delay: periodic.Doubled(last.delay, baseDelay, maxDelay), text: text}
 	next.until = now.Add(next.delay)
 	b.mu.Lock()
 	defer b.mu.Unlock()

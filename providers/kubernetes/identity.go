@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -104,10 +105,8 @@ func (p *Provider) waitForIdentity(ctx context.Context) bool {
 			log.G(ctx).WithError(err).Warn("Not starting work in the remote cluster yet; retrying")
 			logged = text
 		}
-		select {
-		case <-ctx.Done():
+		if periodic.Sleep(ctx, identifyDelay) != nil {
 			return false
-		case <-time.After(identifyDelay):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -212,7 +213,7 @@ func (p *Provider) recordReplaced(next *replacement, created *corev1.Pod) bool {
 	if now == nil {
 		return false
 	}
-	delay := min(max(2*next.delay, minReplaceBackoff), maxReplaceBackoff)
+	delay := periodic.Doubled(next.delay, minReplaceBackoff, maxReplaceBackoff)
 	p.backoffs[uid] = replaceBackoff{at: time.Now(), next: delay}
 	if now.remote.UID == created.UID { // it was evicted or deleted already
 		now.delay, now.due = delay, time.Now().Add(delay)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
@@ -98,10 +99,7 @@ func (r *Relay) keep(ctx context.Context, runtime string) {
 			return
 		}
 		log.G(ctx).WithError(err).Warn("The relay to the container runtime has ended; starting it again")
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second - time.Since(begin)):
-		}
+		_ = periodic.Sleep(ctx, time.Second-time.Since(begin))
 	}
 }
 
