@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -48,23 +47,17 @@ func (n *NodeController) sight(node *corev1.Node, deleted bool) {
 // watchOneself watches the one node. As long as it cannot, for want of the right to
 // perhaps, each status update reads the node first.
 func (n *NodeController) watchOneself(ctx context.Context) {
-	only := func(options *metav1.ListOptions) {
+	lw := listwatch.Of(n.nodes, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, n.name).String()
+		n.watching.Store(false)
+	})
+	begin := lw.WatchFuncWithContext
+	lw.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		watched, err := begin(ctx, options)
+		n.watching.Store(err == nil)
+		return watched, err
 	}
-	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(listwatch.Patient("the node", &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			only(&options)
-			n.watching.Store(false)
-			return n.nodes.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			only(&options)
-			n.watching.Store(false)
-			watched, err := n.nodes.Watch(ctx, options)
-			n.watching.Store(err == nil)
-			return watched, err
-		},
-	}), plainWatch{}), &corev1.Node{}, 0)
+	informer := listwatch.Informer("the node", plainWatch{}, lw, &corev1.Node{}, cache.Indexers{})
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { n.sight(obj.(*corev1.Node), false) },
 		UpdateFunc: func(_, obj any) { n.sight(obj.(*corev1.Node), false) },

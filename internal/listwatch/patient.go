@@ -20,9 +20,9 @@ import (
 
 // The longest delays between two requests.
 const (
-	// MaxDelay is about the one between the renewals of a node's lease, so that a large
+	// maxDelay is about the one between the renewals of a node's lease, so that a large
 	// fleet asks no more often in an outage than it does anyway.
-	MaxDelay = 10 * time.Second
+	maxDelay = 10 * time.Second
 	// maxRefusalDelay is for refusals to read what pods name: see PatientOfMany.
 	maxRefusalDelay = 3 * time.Minute
 )
@@ -32,7 +32,7 @@ const (
 // ends, with delays that grow to ten seconds. Other answers, errors too, are
 // the caller's. what names the objects in the log.
 func Patient(what string, lw *cache.ListWatch) *cache.ListWatch {
-	return patient(what, lw, MaxDelay)
+	return patient(what, lw, maxDelay)
 }
 
 // PatientOfMany is Patient for ListWatches of which there may be very many, one for
@@ -55,7 +55,7 @@ func patient(what string, lw *cache.ListWatch, afterRefusal time.Duration) *cach
 }
 
 func retry[T any](ctx context.Context, what string, afterRefusal time.Duration, request func() (T, error)) (T, error) {
-	outage, refusal := periodic.Backoff(MaxDelay), periodic.Backoff(afterRefusal)
+	outage, refusal := periodic.Backoff(maxDelay), periodic.Backoff(afterRefusal)
 	logged := ""
 	for {
 		answer, err := request()

@@ -49,7 +49,7 @@ func pass(ctx context.Context, proxy *watch.ProxyWatcher, events chan<- watch.Ev
 	pause.Duration = 10 * time.Millisecond // the reflector's own objects wait
 	for {
 		began := time.Now()
-		silent := forward(proxy, events, source)
+		silent := forward(proxy, events, source, nil)
 		source.Stop()
 		if !silent || time.Since(began) >= brief || pause.Steps == 0 { // the pauses have grown to the longest
 			return
@@ -66,15 +66,31 @@ func pass(ctx context.Context, proxy *watch.ProxyWatcher, events chan<- watch.Ev
 	}
 }
 
-// forward passes on the events of source until it ends or is not wanted any more, and
-// reports whether it has ended without an event.
-func forward(proxy *watch.ProxyWatcher, events chan<- watch.Event, source watch.Interface) (silent bool) {
+// Filter returns a watch with the events of source that keep keeps. Unlike that of
+// watch.Filter its goroutine ends with Stop, also while nobody receives an event any more.
+func Filter(source watch.Interface, keep func(watch.Event) bool) watch.Interface {
+	events := make(chan watch.Event)
+	proxy := watch.NewProxyWatcher(events)
+	go func() { // ends with source, or Stop
+		defer close(events)
+		defer source.Stop()
+		forward(proxy, events, source, keep)
+	}()
+	return proxy
+}
+
+// forward passes on the events of source that keep keeps (nil: all) until source ends or
+// is not wanted any more, and reports whether it has ended without such an event.
+func forward(proxy *watch.ProxyWatcher, events chan<- watch.Event, source watch.Interface, keep func(watch.Event) bool) (silent bool) {
 	silent = true
 	for {
 		select {
 		case event, ok := <-source.ResultChan():
 			if !ok {
 				return silent
+			}
+			if keep != nil && !keep(event) {
+				continue
 			}
 			silent = false
 			select {

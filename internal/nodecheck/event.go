@@ -7,10 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 )
 
 // aboutPod selects the events on a pod.
@@ -23,17 +24,8 @@ func aboutPod(pod *corev1.Pod) string {
 func (s *Scope) FollowEvents(ctx context.Context, pod *corev1.Pod, what string, wanted func(*corev1.Event) bool) error {
 	ctx, cancel := s.patient(ctx)
 	defer cancel()
-	events := s.Client.CoreV1().Events(pod.Namespace)
-	listWatch := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = aboutPod(pod)
-			return events.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = aboutPod(pod)
-			return events.Watch(ctx, options)
-		},
-	}, s.Client)
+	listWatch := cache.ToListWatcherWithWatchListSemantics(listwatch.Of(s.Client.CoreV1().Events(pod.Namespace),
+		func(options *metav1.ListOptions) { options.FieldSelector = aboutPod(pod) }), s.Client)
 	_, err := watchtools.UntilWithSync(ctx, listWatch, &corev1.Event{}, nil, func(change watch.Event) (bool, error) {
 		event, ok := change.Object.(*corev1.Event)
 		return ok && event.InvolvedObject.UID == pod.UID && wanted(event), nil

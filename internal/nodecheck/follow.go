@@ -9,10 +9,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 )
 
 // PodCondition looks at a pod after a change. An error ends the wait.
@@ -130,18 +131,9 @@ func (s *Scope) follow(ctx context.Context, pod *corev1.Pod, once func(context.C
 }
 
 func (s *Scope) podListWatch(pod *corev1.Pod) cache.ListerWatcher {
-	pods := s.Client.CoreV1().Pods(pod.Namespace)
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String()
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = only
-			return pods.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = only
-			return pods.Watch(ctx, options)
-		},
-	}, s.Client)
+	return cache.ToListWatcherWithWatchListSemantics(listwatch.Of(s.Client.CoreV1().Pods(pod.Namespace), func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String()
+	}), s.Client)
 }
 
 // waitGone waits until a pod whose deletion was asked for has left the API.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 )
 
@@ -40,12 +39,11 @@ func (c *Cache) begin(object podenv.Object) *watch {
 	ctx, cancel := context.WithCancel(c.running)
 	w := &watch{cache: c, of: object, cancel: cancel, ended: ctx.Done(), answered: make(chan struct{})}
 	kind := kinds[object.Kind]
-	// The first delay is short: the Node authorizer learns of a pod's references a moment
-	// after the node learns of the pod.
-	backoff := periodic.Backoff(listwatch.MaxDelay)
-	reflector := cache.NewReflectorWithOptions(kind.listWatch(c.client, w), kind.example, w,
-		cache.ReflectorOptions{Name: object.Kind + " " + object.Namespace + "/" + object.Name, Backoff: &backoff})
-	c.watches.Go(func() { reflector.RunWithContext(ctx) })
+	// A request that was refused is repeated soon at first: the Node authorizer learns of a
+	// pod's references a moment after the node learns of the pod.
+	what := object.Kind + " " + object.Namespace + "/" + object.Name
+	lw := listwatch.PatientOfMany(what, kind.listWatch(c.client, w))
+	c.watches.Go(func() { listwatch.Reflect(ctx, what, c.client, lw, kind.example, w, 0) })
 	return w
 }
 
@@ -136,7 +134,7 @@ type kind struct {
 	resource  string
 	example   runtime.Object
 	get       func(ctx context.Context, client kubernetes.Interface, namespace, name string) (metav1.Object, error)
-	listWatch func(client kubernetes.Interface, w *watch) cache.ListerWatcher
+	listWatch func(client kubernetes.Interface, w *watch) *cache.ListWatch
 }
 
 var kinds = map[string]kind{
@@ -146,9 +144,8 @@ var kinds = map[string]kind{
 		get: func(ctx context.Context, client kubernetes.Interface, namespace, name string) (metav1.Object, error) {
 			return client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		listWatch: func(client kubernetes.Interface, w *watch) cache.ListerWatcher {
-			objects := client.CoreV1().ConfigMaps(w.of.Namespace)
-			return listWatch(client, w, objects.List, objects.Watch)
+		listWatch: func(client kubernetes.Interface, w *watch) *cache.ListWatch {
+			return listWatch(w, client.CoreV1().ConfigMaps(w.of.Namespace))
 		},
 	},
 	kindSecret: {
@@ -157,32 +154,34 @@ var kinds = map[string]kind{
 		get: func(ctx context.Context, client kubernetes.Interface, namespace, name string) (metav1.Object, error) {
 			return client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		listWatch: func(client kubernetes.Interface, w *watch) cache.ListerWatcher {
-			objects := client.CoreV1().Secrets(w.of.Namespace)
-			return listWatch(client, w, objects.List, objects.Watch)
+		listWatch: func(client kubernetes.Interface, w *watch) *cache.ListWatch {
+			return listWatch(w, client.CoreV1().Secrets(w.of.Namespace))
 		},
 	},
 }
 
-func listWatch[L runtime.Object](client kubernetes.Interface, w *watch,
-	list func(context.Context, metav1.ListOptions) (L, error),
-	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error),
-) cache.ListerWatcher {
-	only := func(options metav1.ListOptions) metav1.ListOptions {
+func listWatch[L runtime.Object](w *watch, objects listwatch.Objects[L]) *cache.ListWatch {
+	return listwatch.Of(recorded[L]{objects, w}, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.of.Name).String()
-		return options
-	}
-	what := w.of.Kind + " " + w.of.Namespace + "/" + w.of.Name
-	return cache.ToListWatcherWithWatchListSemantics(listwatch.PatientOfMany(what, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			found, err := list(ctx, only(options))
-			w.fail(err)
-			return found, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
-			events, err := watch(ctx, only(options))
-			w.fail(err)
-			return events, err
-		},
-	}), client)
+	})
+}
+
+// recorded are objects whose errors a watch records.
+type recorded[L runtime.Object] struct {
+	listwatch.Objects[L]
+	by *watch
+}
+
+// List implements listwatch.Objects.
+func (r recorded[L]) List(ctx context.Context, options metav1.ListOptions) (L, error) {
+	list, err := r.Objects.List(ctx, options)
+	r.by.fail(err)
+	return list, err
+}
+
+// Watch implements listwatch.Objects.
+func (r recorded[L]) Watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+	events, err := r.Objects.Watch(ctx, options)
+	r.by.fail(err)
+	return events, err
 }

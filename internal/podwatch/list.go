@@ -17,14 +17,15 @@ import (
 
 const nodeNameField = "spec.nodeName"
 
-// listerWatcher lists and watches the pods of the members.
-func (w *Watch) listerWatcher() cache.ListerWatcher {
+// listWatch lists and watches the pods of the members. It is no listwatch.Of: others'
+// pods are dropped as they arrive.
+func (w *Watch) listWatch() *cache.ListWatch {
 	pods := w.client.CoreV1().Pods(w.namespace)
 	selector := fields.OneTermNotEqualSelector(nodeNameField, "")
 	if w.only != "" {
 		selector = fields.OneTermEqualSelector(nodeNameField, w.only)
 	}
-	steady := listwatch.Steady(listwatch.Patient("pods", &cache.ListWatch{
+	return listwatch.Steady(listwatch.Patient("pods", &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = selector.String()
 			if options.Continue == "" {
@@ -45,10 +46,9 @@ func (w *Watch) listerWatcher() cache.ListerWatcher {
 			if err != nil || w.only != "" {
 				return events, err
 			}
-			return filter(events, w.concerns), nil
+			return listwatch.Filter(events, w.concerns), nil
 		},
 	}))
-	return cache.ToListWatcherWithWatchListSemantics(steady, w.client)
 }
 
 // concerns reports whether an event is of a member's pod, or about no pod.
@@ -60,11 +60,7 @@ func (w *Watch) concerns(event watch.Event) bool {
 // list reads the pods of one node, as they are now.
 func (w *Watch) list(ctx context.Context, name string) (*corev1.PodList, error) {
 	selector := fields.OneTermEqualSelector(nodeNameField, name).String()
-	patient := listwatch.Patient("the pods of "+name, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return w.client.CoreV1().Pods(w.namespace).List(ctx, options)
-		},
-	})
+	patient := listwatch.Patient("the pods of "+name, listwatch.Of(w.client.CoreV1().Pods(w.namespace), nil))
 	found, err := patient.ListWithContext(ctx, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the pods of node %s: %w", name, err)

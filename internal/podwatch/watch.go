@@ -13,10 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 )
 
 // Watch is the one watch. Make it with New or ForNode; its methods are safe for
@@ -53,13 +51,7 @@ func ForNode(client kubernetes.Interface, namespace string, resync time.Duration
 
 // Run watches until ctx ends. It can be called once.
 func (w *Watch) Run(ctx context.Context) {
-	backoff := periodic.Backoff(listwatch.MaxDelay)
-	reflector := cache.NewReflectorWithOptions(w.listerWatcher(), &corev1.Pod{}, store{w}, cache.ReflectorOptions{
-		Name:         "pods",
-		ResyncPeriod: w.resync,
-		Backoff:      &backoff, // an outage is sat out by the requests themselves (see listwatch.Patient)
-	})
-	reflector.RunWithContext(ctx)
+	listwatch.Reflect(ctx, "pods", w.client, w.listWatch(), &corev1.Pod{}, store{w}, w.resync)
 }
 
 // Join has the pods of the named node kept in pods, which must be new. While the

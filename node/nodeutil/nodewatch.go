@@ -5,9 +5,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -67,17 +64,8 @@ func (w *nodeWatch) Subscribe(name string, f func(node *corev1.Node, deleted boo
 
 // run watches until ctx ends.
 func (w *nodeWatch) run(ctx context.Context) {
-	nodes := w.client.CoreV1().Nodes()
-	lw := listwatch.Patient("nodes", &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return nodes.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, options)
-		},
-	})
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client), &corev1.Node{}, nodeStore{w},
-		cache.ReflectorOptions{Name: "nodes"}).RunWithContext(ctx)
+	lw := listwatch.Patient("nodes", listwatch.Of(w.client.CoreV1().Nodes(), nil))
+	listwatch.Reflect(ctx, "nodes", w.client, lw, &corev1.Node{}, nodeStore{w}, 0)
 }
 
 // set records a node as the API has it, and notifies its subscriber. w.mu is held.

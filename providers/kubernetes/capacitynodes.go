@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
@@ -17,30 +16,12 @@ import (
 // be too many to list them each time.
 func (p *Provider) watchNodes(ctx context.Context) (read func(context.Context) (corev1.ResourceList, error)) {
 	client := p.remote.CoreV1()
-	chosen := func(options metav1.ListOptions) metav1.ListOptions {
+	nodes := p.startInformer(ctx, "remote nodes", &corev1.Node{}, listwatch.Of(client.Nodes(), func(options *metav1.ListOptions) {
 		options.LabelSelector = p.cfg.Capacity.NodeSelector
-		return options
-	}
-	nodes := p.startInformer(ctx, "remote nodes", &corev1.Node{}, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return client.Nodes().List(ctx, chosen(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return client.Nodes().Watch(ctx, chosen(options))
-		},
-	})
-	active := func(options metav1.ListOptions) metav1.ListOptions {
+	}))
+	pods := p.startInformer(ctx, "pods of the remote nodes", &corev1.Pod{}, listwatch.Of(client.Pods(metav1.NamespaceAll), func(options *metav1.ListOptions) {
 		options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
-		return options
-	}
-	pods := p.startInformer(ctx, "pods of the remote nodes", &corev1.Pod{}, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return client.Pods(metav1.NamespaceAll).List(ctx, active(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return client.Pods(metav1.NamespaceAll).Watch(ctx, active(options))
-		},
-	})
+	}))
 	return func(ctx context.Context) (corev1.ResourceList, error) {
 		if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced, pods.HasSynced) {
 			return nil, ctx.Err()
@@ -52,7 +33,7 @@ func (p *Provider) watchNodes(ctx context.Context) (read func(context.Context) (
 // startInformer runs an informer until ctx ends. Its cache has only what the capacity
 // depends on.
 func (p *Provider) startInformer(ctx context.Context, what string, of runtime.Object, lw *cache.ListWatch) cache.SharedIndexInformer {
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(listwatch.Patient(what, lw), p.remote), of, 0, cache.Indexers{})
+	informer := listwatch.Informer(what, p.remote, lw, of, cache.Indexers{})
 	_ = informer.SetTransform(trimResources) // fails only if the informer is running
 	p.running.Go(func() { informer.RunWithContext(ctx) })
 	return informer

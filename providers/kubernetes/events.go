@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
@@ -19,31 +17,19 @@ func (p *Provider) mirrorEvents(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
 		return
 	}
-	events := p.remote.CoreV1().Events(p.namespace)
-	ofPods := func(options metav1.ListOptions) metav1.ListOptions {
+	lw := listwatch.Of(p.remote.CoreV1().Events(p.namespace), func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector("involvedObject.kind", "Pod").String()
-		return options
-	}
-	lw := listwatch.Patient("events of remote pods", &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return events.List(ctx, ofPods(options))
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return events.Watch(ctx, ofPods(options))
-		},
 	})
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lw, p.remote),
-		ObjectType:    &corev1.Event{},
-		Handler: cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(obj any, before bool) {
-				if !before {
-					p.mirrorEvent(obj)
-				}
-			},
-			UpdateFunc: func(_, after any) { p.mirrorEvent(after) },
+	informer := listwatch.Informer("events of remote pods", p.remote, lw, &corev1.Event{}, cache.Indexers{})
+	// These fail only if the informer is running, or has stopped.
+	_ = informer.SetTransform(p.trimEvent)
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, before bool) {
+			if !before {
+				p.mirrorEvent(obj)
+			}
 		},
-		Transform: p.trimEvent,
+		UpdateFunc: func(_, after any) { p.mirrorEvent(after) },
 	})
 	informer.RunWithContext(ctx)
 }

@@ -21,8 +21,8 @@ const listWatchTimeout = 2 * time.Minute
 // relistInterval is the minimum interval between relists because the cache is wrong.
 const relistInterval = time.Minute
 
-// podListWatch lists and watches the remote pods of this node for an informer. It
-// records whether that works, and can force a relist. It is safe for concurrent use.
+// podListWatch lists and watches the remote pods of this node for an informer. Unlike
+// listwatch.Of it records whether that works, and can force a relist. It is safe for concurrent use.
 type podListWatch struct {
 	pods     corev1client.PodInterface
 	selector func() string // known by the first request
@@ -62,24 +62,25 @@ func (f *podListWatch) watch(ctx context.Context, options metav1.ListOptions) (w
 	if f.beforeRequest() && lists {
 		options.ResourceVersion = ""
 	}
-	events, err := f.pods.Watch(ctx, options)
+	source, err := f.pods.Watch(ctx, options)
 	f.afterRequest(ctx, err, lists)
 	if err != nil {
 		return nil, err
 	}
-	w := &restartableWatch{Interface: events, out: make(chan watch.Event), done: make(chan struct{})}
+	events := make(chan watch.Event)
+	proxy := watch.NewProxyWatcher(events)
 	f.mu.Lock()
 	f.watches++
 	restart := f.restart
 	f.mu.Unlock()
 	f.run(func() {
-		w.forward(restart)
+		forward(proxy, events, source, restart)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.watches--
 		f.answered = time.Now()
 	})
-	return w, nil
+	return proxy, nil
 }
 
 // beforeRequest is called before each request. It reports whether the request must not
@@ -133,45 +134,32 @@ func (f *podListWatch) relist() {
 	f.restart = make(chan struct{})
 }
 
-// restartableWatch is a watch that podListWatch can end.
-type restartableWatch struct {
-	watch.Interface
-	out  chan watch.Event
-	once sync.Once
-	done chan struct{}
-}
-
-// ResultChan implements watch.Interface.
-func (w *restartableWatch) ResultChan() <-chan watch.Event { return w.out }
-
-// Stop implements watch.Interface.
-func (w *restartableWatch) Stop() { w.once.Do(func() { close(w.done) }) }
-
-// forward forwards events until the watch ends, is stopped, or is restarted.
-func (w *restartableWatch) forward(restart <-chan struct{}) {
-	defer close(w.out)
+// forward forwards the events of source until it ends, proxy is stopped, or the watch is
+// restarted.
+func forward(proxy *watch.ProxyWatcher, events chan<- watch.Event, source watch.Interface, restart <-chan struct{}) {
+	defer close(events)
 	defer func() {
-		w.Interface.Stop()
-		for range w.Interface.ResultChan() { // the producer may be blocked on sending one
+		source.Stop()
+		for range source.ResultChan() { // the producer may be blocked on sending one
 		}
 	}()
 	for {
 		var event watch.Event
 		ok := true
 		select {
-		case event, ok = <-w.Interface.ResultChan():
+		case event, ok = <-source.ResultChan():
 		case <-restart: // the error with which an API server asks for a relist
 			expired := apierrors.NewResourceExpired("the remote pods are listed again").ErrStatus
 			event, restart = watch.Event{Type: watch.Error, Object: &expired}, nil
-		case <-w.done:
+		case <-proxy.StopChan():
 			return
 		}
 		if !ok {
 			return
 		}
 		select {
-		case w.out <- event:
-		case <-w.done:
+		case events <- event:
+		case <-proxy.StopChan():
 			return
 		}
 		if restart == nil {
@@ -179,8 +167,6 @@ func (w *restartableWatch) forward(restart <-chan struct{}) {
 		}
 	}
 }
-
-var _ watch.Interface = (*restartableWatch)(nil)
 
 // version identifies a version of a pod; the zero value means that the pod does not
 // exist.

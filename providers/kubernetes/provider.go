@@ -166,8 +166,8 @@ func (p *Provider) newClaims() *claims.Claims {
 
 // newInformer returns an informer of the remote pods of this node.
 func (p *Provider) newInformer() cache.SharedIndexInformer {
-	lw := listwatch.Patient("remote pods", &cache.ListWatch{ListWithContextFunc: p.listWatch.list, WatchFuncWithContext: p.listWatch.watch})
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, p.remote), &corev1.Pod{}, 0, cache.Indexers{byHome: homeNamespace, byUID: homeUID})
+	lw := &cache.ListWatch{ListWithContextFunc: p.listWatch.list, WatchFuncWithContext: p.listWatch.watch}
+	return listwatch.Informer("remote pods", p.remote, lw, &corev1.Pod{}, cache.Indexers{byHome: homeNamespace, byUID: homeUID})
 }
 
 // The indexes of remote pods, by namespace and by UID of the home pod.

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -104,25 +103,10 @@ func stored[T any](informer cache.SharedIndexInformer, key string) (found T, ok 
 // newInformers returns informers of the home claims, and of the volumes of this node.
 func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 	home := c.opts.Home.CoreV1()
-	claims = c.newInformer("claims", &corev1.PersistentVolumeClaim{}, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return home.PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return home.PersistentVolumeClaims(metav1.NamespaceAll).Watch(ctx, options)
-		},
-	})
+	claims = c.newInformer("claims", &corev1.PersistentVolumeClaim{}, listwatch.Of(home.PersistentVolumeClaims(metav1.NamespaceAll), nil))
 	ours := c.opts.Translate.Home.NodeSelector()
-	volumes = c.newInformer("volumes of remote claims", &corev1.PersistentVolume{}, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = ours
-			return home.PersistentVolumes().List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = ours
-			return home.PersistentVolumes().Watch(ctx, options)
-		},
-	})
+	volumes = c.newInformer("volumes of remote claims", &corev1.PersistentVolume{}, listwatch.Of(home.PersistentVolumes(),
+		func(options *metav1.ListOptions) { options.LabelSelector = ours }))
 	_, _ = volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { // the error is explained below
 		if volume, ok := obj.(*corev1.PersistentVolume); ok && volume.Spec.ClaimRef != nil {
 			c.queue.Add(key{volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.Name}) // it may have to be expanded
@@ -132,9 +116,7 @@ func (c *Claims) newInformers() (claims, volumes cache.SharedIndexInformer) {
 }
 
 func (c *Claims) newInformer(what string, of runtime.Object, lw *cache.ListWatch) cache.SharedIndexInformer {
-	patient := cache.ToListWatcherWithWatchListSemantics(listwatch.Patient(what, lw), c.opts.Home)
-	informer := cache.NewSharedIndexInformer(patient, of, 0, cache.Indexers{})
-	_ = informer.SetTransform(withoutManagedFields) // fails only if the informer is running
+	informer := listwatch.Informer(what, c.opts.Home, lw, of, cache.Indexers{})
 	add := func(obj any) {
 		if object, ok := obj.(metav1.Object); ok {
 			c.queue.Add(key{object.GetNamespace(), object.GetName()})
@@ -145,11 +127,4 @@ func (c *Claims) newInformer(what string, of runtime.Object, lw *cache.ListWatch
 		UpdateFunc: func(_, after any) { add(after) },
 	})
 	return informer
-}
-
-func withoutManagedFields(obj any) (any, error) {
-	if object, ok := obj.(metav1.Object); ok {
-		object.SetManagedFields(nil)
-	}
-	return obj, nil
 }

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -69,17 +69,15 @@ func New(opts Options) *Services {
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 2*time.Minute)),
 		enqueued: map[string]struct{}{},
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(opts.Home, 0, informers.WithTransform(withoutManagedFields))
-	s.services = factory.Core().V1().Services().Informer()
-	s.slices = factory.Discovery().V1().EndpointSlices().Informer()
-	// These fail only if the informers are running, or have stopped.
-	_ = s.services.AddIndexers(cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	_ = s.slices.AddIndexers(cache.Indexers{byService: func(obj any) ([]string, error) {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			return []string{serviceOf(slice).String()}, nil
-		}
-		return nil, nil
-	}})
+	s.services = listwatch.Informer("services", opts.Home, listwatch.Of(opts.Home.CoreV1().Services(metav1.NamespaceAll), nil), &corev1.Service{},
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	s.slices = listwatch.Informer("endpoint slices", opts.Home, listwatch.Of(opts.Home.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), nil), &discoveryv1.EndpointSlice{},
+		cache.Indexers{byService: func(obj any) ([]string, error) {
+			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
+				return []string{serviceOf(slice).String()}, nil
+			}
+			return nil, nil
+		}})
 	s.enqueueOnChange(s.services, func(object metav1.Object) types.NamespacedName {
 		return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	})
@@ -109,13 +107,6 @@ func (s *Services) enqueueOnChange(informer cache.SharedIndexInformer, of func(m
 		UpdateFunc: func(_, after any) { changed(after) },
 		DeleteFunc: changed,
 	})
-}
-
-func withoutManagedFields(obj any) (any, error) {
-	if object, ok := obj.(metav1.Object); ok {
-		object.SetManagedFields(nil)
-	}
-	return obj, nil
 }
 
 // Run copies Services until ctx ends.
