@@ -53,7 +53,7 @@ func (d Decoder) Decode(data []byte, into any, validate func() error) error {
 // Mistakes decodes data, and returns the mistakes in it. Decoded reports whether the
 // value has all fields that it can have, as it does if some are unknown or duplicate.
 func (d Decoder) Mistakes(data []byte, into any) (mistakes []error, decoded bool) {
-	if len(bytes.TrimSpace(data)) == 0 {
+	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil, true
 	}
 	var failed error
@@ -131,10 +131,10 @@ func oneDocument(data []byte) error {
 
 // quotes are where the errors of YAML quote values, which may be secret: one that begins
 // with an asterisk is an unknown anchor.
-var quotes = regexp.MustCompile("`.*`|anchor '.*'")
+var quotes = regexp.MustCompile("`.*`|anchor '.*'|(invalid map key: ).*")
 
 func notYAML(err error) error {
-	return fmt.Errorf("this is no YAML or JSON: %s", quotes.ReplaceAllString(oneLine(err), "a value"))
+	return fmt.Errorf("this is no YAML or JSON: %s", quotes.ReplaceAllString(oneLine(err), "${1}a value"))
 }
 
 // at returns a mistake at a path below that of the decoder.

@@ -33,6 +33,7 @@ type settings struct {
 	After    metav1.Duration              `json:"after"`
 	Items    []item                       `json:"items"`
 	Anything any                          `json:"anything"`
+	Ratio    float64                      `json:"ratio"`
 }
 
 func TestFormatsAreEqual(t *testing.T) {
@@ -78,7 +79,9 @@ func TestMistakes(t *testing.T) {
 		"items: [{port: 1.5}]":           "items[0].port: it is of type number, and has to be of type integer from 0 on",
 		"items: {}":                      "items: it is of type object, and has to be of type array",
 		"[]":                             "it is of type array, and has to be of type object",
+		"\n [1]":                         "it is of type array, and has to be of type object",
 		"words":                          "it is of type string, and has to be of type object",
+		`{"ratio": 1e400}`:               "ratio: it is out of range",
 		"name: a\nname: b\nnam: c":       `2 mistakes: line 2: key "name" already set in map; unknown field "nam": leave it out, or write "name"`,
 		`{"name": "a", "name": "b"}`:     `duplicate field "name"`,
 		"name: a\n---\nname: b":          "there are several YAML documents",
@@ -178,7 +181,7 @@ func TestJSONAsYAML(t *testing.T) {
 }
 
 func TestMistakesShowNoSecrets(t *testing.T) {
-	for _, text := range []string{"enabled: hunter2", "items: hunter2", "name: [hunter2]", "hunter2", "name: hunter2\nname: hunter2", "name: 'hunter2", "name: *hunter2", "name: !!int hunter2", "name: !!float 'hunter2'", "name: @hunter2", "name: \"\\hunter2\""} {
+	for _, text := range []string{"enabled: hunter2", "items: hunter2", "name: [hunter2]", "hunter2", "name: hunter2\nname: hunter2", "name: 'hunter2", "name: *hunter2", "name: !!int hunter2", "name: !!float 'hunter2'", "name: @hunter2", "name: \"\\hunter2\"", "name: {{ hunter2 }}"} {
 		for _, loose := range []bool{false, true} {
 			err := config.Decoder{Loose: loose}.Decode([]byte(text), &settings{}, nil)
 			if err == nil && !loose || err != nil && strings.Contains(err.Error(), "hunter2") {

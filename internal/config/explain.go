@@ -91,7 +91,7 @@ func (e *explainer) leaf(text json.RawMessage, t reflect.Type, path string) {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		has, want := kindOf(text), nameOf(wrong.Type)
 		what = fmt.Sprintf("it is of type %s, and has to be of type %s", has, want)
-		if has == "number" && strings.HasPrefix(want, "integer") && !strings.ContainsAny(string(text), ".eE") {
+		if has == "number" && (want == has || strings.HasPrefix(want, "integer") && !strings.ContainsAny(string(text), ".eE")) {
 			what = "it is out of range"
 		}
 	}

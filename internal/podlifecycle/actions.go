@@ -16,6 +16,7 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 	since := pc.observations.Load()
 	r.mu.Lock()
 	target := r.pod
+	r.inspectedAt = time.Now() // also if it has no answer: what is due meanwhile is not held up
 	fresh := pod != nil && pod.DeletionTimestamp == nil && !r.ran
 	r.mu.Unlock()
 
@@ -27,6 +28,9 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 		namesakes, err = pc.findNamesakes(ctx, target)
 	}
 	if err != nil {
+		r.mu.Lock()
+		r.missing = min(r.missing, lostAfter-1) // the last question before a loss needs an answer
+		r.mu.Unlock()
 		err = fmt.Errorf("cannot determine whether the provider holds the pod: %w", err)
 		pc.warnOfOld(ctx, r, target, ReasonProviderInspectFailed, err)
 		return err
@@ -39,7 +43,6 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inspectedAt = time.Now() // a question without an answer says nothing of the pod
 	if found == nil || !pc.mayBeOurs(ctx, found) {
 		r.missed(time.Now())
 		return nil

@@ -348,3 +348,35 @@ func TestFailedQuestionsLoseNoPod(t *testing.T) {
 		wantList(t, "calls", r.provider.TakeCalls("create", "delete"), "create web "+string(r.api.Pod("web").UID))
 	})
 }
+
+// Invariant 8: an answer that took long is not the last look of a pod that is missed: it was
+// asked for before the time was over.
+func TestSlowAnswersLoseNoPod(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		back := r.provider.Empty()
+		questions := 0
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnGet = func(string) error {
+				switch questions++; questions {
+				case 3:
+					time.Sleep(2 * time.Minute)
+				case 4:
+					back()
+				}
+				return nil
+			}
+		})
+		r.pc.records.each(func(one *podRecord) { // asked for at once, of either kind
+			one.mu.Lock()
+			defer one.mu.Unlock()
+			one.observed = unknown
+			r.pc.Syncs().Add(one.key())
+		})
+		pass(5 * time.Minute)
+		want(t, "phase", r.phase("web"), corev1.PodRunning)
+		want(t, "questions", questions, 4)
+	})
+}

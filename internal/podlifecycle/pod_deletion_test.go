@@ -134,6 +134,27 @@ func TestKillAtTheEndOfGrace(t *testing.T) {
 	})
 }
 
+// Invariant 4: a provider that cannot be asked about a pod is asked to kill it in time all
+// the same.
+func TestKillOfAPodThatCannotBeAskedFor(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.api.AddPod(aPod("web"))
+		synctest.Wait()
+		away := errors.New("the backend is away")
+		r.provider.Script(func(s *nodetest.Script) {
+			s.Lingers = true
+			s.OnGet = func(string) error { return away }
+			s.OnStatus = s.OnGet
+			s.OnList = func() error { return away }
+		})
+		uid := string(r.api.Pod("web").UID)
+		r.api.DeletePod("web")
+		pass(33 * time.Second)
+		wantList(t, "calls", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 30", "delete web "+uid+" grace 0")
+	})
+}
+
 // Invariant 4: a grace period that is shortened meanwhile counts.
 func TestShortenedGrace(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
