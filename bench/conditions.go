@@ -17,8 +17,8 @@ func (r *rig) conditions(of []string, loadBefore string) ([]string, error) {
 	}
 	return append(append(of, r.notes...),
 		fmt.Sprintf("Kubernetes %s, %s, %s/%s", version.GitVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH),
-		fmt.Sprintf("%d CPUs for all processes together", runtime.NumCPU()),
-		fmt.Sprintf("load average of the machine before %s, after %s", loadBefore, loadAverage()),
+		fmt.Sprintf("%d CPUs", runtime.NumCPU()),
+		fmt.Sprintf("load average %s before, %s after", loadBefore, loadAverage()),
 		time.Now().UTC().Format(time.DateOnly),
 	), nil
 }

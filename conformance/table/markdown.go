@@ -35,9 +35,7 @@ func markdown(nodes []node, list []string) []byte {
 			n.suite.Seconds/60, n.suite.Begin.Format(time.DateOnly), n.suite.Property(junit.Kubernetes), escape(n.suite.Property(junit.Setup)))
 	}
 	names := specNames(nodes, list)
-	for _, n := range nodes {
-		writeReasons(&b, n, names)
-	}
+	writeReasons(&b, nodes, names)
 	fmt.Fprintf(&b, "\n## What passed on all nodes\n\nThe other %d of [specs.txt](../conformance/specs.txt).\n", passedOnAll(nodes, names))
 	return []byte(b.String())
 }
@@ -54,30 +52,43 @@ func specNames(nodes []node, list []string) []string {
 	return slices.Compact(names)
 }
 
-// writeReasons lists what did not pass on n, by reason, and what n was not asked for.
-func writeReasons(b *strings.Builder, n node, names []string) {
+// writeReasons lists what did not pass, by the nodes and the reason, and what nodes were
+// not asked for.
+func writeReasons(b *strings.Builder, nodes []node, names []string) {
 	var reasons []string
 	byReason := map[string][]string{}
 	for _, name := range names {
-		word, why := n.outcome(name)
-		switch word {
-		case "passed":
-			continue
-		case "":
-			word, why = "not run", "Not run on this node."
+		on := map[string][]string{} // the nodes, by outcome and reason
+		var outcomes []string
+		for _, n := range nodes {
+			word, why := n.outcome(name)
+			switch word {
+			case "passed":
+				continue
+			case "":
+				word, why = "not run", "not run on this node"
+			}
+			outcome := "(" + word + "): " + escape(why)
+			if on[outcome] == nil {
+				outcomes = append(outcomes, outcome)
+			}
+			on[outcome] = append(on[outcome], n.name)
 		}
-		if byReason[why] == nil {
-			reasons = append(reasons, why)
+		for _, outcome := range outcomes {
+			reason := strings.Join(on[outcome], ", ") + " " + outcome
+			if byReason[reason] == nil {
+				reasons = append(reasons, reason)
+			}
+			byReason[reason] = append(byReason[reason], escape(name))
 		}
-		byReason[why] = append(byReason[why], fmt.Sprintf("%s (%s)", escape(name), word))
 	}
 	if len(reasons) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## What did not pass on %s\n", n.name)
-	for _, why := range reasons {
-		fmt.Fprintf(b, "\n%s\n\n", escape(why))
-		for _, spec := range byReason[why] {
+	b.WriteString("\n## What did not pass\n")
+	for _, reason := range reasons {
+		fmt.Fprintf(b, "\n%s\n\n", reason)
+		for _, spec := range byReason[reason] {
 			fmt.Fprintf(b, "- %s\n", spec)
 		}
 	}

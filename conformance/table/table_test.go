@@ -50,8 +50,9 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"| one | 2 | 1 | 0 | 0 | 3 | 2 | 2026-01-02 | v9 | machine of one |",
 		"| two | 1 | 1 | 1 | 0 | 3 | 2 | 2026-01-02 | v9 | machine of two |",
-		"## What did not pass on one\n\nbroken\n\n- c (**failed**)\n\nNot run on this node.\n\n- d (not run)\n- f (not run)\n",
-		"## What did not pass on two\n\nNot run on this node.\n\n- [a] spec \\*not\\* b (not run)\n- f (not run)\n\nNeeds wings.\n\n- c (left out)\n\nNeeds a fast machine.\n\n- d (**failed**)\n",
+		"## What did not pass\n\ntwo (not run): not run on this node\n\n- [a] spec \\*not\\* b\n\n" +
+			"one (**failed**): broken\n\n- c\n\ntwo (left out): Needs wings.\n\n- c\n\none (not run): not run on this node\n\n- d\n\n" +
+			"two (**failed**): Needs a fast machine.\n\n- d\n\none, two (not run): not run on this node\n\n- f\n",
 		"## What passed on all nodes\n\nThe other 1 of [specs.txt](../conformance/specs.txt).\n",
 	} {
 		if !strings.Contains(string(data), want) {
