@@ -233,6 +233,30 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	}
 }
 
+// Metrics belong to the registry of a node, or of a program: package main alone registers
+// them for the whole process, and sets client-go's hooks.
+func TestNoGlobalMetrics(t *testing.T) {
+	global := regexp.MustCompile(`^(legacyregistry\.(\w*Register|Registerer|Handler)|prometheus\.(Register|MustRegister|DefaultRegisterer)|promauto\.\w+|workqueue\.SetProvider)$`)
+	files(t, func(path string, file *ast.File, set *token.FileSet) {
+		if file.Name.Name == "main" {
+			return
+		}
+		for _, spec := range file.Imports {
+			if spec.Name != nil && spec.Name.Name == "_" && strings.Contains(spec.Path.Value, "component-base/metrics") {
+				t.Errorf("%s: importing %s sets hooks of the whole process; leave that to main", set.Position(spec.Pos()), spec.Path.Value)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if pkg, ok := sel.X.(*ast.Ident); ok && global.MatchString(pkg.Name+"."+sel.Sel.Name) {
+					t.Errorf("%s: %s.%s is of the whole process; use a registry of the node, or of the caller", set.Position(sel.Pos()), pkg.Name, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+}
+
 // docs/architecture.md says which test keeps what; each of them is there.
 func TestNamedTestsExist(t *testing.T) {
 	page, err := os.ReadFile("docs/architecture.md")

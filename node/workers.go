@@ -38,8 +38,8 @@ type WorkersOption func(*workersOptions)
 type workersOptions struct{ metrics workqueue.MetricsProvider }
 
 // WithQueueMetrics measures the queues of the controllers with metrics from
-// there, in seconds, as client-go does its own: queuemetrics.Provider shows them
-// as the process's. Without it they are not measured.
+// there, in seconds, as client-go does its own: see queuemetrics.New. Without it
+// they are not measured.
 func WithQueueMetrics(metrics workqueue.MetricsProvider) WorkersOption {
 	return func(o *workersOptions) { o.metrics = metrics }
 }

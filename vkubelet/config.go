@@ -3,6 +3,7 @@ package vkubelet
 import (
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -52,6 +53,10 @@ type Config struct {
 	// HostIPs returns the node's addresses for status.hostIP(s) of pods whose
 	// provider does not report any; nil means none. Safe for concurrent use.
 	HostIPs func() []string
+
+	// QueueMetrics measures the work queues: see queuemetrics.New. By default
+	// they are not measured.
+	QueueMetrics workqueue.MetricsProvider
 }
 
 func (cfg *Config) validate() error {

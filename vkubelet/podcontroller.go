@@ -16,7 +16,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
 )
 
 // PodController is a node.PodController together with the informers and the
@@ -103,7 +102,7 @@ func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (c node.PodCont
 		Provider:    cfg.Provider,
 		PodInformer: cfg.PodInformer,
 		HostIPs:     cfg.HostIPs,
-		Workers:     node.NewWorkers(0, node.WithQueueMetrics(queuemetrics.Provider())),
+		Workers:     node.NewWorkers(0, node.WithQueueMetrics(cfg.QueueMetrics)),
 	}
 	if cfg.NodeName != "" {
 		c.PodEventFilterFunc = func(_ context.Context, pod *corev1.Pod) bool { return cfg.onNode(pod) }

@@ -9,40 +9,37 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // clusterConfig returns the API server and the credentials for it: those of
-// --kubeconfig and its defaults or, with --bootstrap-kubeconfig, the node's own. It waits
-// for the node's certificate until ctx ends, and starts the renewal of it.
-func clusterConfig(ctx context.Context, o *options, start func(run func(context.Context) error)) (config *rest.Config, source string, err error) {
+// --kubeconfig and its defaults or, with --bootstrap-kubeconfig, the node's own identity.
+// It waits for the node's certificate until ctx ends, and starts the renewal of it.
+func clusterConfig(ctx context.Context, o *options, start func(run func(context.Context) error)) (config *rest.Config, source string, identity *nodeutil.NodeIdentity, err error) {
 	if o.bootstrap == "" {
-		return kubeConfig(o)
+		config, source, err = kubeConfig(o)
+		return config, source, nil, err
 	}
 	if o.kubeconfig != "" {
 		_, err := os.Stat(o.kubeconfig)
 		if err == nil {
 			if config, source, err = kubeConfig(o); err != nil || hasCredentials(config) {
-				return config, source, err
+				return config, source, nil, err
 			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, "", fmt.Errorf("cannot use --kubeconfig: %w", err)
+			return nil, "", nil, fmt.Errorf("cannot use --kubeconfig: %w", err)
 		}
 	}
-	identity, err := nodeutil.NewNodeIdentity(ctx, nodeutil.NodeIdentityConfig{NodeName: o.nodeName, BootstrapKubeconfig: o.bootstrap, CertDir: o.certDir})
+	identity, err = nodeutil.NewNodeIdentity(ctx, nodeutil.NodeIdentityConfig{NodeName: o.nodeName, BootstrapKubeconfig: o.bootstrap, CertDir: o.certDir})
 	if err != nil {
-		return nil, "", err
-	}
-	if err := legacyregistry.Registerer().Register(identity); err != nil {
-		return nil, "", fmt.Errorf("cannot measure the client certificate: %w", err)
+		return nil, "", nil, err
 	}
 	start(identity.Run)
 	if err := identity.WaitReady(ctx); err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
-	return limit(identity.Config(), o), "system:node:" + o.nodeName + " by --bootstrap-kubeconfig " + o.bootstrap, nil
+	return limit(identity.Config(), o), "system:node:" + o.nodeName + " by --bootstrap-kubeconfig " + o.bootstrap, identity, nil
 }
 
 func hasCredentials(c *rest.Config) bool {

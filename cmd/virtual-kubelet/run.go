@@ -42,7 +42,7 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	starting, started := o.starting(ctx, began)
 	defer started()
 
-	config, source, err := clusterConfig(starting, o, func(run func(context.Context) error) {
+	config, source, identity, err := clusterConfig(starting, o, func(run func(context.Context) error) {
 		group.Go(func() error { return run(ctx) })
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 	}
 	group.Go(func() error { return runAuth(ctx) })
 
-	v := virtualNode{options: o, client: client, address: address, auth: auth}
+	v := virtualNode{options: o, client: client, address: address, auth: auth, certificate: identity}
 	if o.nodes > 0 || o.poolsFile != "" {
 		return v.runFleet(ctx, began)
 	}
@@ -201,6 +201,8 @@ type virtualNode struct {
 	address string
 	auth    nodeutil.Auth
 
+	certificate *nodeutil.NodeIdentity // of the client; nil without --bootstrap-kubeconfig
+
 	mux      *http.ServeMux    // with the kubelet API, set by build
 	provider nodeutil.Provider // set by build
 	closer   io.Closer         // closes the provider; may be nil
@@ -254,6 +256,11 @@ func (v *virtualNode) servingOptions() []nodeutil.NodeOpt {
 // newProvider makes the provider, and keeps it.
 func (v *virtualNode) newProvider(config []byte) nodeutil.NewProviderFunc {
 	return func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		if v.certificate != nil {
+			if err := cfg.Metrics.Register(v.certificate); err != nil {
+				return nil, nil, fmt.Errorf("cannot measure the client certificate: %w", err)
+			}
+		}
 		provider, nodeProvider, closer, err := v.makeProvider(config, cfg)
 		v.provider, v.closer = provider, closer
 		return provider, nodeProvider, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,7 +44,7 @@ func built(t *testing.T, args ...string) (*virtualNode, http.Handler) {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
-	v := &virtualNode{options: &o, client: fake.NewSimpleClientset(), address: "192.0.2.1", auth: headerAuth{}}
+	v := &virtualNode{options: &o, client: fake.NewSimpleClientset(), address: "192.0.2.1", auth: headerAuth{}, certificate: newIdentity(t)}
 	if _, err := v.build(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +52,21 @@ func built(t *testing.T, args ...string) (*virtualNode, http.Handler) {
 		t.Cleanup(func() { _ = v.closer.Close() })
 	}
 	return v, v.handler(v.mux)
+}
+
+// newIdentity returns an identity without a certificate yet.
+func newIdentity(t *testing.T) *nodeutil.NodeIdentity {
+	t.Helper()
+	dir := t.TempDir()
+	server := filepath.Join(dir, "bootstrap")
+	if err := os.WriteFile(server, []byte("clusters: [{name: c, cluster: {server: https://192.0.2.1}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	identity, err := nodeutil.NewNodeIdentity(t.Context(), nodeutil.NodeIdentityConfig{NodeName: "vk", BootstrapKubeconfig: server, CertDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
 }
 
 func TestWhoMayReadWhat(t *testing.T) {
@@ -72,6 +89,7 @@ func TestWhoMayReadWhat(t *testing.T) {
 		{"metrics are not", "/metrics", stranger, kubeletAPI, 401, "Unauthorized"},
 		{"metrics for the known", "/metrics", known, kubeletAPI, 200, `kubelet_node_name{node="virtual-kubelet"} 1`},
 		{"metrics of the process", "/metrics", known, kubeletAPI, 200, "# TYPE go_goroutines gauge"},
+		{"metrics of the client certificate", "/metrics", known, kubeletAPI, 200, "kubelet_certificate_manager_client_ttl_seconds +Inf"},
 		{"flags for the known", "/flagz", known, kubeletAPI, 200, "debug-http"},
 		{"profiles for the known", "/debug/pprof/cmdline", known, kubeletAPI, 200, ""},
 		{"profiles are not", "/debug/pprof/cmdline", stranger, kubeletAPI, 401, ""},

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
 )
 
@@ -174,10 +176,10 @@ func TestRelease(t *testing.T) {
 // Moving to another lane is no failure, and counts as the same try.
 func TestMovingIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		name := newName()
+		registry := prometheus.NewRegistry()
 		var tries []int
 		var since []time.Time
-		q := NewPool(0, queuemetrics.Provider()).New(name, nil, func(_ context.Context, _ string, n int, added time.Time, _ error) (*time.Duration, error) {
+		q := NewPool(0, queuemetrics.New(registry)).New("queue", nil, func(_ context.Context, _ string, n int, added time.Time, _ error) (*time.Duration, error) {
 			tries, since = append(tries, n), append(since, added)
 			after := time.Second
 			return &after, nil
@@ -199,7 +201,7 @@ func TestMovingIsNoFailure(t *testing.T) {
 		if !slices.Equal(tries, []int{1, 2}) || since[0] != begin || since[1] != begin {
 			t.Errorf("tries %v since %v, want 1 and 2 since %v", tries, since, begin)
 		}
-		got := measured(t, name)
+		got := measured(t, registry)
 		if got["workqueue_adds_total"] != 3 || got["workqueue_retries_total"] != 2 || got["workqueue_depth"] != 0 {
 			t.Errorf("metrics %v, want 3 adds, 2 retries and no depth", got)
 		}

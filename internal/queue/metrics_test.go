@@ -3,77 +3,56 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"k8s.io/component-base/metrics/legacyregistry"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
 )
 
-// measured returns what the process shows for the queues of a name.
-func measured(t *testing.T, queue string) map[string]float64 {
+// measured returns what a registry has of queues.
+func measured(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	values := map[string]float64{}
 	for _, family := range families {
-		for _, metric := range family.Metric {
-			if !named(metric, queue) {
-				continue
-			}
-			switch {
-			case metric.Gauge != nil:
-				values[family.GetName()] = metric.Gauge.GetValue()
-			case metric.Counter != nil:
-				values[family.GetName()] = metric.Counter.GetValue()
-			case metric.Histogram != nil:
-				values[family.GetName()] = metric.Histogram.GetSampleSum()
-				values[family.GetName()+"_count"] = float64(metric.Histogram.GetSampleCount())
-			}
+		metric := family.Metric[0] // all queues of a test have one name
+		switch {
+		case metric.Gauge != nil:
+			values[family.GetName()] = metric.Gauge.GetValue()
+		case metric.Counter != nil:
+			values[family.GetName()] = metric.Counter.GetValue()
+		case metric.Histogram != nil:
+			values[family.GetName()] = metric.Histogram.GetSampleSum()
+			values[family.GetName()+"_count"] = float64(metric.Histogram.GetSampleCount())
 		}
 	}
 	return values
 }
 
-func named(metric *dto.Metric, queue string) bool {
-	for _, label := range metric.Label {
-		if label.GetName() == "name" && label.GetValue() == queue {
-			return true
-		}
-	}
-	return false
-}
-
-var names atomic.Int32
-
-// newName is one that no queue of this process had before: metrics stay.
-func newName() string { return fmt.Sprintf("queue-%d", names.Add(1)) }
-
-// The metrics are those of client-go's queues, on the page that shows those.
+// The metrics are those of client-go's queues.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		name := newName()
+		registry := prometheus.NewRegistry()
 		want := func(when string, want map[string]float64) {
 			t.Helper()
 			synctest.Wait()
-			got := measured(t, name)
+			got := measured(t, registry)
 			for metric, value := range want {
 				if got["workqueue_"+metric] != value {
 					t.Errorf("%s: %s is %v, want %v", when, metric, got["workqueue_"+metric], value)
 				}
 			}
 		}
-		pool := NewPool(0, queuemetrics.Provider())
+		pool := NewPool(0, queuemetrics.New(registry))
 		fails := true
 		delay := 4 * time.Second
-		a := pool.New(name, nil, func(context.Context, string, int, time.Time, error) (*time.Duration, error) { return &delay, nil },
+		a := pool.New("queue", nil, func(context.Context, string, int, time.Time, error) (*time.Duration, error) { return &delay, nil },
 			func(context.Context, string) error {
 				time.Sleep(10 * time.Second)
 				if fails {
@@ -82,7 +61,7 @@ func TestMetrics(t *testing.T) {
 				}
 				return nil
 			})
-		b := pool.New(name, nil, nil, func(context.Context, string) error { time.Sleep(8 * time.Second); return nil })
+		b := pool.New("queue", nil, nil, func(context.Context, string) error { time.Sleep(8 * time.Second); return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		start(t, b, 1)
 		done := make(chan struct{})
@@ -117,20 +96,20 @@ func TestMetrics(t *testing.T) {
 // a queue is run waits from then on.
 func TestKeysOfAQueueThatIsNotRunDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		name := newName()
+		registry := prometheus.NewRegistry()
 		nothing := func(context.Context, string) error { return nil }
-		pool := NewPool(0, queuemetrics.Provider())
-		idle, later := pool.New(name, nil, nil, nothing), pool.New(name, nil, nil, nothing)
+		pool := NewPool(0, queuemetrics.New(registry))
+		idle, later := pool.New("queue", nil, nil, nothing), pool.New("queue", nil, nil, nothing)
 		idle.Add("1")
 		idle.AddAfter("2", time.Second)
 		later.Add("1")
-		if got := measured(t, name); got["workqueue_depth"] != 0 || got["workqueue_adds_total"] != 0 {
+		if got := measured(t, registry); got["workqueue_depth"] != 0 || got["workqueue_adds_total"] != 0 {
 			t.Errorf("before anything is run %v keys wait, and %v were added", got["workqueue_depth"], got["workqueue_adds_total"])
 		}
 		time.Sleep(time.Minute)
 		start(t, later, 1)
 		synctest.Wait()
-		if got := measured(t, name); got["workqueue_depth"] != 0 || got["workqueue_adds_total"] != 1 || got["workqueue_queue_duration_seconds"] != 60 {
+		if got := measured(t, registry); got["workqueue_depth"] != 0 || got["workqueue_adds_total"] != 1 || got["workqueue_queue_duration_seconds"] != 60 {
 			t.Errorf("after one queue was run the metrics are %v", got)
 		}
 	})

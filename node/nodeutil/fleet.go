@@ -132,7 +132,7 @@ func NewFleet(cfg FleetConfig) (*Fleet, error) {
 	f := &Fleet{cfg: cfg, nodes: map[string]*member{}, watch: newNodeWatch(cfg.Client)}
 	f.shared = newShared(cfg.Client, cfg.EventSource, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)
 	f.shared.pods = podwatch.New(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod)
-	f.shared.workers = newWorkers(cmp.Or(cfg.MaxWrites, 100))
+	f.shared.workers = f.shared.newWorkers(cmp.Or(cfg.MaxWrites, 100))
 	f.shared.registering = make(chan struct{}, cmp.Or(cfg.MaxRegistrations, 50))
 	if cfg.Auth != nil {
 		f.own = api.InstrumentHandler(WithAuthExceptHealth(AuthForNode(cfg.Auth, ""), f.ProcessHandler()))

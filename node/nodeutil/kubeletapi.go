@@ -52,7 +52,8 @@ func metricsRoutes(own prometheus.Gatherer, volumes *volumeMetrics) []api.Route 
 	}
 	all := func(w http.ResponseWriter, r *http.Request) {
 		ofVolumes := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return volumes.gather(r.Context()), nil })
-		serve(prometheus.Gatherers{legacyregistry.DefaultGatherer, own, ofVolumes}).ServeHTTP(w, r)
+		// That of the process has what the libraries of Kubernetes register by themselves.
+		serve(prometheus.Gatherers{own, legacyregistry.DefaultGatherer, ofVolumes}).ServeHTTP(w, r)
 	}
 	installed := collected{methods: reading}
 	slis.SLIMetrics{}.Install(&installed)

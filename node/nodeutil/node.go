@@ -57,7 +57,7 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 		cfg.Client = client
 	}
 	n := &Node{shared: newShared(cfg.Client, cfg.EventSource, cfg.EventQPS, cfg.EventBurst, cfg.StreamLimits)}
-	n.shared.workers = newWorkers(0)
+	n.shared.workers = n.shared.newWorkers(0)
 	if err := n.make(name, newProvider, cfg); err != nil {
 		return nil, err
 	}

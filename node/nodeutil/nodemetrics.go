@@ -13,8 +13,8 @@ import (
 
 // nodeMetrics are the metrics of one node, or of several that are measured as
 // one: under the kubelet's names where a kubelet has them. Those of the process
-// are in the registry that all Kubernetes components share; these are not, since
-// one process may run several nodes. Only kubelet_node_name has a label for the
+// are in the registry that all Kubernetes components share, where main and their libraries
+// register them; these are not, since one process may run several nodes. Only kubelet_node_name has a label for the
 // node, so that a thousand nodes are not a thousand histograms.
 type nodeMetrics struct {
 	registry    *prometheus.Registry

@@ -1,59 +1,53 @@
 package nodeutil_test
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// additions is how many keys the process's metrics say the pods' queue has had.
-func additions(t *testing.T) float64 {
-	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "workqueue_adds_total" {
-			continue
-		}
-		for _, metric := range family.Metric {
-			if metric.Label[0].GetValue() == "sync_pods_from_kubernetes" {
-				return metric.Counter.GetValue()
-			}
-		}
-	}
-	return 0
-}
+const queueOfPods = `{name="sync_pods_from_kubernetes"}`
 
-func TestQueuesAreInTheProcessMetrics(t *testing.T) {
+// A node's metrics have its queues, and not those of other nodes in the process.
+func TestQueuesAreInTheMetrics(t *testing.T) {
 	t.Run("of a node by itself", func(t *testing.T) {
-		before, provider := additions(t), &tiny{}
-		_, stop := start(t, fake.NewSimpleClientset(pod("web", "vk")), making(provider))
-		eventually(t, "the pod runs", func() bool {
-			pods, _ := provider.GetPods(t.Context())
-			return len(pods) == 1
+		busy, idle := http.NewServeMux(), http.NewServeMux()
+		start(t, fake.NewSimpleClientset(pod("web", "vk")), making(&tiny{}), openTo(busy))
+		start(t, fake.NewSimpleClientset(), making(&tiny{}), openTo(idle))
+		eventually(t, "the pod is seen to start", func() bool {
+			return strings.Contains(scrape(t, busy, "/metrics"), "\nkubelet_started_pods_total 1\n")
 		})
-		if err := stop(); err != nil {
-			t.Fatal(err)
+		none := "\nworkqueue_adds_total" + queueOfPods + " 0\n"
+		if text := scrape(t, busy, "/metrics"); !strings.Contains(text, "\nworkqueue_adds_total"+queueOfPods) || strings.Contains(text, none) {
+			t.Errorf("no key was added to the queue of the node with a pod:\n%s", text)
 		}
-		if after := additions(t); after <= before {
-			t.Errorf("workqueue_adds_total went from %v to %v, want more", before, after)
-		}
+		wantLines(t, scrape(t, idle, "/metrics"), none[1:len(none)-1])
 	})
 	t.Run("of a fleet", func(t *testing.T) {
-		before := additions(t)
 		fleetBubble(t, func(t *testing.T, r *fleetRig) {
 			r.add("a")
 			r.create("web", "a")
 			r.start()
 			pass(10 * time.Second)
 			wantNames(t, "pods", r.runs("a"), "web")
+			families, err := r.fleet.Metrics().(prometheus.Gatherer).Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, family := range families {
+				if family.GetName() == "workqueue_adds_total" {
+					for _, metric := range family.Metric {
+						if metric.Label[0].GetValue() == "sync_pods_from_kubernetes" && metric.Counter.GetValue() > 0 {
+							return
+						}
+					}
+				}
+			}
+			t.Error("no key was added to the queue of the fleet's pods")
 		})
-		if after := additions(t); after <= before {
-			t.Errorf("workqueue_adds_total went from %v to %v, want more", before, after)
-		}
 	})
 }

@@ -51,9 +51,9 @@ func newShared(client kubernetes.Interface, eventSource string, eventQPS float32
 	return s
 }
 
-// newWorkers makes workers whose queues the process's metrics show.
-func newWorkers(limit int) *node.Workers {
-	return node.NewWorkers(limit, node.WithQueueMetrics(queuemetrics.Provider()))
+// newWorkers makes workers whose queues the metrics show.
+func (s *shared) newWorkers(limit int) *node.Workers {
+	return node.NewWorkers(limit, node.WithQueueMetrics(queuemetrics.New(s.metrics.registry)))
 }
 
 // start has all of it run in group until ctx ends. The function that it returns

@@ -1,7 +1,8 @@
 package queuemetrics_test
 
 import (
-	"k8s.io/component-base/metrics/legacyregistry"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
@@ -10,8 +11,9 @@ import (
 // A program that makes its PodControllers itself shows their queues on its
 // /metrics with workers that it gives to each of them.
 func Example() {
-	workers := node.NewWorkers(100, node.WithQueueMetrics(queuemetrics.Provider()))
+	registry := prometheus.NewRegistry()
+	workers := node.NewWorkers(100, node.WithQueueMetrics(queuemetrics.New(registry)))
 	_ = node.PodControllerConfig{Workers: workers}
 
-	_ = legacyregistry.Handler() // serves what it has of them
+	_ = promhttp.HandlerFor(registry, promhttp.HandlerOpts{}) // serves what it has of them
 }

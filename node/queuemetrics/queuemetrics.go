@@ -1,68 +1,19 @@
-// Package queuemetrics shows the work queues of package node in the metrics of
-// the process, k8s.io/component-base's legacyregistry, beside those of client-go
-// and under the same names (workqueue_*). Package nodeutil uses it for its
-// nodes; a program that makes its PodControllers itself passes Provider to
-// node.WithQueueMetrics.
+// Package queuemetrics measures the work queues of package node as client-go measures
+// its own, under the same names (workqueue_*). Package nodeutil uses it for its nodes; a
+// program that makes its PodControllers itself passes New to node.WithQueueMetrics.
 package queuemetrics
 
 import (
-	"errors"
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Provider returns the provider of the process's metrics of queues. They are
-// registered with the first queue, and not before: then a program that imports
-// k8s.io/component-base/metrics/prometheus/workqueue has registered client-go's,
-// which are used then.
-func Provider() workqueue.MetricsProvider { return provider{} }
-
-type provider struct{}
-
-func (provider) NewDepthMetric(name string) workqueue.GaugeMetric {
-	return registeredOnce().depth.WithLabelValues(name)
-}
-
-func (provider) NewAddsMetric(name string) workqueue.CounterMetric {
-	return registeredOnce().adds.WithLabelValues(name)
-}
-
-func (provider) NewLatencyMetric(name string) workqueue.HistogramMetric {
-	return registeredOnce().latency.WithLabelValues(name)
-}
-
-func (provider) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
-	return registeredOnce().workDuration.WithLabelValues(name)
-}
-
-func (provider) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return registeredOnce().unfinished.WithLabelValues(name)
-}
-
-func (provider) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return registeredOnce().longest.WithLabelValues(name)
-}
-
-func (provider) NewRetriesMetric(name string) workqueue.CounterMetric {
-	return registeredOnce().retries.WithLabelValues(name)
-}
-
-// vectors are the process's: client-go's, where they are registered, else our
-// own of the same names. client-go keeps to itself what was registered with it,
-// but the registry returns it.
-type vectors struct {
-	depth, unfinished, longest *metrics.GaugeVec
-	adds, retries              *metrics.CounterVec
-	latency, workDuration      *metrics.HistogramVec
-}
-
-var registeredOnce = sync.OnceValue(func() *vectors {
-	buckets := metrics.ExponentialBuckets(10e-9, 10, 10)
-	return &vectors{
+// New returns metrics of queues, which it registers. Queues that share a registry share
+// the metrics: a second New for it panics. A page that shows client-go's, too, gathers
+// both, and so each of the names once.
+func New(registry prometheus.Registerer) workqueue.MetricsProvider {
+	buckets := prometheus.ExponentialBuckets(10e-9, 10, 10)
+	p := &provider{
 		depth: gauge("depth", "Current depth of workqueue"),
 		unfinished: gauge("unfinished_work_seconds", "How many seconds of work has done that is in progress and hasn't been observed by work_duration. "+
 			"Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases."),
@@ -72,32 +23,60 @@ var registeredOnce = sync.OnceValue(func() *vectors {
 		latency:      histogram("queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested.", buckets),
 		workDuration: histogram("work_duration_seconds", "How long in seconds processing an item from workqueue takes.", buckets),
 	}
-})
+	registry.MustRegister(p.depth, p.unfinished, p.longest, p.adds, p.retries, p.latency, p.workDuration)
+	return p
+}
 
-const subsystem = "workqueue"
+type provider struct {
+	depth, unfinished, longest *prometheus.GaugeVec
+	adds, retries              *prometheus.CounterVec
+	latency, workDuration      *prometheus.HistogramVec
+}
+
+func (p *provider) NewDepthMetric(name string) workqueue.GaugeMetric {
+	return p.depth.WithLabelValues(name)
+}
+
+func (p *provider) NewAddsMetric(name string) workqueue.CounterMetric {
+	return p.adds.WithLabelValues(name)
+}
+
+func (p *provider) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return p.latency.WithLabelValues(name)
+}
+
+func (p *provider) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return p.workDuration.WithLabelValues(name)
+}
+
+func (p *provider) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return p.unfinished.WithLabelValues(name)
+}
+
+func (p *provider) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return p.longest.WithLabelValues(name)
+}
+
+func (p *provider) NewRetriesMetric(name string) workqueue.CounterMetric {
+	return p.retries.WithLabelValues(name)
+}
+
+const (
+	subsystem = "workqueue"
+	// Texts that differed from client-go's would keep the two apart.
+	stability = "[BETA] "
+)
 
 var byName = []string{"name"}
 
-func gauge(name, help string) *metrics.GaugeVec {
-	return registered(metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.BETA}, byName))
+func gauge(name, help string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: stability + help}, byName)
 }
 
-func counter(name, help string) *metrics.CounterVec {
-	return registered(metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.BETA}, byName))
+func counter(name, help string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: stability + help}, byName)
 }
 
-func histogram(name, help string, buckets []float64) *metrics.HistogramVec {
-	return registered(metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets, StabilityLevel: metrics.BETA}, byName))
-}
-
-// registered returns the metric that is registered under the name of this one.
-// Where that is another one altogether this one is not shown.
-func registered[T metrics.Registerable](metric T) T {
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(legacyregistry.Register(metric), &already) {
-		if existing, ok := already.ExistingCollector.(T); ok {
-			return existing
-		}
-	}
-	return metric
+func histogram(name, help string, buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: stability + help, Buckets: buckets}, byName)
 }

@@ -3,6 +3,7 @@ package queuemetrics_test
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue" // as a program registers them
@@ -10,11 +11,12 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
 )
 
-// Queues of client-go and those measured with Provider are in the same series, each
-// of which the registry has once.
-func TestProviderSharesClientGosMetrics(t *testing.T) {
-	provider := queuemetrics.Provider()
-	clientGo := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "queue"})
+// A page with the metrics of client-go's queues and of those measured with New has
+// each of the names once, and both queues.
+func TestMetricsBesideClientGos(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	provider := queuemetrics.New(registry)
+	clientGo := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "another"})
 	defer clientGo.ShutDown()
 	clientGo.Add("a")
 
@@ -26,26 +28,24 @@ func TestProviderSharesClientGosMetrics(t *testing.T) {
 	provider.NewLatencyMetric("queue").Observe(5)
 	provider.NewWorkDurationMetric("queue").Observe(7)
 
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	families, err := prometheus.Gatherers{registry, legacyregistry.DefaultGatherer}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.Metric {
-			if len(metric.Label) != 1 || metric.Label[0].GetValue() != "queue" {
+			if len(metric.Label) != 1 || metric.Label[0].GetName() != "name" {
 				continue
 			}
-			if _, twice := got[family.GetName()]; twice {
-				t.Errorf("%s is there twice", family.GetName())
-			}
-			got[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + metric.GetHistogram().GetSampleSum()
+			got[family.GetName()+" of "+metric.Label[0].GetValue()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() + metric.GetHistogram().GetSampleSum()
 		}
 	}
 	for name, want := range map[string]float64{
-		"workqueue_depth": 2, "workqueue_adds_total": 2, "workqueue_retries_total": 1,
-		"workqueue_unfinished_work_seconds": 3, "workqueue_longest_running_processor_seconds": 2,
-		"workqueue_queue_duration_seconds": 5, "workqueue_work_duration_seconds": 7,
+		"workqueue_depth of queue": 1, "workqueue_adds_total of queue": 1, "workqueue_retries_total of queue": 1,
+		"workqueue_unfinished_work_seconds of queue": 3, "workqueue_longest_running_processor_seconds of queue": 2,
+		"workqueue_queue_duration_seconds of queue": 5, "workqueue_work_duration_seconds of queue": 7,
+		"workqueue_depth of another": 1, "workqueue_adds_total of another": 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
