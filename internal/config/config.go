@@ -21,9 +21,9 @@ import (
 
 // Decoder decodes configurations. Its zero value is the strictest.
 type Decoder struct {
-	// Loose accepts all that the UnmarshalStrict of sigs.k8s.io/yaml accepts: names of
-	// fields in any case, numbers and booleans as strings, and documents after the first,
-	// which are ignored. It is for files that have always been decoded with it.
+	// Loose accepts what the UnmarshalStrict of sigs.k8s.io/yaml accepts: names of fields
+	// in any case, numbers and booleans as strings. It is for files that have always been
+	// decoded with it.
 	Loose bool
 	// YAML decodes JSON as the YAML that it is: 1.0 is an integer, and what a
 	// json.RawMessage gets has sorted fields and no white space.
@@ -55,6 +55,9 @@ func (d Decoder) Decode(data []byte, into any, validate func() error) error {
 func (d Decoder) Mistakes(data []byte, into any) (mistakes []error, decoded bool) {
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil, true
+	}
+	if err := d.oneDocument(data); err != nil {
+		return []error{d.at("", err.Error())}, false
 	}
 	var failed error
 	if d.Loose {
@@ -91,11 +94,6 @@ func (d Decoder) toJSON(data []byte) (text []byte, duplicates []error, err error
 	if json.Valid(data) && !d.YAML {
 		return data, nil, nil
 	}
-	if !d.Loose {
-		if err := oneDocument(data); err != nil {
-			return nil, nil, err
-		}
-	}
 	text, err = yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil, nil, notYAML(err)
@@ -114,7 +112,10 @@ func (d Decoder) toJSON(data []byte) (text []byte, duplicates []error, err error
 
 // oneDocument checks that all that is in YAML is in its first document. Without this, the
 // others would be ignored, however wrong they are.
-func oneDocument(data []byte) error {
+func (d Decoder) oneDocument(data []byte) error {
+	if json.Valid(data) && !d.YAML {
+		return nil
+	}
 	decoder := goyaml.NewDecoder(bytes.NewReader(data))
 	for i := 0; ; i++ {
 		var document any

@@ -141,7 +141,7 @@ func TestValidation(t *testing.T) {
 func TestLoose(t *testing.T) {
 	var s settings
 	loose := config.Decoder{Loose: true}
-	if err := loose.Decode([]byte("NAME: 5\nEnabled: true\n---\nx: y\n"), &s, nil); err != nil || s.Name != "5" || !s.Enabled {
+	if err := loose.Decode([]byte("NAME: 5\nEnabled: true\n"), &s, nil); err != nil || s.Name != "5" || !s.Enabled {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	err := loose.Decode([]byte("NAME: 5\nitemz: []\nENABLED: 1\nname: []\n"), &s, nil)
@@ -149,6 +149,18 @@ func TestLoose(t *testing.T) {
 		`name: it is of type array, and has to be of type string`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// What is after the first document would otherwise be ignored, however wrong it is.
+func TestSeveralDocumentsAreRefused(t *testing.T) {
+	for _, loose := range []bool{false, true} {
+		for _, text := range []string{"name: a\n---\nname: b\n", "---\nname: a\n---\n---\nnam: b\n", "{name: a}\n---\n[]\n"} {
+			err := config.Decoder{Loose: loose}.Decode([]byte(text), &settings{}, nil)
+			if err == nil || err.Error() != "there are several YAML documents: write all into one" {
+				t.Errorf("%q, loose %v: got %v", text, loose, err)
+			}
+		}
 	}
 }
 

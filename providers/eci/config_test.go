@@ -66,6 +66,7 @@ func TestConfigFileIsStrict(t *testing.T) {
 		`CPU = "many"`:                 "many",
 		"cacheFor: soon":               "soon",
 		"SecretKey = hunter2-unquoted": "line 1",
+		"cpu: 1\n---\nmemory: 1Gi":     "several YAML documents",
 	} {
 		_, err := ParseConfig([]byte(text))
 		if err == nil || !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), want) {

@@ -30,6 +30,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"nothing", "", ConfigAPIVersion},
 		{"another version", "apiVersion: v2\nkind: RemoteCluster\n", ConfigAPIVersion},
 		{"a field that there is not", good + "namespace: x\n", `"namespace"`},
+		{"a second document", good + "---\nevicted: restart\n", "several YAML documents"},
 		{"no cluster", header + "remote: {kubeconfig: /etc/remote}\n", "cluster:"},
 		{"no label value", header + "cluster: a b\nremote: {kubeconfig: /etc/remote}\n", "cluster:"},
 		{"no remote", header + "cluster: home\n", "remote:"},
