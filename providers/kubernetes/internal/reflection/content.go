@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,8 @@ type copyContent struct {
 	Text   map[string]string // of a ConfigMap
 	Data   map[string][]byte
 
-	renew time.Time // when to renew it; zero for never
+	renew  time.Time // when to renew it; zero for never
+	failed error     // of the files that cannot be read, which stay as they are
 }
 
 func (c *copyContent) sum() string {
@@ -73,8 +75,10 @@ func (r *Reflector) contentOf(ctx context.Context, of ref, first *registeredPod,
 	case translate.KindFiles:
 		wanted.Labels = home.LabelsOf(of.namespace, types.UID(of.name))
 		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, map[string][]byte{}
-		if err := r.readFiles(ctx, first.pod, wanted); err != nil {
-			return nil, err
+		if unread := r.readFiles(ctx, first.pod, wanted); wanted.failed != nil {
+			if err := r.keepFiles(ctx, of, wanted, unread); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// Immutable is not copied: the original may be replaced by one with other contents.
@@ -90,7 +94,10 @@ func secretType(of corev1.SecretType) corev1.SecretType {
 	return corev1.SecretTypeOpaque
 }
 
-func (r *Reflector) readFiles(ctx context.Context, pod *corev1.Pod, wanted *copyContent) error {
+// readFiles reads the tokens and downward API files of a pod. One that cannot be read, as
+// if a token is refused, does not keep the others from being renewed: wanted.failed is its
+// error, and unread are the keys of such files.
+func (r *Reflector) readFiles(ctx context.Context, pod *corev1.Pod, wanted *copyContent) (unread []string) {
 	sources := r.sources
 	if r.opts.NodeAllocatable != nil {
 		sources.NodeAllocatable = r.opts.NodeAllocatable()
@@ -102,16 +109,45 @@ func (r *Reflector) readFiles(ctx context.Context, pod *corev1.Pod, wanted *copy
 			// Without it, the volume could not be mounted again.
 			wanted.Data[translate.FileKey(v.Name, path)] = []byte{}
 		}
-		files, renew, err := sources.Contents(ctx, pod, &v)
-		if err != nil {
-			// Hide the class of the error: it is not an original that is missing.
-			return fmt.Errorf("volume %q: %v", v.Name, err)
+		for _, source := range v.Projected.Sources {
+			one := corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}}}}
+			files, renew, err := sources.Contents(ctx, pod, &one)
+			if err != nil {
+				// Hide the class of the error: it is not an original that is missing.
+				wanted.failed = errors.Join(wanted.failed, fmt.Errorf("volume %q: %v", v.Name, err))
+				for _, path := range translate.FilePaths(&source) {
+					unread = append(unread, translate.FileKey(v.Name, path))
+				}
+			}
+			for path, file := range files {
+				wanted.Data[translate.FileKey(v.Name, path)] = file.Data
+			}
+			if !renew.IsZero() && (wanted.renew.IsZero() || renew.Before(wanted.renew)) {
+				wanted.renew = renew
+			}
 		}
-		for path, file := range files {
-			wanted.Data[translate.FileKey(v.Name, path)] = file.Data
-		}
-		if !renew.IsZero() && (wanted.renew.IsZero() || renew.Before(wanted.renew)) {
-			wanted.renew = renew
+	}
+	return unread
+}
+
+// keepFiles takes the files that cannot be read from the copy in the remote cluster. It
+// returns wanted.failed if there is no copy: a pod cannot start without them.
+func (r *Reflector) keepFiles(ctx context.Context, of ref, wanted *copyContent, unread []string) error {
+	at, err := r.remoteName(of)
+	if err != nil {
+		return err
+	}
+	found, err := r.get(ctx, of.kind, at)
+	if err != nil {
+		return errors.Join(wanted.failed, err)
+	}
+	before, ok := found.(*corev1.Secret)
+	if !ok {
+		return wanted.failed
+	}
+	for _, key := range unread {
+		if value, ok := before.Data[key]; ok {
+			wanted.Data[key] = value
 		}
 	}
 	return nil

@@ -130,10 +130,15 @@ func (r *Reflector) hasChanged(of ref, found metav1.Object) bool {
 	r.mu.Lock()
 	c := r.copies[of]
 	r.mu.Unlock()
-	if c == nil || !c.writing.TryLock() {
+	if c == nil {
 		return false
 	}
-	defer c.writing.Unlock()
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	default:
+		return false
+	}
 	return c.version.uid != "" && (c.version.uid != found.GetUID() || c.version.version != found.GetResourceVersion())
 }
 
@@ -141,15 +146,11 @@ func (r *Reflector) hasChanged(of ref, found metav1.Object) bool {
 // the copy may be gone.
 func (r *Reflector) rewrite(of ref, lost bool) {
 	r.mu.Lock()
-	c := r.copies[of]
-	r.mu.Unlock()
-	if c == nil {
-		return
+	defer r.mu.Unlock()
+	if c := r.copies[of]; c != nil {
+		c.rewrite = rewriteRequest{asked: true, lost: c.rewrite.lost || lost}
+		r.queue.Add(of)
 	}
-	c.writing.Lock()
-	c.sum, c.version, c.lost = "", writtenVersion{}, c.lost || lost
-	c.writing.Unlock()
-	r.queue.Add(of)
 }
 
 // ReferencedBy returns the names of the ConfigMaps and Secrets that a remote pod refers

@@ -85,13 +85,25 @@ type registeredPod struct {
 
 // copyState is the state of one copy.
 type copyState struct {
-	writing sync.Mutex     // held while the copy is read or written
+	writing chan struct{}  // holds one token while the copy is read or written
 	sum     string         // of the content that was written last: see copyContent.sum
 	version writtenVersion // the version in the remote cluster, if known
 	missing bool           // the original does not exist, and so neither does the copy
 	lost    bool           // the copy existed, and is gone
 
-	pods map[types.UID]struct{} // that need it; guarded by Reflector.mu
+	pods    map[types.UID]struct{} // that need it; guarded by Reflector.mu, as is rewrite
+	rewrite rewriteRequest
+}
+
+// rewriteRequest asks the next reflect of a copy to write it again, although its original
+// has not changed.
+type rewriteRequest struct {
+	asked bool
+	lost  bool // the copy may be gone
+}
+
+func newCopyState() *copyState {
+	return &copyState{writing: make(chan struct{}, 1), pods: map[types.UID]struct{}{}}
 }
 
 // writtenVersion identifies a version of an object in the remote cluster.
@@ -219,7 +231,7 @@ func (r *Reflector) register(pod *corev1.Pod, env map[string][]byte) *registered
 	for of := range f.refs {
 		c := r.copies[of]
 		if c == nil {
-			c = &copyState{pods: map[types.UID]struct{}{}}
+			c = newCopyState()
 			r.copies[of] = c
 		}
 		c.pods[pod.UID] = struct{}{}
@@ -282,8 +294,13 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	if c == nil {
 		return nil
 	}
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	case <-ctx.Done():
+		return errdefs.AsUnavailable(fmt.Errorf("%s is still being written to the remote cluster: %w", describe(of), context.Cause(ctx)))
+	}
+	r.acceptRewrite(c)
 	needs := r.podsNeeding(of)
 	if len(needs) == 0 {
 		if !r.mayBegin() {
@@ -330,6 +347,9 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 		}
 		c.sum, c.missing, c.lost = sum, false, false
 	}
+	if wanted.failed != nil {
+		return r.reportFailure(needs, wanted.failed)
+	}
 	return nil
 }
 
@@ -373,6 +393,16 @@ func (r *Reflector) RewriteNamespace(namespace string) {
 	for _, of := range lost {
 		r.rewrite(of, true)
 	}
+}
+
+// acceptRewrite does what rewrite has asked for. The caller holds c.writing.
+func (r *Reflector) acceptRewrite(c *copyState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.rewrite.asked {
+		c.sum, c.version, c.lost = "", writtenVersion{}, c.lost || c.rewrite.lost
+	}
+	c.rewrite = rewriteRequest{}
 }
 
 // forget drops a copy that was deleted, unless a pod was registered meanwhile that

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -31,6 +34,7 @@ type home struct {
 	err     error // of each read
 	changed func(kind, namespace, name string)
 	tokens  int
+	refused string // the audience whose tokens are refused
 }
 
 func (h *home) Follow(*corev1.Pod) {}
@@ -69,6 +73,9 @@ func (h *home) put(name string, kind corev1.SecretType, value string) {
 func (h *home) RequestToken(_ context.Context, _, _ string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if slices.Contains(request.Spec.Audiences, h.refused) {
+		return nil, apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "default", errors.New("no such audience"))
+	}
 	h.tokens++
 	request.Status.Token = fmt.Sprint("token-", h.tokens)
 	return request, nil
@@ -245,6 +252,129 @@ func TestTokenIsRenewed(t *testing.T) {
 		synctest.Wait()
 		if got := token(); got != "token-2" {
 			t.Errorf("not renewed at 80 %% of its life: %q", got)
+		}
+	})
+}
+
+// withTokens returns a pod with a token of each audience, all in one volume.
+func withTokens(uid types.UID, audiences ...string) *corev1.Pod {
+	pod, hour := reader(uid), int64(3600)
+	projected := &corev1.ProjectedVolumeSource{}
+	for _, audience := range audiences {
+		projected.Sources = append(projected.Sources, corev1.VolumeProjection{
+			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: audience, Audience: audience, ExpirationSeconds: &hour}})
+	}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: projected}}}
+	return pod
+}
+
+// A token that is refused stays as it was, and the others are renewed, also by a process
+// that has adopted the pod and has no token yet.
+func TestRefusedTokenDoesNotStopOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		pod := withTokens("a", "bank", "vault")
+		if err := g.RegisterPod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		g.Close()
+		token := func(path string) string {
+			return string(g.copied(translate.KindFiles, "a").Data[translate.FileKey("access", path)])
+		}
+		if token("bank") != "token-1" || token("vault") != "token-2" {
+			t.Fatalf("the tokens are %q and %q", token("bank"), token("vault"))
+		}
+		after := newRig(t)
+		after.home, after.remote = g.home, g.remote
+		after.opts.Objects, after.opts.Remote = g.home, g.remote
+		after.sources.Objects, after.sources.Tokens = g.home, volume.NewTokens(g.home)
+		g.home.refused = "bank"
+		after.run()
+		after.AdoptPod(pod)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if token("bank") != "token-1" || token("vault") != "token-3" {
+			t.Errorf("after a restart the tokens are %q and %q", token("bank"), token("vault"))
+		}
+		time.Sleep(50 * time.Minute)
+		synctest.Wait()
+		if token("bank") != "token-1" || token("vault") != "token-4" {
+			t.Errorf("an hour later the tokens are %q and %q", token("bank"), token("vault"))
+		}
+		g.home.mu.Lock()
+		g.home.refused = ""
+		g.home.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if token("bank") != "token-5" {
+			t.Errorf("the token that is no longer refused is %q", token("bank"))
+		}
+	})
+}
+
+// A pod does not start without a token that it asks for.
+func TestPodDoesNotStartWithoutARefusedToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		defer g.Close()
+		g.home.refused = "bank"
+		if err := g.RegisterPod(t.Context(), withTokens("a", "bank", "vault")); err == nil || !strings.Contains(err.Error(), "no such audience") {
+			t.Errorf("got %v", err)
+		}
+		if c := g.copied(translate.KindFiles, "a"); c != nil {
+			t.Errorf("the copy is %q", c.Data)
+		}
+	})
+}
+
+// slowHome is a home whose first Secret takes until release is closed.
+type slowHome struct {
+	*home
+	once    sync.Once
+	release chan struct{}
+}
+
+func (h *slowHome) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	h.once.Do(func() { <-h.release })
+	return h.home.Secret(ctx, namespace, name)
+}
+
+// A copy that is being written holds up other pods that need it no longer than their
+// contexts.
+func TestWaitForAWriteEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		defer g.Close()
+		slow := &slowHome{home: g.home, release: make(chan struct{})}
+		g.opts.Objects = slow
+		g.home.put("keys", corev1.SecretTypeOpaque, "one")
+		var running sync.WaitGroup
+		running.Go(func() { _ = g.RegisterPod(t.Context(), reader("a")) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		second := make(chan error, 1)
+		running.Go(func() { second <- g.RegisterPod(ctx, reader("b")) })
+		time.Sleep(2 * time.Second)
+		select {
+		case err := <-second:
+			if err == nil {
+				t.Error("the second pod has a copy that was not written")
+			}
+		default:
+			t.Error("the second pod still waits for the write of the first")
+		}
+		g.RewriteNamespace("shop") // does not wait either; the copy is written again later
+		close(slow.release)
+		running.Wait()
+		if err := g.remote.CoreV1().Secrets("shop").Delete(t.Context(), g.name("Secret", "keys"), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		g.run()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if g.copied("Secret", "keys") == nil {
+			t.Error("the copy is not written again")
 		}
 	})
 }

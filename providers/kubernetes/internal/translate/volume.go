@@ -132,6 +132,19 @@ func downwardAPIItems(volume string, items []corev1.DownwardAPIVolumeFile) []cor
 // FileKey is the key of a file of a volume in the Secret of kind KindFiles.
 func FileKey(volume, path string) string { return volume + "." + hash(path) }
 
+// FilePaths returns the paths of the files of a source of Files.
+func FilePaths(s *corev1.VolumeProjection) (paths []string) {
+	if s.ServiceAccountToken != nil {
+		paths = append(paths, s.ServiceAccountToken.Path)
+	}
+	if s.DownwardAPI != nil {
+		for _, item := range s.DownwardAPI.Items {
+			paths = append(paths, item.Path)
+		}
+	}
+	return paths
+}
+
 // Files returns the volumes of a pod, reduced to the sources that the Secret FilesName
 // stands for.
 func Files(pod *corev1.Pod) []corev1.Volume {
