@@ -1,0 +1,86 @@
+package podgroup
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
+)
+
+// callTimeout is the timeout of a call that is to end by itself.
+const callTimeout = time.Minute
+
+// calls makes the calls of a Backend: within the budget, with a deadline, a span and
+// metrics. It is safe for concurrent use.
+type calls struct {
+	budget  *Budget
+	service string
+	count   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+}
+
+func newCalls(service string, budget *Budget, to prometheus.Registerer) *calls {
+	c := &calls{
+		budget: budget, service: service,
+		count: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtual_kubelet_podgroup_calls_total",
+			Help: "Calls to a service that runs pods as units, by service, action and class of the error (empty for none).",
+		}, []string{"service", "action", "error"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "virtual_kubelet_podgroup_call_duration_seconds",
+			Help:    "How long calls to a service that runs pods as units take, without those that last as long as a client wants.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"service", "action"}),
+	}
+	c.count, c.seconds = register(to, c.count), register(to, c.seconds)
+	return c
+}
+
+// register registers a collector, or returns the one that another node of the process has
+// registered.
+func register[C prometheus.Collector](to prometheus.Registerer, c C) C {
+	if to == nil {
+		return c
+	}
+	if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](to.Register(c)); ok {
+		if same, ok := known.ExistingCollector.(C); ok {
+			return same
+		}
+	}
+	return c
+}
+
+// do makes a call that ends by itself.
+func (c *calls) do(ctx context.Context, action Action, call func(context.Context) error) error {
+	return c.open(ctx, action, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		start := time.Now()
+		err := call(ctx)
+		c.seconds.WithLabelValues(c.service, string(action)).Observe(time.Since(start).Seconds())
+		if err != nil && ctx.Err() != nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
+			err = errdefs.AsUnavailable(err) // the service did not answer in time
+		}
+		return err
+	})
+}
+
+// open makes a call that lasts as long as its caller wants.
+func (c *calls) open(ctx context.Context, action Action, call func(context.Context) error) (err error) {
+	if err := c.budget.wait(ctx, action); err != nil {
+		return err
+	}
+	ctx, span := trace.StartSpan(ctx, c.service+"."+string(action))
+	defer func() {
+		span.SetStatus(err)
+		span.End()
+	}()
+	err = call(ctx)
+	c.count.WithLabelValues(c.service, string(action), string(errdefs.ClassOf(err))).Inc()
+	c.budget.record(action, err)
+	return err
+}

@@ -1,0 +1,119 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// Reasons of events. reasonNotSupported also begins the message of a pod that is refused.
+const (
+	reasonNotSupported     = "ProviderNotSupported"
+	reasonFieldsIgnored    = "ProviderFieldsIgnored"
+	reasonSizeRoundedUp    = "SizeRoundedUp"
+	reasonSuperfluousUnit  = "SuperfluousUnitDeleted"
+	reasonSuperfluousStays = "SuperfluousUnitNotDeleted"
+)
+
+// eventRecorder records events of units as events of their pods, once. It is safe for
+// concurrent use.
+type eventRecorder struct {
+	recorder record.EventRecorder // nil records nothing
+	since    time.Time            // older events were recorded by an earlier process
+
+	mu       sync.Mutex
+	recorded map[string]map[string]time.Time // the last time, by unit and event
+}
+
+func newEventRecorder(recorder record.EventRecorder, since time.Time) *eventRecorder {
+	return &eventRecorder{recorder: recorder, since: since.Truncate(time.Second), recorded: map[string]map[string]time.Time{}}
+}
+
+// recordAll records the events that are new in a list of all units.
+func (r *eventRecorder) recordAll(list []Unit, nodeName string) {
+	recorded := make(map[string]map[string]time.Time, len(list))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range list {
+		recorded[list[i].ID] = r.record(&list[i], nodeName)
+	}
+	r.recorded = recorded // drops units that are gone
+}
+
+// recordOne records the events that are new in a unit.
+func (r *eventRecorder) recordOne(u *Unit, nodeName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recorded[u.ID] = r.record(u, nodeName)
+}
+
+// record records the new events of a unit, and returns the times of all. The caller holds
+// r.mu.
+func (r *eventRecorder) record(u *Unit, nodeName string) map[string]time.Time {
+	before := r.recorded[u.ID]
+	now := make(map[string]time.Time, len(u.Events))
+	for _, e := range u.Events {
+		key := e.Type + "/" + e.Reason + "/" + e.Message
+		now[key] = e.At
+		if before[key].Equal(e.At) || e.At.Before(r.since) {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if e.Type == corev1.EventTypeWarning {
+			kind = corev1.EventTypeWarning
+		}
+		r.event(podOf(u, nodeName), kind, e.Reason, e.Message)
+	}
+	return now
+}
+
+func (r *eventRecorder) event(pod *corev1.Pod, kind, reason, message string) {
+	if r.recorder != nil {
+		r.recorder.Event(pod, kind, reason, message)
+	}
+}
+
+// recordCreated records what the pod gets otherwise than its spec says: fields that are
+// ignored, and a size that was rounded up.
+func (r *eventRecorder) recordCreated(pod *corev1.Pod, service string, ignored []string, needs, gets Size) {
+	if len(ignored) > 0 {
+		r.event(pod, corev1.EventTypeWarning, reasonFieldsIgnored, service+" does not have, and so ignores: "+strings.Join(ignored, "; "))
+	}
+	if needs.CPU.Cmp(gets.CPU) != 0 || needs.Memory.Cmp(gets.Memory) != 0 {
+		r.event(pod, corev1.EventTypeNormal, reasonSizeRoundedUp, fmt.Sprintf("%s CPUs and %s of memory are used and paid for: the smallest size that %s sells for %s and %s",
+			gets.CPU.String(), gets.Memory.String(), service, needs.CPU.String(), needs.Memory.String()))
+	}
+}
+
+// recordStaleFiles records that the files of a pod are not up to date.
+func (r *eventRecorder) recordStaleFiles(pod *corev1.Pod, message string) {
+	r.event(pod, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, message)
+}
+
+func (r *eventRecorder) recordWarnings(pod *corev1.Pod, warnings []podspec.Warning) {
+	for _, w := range warnings {
+		r.event(pod, corev1.EventTypeWarning, w.Reason, w.Message)
+	}
+}
+
+// recordSuperfluous records the deletion of a unit of a pod that has an older one.
+func (r *eventRecorder) recordSuperfluous(ctx context.Context, u *Unit, nodeName string, err error) {
+	fields := log.Fields{"unit": u.ID, "namespace": u.Owner.Namespace, "pod": u.Owner.Name, "uid": string(u.Owner.UID)}
+	pod := podOf(u, nodeName)
+	if err != nil {
+		log.G(ctx).WithFields(fields).WithError(err).Warn("Cannot delete a second unit of a pod")
+		r.event(pod, corev1.EventTypeWarning, reasonSuperfluousStays, fmt.Sprintf("Unit %s runs the pod a second time, and cannot be deleted: %s", u.ID, err))
+		return
+	}
+	log.G(ctx).WithFields(fields).Warn("Deleted a second unit of a pod")
+	r.event(pod, corev1.EventTypeWarning, reasonSuperfluousUnit, fmt.Sprintf("Deleted unit %s, which ran the pod a second time: the answer to its creation was lost", u.ID))
+}

@@ -1,0 +1,74 @@
+package grouptest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+)
+
+// Dialer connects clients with servers of one process, without sockets: the fake of a
+// service for a Suite, whose virtual time stands still while a socket is read.
+type Dialer struct {
+	conns chan net.Conn
+	done  chan struct{}
+	close func()
+}
+
+// Serve serves handler until the test ends, and returns a Dialer that connects to it
+// for any address.
+func Serve(t *testing.T, handler http.Handler) *Dialer {
+	t.Helper()
+	d := &Dialer{conns: make(chan net.Conn), done: make(chan struct{})}
+	d.close = sync.OnceFunc(func() { close(d.done) })
+	server := &http.Server{Handler: handler} // #nosec G112 -- its only client is the test
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(d) })
+	t.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
+	return d
+}
+
+// DialContext connects to the server, like net.Dialer.DialContext.
+func (d *Dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case d.conns <- server:
+		return client, nil
+	case <-d.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Transport returns a transport of HTTP clients to the server. Its connections are closed
+// when the test ends.
+func (d *Dialer) Transport(t *testing.T) *http.Transport {
+	t.Helper()
+	transport := &http.Transport{DialContext: d.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// Accept implements net.Listener.
+func (d *Dialer) Accept() (net.Conn, error) {
+	select {
+	case conn := <-d.conns:
+		return conn, nil
+	case <-d.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (d *Dialer) Close() error {
+	d.close()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (*Dialer) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }

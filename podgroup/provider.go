@@ -1,0 +1,347 @@
+package podgroup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// Options say what a Backend's service can do, and what the node offers.
+type Options struct {
+	// Service is the name of the service, for messages, metrics and spans: ECI. Required.
+	Service string
+	// Scheme is what IDs of containers begin with, as in scheme://unit/container/run.
+	// Required. It must not change between versions.
+	Scheme string
+	// Identity is whose units the node's are.
+	Identity Identity
+	// Features are what the service can do: see Features. Required.
+	Features Features
+	// Sizes are what the service sells. Without any, requests are taken as they are.
+	Sizes Sizes
+	// Capacity is the node's.
+	Capacity corev1.ResourceList
+	// DNS is what the pods resolve names with. Nil leaves it to the service, except for what
+	// the pod itself sets.
+	DNS *podspec.DNS
+	// Budget keeps the calls within the account's quotas. Defaults to no limit, with silence
+	// after a refusal for too many calls.
+	Budget *Budget
+	// CacheFor is how old a list may be that answers another call. Defaults to two seconds.
+	CacheFor time.Duration
+	// MaxName is how long Request.Name may be, at least 30. Defaults to 63.
+	MaxName int
+}
+
+// complete sets defaults, and returns an error of class InvalidInput that names all
+// mistakes.
+func (o *Options) complete(b Backend, nodeName string) error {
+	var wrong []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	_, lists := b.(Lister)
+	_, gets := b.(Getter)
+	o.Identity.Node = cmp.Or(o.Identity.Node, nodeName)
+	o.Identity.MaxTag = cmp.Or(o.Identity.MaxTag, 128)
+	o.CacheFor = cmp.Or(o.CacheFor, 2*time.Second)
+	o.MaxName = cmp.Or(o.MaxName, 63)
+	if o.Budget == nil {
+		o.Budget = NewBudget(nil)
+	}
+	check(o.Service != "", "Service is missing")
+	check(o.Scheme != "", "Scheme is missing")
+	check(lists != gets, "the backend has to be either a Lister or a Getter")
+	check(!lists || o.Identity.Cluster != "", "Identity.Cluster is missing: it distinguishes this cluster's units from those of others")
+	check(o.Identity.MaxTag >= minTagLength, "Identity.MaxTag is %d, less than %d", o.Identity.MaxTag, minTagLength)
+	check(o.MaxName >= minNameLength, "MaxName is %d, less than %d", o.MaxName, minNameLength)
+	check(o.CacheFor > 0, "CacheFor is negative")
+	wrong = append(wrong, o.Features.validate(), o.Sizes.validate())
+	return errdefs.AsInvalidInput(errors.Join(wrong...))
+}
+
+var (
+	_ node.PodUIDLifecycleHandler = (*Provider)(nil)
+	_ node.NodeProvider           = (*Provider)(nil)
+	_ nodeutil.Provider           = (*Provider)(nil)
+	_ node.PodNotifier            = (*watchingProvider)(nil)
+)
+
+// Provider runs pods as units of a service. Make it with New. It is safe for concurrent
+// use.
+type Provider struct {
+	backend  Backend
+	opts     Options
+	init     nodeutil.ProviderConfig
+	calls    *calls
+	units    *units
+	statuses statusMaker
+	events   *eventRecorder
+	usage    usage
+	sources  volume.Sources
+	claims   volume.Claims
+	renewals renewals
+	report   report
+
+	ctx    context.Context // ends with the provider
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// New makes the provider of a node, whose spec and status it sets. It makes no call. What
+// it returns, which is the same Provider twice, or one that is a node.PodNotifier too if the
+// backend is a Watcher, is an io.Closer: closing it ends the background work and the logs
+// that are followed, and leaves the units as they are. If the backend is an io.Closer, it is
+// closed, too. An error is of class InvalidInput.
+func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider, node.NodeProvider, error) {
+	if err := o.complete(b, init.Node.Name); err != nil {
+		return nil, nil, fmt.Errorf("podgroup: %w", err)
+	}
+	p := &Provider{
+		backend: b, opts: o, init: init,
+		calls:    newCalls(o.Service, o.Budget, init.Metrics),
+		statuses: statusMaker{scheme: o.Scheme, service: o.Service, hostIPs: init.HostIPs},
+		events:   newEventRecorder(init.Events, time.Now()),
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	client := volume.Client{Interface: init.Client}
+	p.sources, p.claims = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(client)}, client
+	p.units = &units{
+		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
+		owner:        &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
+		created:      map[types.UID]createdUnit{},
+		listed:       func(list []Unit) { p.events.recordAll(list, o.Identity.Node); p.renewals.adopt(list) },
+		confirmEmpty: p.confirmEmpty,
+		superfluous:  p.deleteSuperfluous,
+	}
+	p.configureNode()
+	p.renewals.start(p)
+	if watcher, ok := b.(Watcher); ok {
+		w := &watchingProvider{Provider: p, watcher: watcher}
+		return w, w, nil
+	}
+	return p, p, nil
+}
+
+// Close implements io.Closer.
+func (p *Provider) Close() error {
+	p.cancel()
+	p.renewals.stop()
+	p.work.Wait()
+	if closer, ok := p.backend.(interface{ Close() error }); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// CreatePod implements node.PodLifecycleHandler. What the service cannot do is found
+// before anything is created.
+func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	ignored, err := p.check(pod)
+	if err != nil {
+		return err
+	}
+	if _, lists := p.backend.(Lister); lists && !p.units.owner.isAccepted() {
+		if _, err := p.units.all(ctx); err != nil { // it decides whether the node may act
+			return err
+		}
+	}
+	request, due, err := p.request(ctx, pod)
+	if err != nil {
+		return err
+	}
+	var created Unit
+	err = p.calls.do(ctx, ActionCreate, func(ctx context.Context) (err error) {
+		created, err = p.backend.Create(ctx, request)
+		return err
+	})
+	p.units.invalidate() // also after an error: it may have been created
+	if err != nil {
+		return err
+	}
+	if created.ID == "" {
+		return fmt.Errorf("%s has created a unit of pod %s/%s, and not returned its ID: it is looked for in the next list", p.opts.Service, pod.Namespace, pod.Name)
+	}
+	created.Owner, created.Tags = OwnerOf(pod), request.Tags
+	if created.Created.IsZero() {
+		created.Created = time.Now()
+	}
+	p.units.add(pod.UID, created)
+	p.renewals.created(pod, request.Files, due)
+	p.events.recordCreated(pod, p.opts.Service, ignored, sizeOf(pod), request.Size)
+	return nil
+}
+
+// UpdatePod implements node.PodLifecycleHandler: images, and files that depend on the pod's
+// labels and annotations.
+func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	if len(pod.Spec.EphemeralContainers) > 0 {
+		return errdefs.AsPermanent(fmt.Errorf("%s: ephemeral containers, such as %s", reasonNotSupported, pod.Spec.EphemeralContainers[0].Name))
+	}
+	p.renewals.queue.Add(cache.MetaObjectToName(pod))
+	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil || !imagesDiffer(pod, &found) {
+		return err
+	}
+	updater, ok := p.backend.(Updater)
+	if !ok {
+		return errdefs.AsPermanent(fmt.Errorf("%s: another image of a pod that runs", reasonNotSupported))
+	}
+	logins, err := p.logins(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer p.units.invalidate()
+	return p.calls.do(ctx, ActionUpdate, func(ctx context.Context) error {
+		return updater.Update(ctx, &found, Change{Pod: pod, Images: true, Logins: logins, Token: fmt.Sprintf("%s-%s", pod.UID, pod.ResourceVersion)})
+	})
+}
+
+// DeletePod implements node.PodLifecycleHandler.
+func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return err
+	}
+	p.units.remove(found.Owner.UID)
+	defer p.units.invalidate()
+	return p.delete(ctx, &found, podspec.GracePeriod(pod, nil))
+}
+
+func (p *Provider) delete(ctx context.Context, u *Unit, grace time.Duration) error {
+	return p.calls.do(ctx, ActionDelete, func(ctx context.Context) error { return p.backend.Delete(ctx, u, grace) })
+}
+
+// deleteSuperfluous deletes units of pods that have an older one.
+func (p *Provider) deleteSuperfluous(ctx context.Context, list []Unit) {
+	if p.init.MayBegin != nil && !p.init.MayBegin() {
+		return
+	}
+	for i := range list {
+		err := p.delete(ctx, &list[i], 0)
+		p.events.recordSuperfluous(ctx, &list[i], p.opts.Identity.Node, err)
+	}
+}
+
+// GetPod implements node.PodLifecycleHandler.
+func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return p.GetPodByUID(ctx, namespace, name, "")
+}
+
+// GetPodByUID implements node.PodUIDLifecycleHandler.
+func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	found, err := p.find(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	return p.pod(&found), nil
+}
+
+// GetPodStatus implements node.PodLifecycleHandler.
+func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	return p.GetPodStatusByUID(ctx, namespace, name, "")
+}
+
+// GetPodStatusByUID implements node.PodUIDLifecycleHandler.
+func (p *Provider) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	pod, err := p.GetPodByUID(ctx, namespace, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPods implements node.PodLifecycleHandler.
+func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	all, err := p.units.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, 0, len(all))
+	for _, found := range all {
+		pods = append(pods, p.pod(&found))
+	}
+	return pods, nil
+}
+
+// find returns the unit of a pod by its UID. Without a UID it returns the newest of that
+// name.
+func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (found Unit, err error) {
+	notFound := errdefs.NotFoundf("%s has no unit of pod %s/%s", p.opts.Service, namespace, name)
+	if getter, ok := p.backend.(Getter); ok {
+		return p.units.getOne(ctx, getter, namespace, name, uid, notFound)
+	}
+	all, err := p.units.youngerThan(ctx, p.opts.CacheFor)
+	if err != nil {
+		return Unit{}, err
+	}
+	if found, ok := all[uid]; ok {
+		return found, nil
+	}
+	ok := false
+	for _, other := range all {
+		if uid == "" && other.Owner.Namespace == namespace && other.Owner.Name == name &&
+			(!ok || older(&found, &other)) && p.units.owner.isOurs(&other) {
+			found, ok = other, true
+		}
+	}
+	if !ok {
+		return Unit{}, notFound
+	}
+	return found, nil
+}
+
+// pod returns the pod of a unit, with the status from the service. If the cache lacks the
+// pod, it is made from the unit.
+func (p *Provider) pod(u *Unit) *corev1.Pod {
+	pod := podOf(u, p.opts.Identity.Node)
+	if known, err := p.init.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID {
+		pod = known.DeepCopy()
+	}
+	pod.Status = p.statuses.status(pod, u, metav1.Now())
+	return pod
+}
+
+// confirmEmpty returns an error, of class Unavailable, if a list without units cannot be
+// true: all pods would count as gone.
+func (p *Provider) confirmEmpty(ctx context.Context) error {
+	confirmer, ok := p.backend.(EmptyConfirmer)
+	if !ok {
+		return nil
+	}
+	pods, err := p.init.Pods.List(labels.Everything())
+	if err != nil {
+		return nil // the lister of a cache returns no error
+	}
+	var ran *corev1.Pod
+	for _, pod := range pods {
+		if p.statuses.unitOf(pod) != "" && (ran == nil || ran.DeletionTimestamp != nil && pod.DeletionTimestamp == nil) {
+			ran = pod
+		}
+	}
+	if ran == nil {
+		return nil
+	}
+	if err := confirmer.ConfirmEmpty(ctx, p.statuses.unitOf(ran), ran); err != nil {
+		return errdefs.AsUnavailable(err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// usageMaxAge is how old figures may be that answer another call.
+const usageMaxAge = 15 * time.Second
+
+// usage caches what pods use.
+type usage struct {
+	mu      sync.Mutex // held during the calls, so that concurrent callers share them
+	at      time.Time
+	ids     []string // of the units in the summary, sorted
+	summary *stats.Summary
+}
+
+// GetStatsSummary implements nodeutil.Provider. The node's figures are the sum of the pods'.
+func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) {
+	meter, ok := p.backend.(Meter)
+	if !ok {
+		return nil, p.unsupported("figures of what pods use")
+	}
+	p.usage.mu.Lock()
+	defer p.usage.mu.Unlock()
+	all, err := p.units.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var running []*Unit
+	var ids []string
+	for _, found := range all {
+		if found.Phase == Running || found.Phase == Updating {
+			running = append(running, &found)
+			ids = append(ids, found.ID)
+		}
+	}
+	slices.Sort(ids)
+	if p.usage.summary != nil && time.Since(p.usage.at) < usageMaxAge && slices.Equal(ids, p.usage.ids) {
+		return p.usage.summary, nil
+	}
+	now := metav1.Now()
+	summary := &stats.Summary{Node: stats.NodeStats{NodeName: p.init.Node.Name, StartTime: timeOf(p.events.since)}}
+	if len(running) > 0 {
+		if summary.Pods, err = p.measure(ctx, meter, running); err != nil {
+			return nil, err
+		}
+	}
+	sumPods(summary, now)
+	p.usage.summary, p.usage.at, p.usage.ids = summary, now.Time, ids
+	return summary, nil
+}
+
+func (p *Provider) measure(ctx context.Context, meter Meter, running []*Unit) (pods []stats.PodStats, err error) {
+	err = p.calls.do(ctx, ActionUsage, func(ctx context.Context) (err error) {
+		pods, err = meter.Usage(ctx, running)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) != len(running) {
+		return nil, fmt.Errorf("the backend returned figures of %d units when asked for %d", len(pods), len(running))
+	}
+	for i, u := range running {
+		pods[i].PodRef = stats.PodReference{Namespace: u.Owner.Namespace, Name: u.Owner.Name, UID: string(u.Owner.UID)}
+		pods[i].StartTime = timeOf(u.Created)
+		for j := range pods[i].Containers {
+			c := &pods[i].Containers[j]
+			if found := u.Container(c.Name); found != nil && c.StartTime.IsZero() {
+				c.StartTime = timeOf(found.Now.Started)
+			}
+		}
+	}
+	return slices.DeleteFunc(pods, func(pod stats.PodStats) bool { return pod.CPU == nil && pod.Memory == nil }), nil
+}
+
+// GetMetricsResource implements nodeutil.Provider.
+func (p *Provider) GetMetricsResource(ctx context.Context) ([]*dto.MetricFamily, error) {
+	summary, err := p.GetStatsSummary(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return api.ResourceMetricsFromSummary(summary), nil
+}
+
+// sumPods sets the figures of the node to the sum of its pods'.
+func sumPods(summary *stats.Summary, at metav1.Time) {
+	cpu, memory := &stats.CPUStats{Time: at, UsageNanoCores: new(uint64), UsageCoreNanoSeconds: new(uint64)}, &stats.MemoryStats{Time: at, UsageBytes: new(uint64), WorkingSetBytes: new(uint64)}
+	add := func(to, from *uint64) {
+		if from != nil {
+			*to += *from
+		}
+	}
+	for i := range summary.Pods {
+		if c := summary.Pods[i].CPU; c != nil {
+			add(cpu.UsageNanoCores, c.UsageNanoCores)
+			add(cpu.UsageCoreNanoSeconds, c.UsageCoreNanoSeconds)
+		}
+		if m := summary.Pods[i].Memory; m != nil {
+			add(memory.UsageBytes, m.UsageBytes)
+			add(memory.WorkingSetBytes, m.WorkingSetBytes)
+		}
+	}
+	summary.Node.CPU, summary.Node.Memory = cpu, memory
+}
