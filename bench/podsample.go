@@ -15,7 +15,6 @@ const (
 	createThroughput = "create throughput"
 	deleteThroughput = "delete throughput"
 	podWrites        = "API writes per pod, whole life"
-	podEvents        = "events per pod"
 	podsLeft         = "pods that the agent counts afterwards"
 )
 
@@ -39,8 +38,6 @@ func (b *podsBench) measures() []report.Measure {
 		{Name: "delete to gone, p90", Unit: "s"},
 		{Name: "delete to gone, p99", Unit: "s", Goal: report.AtMostOfFloor(1.2)},
 		{Name: podWrites, Goal: report.AtMost(3)},
-		{Name: podEvents},
-		{Name: "API reads per pod"},
 		{Name: "RSS with the pods running", Unit: "MB", Goal: rss},
 		{Name: "RSS, highest", Unit: "MB"},
 		{Name: "allocated per pod", Unit: "KB"},
@@ -68,8 +65,6 @@ func (r *podsRun) sample() report.Sample {
 		createCPU: r.create.cpu.Seconds(), deleteCPU: r.delete.cpu.Seconds(),
 		createThroughput: r.create.Throughput(), deleteThroughput: r.delete.Throughput(),
 		podWrites:                   sum(requests, isPodWrite) / pods,
-		podEvents:                   sum(requests, func(k gauge.Request) bool { return isWrite(k) && k.Resource == "events" }) / pods,
-		"API reads per pod":         sum(requests, func(k gauge.Request) bool { return !isWrite(k) }) / pods,
 		"RSS with the pods running": megabytes(r.running.Now),
 		"RSS, highest":              megabytes(max(r.running.Peak, r.after.Peak)),
 	}

@@ -130,7 +130,7 @@ made of [providers/providers.yaml](../providers/providers.yaml).
 	}
 	page.WriteString(`
 A provider takes whole pods, or containers, of which the [pod engine](podengine.md) makes pods.
-It can do what it has the methods for:
+It can do what it has the methods for (` + "[`nodeutil.Provider`](../node/nodeutil/provider.go)" + `):
 
 | can | methods | without |
 |---|---|---|

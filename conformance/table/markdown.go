@@ -88,10 +88,43 @@ func writeReasons(b *strings.Builder, nodes []node, names []string) {
 	b.WriteString("\n## What did not pass\n")
 	for _, reason := range reasons {
 		fmt.Fprintf(b, "\n%s\n\n", reason)
-		for _, spec := range byReason[reason] {
-			fmt.Fprintf(b, "- %s\n", spec)
+		writeSpecs(b, byReason[reason])
+	}
+}
+
+// writeSpecs lists specs. Three or more that begin with the same eight words or more are
+// below these.
+func writeSpecs(b *strings.Builder, specs []string) {
+	for len(specs) > 0 {
+		same, count := strings.Fields(specs[0]), 1
+		for _, spec := range specs[1:] {
+			common := commonStart(same, strings.Fields(spec))
+			if len(common) < 8 {
+				break
+			}
+			same, count = common, count+1
+		}
+		if count < 3 {
+			fmt.Fprintf(b, "- %s\n", specs[0])
+			specs = specs[1:]
+			continue
+		}
+		start := strings.Join(same, " ")
+		fmt.Fprintf(b, "- %s …\n", start)
+		for _, spec := range specs[:count] {
+			fmt.Fprintf(b, "  - %s\n", strings.TrimSpace(strings.TrimPrefix(spec, start)))
+		}
+		specs = specs[count:]
+	}
+}
+
+func commonStart(a, b []string) []string {
+	for i := range a {
+		if i == len(b) || a[i] != b[i] {
+			return a[:i]
 		}
 	}
+	return a
 }
 
 // passedOnAll is the number of specs that passed on all nodes.

@@ -67,3 +67,12 @@ func TestNodeWithoutResults(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestSpecsThatBeginTheSame(t *testing.T) {
+	var b strings.Builder
+	writeSpecs(&b, []string{"a b", "one two three four five six seven eight x y", "one two three four five six seven eight x z",
+		"one two three four five six seven eight z", "one two three"})
+	if got, want := b.String(), "- a b\n- one two three four five six seven eight …\n  - x y\n  - x z\n  - z\n- one two three\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -38,9 +38,9 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"2 pods & more floor ours ratio goal met",
-		"agent CPU, s 2 4 (3–9) 2 ≤ 1.5 × floor no",
-		"writes 1 2 2 ≤ 2 yes",
+		"2 pods & more floor ours ratio goal: met",
+		"agent CPU, s 2 4 (3–9) 2 ≤ 1.5 × floor: no",
+		"writes 1 2 2 ≤ 2: yes",
 		"heap, MB – – – ≤ 1",
 		"requests a pod floor ours",
 		"PATCH pods/status 1 2",
@@ -49,6 +49,14 @@ func TestText(t *testing.T) {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
+	}
+	plain := example()
+	for i := range plain.Measures {
+		plain.Measures[i].Goal = nil
+	}
+	var without bytes.Buffer
+	if err := plain.Text(&without); err != nil || strings.Contains(without.String(), "goal") {
+		t.Errorf("a table without goals has a column for them (%v):\n%s", err, &without)
 	}
 	if strings.Contains(out.String(), "GET") {
 		t.Error("there is a row of requests of which there are as good as none")
@@ -61,8 +69,8 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| 2 pods & more | floor | ours | ratio | goal | met |\n|---|---:|---:|---:|---:|---:|\n",
-		"| writes | 1 | 2 | 2 | ≤ 2 | yes |\n",
+		"| 2 pods & more | floor | ours | ratio | goal: met |\n|---|---:|---:|---:|---:|\n",
+		"| writes | 1 | 2 | 2 | ≤ 2: yes |\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

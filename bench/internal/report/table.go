@@ -21,7 +21,11 @@ func (r Result) table() [][]string {
 			head = append(head, "ratio")
 		}
 	}
-	table := [][]string{append(head, "goal", "met")}
+	goals := slices.ContainsFunc(r.Measures, func(m Measure) bool { return m.Goal != nil })
+	if goals {
+		head = append(head, "goal: met")
+	}
+	table := [][]string{head}
 	for _, m := range r.Measures {
 		base := floor.of(m.Name)
 		line := []string{m.label()}
@@ -32,9 +36,20 @@ func (r Result) table() [][]string {
 				line = append(line, ratio(value, base))
 			}
 		}
-		table = append(table, append(line, m.Goal.String(), m.Goal.verdict(candidate.of(m.Name), base)))
+		if goals {
+			line = append(line, goalColumn(m.Goal, candidate.of(m.Name), base))
+		}
+		table = append(table, line)
 	}
 	return table
+}
+
+// goalColumn is the goal, and whether the value meets it.
+func goalColumn(g *Goal, value, floor spread) string {
+	if verdict := g.verdict(value, floor); verdict != "" {
+		return g.String() + ": " + verdict
+	}
+	return g.String()
 }
 
 // requests is the requests of all agents by their kind, the most frequent first.
