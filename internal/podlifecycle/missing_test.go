@@ -322,9 +322,7 @@ func TestFailuresLoseNoPod(t *testing.T) {
 // missed before.
 func TestFailedQuestionsLoseNoPod(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		back := r.provider.Empty()
 		r.pc.records.each(func(one *podRecord) { // asked for at once, of either kind
 			one.mu.Lock()
@@ -353,9 +351,7 @@ func TestFailedQuestionsLoseNoPod(t *testing.T) {
 // asked for before the time was over.
 func TestSlowAnswersLoseNoPod(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		back := r.provider.Empty()
 		questions := 0
 		r.provider.Script(func(s *nodetest.Script) {

@@ -68,9 +68,7 @@ func TestTerminatedContainersAreTheEndOfADeletedPodOnly(t *testing.T) {
 func TestTerminatedContainersThatRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.Polled()
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.ChangePod("web", func(p *corev1.Pod) {
 			p.Status = nodetest.StatusOf(p, corev1.PodSucceeded)
 			p.Status.Phase = corev1.PodRunning
@@ -97,9 +95,7 @@ func TestPodLeavesWhenItIsNotKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				prepare(r)
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
+				r.startWith(aPod("web"))
 				r.api.DeletePod("web")
 				r.provider.Forget("web")
 				pass(5 * time.Second)
@@ -138,9 +134,7 @@ func TestKillAtTheEndOfGrace(t *testing.T) {
 // the same.
 func TestKillOfAPodThatCannotBeAskedFor(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		away := errors.New("the backend is away")
 		r.provider.Script(func(s *nodetest.Script) {
 			s.Lingers = true
@@ -195,9 +189,7 @@ func TestDeletedBeforeItWasCreated(t *testing.T) {
 // Invariant 4: DeletePod is tried until it works, and the pod stays meanwhile.
 func TestDeleteThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.Script(func(s *nodetest.Script) {
 			s.OnDelete = func(context.Context, *corev1.Pod) error { return errdefs.AsUnavailable(errors.New("away")) }
 		})
@@ -364,9 +356,7 @@ func TestLastStatusWaitsForTheAPI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
+				r.startWith(aPod("web"))
 				r.api.Written()
 				r.api.Fail("patch pods/status", err)
 				r.api.DeletePod("web")
@@ -398,9 +388,7 @@ func TestLastStatusThatIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.start()
-				r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Finalizers = tc.finalizers }))
-				synctest.Wait()
+				r.startWith(aPod("web", func(p *corev1.Pod) { p.Finalizers = tc.finalizers }))
 				r.api.Fail("patch pods/status", tc.err)
 				r.api.Written()
 				r.api.DeletePod("web")
@@ -448,9 +436,7 @@ func TestRestartBeforeTheRemoval(t *testing.T) {
 // Invariant 5: a removal that the API refuses is tried again.
 func TestRemovalThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.api.Fail("delete pods", apierrors.NewInternalError(errors.New("etcd")))
 		r.api.DeletePod("web")
 		pass(time.Hour)

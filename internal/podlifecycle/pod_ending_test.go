@@ -108,9 +108,7 @@ func TestNoGraceIsASecond(t *testing.T) {
 func TestOrphanBesideAPodThatDoesNotStop(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.ByUID()
-		r.start()
-		uid := r.api.AddPod(aPod("web")).UID
-		synctest.Wait()
+		uid := r.startWith(aPod("web")).UID
 		r.provider.TakeCalls()
 		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID, p.Spec.TerminationGracePeriodSeconds = "u0", ptr.To[int64](40) }), corev1.PodRunning)
@@ -134,9 +132,7 @@ func TestMissingInAList(t *testing.T) {
 		r.api.Gap(func() {})
 	}
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.TakeCalls()
 		hide(r)
 		pass(10 * time.Minute)
@@ -154,9 +150,7 @@ func TestMissingInAList(t *testing.T) {
 		want(t, "calls in the grace period", len(r.provider.TakeCalls("delete")), 1)
 	})
 	bubble(t, func(t *testing.T, r *rig) { // and the API server cannot be asked
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.TakeCalls()
 		r.api.Fail("get pods", errors.New("connection refused"))
 		r.api.Gap(func() { r.api.DeletePod("web", 0) })

@@ -67,9 +67,7 @@ func TestRecreatedPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				prepare(r)
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
+				r.startWith(aPod("web"))
 				r.provider.TakeCalls()
 				old, replacement := r.replace("web")
 				pass(time.Second)
@@ -85,9 +83,7 @@ func TestRecreatedPod(t *testing.T) {
 // Invariant 1: the new pod waits until the old one has stopped.
 func TestRecreatedPodWaitsForTheOldOne(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 		r.provider.TakeCalls()
 		_, replacement := r.replace("web")
@@ -110,9 +106,7 @@ func TestRecreatedPodThoughTheOldOneIsStillShown(t *testing.T) {
 	for _, keepsUIDs := range []bool{true, false} {
 		bubble(t, func(t *testing.T, r *rig) {
 			r.handler = r.provider.Polled()
-			r.start()
-			r.api.AddPod(aPod("web"))
-			synctest.Wait()
+			r.startWith(aPod("web"))
 			r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
 			if !keepsUIDs {
 				r.provider.Script(func(s *nodetest.Script) { s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = ""; return p } })
@@ -137,9 +131,7 @@ func TestRecreatedPodThoughTheOldOneIsStillShown(t *testing.T) {
 // for a word on the new one.
 func TestLateEchoOfTheOldPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		block := make(chan struct{})
 		r.provider.Script(func(s *nodetest.Script) { s.OnGet = func(string) error { <-block; return nil } })
 		r.provider.Script(func(s *nodetest.Script) {
@@ -221,9 +213,7 @@ func TestNamesakesGoFirst(t *testing.T) {
 				if broken {
 					r.provider.Script(func(s *nodetest.Script) { s.OnList = func() error { return errdefs.AsUnavailable(errors.New("away")) } })
 				}
-				r.start()
-				uid := r.api.AddPod(aPod("web")).UID
-				synctest.Wait()
+				uid := r.startWith(aPod("web")).UID
 				if broken {
 					wantList(t, "calls before there was a list", r.provider.TakeCalls("create", "delete"))
 					r.provider.Script(func(s *nodetest.Script) { s.OnList = nil })
@@ -292,9 +282,7 @@ func TestForeignUIDsOfAnOldPod(t *testing.T) {
 			s.Lingers = true
 			s.Show = func(p *corev1.Pod) *corev1.Pod { p.UID = "own-" + p.UID; return p }
 		})
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.end()
 		pass(time.Hour)
 		r.replace("web")
@@ -369,9 +357,7 @@ func TestGetPodThatSaysNoInItsOwnWords(t *testing.T) {
 				return nil
 			}
 		})
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
 	})
@@ -403,9 +389,7 @@ func TestGetPodByUIDThatSaysNoInItsOwnWords(t *testing.T) {
 // what it waits for.
 func TestPredecessorThatCannotBeDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.Script(func(s *nodetest.Script) {
 			s.OnDelete = func(context.Context, *corev1.Pod) error { return errors.New("refused") }
 		})

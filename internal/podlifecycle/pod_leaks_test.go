@@ -65,9 +65,7 @@ func TestGoneWhileItIsFirstLookedAt(t *testing.T) {
 // Invariant 3, and 1: in the gap another pod took the name.
 func TestReplacedInAWatchGap(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.TakeCalls()
 		var old, replacement types.UID
 		r.api.Gap(func() { old, replacement = r.replace("web") })
@@ -118,9 +116,7 @@ func (e eager) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 func TestOldPodBesideTheNewOne(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.ByUID()
-		r.start()
-		uid := r.api.AddPod(aPod("web")).UID
-		synctest.Wait()
+		uid := r.startWith(aPod("web")).UID
 		r.provider.TakeCalls()
 		r.provider.Hold(aPod("web", func(p *corev1.Pod) { p.UID = "u0" }), corev1.PodRunning)
 		pass(time.Minute)
@@ -222,9 +218,7 @@ func TestNewPodWhileAnOrphanOfItsNameEnds(t *testing.T) {
 func TestOrphanBesideABusyPod(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.ByUID()
-		r.start()
-		uid := r.api.AddPod(aPod("web")).UID
-		synctest.Wait()
+		uid := r.startWith(aPod("web")).UID
 		r.provider.TakeCalls()
 		r.provider.Script(func(s *nodetest.Script) {
 			s.OnUpdate = func(context.Context, *corev1.Pod) error {

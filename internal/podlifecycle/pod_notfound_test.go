@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +25,7 @@ func halfNotFound() error {
 // until its end is known.
 func TestDeleteThatFailsInPart(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.Script(func(s *nodetest.Script) {
 			s.OnDelete = func(context.Context, *corev1.Pod) error { return halfNotFound() }
 		})

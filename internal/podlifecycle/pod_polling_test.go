@@ -244,9 +244,7 @@ func TestStatusThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.Polled()
 		r.provider.Script(func(s *nodetest.Script) { s.List = func() []*corev1.Pod { return nil } })
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.Script(func(s *nodetest.Script) { s.OnStatus = func(string) error { return errors.New("cannot tell") } })
 		pass(time.Hour)
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
@@ -258,9 +256,7 @@ func TestStatusThatFails(t *testing.T) {
 func TestStaleAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.Polled()
-		r.start()
-		pod := r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		pod := r.startWith(aPod("web"))
 		pc, record := r.pc, r.record("web")
 		asked := pc.observations.Load()
 		newer, old := nodetest.StatusOf(pod, corev1.PodRunning), nodetest.StatusOf(pod, corev1.PodRunning)

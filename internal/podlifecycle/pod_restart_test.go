@@ -114,9 +114,7 @@ func TestRestartCatchesUp(t *testing.T) {
 // over, also after a restart.
 func TestObservedGenerationWaitsForTheUpdate(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.end()
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		r.provider.Script(func(s *nodetest.Script) {
@@ -158,9 +156,7 @@ func TestLostPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
+				r.startWith(aPod("web"))
 				r.provider.TakeCalls()
 				r.events.recorded()
 				prepare(r)
@@ -191,9 +187,7 @@ func TestLostPodWithoutANotification(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
+				r.startWith(aPod("web"))
 				prepare(r)
 				r.provider.TakeCalls()
 				r.provider.Forget("web")
@@ -239,9 +233,7 @@ func TestListThatSaysLess(t *testing.T) {
 func TestMissedForAMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = r.provider.Polled()
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.TakeCalls()
 		for range 10 {
 			r.provider.Script(func(s *nodetest.Script) { s.Show = func(*corev1.Pod) *corev1.Pod { return nil } })
@@ -259,9 +251,7 @@ func TestMissedForAMoment(t *testing.T) {
 func TestNotifiedBeforeTheCachesHaveSynced(t *testing.T) {
 	for _, uid := range []bool{true, false} {
 		bubble(t, func(t *testing.T, r *rig) {
-			r.start()
-			r.api.AddPod(aPod("job"))
-			synctest.Wait()
+			r.startWith(aPod("job"))
 			r.end()
 			ended := r.api.Pod("job")
 			ended.Status = nodetest.StatusOf(ended, corev1.PodSucceeded)
@@ -282,9 +272,7 @@ func TestNotifiedBeforeTheCachesHaveSynced(t *testing.T) {
 // meanwhile.
 func TestNotifiedWhileItLists(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("job"))
-		synctest.Wait()
+		r.startWith(aPod("job"))
 		r.end()
 		ended := r.api.Pod("job")
 		ended.Status = nodetest.StatusOf(ended, corev1.PodSucceeded)

@@ -64,9 +64,7 @@ func (cannotNotify) NotifyPods(context.Context, func(*corev1.Pod)) { panic("unim
 func TestPanicInNotifyPods(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		r.handler = cannotNotify{r.provider.Polled()}
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.SetPhase("web", corev1.PodFailed)
 		pass(5 * time.Second)
 		want(t, "phase", r.phase("web"), corev1.PodFailed)
@@ -146,9 +144,7 @@ func TestProviderChangesItsPods(t *testing.T) {
 			s.OnCreate, s.OnUpdate, s.OnDelete = take, take, take
 			s.Lingers = true
 		})
-		r.start()
-		r.api.AddPod(aPod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }))
-		synctest.Wait()
+		r.startWith(aPod("web", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }))
 		spoil(kept[0])
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		synctest.Wait()
@@ -187,9 +183,7 @@ func TestWaysToSayNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, r *rig) {
 				r.handler = answering{r.provider.Polled(), answer}
-				r.start()
-				r.api.AddPod(aPod("web"))
-				synctest.Wait()
+				r.startWith(aPod("web"))
 				want(t, "creates", len(r.provider.TakeCalls("create")), 1)
 				want(t, "phase", r.phase("web"), corev1.PodRunning)
 			})

@@ -21,9 +21,7 @@ import (
 // Invariant 6: a terminal phase is final, in the API and towards the provider.
 func TestTerminalIsFinal(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("job"))
-		synctest.Wait()
+		r.startWith(aPod("job"))
 		r.provider.TakeCalls()
 		r.provider.SetPhase("job", corev1.PodSucceeded)
 		synctest.Wait()
@@ -44,9 +42,7 @@ func TestTerminalIsFinal(t *testing.T) {
 // is stopped in the provider.
 func TestMadeTerminalByOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.TakeCalls()
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" })
 		pass(time.Minute)
@@ -77,9 +73,7 @@ func TestMadeTerminalByOthersDoesNotStop(t *testing.T) {
 // Invariant 6: an update that fails leaves the phase alone.
 func TestFailedUpdate(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		before := r.api.Pod("web").Status
 		r.api.Written()
 		r.events.recorded()
@@ -105,9 +99,7 @@ func TestFailedUpdate(t *testing.T) {
 // counts.
 func TestPhaseDoesNotMoveBackwards(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status = nodetest.StatusOf(p, corev1.PodPending); p.Status.PodIP = "10.0.0.9" })
 		synctest.Wait()
 		want(t, "phase", r.phase("web"), corev1.PodRunning)
@@ -118,9 +110,7 @@ func TestPhaseDoesNotMoveBackwards(t *testing.T) {
 // Invariant 7: the status is written only when it has changed.
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	bothKinds(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
 		for range 20 {
 			pass(10 * time.Second)
@@ -153,9 +143,7 @@ func TestStatusPatchesOnTheWire(t *testing.T) {
 // Invariant 7: a word on an old pod does not get onto the new one of its name.
 func TestStatusOfAnotherUID(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.api.Gap(func() {
 			r.api.DeletePod("web", 0)
 			r.api.AddPod(aPod("web"))
@@ -171,9 +159,7 @@ func TestStatusOfAnotherUID(t *testing.T) {
 // Invariant 7: the newest word wins; what was overtaken is not written.
 func TestStatusIsCoalesced(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.api.Written()
 		r.api.Fail("patch pods/status", apierrors.NewServiceUnavailable("away"))
 		for i := range 200 {
@@ -193,9 +179,7 @@ func TestStatusIsCoalesced(t *testing.T) {
 // cache that is behind.
 func TestStatusWhileTheCacheIsBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.api.Gap(func() {
 			for _, message := range []string{"a", "", "b", ""} {
 				r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.Message = message })
@@ -235,9 +219,7 @@ func TestAPIWithoutGenerations(t *testing.T) {
 // Invariant 7: notifications from everywhere at once lose nothing.
 func TestManyNotifications(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		var group sync.WaitGroup
 		for i := range 50 {
 			group.Go(func() {
@@ -255,9 +237,7 @@ func TestManyNotifications(t *testing.T) {
 // but not as fast as they can write.
 func TestForeignWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.api.Written()
 		r.api.ChangePod("web", func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue})
@@ -287,9 +267,7 @@ func TestForeignWrites(t *testing.T) {
 // tried again.
 func TestRejectedStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		r.events.recorded()
 		r.api.Fail("patch pods/status", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", nil))
 		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.PodIP = "nonsense" })

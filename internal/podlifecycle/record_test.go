@@ -2,7 +2,6 @@ package podlifecycle
 
 import (
 	"testing"
-	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,9 +11,7 @@ import (
 // through.
 func TestOneFormOfAPodIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
-		r.start()
-		r.api.AddPod(aPod("web"))
-		synctest.Wait()
+		r.startWith(aPod("web"))
 		for what, change := range map[string]func(*corev1.Pod){
 			"nothing": func(*corev1.Pod) {},
 			"a label": func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, "a", "b") },

@@ -89,6 +89,16 @@ func (r *rig) start(config ...func(*Config)) {
 	synctest.Wait()
 }
 
+// startWith is start, and then adds a pod, until there is nothing more to do. It returns
+// the pod as the API had it first.
+func (r *rig) startWith(pod *corev1.Pod) *corev1.Pod {
+	r.t.Helper()
+	r.start()
+	added := r.api.AddPod(pod)
+	synctest.Wait()
+	return added
+}
+
 // launch runs a new controller, without waiting for it.
 func (r *rig) launch(config ...func(*Config)) {
 	r.t.Helper()
