@@ -27,7 +27,8 @@ const (
 )
 
 // identity reports whether the provider may act: it knows the UID of the home cluster,
-// and the remote cluster has no objects of another home with the same names.
+// the remote cluster is the one that has its pods, and that has no objects of another home
+// with the same names.
 type identity struct {
 	home  *clusteruid.Reader
 	known chan struct{} // closed once the provider may act
@@ -50,13 +51,13 @@ func (i *identity) isKnown() bool {
 	}
 }
 
-// ensureIdentified returns nil once the provider may act. Until then each call makes an
-// attempt, one at a time; within identifyDelay of an attempt that failed it returns
+// ensureIdentified returns nil once the provider may act, unless another cluster takes the
+// place of the remote one later. Until then each call makes an attempt, one at a time; within identifyDelay of an attempt that failed it returns
 // that error. Errors are of class Unavailable: nothing is known about any pod.
 func (p *Provider) ensureIdentified(ctx context.Context) error {
 	i := &p.identity
 	if i.isKnown() {
-		return nil
+		return p.cluster.check()
 	}
 	select {
 	case i.turn <- struct{}{}:
@@ -70,7 +71,7 @@ func (p *Provider) ensureIdentified(ctx context.Context) error {
 	}
 	switch {
 	case i.isKnown():
-		return nil
+		return p.cluster.check()
 	case time.Now().Before(i.next):
 		return i.failed
 	}
@@ -119,6 +120,9 @@ func (p *Provider) identify(ctx context.Context) error {
 		return err
 	}
 	p.translate.Home.UID = uid
+	if err := p.checkRemoteCluster(ctx); err != nil {
+		return err
+	}
 	mismatch, err := p.findOthers(ctx)
 	if mismatch == nil || err != nil {
 		return err

@@ -25,8 +25,9 @@ const relistInterval = time.Minute
 // listwatch.Of it records whether that works, and can force a relist. It is safe for concurrent use.
 type podListWatch struct {
 	pods     corev1client.PodInterface
-	selector func() string // known by the first request
-	run      func(func())  // runs a function in the background
+	selector func() string               // known by the first request
+	confirm  func(context.Context) error // called after each request: the error counts as that of the request
+	run      func(func())                // runs a function in the background
 
 	mu            sync.Mutex
 	watches       int       // that are open
@@ -39,7 +40,7 @@ type podListWatch struct {
 
 func (p *Provider) newPodListWatch() *podListWatch {
 	return &podListWatch{
-		pods: p.remote.CoreV1().Pods(p.namespace), selector: func() string { return p.translate.Home.Selector() },
+		pods: p.remote.CoreV1().Pods(p.namespace), selector: func() string { return p.translate.Home.Selector() }, confirm: p.checkRemoteCluster,
 		run: p.running.Go, restart: make(chan struct{}),
 	}
 }
@@ -51,8 +52,14 @@ func (f *podListWatch) list(ctx context.Context, options metav1.ListOptions) (ru
 		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 	list, err := f.pods.List(ctx, options)
+	if err == nil {
+		err = f.confirm(ctx)
+	}
 	f.afterRequest(ctx, err, true)
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // watch is a cache.WatchFuncWithContext.
@@ -63,6 +70,11 @@ func (f *podListWatch) watch(ctx context.Context, options metav1.ListOptions) (w
 		options.ResourceVersion = ""
 	}
 	source, err := f.pods.Watch(ctx, options)
+	if err == nil {
+		if err = f.confirm(ctx); err != nil {
+			source.Stop()
+		}
+	}
 	f.afterRequest(ctx, err, lists)
 	if err != nil {
 		return nil, err

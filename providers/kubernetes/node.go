@@ -18,8 +18,8 @@ func (p *Provider) setCapacity(n *corev1.Node) {
 }
 
 // Ping implements node.NodeProvider. The node is healthy while the remote API server is
-// ready and the pods can be listed or watched, and it has no objects of another home
-// cluster with the same names. With keepReady it stays healthy for a while in an
+// ready and the pods can be listed or watched, it is the cluster that has the pods of this
+// node, and it has no objects of another home cluster with the same names. With keepReady it stays healthy for a while in an
 // outage: see outage.
 func (p *Provider) Ping(ctx context.Context) error {
 	keepReady := p.cfg.Unreachable.KeepReady.Duration
@@ -35,9 +35,15 @@ func (p *Provider) Ping(ctx context.Context) error {
 }
 
 func (p *Provider) ping(ctx context.Context) error {
+	if p.identity.isKnown() { // otherwise the next call makes this check
+		if err := p.checkRemoteCluster(ctx); err != nil {
+			return err
+		}
+	}
 	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
+	p.recordRemoteCluster(ctx)
 	if err := p.remote.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 		return errdefs.AsUnavailable(remoteError("ask whether it is ready", err))
 	}

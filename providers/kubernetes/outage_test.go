@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -44,7 +45,11 @@ func (s *remoteServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	case "refuses":
 		status = http.StatusUnauthorized
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	body := "{}"
+	if strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
+		body = `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"uid": "` + cmp.Or(map[string]string{"another": "other-uid"}[state], "remote-uid") + `"}}`
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
 // newPinged returns a rig whose pings go to a remoteServer.

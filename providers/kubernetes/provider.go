@@ -58,6 +58,7 @@ type Provider struct {
 	cpu        cpuTimes
 	early      earlyEvents
 	identity   identity
+	cluster    remoteCluster
 	outage     outage
 
 	ctx     context.Context // of all goroutines
@@ -131,6 +132,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		Remote:          p.remote,
 		Environment:     p.environmentOf,
 		MayBegin:        p.mayBegin,
+		MayWrite:        p.cluster.check,
 		ReportFailure:   p.recordFailedReflection,
 	})
 	if len(cfg.StorageClasses) > 0 {
@@ -248,8 +250,10 @@ func (p *Provider) waitForHomePods(ctx context.Context) bool {
 const mayBeginInterval = 5 * time.Second
 
 // mayBegin reports whether this process may create or delete objects by itself: another
-// process may hold the node.
-func (p *Provider) mayBegin() bool { return p.home.MayBegin == nil || p.home.MayBegin() }
+// process may hold the node, or another cluster be in the place of the remote one.
+func (p *Provider) mayBegin() bool {
+	return p.cluster.check() == nil && (p.home.MayBegin == nil || p.home.MayBegin())
+}
 
 // start starts the background work. The provider must be identified.
 func (p *Provider) start(run context.Context) {

@@ -113,8 +113,11 @@ func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Cl
 
 // newRemote returns a remote cluster that sets UIDs, and whose watches obey their
 // selectors.
-func newRemote() *fake.Clientset {
-	remote := fake.NewClientset()
+func newRemote() *fake.Clientset { return newRemoteAs("remote-uid") }
+
+// newRemoteAs is newRemote for one of several clusters.
+func newRemoteAs(uid types.UID) *fake.Clientset {
+	remote := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}})
 	remote.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		var options metav1.ListOptions
 		asked, ok := action.(clienttesting.WatchActionImpl)

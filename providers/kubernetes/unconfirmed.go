@@ -69,6 +69,9 @@ func (p *Provider) confirm(ctx context.Context, uid types.UID) error {
 	found, err := p.remote.CoreV1().Pods(last.Namespace).Get(ctx, last.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err) || err == nil && !p.isOf(uid, found):
+		if err := p.checkRemoteCluster(ctx); err != nil {
+			return fmt.Errorf("cannot confirm a remote pod that is missing: %w", err)
+		}
 		p.forgetUnconfirmed(uid)
 		local := p.homePod(last)
 		if local == nil || local.DeletionTimestamp != nil || last.DeletionTimestamp != nil || p.markUnscheduledDeleted(last) || p.replacesDeleted(last) {

@@ -55,6 +55,9 @@ type Options struct {
 	// MayBegin reports whether this process may delete copies: another process may hold
 	// the node, and have pods that need them. Nil means always.
 	MayBegin func() bool
+	// MayWrite returns an error while no copy may be written or deleted: another cluster
+	// may be in the place of the remote one. Nil means always.
+	MayWrite func() error
 	// ReportFailure is called for each pod that needs a copy that cannot be written. It
 	// must not block. Required.
 	ReportFailure func(pod *corev1.Pod, err error)
@@ -293,6 +296,11 @@ func (r *Reflector) reflect(ctx context.Context, of ref) error {
 	r.mu.Unlock()
 	if c == nil {
 		return nil
+	}
+	if r.opts.MayWrite != nil {
+		if err := r.opts.MayWrite(); err != nil {
+			return err
+		}
 	}
 	select {
 	case c.writing <- struct{}{}:
