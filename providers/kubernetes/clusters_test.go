@@ -196,6 +196,7 @@ remote: {server: %q, caFile: %q, tokenFile: %q}
 // running is a node in this process.
 type running struct {
 	t     *testing.T
+	node  *nodeutil.Node
 	stop  context.CancelFunc
 	group *errgroup.Group
 	log   *lockedbuffer.Buffer
@@ -204,6 +205,16 @@ type running struct {
 
 // startNode starts a node, and waits until it is ready.
 func startNode(t *testing.T, client clientset.Interface, name string, newProvider nodeutil.NewProviderFunc, opts ...nodeutil.NodeOpt) *running {
+	t.Helper()
+	r := launchNode(t, client, name, newProvider, opts...)
+	if err := r.node.WaitReady(t.Context(), patience); err != nil {
+		t.Fatalf("node %s does not get ready: %v\n%s", name, err, tail(r.log))
+	}
+	return r
+}
+
+// launchNode starts a node.
+func launchNode(t *testing.T, client clientset.Interface, name string, newProvider nodeutil.NewProviderFunc, opts ...nodeutil.NodeOpt) *running {
 	t.Helper()
 	r := &running{t: t, log: &lockedbuffer.Buffer{}, close: func() error { return nil }}
 	ctx, cancel := context.WithCancel(log.WithLogger(context.Background(), vkslog.FromSlog(slog.New(slog.NewTextHandler(r.log, nil)))))
@@ -239,9 +250,7 @@ func startNode(t *testing.T, client clientset.Interface, name string, newProvide
 		}
 		r.end()
 	})
-	if err := n.WaitReady(t.Context(), patience); err != nil {
-		t.Fatalf("node %s does not get ready: %v\n%s", name, err, tail(r.log))
-	}
+	r.node = n
 	return r
 }
 
