@@ -166,7 +166,7 @@ type Request struct {
 	// Name is a name for the unit: lower-case letters, digits and hyphens, at most
 	// Options.MaxName long, that begins with namespace and name of the pod and is unique.
 	Name string
-	// Token is the same for each creation of this pod.
+	// Token is the same for each creation of this pod, unless the service has lost its unit.
 	Token string
 	// Tags are the unit's identity: see Identity.
 	Tags map[string]string

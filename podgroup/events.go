@@ -15,8 +15,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// Reasons of events. reasonNotSupported also begins the message of a pod that is refused.
+// Reasons of events. reasonNotSupported and reasonUnitGone begin the messages of pods that
+// fail.
 const (
+	reasonUnitGone         = "UnitGone"
 	reasonNotSupported     = "ProviderNotSupported"
 	reasonFieldsIgnored    = "ProviderFieldsIgnored"
 	reasonSizeRoundedUp    = "SizeRoundedUp"

@@ -3,7 +3,6 @@ package podgroup_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
 // The backends of these tests call a World directly. Their pages have 100 units.
@@ -212,6 +210,4 @@ var (
 	_ podgroup.Updater   = memory{}
 	_ podgroup.LogReader = memory{}
 	_ podgroup.Meter     = memory{}
-	_                    = fmt.Sprint
-	_                    = volume.Files{}
 )

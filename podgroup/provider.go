@@ -164,9 +164,16 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 	}
+	before := p.statuses.createdIn(pod)
+	if before != "" && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		return errdefs.AsPermanent(fmt.Errorf("%s: unit %s, in which the pod was created, is gone; the pod may have run, and is not run again", reasonUnitGone, before))
+	}
 	request, due, err := p.request(ctx, pod)
 	if err != nil {
 		return err
+	}
+	if before != "" { // the service may still know the token of the unit that is gone
+		request.Token += "-" + shortHash(before)
 	}
 	var created Unit
 	err = p.calls.do(ctx, ActionCreate, func(ctx context.Context) (err error) {
@@ -333,14 +340,14 @@ func (p *Provider) confirmEmpty(ctx context.Context) error {
 	}
 	var ran *corev1.Pod
 	for _, pod := range pods {
-		if p.statuses.unitOf(pod) != "" && (ran == nil || ran.DeletionTimestamp != nil && pod.DeletionTimestamp == nil) {
+		if p.statuses.ranIn(pod) != "" && (ran == nil || ran.DeletionTimestamp != nil && pod.DeletionTimestamp == nil) {
 			ran = pod
 		}
 	}
 	if ran == nil {
 		return nil
 	}
-	if err := confirmer.ConfirmEmpty(ctx, p.statuses.unitOf(ran), ran); err != nil {
+	if err := confirmer.ConfirmEmpty(ctx, p.statuses.ranIn(ran), ran); err != nil {
 		return errdefs.AsUnavailable(err)
 	}
 	return nil

@@ -56,10 +56,15 @@ const minNameLength = 30
 // unitName returns a name for the unit of a pod that is unique, since it ends in a hash of
 // the UID, and has at most maxLength characters: letters, digits and hyphens.
 func unitName(pod *corev1.Pod, maxLength int) string {
-	sum := sha256.Sum256([]byte(pod.UID))
-	hash := "-" + hex.EncodeToString(sum[:5])
+	hash := "-" + shortHash(string(pod.UID))
 	name := strings.ReplaceAll(pod.Namespace+"-"+pod.Name, ".", "-")
 	return strings.TrimRight(name[:min(len(name), maxLength-len(hash))], "-") + hash
+}
+
+// shortHash returns ten characters that differ for different texts.
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:5])
 }
 
 // readFiles reads the files of the pod's volumes that have contents, and returns when to

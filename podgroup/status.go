@@ -96,7 +96,7 @@ func (m statusMaker) container(spec *corev1.Container, u *Unit, c *Container) co
 	case u.Phase == Succeeded: // as above
 		s.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: timeOf(u.Ended)}
 	default:
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: cmp.Or(c.Now.Reason, "ContainerCreating"), Message: c.Now.Message}
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: cmp.Or(c.Now.Reason, "ContainerCreating"), Message: m.waitsIn(u, c.Now.Message)}
 	}
 	if c.Last.State == Terminated {
 		s.LastTerminationState.Terminated = terminated(&c.Last, m.containerID(u, c, max(c.Restarts-1, 0)))
@@ -108,8 +108,29 @@ func (m statusMaker) containerID(u *Unit, c *Container, run int32) string {
 	return fmt.Sprintf("%s://%s/%s/%d", m.scheme, u.ID, c.Name, run)
 }
 
-// unitOf returns the ID of the unit of a pod that has not ended and has run, by its status.
-func (m statusMaker) unitOf(pod *corev1.Pod) (id string) {
+// waitsIn returns the message of a container that waits. It names the unit, so that another
+// process knows that the pod was created.
+func (m statusMaker) waitsIn(u *Unit, message string) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s%s://%s)", message, unitPrefix, m.scheme, u.ID))
+}
+
+const unitPrefix = "(unit "
+
+// createdIn returns the ID of the unit in which a pod was created, by its status.
+func (m statusMaker) createdIn(pod *corev1.Pod) (id string) {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.State.Waiting == nil {
+			continue
+		}
+		if _, text, ok := strings.Cut(s.State.Waiting.Message, unitPrefix+m.scheme+"://"); ok {
+			return strings.TrimSuffix(text, ")")
+		}
+	}
+	return m.ranIn(pod)
+}
+
+// ranIn returns the ID of the unit of a pod that has not ended and has run, by its status.
+func (m statusMaker) ranIn(pod *corev1.Pod) (id string) {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return ""
 	}

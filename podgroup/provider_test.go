@@ -1,0 +1,390 @@
+package podgroup_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// inBubble runs a test with a provider of a backend of a World, in virtual time.
+func inBubble(t *testing.T, change func(*podgroup.Options), test func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		if change != nil {
+			change(&o)
+		}
+		p, _ := c.Start(t, listing{memory{w}}, o)
+		test(t, w, c, p)
+	})
+}
+
+func create(t *testing.T, c *grouptest.Cluster, p nodeutil.Provider, pod *corev1.Pod) {
+	t.Helper()
+	c.SetPod(pod)
+	if err := p.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func statusOf(t *testing.T, p nodeutil.Provider, pod *corev1.Pod) *corev1.PodStatus {
+	t.Helper()
+	status, err := p.(node.PodUIDLifecycleHandler).GetPodStatusByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+func events(c *grouptest.Cluster) (all []string) {
+	for {
+		select {
+		case e := <-c.Events.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+// A service forgets units that have ended. A pod that was created and has ended while no
+// agent ran must not run again, if it is one that is to run once.
+func TestUnitThatIsGoneIsNotRunAgain(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		job, server := grouptest.NewPod("job"), grouptest.NewPod("server")
+		job.Spec.RestartPolicy = corev1.RestartPolicyNever
+		for _, pod := range []*corev1.Pod{job, server} {
+			create(t, c, p, pod)
+			pod.Status = *statusOf(t, p, pod) // as the controller writes it: Pending
+			if pod.Status.Phase != corev1.PodPending {
+				t.Fatalf("the phase is %s", pod.Status.Phase)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		for _, pod := range []*corev1.Pod{job, server} {
+			if err := w.Remove(pod.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.CreatePod(t.Context(), job); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "unit-000001") {
+			t.Errorf("the creation of a Job's pod that may have run returns %v", err)
+		}
+		if err := p.CreatePod(t.Context(), server); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Second)
+		if got := statusOf(t, p, server); got.Phase != corev1.PodRunning {
+			t.Errorf("a pod that is always to run is %s after its unit was lost", got.Phase)
+		}
+		if n := len(w.Units(nil)); n != 1 {
+			t.Errorf("there are %d units", n)
+		}
+	})
+}
+
+func TestIdentityOfLongNames(t *testing.T) {
+	long := strings.Repeat("a234567890.", 23)[:253]
+	inBubble(t, func(o *podgroup.Options) { o.Identity.MaxTag = 63 }, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		pod := grouptest.NewPod(long)
+		pod.UID = "c2d29c42-7d42-4c4b-9c64-b12e4c3b8a11"
+		create(t, c, p, pod)
+		for _, u := range w.Units(nil) {
+			for key, value := range u.Tags {
+				if len(value) > 63 {
+					t.Errorf("tag %s has %d characters", key, len(value))
+				}
+			}
+		}
+		c.RemovePod(pod)
+		time.Sleep(10 * time.Second)
+		pods, err := p.GetPods(t.Context())
+		if err != nil || len(pods) != 1 || pods[0].Name != long {
+			t.Errorf("the pods are %v, error %v", pods, err)
+		}
+	})
+}
+
+// A list without units is believed only if the service confirms that a pod's unit is gone.
+func TestEmptyListThatIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		p, _ := c.Start(t, confirming{listing{memory{w}}}, options())
+		pod := grouptest.NewPod("web")
+		create(t, c, p, pod)
+		time.Sleep(10 * time.Second)
+		pod.Status = *statusOf(t, p, pod)
+		c.SetPod(pod)
+		time.Sleep(10 * time.Second)
+		w.Hide(true)
+		if pods, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) {
+			t.Errorf("the list of a service that hides its units has %d pods, error %v", len(pods), err)
+		}
+		w.Hide(false)
+		if err := w.Remove("web"); err != nil {
+			t.Fatal(err)
+		}
+		if pods, err := p.GetPods(t.Context()); err != nil || len(pods) != 0 {
+			t.Errorf("the list of a service without units has %d pods, error %v", len(pods), err)
+		}
+	})
+}
+
+type confirming struct{ listing }
+
+func (c confirming) ConfirmEmpty(_ context.Context, unitID string, _ *corev1.Pod) error {
+	if _, err := c.w.Unit(unitID); err == nil {
+		return errors.New("the unit exists")
+	}
+	return nil
+}
+
+// With events a node lists at its start, and creations and statuses cost no list.
+func TestWatchNeedsNoLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		p, _ := c.Start(t, watching{listing{memory{w}}}, options())
+		notified := map[string][]corev1.PodPhase{}
+		p.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) {
+			notified[pod.Name] = append(notified[pod.Name], pod.Status.Phase)
+		})
+		synctest.Wait()
+		pod := grouptest.NewPod("web")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		create(t, c, p, pod)
+		time.Sleep(10 * time.Second)
+		if err := w.Exit("web", "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		statusOf(t, p, pod)
+		if n := w.Calls(string(podgroup.ActionList)); n != 1 {
+			t.Errorf("there were %d lists", n)
+		}
+		if got := slices.Compact(notified["web"]); !slices.Equal(got, []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodFailed}) {
+			t.Errorf("the notified phases are %v", got)
+		}
+		w.BreakStreams()
+		time.Sleep(time.Minute)
+		if n := w.Calls(string(podgroup.ActionList)); n != 2 {
+			t.Errorf("there were %d lists after the stream broke off", n)
+		}
+	})
+}
+
+// What is deleted is notified of as ended; what vanishes is for the controller to find lost.
+func TestWatchOfUnitsThatGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		p, _ := c.Start(t, watching{listing{memory{w}}}, options())
+		last := map[string]corev1.PodPhase{}
+		p.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) { last[pod.Name] = pod.Status.Phase })
+		synctest.Wait()
+		deleted, vanished := grouptest.NewPod("deleted"), grouptest.NewPod("vanished")
+		for _, pod := range []*corev1.Pod{deleted, vanished} {
+			create(t, c, p, pod)
+		}
+		time.Sleep(10 * time.Second)
+		if err := p.DeletePod(t.Context(), deleted); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Remove("vanished"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if last["deleted"] != corev1.PodFailed || last["vanished"] != corev1.PodRunning {
+			t.Errorf("the last notifications are %v", last)
+		}
+		for _, pod := range []*corev1.Pod{deleted, vanished} {
+			if _, err := p.GetPod(t.Context(), pod.Namespace, pod.Name); !errdefs.IsNotFound(err) {
+				t.Errorf("pod %s: %v", pod.Name, err)
+			}
+		}
+	})
+}
+
+func TestSizes(t *testing.T) {
+	sizes := podgroup.Sizes{{CPU: "0.5", Memory: []string{"1Gi", "2Gi"}}, {CPU: "1", Memory: []string{"2Gi", "8Gi"}}}
+	inBubble(t, func(o *podgroup.Options) { o.Sizes = sizes }, func(t *testing.T, _ *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		small, large := grouptest.NewPod("small"), grouptest.NewPod("large")
+		small.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("300m"), corev1.ResourceMemory: resource.MustParse("3Gi")}
+		create(t, c, p, small)
+		if got := events(c); len(got) != 1 || !strings.Contains(got[0], "1 CPUs and 8Gi") {
+			t.Errorf("the events are %q", got)
+		}
+		large.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		c.SetPod(large)
+		if err := p.CreatePod(t.Context(), large); !errdefs.IsPermanent(err) {
+			t.Errorf("a pod that is larger than what is sold returns %v", err)
+		}
+	})
+}
+
+func TestIgnoredFields(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, _ *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		pod := grouptest.NewPod("hardened")
+		yes, no, group := true, false, int64(7)
+		pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+			AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, Privileged: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+		create(t, c, p, pod)
+		got := events(c)
+		if len(got) != 1 {
+			t.Fatalf("the events are %q", got)
+		}
+		for _, field := range []string{
+			"securityContext.fsGroup", "securityContext.seccompProfile", "containers[main].securityContext.allowPrivilegeEscalation",
+			"containers[main].securityContext.runAsNonRoot", "containers[main].securityContext.capabilities.drop",
+		} {
+			if !strings.Contains(got[0], field) {
+				t.Errorf("the event does not name %s: %s", field, got[0])
+			}
+		}
+		if strings.Contains(got[0], "privileged;") {
+			t.Errorf("the event names what the pod does not want: %s", got[0])
+		}
+	})
+}
+
+func TestFields(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string // in the error; empty if the pod is created
+	}{
+		"what a cluster adds to all pods": {change: func(pod *corev1.Pod) {
+			yes := true
+			pod.Spec.SchedulerName, pod.Spec.DNSPolicy, pod.Spec.EnableServiceLinks = "default-scheduler", corev1.DNSClusterFirst, &yes
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
+			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			pod.Spec.Containers[0].TerminationMessagePath, pod.Spec.Containers[0].TerminationMessagePolicy = "/dev/termination-log", corev1.TerminationMessageReadFile
+			pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
+		}},
+		"a volume without any field": {change: func(pod *corev1.Pod) {
+			pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		}},
+		"init containers": {change: func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox", Command: []string{"true"}}}
+		}},
+		"a sidecar": {change: func(pod *corev1.Pod) {
+			always := corev1.ContainerRestartPolicyAlways
+			pod.Spec.InitContainers = []corev1.Container{{Name: "proxy", Image: "busybox", RestartPolicy: &always}}
+		}, want: "initContainers[proxy].restartPolicy Always"},
+		"a probe": {change: func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+		}},
+		"a probe of a kind that is left out": {change: func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}}
+		}, want: "containers[main].livenessProbe.grpc"},
+		"several things": {change: func(pod *corev1.Pod) {
+			yes := true
+			pod.Spec.HostNetwork, pod.Spec.Containers[0].SecurityContext = true, &corev1.SecurityContext{Privileged: &yes}
+			pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+		}, want: "containers[main].ports.hostPort 8080; containers[main].securityContext.privileged; hostNetwork"},
+		"a DaemonSet": {change: func(pod *corev1.Pod) {
+			yes := true
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: &yes}}
+		}, want: "pods of a DaemonSet, such as agent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, _ *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+				pod := grouptest.NewPod("pod")
+				test.change(pod)
+				c.SetPod(pod)
+				err := p.CreatePod(t.Context(), pod)
+				switch {
+				case test.want == "" && err != nil:
+					t.Error(err)
+				case test.want != "" && (!errdefs.IsPermanent(err) || !strings.Contains(err.Error(), test.want)):
+					t.Errorf("the error is %v, without %q", err, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	o := options()
+	o.Service, o.Identity.Cluster, o.Identity.MaxTag = "", "", 10
+	o.Features.Fields = []string{"containers.livenesProbe", "-volumes.emptyDir.medium", "restartPolicy=Never"}
+	o.Sizes = podgroup.Sizes{{CPU: "one", Memory: []string{"1Gi"}}}
+	_, _, err := podgroup.New(grouptest.NewCluster("home").Config(), listing{memory{grouptest.New(0)}}, o)
+	if !errdefs.IsInvalidInput(err) {
+		t.Fatalf("the error is %v", err)
+	}
+	for _, want := range []string{"Service is missing", "Identity.Cluster", "MaxTag is 10", `"containers.livenesProbe"`, `"one"`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+}
+
+func TestRequestHasWhatThePodNeeds(t *testing.T) {
+	var got *podgroup.Request
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		o.Features.Fields = append(o.Features.Fields, "volumes.persistentVolumeClaim", "dnsConfig")
+		o.DNS = &podspec.DNS{ClusterServers: []string{"10.96.0.10"}, ClusterDomain: "cluster.local"}
+		p, _ := c.Start(t, recording{listing{memory{w}}, &got}, o)
+		c.SetSecret("login", corev1.SecretTypeDockerConfigJson, map[string][]byte{
+			corev1.DockerConfigJsonKey: []byte(`{"auths":{"registry.example.com":{"username":"me","password":"secret"}}}`),
+		})
+		for _, object := range []metav1.Object{
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "disk-1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+		} {
+			if _, err := c.Client().CoreV1().PersistentVolumeClaims("default").Create(t.Context(), object.(*corev1.PersistentVolumeClaim), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pod := grouptest.NewPod("web")
+		pod.Spec.DNSPolicy = corev1.DNSClusterFirst
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}, {Name: "missing"}}
+		pod.Spec.Containers[0].Image = "registry.example.com/web:1"
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		c.SetPod(pod)
+		if err := p.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+			t.Fatalf("a claim whose volume cannot be read returns %v", err)
+		}
+		if _, err := c.Client().CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk-1"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, p, pod)
+	})
+	if len(got.Logins) != 1 || got.Logins[0] != (podgroup.Login{Registry: "registry.example.com", Username: "me", Password: "secret"}) {
+		t.Errorf("the logins are %v", got.Logins)
+	}
+	if got.Claims["data"] == nil || got.Claims["data"].Name != "disk-1" {
+		t.Errorf("the claims are %v", got.Claims)
+	}
+	if !slices.Equal(got.DNS.Nameservers, []string{"10.96.0.10"}) || len(got.DNS.Searches) != 3 {
+		t.Errorf("the DNS is %v", got.DNS)
+	}
+	if !strings.HasPrefix(got.Name, "default-web-") || len(got.Name) > 63 {
+		t.Errorf("the name is %q", got.Name)
+	}
+}
+
+// recording keeps the last request.
+type recording struct {
+	listing
+	last **podgroup.Request
+}
+
+func (r recording) Create(ctx context.Context, request *podgroup.Request) (podgroup.Unit, error) {
+	*r.last = request
+	return r.listing.Create(ctx, request)
+}
