@@ -1,6 +1,9 @@
 package node
 
-import "github.com/virtual-kubelet/virtual-kubelet/internal/podlifecycle"
+import (
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podlifecycle"
+)
 
 // The reasons of the events that the PodController records on pods.
 const (
@@ -44,22 +47,22 @@ const (
 // The reasons of the events about a pod's environment. Mandatory references hold the
 // pod back until they are there, and optional ones until it is known whether they are.
 const (
-	ReasonOptionalConfigMapNotFound       = podlifecycle.ReasonOptionalConfigMapNotFound
-	ReasonOptionalConfigMapKeyNotFound    = podlifecycle.ReasonOptionalConfigMapKeyNotFound
-	ReasonFailedToReadOptionalConfigMap   = podlifecycle.ReasonFailedToReadOptionalConfigMap
-	ReasonOptionalSecretNotFound          = podlifecycle.ReasonOptionalSecretNotFound
-	ReasonOptionalSecretKeyNotFound       = podlifecycle.ReasonOptionalSecretKeyNotFound
-	ReasonFailedToReadOptionalSecret      = podlifecycle.ReasonFailedToReadOptionalSecret
-	ReasonMandatoryConfigMapNotFound      = podlifecycle.ReasonMandatoryConfigMapNotFound
-	ReasonMandatoryConfigMapKeyNotFound   = podlifecycle.ReasonMandatoryConfigMapKeyNotFound
-	ReasonFailedToReadMandatoryConfigMap  = podlifecycle.ReasonFailedToReadMandatoryConfigMap
-	ReasonMandatorySecretNotFound         = podlifecycle.ReasonMandatorySecretNotFound
-	ReasonMandatorySecretKeyNotFound      = podlifecycle.ReasonMandatorySecretKeyNotFound
-	ReasonFailedToReadMandatorySecret     = podlifecycle.ReasonFailedToReadMandatorySecret
-	ReasonInvalidEnvironmentVariableNames = podlifecycle.ReasonInvalidEnvironmentVariableNames
+	ReasonOptionalConfigMapNotFound       = podenv.ReasonOptionalConfigMapNotFound
+	ReasonOptionalConfigMapKeyNotFound    = podenv.ReasonOptionalConfigMapKeyNotFound
+	ReasonFailedToReadOptionalConfigMap   = podenv.ReasonFailedToReadOptionalConfigMap
+	ReasonOptionalSecretNotFound          = podenv.ReasonOptionalSecretNotFound
+	ReasonOptionalSecretKeyNotFound       = podenv.ReasonOptionalSecretKeyNotFound
+	ReasonFailedToReadOptionalSecret      = podenv.ReasonFailedToReadOptionalSecret
+	ReasonMandatoryConfigMapNotFound      = podenv.ReasonMandatoryConfigMapNotFound
+	ReasonMandatoryConfigMapKeyNotFound   = podenv.ReasonMandatoryConfigMapKeyNotFound
+	ReasonFailedToReadMandatoryConfigMap  = podenv.ReasonFailedToReadMandatoryConfigMap
+	ReasonMandatorySecretNotFound         = podenv.ReasonMandatorySecretNotFound
+	ReasonMandatorySecretKeyNotFound      = podenv.ReasonMandatorySecretKeyNotFound
+	ReasonFailedToReadMandatorySecret     = podenv.ReasonFailedToReadMandatorySecret
+	ReasonInvalidEnvironmentVariableNames = podenv.ReasonInvalidEnvironmentVariableNames
 
-	ReasonInvalidEnvironmentVariableSource = podlifecycle.ReasonInvalidEnvironmentVariableSource
-	ReasonFailedToReadServices             = podlifecycle.ReasonFailedToReadServices
+	ReasonInvalidEnvironmentVariableSource = podenv.ReasonInvalidEnvironmentVariableSource
+	ReasonFailedToReadServices             = podenv.ReasonFailedToReadServices
 )
 
 // The values of status.reason that the Controller writes.

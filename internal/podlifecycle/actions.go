@@ -121,7 +121,6 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	r.mu.Lock()
 	r.creating = true
 	r.others.see(pod.Status.Conditions)
-	before := r.lastApplied
 	r.lastApplied = pod // what the provider says within the call is about this form
 	r.mu.Unlock()
 	err = pc.backend.create(ctx, mine)
@@ -129,7 +128,7 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	r.creating = false
 	r.observed = unknown
 	if err != nil {
-		r.lastApplied = before
+		r.lastApplied = nil
 		r.cancelled = interrupted(ctx) // it may have come to be all the same
 	} else {
 		r.ran = true
@@ -206,10 +205,7 @@ func (pc *Controller) prepare(ctx context.Context, r *podRecord, pod *corev1.Pod
 	}
 	seen := pc.env.changes.Load()
 	r.mu.Lock()
-	var running *corev1.Pod
-	if r.ran {
-		running = r.lastApplied
-	}
+	running := r.lastApplied
 	r.mu.Unlock()
 	problems, err := pc.env.resolve(ctx, mine, running)
 	r.mu.Lock()

@@ -55,12 +55,12 @@ func BenchmarkLife(b *testing.B) {
 func decisions() []view {
 	at := time.Unix(1700000000, 0)
 	return []view{
-		{now: at, desired: desiredRun, observed: unknown},
-		{now: at, desired: desiredRun, observed: absent},
-		{now: at, desired: desiredRun, observed: held, ran: true},
-		{now: at, desired: desiredStop, observed: held, ran: true, deadline: at.Add(time.Minute)},
-		{now: at, desired: desiredStop, observed: held, ran: true, requested: requestedStop, requestedAt: at, stopped: true},
-		{now: at, desired: desiredGone, observed: absent, ran: true, requested: requestedStop, requestedAt: at},
+		{now: at, desired: desiredRun, progress: progress{observed: unknown}},
+		{now: at, desired: desiredRun, progress: progress{observed: absent}},
+		{now: at, desired: desiredRun, progress: progress{observed: held, ran: true}},
+		{now: at, desired: desiredStop, progress: progress{observed: held, ran: true}, deadline: at.Add(time.Minute)},
+		{now: at, desired: desiredStop, progress: progress{observed: held, ran: true, requested: requestedStop, requestedAt: at}, stopped: true},
+		{now: at, desired: desiredGone, progress: progress{observed: absent, ran: true, requested: requestedStop, requestedAt: at}},
 	}
 }
 

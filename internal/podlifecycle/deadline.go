@@ -1,6 +1,7 @@
 package podlifecycle
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,11 +44,7 @@ func (pc *Controller) enforceDeadline(r *podRecord, pod *corev1.Pod) {
 		pc.events.Event(pod, corev1.EventTypeNormal, reasonDeadlineExceeded, messageDeadlineExceeded)
 	}
 	if r.observed == absent && (!r.cancelled || r.requested != requestedNone) || r.stopped() {
-		latest := r.providerStatus
-		if latest == nil {
-			latest = r.desiredStatus
-		}
-		r.desire(deadlineExceeded(killed(pod, latest, now)))
+		r.desire(deadlineExceeded(killed(pod, cmp.Or(r.providerStatus, r.desiredStatus), now)))
 		pc.statuses.Add(r.key())
 	}
 }

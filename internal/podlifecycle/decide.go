@@ -32,30 +32,21 @@ const (
 
 // view is all that the next action about a pod depends on.
 type view struct {
+	progress
 	now time.Time
 
 	// What the API says.
 	desired     desired
 	deadline    time.Time // end of the grace period, once the pod was asked to stop
-	removed     bool      // the pod's removal was sent to the API server
 	unconfirmed bool      // only a list lacks the pod: the API server has not confirmed that it is gone
 
 	// olderFirst is set while an older pod of the same name is not over.
 	olderFirst bool
 
 	// What the provider holds.
-	observed    observed
-	stopped     bool // by the provider's status
-	ran         bool // the provider held it before: it must not be created again
-	cancelled   bool // its creation was, and may have succeeded all the same
-	begun       bool // by its status, a process before this one has had it created
-	changed     bool // the API's pod differs from what the provider was given
-	requested   requested
-	requestedAt time.Time
-	inspectedAt time.Time     // when the provider was last asked for it
-	missing     int           // how often in a row a pod that ran was not found
-	missedAt    time.Time     // the first time of those
-	patience    time.Duration // for how long it has to be missing; negative: for ever
+	stopped  bool          // by the provider's status
+	changed  bool          // the API's pod differs from what the provider was given
+	patience time.Duration // for how long it has to be missing to be lost; negative: for ever
 
 	// suspicious is set while too many pods are missing at once for all of them to be lost.
 	suspicious bool

@@ -124,10 +124,12 @@ func eachView(f func(view)) {
 						for _, missing := range []int{0, 1, 2, 3, 4} {
 							for bits := range 128 {
 								v := view{
-									now: epoch, desired: w, olderFirst: older, observed: k,
-									requested: asked, requestedAt: epoch.Add(-ago), inspectedAt: epoch.Add(-ago / 2), missing: missing,
-									missedAt: epoch.Add(-ago * 2), patience: time.Minute, suspicious: pick[bits>>6&1],
-									stopped: pick[bits&1], ran: pick[bits>>1&1], changed: pick[bits>>2&1], removed: pick[bits>>3&1],
+									progress: progress{
+										observed: k, requested: asked, requestedAt: epoch.Add(-ago), inspectedAt: epoch.Add(-ago / 2),
+										missing: missing, missedAt: epoch.Add(-ago * 2), ran: pick[bits>>1&1], removed: pick[bits>>3&1],
+									},
+									now: epoch, desired: w, olderFirst: older, patience: time.Minute, suspicious: pick[bits>>6&1],
+									stopped: pick[bits&1], changed: pick[bits>>2&1],
 									deadline: epoch.Add(10 * time.Second),
 								}
 								if pick[bits>>4&1] {

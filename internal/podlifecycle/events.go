@@ -1,7 +1,5 @@
 package podlifecycle
 
-import "github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
-
 // The reasons of the events that the Controller records on pods.
 const (
 	// ReasonProviderCreateSuccess: the provider took the pod on.
@@ -39,27 +37,6 @@ const (
 	ReasonPodsMissing = "PodsMissing"
 	// ReasonPodsFound: it knows most of them again, or they were deleted.
 	ReasonPodsFound = "PodsFound"
-)
-
-// The reasons of the events about a pod's environment. Mandatory references hold the
-// pod back until they are there, and optional ones until it is known whether they are.
-const (
-	ReasonOptionalConfigMapNotFound       = podenv.ReasonOptionalConfigMapNotFound
-	ReasonOptionalConfigMapKeyNotFound    = podenv.ReasonOptionalConfigMapKeyNotFound
-	ReasonFailedToReadOptionalConfigMap   = podenv.ReasonFailedToReadOptionalConfigMap
-	ReasonOptionalSecretNotFound          = podenv.ReasonOptionalSecretNotFound
-	ReasonOptionalSecretKeyNotFound       = podenv.ReasonOptionalSecretKeyNotFound
-	ReasonFailedToReadOptionalSecret      = podenv.ReasonFailedToReadOptionalSecret
-	ReasonMandatoryConfigMapNotFound      = podenv.ReasonMandatoryConfigMapNotFound
-	ReasonMandatoryConfigMapKeyNotFound   = podenv.ReasonMandatoryConfigMapKeyNotFound
-	ReasonFailedToReadMandatoryConfigMap  = podenv.ReasonFailedToReadMandatoryConfigMap
-	ReasonMandatorySecretNotFound         = podenv.ReasonMandatorySecretNotFound
-	ReasonMandatorySecretKeyNotFound      = podenv.ReasonMandatorySecretKeyNotFound
-	ReasonFailedToReadMandatorySecret     = podenv.ReasonFailedToReadMandatorySecret
-	ReasonInvalidEnvironmentVariableNames = podenv.ReasonInvalidEnvironmentVariableNames
-
-	ReasonInvalidEnvironmentVariableSource = podenv.ReasonInvalidEnvironmentVariableSource
-	ReasonFailedToReadServices             = podenv.ReasonFailedToReadServices
 )
 
 // The values of status.reason that the Controller writes.

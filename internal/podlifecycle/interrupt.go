@@ -115,12 +115,9 @@ const (
 	longCallLimit  = slowRequest
 )
 
-// occupy has an action that calls the provider no longer count against the workers when
+// occupy has an action no longer count against the workers when
 // it takes too long. done has to be called when it has returned.
-func (pc *Controller) occupy(ctx context.Context, r *podRecord, do verb) (done func()) {
-	if !callsProvider[do] {
-		return func() {}
-	}
+func (pc *Controller) occupy(ctx context.Context, r *podRecord) (done func()) {
 	limit := quickCallLimit
 	if queue.InLongLane(ctx) {
 		limit = longCallLimit

@@ -18,10 +18,10 @@ const forbiddenPatience = time.Minute
 // provider knows. It is in the API before the pod leaves it, since workflow engines and
 // CI runners, which watch pods, go by it.
 
-// conclude makes the report on the record's pod, which has stopped as its deletion
-// asked for, one of how it ended. r.mu is held.
+// conclude makes the report on the record's pod, which is not there any more as its
+// deletion asked for, one of how it ended. r.mu is held.
 func (r *podRecord) conclude(pod *corev1.Pod, now time.Time) {
-	if r.desiredStatus != nil && !isTerminal(r.desiredStatus.Phase) {
+	if !r.ended() {
 		r.desire(killed(pod, r.desiredStatus, now))
 	}
 }

@@ -96,8 +96,8 @@ func (pc *Controller) observed(r *podRecord, status *corev1.PodStatus, since uin
 
 // accept makes status the provider's newest on the pod, unless a newer one was
 // observed since the provider was asked (on the count of observations), or it would
-// take back an end. It reports whether the API lacks something then. status is the provider's: what is kept is a copy. r.mu is
-// held.
+// take back an end. It reports whether the API lacks something then. status is the
+// provider's: what is kept is a copy. r.mu is held.
 func (pc *Controller) accept(r *podRecord, status *corev1.PodStatus, since uint64) bool {
 	if r.observation > since {
 		return false
@@ -117,11 +117,7 @@ func (pc *Controller) accept(r *podRecord, status *corev1.PodStatus, since uint6
 			return false
 		}
 	}
-	if r.desiredStatus == status || r.desiredStatus != nil && isTerminal(r.desiredStatus.Phase) && status.Phase != r.desiredStatus.Phase {
-		return false // the first end is the end, sent already or not
-	}
-	r.desire(status)
-	return true
+	return status != r.desiredStatus && r.desire(status)
 }
 
 // decideStatus makes the controller's own status of a pod the one that the API should
@@ -130,13 +126,9 @@ func (pc *Controller) decideStatus(r *podRecord, pod *corev1.Pod, status *corev1
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decided = pod.Generation
-	if r.desiredStatus != nil && isTerminal(r.desiredStatus.Phase) && status.Phase != r.desiredStatus.Phase {
-		return
+	if podstatus.Equal(r.desiredStatus, status) || r.desire(status) {
+		pc.statuses.Add(r.key())
 	}
-	if !podstatus.Equal(r.desiredStatus, status) {
-		r.desire(status)
-	}
-	pc.statuses.Add(r.key())
 }
 
 // restore makes use of what the provider has notified so far, and of what it lists at

@@ -77,17 +77,8 @@ func (o *otherConditions) without(current, reported []corev1.PodCondition) []cor
 		o.own[c.Type] = true
 		return false
 	}
-	kept := reported
-	for i := range reported {
-		if isCopy(reported[i]) {
-			kept = slices.Clone(reported[:i])
-			for _, c := range reported[i+1:] {
-				if !isCopy(c) {
-					kept = append(kept, c)
-				}
-			}
-			break
-		}
+	if !slices.ContainsFunc(reported, isCopy) {
+		return reported
 	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(reported), isCopy)
 }

@@ -1,6 +1,7 @@
 package podlifecycle
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,6 @@ type podRecord struct {
 	// It is the record's key, and never changes.
 	id   types.UID
 	name types.NamespacedName
-	// older is the next record of the same name. The table guards it.
-	older *podRecord
 
 	mu sync.Mutex
 
@@ -31,11 +30,8 @@ type podRecord struct {
 	// orphan is set if the provider holds the pod and the API does not have it.
 	orphan bool
 
-	observed  observed
-	creating  bool // CreatePod is running
-	ran       bool // the provider held it at some time
-	begun     bool // by its status, a process before this one has had it created
-	cancelled bool // its creation was: the provider may hold it all the same
+	progress
+	creating bool // CreatePod is running
 	// lastApplied is the API object that the provider was last given.
 	lastApplied *corev1.Pod
 	decided     int64 // generation that the controller last decided on itself
@@ -43,12 +39,6 @@ type podRecord struct {
 	expired     bool  // its deadline is over: it is to be ended
 	// activeSince is when its deadline began to count, where the API does not say.
 	activeSince time.Time
-	requested   requested
-	requestedAt time.Time
-	inspectedAt time.Time
-	missing     int
-	missedAt    time.Time // when it was first missed, since it was last found
-	removed     bool
 	// gone is set once the API has reported that it does not have the pod any more: by its
 	// watch, or when it was asked. That the cache lacks the pod says only that a list did.
 	gone   bool
@@ -115,12 +105,17 @@ func (r *podRecord) form() *corev1.Pod {
 	return r.pod
 }
 
-// desire makes status what the API should have. r.mu is held.
-func (r *podRecord) desire(status *corev1.PodStatus) {
+// desire makes status what the API should have, and reports whether it is: the first end is
+// the end, sent already or not. r.mu is held.
+func (r *podRecord) desire(status *corev1.PodStatus) bool {
+	if r.ended() && status.Phase != r.desiredStatus.Phase {
+		return false
+	}
 	r.desiredStatus = status
 	if r.unsentSince.IsZero() {
 		r.unsentSince = time.Now()
 	}
+	return true
 }
 
 // store records what the API made of the last patch. r.mu is held.
@@ -139,6 +134,20 @@ func (r *podRecord) renew(pod *corev1.Pod) {
 	if r.lastApplied != nil && !specChanged(r.lastApplied, pod) {
 		r.lastApplied = pod
 	}
+}
+
+// progress is how far a pod has come at the provider, and towards its end.
+type progress struct {
+	observed    observed
+	ran         bool // the provider held it at some time: it must not be created again
+	begun       bool // by its status, a process before this one has had it created
+	cancelled   bool // its creation was: the provider may hold it all the same
+	requested   requested
+	requestedAt time.Time
+	inspectedAt time.Time // when the provider was last asked for it
+	missing     int       // how often in a row it was not found
+	missedAt    time.Time // the first time of those
+	removed     bool      // its removal was sent to the API server
 }
 
 // unconfirmed reports whether the pod is lacking in the cache, and that is all that is
@@ -197,7 +206,7 @@ func allTerminated(status *corev1.PodStatus) bool {
 type records struct {
 	mu     sync.RWMutex
 	byUID  map[types.UID]*podRecord
-	byName map[types.NamespacedName]*podRecord // the newest, which leads to the older ones
+	byName map[types.NamespacedName][]*podRecord // the oldest first
 }
 
 func (t *records) get(id types.UID) *podRecord {
@@ -218,11 +227,10 @@ func (t *records) getOrAdd(id types.UID, pod *corev1.Pod, orphan bool) (*podReco
 		return r, false
 	}
 	if t.byUID == nil {
-		t.byUID, t.byName = map[types.UID]*podRecord{}, map[types.NamespacedName]*podRecord{}
+		t.byUID, t.byName = map[types.UID]*podRecord{}, map[types.NamespacedName][]*podRecord{}
 	}
-	r := &podRecord{id: id, name: nameOf(pod), pod: pod, orphan: orphan, observed: unknown, begun: !orphan && createdBefore(pod)}
-	r.older = t.byName[r.name]
-	t.byUID[id], t.byName[r.name] = r, r
+	r := &podRecord{id: id, name: nameOf(pod), pod: pod, orphan: orphan, progress: progress{observed: unknown, begun: !orphan && createdBefore(pod)}}
+	t.byUID[id], t.byName[r.name] = r, append(t.byName[r.name], r)
 	return r, true
 }
 
@@ -231,40 +239,26 @@ func (t *records) drop(r *podRecord) []*podRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.byUID, r.id)
-	for at, newer := t.byName[r.name], (*podRecord)(nil); at != nil; at, newer = at.older, at {
-		switch {
-		case at != r:
-		case newer != nil:
-			newer.older = r.older
-		case r.older != nil:
-			t.byName[r.name] = r.older
-		default:
-			delete(t.byName, r.name)
-		}
+	others := slices.DeleteFunc(t.byName[r.name], func(other *podRecord) bool { return other == r })
+	t.byName[r.name] = others
+	if len(others) == 0 {
+		delete(t.byName, r.name)
 	}
-	return t.list(r.name)
+	return slices.Clone(others)
 }
 
 // named returns the records of a name.
 func (t *records) named(name types.NamespacedName) []*podRecord {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.list(name)
-}
-
-// list is named with the table locked.
-func (t *records) list(name types.NamespacedName) (all []*podRecord) {
-	for r := t.byName[name]; r != nil; r = r.older {
-		all = append(all, r)
-	}
-	return all
+	return slices.Clone(t.byName[name])
 }
 
 // alone reports whether no other record has the name of r.
 func (t *records) alone(r *podRecord) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.byName[r.name] == r && r.older == nil
+	return len(t.byName[r.name]) == 1
 }
 
 // hasOlder reports whether a record was there before r that has its name, but for that
@@ -272,8 +266,11 @@ func (t *records) alone(r *podRecord) bool {
 func (t *records) hasOlder(r *podRecord, except types.UID) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for older := r.older; older != nil; older = older.older {
-		if older.id != except {
+	for _, other := range t.byName[r.name] {
+		if other == r {
+			break
+		}
+		if other.id != except {
 			return true
 		}
 	}

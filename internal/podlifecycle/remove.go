@@ -56,10 +56,8 @@ func (pc *Controller) removePod(ctx context.Context, key string) (err error) {
 func (pc *Controller) lastStatusFirst(r *podRecord, pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped() {
+	if r.stopped() || len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) {
 		r.conclude(pod, time.Now())
-	} else if len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) && !r.ended() {
-		r.desire(killed(pod, r.desiredStatus, time.Now()))
 	}
 	r.removing = r.awaitsLastStatus()
 	return r.removing

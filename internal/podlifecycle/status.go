@@ -1,6 +1,7 @@
 package podlifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -236,10 +237,7 @@ const (
 // lost is the status of a pod that the provider no longer knows: what had
 // not ended by then was killed. latest is the provider's last status, if any.
 func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
-	if latest == nil {
-		latest = &pod.Status
-	}
-	status := latest.DeepCopy()
+	status := cmp.Or(latest, &pod.Status).DeepCopy()
 	status.Phase = corev1.PodFailed
 	status.Reason = StatusReasonNotFound
 	status.Message = lostMessage
@@ -255,10 +253,7 @@ func lost(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodS
 // how it ended: that is a success only if each container is known to have ended
 // with success before.
 func killed(pod *corev1.Pod, latest *corev1.PodStatus, now time.Time) *corev1.PodStatus {
-	if latest == nil {
-		latest = &pod.Status
-	}
-	status := latest.DeepCopy()
+	status := cmp.Or(latest, &pod.Status).DeepCopy()
 	if isTerminal(status.Phase) {
 		return status
 	}

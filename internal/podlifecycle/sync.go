@@ -96,7 +96,7 @@ func (pc *Controller) act(ctx context.Context, r *podRecord, pod *corev1.Pod, sp
 			r.causedBy(span)
 		}
 		err := func() error {
-			defer pc.occupy(ctx, r, a.verb)()
+			defer pc.occupy(ctx, r)()
 			return pc.perform(ctx, a.verb, r, pod)
 		}()
 		if errors.Is(err, errNotWanted) {
@@ -195,23 +195,13 @@ func (pc *Controller) view(r *podRecord, pod *corev1.Pod) view {
 	olderFirst := pc.olderFirst(r, pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
 	v := view{
-		now:         now,
+		progress:    r.progress,
+		now:         time.Now(),
 		desired:     desiredGone,
 		olderFirst:  olderFirst,
-		observed:    r.observed,
 		stopped:     r.stopped(),
-		ran:         r.ran,
-		cancelled:   r.cancelled,
-		begun:       r.begun,
-		requested:   r.requested,
-		requestedAt: r.requestedAt,
-		inspectedAt: r.inspectedAt,
-		missing:     r.missing,
-		missedAt:    r.missedAt,
 		patience:    pc.lostPodTimeout,
-		removed:     r.removed,
 		unconfirmed: r.unconfirmed(pod),
 	}
 	if pod == nil {
