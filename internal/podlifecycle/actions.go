@@ -44,7 +44,7 @@ func (pc *Controller) inspect(ctx context.Context, r *podRecord, pod *corev1.Pod
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found == nil || !pc.mayBeOurs(ctx, found) {
-		r.missed(time.Now())
+		r.missed()
 		return nil
 	}
 	pc.recordHeld(r, found, since)
@@ -61,7 +61,7 @@ func (r *podRecord) hasRun() bool {
 
 // mayBeOurs reports whether nothing says that the provider's pod is of another node.
 func (pc *Controller) mayBeOurs(ctx context.Context, found *corev1.Pod) bool {
-	return found.Spec.NodeName == "" || pc.owns(ctx, found)
+	return found.Spec.NodeName == "" || pc.cfg.PodEventFilter(ctx, found)
 }
 
 // recordHeld records that the provider holds the pod. found is what it answered to a question
@@ -75,7 +75,7 @@ func (pc *Controller) recordHeld(r *podRecord, found *corev1.Pod, since uint64) 
 		r.lastApplied = r.pod
 		r.stale = outdated(found, r.pod)
 		if !r.orphan {
-			pc.objects.Follow(r.pod) // what it names is read on, as for a pod that was created
+			pc.cfg.Objects.Follow(r.pod) // what it names is read on, as for a pod that was created
 		}
 	}
 	pc.accept(r, &found.Status, since)
@@ -154,7 +154,7 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 		return err
 	}
 	log.G(ctx).Info("Created pod in provider")
-	pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderCreateSuccess, "Create pod in provider successfully")
+	pc.cfg.EventRecorder.Event(pod, corev1.EventTypeNormal, ReasonProviderCreateSuccess, "Create pod in provider successfully")
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (pc *Controller) update(ctx context.Context, r *podRecord, pod *corev1.Pod)
 	r.warned = nil
 	r.mu.Unlock()
 	log.G(ctx).Info("Updated pod in provider")
-	pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderUpdateSuccess, "Update pod in provider successfully")
+	pc.cfg.EventRecorder.Event(pod, corev1.EventTypeNormal, ReasonProviderUpdateSuccess, "Update pod in provider successfully")
 	pc.statuses.Add(r.key()) // the observed generation
 	return nil
 }
@@ -199,7 +199,7 @@ func (pc *Controller) update(ctx context.Context, r *podRecord, pod *corev1.Pod)
 // that lacks something, the pod waits for it.
 func (pc *Controller) prepare(ctx context.Context, r *podRecord, pod *corev1.Pod) (*corev1.Pod, error) {
 	mine := pod.DeepCopy()
-	pc.objects.Follow(pod)
+	pc.cfg.Objects.Follow(pod)
 	if pc.env == nil {
 		return mine, nil
 	}
@@ -255,7 +255,7 @@ func (pc *Controller) end(ctx context.Context, r *podRecord, pod *corev1.Pod, ho
 	r.mu.Unlock()
 	log.G(ctx).WithField("request", string(how)).Info("Deleted pod in provider")
 	if first && pod != nil {
-		pc.events.Event(pod, corev1.EventTypeNormal, ReasonProviderDeleteSuccess, "Delete pod in provider successfully")
+		pc.cfg.EventRecorder.Event(pod, corev1.EventTypeNormal, ReasonProviderDeleteSuccess, "Delete pod in provider successfully")
 		pc.statuses.Add(r.key()) // the observed generation
 	}
 	return nil
@@ -302,6 +302,6 @@ func (pc *Controller) warn(ctx context.Context, r *podRecord, pod *corev1.Pod, r
 	r.warned[warning] = struct{}{}
 	r.mu.Unlock()
 	if !known {
-		pc.events.Event(pod, corev1.EventTypeWarning, reason, message)
+		pc.cfg.EventRecorder.Event(pod, corev1.EventTypeWarning, reason, message)
 	}
 }

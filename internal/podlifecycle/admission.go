@@ -112,8 +112,8 @@ func (pc *Controller) admitFirst(ctx context.Context, node *corev1.Node) {
 // recount counts the pods that take something of the node, and returns those that do
 // or may come to: as for the scheduler, those of the API that have not ended.
 func (pc *Controller) recount(ctx context.Context) (pods []*corev1.Pod) {
-	for _, pod := range pc.pods.List() {
-		if pc.owns(ctx, pod) && !isTerminal(pod.Status.Phase) && !pc.hasStopped(pod) {
+	for _, pod := range pc.cfg.Pods.List() {
+		if pc.cfg.PodEventFilter(ctx, pod) && !isTerminal(pod.Status.Phase) && !pc.hasStopped(pod) {
 			pods = append(pods, pod)
 		}
 	}

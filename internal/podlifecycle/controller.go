@@ -122,25 +122,15 @@ type Config struct {
 
 // Controller is the work of a node.PodController. Make one with New.
 type Controller struct {
-	client      corev1client.PodsGetter
-	events      record.EventRecorder
-	pods        PodSource
-	owns        func(context.Context, *corev1.Pod) bool
-	backend     podBackend
-	calls       *backend // of the provider
-	claim       Claim
-	metrics     *providercalls.Metrics
-	notifier    notifier  // nil: the provider is polled
-	admission   *admitter // nil: all pods are admitted
-	objects     ObjectSource
-	env         *environment // nil: left to the provider
-	hostIPs     func() []string
-	pollEvery   time.Duration
-	keepOrphans bool // not cleaned up
-	listsPods   bool // the provider has shown a pod in a list; that of relist
+	cfg       Config // complete
+	backend   podBackend
+	calls     *backend     // of the provider
+	notifier  notifier     // nil: the provider is polled
+	admission *admitter    // nil: all pods are admitted
+	env       *environment // nil: left to the provider
+	listsPods bool         // the provider has shown a pod in a list; that of relist
 
-	lostPodTimeout time.Duration
-	guard          lossGuard
+	guard lossGuard
 	// every repeats something until Run ends.
 	every func(interval time.Duration, f func(context.Context) time.Duration) (wait func())
 
@@ -162,29 +152,26 @@ type Controller struct {
 
 // New makes a Controller.
 func New(cfg Config) *Controller {
+	cfg.PollInterval = cmp.Or(max(cfg.PollInterval, 0), 5*time.Second)
+	cfg.LostPodTimeout = cmp.Or(cfg.LostPodTimeout, DefaultLostPodTimeout)
+	if cfg.PodEventFilter == nil {
+		cfg.PodEventFilter = func(context.Context, *corev1.Pod) bool { return true }
+	}
+	if cfg.HostIPs == nil {
+		cfg.HostIPs = func() []string { return nil }
+	}
+	if cfg.NodeAllocatable == nil {
+		cfg.NodeAllocatable = func() corev1.ResourceList { return nil }
+	}
+	if cfg.Objects == nil {
+		cfg.Objects = listedObjects{cfg}
+	}
 	pc := &Controller{
-		client:      cfg.PodClient,
-		events:      cfg.EventRecorder,
-		pods:        cfg.Pods,
-		owns:        cfg.PodEventFilter,
-		calls:       newBackend(cfg.Provider, cfg.Metrics),
-		claim:       cfg.Claim,
-		metrics:     cfg.Metrics,
-		admission:   newAdmitter(&cfg),
-		objects:     cfg.Objects,
-		hostIPs:     cfg.HostIPs,
-		pollEvery:   cmp.Or(max(cfg.PollInterval, 0), 5*time.Second),
-		keepOrphans: cfg.KeepOrphans,
-
-		lostPodTimeout: cmp.Or(cfg.LostPodTimeout, DefaultLostPodTimeout),
-		ready:          make(chan struct{}),
-		done:           make(chan struct{}),
-	}
-	if pc.owns == nil {
-		pc.owns = func(context.Context, *corev1.Pod) bool { return true }
-	}
-	if pc.hostIPs == nil {
-		pc.hostIPs = func() []string { return nil }
+		cfg:       cfg,
+		calls:     newBackend(cfg.Provider, cfg.Metrics),
+		admission: newAdmitter(&cfg),
+		ready:     make(chan struct{}),
+		done:      make(chan struct{}),
 	}
 	pc.notifier, _ = cfg.Provider.(notifier)
 	if pc.calls.byUID != nil {
@@ -192,11 +179,8 @@ func New(cfg Config) *Controller {
 	} else {
 		pc.backend = newNameBackend(pc.calls, pc.current)
 	}
-	if pc.objects == nil {
-		pc.objects = listedObjects{cfg}
-	}
 	if !cfg.SkipEnvironment {
-		pc.env = newEnvironment(cfg, pc.objects, pc.hostIPs)
+		pc.env = newEnvironment(cfg)
 	}
 	retry := func(given Retries, whileAway func(key string, err error) bool) queue.ShouldRetryFunc {
 		switch {
@@ -220,8 +204,9 @@ func New(cfg Config) *Controller {
 }
 
 // Run works with at most podSyncWorkers workers for each of the three queues (at
-// least one), and as many more for the calls that create and update pods, until ctx ends, and returns when all of them have stopped. It waits for
-// the informers' caches before the first pod. It can be called once.
+// least one), and as many more for the calls that create and update pods, until ctx
+// ends, and returns when all of them have stopped. It waits for the informers' caches
+// before the first pod. It can be called once.
 func (pc *Controller) Run(ctx context.Context, podSyncWorkers int) (err error) {
 	if !pc.started.CompareAndSwap(false, true) {
 		return errors.New("the pod controller was started before: make a new one to run it again")
@@ -235,7 +220,7 @@ func (pc *Controller) Run(ctx context.Context, podSyncWorkers int) (err error) {
 		close(pc.done)
 	}()
 
-	defer pc.metrics.Watch(&pc.calls.calls)()
+	defer pc.cfg.Metrics.Watch(&pc.calls.calls)()
 	// Before anything else, so that a provider that notifies from within
 	// CreatePod has the function by then.
 	pc.askToNotify(ctx)
@@ -278,7 +263,7 @@ func (pc *Controller) askToNotify(ctx context.Context) {
 	if pc.notifier == nil {
 		return
 	}
-	err := providercalls.Do(ctx, pc.metrics, providercalls.NotifyPods, providercalls.Pod{}, func(context.Context) error {
+	err := providercalls.Do(ctx, pc.cfg.Metrics, providercalls.NotifyPods, providercalls.Pod{}, func(context.Context) error {
 		// Not the context of the call, which is over before the first notification.
 		pc.notifier.NotifyPods(ctx, func(pod *corev1.Pod) { pc.observe(ctx, pod) })
 		return nil
@@ -305,17 +290,17 @@ func (pc *Controller) watch(ctx context.Context) (undo []func(), err error) {
 		}
 	}
 	if pc.env != nil {
-		undo = append(undo, pc.env.objects.Subscribe(pc.wakeWaiting))
-		if err := await(pc.env.known.Done(), func() {}, nil); err != nil {
+		undo = append(undo, pc.cfg.Objects.Subscribe(pc.wakeWaiting))
+		if err := await(pc.cfg.ServiceInformer.Informer().HasSyncedChecker().Done(), func() {}, nil); err != nil {
 			return undo, err
 		}
-		for _, source := range pc.env.informers {
-			if err := await(subscribe(source.informer, pc.wakeBy(source.kind))); err != nil {
+		for kind, informer := range pc.env.informers {
+			if err := await(subscribe(informer, pc.wakeBy(kind))); err != nil {
 				return undo, err
 			}
 		}
 	}
-	return undo, await(pc.pods.Subscribe(pc.podEvents(ctx)))
+	return undo, await(pc.cfg.Pods.Subscribe(pc.podEvents(ctx)))
 }
 
 // Ready is closed once the caches have synced and the workers run.

@@ -41,7 +41,7 @@ func (pc *Controller) enforceDeadline(r *podRecord, pod *corev1.Pod) {
 		if r.observed == absent && r.ran && r.requested == requestedNone {
 			r.observed = held // it may have been overlooked: have it ended all the same
 		}
-		pc.events.Event(pod, corev1.EventTypeNormal, reasonDeadlineExceeded, messageDeadlineExceeded)
+		pc.cfg.EventRecorder.Event(pod, corev1.EventTypeNormal, reasonDeadlineExceeded, messageDeadlineExceeded)
 	}
 	if r.observed == absent && (!r.cancelled || r.requested != requestedNone) || r.stopped() {
 		r.desire(deadlineExceeded(killed(pod, cmp.Or(r.providerStatus, r.desiredStatus), now)))

@@ -20,36 +20,19 @@ import (
 
 // environment resolves the environment of pods.
 type environment struct {
-	objects   ObjectSource
+	cfg       Config
 	services  corev1listers.ServiceLister
-	known     cache.DoneChecker // the services
-	informers []kindInformer    // of what pods may wait for
-	options   func() podenv.Options
-	changes   atomic.Uint64 // of any object
+	informers map[string]cache.SharedIndexInformer // of what pods may wait for, by kind
+	changes   atomic.Uint64                        // of any object
 }
 
-type kindInformer struct {
-	kind     string
-	informer cache.SharedIndexInformer
-}
-
-func newEnvironment(cfg Config, objects ObjectSource, hostIPs func() []string) *environment {
-	e := &environment{
-		objects:  objects,
-		services: cfg.ServiceInformer.Lister(),
-		known:    cfg.ServiceInformer.Informer().HasSyncedChecker(),
-		options: func() podenv.Options {
-			options := podenv.Options{HostIPs: hostIPs()}
-			if cfg.NodeAllocatable != nil {
-				options.NodeAllocatable = cfg.NodeAllocatable()
-			}
-			return options
-		},
-	}
-	if cfg.Objects == nil {
-		e.informers = []kindInformer{
-			{"ConfigMap", cfg.ConfigMapInformer.Informer()},
-			{"Secret", cfg.SecretInformer.Informer()},
+// newEnvironment has the factories of the informers start them from now on.
+func newEnvironment(cfg Config) *environment {
+	e := &environment{cfg: cfg, services: cfg.ServiceInformer.Lister()}
+	if _, all := cfg.Objects.(listedObjects); all {
+		e.informers = map[string]cache.SharedIndexInformer{
+			"ConfigMap": cfg.ConfigMapInformer.Informer(),
+			"Secret":    cfg.SecretInformer.Informer(),
 		}
 	}
 	return e
@@ -71,7 +54,7 @@ func (e *environment) resolve(ctx context.Context, pod, running *corev1.Pod) (_ 
 		defer span.End()
 		defer func() { span.SetStatus(err) }()
 	}
-	options := e.options()
+	options := podenv.Options{HostIPs: e.cfg.HostIPs(), NodeAllocatable: e.cfg.NodeAllocatable()}
 	if running != nil {
 		options.Started = func(container string) bool { return hasContainer(running, container) }
 	}
@@ -93,12 +76,12 @@ type podSource struct {
 
 // ConfigMap implements podenv.Source.
 func (s podSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
-	return s.objects.ConfigMap(s.ctx, namespace, name)
+	return s.cfg.Objects.ConfigMap(s.ctx, namespace, name)
 }
 
 // Secret implements podenv.Source.
 func (s podSource) Secret(namespace, name string) (*corev1.Secret, error) {
-	return s.objects.Secret(s.ctx, namespace, name)
+	return s.cfg.Objects.Secret(s.ctx, namespace, name)
 }
 
 // Services implements podenv.Source.

@@ -20,25 +20,18 @@ const abandonAfter = 30 * time.Second
 
 // interruptible is a call that takes a pod on, or a change of it, and that ends early
 // when the pod is not wanted any more.
-type interruptible struct {
-	cancel  context.CancelCauseFunc
-	expiry  *time.Timer // until the pod's deadline; nil if it has none
-	abandon *time.Timer // once it was cancelled
-}
+type interruptible struct{ cancel context.CancelCauseFunc }
 
 // begin returns the context of a call that ends early once the pod is not wanted any
 // more, which it may not be already. done has to be called when the call has returned.
 func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &interruptible{cancel: cancel}
+	c := &interruptible{cancel}
+	var expiry *time.Timer
 	r.mu.Lock()
 	r.call = c
 	if end, limited := r.activeUntil(pod, time.Now()); limited {
-		c.expiry = time.AfterFunc(time.Until(end), func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			pc.cancelCall(r, c)
-		})
+		expiry = time.AfterFunc(time.Until(end), func() { pc.cancelCall(r, c) })
 	}
 	r.mu.Unlock()
 	// What has changed before is in the cache, what changes from now on finds the call.
@@ -46,42 +39,18 @@ func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) 
 	return ctx, func() {
 		r.mu.Lock()
 		r.call = nil
-		for _, timer := range []*time.Timer{c.expiry, c.abandon} {
-			if timer != nil {
-				timer.Stop()
-			}
-		}
 		r.mu.Unlock()
+		if expiry != nil {
+			expiry.Stop()
+		}
 		cancel(nil)
 	}
 }
 
-// interrupt cancels the call that is under way for a pod, if that is not wanted any more.
-func (pc *Controller) interrupt(ctx context.Context, r *podRecord) {
-	if !r.calls() {
-		return
-	}
-	pod, err := pc.podInAPI(ctx, r)
-	if err != nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.call
-	if c == nil || pod != nil && pod.DeletionTimestamp == nil && !isTerminal(pod.Status.Phase) {
-		return
-	}
-	pc.cancelCall(r, c)
-}
-
-// cancelCall cancels a call, unless it has returned or was cancelled before. r.mu is
-// held.
+// cancelCall cancels a call of a pod that is not wanted any more.
 func (pc *Controller) cancelCall(r *podRecord, c *interruptible) {
-	if r.call != c || c.abandon != nil {
-		return
-	}
 	c.cancel(errNotWanted)
-	c.abandon = time.AfterFunc(abandonAfter, func() {
+	time.AfterFunc(abandonAfter, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.call == c {
@@ -90,11 +59,18 @@ func (pc *Controller) cancelCall(r *podRecord, c *interruptible) {
 	})
 }
 
-// calls reports whether a call that can be interrupted is under way.
-func (r *podRecord) calls() bool {
+// interrupt cancels the call that is under way for a pod, if that is not wanted any more.
+func (pc *Controller) interrupt(ctx context.Context, r *podRecord) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.call != nil
+	c := r.call
+	r.mu.Unlock()
+	if c == nil {
+		return
+	}
+	pod, err := pc.podInAPI(ctx, r)
+	if err == nil && (pod == nil || pod.DeletionTimestamp != nil || isTerminal(pod.Status.Phase)) {
+		pc.cancelCall(r, c)
+	}
 }
 
 // interrupted reports whether a call's context has ended because its pod is not wanted

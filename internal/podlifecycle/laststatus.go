@@ -20,9 +20,9 @@ const forbiddenPatience = time.Minute
 
 // conclude makes the report on the record's pod, which is not there any more as its
 // deletion asked for, one of how it ended. r.mu is held.
-func (r *podRecord) conclude(pod *corev1.Pod, now time.Time) {
+func (r *podRecord) conclude(pod *corev1.Pod) {
 	if !r.ended() {
-		r.desire(killed(pod, r.desiredStatus, now))
+		r.desire(killed(pod, r.desiredStatus, time.Now()))
 	}
 }
 
@@ -34,15 +34,15 @@ func (r *podRecord) awaitsLastStatus() bool {
 
 // refuse records that the API did not take a report, and keeps one that it never
 // will. r.mu is held.
-func (r *podRecord) refuse(report *corev1.PodStatus, err error, now time.Time) {
+func (r *podRecord) refuse(report *corev1.PodStatus, err error) {
 	switch {
 	case apierror.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		r.refused = report
 	case !apierrors.IsForbidden(err):
 		r.forbidden = time.Time{}
 	case r.forbidden.IsZero():
-		r.forbidden = now
-	case now.Sub(r.forbidden) >= forbiddenPatience:
+		r.forbidden = time.Now()
+	case time.Since(r.forbidden) >= forbiddenPatience:
 		r.refused = report
 	}
 }

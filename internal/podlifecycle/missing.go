@@ -173,7 +173,7 @@ func (pc *Controller) reportMissing(ctx context.Context, node string, c census) 
 		kind = corev1.EventTypeNormal
 		log.G(ctx).WithField("node", node).WithField("pods", c.all()).Info("The provider knows most of the node's pods again")
 	}
-	pc.events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}, kind, condition.Reason, condition.Message)
+	pc.cfg.EventRecorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)}, kind, condition.Reason, condition.Message)
 }
 
 // ConditionPodsMissing is the type of the Node condition that is True while the provider

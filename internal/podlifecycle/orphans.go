@@ -205,12 +205,12 @@ func (pc *Controller) findNamesakes(ctx context.Context, pod *corev1.Pod) ([]*co
 func (pc *Controller) namesake(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, fmt.Errorf("the API server has not answered in %v", readTimeout))
 	defer cancel()
-	named, err := pc.client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	named, err := pc.cfg.PodClient.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if !apierrors.IsForbidden(err) || pod.Spec.NodeName == "" {
 		return named, err
 	}
 	is := fields.Set{"metadata.name": pod.Name, "spec.nodeName": pod.Spec.NodeName}
-	list, listErr := pc.client.Pods(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: is.String()})
+	list, listErr := pc.cfg.PodClient.Pods(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: is.String()})
 	if listErr != nil {
 		return nil, errors.Join(err, listErr)
 	}

@@ -202,7 +202,7 @@ func TestMissingInAListBeforeTheNotification(t *testing.T) {
 		r.api.Hide("web", true)
 		r.api.Gap(func() {})
 		pass(2 * time.Second) // client-go lists again
-		if _, err := r.pc.pods.Get(pod.Namespace, pod.Name); err == nil {
+		if _, err := r.pc.cfg.Pods.Get(pod.Namespace, pod.Name); err == nil {
 			t.Fatal("the cache has the pod: this test is about nothing")
 		}
 		r.pc.Syncs().Add(string(pod.UID))

@@ -149,7 +149,7 @@ func TestProviderChangesItsPods(t *testing.T) {
 		r.api.ChangePod("web", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:2" })
 		synctest.Wait()
 		spoil(kept[1])
-		cached, err := r.pc.pods.Get("default", "web")
+		cached, err := r.pc.cfg.Pods.Get("default", "web")
 		if err != nil {
 			t.Fatal(err)
 		}

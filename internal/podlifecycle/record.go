@@ -157,11 +157,10 @@ func (r *podRecord) unconfirmed(pod *corev1.Pod) bool {
 }
 
 // missed records that the provider does not know the pod. r.mu is held.
-func (r *podRecord) missed(now time.Time) {
+func (r *podRecord) missed() {
 	r.observed = absent
-	r.missing++
-	if r.missedAt.IsZero() {
-		r.missedAt = now
+	if r.missing++; r.missing == 1 {
+		r.missedAt = time.Now()
 	}
 }
 

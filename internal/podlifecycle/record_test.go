@@ -21,7 +21,7 @@ func TestOneFormOfAPodIsKept(t *testing.T) {
 		} {
 			r.api.ChangePod("web", change)
 			pass(repairDelay)
-			cached, err := r.pc.pods.Get("default", "web")
+			cached, err := r.pc.cfg.Pods.Get("default", "web")
 			if err != nil {
 				t.Fatal(err)
 			}

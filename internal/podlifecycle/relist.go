@@ -19,10 +19,10 @@ import (
 // has ended, when the provider is not asked any more. restored is the error of the list
 // at start-up, if it failed.
 func (pc *Controller) relist(ctx context.Context, workers int, restored error) (wait func()) {
-	if pc.notifier != nil && pc.keepOrphans {
+	if pc.notifier != nil && pc.cfg.KeepOrphans {
 		return func() {}
 	}
-	plan := rounds{every: pc.pollEvery, notified: pc.notifier != nil}
+	plan := rounds{every: pc.cfg.PollInterval, notified: pc.notifier != nil}
 	first := plan.every
 	if restored != nil {
 		first = plan.next(false, restored)
@@ -38,8 +38,9 @@ func (pc *Controller) relist(ctx context.Context, workers int, restored error) (
 			}
 			listAgain = time.Now().Add(rest)
 		}
-		pc.pollSome(ctx, workers)
-		return min(rest, pc.pollEvery)
+		// A provider that has no list is not asked for all of its pods at once.
+		pc.poll(ctx, nil, pc.observations.Load(), workers, workers)
+		return min(rest, pc.cfg.PollInterval)
 	})
 }
 
@@ -69,16 +70,10 @@ func (pc *Controller) relistOnce(ctx context.Context, workers int) (quiet bool, 
 		quiet = pc.compare(found, since)
 	}
 	pc.recordCandidates(ctx, found)
-	if !pc.keepOrphans {
+	if !pc.cfg.KeepOrphans {
 		pc.findOrphans(ctx)
 	}
 	return quiet && !pc.candidates.waiting(), nil
-}
-
-// pollSome asks for a few pods one by one, as many as there are workers, whichever
-// they are: a provider that has no list is not asked for all of them at once.
-func (pc *Controller) pollSome(ctx context.Context, workers int) {
-	pc.poll(ctx, nil, pc.observations.Load(), workers, workers)
 }
 
 // poll takes the statuses of a list, and asks one by one for the pods that the list
@@ -134,7 +129,7 @@ func (pc *Controller) answered(r *podRecord, status *corev1.PodStatus, since uin
 		return // it was before what is known
 	}
 	if status == nil {
-		r.missed(time.Now())
+		r.missed()
 		r.inspectedAt = time.Now()
 		pc.syncs.Add(r.key())
 		return
@@ -153,7 +148,7 @@ func (pc *Controller) reappears(r *podRecord, shown *corev1.Pod, since uint64) {
 	case r.observed == absent && r.removed && (!ended || r.requested == requestedNone): // finalizers hold it
 	case ended:
 		return
-	case r.observed == absent && r.requested == requestedNone && !r.missedAt.IsZero():
+	case r.observed == absent && r.requested == requestedNone && r.missing > 0:
 	case r.observed == absent && r.requested != requestedNone && r.givenUp():
 	case r.observed == held && r.stopped() && r.wasLost(): // once more
 	default:

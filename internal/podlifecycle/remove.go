@@ -3,7 +3,6 @@ package podlifecycle
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +26,7 @@ func (pc *Controller) removePod(ctx context.Context, key string) (err error) {
 		pc.statuses.Add(key) // which leads back here
 		return nil
 	}
-	if !pc.claim.MayGoOn() {
+	if !pc.cfg.Claim.MayGoOn() {
 		pc.removals.AddAfter(key, claimInterval)
 		return nil
 	}
@@ -37,7 +36,7 @@ func (pc *Controller) removePod(ctx context.Context, key string) (err error) {
 
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
-	err = pc.client.Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
+	err = pc.cfg.PodClient.Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
 	if err != nil && !apierror.IsNotFound(err) {
 		// A conflict too: if another pod has the name by now the watch will tell,
 		// and the next try sees it; if not, it says nothing about this one's end.
@@ -57,7 +56,7 @@ func (pc *Controller) lastStatusFirst(r *podRecord, pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped() || len(pod.Finalizers) > 0 && !isTerminal(pod.Status.Phase) {
-		r.conclude(pod, time.Now())
+		r.conclude(pod)
 	}
 	r.removing = r.awaitsLastStatus()
 	return r.removing

@@ -53,7 +53,7 @@ func (pc *Controller) syncPod(ctx context.Context, key string) (err error) {
 // act acts on a pod until there is nothing to do for now.
 func (pc *Controller) act(ctx context.Context, r *podRecord, pod *corev1.Pod, span trace.Span) error {
 	begin, operation := time.Now(), providercalls.OperationSync
-	defer func() { pc.metrics.Worked(operation, begin) }()
+	defer func() { pc.cfg.Metrics.Worked(operation, begin) }()
 	for range maxSteps {
 		v, a := pc.next(r, pod)
 		if a.guarded {
@@ -116,12 +116,12 @@ func (pc *Controller) act(ctx context.Context, r *podRecord, pod *corev1.Pod, sp
 func (pc *Controller) mayAct(ctx context.Context, do verb, r *podRecord, pod *corev1.Pod) bool {
 	switch do {
 	case doCreate, doUpdate:
-		if !pc.claim.MayBegin() {
+		if !pc.cfg.Claim.MayBegin() {
 			pc.warn(ctx, r, pod, ReasonNodeUnclaimed, unclaimedMessage)
 			return false
 		}
 	case doStop, doKill:
-		return pc.claim.MayGoOn()
+		return pc.cfg.Claim.MayGoOn()
 	}
 	return true
 }
@@ -140,13 +140,13 @@ func (pc *Controller) next(r *podRecord, pod *corev1.Pod) (view, action) {
 // podInAPI returns the API's form of a pod, or nil if the API does not have it, or has
 // another one under its name.
 func (pc *Controller) podInAPI(ctx context.Context, r *podRecord) (*corev1.Pod, error) {
-	pod, err := pc.pods.Get(r.name.Namespace, r.name.Name)
+	pod, err := pc.cfg.Pods.Get(r.name.Namespace, r.name.Name)
 	switch {
 	case errdefs.IsOnlyNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read pod %s from the cache: %w", r.name, err)
-	case pod.UID != r.id || !pc.owns(ctx, pod):
+	case pod.UID != r.id || !pc.cfg.PodEventFilter(ctx, pod):
 		return nil, nil
 	}
 	return pod, nil
@@ -165,8 +165,8 @@ func (pc *Controller) recordInAPI(ctx context.Context, key string) (*podRecord, 
 
 // current returns the node's pod of a name in the API, or nil.
 func (pc *Controller) current(name types.NamespacedName) *corev1.Pod {
-	pod, err := pc.pods.Get(name.Namespace, name.Name)
-	if err != nil || !pc.owns(context.Background(), pod) {
+	pod, err := pc.cfg.Pods.Get(name.Namespace, name.Name)
+	if err != nil || !pc.cfg.PodEventFilter(context.Background(), pod) {
 		return nil
 	}
 	return pod
@@ -201,7 +201,7 @@ func (pc *Controller) view(r *podRecord, pod *corev1.Pod) view {
 		desired:     desiredGone,
 		olderFirst:  olderFirst,
 		stopped:     r.stopped(),
-		patience:    pc.lostPodTimeout,
+		patience:    pc.cfg.LostPodTimeout,
 		unconfirmed: r.unconfirmed(pod),
 	}
 	if pod == nil {
@@ -258,7 +258,7 @@ func (pc *Controller) dropIfOver(ctx context.Context, r *podRecord, v view) {
 	pod := r.form()
 	others := pc.records.drop(r)
 	pc.backend.forget(r.id, pod)
-	pc.objects.Forget(r.id)
+	pc.cfg.Objects.Forget(r.id)
 	for _, other := range others {
 		pc.syncs.Add(other.key())
 	}

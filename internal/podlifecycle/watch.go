@@ -16,7 +16,7 @@ import (
 func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
-			if pod, ok := obj.(*corev1.Pod); ok && pc.owns(ctx, pod) {
+			if pod, ok := obj.(*corev1.Pod); ok && pc.cfg.PodEventFilter(ctx, pod) {
 				pc.appears(ctx, pod)
 			}
 		},
@@ -29,7 +29,7 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 			if was.UID != pod.UID && !older(pod, was) {
 				pc.isGone(was) // its deletion was overlooked; an older state says nothing of it
 			}
-			if !pc.owns(ctx, pod) { // it may have taken the name of one of ours
+			if !pc.cfg.PodEventFilter(ctx, pod) { // it may have taken the name of one of ours
 				pc.lookAt(ctx, nameOf(pod))
 				return
 			}

@@ -39,7 +39,7 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 		return nil
 	}
 	if pod.DeletionTimestamp != nil && r.stopped() {
-		r.conclude(pod, time.Now())
+		r.conclude(pod)
 	}
 	isSent := r.sent == r.desiredStatus
 	settled := isSent && r.stored == pod
@@ -59,7 +59,7 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 	observedGeneration := r.observedGeneration(pod)
 	conditions := r.others.without(pod.Status.Conditions, report.Conditions)
 	rest := repairDelay - time.Since(r.sentAt)
-	settlesIn := r.deletionSettlesIn(pod, time.Now())
+	settlesIn := r.deletionSettlesIn(pod)
 	r.mu.Unlock()
 	if isSent && !settled && rest > 0 {
 		pc.statuses.AddAfter(key, rest) // somebody else's status: repair it, but not all the time
@@ -88,19 +88,19 @@ func (pc *Controller) patchStatus(ctx context.Context, r *podRecord, pod *corev1
 	// The patch carries no spec, hence no secret, and is guarded by the UID.
 	ours := *report
 	ours.Conditions = conditions
-	next := mergeStatus(pod, &ours, observedGeneration, pc.hostIPs(), time.Now())
+	next := mergeStatus(pod, &ours, observedGeneration, pc.cfg.HostIPs(), time.Now())
 	patch, err := podstatus.Patch(pod.UID, &pod.Status, &next)
 	if err != nil {
 		return err
 	}
 	result := pod
 	if patch != nil {
-		result, err = pc.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		result, err = pc.cfg.PodClient.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	defer pc.resumeRemoval(r)
 	if err != nil {
 		r.mu.Lock()
-		r.refuse(report, err, time.Now())
+		r.refuse(report, err)
 		r.mu.Unlock()
 	}
 	switch {
@@ -117,7 +117,7 @@ func (pc *Controller) patchStatus(ctx context.Context, r *podRecord, pod *corev1
 	r.store(result)
 	if patch != nil {
 		r.sentAt = time.Now()
-		pc.metrics.StatusWritten(r.unsentSince)
+		pc.cfg.Metrics.StatusWritten(r.unsentSince)
 		pc.insist(r, report, podstatus.Equal(&result.Status, &next))
 	}
 	if r.desiredStatus == report {
@@ -157,11 +157,11 @@ func (pc *Controller) insist(r *podRecord, report *corev1.PodStatus, taken bool)
 
 // deletionSettlesIn returns for how long the generation of a deletion can still wait for
 // the pod's last status, so that most deletions cost one patch. r.mu is held.
-func (r *podRecord) deletionSettlesIn(pod *corev1.Pod, now time.Time) time.Duration {
+func (r *podRecord) deletionSettlesIn(pod *corev1.Pod) time.Duration {
 	if pod.DeletionTimestamp == nil || r.requested == requestedNone {
 		return 0
 	}
-	return r.requestedAt.Add(deletionObservedDelay).Sub(now)
+	return time.Until(r.requestedAt.Add(deletionObservedDelay))
 }
 
 // older reports whether pod is an older version than other. Where versions cannot
