@@ -7,9 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
@@ -91,13 +89,3 @@ func (n *NodeController) reportHealth(ctx context.Context) {
 func (n *NodeController) event(eventtype, reason, message string) {
 	n.events.Event(&corev1.ObjectReference{Kind: "Node", Name: n.name, UID: types.UID(n.name)}, eventtype, reason, message)
 }
-
-// noEvents drops events.
-type noEvents struct{}
-
-func (noEvents) Event(runtime.Object, string, string, string)          {}
-func (noEvents) Eventf(runtime.Object, string, string, string, ...any) {}
-func (noEvents) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
-}
-
-var _ record.EventRecorder = noEvents{}

@@ -13,7 +13,7 @@
 //
 // # How a pod is decided on
 //
-// For each pod name there is a record of what the provider holds. Whenever
+// For each pod, by its UID, there is a record of what the provider holds. Whenever
 // something about it may have changed (the API object, the provider's word, a
 // deadline), the pure function decide looks at all of it and names the one next
 // action; the controller takes it, notes the outcome, and decides again. There

@@ -33,12 +33,7 @@ type leaseConfig struct {
 // It is for one caller at a time.
 type nodeLease struct {
 	leaseConfig
-	node     string
-	uid      func() types.UID // of the Node
-	returned func()           // called when the API server is back
-	claim    *Claim           // nil: without an identity
-	taken    func()           // called when another process has taken the node
-	metrics  *Metrics         // may be nil
+	of *NodeController // for its name, claim and metrics, and to be notified
 
 	written []metav1.MicroTime // renewals since the last that succeeded, with that one
 	shared  bool               // another process was seen to renew the lease, too
@@ -54,16 +49,7 @@ func (n *NodeController) newLease() *nodeLease {
 	if n.claim != nil {
 		n.claim.renewals.keep(time.Duration(n.lease.durationSeconds) * time.Second)
 	}
-	return &nodeLease{
-		leaseConfig: *n.lease,
-		node:        n.name,
-		uid:         n.UID,
-		returned:    n.leaseReturned,
-		claim:       n.claim,
-		taken:       n.leaseTaken,
-		metrics:     n.metrics,
-		backoff:     periodic.Backoff(leaseRetry),
-	}
+	return &nodeLease{leaseConfig: *n.lease, of: n, backoff: periodic.Backoff(leaseRetry)}
 }
 
 // leaseRetry is the longest delay before a failed renewal is repeated, which a lease of
@@ -79,13 +65,13 @@ func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has changed or deleted it
 		err = l.write(ctx)
 	}
-	if l.claim != nil {
-		l.claim.renewals.tried(errors.Is(err, ErrNodeTaken))
+	if l.of.claim != nil {
+		l.of.claim.renewals.tried(errors.Is(err, ErrNodeTaken))
 	}
 	if errors.Is(err, ErrNodeTaken) {
 		l.lost = true
-		l.metrics.calls().RivalsSeen(1)
-		l.taken()
+		l.of.metrics.calls().RivalsSeen(1)
+		l.of.leaseTaken()
 		return l.renewInterval
 	}
 	if err != nil {
@@ -94,7 +80,7 @@ func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
 	l.backoff = periodic.Backoff(leaseRetry)
 	if l.away {
 		l.away = false
-		l.returned()
+		l.of.leaseReturned()
 	}
 	if !l.spread { // nodes that were started together are not to renew together
 		l.spread = true
@@ -126,9 +112,9 @@ func (l *nodeLease) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.renewInterval)
 	defer cancel()
 	if l.latest == nil {
-		lease, err := l.client.Get(ctx, l.node, metav1.GetOptions{})
+		lease, err := l.client.Get(ctx, l.of.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return l.take(began)(l.client.Create(ctx, l.renewed(newLease(l.node, "")), metav1.CreateOptions{}))
+			return l.take(began)(l.client.Create(ctx, l.renewed(newLease(l.of.name, "")), metav1.CreateOptions{}))
 		}
 		if err != nil {
 			return err
@@ -151,8 +137,8 @@ func (l *nodeLease) take(began time.Time) func(*coordinationv1.Lease, error) err
 		lease.ManagedFields = nil // the API server has them, and they are most of the lease
 		l.latest = lease
 		l.written = l.written[len(l.written)-1:]
-		if l.claim != nil {
-			l.claim.renewals.renewed(began)
+		if l.of.claim != nil {
+			l.of.claim.renewals.renewed(began)
 		}
 		return nil
 	}
@@ -161,14 +147,14 @@ func (l *nodeLease) take(began time.Time) func(*coordinationv1.Lease, error) err
 // inspect looks for another process in the lease as it was read, which is after an
 // error, or at the start.
 func (l *nodeLease) inspect(ctx context.Context, lease *coordinationv1.Lease) error {
-	if holder := lease.Annotations[annotationHolder]; l.claim != nil && holder != "" && !l.claim.signed(lease) {
+	if holder := lease.Annotations[annotationHolder]; l.of.claim != nil && holder != "" && !l.of.claim.signed(lease) {
 		return fmt.Errorf("%w: its lease is held by %s", ErrNodeTaken, holder)
 	}
 	renewed := lease.Spec.RenewTime
 	ours := renewed == nil || len(l.written) == 0 || slices.ContainsFunc(l.written, func(t metav1.MicroTime) bool { return renewed.Equal(&t) })
 	if !ours && !l.shared {
 		l.shared = true
-		l.metrics.calls().RivalsSeen(1)
+		l.of.metrics.calls().RivalsSeen(1)
 		log.G(ctx).Warn("Another process renews the lease of this node, too: two processes need two node names, or an election between them")
 	}
 	return nil
@@ -187,12 +173,12 @@ func (l *nodeLease) renewed(lease *coordinationv1.Lease) *coordinationv1.Lease {
 		l.written = slices.Delete(l.written, 1, 2)
 	}
 	l.written = append(l.written, now)
-	if uid := l.uid(); uid != "" {
-		next.OwnerReferences = ownedByNode(l.node, uid)
+	if uid := l.of.UID(); uid != "" {
+		next.OwnerReferences = ownedByNode(l.of.name, uid)
 	} // else it may have its owner already
-	if l.claim != nil {
+	if l.of.claim != nil {
 		next.Annotations = maps.Clone(lease.Annotations)
-		l.claim.sign(&next)
+		l.of.claim.sign(&next)
 	}
 	return &next
 }

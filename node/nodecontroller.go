@@ -119,7 +119,7 @@ func NewNodeController(p NodeProvider, node *corev1.Node, nodes corev1client.Nod
 		pings:          make(chan error, 1),
 		ready:          make(chan struct{}),
 		conditionReady: make(chan struct{}),
-		events:         noEvents{},
+		events:         &record.FakeRecorder{}, // drops them
 		done:           make(chan struct{}),
 	}
 	for _, opt := range opts {
@@ -401,9 +401,9 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 
 	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.readAt) >= time.Second {
 		// The watch shows it as well, but may take a minute to come back, or not be allowed.
-		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
+		node, err := n.Node(ctx, true)
 		if err != nil {
-			return fmt.Errorf("cannot read node %s: %w", n.name, err)
+			return err
 		}
 		n.take(node)
 		n.unsure = false
@@ -416,9 +416,9 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 		if !apierrors.IsConflict(err) || try == maxConflicts {
 			break
 		}
-		node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
+		node, err := n.Node(ctx, true)
 		if err != nil {
-			return fmt.Errorf("cannot read node %s: %w", n.name, err)
+			return err
 		}
 		n.take(node)
 	}
