@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -122,5 +123,5 @@ func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (c node.PodCont
 	c.Objects = objects
 	services := informers.NewSharedInformerFactory(cfg.Client, 0)
 	c.ServiceInformer = services.Core().V1().Services()
-	return c, append(sources, objects.Run, services.Core().V1().Services().Informer().RunWithContext)
+	return c, append(sources, objects.Run, services.InformerFor(&corev1.Service{}, listwatch.Services).RunWithContext)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
@@ -43,6 +45,13 @@ func Informer(what string, client any, lw *cache.ListWatch, of runtime.Object, i
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(Patient(what, lw), client), of, 0, indexers)
 	_ = informer.SetTransform(Transform) // fails only if the informer is running
 	return informer
+}
+
+// Services returns an Informer of all Services. It is for the InformerFor of client-go's
+// factories, too, whose own informers are not Patient.
+func Services(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
+	return Informer("services", client, Of(client.CoreV1().Services(metav1.NamespaceAll), nil), &corev1.Service{},
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
 // Reflect keeps store up to date with the objects of a ListWatch of client, which should

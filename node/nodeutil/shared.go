@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -40,14 +41,14 @@ func newShared(client kubernetes.Interface, eventSource string, eventQPS float32
 	s := &shared{
 		client:   client,
 		objects:  podobjects.New(client),
-		services: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(listwatch.Transform)),
+		services: informers.NewSharedInformerFactory(client, 0),
 		events:   newEventWriter(eventQPS, eventBurst),
 		metrics:  newNodeMetrics(),
 		streams:  newStreamLimiter(limits),
 	}
 	s.events.component = cmp.Or(eventSource, defaultEventSource)
 	s.metrics.registry.MustRegister(s.events.metrics.collectors()...)
-	s.services.Core().V1().Services().Informer() // the first node may come after start
+	s.services.InformerFor(&corev1.Service{}, listwatch.Services) // the first node may come after start
 	return s
 }
 

@@ -148,6 +148,7 @@ func (s *signedCert) reconsider() {
 // logged, and tried again for ever.
 func (s *signedCert) run(ctx context.Context) {
 	fresh := periodic.Backoff(time.Minute)
+	fresh.Duration = time.Second // each attempt may leave an object in the API
 	backoff := fresh
 	due := s.due()
 	timer := time.NewTimer(0)

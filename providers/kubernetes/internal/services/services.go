@@ -69,8 +69,7 @@ func New(opts Options) *Services {
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 2*time.Minute)),
 		enqueued: map[string]struct{}{},
 	}
-	s.services = listwatch.Informer("services", opts.Home, listwatch.Of(opts.Home.CoreV1().Services(metav1.NamespaceAll), nil), &corev1.Service{},
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	s.services = listwatch.Services(opts.Home, 0)
 	s.slices = listwatch.Informer("endpoint slices", opts.Home, listwatch.Of(opts.Home.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), nil), &discoveryv1.EndpointSlice{},
 		cache.Indexers{byService: func(obj any) ([]string, error) {
 			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
