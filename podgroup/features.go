@@ -27,6 +27,10 @@ type Features struct {
 	// sign: "restartPolicy=Never". Fields that every service has, because they are the
 	// scheduler's, the API server's or this package's (FieldsOfAll), need not be named.
 	Fields []string
+	// Ignored are fields, in the same form, that the service does not have, and without
+	// which pods run all the same, though with less than they ask for: an event says so.
+	// Some are ignored for all services: see docs/podgroup.md.
+	Ignored []string
 	// DaemonSets: pods of DaemonSets are run. They are meant for machines.
 	DaemonSets bool
 	// Renew are the restart policies with which an update of files does not harm
@@ -47,6 +51,7 @@ var fieldsOfAll = []string{
 	"priority", "priorityClassName", "preemptionPolicy", "overhead", "os", "readinessGates", "enableServiceLinks",
 	"serviceAccount", "serviceAccountName", "automountServiceAccountToken", "imagePullSecrets",
 	"terminationGracePeriodSeconds", "activeDeadlineSeconds", "dnsPolicy", "resources",
+	"subdomain", // its DNS records are made of the pod's address
 	"volumes.name",
 	"containers.name", "containers.image", "containers.imagePullPolicy", "containers.command", "containers.args", "containers.workingDir",
 	"containers.env", "-containers.env.valueFrom.fileKeyRef", "containers.envFrom", "containers.ports", "-containers.ports.hostPort", "-containers.ports.hostIP",
@@ -59,6 +64,7 @@ var fieldsOfAll = []string{
 // ignorable are fields without which a pod runs, though with less than it asks for. Where
 // the service does not have them an event says so.
 var ignorable = []string{
+	"hostname", // which each pod of a StatefulSet has
 	"securityContext.seccompProfile", "securityContext.appArmorProfile", "securityContext.seLinuxOptions", "securityContext.seLinuxChangePolicy",
 	"securityContext.fsGroup", "securityContext.fsGroupChangePolicy", "securityContext.supplementalGroups", "securityContext.supplementalGroupsPolicy",
 	"securityContext.runAsNonRoot",
@@ -71,10 +77,10 @@ var ignorable = []string{
 // validate returns an error that names all mistakes.
 func (f *Features) validate() error {
 	var wrong []error
-	for _, field := range f.Fields {
+	for _, field := range slices.Concat(f.Fields, f.Ignored) {
 		path, _, _ := strings.Cut(strings.TrimPrefix(field, "-"), "=")
 		if !isField(path) {
-			wrong = append(wrong, fmt.Errorf("Features.Fields: a pod's spec has no field %q", path))
+			wrong = append(wrong, fmt.Errorf("Features.Fields or Ignored: a pod's spec has no field %q", path))
 		}
 	}
 	return errors.Join(wrong...)
@@ -141,7 +147,7 @@ func (f *Features) unsupported(pod *corev1.Pod) (missing, ignored []string) {
 	if err != nil {
 		return []string{"a spec that cannot be read: " + err.Error()}, nil
 	}
-	w := fieldWalk{had: newFieldSet(slices.Concat(fieldsOfAll, f.Fields)), ignorable: newFieldSet(ignorable)}
+	w := fieldWalk{had: newFieldSet(slices.Concat(fieldsOfAll, f.Fields)), ignorable: newFieldSet(slices.Concat(ignorable, f.Ignored))}
 	w.object(spec, "", "")
 	slices.Sort(w.missing)
 	slices.Sort(w.ignored)

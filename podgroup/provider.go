@@ -45,6 +45,8 @@ type Options struct {
 	Budget *Budget
 	// CacheFor is how old a list may be that answers another call. Defaults to two seconds.
 	CacheFor time.Duration
+	// UsageBatch is how many units Meter.Usage is called with at once. Zero is no limit.
+	UsageBatch int
 	// MaxName is how long Request.Name may be, at least 30. Defaults to 63.
 	MaxName int
 }
@@ -74,6 +76,7 @@ func (o *Options) complete(b Backend, nodeName string) error {
 	check(o.Identity.MaxTag >= minTagLength, "Identity.MaxTag is %d, less than %d", o.Identity.MaxTag, minTagLength)
 	check(o.MaxName >= minNameLength, "MaxName is %d, less than %d", o.MaxName, minNameLength)
 	check(o.CacheFor > 0, "CacheFor is negative")
+	check(o.UsageBatch >= 0, "UsageBatch is negative")
 	wrong = append(wrong, o.Features.validate(), o.Sizes.validate())
 	return errdefs.AsInvalidInput(errors.Join(wrong...))
 }

@@ -235,8 +235,11 @@ func TestSizes(t *testing.T) {
 }
 
 func TestIgnoredFields(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, _ *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+	ignored := func(o *podgroup.Options) { o.Features.Ignored = []string{"containers.ports.hostPort"} }
+	inBubble(t, ignored, func(t *testing.T, _ *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
 		pod := grouptest.NewPod("hardened")
+		pod.Spec.Hostname, pod.Spec.Subdomain = "hardened", "set" // as a StatefulSet has it
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
 		yes, no, group := true, false, int64(7)
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: &group, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
@@ -250,13 +253,41 @@ func TestIgnoredFields(t *testing.T) {
 		for _, field := range []string{
 			"securityContext.fsGroup", "securityContext.seccompProfile", "containers[main].securityContext.allowPrivilegeEscalation",
 			"containers[main].securityContext.runAsNonRoot", "containers[main].securityContext.capabilities.drop",
+			"containers[main].ports.hostPort", "hostname",
 		} {
 			if !strings.Contains(got[0], field) {
 				t.Errorf("the event does not name %s: %s", field, got[0])
 			}
 		}
-		if strings.Contains(got[0], "privileged;") {
+		if strings.Contains(got[0], "privileged;") || strings.Contains(got[0], "subdomain") {
 			t.Errorf("the event names what the pod does not want: %s", got[0])
+		}
+	})
+}
+
+// Figures of many units take several calls, within the budget. One that fails costs the
+// figures of its units alone.
+func TestUsageIsMeasuredInBatches(t *testing.T) {
+	batches := func(o *podgroup.Options) { o.UsageBatch = 2 }
+	inBubble(t, batches, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		for _, name := range []string{"a", "b", "c"} {
+			create(t, c, p, grouptest.NewPod(name))
+		}
+		for failed, want := range []int{3, 1, -1} {
+			time.Sleep(time.Minute)
+			before := w.Calls(string(podgroup.ActionUsage))
+			w.Refuse(string(podgroup.ActionUsage), failed, &grouptest.Refusal{Status: 500, Code: "InternalError"})
+			summary, err := p.GetStatsSummary(t.Context())
+			if calls := w.Calls(string(podgroup.ActionUsage)) - before; calls != 2 {
+				t.Errorf("the figures of three units take %d calls, want 2", calls)
+			}
+			if want < 0 {
+				if err == nil {
+					t.Error("there are no figures, and no error")
+				}
+			} else if err != nil || len(summary.Pods) != want {
+				t.Errorf("with %d calls that fail there are the figures of %v, want %d: %v", failed, summary, want, err)
+			}
 		}
 	})
 }

@@ -2,6 +2,7 @@ package podgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
@@ -61,7 +63,30 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 	return summary, nil
 }
 
+// measure returns the figures of units, in batches. If a batch fails its units are without
+// figures; only if all fail there is an error.
 func (p *Provider) measure(ctx context.Context, meter Meter, running []*Unit) (pods []stats.PodStats, err error) {
+	batch := p.opts.UsageBatch
+	if batch == 0 {
+		batch = len(running)
+	}
+	measured := false
+	var errs []error
+	for units := range slices.Chunk(running, batch) {
+		some, err := p.measureBatch(ctx, meter, units)
+		measured = measured || err == nil
+		errs = append(errs, err)
+		pods = append(pods, some...)
+	}
+	if err := errors.Join(errs...); !measured {
+		return nil, err
+	} else if err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot get the figures of some pods")
+	}
+	return pods, nil
+}
+
+func (p *Provider) measureBatch(ctx context.Context, meter Meter, running []*Unit) (pods []stats.PodStats, err error) {
 	err = p.calls.do(ctx, ActionUsage, func(ctx context.Context) (err error) {
 		pods, err = meter.Usage(ctx, running)
 		return err
