@@ -231,6 +231,12 @@ type Unit struct {
 	Files map[string]volume.Files
 	// Events are the newest that the service has of it.
 	Events []Event
+	// Annotations are what the annotations of its pod shall say of it, such as the ID of a
+	// job. They are written through the pod's status, which a node may do.
+	Annotations map[string]string
+	// Data is what the backend wants to find again when it is called with this unit. It is
+	// not changed.
+	Data any
 }
 
 // Settled reports whether the unit runs and takes updates.

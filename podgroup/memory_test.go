@@ -162,6 +162,7 @@ func (g getting) Get(ctx context.Context, pods []*corev1.Pod) (found []podgroup.
 		}
 		for _, u := range g.w.Units(func(u *grouptest.Unit) bool { return byUID[u.Tags["uid"]] != nil }) {
 			u.Owner = podgroup.OwnerOf(byUID[u.Tags["uid"]])
+			u.Annotations = map[string]string{"memory/unit": u.ID}
 			found = append(found, u.Unit)
 		}
 		return nil

@@ -102,6 +102,7 @@ type Provider struct {
 	sources  volume.Sources
 	claims   volume.Claims
 	renewals renewals
+	marks    annotator
 	report   report
 
 	ctx    context.Context // ends with the provider
@@ -129,14 +130,19 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.sources, p.claims = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(client)}, client
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
-		owner:        &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
-		created:      map[types.UID]createdUnit{},
-		listed:       func(list []Unit) { p.events.recordAll(list, o.Identity.Node); p.renewals.adopt(list) },
+		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
+		created: map[types.UID]createdUnit{},
+		listed: func(list []Unit) {
+			p.events.recordAll(list, o.Identity.Node)
+			p.renewals.adopt(list)
+			p.marks.want(list...)
+		},
 		confirmEmpty: p.confirmEmpty,
 		superfluous:  p.deleteSuperfluous,
 	}
 	p.configureNode()
 	p.renewals.start(p)
+	p.marks.init(p)
 	if watcher, ok := b.(Watcher); ok {
 		w := &watchingProvider{Provider: p, watcher: watcher}
 		return w, w, nil
@@ -148,6 +154,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 func (p *Provider) Close() error {
 	p.cancel()
 	p.renewals.stop()
+	p.marks.queue.ShutDown()
 	p.work.Wait()
 	if closer, ok := p.backend.(interface{ Close() error }); ok {
 		return closer.Close()
@@ -195,6 +202,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		created.Created = time.Now()
 	}
 	p.units.add(pod.UID, created)
+	p.marks.want(created)
 	p.renewals.created(pod, request.Files, due)
 	p.events.recordCreated(pod, p.opts.Service, ignored, sizeOf(pod), request.Size)
 	return nil
@@ -227,7 +235,13 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 
 // DeletePod implements node.PodLifecycleHandler.
 func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
-	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	var found Unit
+	var err error
+	if getter, ok := p.backend.(Getter); ok { // it cannot find a pod that was deleted with force
+		found, err = p.units.getPod(ctx, getter, pod, p.notFound(pod.Namespace, pod.Name))
+	} else {
+		found, err = p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+	}
 	if err != nil {
 		return err
 	}
@@ -295,7 +309,7 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 // find returns the unit of a pod by its UID. Without a UID it returns the newest of that
 // name.
 func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (found Unit, err error) {
-	notFound := errdefs.NotFoundf("%s has no unit of pod %s/%s", p.opts.Service, namespace, name)
+	notFound := p.notFound(namespace, name)
 	if getter, ok := p.backend.(Getter); ok {
 		return p.units.getOne(ctx, getter, namespace, name, uid, notFound)
 	}
@@ -317,6 +331,10 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 		return Unit{}, notFound
 	}
 	return found, nil
+}
+
+func (p *Provider) notFound(namespace, name string) error {
+	return errdefs.NotFoundf("%s has no unit of pod %s/%s", p.opts.Service, namespace, name)
 }
 
 // pod returns the pod of a unit, with the status from the service. If the cache lacks the

@@ -378,8 +378,14 @@ func (u *units) getOne(ctx context.Context, getter Getter, namespace, name strin
 	if ok && fresh {
 		return found, nil
 	}
+	return u.getPod(ctx, getter, pod, notFound)
+}
+
+// getPod asks a backend without a list for the unit of a pod, which the cache of pods need
+// not have any more.
+func (u *units) getPod(ctx context.Context, getter Getter, pod *corev1.Pod, notFound error) (Unit, error) {
 	var all []Unit
-	err = u.calls.do(ctx, ActionList, func(ctx context.Context) (err error) {
+	err := u.calls.do(ctx, ActionList, func(ctx context.Context) (err error) {
 		all, err = getter.Get(ctx, []*corev1.Pod{pod})
 		return err
 	})

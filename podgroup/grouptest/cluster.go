@@ -2,7 +2,10 @@ package grouptest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +64,50 @@ func NewCluster(uid types.UID) *Cluster {
 	c.client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, c.giveToken(), nil
 	})
+	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		pod, err := c.patchStatus(action.(clienttesting.PatchAction))
+		return true, pod, err
+	})
 	return c
+}
+
+// patchStatus changes the annotations of a pod as a node may do it: through the status, and
+// of the pod with the UID that the patch names.
+func (c *Cluster) patchStatus(action clienttesting.PatchAction) (*corev1.Pod, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if action.GetSubresource() != "status" {
+		return nil, apierrors.NewForbidden(corev1.Resource("pods"), action.GetName(), errors.New("a node may patch the status only"))
+	}
+	if err := c.failing[action.GetName()]; err != nil {
+		return nil, err
+	}
+	var patch corev1.Pod
+	if err := json.Unmarshal(action.GetPatch(), &patch); err != nil {
+		return nil, err
+	}
+	found, ok, err := c.pods.GetByKey(action.GetNamespace() + "/" + action.GetName())
+	if err != nil || !ok {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), action.GetName())
+	}
+	pod := found.(*corev1.Pod).DeepCopy()
+	if patch.UID != pod.UID {
+		return nil, apierrors.NewConflict(corev1.Resource("pods"), action.GetName(), errors.New("the UID is another one"))
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, patch.Annotations)
+	return pod, c.pods.Update(pod)
+}
+
+// Pod returns a pod as the API server has it, or nil.
+func (c *Cluster) Pod(namespace, name string) *corev1.Pod {
+	found, ok, err := c.pods.GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return nil
+	}
+	return found.(*corev1.Pod)
 }
 
 // giveToken returns another token each time, as an API server does.
@@ -142,7 +189,8 @@ func (c *Cluster) SetSecret(name string, kind corev1.SecretType, data map[string
 	c.notify("Secret", name)
 }
 
-// FailObject has reads of the ConfigMap or Secret of a name fail; nil undoes that.
+// FailObject has reads of the ConfigMap or Secret of a name fail, and patches of the pod of
+// that name; nil undoes that.
 func (c *Cluster) FailObject(name string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,11 +250,13 @@ func read[T any](c *Cluster, from map[string]*T, namespace, name string) (*T, er
 }
 
 // NewPod returns a pod of the namespace default with one container, main, that is started
-// again whenever it ends.
+// again whenever it ends. Its UID is made of the name, in the form of those of API servers.
 func NewPod(name string) *corev1.Pod {
+	sum := sha256.Sum256([]byte(name))
+	uid := types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: name, UID: types.UID("uid-" + name), Generation: 1,
+			Namespace: metav1.NamespaceDefault, Name: name, UID: uid, Generation: 1,
 			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 		},
 		Spec: corev1.PodSpec{
