@@ -44,17 +44,20 @@ func (r *renewals) within(d time.Duration) bool {
 	return !r.last.IsZero() && time.Since(r.last) < d
 }
 
+// since reports whether one of the times is less than the life of the lease ago, if that is
+// renewed at all.
+func (r *renewals) since(at *time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.life == 0 || !r.lost && time.Since(*at) < r.life
+}
+
 // MayBegin reports whether this process may begin something for the node: not while its
 // lease was not renewed for its duration, since another process may have taken the
 // node. A nil Claim, one without leases, and one whose lease no NodeController renews
 // always allow it.
 func (c *Claim) MayBegin() bool {
-	if c == nil {
-		return true
-	}
-	c.renewals.mu.Lock()
-	defer c.renewals.mu.Unlock()
-	return c.renewals.life == 0 || !c.renewals.lost && time.Since(c.renewals.last) < c.renewals.life
+	return c == nil || c.renewals.since(&c.renewals.last)
 }
 
 // MayGoOn reports whether this process may go on with what it has begun for the node,
@@ -63,10 +66,5 @@ func (c *Claim) MayBegin() bool {
 // at the lease again. A nil Claim, one without leases, and one whose lease no
 // NodeController renews always allow it.
 func (c *Claim) MayGoOn() bool {
-	if c == nil {
-		return true
-	}
-	c.renewals.mu.Lock()
-	defer c.renewals.mu.Unlock()
-	return c.renewals.life == 0 || !c.renewals.lost && time.Since(c.renewals.done) < c.renewals.life
+	return c == nil || c.renewals.since(&c.renewals.done)
 }

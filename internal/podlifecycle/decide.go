@@ -108,7 +108,7 @@ func decide(v view) action {
 	case desiredStop:
 		return stop(v)
 	case desiredDone:
-		if v.observed == held && !v.stopped || mayHaveBegun(v) {
+		if runsOn(v) {
 			return end(v)
 		}
 	}
@@ -135,10 +135,10 @@ func mayLinger(v view) bool {
 	return v.observed == absent && (v.ran || v.begun || v.cancelled) && v.requested == requestedNone
 }
 
-// mayHaveBegun reports whether a pod whose creation was cancelled should be deleted in
-// the provider although that was not found to hold it.
-func mayHaveBegun(v view) bool {
-	return v.observed == absent && v.cancelled && v.requested == requestedNone
+// runsOn reports whether a pod that is over for the API should be ended in the provider:
+// that holds it, or its creation was cancelled, and it may only have been overlooked.
+func runsOn(v view) bool {
+	return v.observed == held && !v.stopped || v.observed == absent && v.cancelled && v.requested == requestedNone
 }
 
 func run(v view) action {

@@ -210,8 +210,6 @@ func (b *nameBackend) isHolder(h *holder, shown *corev1.Pod) bool {
 	return b.uids.alike(h.uid, h.born, shown)
 }
 
-func (b *nameBackend) goesByUID() bool { return false }
-
 var _ podBackend = (*nameBackend)(nil)
 
 // uidHabits is what was seen of how a provider goes about UIDs.

@@ -174,7 +174,7 @@ func (pc *Controller) adoptOrphan(found *corev1.Pod, namesake bool, since uint64
 // name of a pod that is about to be created. Until the provider has listed its pods it is
 // not known whether there are some.
 func (pc *Controller) findNamesakes(ctx context.Context, pod *corev1.Pod) ([]*corev1.Pod, error) {
-	if !pc.backend.goesByUID() {
+	if pc.calls.byUID == nil {
 		return nil, nil // its answer was about the name
 	}
 	if !pc.candidates.known() {

@@ -50,9 +50,6 @@ type podBackend interface {
 
 	// forget records that a pod is over: neither the API nor the provider has it.
 	forget(id types.UID, pod *corev1.Pod)
-
-	// goesByUID reports whether the provider can hold several pods of one name.
-	goesByUID() bool
 }
 
 // identity is what a pod that the provider shows means to the controller.
@@ -113,8 +110,6 @@ func (b *uidBackend) adopt(shown *corev1.Pod, namesake bool) (types.UID, bool) {
 }
 
 func (b *uidBackend) forget(types.UID, *corev1.Pod) {}
-
-func (b *uidBackend) goesByUID() bool { return true }
 
 var _ podBackend = (*uidBackend)(nil)
 

@@ -215,7 +215,7 @@ func (pc *Controller) view(r *podRecord, pod *corev1.Pod) view {
 		r.mustEnd(&v)
 	case isTerminal(pod.Status.Phase) || r.ended() || r.expired:
 		v.desired = desiredDone
-		if v.observed == held && !v.stopped || mayHaveBegun(v) {
+		if runsOn(v) {
 			r.mustEnd(&v)
 		}
 	default:

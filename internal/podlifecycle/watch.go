@@ -44,7 +44,7 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 			// Of a resync nothing is new: what waits for its retry goes on waiting.
 			resync := was.ResourceVersion == pod.ResourceVersion
 			switch {
-			case specChanged(was, pod) || deletionChanged(was, pod) || was.Status.Phase != pod.Status.Phase:
+			case specChanged(was, pod) || !was.DeletionTimestamp.Equal(pod.DeletionTimestamp) || was.Status.Phase != pod.Status.Phase:
 				pc.interrupt(ctx, r)
 				pc.syncs.Add(r.key())
 			case resync:
@@ -114,8 +114,4 @@ func specChanged(was, pod *corev1.Pod) bool {
 		return was.Generation != pod.Generation
 	}
 	return !equality.Semantic.DeepEqual(&was.Spec, &pod.Spec) // API servers before 1.33
-}
-
-func deletionChanged(was, pod *corev1.Pod) bool {
-	return !was.DeletionTimestamp.Equal(pod.DeletionTimestamp)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
@@ -71,28 +72,16 @@ func (d *diff) containers(name string, was, is []corev1.ContainerStatus) {
 
 // genericPatch is Patch for statuses with fields that are rarely set.
 func genericPatch(uid types.UID, was, is *corev1.PodStatus) ([]byte, error) {
+	if Equal(was, is) {
+		return nil, nil
+	}
 	before, err := json.Marshal(corev1.Pod{Status: *was})
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the present status: %w", err)
 	}
-	after, err := json.Marshal(corev1.Pod{Status: *is})
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: *is})
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the new status: %w", err)
 	}
-	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot compute the difference of two statuses: %w", err)
-	}
-	if string(patch) == "{}" {
-		return nil, nil
-	}
-	var guarded map[string]json.RawMessage
-	if err := json.Unmarshal(patch, &guarded); err != nil {
-		return nil, fmt.Errorf("cannot read a patch: %w", err)
-	}
-	guarded["metadata"], err = json.Marshal(map[string]types.UID{"uid": uid})
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode a UID: %w", err)
-	}
-	return json.Marshal(guarded)
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 }
