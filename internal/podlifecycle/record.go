@@ -253,24 +253,18 @@ func (t *records) named(name types.NamespacedName) []*podRecord {
 	return slices.Clone(t.byName[name])
 }
 
-// alone reports whether no other record has the name of r.
-func (t *records) alone(r *podRecord) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.byName[r.name]) == 1
-}
-
-// hasOlder reports whether a record was there before r that has its name, but for that
-// of a UID.
-func (t *records) hasOlder(r *podRecord, except types.UID) bool {
+// olderFirst reports whether another record of the name goes before r: before that of the
+// pod that the API has all others, and before the others those that were there earlier.
+func (t *records) olderFirst(r *podRecord, inAPI *corev1.Pod) bool {
+	isInAPI := func(one *podRecord) bool { return inAPI != nil && one.id == inAPI.UID }
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, other := range t.byName[r.name] {
-		if other == r {
-			break
-		}
-		if other.id != except {
+		switch {
+		case other != r && !isInAPI(other):
 			return true
+		case other == r && !isInAPI(r):
+			return false
 		}
 	}
 	return false

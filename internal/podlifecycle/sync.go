@@ -192,7 +192,11 @@ func (r *podRecord) see(pod *corev1.Pod) {
 
 // view gathers what the decision about a pod depends on. pod is the API's, or nil.
 func (pc *Controller) view(r *podRecord, pod *corev1.Pod) view {
-	olderFirst := pc.olderFirst(r, pod)
+	inAPI := pod
+	if pod == nil {
+		inAPI = pc.current(r.name) // another one
+	}
+	olderFirst := pc.records.olderFirst(r, inAPI)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v := view{
@@ -224,19 +228,6 @@ func (pc *Controller) view(r *podRecord, pod *corev1.Pod) view {
 		v.changed = r.stale || r.lastApplied != nil && specChanged(r.lastApplied, pod)
 	}
 	return v
-}
-
-// olderFirst reports whether another pod of the name goes first: for the pod that the API
-// has, all others, and for the others those that were there before.
-func (pc *Controller) olderFirst(r *podRecord, pod *corev1.Pod) bool {
-	if pod != nil || pc.records.alone(r) {
-		return !pc.records.alone(r)
-	}
-	var inAPI types.UID
-	if current := pc.current(r.name); current != nil {
-		inAPI = current.UID
-	}
-	return pc.records.hasOlder(r, inAPI)
 }
 
 // mustEnd has the pod end, and the view have the time when it is to be killed. r.mu is
