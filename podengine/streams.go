@@ -1,25 +1,24 @@
 package podengine
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/exec"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/internal/runtimestream"
 )
 
 // RunInContainer runs a command in a container, by the streaming server of the
@@ -82,25 +81,110 @@ func stream(ctx context.Context, address string, attach api.AttachIO) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // so that nobody waits for sizes any longer
-	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: at.Scheme == "https"}}, http.MethodPost, at)
+	conn, err := runtimestream.Dial(ctx, at, remotecommand.StreamProtocolV4Name)
 	if err != nil {
-		return fmt.Errorf("cannot stream from the runtime: %w", err)
+		return err
 	}
-	options := remotecommand.StreamOptions{Tty: attach.TTY(), TerminalSizeQueue: sizes{ctx, attach.Resize()}}
-	// Interfaces that hold nil pointers would be streams.
-	if in := attach.Stdin(); in != nil {
-		options.Stdin = in
+	defer conn.Close()
+	defer context.AfterFunc(ctx, conn.Close)()
+	result, err := connect(ctx, conn, attach)
+	if cause := ctx.Err(); cause != nil {
+		return cause
 	}
-	if out := attach.Stdout(); out != nil {
-		options.Stdout = out
+	if err != nil {
+		return err
 	}
-	if out := attach.Stderr(); out != nil && !attach.TTY() {
-		options.Stderr = out
-	}
-	return executor.StreamWithContext(ctx, options)
+	return exitError(result)
 }
 
-// sizes is a remotecommand.TerminalSizeQueue.
+// connect connects attach to the streams of a session, and returns the result that the
+// runtime sends at the end.
+func connect(ctx context.Context, conn *runtimestream.Conn, attach api.AttachIO) (result []byte, err error) {
+	status := limitedBuffer{left: maxResult}
+	var until []*runtimestream.Stream
+	open := func(kind string, out io.Writer) *runtimestream.Stream {
+		if err != nil {
+			return nil
+		}
+		var s *runtimestream.Stream
+		s, err = conn.Open(out, runtimestream.Header{Name: "streamtype", Value: kind})
+		return s
+	}
+	until = append(until, open(corev1.StreamTypeError, &status))
+	var in, resize *runtimestream.Stream
+	if attach.Stdin() != nil {
+		in = open(corev1.StreamTypeStdin, nil)
+	}
+	if out := attach.Stdout(); out != nil {
+		until = append(until, open(corev1.StreamTypeStdout, out))
+	}
+	if out := attach.Stderr(); out != nil && !attach.TTY() {
+		until = append(until, open(corev1.StreamTypeStderr, out))
+	}
+	if attach.TTY() {
+		resize = open(corev1.StreamTypeResize, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if in != nil {
+		go in.CopyFrom(attach.Stdin()) // ends with the stream, which its owner closes
+	}
+	if resize != nil {
+		go func() { // ends with ctx
+			queue, encoder := sizes{ctx, attach.Resize()}, json.NewEncoder(resize)
+			for size := queue.Next(); size != nil && encoder.Encode(size) == nil; size = queue.Next() {
+			}
+		}()
+	}
+	err = conn.Serve(until...)
+	return status.data, err
+}
+
+// maxResult is how much of a result is read.
+const maxResult = 64 << 10
+
+// limitedBuffer keeps the first bytes that are written to it.
+type limitedBuffer struct {
+	data []byte
+	left int
+}
+
+// Write implements io.Writer.
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	n := min(len(p), b.left)
+	b.data, b.left = append(b.data, p[:n]...), b.left-n
+	return len(p), nil
+}
+
+// exitError decodes the result of a command.
+func exitError(result []byte) error {
+	if len(result) == 0 {
+		return nil
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(result, &status); err != nil {
+		return fmt.Errorf("the runtime's result of the command is no status: %w", err)
+	}
+	switch {
+	case status.Status == metav1.StatusSuccess:
+		return nil
+	case status.Reason != remotecommand.NonZeroExitCodeReason || status.Details == nil:
+		return errors.New(status.Message)
+	}
+	for _, cause := range status.Details.Causes {
+		if cause.Type == remotecommand.ExitCodeCauseType {
+			code, err := strconv.Atoi(cause.Message)
+			if err != nil {
+				return fmt.Errorf("the runtime's exit code of the command is no number: %w", err)
+			}
+			return exec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
+		}
+	}
+	return fmt.Errorf("the runtime does not say with which code the command ended: %s", status.Message)
+}
+
+// sizes is the queue of a terminal's sizes.
 type sizes struct {
 	ctx  context.Context
 	from <-chan api.TermSize
@@ -159,60 +243,41 @@ func forward(ctx context.Context, address string, port int32, stream io.ReadWrit
 	if err != nil {
 		return fmt.Errorf("the runtime gave an address that is none: %w", err)
 	}
-	transport, upgrader, err := spdy.RoundTripperFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: at.Scheme == "https"}})
+	conn, err := runtimestream.Dial(ctx, at, portForwardProtocol)
 	if err != nil {
-		return fmt.Errorf("cannot stream from the runtime: %w", err)
-	}
-	connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at).Dial(portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		return fmt.Errorf("cannot connect to the runtime: %w", err)
-	}
-	defer connection.Close()
-	defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
-
-	headers := http.Header{}
-	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
-	headers.Set(corev1.PortForwardRequestIDHeader, "0")
-	failures, err := connection.CreateStream(headers)
-	if err != nil {
-		return fmt.Errorf("cannot open a stream to the runtime: %w", err)
-	}
-	_ = failures.Close() // for writing: only the runtime has something to say
-	failed := make(chan error, 1)
-	go func() { // ends with the connection, which the caller closes
-		text, err := io.ReadAll(failures)
-		if err == nil && len(text) > 0 {
-			err = errors.New(string(text))
-		} else {
-			err = nil
-		}
-		failed <- err
-	}()
-	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := connection.CreateStream(headers)
-	if err != nil {
-		// The runtime may have ended the stream already, and says why.
-		select {
-		case why := <-failed:
-			err = cmp.Or(why, err)
-		case <-time.After(failureTime):
-		case <-ctx.Done():
-		}
-		return fmt.Errorf("cannot open a stream to the runtime: %w", err)
-	}
-
-	go func() { // ends with the connection, which the caller closes
-		_, _ = io.Copy(data, stream)
-		_ = data.Close() // for writing
-	}()
-	_, _ = io.Copy(stream, data)
-	_ = data.Reset()
-	_ = stream.Close()
-	select {
-	case err := <-failed:
 		return err
-	case <-ctx.Done():
-		return nil
 	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, conn.Close)()
+	failure := limitedBuffer{left: maxResult}
+	headers := func(kind string) []runtimestream.Header {
+		return []runtimestream.Header{{Name: "streamtype", Value: kind}, {Name: "port", Value: strconv.Itoa(int(port))}, {Name: "requestid", Value: "0"}}
+	}
+	failures, err := conn.Open(&failure, headers(corev1.StreamTypeError)...)
+	if err != nil {
+		return err
+	}
+	if err := failures.CloseWrite(); err != nil { // only the runtime has something to say
+		return fmt.Errorf("write to the runtime's streaming server: %w", err)
+	}
+	data, err := conn.Open(stream, headers(corev1.StreamTypeData)...)
+	if err == nil {
+		go data.CopyFrom(stream) // ends with stream, which is closed below
+		err = conn.Serve(data)
+	}
+	_ = stream.Close()
+	// The runtime may have ended the stream already, and says why.
+	timeout := time.AfterFunc(failureTime, conn.Close)
+	defer timeout.Stop()
+	_ = conn.Serve(failures) // what was read before an error counts
+	switch {
+	case ctx.Err() != nil:
+		return nil // nobody waits for more
+	case len(failure.data) > 0:
+		return errors.New(string(failure.data))
+	}
+	return err
 }
+
+// portForwardProtocol is the protocol of a session that forwards ports.
+const portForwardProtocol = "portforward.k8s.io"
