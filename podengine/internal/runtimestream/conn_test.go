@@ -57,7 +57,7 @@ func open(t *testing.T, conn *runtimestream.Conn, kind string, out io.Writer) *r
 	return s
 }
 
-// What is sent arrives, in both directions and whatever its size, with its end.
+// What is sent arrives, in both directions and of any size, with its end.
 func TestSession(t *testing.T) {
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
 	conn := serve(t, func(_ context.Context, in io.Reader, out, errs io.WriteCloser) error {
@@ -107,7 +107,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// A refusal is said; a runtime that does not answer is waited for as long as the context.
+// A refusal is in the error; a runtime that does not answer is waited for as long as the
+// context.
 func TestRefusals(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
