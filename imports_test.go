@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/listwatch", "internal/podobjects", "internal/podwatch"},
 	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/periodic", "internal/podenv", "internal/podobjects", "internal/podstatus"},
-	"podgroup":                   {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/clusteruid", "internal/periodic"},
+	"podgroup":                   {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/clusteruid", "internal/periodic", "internal/providercalls"},
 	"podgroup/grouptest":         {"errdefs", "node", "podgroup", "podspec"},
 	"internal/nodecheck":         {"internal/listwatch", "internal/periodic", "internal/podstatus", "internal/podstream"},
 	"internal/metricsservertest": {"internal/lockedbuffer", "test/controlplane"},

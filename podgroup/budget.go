@@ -63,9 +63,9 @@ func NewBudget(callsPerMinute map[Action]int) *Budget {
 	return b
 }
 
-// wait waits for the turn of a call, for a few seconds. The error is that the service has
-// asked for silence, or that the turn comes later, which is of class RetryAfter.
-func (b *Budget) wait(ctx context.Context, action Action) error {
+// wait waits for the turn of a call, if that comes within patience. The error is that the
+// service has asked for silence, or that the turn comes later, which is of class RetryAfter.
+func (b *Budget) wait(ctx context.Context, action Action, patience time.Duration) error {
 	if err := b.silent(action); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (b *Budget) wait(ctx context.Context, action Action) error {
 			reservation.CancelAt(now)
 		}
 	}
-	if delay > maxBudgetWait {
+	if delay > patience {
 		giveBack()
 		return errdefs.AsRetryAfter(fmt.Errorf("the calls a minute that the node may make for %s are used up", action), delay)
 	}

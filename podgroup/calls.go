@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
@@ -54,24 +55,51 @@ func register[C prometheus.Collector](to prometheus.Registerer, c C) C {
 	return c
 }
 
+// guarded makes a call, whose panic is an error: a backend must not end the process.
+func (c *calls) guarded(ctx context.Context, action Action, call func(context.Context) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = providercalls.Panicked(ctx, c.service+"."+string(action), r)
+		}
+	}()
+	return call(ctx)
+}
+
 // do makes a call that ends by itself.
 func (c *calls) do(ctx context.Context, action Action, call func(context.Context) error) error {
-	return c.open(ctx, action, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		start := time.Now()
-		err := call(ctx)
-		c.seconds.WithLabelValues(c.service, string(action)).Observe(time.Since(start).Seconds())
-		if err != nil && ctx.Err() != nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
-			err = errdefs.AsUnavailable(err) // the service did not answer in time
-		}
-		return err
+	return c.call(ctx, action, maxBudgetWait, func(ctx context.Context) error {
+		return c.timed(ctx, action, call)
 	})
 }
 
+// doNext makes a call that belongs to one that was made before, such as for the next page
+// of a list. It waits for its turn as long as ctx allows.
+func (c *calls) doNext(ctx context.Context, action Action, call func(context.Context) error) error {
+	return c.call(ctx, action, listTimeout, func(ctx context.Context) error {
+		return c.timed(ctx, action, call)
+	})
+}
+
+// timed makes a call with a deadline, and measures it.
+func (c *calls) timed(ctx context.Context, action Action, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	start := time.Now()
+	err := call(ctx)
+	c.seconds.WithLabelValues(c.service, string(action)).Observe(time.Since(start).Seconds())
+	if err != nil && ctx.Err() != nil && errdefs.ClassOf(err) == errdefs.UnknownClass {
+		err = errdefs.AsUnavailable(err) // the service did not answer in time
+	}
+	return err
+}
+
 // open makes a call that lasts as long as its caller wants.
-func (c *calls) open(ctx context.Context, action Action, call func(context.Context) error) (err error) {
-	if err := c.budget.wait(ctx, action); err != nil {
+func (c *calls) open(ctx context.Context, action Action, call func(context.Context) error) error {
+	return c.call(ctx, action, maxBudgetWait, call)
+}
+
+func (c *calls) call(ctx context.Context, action Action, patience time.Duration, call func(context.Context) error) (err error) {
+	if err := c.budget.wait(ctx, action, patience); err != nil {
 		return err
 	}
 	ctx, span := trace.StartSpan(ctx, c.service+"."+string(action))
@@ -79,7 +107,7 @@ func (c *calls) open(ctx context.Context, action Action, call func(context.Conte
 		span.SetStatus(err)
 		span.End()
 	}()
-	err = call(ctx)
+	err = c.guarded(ctx, action, call)
 	c.count.WithLabelValues(c.service, string(action), string(errdefs.ClassOf(err))).Inc()
 	c.budget.record(action, err)
 	return err

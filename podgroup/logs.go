@@ -186,11 +186,10 @@ const (
 // state returns the state of the run whose log is followed. If another run has begun, the
 // next read is for the rest of the log of the one before.
 func (l *polledLog) state(ctx context.Context) runState {
-	all, err := l.p.units.youngerThan(ctx, followListAge)
+	found, ok, err := l.p.units.find(ctx, l.unit.Owner.UID, followListAge)
 	if err != nil {
 		return runGoesOn
 	}
-	found, ok := all[l.unit.Owner.UID]
 	if !ok || found.ID != l.unit.ID {
 		return runGone
 	}

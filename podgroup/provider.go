@@ -131,7 +131,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
 		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
-		created: map[types.UID]createdUnit{},
+		created: map[types.UID]createdUnit{}, unsure: map[types.UID]time.Time{},
 		listed: func(list []Unit) {
 			p.events.recordAll(list, o.Identity.Node)
 			p.renewals.adopt(list)
@@ -190,11 +190,12 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		created, err = p.backend.Create(ctx, request)
 		return err
 	})
-	p.units.invalidate() // also after an error: it may have been created
 	if err != nil {
+		p.units.addUnsure(pod.UID)
 		return err
 	}
 	if created.ID == "" {
+		p.units.addUnsure(pod.UID)
 		return fmt.Errorf("%s has created a unit of pod %s/%s, and not returned its ID: it is looked for in the next list", p.opts.Service, pod.Namespace, pod.Name)
 	}
 	created.Owner, created.Tags = OwnerOf(pod), request.Tags
@@ -227,7 +228,6 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	defer p.units.invalidate()
 	return p.calls.do(ctx, ActionUpdate, func(ctx context.Context) error {
 		return updater.Update(ctx, &found, Change{Pod: pod, Images: true, Logins: logins, Token: fmt.Sprintf("%s-%s", pod.UID, pod.ResourceVersion)})
 	})
@@ -245,9 +245,11 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	p.units.remove(found.Owner.UID)
-	defer p.units.invalidate()
-	return p.delete(ctx, &found, podspec.GracePeriod(pod, nil))
+	if err := p.delete(ctx, &found, podspec.GracePeriod(pod, nil)); err != nil {
+		return err
+	}
+	p.units.stopping(found.Owner.UID)
+	return nil
 }
 
 func (p *Provider) delete(ctx context.Context, u *Unit, grace time.Duration) error {
@@ -313,16 +315,15 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	if getter, ok := p.backend.(Getter); ok {
 		return p.units.getOne(ctx, getter, namespace, name, uid, notFound)
 	}
-	all, err := p.units.youngerThan(ctx, p.opts.CacheFor)
-	if err != nil {
-		return Unit{}, err
+	found, ok, err := p.units.find(ctx, uid, p.opts.CacheFor)
+	if err != nil || ok {
+		return found, err
 	}
-	if found, ok := all[uid]; ok {
-		return found, nil
+	if uid != "" {
+		return Unit{}, notFound
 	}
-	ok := false
-	for _, other := range all {
-		if uid == "" && other.Owner.Namespace == namespace && other.Owner.Name == name &&
+	for _, other := range p.units.snapshot() {
+		if other.Owner.Namespace == namespace && other.Owner.Name == name &&
 			(!ok || older(&found, &other)) && p.units.owner.isOurs(&other) {
 			found, ok = other, true
 		}

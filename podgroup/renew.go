@@ -217,9 +217,11 @@ func (r *renewals) renew(ctx context.Context, pod *corev1.Pod) (due time.Time, e
 	if pod.DeletionTimestamp != nil {
 		return due, nil
 	}
-	found, err := r.p.units.ofPod(ctx, pod.UID)
-	if errdefs.IsNotFound(err) {
-		return due, nil // it is not created yet, or gone
+	found, ok := r.p.units.lookup(pod.UID)
+	if !ok {
+		if found, ok, err = r.p.units.find(ctx, pod.UID, r.p.opts.CacheFor); err == nil && !ok {
+			return due, nil // it is not created yet, or gone
+		}
 	}
 	if err != nil || found.Over() || found.Phase == Stopping {
 		return due, err

@@ -25,6 +25,9 @@ const (
 	// watchedMaxAge is how long events alone keep the cache current: a list finds what they
 	// do not show, such as a second unit of a pod.
 	watchedMaxAge = 5 * time.Minute
+	// unknownMaxAge is how old a list may be that says that a pod has no unit, where no
+	// call was about one.
+	unknownMaxAge = time.Minute
 )
 
 // units caches the units of the node by the UID of their pod. It is safe for concurrent
@@ -46,15 +49,15 @@ type units struct {
 
 	flight singleflight.Group
 
-	mu       sync.Mutex
-	changes  int // number of creations and deletions, which a list from before may lack
-	cached   map[types.UID]Unit
-	at       time.Time // when cached was current; zero if something has changed since
-	position string    // of the last list
-	watched  bool      // cached is kept current by events
-	arrived  []Unit    // by events since the last list began, which may lack them
-	created  map[types.UID]createdUnit
-	doubles  map[string]bool // the IDs of superfluous units of the last list
+	mu           sync.Mutex
+	cached       map[types.UID]Unit
+	began, ended time.Time // of the list in the cache
+	position     string    // of that list
+	watched      bool      // cached is kept current by events
+	arrived      []Unit    // by events since the last list began, which may lack them
+	created      map[types.UID]createdUnit
+	unsure       map[types.UID]time.Time // when a creation failed, which may have happened all the same
+	doubles      map[string]bool         // the IDs of superfluous units of the last list
 }
 
 // createdUnit is a unit that was created, and may not be in a list yet.
@@ -66,64 +69,46 @@ type createdUnit struct {
 // all returns the units that are ours by the UID of their pod, from a list that is new
 // enough.
 func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
-	all, err := u.youngerThan(ctx, u.cacheFor)
-	maps.DeleteFunc(all, func(_ types.UID, found Unit) bool { return !u.owner.isOurs(&found) })
-	return all, err
-}
-
-// youngerThan returns the units from a list that is younger than age, including those
-// that may belong to another cluster because they do not say: a caller that knows the UID
-// knows the pod.
-func (u *units) youngerThan(ctx context.Context, age time.Duration) (map[types.UID]Unit, error) {
-	u.mu.Lock()
-	if u.cached != nil && (time.Since(u.at) < age || u.watched && time.Since(u.at) < watchedMaxAge) {
-		defer u.mu.Unlock()
-		return u.withCreated(), nil
-	}
-	u.mu.Unlock()
-	if err := u.calls.budget.silent(ActionList); err != nil {
+	if err := u.ensure(ctx, u.cacheFor, time.Time{}); err != nil {
 		return nil, err
 	}
-	// Concurrent callers share one list, which does not end with the context of the first
-	// one.
-	results := u.flight.DoChan("", func() (any, error) { return nil, u.refresh(context.WithoutCancel(ctx)) })
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case result := <-results:
-		if result.Err != nil {
-			return nil, result.Err
-		}
+	all := u.snapshot()
+	maps.DeleteFunc(all, func(_ types.UID, found Unit) bool { return !u.owner.isOurs(&found) })
+	return all, nil
+}
+
+// find returns the unit of a pod, which may belong to another cluster because it does not
+// say: a caller that knows the UID knows the pod. A pod that no call was about cannot have
+// got a unit since the last list, so that this may be older.
+func (u *units) find(ctx context.Context, uid types.UID, age time.Duration) (Unit, bool, error) {
+	if _, known := u.lookup(uid); !known {
+		age = max(age, unknownMaxAge)
 	}
+	u.mu.Lock()
+	notBefore := u.unsure[uid]
+	u.mu.Unlock()
+	if err := u.ensure(ctx, age, notBefore); err != nil {
+		return Unit{}, false, err
+	}
+	found, ok := u.lookup(uid)
+	return found, ok, nil
+}
+
+// lookup returns the unit of a pod from the cache, regardless of its age.
+func (u *units) lookup(uid types.UID) (Unit, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.withCreated(), nil
+	if found, ok := u.cached[uid]; ok {
+		return found, true
+	}
+	created, ok := u.created[uid]
+	return created.Unit, ok
 }
 
-// ofPod returns the unit of a pod from the last list, regardless of its age: good enough
-// for what does not change of a unit. If that lacks the pod, a new list is made.
-func (u *units) ofPod(ctx context.Context, uid types.UID) (Unit, error) {
+// snapshot returns a copy of the cache with the new units.
+func (u *units) snapshot() map[types.UID]Unit {
 	u.mu.Lock()
-	found, ok := u.cached[uid]
-	if created, isNew := u.created[uid]; !ok && isNew {
-		found, ok = created.Unit, true
-	}
-	u.mu.Unlock()
-	if ok {
-		return found, nil
-	}
-	all, err := u.youngerThan(ctx, u.cacheFor)
-	if err != nil {
-		return Unit{}, err
-	}
-	if found, ok = all[uid]; !ok {
-		return Unit{}, errdefs.NotFoundf("there is no unit of pod %s", uid)
-	}
-	return found, nil
-}
-
-// withCreated returns a copy of the cache with the new units. The caller holds u.mu.
-func (u *units) withCreated() map[types.UID]Unit {
+	defer u.mu.Unlock()
 	all := make(map[types.UID]Unit, len(u.cached)+len(u.created))
 	for uid, created := range u.created {
 		all[uid] = created.Unit
@@ -132,28 +117,54 @@ func (u *units) withCreated() map[types.UID]Unit {
 	return all
 }
 
-// refresh lists until nothing was created or deleted meanwhile, at most twice: if there
-// are changes all the time, a list has to be used at some time.
+// ensure sees to it that the cache has a list that is younger than age, and began after
+// notBefore.
+func (u *units) ensure(ctx context.Context, age time.Duration, notBefore time.Time) error {
+	for range 2 { // the list that is being made may have begun too early
+		u.mu.Lock()
+		fresh := u.cached != nil && u.began.After(notBefore) &&
+			(time.Since(u.ended) < age || u.watched && time.Since(u.ended) < watchedMaxAge)
+		u.mu.Unlock()
+		if fresh {
+			return nil
+		}
+		if err := u.calls.budget.silent(ActionList); err != nil {
+			return err
+		}
+		// Concurrent callers share one list, which does not end with the context of the
+		// first one.
+		results := u.flight.DoChan("", func() (any, error) { return nil, u.refresh(context.WithoutCancel(ctx)) })
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case result := <-results:
+			if result.Err != nil {
+				return result.Err
+			}
+		}
+		age = time.Hour // from now on it is new enough
+	}
+	return nil
+}
+
+// refresh makes a list.
 func (u *units) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	for try := 1; ; try++ {
-		u.mu.Lock()
-		era := u.changes
-		u.arrived = nil
-		u.mu.Unlock()
-		list, position, err := u.list(ctx)
-		if err != nil {
-			return err
-		}
-		if u.store(ctx, list, position, era) || try == 2 {
-			return nil
-		}
+	u.mu.Lock()
+	u.arrived = nil
+	u.mu.Unlock()
+	began := time.Now()
+	list, position, err := u.list(ctx)
+	if err != nil {
+		return err
 	}
+	u.store(ctx, list, position, began)
+	return nil
 }
 
-// store caches a list, and reports whether nothing was created or deleted since it began.
-func (u *units) store(ctx context.Context, list []Unit, position string, era int) bool {
+// store caches a list.
+func (u *units) store(ctx context.Context, list []Unit, position string, began time.Time) {
 	u.listed(slices.DeleteFunc(slices.Clone(list), func(found Unit) bool { return !u.owner.isOurs(&found) }))
 	byUID := map[types.UID]Unit{}
 	var later []Unit
@@ -185,16 +196,12 @@ func (u *units) store(ctx context.Context, list []Unit, position string, era int
 		_, ok := byUID[uid]
 		return ok || time.Since(c.at) > createdMaxAge
 	})
-	current := u.changes == era
-	u.at = time.Now()
-	if !current && !u.watched {
-		u.at = time.Time{} // good for the callers that wait for it, but for no later one
-	}
+	maps.DeleteFunc(u.unsure, func(_ types.UID, at time.Time) bool { return began.After(at) })
+	u.began, u.ended = began, time.Now()
 	u.mu.Unlock()
 	if later = slices.DeleteFunc(later, func(found Unit) bool { return !u.owner.isOurs(&found) }); len(later) > 0 {
 		u.superfluous(ctx, later)
 	}
-	return current
 }
 
 // older reports whether a was created before b.
@@ -220,7 +227,11 @@ func (u *units) list(ctx context.Context) (all []Unit, position string, err erro
 	seen := map[string]bool{}
 	for token := ""; ; {
 		var page Page
-		err := u.calls.do(ctx, ActionList, func(ctx context.Context) (err error) {
+		do := u.calls.do
+		if token != "" {
+			do = u.calls.doNext
+		}
+		err := do(ctx, ActionList, func(ctx context.Context) (err error) {
 			page, err = lister.List(ctx, u.identity.filter(), token)
 			return err
 		})
@@ -335,19 +346,9 @@ func (u *units) setWatched(watched bool) (position string) {
 	defer u.mu.Unlock()
 	u.watched = watched
 	if !watched {
-		u.at = time.Time{}
+		u.ended = time.Time{}
 	}
 	return u.position
-}
-
-// invalidate makes the next caller list again, unless events show what has changed.
-func (u *units) invalidate() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.changes++
-	if !u.watched {
-		u.at = time.Time{}
-	}
 }
 
 // add adds a new unit to lists until one has it.
@@ -355,13 +356,26 @@ func (u *units) add(uid types.UID, created Unit) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.created[uid] = createdUnit{created, time.Now()}
+	delete(u.unsure, uid)
 }
 
-// remove drops a unit that was added.
-func (u *units) remove(uid types.UID) {
+// addUnsure notes that a creation failed, and may have happened all the same: only a list
+// that begins later shows it.
+func (u *units) addUnsure(uid types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.unsure[uid] = time.Now()
+}
+
+// stopping notes that the deletion of a pod's unit was accepted.
+func (u *units) stopping(uid types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.created, uid)
+	if found, ok := u.cached[uid]; ok && !found.Over() {
+		found.Phase = Stopping
+		u.cached[uid] = found
+	}
 }
 
 // getOne returns the unit of a pod of a backend without a list: from the last answers, or
@@ -373,7 +387,7 @@ func (u *units) getOne(ctx context.Context, getter Getter, namespace, name strin
 	}
 	u.mu.Lock()
 	found, ok := u.cached[pod.UID]
-	fresh := time.Since(u.at) < u.cacheFor
+	fresh := time.Since(u.ended) < u.cacheFor
 	u.mu.Unlock()
 	if ok && fresh {
 		return found, nil

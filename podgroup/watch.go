@@ -59,11 +59,10 @@ func (w *watchingProvider) watch(ctx context.Context, notify func(*corev1.Pod)) 
 
 // watchOnce lists the units, notifies of all of them, and watches until the stream ends.
 func (w *watchingProvider) watchOnce(ctx context.Context, notify func(*corev1.Pod)) error {
-	all, err := w.units.youngerThan(ctx, 0)
-	if err != nil {
+	if err := w.units.ensure(ctx, 0, time.Time{}); err != nil {
 		return err
 	}
-	for _, found := range all {
+	for _, found := range w.units.snapshot() {
 		if w.units.owner.isOurs(&found) {
 			notify(w.pod(&found))
 		}

@@ -392,12 +392,23 @@ func manyPods(r *run) {
 		pods = append(pods, NewPod("many-"+strings.Repeat("x", 1+i/100)+"-"+string(rune('0'+i/10%10))+string(rune('0'+i%10))))
 		r.cluster.SetPod(pods[i])
 	}
-	var wg sync.WaitGroup
+	var wg, poll sync.WaitGroup
+	done := make(chan struct{})
+	poll.Go(func() { // as a controller does
+		for {
+			select {
+			case <-time.After(5 * time.Second):
+				_, _ = r.p.GetPods(r.Context()) // it may have to wait for its turn
+			case <-done:
+				return
+			}
+		}
+	})
 	todo := make(chan *corev1.Pod)
 	for range 10 { // as many as a controller has workers
 		wg.Go(func() {
 			for pod := range todo {
-				for r.p.CreatePod(r.Context(), pod) != nil {
+				for !r.ensured(pod) {
 					time.Sleep(time.Second)
 				}
 			}
@@ -408,6 +419,8 @@ func manyPods(r *run) {
 	}
 	close(todo)
 	wg.Wait()
+	close(done)
+	poll.Wait()
 	r.until("that all pods run", func() bool {
 		return !slices.ContainsFunc(r.pods(), func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning }) && len(r.pods()) == len(pods)
 	})
@@ -417,6 +430,15 @@ func manyPods(r *run) {
 	if creations := r.world.Calls(r.action(podgroup.ActionCreate)); creations != len(pods) {
 		r.Errorf("%d creations of %d pods", creations, len(pods))
 	}
+}
+
+// ensured creates a pod unless the provider has it, and reports whether it has it then.
+func (r *run) ensured(pod *corev1.Pod) bool {
+	_, err := r.p.(node.PodUIDLifecycleHandler).GetPodByUID(r.Context(), pod.Namespace, pod.Name, pod.UID)
+	if errdefs.IsNotFound(err) {
+		err = r.p.CreatePod(r.Context(), pod)
+	}
+	return err == nil
 }
 
 func (r *run) withVolume(name string, source corev1.VolumeSource) *corev1.Pod {
