@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 )
 
 // agent is a program that is to be measured.
@@ -40,11 +42,10 @@ func parseAgent(text string) (agent, error) {
 
 // running is an agent whose nodes are Ready.
 type running struct {
-	cmd     *exec.Cmd
+	process *daemon.Process
 	log     string
-	nodes   []string      // their names
-	metrics string        // address; empty if it serves none
-	done    chan struct{} // closed when it is gone
+	nodes   []string // their names
+	metrics string   // address; empty if it serves none
 }
 
 // start starts the agent and waits until it has the given number of nodes that
@@ -56,7 +57,7 @@ func (r *rig) start(ctx context.Context, a agent, node string, count int) (*runn
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	if p.nodes, err = readyNodes(ctx, r.client, node, count, p.done); err != nil {
+	if p.nodes, err = readyNodes(ctx, r.client, node, count, p.process.Done()); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait until the nodes of %s are Ready: %w: see %s", a.name, err, p.log), p.stop())
 	}
 	return p, nil
@@ -64,7 +65,7 @@ func (r *rig) start(ctx context.Context, a agent, node string, count int) (*runn
 
 // launch starts the agent.
 func (r *rig) launch(a agent, node string, count int) (*running, error) {
-	p := &running{log: filepath.Join(r.dir, node+".log"), done: make(chan struct{})}
+	p := &running{log: filepath.Join(r.dir, node+".log")}
 	if slices.ContainsFunc(a.command, func(arg string) bool { return strings.Contains(arg, "METRICS") }) {
 		var err error
 		if p.metrics, err = freeAddress(); err != nil {
@@ -81,16 +82,9 @@ func (r *rig) launch(a agent, node string, count int) (*running, error) {
 		return nil, err
 	}
 	defer log.Close()
-	p.cmd = exec.Command(args[0], args[1:]...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", a.name, err)
+	if p.process, err = daemon.Launch(exec.Command(args[0], args[1:]...), log); err != nil {
+		return nil, err
 	}
-	go func() {
-		_ = p.cmd.Wait() // its log says more
-		close(p.done)
-	}()
 	return p, nil
 }
 
@@ -102,27 +96,13 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-func (p *running) pid() int { return p.cmd.Process.Pid }
+func (p *running) pid() int { return p.process.PID() }
 
 // stop ends the agent, and returns an error if it had ended before or does not.
 func (p *running) stop() error {
-	select {
-	case <-p.done:
-		return fmt.Errorf("the agent has ended (%s): see %s", p.cmd.ProcessState, p.log)
-	default:
+	err := p.process.Stop(syscall.SIGTERM)
+	if _, ok := errors.AsType[*exec.ExitError](err); ok || err == nil {
+		return nil // not all agents end with exit code 0
 	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(30 * time.Second):
-		p.kill()
-		return fmt.Errorf("the agent did not end within 30 s of a SIGTERM: see %s", p.log)
-	}
-}
-
-// kill ends the agent without its doing.
-func (p *running) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.done
+	return fmt.Errorf("%w: see %s", err, p.log)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -122,7 +123,9 @@ func (b *restartBench) measure(ctx context.Context, a agent) (s report.Sample, e
 	if err := sleep(ctx, b.settle); err != nil {
 		return s, err
 	}
-	p.kill()
+	if err := p.process.Stop(os.Kill); err != nil {
+		return s, err
+	}
 	mark, err := b.audit.Mark()
 	if err != nil {
 		return s, err
@@ -142,7 +145,7 @@ func (b *restartBench) measure(ctx context.Context, a agent) (s report.Sample, e
 func (b *restartBench) settled(ctx context.Context, p *running, mark int64) (requests gauge.Requests, last time.Time, err error) {
 	err = wait.PollUntilContextTimeout(ctx, time.Second, 20*time.Minute, true, func(context.Context) (bool, error) {
 		select {
-		case <-p.done:
+		case <-p.process.Done():
 			return false, fmt.Errorf("it has ended: see %s", p.log)
 		default:
 		}

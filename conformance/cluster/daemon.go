@@ -13,7 +13,8 @@ import (
 )
 
 // daemon is a program that says with a line that it is ready, and that stops
-// when its standard input ends, hence also when this process is killed.
+// when its standard input ends, hence also when this process is killed. It is no
+// internal/daemon: this module depends on no other of the repository.
 type daemon struct {
 	name  string
 	cmd   *exec.Cmd

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
@@ -36,24 +37,16 @@ func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-cha
 	writeKubeconfig(t, c, kubeconfig, strings.TrimSpace(kubectl(t, c, "", "create", "token", "metrics-server", "-n", "kube-system")))
 
 	log, port := &lockedbuffer.Buffer{}, freePort(t) // late, since others might take the port until it is used
-	server := exec.CommandContext(t.Context(), filepath.Join(root, "bin/metrics-server"),
+	server, err := daemon.Launch(exec.Command(filepath.Join(root, "bin/metrics-server"),
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
 		"--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname", "--kubelet-use-node-status-port",
-		"--kubelet-insecure-tls", "--metric-resolution=10s", "--kubelet-request-timeout=5s") // the least, and less
-	server.Stdout, server.Stderr = log, log
-	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := server.Start(); err != nil {
+		"--kubelet-insecure-tls", "--metric-resolution=10s", "--kubelet-request-timeout=5s"), log) // the least, and less
+	if err != nil {
 		t.Fatalf("%v: run \"make metrics-server\"", err)
 	}
-	done := make(chan struct{})
-	go func() { // waited for in the clean-up
-		defer close(done)
-		_ = server.Wait() // it is killed in the end
-	}()
 	t.Cleanup(func() {
-		<-done
+		_ = server.Stop(syscall.SIGTERM) // the caller sees whether it has ended before
 		if t.Failed() {
 			t.Logf("log of metrics-server:\n%s", log)
 		}
@@ -67,7 +60,7 @@ func Start(t *testing.T, c *controlplane.ControlPlane, root string) (ended <-cha
 		t.Fatal(err)
 	}
 	kubectl(t, c, strings.ReplaceAll(string(apiService), "PORT", port), "apply", "-f", "-")
-	return done
+	return server.Done()
 }
 
 func kubectl(t *testing.T, c *controlplane.ControlPlane, stdin string, args ...string) string {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/test/internal/daemon"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 )
 
 // stopTimeout is longer than the supervisor gives pods and containerd.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/virtual-kubelet/virtual-kubelet/test/internal/daemon"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 )
 
 const apiServer = "kube-apiserver"

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 )
 
 // agent is virtual-kubelet: a process that is killed and started again.
@@ -16,7 +18,7 @@ type agent struct {
 	t       *testing.T
 	args    []string
 	log     *os.File
-	process *exec.Cmd // nil while there is none
+	process *daemon.Process // nil while there is none
 }
 
 // newAgent prepares an agent, and starts none.
@@ -41,30 +43,29 @@ func newAgent(t *testing.T, node string, m machine) *agent {
 
 func (a *agent) start() {
 	a.t.Helper()
-	a.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), a.args...)
-	a.process.Stdout, a.process.Stderr = a.log, a.log
-	a.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(a.t, a.process.Start())
+	var err error
+	a.process, err = daemon.Launch(exec.Command(filepath.Join(bin, "virtual-kubelet"), a.args...), a.log)
+	must(a.t, err)
 }
 
 // kill gives the agent no chance to do anything about it.
 func (a *agent) kill() {
 	a.t.Helper()
-	if a.process == nil {
-		return
-	}
-	_ = a.process.Process.Kill()
-	if err := a.process.Wait(); a.process.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		a.t.Errorf("virtual-kubelet ended by itself: %v", err)
-	}
-	a.process = nil
+	a.end(os.Kill)
 }
 
 // stop asks the agent to end.
 func (a *agent) stop() {
 	a.t.Helper()
-	must(a.t, a.process.Process.Signal(syscall.SIGTERM))
-	if err := a.process.Wait(); err != nil {
+	a.end(syscall.SIGTERM)
+}
+
+func (a *agent) end(signal os.Signal) {
+	a.t.Helper()
+	if a.process == nil {
+		return
+	}
+	if err := a.process.Stop(signal); err != nil {
 		a.t.Errorf("virtual-kubelet did not end well: %v", err)
 	}
 	a.process = nil

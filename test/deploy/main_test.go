@@ -15,10 +15,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/test/containerd"
 	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
@@ -83,14 +83,11 @@ func (w *world) startHost(t *testing.T) {
 	must(t, os.WriteFile(file, config, 0o600))
 	log, err := os.Create(filepath.Join(t.ArtifactDir(), "host.log"))
 	must(t, err)
-	node := exec.Command(filepath.Join(bin, "virtual-kubelet"), "--kubeconfig", w.Kubeconfig(), "--nodename", host, "--disable-taint",
-		"--listen-address", w.containerd.Gateway(), "--port", "0", "--provider", "cri", "--provider-config", file, "--log-level", "debug")
-	node.Stdout, node.Stderr = log, log
-	node.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, node.Start())
+	node, err := daemon.Launch(exec.Command(filepath.Join(bin, "virtual-kubelet"), "--kubeconfig", w.Kubeconfig(), "--nodename", host, "--disable-taint",
+		"--listen-address", w.containerd.Gateway(), "--port", "0", "--provider", "cri", "--provider-config", file, "--log-level", "debug"), log)
+	must(t, err)
 	t.Cleanup(func() {
-		_ = node.Process.Kill()
-		_ = node.Wait() // says that it was killed
+		_ = node.Stop(os.Kill)
 		_ = log.Close()
 	})
 	w.awaitReady(t, host)

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,24 +101,17 @@ func (s *sharers) start() *virtualNode {
 func (s *sharers) startWith(kubeconfig string) *virtualNode {
 	s.t.Helper()
 	n := &virtualNode{name: s.name, log: &lockedbuffer.Buffer{}}
-	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", kubeconfig,
-		"--provider", "mock", "--nodename", s.name, "--port", "0", "--provider-config", s.config}, s.args...)...)
+	var env []string
 	if s.addresses {
 		s.started++
-		n.process.Env = append(os.Environ(), fmt.Sprint("VKUBELET_POD_IP=192.0.2.", s.started))
+		env = append(env, fmt.Sprint("VKUBELET_POD_IP=192.0.2.", s.started))
 	}
-	n.process.Stdout, n.process.Stderr = n.log, n.log
-	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := n.process.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	n.launch(s.t, append([]string{"--kubeconfig", kubeconfig,
+		"--provider", "mock", "--nodename", s.name, "--port", "0", "--provider-config", s.config}, s.args...), env...)
 	s.t.Cleanup(func() {
-		if n.process.ProcessState == nil {
-			_ = n.process.Process.Kill()
-			_ = n.process.Wait()
-		}
+		_ = n.process.Stop(os.Kill) // fails if the test has ended it
 		if s.t.Failed() {
-			s.t.Logf("log of process %d:\n%s", n.process.Process.Pid, n.log.String())
+			s.t.Logf("log of process %d:\n%s", n.process.PID(), n.log.String())
 		}
 	})
 	return n

@@ -9,13 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
@@ -61,12 +61,11 @@ func buildExample(t *testing.T) (binary string) {
 func TestExample(t *testing.T) {
 	const name = "minimal"
 	n := &virtualNode{name: name, log: &lockedbuffer.Buffer{}}
-	n.process = exec.Command(buildExample(t))
-	n.process.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig())
-	n.process.Stdout, n.process.Stderr = n.log, n.log
-	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := exec.Command(buildExample(t))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig())
 	since := time.Now()
-	if err := n.process.Start(); err != nil {
+	var err error
+	if n.process, err = daemon.Launch(cmd, n.log); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,13 +28,8 @@ func startFleet(t *testing.T, args ...string) (name string, log *lockedbuffer.Bu
 	name = strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	user, kubeconfig := newAccountFor(t, dir, name, "")
 	n := &virtualNode{name: name, log: &lockedbuffer.Buffer{}}
-	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", kubeconfig,
-		"--provider", "mock", "--nodename", name, "--nodes", fmt.Sprint(fleetSize), "--port", "0"}, args...)...)
-	n.process.Stdout, n.process.Stderr = n.log, n.log
-	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := n.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	n.launch(t, append([]string{"--kubeconfig", kubeconfig,
+		"--provider", "mock", "--nodename", name, "--nodes", fmt.Sprint(fleetSize), "--port", "0"}, args...))
 	t.Cleanup(func() {
 		n.stop(t, syscall.SIGTERM)
 		if t.Failed() {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
@@ -36,7 +37,7 @@ type virtualNode struct {
 	config     string
 	args       []string
 	env        []string
-	process    *exec.Cmd
+	process    *daemon.Process
 	log        *lockedbuffer.Buffer
 }
 
@@ -78,19 +79,24 @@ func (n *virtualNode) start(t *testing.T) {
 	t.Helper()
 	args := append([]string{"--kubeconfig", n.kubeconfig, "--nodename", n.name, "--port", "0",
 		"--provider", "mock", "--provider-config", n.config, "--log-level", "debug"}, n.args...)
-	n.process = exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
-	n.process.Env = append(os.Environ(), n.env...)
-	n.process.Stdout, n.process.Stderr = n.log, n.log
-	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	since, before := time.Now(), n.timesReady()
-	if err := n.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	n.launch(t, args, n.env...)
 	n.waitReady(t, since)
 	// The Node is Ready by the word of an earlier process, too.
 	eventually(t, "the process says that its node is ready", func(context.Context) (bool, string) {
 		return n.timesReady() > before, "it does not"
 	})
+}
+
+// launch starts the process.
+func (n *virtualNode) launch(t *testing.T, args []string, env ...string) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
+	cmd.Env = append(os.Environ(), env...)
+	var err error
+	if n.process, err = daemon.Launch(cmd, n.log); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // timesReady returns how many of the node's processes reported it as ready.
@@ -121,11 +127,7 @@ func (n *virtualNode) waitReadyWithin(t *testing.T, timeout time.Duration, since
 
 func (n *virtualNode) stop(t *testing.T, signal os.Signal) {
 	t.Helper()
-	if err := n.process.Process.Signal(signal); err != nil {
-		t.Logf("signal %v: %v", signal, err)
-	}
-	err := n.process.Wait()
-	if signal != syscall.SIGKILL && err != nil {
+	if err := n.process.Stop(signal); err != nil {
 		t.Errorf("virtual-kubelet did not end well: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,13 +86,8 @@ func startPools(t *testing.T, fields string, args ...string) *poolsProcess {
 // start starts the process, again if it has ended.
 func (p *poolsProcess) start(t *testing.T) {
 	t.Helper()
-	process := exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"--kubeconfig", p.kubeconfig, "--provider", "mock", "--config", p.file, "--port", "0"}, p.args...)...)
-	process.Stdout, process.Stderr = p.log, p.log
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p.process = &virtualNode{process: process}
+	p.process = &virtualNode{log: p.log}
+	p.process.launch(t, append([]string{"--kubeconfig", p.kubeconfig, "--provider", "mock", "--config", p.file, "--port", "0"}, p.args...))
 }
 
 // nodes are the Nodes of the process, by name.

@@ -15,32 +15,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
 // quickstart is a run of scripts/quickstart.sh.
 type quickstart struct {
-	t     *testing.T
-	dir   string
-	cmd   *exec.Cmd
+	t   *testing.T
+	dir string
+	*daemon.Process
 	out   *lockedbuffer.Buffer
 	pipe  *os.File      // what the script prints comes out here, until it is closed
-	ended chan error    // the result of Wait
 	ready chan struct{} // closed when it says that it is
 }
 
 func startQuickstart(t *testing.T) *quickstart {
 	t.Helper()
-	q := &quickstart{t: t, dir: filepath.Join(t.TempDir(), ".quickstart"), out: &lockedbuffer.Buffer{}, ended: make(chan error, 1), ready: make(chan struct{})}
+	q := &quickstart{t: t, dir: filepath.Join(t.TempDir(), ".quickstart"), out: &lockedbuffer.Buffer{}, ready: make(chan struct{})}
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.pipe = read
-	q.cmd = exec.Command("../../scripts/quickstart.sh", bin, q.dir)
-	q.cmd.Stdout, q.cmd.Stderr = write, write
-	q.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := q.cmd.Start(); err != nil {
+	if q.Process, err = daemon.Launch(exec.Command("../../scripts/quickstart.sh", bin, q.dir), write); err != nil {
 		t.Fatal(err)
 	}
 	_ = write.Close()
@@ -54,10 +51,9 @@ func startQuickstart(t *testing.T) *quickstart {
 			}
 		}
 	}()
-	go func() { q.ended <- q.cmd.Wait() }()
 	t.Cleanup(func() { // also where the test gave up
 		_ = read.Close()
-		_ = q.cmd.Process.Kill()
+		_ = q.Signal(os.Kill)
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 			if _, err := os.Stat(q.dir); os.IsNotExist(err) {
 				break
@@ -70,21 +66,12 @@ func startQuickstart(t *testing.T) *quickstart {
 func (q *quickstart) awaitReady() {
 	q.t.Helper()
 	select {
-	case err := <-q.ended:
-		q.t.Fatalf("the quickstart ended: %v\n%s", err, q.out)
+	case <-q.Done():
+		q.t.Fatalf("the quickstart ended: %v\n%s", q.Err(), q.out)
 	case <-time.After(patience):
 		q.t.Fatalf("the quickstart does not get ready:\n%s", q.out)
 	case <-q.ready:
 	}
-}
-
-// signal asks for the end, and waits for it.
-func (q *quickstart) signal(s os.Signal) error {
-	q.t.Helper()
-	if err := q.cmd.Process.Signal(s); err != nil {
-		q.t.Fatal(err)
-	}
-	return <-q.ended
 }
 
 // wantNothingLeft waits until the directory is gone, which goes last, and checks that
@@ -154,7 +141,7 @@ func TestQuickstart(t *testing.T) {
 		if err != nil || !strings.Contains(string(events), "No resources found") {
 			t.Errorf("there is a warning of a cluster DNS that there is not (%v):\n%s", err, events)
 		}
-		if err := q.signal(os.Interrupt); err != nil {
+		if err := q.Stop(os.Interrupt); err != nil {
 			t.Errorf("Ctrl-C: %v\n%s", err, q.out)
 		}
 		q.wantNothingLeft()
@@ -167,7 +154,7 @@ func TestQuickstart(t *testing.T) {
 		if err := q.pipe.Close(); err != nil {
 			t.Fatal(err)
 		}
-		_ = q.signal(os.Interrupt)
+		_ = q.Stop(os.Interrupt)
 		q.wantNothingLeft()
 	})
 	t.Run("a closed terminal", func(t *testing.T) {
@@ -176,14 +163,14 @@ func TestQuickstart(t *testing.T) {
 			_, err := os.Stat(filepath.Join(q.dir, "controlplane"))
 			return err == nil, q.out.String()
 		})
-		_ = q.signal(syscall.SIGHUP)
+		_ = q.Stop(syscall.SIGHUP)
 		q.wantNothingLeft()
 	})
 	t.Run("SIGKILL", func(t *testing.T) {
 		q := startQuickstart(t)
 		q.awaitReady()
 		q.runPods()
-		_ = q.signal(os.Kill)
+		_ = q.Stop(os.Kill)
 		q.wantNothingLeft()
 	})
 }

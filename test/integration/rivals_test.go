@@ -52,19 +52,17 @@ func TestTwoProcessesOfOneNode(t *testing.T) {
 
 	third := s.start()
 	waitRival(t, third)
-	if err := second.process.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := second.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the third process acts", func(context.Context) (bool, string) { return acts(third), third.log.String() })
 	allRun(t, ns, "after-the-stall", nodes)
-	if err := second.process.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := second.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- second.process.Wait() }()
 	select {
-	case err := <-ended:
-		if err == nil || !strings.Contains(second.log.String(), "another process has taken the node") {
+	case <-second.process.Done():
+		if err := second.process.Err(); err == nil || !strings.Contains(second.log.String(), "another process has taken the node") {
 			t.Errorf("the process that stood still has ended with %v, want that it has lost the node", err)
 		}
 	case <-time.After(patience):

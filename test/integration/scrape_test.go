@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
@@ -59,15 +60,12 @@ func startScraper(t *testing.T, configuration string, replace ...string) scraper
 		t.Fatal(err)
 	}
 	var log lockedbuffer.Buffer
-	cmd := exec.Command("prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", "127.0.0.1:0")
-	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	process, err := daemon.Launch(exec.Command("prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", "127.0.0.1:0"), &log)
+	if err != nil {
 		t.Fatalf("cannot start Prometheus (make integration installs it): %v", err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil || t.Failed() {
+		if err := process.Stop(syscall.SIGTERM); err != nil || t.Failed() {
 			t.Logf("Prometheus ended with %v:\n%s", err, log.String())
 		}
 	})

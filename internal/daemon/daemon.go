@@ -1,6 +1,6 @@
-// Package daemon runs a program that says with the first line of its output
-// that it is ready, and that stops when its standard input ends, hence also when
-// the process that started it dies.
+// Package daemon runs programs for tests and benchmarks. Daemon is one that says with the
+// first line of its output that it is ready, and that stops when its standard input ends,
+// hence also when the process that started it dies. Process is any other.
 package daemon
 
 import (
