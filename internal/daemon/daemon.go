@@ -43,7 +43,7 @@ func Start(ctx context.Context, name string, cmd *exec.Cmd, log io.Writer, stopT
 		return nil, nil, errors.Join(fmt.Errorf("start %s: %w", name, err), stdin.Close())
 	}
 	d := &Daemon{name: name, stopTimeout: stopTimeout, cmd: cmd, stdin: stdin, done: make(chan struct{})}
-	go func() {
+	go func() { // ends with the program, for which Stop waits
 		defer close(d.done)
 		// Wait returns at the end of the output: a process that the program
 		// started to clean up after it may hold that a little longer.
