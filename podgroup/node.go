@@ -54,19 +54,20 @@ func setCondition(n *corev1.Node, c corev1.NodeCondition) {
 	n.Status.Conditions = append(n.Status.Conditions, c)
 }
 
-// Ping implements node.NodeProvider. The node is healthy while its units can be listed, or
+// Ping implements node.NodeProvider. The node is healthy while its units can be listed, and
 // its backend reports; a refusal for too many calls is no failure.
 func (p *Provider) Ping(ctx context.Context) error {
-	var err error
+	if _, lists := p.backend.(Lister); lists {
+		if _, err := p.units.all(ctx); err != nil && !isThrottled(err) {
+			return err
+		}
+	}
 	if reporter, ok := p.backend.(Reporter); ok {
-		err = p.pingReporter(ctx, reporter)
-	} else if _, lists := p.backend.(Lister); lists {
-		_, err = p.units.all(ctx)
+		if err := p.pingReporter(ctx, reporter); err != nil && !isThrottled(err) {
+			return err
+		}
 	}
-	if isThrottled(err) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 func (p *Provider) pingReporter(ctx context.Context, reporter Reporter) error {

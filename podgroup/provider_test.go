@@ -419,3 +419,32 @@ func (r recording) Create(ctx context.Context, request *podgroup.Request) (podgr
 	*r.last = request
 	return r.listing.Create(ctx, request)
 }
+
+// reporting is a listing that says something of the node.
+type reporting struct {
+	listing
+	failure *error
+}
+
+func (r reporting) Report(context.Context, *corev1.Node) error { return *r.failure }
+
+// A node whose units cannot be listed is not ready, even if the service says all is well.
+func TestPingOfAReporterThatLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		var failure error
+		_, n := c.Start(t, reporting{listing{memory{w}}, &failure}, options())
+		if err := n.Ping(t.Context()); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+		time.Sleep(time.Minute)
+		w.Refuse(actions[podgroup.ActionList], 1, &grouptest.Refusal{Status: 500, Code: "InternalError"})
+		if err := n.Ping(t.Context()); err == nil {
+			t.Error("the node is healthy though its units cannot be listed")
+		}
+		failure = errors.New("the machines are off")
+		if err := n.Ping(t.Context()); err == nil {
+			t.Error("the node is healthy though its backend reports a failure")
+		}
+	})
+}
