@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -445,6 +446,24 @@ func TestPingOfAReporterThatLists(t *testing.T) {
 		failure = errors.New("the machines are off")
 		if err := n.Ping(t.Context()); err == nil {
 			t.Error("the node is healthy though its backend reports a failure")
+		}
+	})
+}
+
+// kubectl logs, which names no UID, gets the log of a container that has just started.
+func TestCallsByNameSeeNewStates(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, _ *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		pod := grouptest.NewPod("new")
+		if _, err := p.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, p, pod)
+		time.Sleep(10 * time.Second)
+		if status, err := p.GetPodStatus(t.Context(), pod.Namespace, pod.Name); err != nil || status.Phase != corev1.PodRunning {
+			t.Errorf("the status of a pod that runs is %v, error %v", status, err)
+		}
+		if _, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{}); err != nil {
+			t.Errorf("a container that runs has no log: %v", err)
 		}
 	})
 }

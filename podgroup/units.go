@@ -79,9 +79,10 @@ func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
 
 // find returns the unit of a pod, which may belong to another cluster because it does not
 // say: a caller that knows the UID knows the pod. A pod that no call was about cannot have
-// got a unit since the last list, so that this may be older.
+// got a unit since the last list, so that this may be older; without a UID there is none,
+// and the list is not.
 func (u *units) find(ctx context.Context, uid types.UID, age time.Duration) (Unit, bool, error) {
-	if _, known := u.lookup(uid); !known {
+	if _, known := u.lookup(uid); !known && uid != "" {
 		age = max(age, unknownMaxAge)
 	}
 	u.mu.Lock()
