@@ -66,11 +66,12 @@ var allowed = map[string][]string{
 	"providers/kubernetes/internal/reflection": {"errdefs", "log", "node", "podspec", "internal/apierror", "providers/kubernetes/internal/translate"},
 	"providers/kubernetes/internal/services":   {"log", "internal/apierror", "internal/listwatch", "providers/kubernetes/internal/translate"},
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
+	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},
 	"examples":                                 {"errdefs", "log", "trace", "node"},
 	"bench":                                    {"bench", "node", "internal/daemon", "test"},
-	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
+	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "podgroup", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
 
 	"cmd/virtual-kubelet/internal/nodepools": {"internal/config"},
 	"cmd/virtual-kubelet/internal/fleet":     {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},

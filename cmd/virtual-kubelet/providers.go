@@ -56,6 +56,7 @@ var providers = map[string]providerEntry{
 	"kubernetes": kubernetesEntry,
 	"mock":       mockEntry,
 	"process":    processEntry,
+	"slurm":      slurmEntry,
 }
 
 func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }

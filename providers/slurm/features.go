@@ -1,0 +1,82 @@
+package slurm
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// features are what jobs can do.
+func (b *backend) features() podgroup.Features {
+	f := podgroup.Features{
+		Fields: []string{
+			"restartPolicy", "initContainers", "initContainers.restartPolicy", "hostNetwork",
+			"volumes.configMap", "volumes.secret", "volumes.projected", "volumes.downwardAPI", "volumes.emptyDir", "-volumes.emptyDir.medium",
+		},
+		Renew: []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
+		Check: b.check,
+	}
+	if len(b.config.HostPaths) > 0 {
+		f.Fields = append(f.Fields, "volumes.hostPath")
+	}
+	if b.config.Runtime == RuntimeNone {
+		f.Fields = append(f.Fields, "-containers.volumeMounts.readOnly")
+	}
+	return f
+}
+
+// check returns what else of a pod Slurm does not have.
+func (b *backend) check(pod *corev1.Pod) (missing []string) {
+	add := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	if _, err := parseFlags(pod.Annotations[annotationFlags]); err != nil {
+		add("annotation %s: %s", annotationFlags, err)
+	}
+	for _, name := range []string{annotationPreExec, annotationOptions} {
+		if pod.Annotations[name] != "" && !b.config.AllowPreExec {
+			add("annotation %s, which the field allowPreExec would allow", name)
+		}
+	}
+	for i := range pod.Spec.Volumes {
+		if host := pod.Spec.Volumes[i].HostPath; host != nil && !b.mayMount(host.Path) {
+			add("hostPath %s, which the field hostPaths would allow", host.Path)
+		}
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if b.config.Runtime == RuntimeNone && len(c.Command) == 0 {
+			add("containers[%s] without a command: there are no images with runtime: none", c.Name)
+		}
+		for _, m := range c.VolumeMounts {
+			if b.config.Runtime != RuntimeNone && strings.ContainsAny(m.MountPath+m.SubPath, ":,\"\n\\") {
+				add("containers[%s].volumeMounts[%s]: a path with one of the characters :,\"\\", c.Name, m.Name)
+			}
+		}
+		if inner := nestedMount(c.VolumeMounts); inner != "" && b.config.Runtime == RuntimeNone {
+			add("containers[%s].volumeMounts[%s] in another volume, with runtime: none", c.Name, inner)
+		}
+	}
+	return append(missing, b.checkResources(pod)...)
+}
+
+func (b *backend) mayMount(dir string) bool {
+	dir = path.Clean(dir)
+	return path.IsAbs(dir) && slices.ContainsFunc(b.config.HostPaths, func(allowed string) bool {
+		return dir == allowed || strings.HasPrefix(dir, strings.TrimSuffix(allowed, "/")+"/")
+	})
+}
+
+// nestedMount returns the volume that is mounted in another one, or at the same place.
+func nestedMount(mounts []corev1.VolumeMount) string {
+	for i, inner := range mounts {
+		for j, outer := range mounts {
+			if i != j && strings.HasPrefix(path.Clean("/"+inner.MountPath)+"/", strings.TrimSuffix(path.Clean("/"+outer.MountPath), "/")+"/") {
+				return inner.Name
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,148 @@
+# What a node does where the commands of Slurm are: a verb and its arguments. /bin/sh
+# runs it, as the user of the jobs. Errors of Slurm go to standard error as they are.
+umask 077
+LC_ALL=C SLURM_TIME_FORMAT=%s
+export LC_ALL SLURM_TIME_FORMAT
+unset SBATCH_ACCOUNT SBATCH_ARRAY_INX SBATCH_PARTITION SBATCH_QOS SBATCH_REQUEUE SQUEUE_FORMAT SQUEUE_STATES SQUEUE_USERS SINFO_FORMAT
+[ -z "${HOME-}" ] || cd "$HOME" || exit
+me=$(id -un) || exit
+missing=44 # as notFound in runner.go
+
+# jobs prints the IDs of the jobs of a pod's directory, which is named as they are, in some
+# states. It fails only if Slurm cannot be asked.
+jobs() {
+	squeue --noheader --all --user="$me" --name="${1##*/}" --states="$2" --format=%A
+}
+
+verb=$1
+shift
+case $verb in
+
+create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is submitted once
+	dir=$1
+	shift
+	job=$(sed -n 's/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
+	[ -n "$job" ] || job=$(jobs "$dir" all | tail -n 1) || exit
+	if [ -z "$job" ] || [ ! -e "$dir/state" ]; then
+		mkdir -p "$dir" && tar -xpf - --no-same-owner -C "$dir" && echo "created $(date +%s)" >>"$dir/state" || exit
+	else
+		cat >/dev/null
+	fi
+	if [ -z "$job" ]; then
+		dir=$(cd "$dir" && pwd -P) || exit
+		job=$(sbatch --parsable "$@" --output="$dir/slurm.out" --error="$dir/slurm.out" --chdir="${HOME:-/}" --wrap="exec /bin/bash $dir/run" </dev/null) || exit
+		job=${job%%;*}
+	fi
+	grep -qx "job $job" "$dir/state" || echo "job $job" >>"$dir/state" || exit
+	echo "$job"
+	;;
+
+list) # ROOT: print all jobs, and then the states of all pods: a job has written its state before it ends
+	date +"now %s"
+	squeue --noheader --all --user="$me" --states=all --format='row %A|%T|%r|%V|%S|%e|%N|%j|%k' || exit
+	[ -d "$1" ] || exit 0
+	cd "$1" && find . -mindepth 2 -maxdepth 2 -name state -exec grep -H '' {} +
+	exit 0
+	;;
+
+ended) # JOB,...: print how jobs have ended that only the accounting knows
+	sacct --noheader --parsable2 --allocations --jobs="$1" --format=JobIDRaw,State,End
+	;;
+
+delete) # DIR JOB GRACE: end a job, and remove what it leaves
+	dir=$1 job=$2 grace=$3
+	active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING) || exit
+	owner=$(sed -n 's/^begun \([^ ]*\).*/\1/p; s/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
+	if ! printf '%s\n' "$active" | grep -qx "$job"; then
+		[ "$owner" = "$job" ] || exit $missing
+		exec rm -rf -- "$dir"
+	fi
+	[ "$owner" = "$job" ] || exec scancel "$job" # a second job of the pod
+	before=$(grep '^deleted ' "$dir/state")
+	echo "deleted $grace" >>"$dir/state" || exit
+	# The job's script stops the containers, in their time. If it had its time, Slurm ends the job.
+	if [ -z "$before" ] && [ "$grace" -gt 0 ] && [ "$(squeue --noheader --jobs="$job" --format=%T)" = RUNNING ] &&
+		grep -q '^begun ' "$dir/state" && scancel --batch --signal=TERM "$job"; then
+		exit 0
+	fi
+	scancel "$job"
+	;;
+
+remove) # DIR...: remove what pods have left whose jobs have ended
+	exec rm -rf -- "$@"
+	;;
+
+update) # DIR VOLUME... <files.tar: replace the files of volumes, each at once
+	dir=$1
+	shift
+	[ -e "$dir/state" ] || exit $missing
+	new=$dir/volumes.$$
+	mkdir "$new" && tar -xpf - --no-same-owner -C "$new" || exit
+	for volume; do
+		data=$(readlink "$new/volumes/$volume/..data") && to=$dir/volumes/$volume && old=$(readlink "$to/..data") || exit
+		rm -rf "$to/$data.new" && mv "$new/volumes/$volume/$data" "$to/$data.new" || exit
+		[ "$old" = "$data" ] && data=$data.again
+		mv "$to/${data%.again}.new" "$to/$data" && ln -s "$data" "$to/..next" && mv -T "$to/..next" "$to/..data" || exit
+		for name in "$new/volumes/$volume"/* "$new/volumes/$volume"/.[!.]*; do
+			[ ! -L "$name" ] || [ -e "$to/${name##*/}" ] || mv "$name" "$to/"
+		done
+		for name in "$to"/* "$to"/.[!.]*; do
+			[ ! -L "$name" ] || [ -e "$name" ] || rm -f "$name"
+		done
+		rm -rf "${to:?}/$old"
+	done
+	rm -rf "$new"
+	;;
+
+log) # DIR FILE LINES ENDED JOB: print a log from a line on; with ENDED, the beginning of a line of the state, until that is there
+	dir=$1 file=$1/logs/$2 lines=$3 ended=$4 job=$5
+	[ -e "$dir/state" ] || exit $missing
+	[ -e "$file" ] || [ -n "$ended" ] || exit 0
+	[ -n "$ended" ] || exec tail -n "$lines" "$file"
+	exec 3<&0
+	tail -n "$lines" -F "$file" 2>/dev/null 3<&- &
+	tail=$!
+	(cat <&3 >/dev/null; kill $$) 2>/dev/null & # the reader has gone
+	reader=$!
+	trap 'kill $tail $reader 2>/dev/null; exit 0' TERM HUP INT PIPE
+	exec 3<&-
+	tries=0
+	until grep -q "^$ended" "$dir/state" 2>/dev/null; do
+		[ -e "$dir/state" ] || break
+		tries=$((tries + 1))
+		if [ $((tries % 30)) = 0 ]; then
+			active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING) && [ -z "$active" ] && break
+		fi
+		sleep 1 &
+		wait $!
+	done
+	sleep 1 &
+	wait $!
+	kill $tail $reader 2>/dev/null
+	exit 0
+	;;
+
+exec) # DIR CONTAINER JOB PTY COMMAND...: run a command in a container
+	dir=$1 container=$2 job=$3 pty=$4
+	shift 4
+	[ -e "$dir/state" ] || exit $missing
+	dir=$(cd "$dir" && pwd -P) || exit
+	host=$(sed -n 's/^begun [^ ]* \([^ ]*\).*/\1/p' "$dir/state" | tail -n 1)
+	code=$(mktemp "$dir/exec.XXXXXX") || exit
+	srun --jobid="$job" --overlap --ntasks=1 --nodes=1 --nodelist="$host" --export=NIL --quiet ${pty:+--pty} \
+		/bin/bash "$dir/run" exec "$container" "$code" "$@"
+	ended=$(cat "$code")
+	rm -f "$code"
+	[ -n "$ended" ] || exit 254 # srun has said why
+	exit "$ended"
+	;;
+
+report) # PARTITION: print the nodes of a partition, or of all
+	sinfo --noheader --all --Node ${1:+--partition="$1"} --format='%N|%c|%m|%T|%G'
+	;;
+
+*)
+	echo "there is no verb $verb" >&2
+	exit 2
+	;;
+esac

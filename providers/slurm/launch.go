@@ -1,0 +1,297 @@
+package slurm
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
+)
+
+// launch writes the programs of a container for its runtime: run executes it, enter a
+// command in it, and kill removes what is left of it. bash reads them in the job's script,
+// where dir is the pod's directory.
+type launch struct {
+	config    *Config
+	pod       *corev1.Pod
+	container *corev1.Container
+	unit      string
+	image     string
+	options   []string
+	hasLogins bool
+	files     map[string]string // others that they need, in the container's directory
+}
+
+func (b *backend) newLaunch(r *podgroup.Request, c *corev1.Container) (*launch, error) {
+	l := &launch{config: &b.config, pod: r.Pod, container: c, unit: nameOf(r), image: c.Image, options: b.config.RuntimeOptions, hasLogins: len(r.Logins) > 0, files: map[string]string{}}
+	prefix := b.config.ImagePrefix
+	if root := r.Pod.Annotations[annotationImageRoot]; root != "" {
+		prefix = root
+	}
+	if !strings.Contains(c.Image, "://") && !strings.HasPrefix(c.Image, "/") {
+		l.image = prefix + c.Image
+	}
+	if strings.HasPrefix(l.image, "-") {
+		return nil, fmt.Errorf("%q is no image", l.image)
+	}
+	more, err := splitWords(r.Pod.Annotations[annotationOptions])
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", annotationOptions, err)
+	}
+	l.options = slices.Concat(l.options, more)
+	for _, e := range c.Env {
+		if strings.ContainsRune(e.Name+e.Value, 0) {
+			return nil, fmt.Errorf("variable %q has a zero byte", e.Name)
+		}
+	}
+	for _, word := range slices.Concat(c.Command, c.Args, []string{c.WorkingDir}) {
+		if strings.ContainsRune(word, 0) {
+			return nil, fmt.Errorf("the command has a zero byte")
+		}
+	}
+	return l, nil
+}
+
+// name is that of the container on the machine.
+func (l *launch) name() string { return "vk-" + l.unit + "-" + l.container.Name }
+
+// words quotes words for bash. Those that begin with $ are variables of the script.
+func words(all ...string) string {
+	var quoted []string
+	for _, word := range all {
+		switch rest, isDir := strings.CutPrefix(word, dirVariable); {
+		case isDir:
+			quoted = append(quoted, `"$dir"`+login.Quote(rest))
+		default:
+			quoted = append(quoted, login.Quote(word))
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// dirVariable stands for the pod's directory at the beginning of a word: no word of a pod has
+// a zero byte.
+const dirVariable = "\x00"
+
+// command is the container's, without the image's entry point.
+func (l *launch) command() []string { return slices.Concat(l.container.Command, l.container.Args) }
+
+// bashNames are variables that bash keeps for itself.
+var bashNames = []string{"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO", "BASH_ENV", "ENV", "dir"}
+
+// environment returns the commands that export the variables, each with a prefix, and the
+// words of a command that adds those that bash cannot have.
+func (l *launch) environment(prefix string, but ...string) (exports string, odd []string) {
+	var b strings.Builder
+	for _, e := range l.container.Env {
+		if envName.MatchString(e.Name) && (prefix != "" || !slices.Contains(bashNames, e.Name)) && !slices.Contains(but, e.Name) {
+			fmt.Fprintf(&b, "export %s=%s\n", prefix+e.Name, login.Quote(e.Value))
+		} else {
+			odd = append(odd, e.Name+"="+e.Value)
+		}
+	}
+	if len(odd) > 0 {
+		odd = append([]string{"env"}, odd...)
+	}
+	return b.String(), odd
+}
+
+func (l *launch) run() string {
+	switch l.config.Runtime {
+	case RuntimePodman:
+		return l.podman()
+	case RuntimeApptainer, RuntimeSingularity:
+		return l.apptainer(false)
+	case RuntimeEnroot:
+		return l.enroot()
+	}
+	exports, odd := l.environment("")
+	return l.change() + exports + "exec " + words(append(odd, l.command()...)...) + "\n"
+}
+
+func (l *launch) change() string {
+	if dir := l.container.WorkingDir; dir != "" {
+		return "cd " + words(dir) + " || exit 126\n"
+	}
+	return ""
+}
+
+func (l *launch) enter() string {
+	switch l.config.Runtime {
+	case RuntimePodman:
+		return "terminal=\n[ ! -t 0 ] || terminal=--tty\nexec podman exec --interactive $terminal " + words(l.name()) + ` "$@"` + "\n"
+	case RuntimeApptainer, RuntimeSingularity:
+		return l.apptainer(true)
+	case RuntimeEnroot:
+		return `exec enroot exec "$(cat "$dir/containers/` + l.container.Name + `/pid")" "$@"` + "\n"
+	}
+	exports, odd := l.environment("")
+	return l.change() + exports + "exec " + words(odd...) + ` "$@"` + "\n"
+}
+
+func (l *launch) kill() string {
+	if l.config.Runtime == RuntimePodman {
+		return "exec podman rm --force --ignore --time 0 " + words(l.name()) + "\n"
+	}
+	return ""
+}
+
+// binds calls add with each volume that the container has.
+func (l *launch) binds(add func(source, target string, readOnly bool)) {
+	for _, m := range l.container.VolumeMounts {
+		i := slices.IndexFunc(l.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if i < 0 {
+			continue // stageContainer says so
+		}
+		v := &l.pod.Spec.Volumes[i]
+		source := dirVariable + "/" + path.Join("volumes", m.Name, m.SubPath)
+		if v.HostPath != nil {
+			source = path.Join(v.HostPath.Path, m.SubPath)
+		}
+		add(source, path.Clean(m.MountPath), m.ReadOnly || v.EmptyDir == nil && v.HostPath == nil)
+	}
+}
+
+func (l *launch) podman() string {
+	argv := []string{"podman", "run", "--rm", "--replace", "--name", l.name(), "--network", "host", "--log-driver", "none"}
+	pull := map[corev1.PullPolicy]string{corev1.PullAlways: "always", corev1.PullNever: "never"}[l.container.ImagePullPolicy]
+	if pull == "" {
+		pull = "missing"
+	}
+	argv = append(argv, "--pull", pull)
+	if l.hasLogins {
+		argv = append(argv, "--authfile", dirVariable+"/logins")
+	}
+	if l.container.WorkingDir != "" {
+		argv = append(argv, "--workdir", l.container.WorkingDir)
+	}
+	l.binds(func(source, target string, readOnly bool) {
+		mode := "rw"
+		if readOnly {
+			mode = "ro"
+		}
+		argv = append(argv, "--volume", source+":"+target+":"+mode)
+	})
+	// The file has one line for each variable; podman's own environment has the others.
+	var exports, file strings.Builder
+	for _, e := range l.container.Env {
+		if strings.ContainsAny(e.Value, "\n\r") && envName.MatchString(e.Name) {
+			fmt.Fprintf(&exports, "export %s=%s\n", e.Name, login.Quote(e.Value))
+			argv = append(argv, "--env", e.Name)
+			continue
+		}
+		fmt.Fprintf(&file, "%s=%s\n", e.Name, e.Value)
+	}
+	l.files["environment"] = file.String()
+	argv = append(argv, "--env-file", dirVariable+"/containers/"+l.container.Name+"/environment")
+	argv = append(argv, l.options...)
+	if len(l.container.Command) > 0 {
+		entry, _ := json.Marshal(l.container.Command) // strings
+		argv = append(argv, "--entrypoint", string(entry))
+	}
+	// The variables may have any names, those of the script too.
+	return "set -- " + words(append(append(argv, l.image), l.container.Args...)...) + "\n" + exports.String() + `exec "$@"` + "\n"
+}
+
+// apptainer runs the container, or a command in another one that is the same.
+func (l *launch) apptainer(enter bool) string {
+	prefix := "APPTAINERENV_"
+	login := "APPTAINER_DOCKER_"
+	if l.config.Runtime == RuntimeSingularity {
+		prefix, login = "SINGULARITYENV_", "SINGULARITY_DOCKER_"
+	}
+	exports, _ := l.environment(prefix)
+	if l.hasLogins {
+		exports += "{ read -r " + login + "USERNAME; read -r " + login + "PASSWORD; } <\"$dir/logins\"\nexport " + login + "USERNAME " + login + "PASSWORD\n"
+	}
+	verb := "run"
+	if enter || len(l.container.Command) > 0 {
+		verb = "exec"
+	}
+	argv := append([]string{string(l.config.Runtime), verb}, l.options...)
+	if l.container.WorkingDir != "" {
+		argv = append(argv, "--pwd", l.container.WorkingDir)
+	}
+	l.binds(func(source, target string, readOnly bool) {
+		bind := source + ":" + target
+		if readOnly {
+			bind += ":ro"
+		}
+		argv = append(argv, "--bind", bind)
+	})
+	argv = append(argv, l.image)
+	if enter {
+		return exports + "exec " + words(argv...) + ` "$@"` + "\n"
+	}
+	return exports + "exec " + words(append(argv, l.command()...)...) + "\n"
+}
+
+func (l *launch) enroot() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "image=%s\n", words(l.image))
+	if scheme, rest, ok := strings.Cut(l.image, "://"); ok {
+		// enroot separates registry and image by #.
+		if registry, name, ok := strings.Cut(rest, "/"); ok && strings.ContainsAny(registry, ".:") && !strings.Contains(rest, "#") {
+			rest = registry + "#" + name
+		}
+		if l.hasLogins {
+			b.WriteString("export ENROOT_CONFIG_PATH=$dir/containers/" + l.container.Name + "\ncp \"$dir/logins\" \"$ENROOT_CONFIG_PATH/.credentials\"\n")
+		}
+		fmt.Fprintf(&b, "image=${TMPDIR:-/tmp}/%s.sqsh\n[ -e \"$image\" ] || enroot import --output \"$image\" %s || exit 125\n", l.name(), words(scheme+"://"+rest))
+	}
+	argv := append([]string{"enroot", "start", "--rw"}, l.options...)
+	l.binds(func(source, target string, readOnly bool) {
+		mode := "rw"
+		if readOnly {
+			mode = "ro"
+		}
+		argv = append(argv, "--mount", source+":"+target+":"+mode+",bind,x-create=auto")
+	})
+	exports, odd := l.environment("", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME") // enroot needs its own
+	for _, e := range l.container.Env {
+		argv = append(argv, "--env")
+		if i := slices.IndexFunc(odd, func(one string) bool { return strings.HasPrefix(one, e.Name+"=") }); i > 0 {
+			argv = append(argv, odd[i])
+		} else {
+			argv = append(argv, e.Name)
+		}
+	}
+	rest := l.container.Args
+	if len(l.container.Command) > 0 {
+		l.files["rc"] = "cd " + words(path.Clean("/"+l.container.WorkingDir)) + " && exec \"$@\"\n"
+		argv = append(argv, "--rc", dirVariable+"/containers/"+l.container.Name+"/rc")
+		rest = l.command()
+	}
+	return b.String() + "echo $BASHPID >\"$dir/containers/" + l.container.Name + "/pid\"\n" +
+		"set -- " + words(argv...) + ` "$image" ` + words(rest...) + "\n" + exports + `exec "$@"` + "\n"
+}
+
+// loginsFile returns the credentials of registries in the form of the runtime.
+func loginsFile(runtime Runtime, logins []podgroup.Login) string {
+	if len(logins) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	switch runtime {
+	case RuntimePodman:
+		auths := map[string]map[string]string{}
+		for _, l := range logins {
+			auths[l.Registry] = map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(l.Username + ":" + l.Password))}
+		}
+		text, _ := json.Marshal(map[string]any{"auths": auths}) // strings
+		return string(text)
+	case RuntimeEnroot:
+		for _, l := range logins {
+			fmt.Fprintf(&b, "machine %s login %s password %s\n", l.Registry, l.Username, l.Password)
+		}
+	case RuntimeApptainer, RuntimeSingularity:
+		fmt.Fprintf(&b, "%s\n%s\n", logins[0].Username, logins[0].Password)
+	}
+	return b.String()
+}

@@ -1,0 +1,127 @@
+package slurm
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
+)
+
+// StreamLog implements podgroup.LogStreamer. Each run of a container has a file with the
+// time before each line.
+func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	c := u.Container(container)
+	run := c.Restarts
+	isLast := opts.Previous || c.Now.State == podgroup.Waiting
+	if opts.Previous && c.Now.State != podgroup.Waiting {
+		run-- // while it waits, its restarts count up to the run before
+	}
+	lines, ended := "+1", ""
+	since := opts.SinceTime
+	if opts.SinceSeconds > 0 {
+		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
+	}
+	if opts.Tail > 0 && since.IsZero() {
+		lines = strconv.Itoa(opts.Tail)
+	}
+	if opts.Follow && !isLast {
+		ended = fmt.Sprintf("exit %s %d ", container, run)
+	}
+	reader, writer := io.Pipe()
+	ctx, cancel := context.WithCancel(ctx)
+	open, hold := io.Pipe() // the command ends with its input
+	l := &logCutter{out: writer, since: since, timestamps: opts.Timestamps}
+	if opts.Tail > 0 && !since.IsZero() && !opts.Follow {
+		l.tail = opts.Tail
+	}
+	go func() { // ends with the command, and that with ctx
+		defer cancel()
+		err := b.runner.Run(ctx, login.Command{
+			Verb: "log", Stdin: open, Stdout: l,
+			Args: []string{b.directoryOf(u), fmt.Sprintf("%s/%d", container, run), lines, ended, u.ID},
+		})
+		if err == nil {
+			err = l.flush()
+		}
+		if err = classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) {
+			err = nil // it was deleted meanwhile
+		}
+		_ = hold.Close()
+		_ = writer.CloseWithError(err)
+	}()
+	return &logReader{bufio.NewReader(reader), reader, cancel}, nil
+}
+
+// logReader stops its command when it is closed.
+type logReader struct {
+	io.Reader
+	pipe   *io.PipeReader
+	cancel func()
+}
+
+// Close implements io.Closer.
+func (l *logReader) Close() error {
+	l.cancel()
+	return l.pipe.Close()
+}
+
+// logCutter drops lines from before a time, and the times before lines. With tail it keeps
+// the last lines until it is flushed.
+type logCutter struct {
+	out        io.Writer
+	since      time.Time
+	timestamps bool
+	tail       int
+
+	rest string
+	kept []string
+}
+
+// Write implements io.Writer.
+func (l *logCutter) Write(p []byte) (int, error) {
+	text := l.rest + string(p)
+	end := strings.LastIndexByte(text, '\n') + 1
+	l.rest = text[end:]
+	var out strings.Builder
+	for line := range strings.Lines(text[:end]) {
+		stamp, content, _ := strings.Cut(line, " ")
+		if at, err := time.Parse(time.RFC3339, stamp); err == nil {
+			if at.Before(l.since) {
+				continue
+			}
+			if !l.timestamps {
+				line = content
+			}
+		}
+		if l.tail > 0 {
+			l.kept = append(l.kept, line)
+			l.kept = l.kept[max(0, len(l.kept)-l.tail):]
+			continue
+		}
+		out.WriteString(line)
+	}
+	if out.Len() > 0 {
+		if _, err := io.WriteString(l.out, out.String()); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// flush writes what is left.
+func (l *logCutter) flush() error {
+	for _, line := range l.kept {
+		if _, err := io.WriteString(l.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
