@@ -3,6 +3,7 @@ package podgroup
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -244,6 +245,11 @@ func (u *Unit) Settled() bool { return u.Phase == Running }
 
 // Over reports whether nothing of the unit runs any more, and nothing will.
 func (u *Unit) Over() bool { return u.Phase == Succeeded || u.Phase == Failed || u.Phase == Gone }
+
+// hasStarted reports whether a container of the unit runs, or has run.
+func (u *Unit) hasStarted() bool {
+	return slices.ContainsFunc(u.Containers, func(c Container) bool { return c.Now.State != Waiting || c.Last.State != Waiting })
+}
 
 // Container returns the container with a name, or nil.
 func (u *Unit) Container(name string) *Container {

@@ -23,7 +23,7 @@ type statusMaker struct {
 func (m statusMaker) status(pod *corev1.Pod, u *Unit, now metav1.Time) corev1.PodStatus {
 	o := podspec.Observation{
 		Statuses:  map[string]corev1.ContainerStatus{},
-		Networked: len(u.IPs) > 0,
+		Networked: len(u.IPs) > 0 || u.hasStarted(), // services may not have addresses of pods
 		PodIPs:    u.IPs,
 		HostIPs:   u.HostIPs,
 		StartTime: timeOf(u.Created),

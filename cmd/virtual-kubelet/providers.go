@@ -43,16 +43,36 @@ type providerEntry struct {
 	// rights are what the provider needs beside those of every node, in the namespaces
 	// of its pods.
 	rights []rbacv1.PolicyRule
+	// environment are variables that users of the provider have set.
+	environment providerEnvironment
 	// readsClusterUID means that the provider reads the UID of the namespace
 	// kube-system, and marks what it makes with it.
 	readsClusterUID bool
 	new             func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }
 
+// providerEnvironment are the names of variables that other programs read for a provider.
+// They are defaults where nothing else is set.
+type providerEnvironment struct{ nodeName, config, address string }
+
+// takeEnvironment sets what was not given from the variables of the provider.
+func (o *options) takeEnvironment(getenv func(string) string) {
+	variables := providers[o.provider].environment
+	take := func(isSet bool, name string, value *string) {
+		if text := getenv(name); name != "" && text != "" && !isSet {
+			*value = text
+		}
+	}
+	take(o.flags.Changed("nodename") || getenv("DEFAULT_NODE_NAME") != "", variables.nodeName, &o.nodeName)
+	take(o.flags.Changed("provider-config"), variables.config, &o.providerConfig)
+	take(o.nodeIP != "", variables.address, &o.nodeIP)
+}
+
 // providers are those that this binary can run.
 var providers = map[string]providerEntry{
 	"cri":        criEntry,
 	"eci":        eciEntry,
+	"interlink":  interlinkEntry,
 	"kubernetes": kubernetesEntry,
 	"mock":       mockEntry,
 	"process":    processEntry,

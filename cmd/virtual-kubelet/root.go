@@ -39,6 +39,7 @@ Environment variables, besides those that flags name:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.takeEnvironment(getenv)
 			if err := o.complete(); err != nil {
 				return usageError{err}
 			}

@@ -1,0 +1,275 @@
+package interlink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
+)
+
+// AnnotationJobID is the annotation of a pod with the plugin's ID of its job.
+const AnnotationJobID = "JobID"
+
+// statusLag is how old statuses can be: plugins answer from caches of ten seconds, which
+// lack a pod that was created since.
+const statusLag = 15 * time.Second
+
+var (
+	_ podgroup.Getter      = (*backend)(nil)
+	_ podgroup.LogStreamer = (*backend)(nil)
+	_ podgroup.Reporter    = (*backend)(nil)
+)
+
+// backend maps pods to the protocol. A unit has the UID of its pod as its ID: the protocol
+// knows pods by it.
+type backend struct {
+	config  *Config
+	client  *client
+	started time.Time
+
+	mu      sync.Mutex
+	unclear map[types.UID]time.Time // when a creation may have happened, or not
+	deleted map[types.UID]time.Time // when a deletion was asked for
+}
+
+// Create implements podgroup.Backend. The protocol does not make creations idempotent: a pod
+// that is created twice is two jobs. So it is looked for before, and not before statuses
+// show what an earlier try has left.
+func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	if wait := b.untilStatusesAreClear(r.Pod); wait > 0 {
+		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), wait)
+	}
+	found, err := b.statuses(ctx, []*corev1.Pod{r.Pod})
+	if err != nil && statusOf(err) != http.StatusNotFound {
+		return podgroup.Unit{}, err
+	}
+	if len(found) > 0 {
+		return found[0], nil
+	}
+	request := b.request(r)
+	var answer json.RawMessage
+	err = b.client.do(ctx, call{podgroup.ActionCreate, http.MethodPost, "/create", request, secretsOf(request)}, &answer)
+	if code := statusOf(err); err != nil && (code == 0 || code >= http.StatusInternalServerError) {
+		b.setUnclear(r.Pod.UID)
+	}
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	created := podgroup.Unit{ID: string(r.Pod.UID), Data: r.Pod}
+	if id := jobID(answer, r.Pod.UID); id != "" {
+		created.Annotations = map[string]string{AnnotationJobID: id}
+	}
+	return created, nil
+}
+
+// untilStatusesAreClear returns how long a missing status does not mean that there is no
+// job: after an error of a creation, and after the start, if an earlier process may have
+// begun one.
+func (b *backend) untilStatusesAreClear(pod *corev1.Pod) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	since, ok := b.unclear[pod.UID]
+	if !ok && pod.CreationTimestamp.Time.Before(b.started) {
+		since, ok = b.started, true
+	}
+	if wait := time.Until(since.Add(statusLag)); ok && wait > 0 {
+		return wait
+	}
+	return 0
+}
+
+func (b *backend) setUnclear(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for other, since := range b.unclear {
+		if time.Since(since) > statusLag {
+			delete(b.unclear, other)
+		}
+	}
+	b.unclear[uid] = time.Now()
+}
+
+// jobID returns the ID of a job from the answer to a creation, which is an object, or a list
+// of one, by the plugin. It is for people: an answer that is neither is none.
+func jobID(answer json.RawMessage, uid types.UID) string {
+	var one wire.Created
+	if json.Unmarshal(answer, &one) == nil && one.UID == string(uid) {
+		return one.JobID
+	}
+	var list []wire.Created
+	if json.Unmarshal(answer, &list) == nil {
+		for _, one := range list {
+			if one.UID == string(uid) {
+				return one.JobID
+			}
+		}
+	}
+	return ""
+}
+
+// request translates the request for a pod.
+func (b *backend) request(r *podgroup.Request) *wire.Create {
+	pod := sentPod(r.Pod)
+	request := &wire.Create{
+		Pod: pod, ConfigMaps: []corev1.ConfigMap{}, Secrets: []corev1.Secret{}, Projected: []corev1.ConfigMap{}, JobScriptURL: b.config.JobScriptBuilderURL,
+	}
+	sent := sentVolumes{config: b.config, request: request}
+	sent.add(pod, r.Files)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			b.completeEnv(&containers[i])
+		}
+	}
+	return request
+}
+
+// completeEnv sets what the cluster's API server, and the pod's address, are outside of the
+// cluster.
+func (b *backend) completeEnv(c *corev1.Container) {
+	for i := range c.Env {
+		from := c.Env[i].ValueFrom
+		if from != nil && from.FieldRef != nil && slices.Contains([]string{"status.podIP", "status.podIPs"}, from.FieldRef.FieldPath) && b.config.PodIP != "" {
+			c.Env[i].Value, c.Env[i].ValueFrom = b.config.PodIP, nil
+		}
+	}
+	host, port := b.config.KubernetesAPIAddr, b.config.KubernetesAPIPort
+	if host == "" || port == "" {
+		return
+	}
+	for _, v := range []corev1.EnvVar{
+		{Name: "KUBERNETES_SERVICE_HOST", Value: host}, {Name: "KUBERNETES_SERVICE_PORT", Value: port}, {Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: port},
+		{Name: "KUBERNETES_PORT", Value: "tcp://" + host + ":" + port}, {Name: "KUBERNETES_PORT_443_TCP", Value: "tcp://" + host + ":" + port},
+		{Name: "KUBERNETES_PORT_443_TCP_ADDR", Value: host}, {Name: "KUBERNETES_PORT_443_TCP_PORT", Value: port}, {Name: "KUBERNETES_PORT_443_TCP_PROTO", Value: "tcp"},
+	} {
+		if i := slices.IndexFunc(c.Env, func(known corev1.EnvVar) bool { return known.Name == v.Name }); i >= 0 {
+			c.Env[i] = v
+		} else {
+			c.Env = append(c.Env, v)
+		}
+	}
+}
+
+// sentPod returns the copy of a pod that is sent. The server asks the plugin again only for
+// pods that are pending or run.
+func sentPod(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.ManagedFields = nil
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	if phase := pod.Status.Phase; phase != corev1.PodRunning {
+		pod.Status.Phase = corev1.PodPending
+	}
+	return pod
+}
+
+// secretsOf returns what of a request must not be in an error.
+func secretsOf(r *wire.Create) (secrets []string) {
+	for _, secret := range r.Secrets {
+		for _, data := range secret.Data {
+			secrets = append(secrets, string(data))
+		}
+	}
+	for _, object := range r.Projected {
+		for _, data := range object.Data {
+			secrets = append(secrets, data)
+		}
+	}
+	for _, c := range slices.Concat(r.Pod.Spec.InitContainers, r.Pod.Spec.Containers) {
+		for _, v := range c.Env {
+			if len(v.Value) >= 8 { // they are resolved: some are from Secrets
+				secrets = append(secrets, v.Value)
+			}
+		}
+	}
+	return secrets
+}
+
+// Delete implements podgroup.Backend.
+func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
+	known, ok := u.Data.(*corev1.Pod)
+	if !ok {
+		known = &corev1.Pod{}
+		known.Namespace, known.Name, known.UID = u.Owner.Namespace, u.Owner.Name, u.Owner.UID
+	}
+	pod, seconds := sentPod(known), int64(grace/time.Second)
+	pod.DeletionGracePeriodSeconds = &seconds
+	b.setDeleted(pod.UID)
+	err := b.client.do(ctx, call{podgroup.ActionDelete, http.MethodDelete, "/delete", pod, nil}, nil)
+	if statusOf(err) == http.StatusNotFound {
+		if _, err := b.ping(ctx); err != nil { // the answer is that of something before the server
+			return errdefs.AsUnavailable(err)
+		}
+	}
+	return err
+}
+
+// deletedMaxAge is for how long a deletion takes effect at most.
+const deletedMaxAge = time.Hour
+
+func (b *backend) setDeleted(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for other, since := range b.deleted {
+		if time.Since(since) > deletedMaxAge {
+			delete(b.deleted, other)
+		}
+	}
+	b.deleted[uid] = time.Now()
+}
+
+func (b *backend) isDeleted(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.deleted[uid]
+	return ok
+}
+
+// StreamLog implements podgroup.LogStreamer. The server refuses pairs of options that a
+// kubelet takes.
+func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	o := wire.LogOptions{
+		Tail: opts.Tail, Bytes: opts.LimitBytes, Timestamps: opts.Timestamps, Follow: opts.Follow, Previous: opts.Previous,
+		SinceSeconds: opts.SinceSeconds, SinceTime: opts.SinceTime,
+	}
+	if o.Tail != 0 {
+		o.Bytes = 0
+	}
+	if !o.SinceTime.IsZero() {
+		o.SinceSeconds = 0
+	}
+	body, err := b.client.open(ctx, call{podgroup.ActionLog, http.MethodGet, "/getLogs", wire.Log{
+		Namespace: u.Owner.Namespace, PodName: u.Owner.Name, PodUID: string(u.Owner.UID), ContainerName: container, Opts: o,
+	}, nil})
+	if err != nil || opts.LimitBytes <= 0 {
+		return body, err
+	}
+	return limited{io.LimitReader(body, int64(opts.LimitBytes)), body}, nil
+}
+
+// limited is a log of limited length.
+type limited struct {
+	io.Reader
+	io.Closer
+}
+
+// check returns what of a pod the provider cannot do, besides fields of its spec.
+func check(pod *corev1.Pod) (missing []string) {
+	for _, key := range []string{"interlink.eu/disable-offload-containers", "interlink.eu/disable-offload-init-containers"} {
+		if pod.Annotations[key] != "" {
+			missing = append(missing, fmt.Sprintf("annotation %s: all containers of a pod are sent", key))
+		}
+	}
+	return missing
+}

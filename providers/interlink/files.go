@@ -1,0 +1,43 @@
+package interlink
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// clientCertificate reads the node's certificate.
+func (t TLS) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("TLS.CertFile and TLS.KeyFile cannot be used: %w", err)
+	}
+	return &pair, nil
+}
+
+// readCA reads the CA that signs the server's certificate.
+func readCA(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the CA of the interLink API server cannot be read: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", path)
+	}
+	return pool, nil
+}
+
+// token reads the bearer token; empty without one.
+func (c *Config) token() (string, error) {
+	if c.VKTokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(c.VKTokenFile)
+	if err != nil {
+		return "", fmt.Errorf("VKTokenFile cannot be read: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

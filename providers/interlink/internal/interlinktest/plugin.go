@@ -1,0 +1,307 @@
+package interlinktest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
+)
+
+// The actions of Plugin.
+const (
+	ActionCreate, ActionDelete, ActionStatus, ActionLogs, ActionPing = "create", "delete", "status", "getLogs", "ping"
+)
+
+// Plugin is a plugin that runs pods in World. As others do, it creates a job for each
+// creation, also of a pod that has one.
+type Plugin struct {
+	World *grouptest.World
+	// Unknown is how it reports a pod that it does not know: by leaving it out, as an error
+	// for all (404), or as containers without a state.
+	Unknown Unknown
+	// ListAnswer has it answer a creation with a list of one.
+	ListAnswer bool
+	// Ping is what it answers a ping with. Defaults to a text.
+	Ping string
+}
+
+// Unknown is how a plugin reports a pod that it does not know.
+type Unknown int
+
+// The ways to report it.
+const (
+	LeftOut Unknown = iota
+	AsError
+	AsStateless
+)
+
+// ServeHTTP implements http.Handler.
+func (p *Plugin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client has gone
+	}
+	routes := map[string]struct {
+		action string
+		serve  func([]byte) ([]byte, error)
+	}{
+		"POST /create": {ActionCreate, p.create}, "POST /delete": {ActionDelete, p.delete}, "GET /status": {ActionStatus, p.status},
+	}
+	var in wire.Log
+	if r.Method+" "+r.URL.Path == "GET /getLogs" && json.Unmarshal(body, &in) == nil {
+		p.logs(w, r, &in)
+		return
+	}
+	route, ok := routes[r.Method+" "+r.URL.Path]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if route.action == ActionStatus && string(body) == "[]" {
+		route.action = ActionPing
+	}
+	var answer []byte
+	err = p.World.Serve(r.Context(), route.action, func() (err error) {
+		answer, err = route.serve(body)
+		return err
+	})
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	_, _ = w.Write(answer) // the client may have gone
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var refusal *grouptest.Refusal
+	switch {
+	case errors.Is(err, grouptest.ErrLost):
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, grouptest.ErrQuota):
+		status = http.StatusTooManyRequests
+	case errors.Is(err, grouptest.ErrNotFound):
+		status = http.StatusNotFound
+	case errors.As(err, &refusal):
+		status = refusal.Status
+	}
+	http.Error(w, err.Error(), status)
+}
+
+func (p *Plugin) create(body []byte) ([]byte, error) {
+	var list []wire.PluginCreate
+	if json.Unmarshal(body, &list) != nil {
+		list = make([]wire.PluginCreate, 1)
+		if err := json.Unmarshal(body, &list[0]); err != nil {
+			return nil, err
+		}
+	}
+	if len(list) != 1 || list[0].Pod == nil {
+		return nil, errors.New("there has to be one pod")
+	}
+	pod := list[0].Pod
+	files, err := filesOf(&list[0])
+	if err != nil {
+		return nil, err
+	}
+	spec := grouptest.Spec{
+		Tags: map[string]string{podgroup.TagPodName: pod.Name, "uid": string(pod.UID)}, RestartPolicy: string(pod.Spec.RestartPolicy),
+		InitContainers: names(pod.Spec.InitContainers), Containers: names(pod.Spec.Containers), Files: files, Data: &list[0],
+	}
+	u, err := p.World.Create(spec)
+	if err != nil {
+		return nil, err
+	}
+	created := wire.Created{UID: string(pod.UID), JobID: u.ID}
+	if p.ListAnswer {
+		return json.Marshal([]wire.Created{created})
+	}
+	return json.Marshal(created)
+}
+
+func names(containers []corev1.Container) (made []podgroup.Container) {
+	for i := range containers {
+		made = append(made, podgroup.Container{Name: containers[i].Name, Image: containers[i].Image})
+	}
+	return made
+}
+
+// filesOf does what plugins do with volumes: each key of an object is a file, with the
+// volume's mode, which has to be there; data that is no text is only in Secrets.
+func filesOf(in *wire.PluginCreate) (map[string]volume.Files, error) {
+	all := map[string]volume.Files{}
+	for _, c := range append(append([]corev1.Container{}, in.Pod.Spec.InitContainers...), in.Pod.Spec.Containers...) {
+		got := first(in.Containers, func(o *wire.Container) bool { return o.Name == c.Name })
+		for _, mount := range c.VolumeMounts {
+			v := first(in.Pod.Spec.Volumes, func(v *corev1.Volume) bool { return v.Name == mount.Name })
+			if len(v) == 0 || len(got) == 0 {
+				return nil, fmt.Errorf("could not find volume %s in pod %s", mount.Name, in.Pod.Name)
+			}
+			var mode *int32
+			data := map[string][]byte{}
+			switch v := v[0]; {
+			case v.ConfigMap != nil || v.Projected != nil:
+				objects, name := got[0].ConfigMaps, ""
+				if v.Projected != nil {
+					objects, name, mode = got[0].Projected, v.Name, v.Projected.DefaultMode
+				} else {
+					name, mode = v.ConfigMap.Name, v.ConfigMap.DefaultMode
+				}
+				found := first(objects, func(o *corev1.ConfigMap) bool { return o.Name == name })
+				if len(found) == 0 {
+					return nil, fmt.Errorf("could not find configMap %s in container %s", name, c.Name)
+				}
+				for key, text := range found[0].Data {
+					data[key] = []byte(text)
+				}
+			case v.Secret != nil:
+				mode = v.Secret.DefaultMode
+				found := first(got[0].Secrets, func(o *corev1.Secret) bool { return o.Name == v.Secret.SecretName })
+				if len(found) == 0 {
+					return nil, fmt.Errorf("could not find secret %s in container %s", v.Secret.SecretName, c.Name)
+				}
+				data = found[0].Data
+			default:
+				continue
+			}
+			if mode == nil {
+				return nil, errors.New("a volume has no mode") // where others crash
+			}
+			files := volume.Files{}
+			for key, text := range data {
+				files[key] = volume.File{Data: text, Mode: fs.FileMode(*mode)} // #nosec G115 -- nine bits
+			}
+			all[mount.Name] = files
+		}
+	}
+	return all, nil
+}
+
+// of returns the jobs of a pod.
+func (p *Plugin) of(pod *corev1.Pod) []grouptest.Unit {
+	return p.World.Units(func(u *grouptest.Unit) bool { return u.Tags["uid"] == string(pod.UID) })
+}
+
+func (p *Plugin) delete(body []byte) ([]byte, error) {
+	var pod corev1.Pod
+	if err := json.Unmarshal(body, &pod); err != nil {
+		return nil, err
+	}
+	jobs := p.of(&pod)
+	if len(jobs) == 0 {
+		return nil, grouptest.ErrNotFound
+	}
+	return []byte("All containers for submitted Pods have been deleted"), p.World.Delete(jobs[len(jobs)-1].ID)
+}
+
+func (p *Plugin) status(body []byte) ([]byte, error) {
+	var pods []*corev1.Pod
+	if err := json.Unmarshal(body, &pods); err != nil {
+		return nil, err
+	}
+	if len(pods) == 0 {
+		if p.Ping == "" {
+			p.Ping = "PARTITION AVAIL TIMELIMIT NODES(A/I/O/T) NODELIST\n"
+		}
+		return []byte(p.Ping), nil
+	}
+	var all []wire.Status
+	for _, pod := range pods {
+		jobs := p.of(pod)
+		status := wire.Status{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}
+		switch {
+		case len(jobs) > 0:
+			u := &jobs[len(jobs)-1]
+			for i := range u.Containers {
+				s := containerStatus(&u.Containers[i])
+				if i < len(u.Spec.InitContainers) {
+					status.InitContainers = append(status.InitContainers, s)
+				} else {
+					status.Containers = append(status.Containers, s)
+				}
+			}
+		case p.Unknown == AsError:
+			return nil, grouptest.ErrNotFound
+		case p.Unknown == AsStateless:
+			for _, c := range pod.Spec.Containers {
+				status.Containers = append(status.Containers, corev1.ContainerStatus{Name: c.Name})
+			}
+		default:
+			continue
+		}
+		all = append(all, status)
+	}
+	return json.Marshal(all)
+}
+
+func containerStatus(c *podgroup.Container) corev1.ContainerStatus {
+	state := func(r *podgroup.Run) (s corev1.ContainerState) {
+		switch r.State {
+		case podgroup.Executing:
+			s.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.Started)}
+		case podgroup.Terminated:
+			s.Terminated = &corev1.ContainerStateTerminated{ExitCode: r.ExitCode, StartedAt: metav1.NewTime(r.Started), FinishedAt: metav1.NewTime(r.Finished)}
+		case podgroup.Waiting:
+			s.Waiting = &corev1.ContainerStateWaiting{}
+		}
+		return s
+	}
+	status := corev1.ContainerStatus{Name: c.Name, State: state(&c.Now), Ready: c.Now.State == podgroup.Executing, RestartCount: c.Restarts}
+	if c.Last.State == podgroup.Terminated {
+		status.LastTerminationState = state(&c.Last)
+	}
+	return status
+}
+
+// logs streams a log, and follows it until the container has ended.
+func (p *Plugin) logs(w http.ResponseWriter, r *http.Request, in *wire.Log) {
+	if err := p.World.Serve(r.Context(), ActionLogs, func() error { return nil }); err != nil {
+		refuse(w, err)
+		return
+	}
+	for written := 0; ; {
+		jobs := p.of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(in.PodUID)}})
+		if len(jobs) == 0 {
+			return
+		}
+		u := &jobs[len(jobs)-1]
+		lines, err := p.World.Log(u.ID, in.ContainerName, in.Opts.Previous)
+		if err != nil {
+			return
+		}
+		if written == 0 && in.Opts.Tail > 0 {
+			written = max(0, len(lines)-in.Opts.Tail)
+		}
+		for ; written < len(lines); written++ {
+			line := lines[written]
+			if in.Opts.Timestamps {
+				_, _ = io.WriteString(w, line.At.UTC().Format(time.RFC3339Nano)+" ")
+			}
+			_, _ = io.WriteString(w, line.Text+"\n")
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		c := u.Container(in.ContainerName)
+		if !in.Opts.Follow || c == nil || c.Now.State != podgroup.Executing {
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

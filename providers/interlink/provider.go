@@ -1,0 +1,64 @@
+package interlink
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// fields are what plugins are trusted with, though not each does all of it:
+// Config.PodFields changes the list.
+var fields = []string{
+	"restartPolicy", "initContainers", "hostNetwork", "hostname", "containers.ports.hostPort",
+	"volumes.configMap", "volumes.secret", "volumes.projected", "-volumes.projected.sources.clusterTrustBundle", "-volumes.projected.sources.podCertificate",
+	"volumes.downwardAPI", "volumes.emptyDir", "volumes.hostPath",
+	"containers.livenessProbe", "containers.readinessProbe", "containers.startupProbe",
+	"securityContext", "-securityContext.sysctls", "-securityContext.windowsOptions",
+	"containers.securityContext", "-containers.securityContext.privileged", "-containers.securityContext.capabilities.add",
+	"-containers.securityContext.procMount", "-containers.securityContext.windowsOptions",
+}
+
+// New makes the provider of a node, whose labels, taints, spec and status it sets. It makes
+// no request. What it returns is an io.Closer. An error is of class InvalidInput.
+func New(init nodeutil.ProviderConfig, c Config) (nodeutil.Provider, node.NodeProvider, error) {
+	return newProvider(init, c, nil)
+}
+
+func newProvider(init nodeutil.ProviderConfig, c Config, transport http.RoundTripper) (nodeutil.Provider, node.NodeProvider, error) {
+	b, o, err := newBackend(c, transport)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.config.configureNode(init.Node)
+	return podgroup.New(init, b, o)
+}
+
+func newBackend(c Config, transport http.RoundTripper) (*backend, podgroup.Options, error) {
+	if err := c.Complete(); err != nil {
+		return nil, podgroup.Options{}, errdefs.InvalidInputf("interlink config: %w", err)
+	}
+	client, err := newClient(&c, transport)
+	if err != nil {
+		return nil, podgroup.Options{}, errdefs.InvalidInputf("interlink config: %w", err)
+	}
+	b := &backend{config: &c, client: client, started: time.Now().Truncate(time.Second), unclear: map[types.UID]time.Time{}, deleted: map[types.UID]time.Time{}}
+	return b, podgroup.Options{
+		Service: "InterLink", Scheme: "interlink",
+		Features: podgroup.Features{Fields: slices.Concat(fields, c.PodFields), Check: check},
+		Capacity: c.capacity(),
+		CacheFor: 5 * time.Second,
+	}, nil
+}
+
+// Close implements io.Closer.
+func (b *backend) Close() error {
+	b.client.http.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,196 @@
+package interlink
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
+)
+
+const (
+	// maxStatuses is for how many pods statuses are asked for at once: a request has the
+	// pods as a whole.
+	maxStatuses = 100
+	// maxAsking is how many requests for single pods are made at a time.
+	maxAsking = 8
+)
+
+// Get implements podgroup.Getter. Some plugins refuse to answer for all pods because of one
+// that they do not know, or fail at: then each is asked for alone.
+func (b *backend) Get(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, err error) {
+	for part := range slices.Chunk(pods, maxStatuses) {
+		found, err := b.statuses(ctx, part)
+		if code := statusOf(err); code == http.StatusNotFound || code >= http.StatusInternalServerError {
+			found, err = b.eachStatus(ctx, part, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// eachStatus asks for each pod alone. Pods for which there is an error are left out, unless
+// all have one: the caller asks for a pod that it misses alone, and gets its error then.
+func (b *backend) eachStatus(ctx context.Context, pods []*corev1.Pod, first error) (all []podgroup.Unit, err error) {
+	var mu sync.Mutex
+	missing, failed := 0, 0
+	var group errgroup.Group
+	group.SetLimit(maxAsking)
+	for _, pod := range pods {
+		group.Go(func() error {
+			found, err := []podgroup.Unit(nil), first
+			if len(pods) > 1 {
+				found, err = b.statuses(ctx, []*corev1.Pod{pod})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, found...)
+			switch {
+			case statusOf(err) == http.StatusNotFound:
+				missing++
+			case err != nil:
+				failed++
+				first = err
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // its functions return none
+	if failed == len(pods) {
+		return nil, first
+	}
+	if missing > 0 { // the plugin's answer, or that of something before the server
+		if _, err := b.ping(ctx); err != nil {
+			return nil, errdefs.AsUnavailable(err)
+		}
+	}
+	return all, nil
+}
+
+// statuses asks for the statuses of pods. Those that the plugin does not know are left out.
+func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, err error) {
+	sent := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		sent = append(sent, sentPod(pod))
+		if b.isDeleted(pod.UID) {
+			b.forget(ctx, pod.UID)
+		}
+	}
+	var answer []wire.Status
+	if err := b.client.do(ctx, call{podgroup.ActionList, http.MethodGet, "/status", sent, nil}, &answer); err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		i := slices.IndexFunc(answer, func(s wire.Status) bool { return s.UID == string(pod.UID) })
+		if i < 0 || isUnknown(&answer[i]) {
+			continue
+		}
+		if len(answer[i].Containers) > 0 {
+			all = append(all, b.unit(pod, &answer[i]))
+		} else if len(pods) == 1 {
+			return nil, errdefs.AsUnavailable(fmt.Errorf("interLink knows pod %s/%s, and reports none of its containers", pod.Namespace, pod.Name))
+		}
+	}
+	return all, nil
+}
+
+// forget has the server forget the last status of a pod: it would go on to answer with it
+// once the plugin has deleted the job, and leaves out the pod.
+func (b *backend) forget(ctx context.Context, uid types.UID) {
+	err := b.client.do(ctx, call{podgroup.ActionList, http.MethodPost, "/updateCache", []byte(uid), nil}, nil)
+	if err != nil && statusOf(err) != http.StatusNotFound { // which an older server does not have
+		log.G(ctx).WithError(err).Debug("interLink keeps the last status of a pod that is deleted")
+	}
+}
+
+// isUnknown reports whether a status is that of a pod that the plugin does not know: its
+// containers have no state at all.
+func isUnknown(s *wire.Status) bool {
+	all := slices.Concat(s.InitContainers, s.Containers)
+	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool {
+		return c.State != corev1.ContainerState{} || c.LastTerminationState != corev1.ContainerState{}
+	})
+}
+
+// unit translates the status of a pod.
+func (b *backend) unit(pod *corev1.Pod, s *wire.Status) podgroup.Unit {
+	u := podgroup.Unit{ID: string(pod.UID), Owner: podgroup.OwnerOf(pod), Data: pod}
+	if s.JobID != "" {
+		u.Annotations = map[string]string{AnnotationJobID: s.JobID}
+	}
+	for i := range s.InitContainers {
+		u.Containers = append(u.Containers, container(&s.InitContainers[i], nil))
+	}
+	u.Phase = podgroup.Succeeded // until a container says otherwise
+	for i := range s.Containers {
+		found := &s.Containers[i]
+		at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == found.Name })
+		var spec *corev1.Container
+		if at >= 0 {
+			spec = &pod.Spec.Containers[at]
+		}
+		u.Containers = append(u.Containers, container(found, spec))
+	}
+	runs, ended := false, true
+	for _, c := range u.Containers[len(s.InitContainers):] {
+		runs = runs || c.Now.State != podgroup.Waiting || c.Last.State != podgroup.Waiting
+		ended = ended && c.Now.State == podgroup.Terminated
+		if c.Now.ExitCode != 0 {
+			u.Phase = podgroup.Failed
+		}
+		if c.Now.Finished.After(u.Ended) {
+			u.Ended = c.Now.Finished
+		}
+	}
+	for _, c := range pod.Spec.Containers { // the plugin may leave out some
+		ended = ended && u.Container(c.Name) != nil
+	}
+	if !ended {
+		u.Phase = podgroup.Pending
+		if runs {
+			u.Phase = podgroup.Running
+		}
+	}
+	if u.Phase != podgroup.Pending && b.config.PodIP != "" {
+		u.IPs = []string{b.config.PodIP}
+	}
+	return u
+}
+
+// container translates the status of a container. Plugins do not all set Ready: it counts
+// where there is a probe.
+func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Container {
+	c := podgroup.Container{Name: s.Name, ImageID: s.ImageID, Restarts: s.RestartCount, Now: run(&s.State), Last: run(&s.LastTerminationState)}
+	if spec != nil && spec.ReadinessProbe != nil && c.Now.State == podgroup.Executing {
+		c.Ready = &s.Ready
+	}
+	if spec != nil && spec.StartupProbe != nil && c.Now.State == podgroup.Executing {
+		c.Started = s.Started
+	}
+	return c
+}
+
+func run(s *corev1.ContainerState) podgroup.Run {
+	switch {
+	case s.Terminated != nil:
+		t := s.Terminated
+		return podgroup.Run{State: podgroup.Terminated, Reason: t.Reason, Message: t.Message, ExitCode: t.ExitCode, Signal: t.Signal, Started: t.StartedAt.Time, Finished: t.FinishedAt.Time}
+	case s.Running != nil:
+		return podgroup.Run{State: podgroup.Executing, Started: s.Running.StartedAt.Time}
+	case s.Waiting != nil:
+		return podgroup.Run{Reason: s.Waiting.Reason, Message: s.Waiting.Message}
+	}
+	return podgroup.Run{}
+}
