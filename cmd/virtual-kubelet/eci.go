@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -14,7 +16,7 @@ var eciEntry = providerEntry{
 	config: `TOML or YAML; the environment variables ECI_CLUSTER_NAME, ECI_REGION,
 ECI_ACCESS_KEY, ECI_SECRET_KEY, ECI_SECURITY_GROUP, ECI_VSWITCH, ECI_QUOTA_CPU,
 ECI_QUOTA_MEMORY and ECI_QUOTA_POD go before it, and may be all there is
-(providers/eci/README.md has the rest):
+(providers/eci/README.md has the rest, such as roles instead of keys):
 
   ClusterName = "home"
   Region = "cn-hangzhou"
@@ -27,12 +29,16 @@ ECI_QUOTA_MEMORY and ECI_QUOTA_POD go before it, and may be all there is
 `,
 	sample:          (*eci.Provider)(nil),
 	readsClusterUID: true,
+	mountsVolumes:   true,
 	check: func(config []byte) error {
 		_, err := eci.ParseConfig(config)
 		return err
 	},
 	new: newECI,
 }
+
+// eciBudget is the one of all nodes of the process, which may have the same account.
+var eciBudget = sync.OnceValue(eci.NewBudget)
 
 func newECI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 	cfg, err := eci.ParseConfig(init.Config)
@@ -42,6 +48,8 @@ func newECI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer,
 	if err := cfg.Merge(os.Getenv); err != nil {
 		return nil, nil, nil, err
 	}
+	cfg.Budget = eciBudget()
+	cfg.ClusterDomain = cmp.Or(cfg.ClusterDomain, init.ClusterDomain)
 	p, err := eci.New(init.ProviderConfig, cfg)
 	if err != nil {
 		return nil, nil, nil, err

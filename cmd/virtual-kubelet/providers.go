@@ -36,6 +36,9 @@ type providerEntry struct {
 	// resolves means that the provider itself resolves the environment of pods and
 	// mounts volumes.
 	resolves bool
+	// mountsVolumes means that the provider, though it does not resolve the environment,
+	// requests tokens and reads claims for volumes.
+	mountsVolumes bool
 	// oneNode means that a process can have one node of the provider only.
 	oneNode bool
 	// check returns what is wrong with a configuration; nil is none.

@@ -154,16 +154,20 @@ func (o *rbacOptions) roleName() string {
 // providerRules returns the rights that the providers need: on pods, and cluster-wide.
 func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
 	ofPods = slices.Clone(podRules)
-	resolves, readsClusterUID := false, false
+	resolves, mountsVolumes, readsClusterUID := false, false, false
 	for _, name := range o.providers {
 		entry := providers[name]
 		resolves = resolves || entry.resolves
+		mountsVolumes = mountsVolumes || entry.resolves || entry.mountsVolumes
 		readsClusterUID = readsClusterUID || entry.readsClusterUID
 		ofPods = append(ofPods, entry.rights...)
 	}
-	if resolves {
+	if mountsVolumes {
 		ofPods = append(ofPods, volumeRules...)
-		ofCluster = append(append(ofCluster, claimRules...), classRules...)
+		ofCluster = append(ofCluster, claimRules...)
+	}
+	if resolves {
+		ofCluster = append(ofCluster, classRules...)
 	}
 	if readsClusterUID {
 		ofCluster = append(ofCluster, clusterUIDRule)

@@ -31,7 +31,7 @@ func TestPrintRBAC(t *testing.T) {
 		{"as deployed", nil, []string{string(deployed)}, []string{"election"}},
 		{"as deployed for the kubernetes provider", []string{"--provider", "kubernetes"}, []string{string(ofKubernetes)}, nil},
 		{"one namespace of a provider that marks its objects", []string{"--provider", "eci", "--namespace", "apps"},
-			[]string{"resourceNames:\n  - kube-system\n  resources:\n  - namespaces\n  verbs:\n  - get\n"}, nil},
+			[]string{"resourceNames:\n  - kube-system\n  resources:\n  - namespaces\n  verbs:\n  - get\n", "serviceaccounts/token", "persistentvolumeclaims\n", "persistentvolumes\n"}, []string{"runtimeclasses"}},
 		{"any node", []string{"--nodename", ""}, []string{"nodes/status"}, []string{"resourceNames", "patch\n  - delete"}},
 		{"a node of a shared account", []string{"--nodename", "n1", "--service-account", "apps/vk"},
 			[]string{"name: apps:vk-n1\n", "- kind: ServiceAccount\n  name: vk\n  namespace: apps\n", "resourceNames:\n  - n1\n"}, []string{"kube-system\nrules"}},

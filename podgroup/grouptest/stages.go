@@ -163,10 +163,7 @@ func (w *World) Change(pod string, f func(*Unit)) error {
 
 // Remove removes the unit of a pod, as others do in the service's console.
 func (w *World) Remove(pod string) error {
-	return w.ofPod(pod, func(u *Unit) error {
-		u.deleted = w.now().Add(-max(w.step, u.Spec.Grace))
-		return nil
-	})
+	return w.ofPod(pod, w.kill)
 }
 
 // OfPod returns the unit of a pod.

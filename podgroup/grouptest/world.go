@@ -200,6 +200,16 @@ func (w *World) Delete(id string) error {
 	})
 }
 
+// Kill removes a unit at once.
+func (w *World) Kill(id string) error {
+	return w.change(id, w.kill)
+}
+
+func (w *World) kill(u *Unit) error {
+	u.deleted = w.now().Add(-max(w.step, u.Spec.Grace))
+	return nil
+}
+
 // Update changes images and files of a unit that runs, which takes a step. Containers with
 // another image are started again.
 func (w *World) Update(id string, images map[string]string, files map[string]volume.Files) error {

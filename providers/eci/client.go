@@ -2,56 +2,102 @@ package eci
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk"
-	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/auth/credentials"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
-	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-// callTimeout is the timeout of one API call.
-const callTimeout = 30 * time.Second
+const (
+	// apiVersion is the version of the API.
+	apiVersion = "2018-08-08"
+	// callTimeout is the timeout of one API call.
+	callTimeout = 30 * time.Second
+)
 
 // client calls the ECI API through the official SDK. It is safe for concurrent use.
 type client struct {
-	region               string
-	accessKey, secretKey Secret
-	scheme, domain       string
-	transport            http.RoundTripper
+	region         string
+	scheme, domain string
+	keys           *keys
+	transport      http.RoundTripper
 }
 
-func newClient(c *Config) *client {
+func newClient(c *Config) (*client, error) {
+	keys, err := newKeys(c)
+	if err != nil {
+		return nil, err
+	}
 	client := &client{
-		region: c.Region, accessKey: c.AccessKey, secretKey: c.SecretKey,
-		scheme: "https", domain: "eci." + c.Region + ".aliyuncs.com",
+		region: c.Region, keys: keys, scheme: "https", domain: "eci." + c.Region + ".aliyuncs.com",
 		transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4},
 	}
 	if u, err := url.Parse(c.Endpoint); err == nil && u.Host != "" {
 		client.scheme, client.domain = u.Scheme, u.Host
 	}
-	return client
+	return client, nil
 }
 
-// do makes one call. Its error has a class, and contains no secrets.
-func (c *client) do(ctx context.Context, request requests.AcsRequest, response responses.AcsResponse) error {
+// params are the parameters of a call by name.
+type params map[string]string
+
+// set sets a parameter, unless its value is empty.
+func (p params) set(name, value string) {
+	if value != "" {
+		p[name] = value
+	}
+}
+
+// setList sets the parameters of a list: name.1 and so on.
+func (p params) setList(name string, values []string) {
+	for i, value := range values {
+		p[name+"."+strconv.Itoa(i+1)] = value
+	}
+}
+
+// bodyParams are the prefixes of parameters that are long or secret. They are sent in
+// the body: URLs may be logged, and have a limit.
+var bodyParams = []string{"Container.", "InitContainer.", "Volume.", "ImageRegistryCredential.", "ContainerGroupIds"}
+
+// call makes one call of the API. Its error has a class, and contains no secrets.
+func (c *client) call(ctx context.Context, action podgroup.Action, name string, p params, response responses.AcsResponse) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	request.SetDomain(c.domain)
-	request.SetScheme(c.scheme)
+	current, err := c.keys.get(ctx)
+	if err != nil {
+		return err
+	}
+	request := requests.NewCommonRequest()
+	request.Product, request.Version, request.ApiName = "Eci", apiVersion, name
+	request.Method, request.Domain, request.Scheme = http.MethodPost, c.domain, c.scheme
+	request.QueryParams["RegionId"] = c.region
+	for name, value := range p {
+		to := request.QueryParams
+		if slices.ContainsFunc(bodyParams, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			to = request.FormParams
+		}
+		to[name] = value
+	}
+	request.TransToAcsRequest()
 	// The SDK does not retry, since the controller does.
 	config := sdk.NewConfig().WithAutoRetry(false)
 	config.Transport = contextTransport{ctx, c.transport}
 	// An SDK client is modified by each call, without a lock, and takes no context. So
 	// each call has its own client; they share the connections.
-	one, err := eci.NewClientWithOptions(c.region, config, credentials.NewAccessKeyCredential(c.accessKey.Reveal(), c.secretKey.Reveal()))
+	one, err := sdk.NewClientWithOptions(c.region, config, current.credential())
 	if err == nil {
 		err = one.DoAction(request, response)
 	}
-	return c.classify(ctx, request, err)
+	return c.classify(ctx, action, request, current, err)
 }
 
 // contextTransport sends requests with a context.
@@ -68,4 +114,13 @@ func (w contextTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // closeIdle closes idle connections.
 func (c *client) closeIdle() {
 	(&http.Client{Transport: c.transport}).CloseIdleConnections()
+}
+
+// jsonList returns a list as a parameter has it.
+func jsonList(list []string) string {
+	text, err := json.Marshal(list)
+	if err != nil { // cannot happen with strings
+		return "[]"
+	}
+	return string(text)
 }

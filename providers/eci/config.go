@@ -2,7 +2,11 @@ package eci
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 // Config configures where container groups are created, and what the node offers.
@@ -21,9 +26,16 @@ type Config struct {
 	ClusterName string
 	// Region is the region, such as cn-hangzhou. Required.
 	Region string
-	// AccessKey and SecretKey are the credentials. Required.
-	AccessKey Secret
-	SecretKey Secret
+	// AccessKey and SecretKey are the credentials, and SecurityToken that of temporary
+	// ones, of STS. Without them those of a role are used: RoleARN, or else ECSRole.
+	AccessKey     Secret
+	SecretKey     Secret
+	SecurityToken Secret
+	// RoleARN is a RAM role that the token in OIDCTokenFile, of the OIDC provider
+	// OIDCProviderARN, is exchanged for: all three, or none.
+	RoleARN, OIDCProviderARN, OIDCTokenFile string
+	// ECSRole is the RAM role of the ECS instance that this program runs on.
+	ECSRole string
 	// SecurityGroup is the ID of the security group of container groups.
 	// Required.
 	SecurityGroup string
@@ -36,6 +48,15 @@ type Config struct {
 	Zone string
 	// RAMRole is the RAM role of container groups. Defaults to none.
 	RAMRole string
+	// ClusterDNS are the addresses of the cluster's DNS service, which pods have to be able
+	// to reach, and ClusterDomain is the cluster's domain, such as cluster.local. Without
+	// addresses names are resolved by the VPC.
+	ClusterDNS    []string
+	ClusterDomain string
+	// UpdateFiles: files of ConfigMaps, Secrets, downwardAPI volumes and tokens are updated
+	// in pods that run, unless their restartPolicy is Never. Each update puts the container
+	// group into the state Updating. Without it they stay as they were created.
+	UpdateFiles bool
 	// Endpoint is the URL of another endpoint of the ECI API, such as
 	// https://eci-vpc.cn-hangzhou.aliyuncs.com. Defaults to the region's.
 	Endpoint string
@@ -49,8 +70,11 @@ type Config struct {
 	// does not place pods that request some on the node.
 	GPU resource.Quantity
 
-	// CacheFor is the maximum age of a listing that is reused. Defaults to two seconds.
+	// CacheFor is the maximum age of a list that is reused. Defaults to two seconds.
 	CacheFor time.Duration
+	// Budget keeps the calls within the quotas of the account. Nodes of one process that
+	// use the same account should share one. Defaults to NewBudget.
+	Budget *podgroup.Budget
 }
 
 // The default capacity.
@@ -71,19 +95,31 @@ const (
 	EnvQuotaCPU      = "ECI_QUOTA_CPU"
 	EnvQuotaMemory   = "ECI_QUOTA_MEMORY"
 	EnvQuotaPod      = "ECI_QUOTA_POD"
+	EnvSecurityToken = "ECI_SECURITY_TOKEN"
+	EnvECSRole       = "ECI_ECS_ROLE"
+	EnvUpdateFiles   = "ECI_UPDATE_FILES"
+	EnvClusterDNS    = "ECI_CLUSTER_DNS"
+
+	// What clusters of the service set for a pod with a role.
+	EnvRoleARN         = "ALIBABA_CLOUD_ROLE_ARN"
+	EnvOIDCProviderARN = "ALIBABA_CLOUD_OIDC_PROVIDER_ARN"
+	EnvOIDCTokenFile   = "ALIBABA_CLOUD_OIDC_TOKEN_FILE"
 )
 
 // required returns the settings without a default, with the environment variable and
 // the field of the file that set each.
 func (c *Config) required() []struct{ env, field, value string } {
-	return []struct{ env, field, value string }{
-		{EnvClusterName, "ClusterName", c.ClusterName},
-		{EnvRegion, "Region", c.Region},
-		{EnvAccessKey, "AccessKey", c.AccessKey.Reveal()},
-		{EnvSecretKey, "SecretKey", c.SecretKey.Reveal()},
-		{EnvSecurityGroup, "SecureGroup", c.SecurityGroup},
-		{EnvVSwitch, "VSwitch", c.VSwitch},
+	type setting = struct{ env, field, value string }
+	all := []setting{{EnvClusterName, "ClusterName", c.ClusterName}, {EnvRegion, "Region", c.Region}}
+	oidc := c.RoleARN != "" || c.OIDCProviderARN != "" || c.OIDCTokenFile != ""
+	switch hasKey := c.AccessKey != "" || c.SecretKey != "" || c.SecurityToken != ""; {
+	case !hasKey && oidc:
+		all = append(all, setting{EnvRoleARN, "RoleARN", c.RoleARN}, setting{EnvOIDCProviderARN, "OIDCProviderARN", c.OIDCProviderARN},
+			setting{EnvOIDCTokenFile, "OIDCTokenFile", c.OIDCTokenFile})
+	case hasKey || c.ECSRole == "":
+		all = append(all, setting{EnvAccessKey, "AccessKey", c.AccessKey.Reveal()}, setting{EnvSecretKey, "SecretKey", c.SecretKey.Reveal()})
 	}
+	return append(all, setting{EnvSecurityGroup, "SecureGroup", c.SecurityGroup}, setting{EnvVSwitch, "VSwitch", c.VSwitch})
 }
 
 // Complete sets defaults and validates the rest. The error, of class InvalidInput,
@@ -129,6 +165,14 @@ func (c *Config) Complete() error {
 	default:
 		return errdefs.InvalidInputf("eci config: OperatingSystem: %q is neither Linux nor Windows", c.OperatingSystem)
 	}
+	for _, server := range c.ClusterDNS {
+		if _, err := netip.ParseAddr(server); err != nil {
+			return errdefs.InvalidInputf("eci config: ClusterDNS: %q is not an IP address", server)
+		}
+	}
+	if c.Budget == nil {
+		c.Budget = NewBudget()
+	}
 	c.CacheFor = cmp.Or(c.CacheFor, 2*time.Second)
 	if c.CacheFor < 0 {
 		return errdefs.InvalidInputf("eci config: CacheFor: %s is negative", c.CacheFor)
@@ -139,7 +183,8 @@ func (c *Config) Complete() error {
 // trim removes the white space at the end of settings that were read from files.
 func (c *Config) trim() {
 	for _, field := range []*string{
-		&c.ClusterName, &c.Region, (*string)(&c.AccessKey), (*string)(&c.SecretKey), &c.SecurityGroup, &c.Zone, &c.RAMRole, &c.Endpoint, &c.OperatingSystem,
+		&c.ClusterName, &c.Region, (*string)(&c.AccessKey), (*string)(&c.SecretKey), (*string)(&c.SecurityToken), &c.SecurityGroup, &c.Zone, &c.RAMRole, &c.Endpoint,
+		&c.OperatingSystem, &c.RoleARN, &c.OIDCProviderARN, &c.OIDCTokenFile, &c.ECSRole, &c.ClusterDomain,
 	} {
 		*field = strings.TrimSpace(*field)
 	}
@@ -149,6 +194,7 @@ func (c *Config) trim() {
 // Merge overwrites the settings of c with the values of environment variables, as
 // getenv returns them. An empty value is ignored.
 func (c *Config) Merge(getenv func(string) string) error {
+	var servers, updates string
 	err := config.Environment(getenv, map[string]any{
 		EnvClusterName:   &c.ClusterName,
 		EnvRegion:        &c.Region,
@@ -159,7 +205,18 @@ func (c *Config) Merge(getenv func(string) string) error {
 		EnvQuotaCPU:      &c.CPU,
 		EnvQuotaMemory:   &c.Memory,
 		EnvQuotaPod:      &c.Pods,
+		EnvSecurityToken: (*string)(&c.SecurityToken), EnvECSRole: &c.ECSRole, EnvUpdateFiles: &updates, EnvClusterDNS: &servers,
+		EnvRoleARN: &c.RoleARN, EnvOIDCProviderARN: &c.OIDCProviderARN, EnvOIDCTokenFile: &c.OIDCTokenFile,
 	})
+	if servers != "" {
+		c.ClusterDNS = split(servers)
+	}
+	if updates != "" {
+		var wrong error
+		if c.UpdateFiles, wrong = strconv.ParseBool(updates); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %q is neither true nor false", EnvUpdateFiles, updates))
+		}
+	}
 	if err != nil {
 		return errdefs.InvalidInputf("eci config: %w", err)
 	}

@@ -28,11 +28,20 @@ type fileConfig struct {
 	SecureGroup     string   `json:"secureGroup"`
 	AccessKey       string   `json:"accessKey"`
 	SecretKey       string   `json:"secretKey"`
+	SecurityToken   string   `json:"securityToken"`
+	RoleARN         string   `json:"roleARN"`
+	OIDCProviderARN string   `json:"oidcProviderARN"`
+	OIDCTokenFile   string   `json:"oidcTokenFile"`
+	ECSRole         string   `json:"ecsRole"`
 
 	Zone     string `json:"zone"`
 	RAMRole  string `json:"ramRole"`
 	Endpoint string `json:"endpoint"`
 	CacheFor string `json:"cacheFor"`
+
+	ClusterDNS    []string `json:"clusterDNS"`
+	ClusterDomain string   `json:"clusterDomain"`
+	UpdateFiles   bool     `json:"updateFiles"`
 }
 
 // ParseConfig decodes a configuration file. It is TOML if its first line is a setting
@@ -86,7 +95,8 @@ func (f *fileConfig) config() (Config, error) {
 	c := Config{
 		ClusterName: f.ClusterName, Region: f.Region, AccessKey: Secret(f.AccessKey), SecretKey: Secret(f.SecretKey),
 		SecurityGroup: f.SecureGroup, VSwitch: f.VSwitch, Zone: f.Zone, RAMRole: f.RAMRole, Endpoint: f.Endpoint,
-		OperatingSystem: f.OperatingSystem,
+		OperatingSystem: f.OperatingSystem, ClusterDNS: f.ClusterDNS, ClusterDomain: f.ClusterDomain, UpdateFiles: f.UpdateFiles,
+		SecurityToken: Secret(f.SecurityToken), RoleARN: f.RoleARN, OIDCProviderARN: f.OIDCProviderARN, OIDCTokenFile: f.OIDCTokenFile, ECSRole: f.ECSRole,
 	}
 	var errs []error
 	for _, q := range []struct {

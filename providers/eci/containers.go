@@ -2,218 +2,185 @@ package eci
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
-	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
-	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-func (r *CreateRequest) setContainers(pod *corev1.Pod) {
-	var before []eci.CreateContainerGroupInitContainer
+func (p params) setContainers(pod *corev1.Pod) {
 	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		size := containerSize(&c.Resources)
-		before = append(before, eci.CreateContainerGroupInitContainer{
-			Name: c.Name, Image: c.Image, Command: c.Command, Arg: c.Args, WorkingDir: c.WorkingDir,
-			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: floatUnlessZero(size.cpu), Memory: floatUnlessZero(size.memory), Gpu: gpus(c),
-			EnvironmentVar: environment(c), Port: ports(c), VolumeMount: mounts(c),
-		})
-		prefix := fmt.Sprintf("InitContainer.%d.", i+1)
-		r.setSecurityContext(prefix, pod, c)
-		r.setTerminationMessage(prefix, c)
+		p.setContainer(fmt.Sprintf("InitContainer.%d.", i+1), pod, &pod.Spec.InitContainers[i])
 	}
-	if len(before) > 0 {
-		r.InitContainer = &before
-	}
-	var containers []eci.CreateContainerGroupContainer
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		size := containerSize(&c.Resources)
-		made := eci.CreateContainerGroupContainer{
-			Name: c.Name, Image: c.Image, Command: c.Command, Arg: c.Args, WorkingDir: c.WorkingDir,
-			ImagePullPolicy: string(c.ImagePullPolicy), Cpu: floatUnlessZero(size.cpu), Memory: floatUnlessZero(size.memory), Gpu: gpus(c),
-			EnvironmentVar: environment(c), Port: ports(c), VolumeMount: mounts(c),
-			Stdin: boolIfTrue(c.Stdin), StdinOnce: boolIfTrue(c.StdinOnce), Tty: boolIfTrue(c.TTY),
-		}
 		prefix := fmt.Sprintf("Container.%d.", i+1)
-		made.ReadinessProbe = eci.CreateContainerGroupReadinessProbe(r.setProbe(prefix+"ReadinessProbe.", c, c.ReadinessProbe))
-		made.LivenessProbe = eci.CreateContainerGroupLivenessProbe(r.setProbe(prefix+"LivenessProbe.", c, c.LivenessProbe))
-		if c.Lifecycle != nil {
-			r.setHook(prefix+"LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
-			r.setHook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
-		}
-		r.setSecurityContext(prefix, pod, c)
-		r.setGroupID(prefix, pod, c)
-		r.setTerminationMessage(prefix, c)
-		containers = append(containers, made)
-	}
-	r.Container = &containers
-}
-
-// environment returns the environment variables of a container. The controller has
-// resolved them, except for the addresses of the pod, which ECI knows.
-func environment(c *corev1.Container) *[]eci.CreateContainerGroupEnvironmentVar {
-	var list []eci.CreateContainerGroupEnvironmentVar
-	for i := range c.Env {
-		e := eci.CreateContainerGroupEnvironmentVar{Key: c.Env[i].Name, Value: c.Env[i].Value}
-		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			e.FieldRef.FieldPath = from.FieldRef.FieldPath
-			if e.FieldRef.FieldPath == "status.podIPs" { // the API does not have it; the first IP is the same
-				e.FieldRef.FieldPath = "status.podIP"
+		p.setContainer(prefix, pod, c)
+		for name, set := range map[string]bool{"Stdin": c.Stdin, "StdinOnce": c.StdinOnce, "Tty": c.TTY, "EnvironmentVarHide": len(c.Env) > 0} {
+			if set { // values of variables may be secret, and need not be shown in the console
+				p[prefix+name] = "true"
 			}
 		}
-		list = append(list, e)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return &list
-}
-
-func ports(c *corev1.Container) *[]eci.CreateContainerGroupPort {
-	var list []eci.CreateContainerGroupPort
-	for i := range c.Ports {
-		protocol := c.Ports[i].Protocol
-		if protocol == "" {
-			protocol = corev1.ProtocolTCP
+		p.setProbe(prefix+"ReadinessProbe.", c, c.ReadinessProbe)
+		p.setProbe(prefix+"LivenessProbe.", c, c.LivenessProbe)
+		if c.Lifecycle != nil {
+			p.setHook(prefix+"LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
+			p.setHook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
 		}
-		list = append(list, eci.CreateContainerGroupPort{Port: integer(c.Ports[i].ContainerPort), Protocol: string(protocol)})
+		p.setFurtherSecurity(prefix+"SecurityContext", pod, c)
 	}
-	if len(list) == 0 {
-		return nil
-	}
-	return &list
 }
 
-func gpus(c *corev1.Container) requests.Integer {
-	if n := requestOrLimit(&c.Resources, resourceGPU).Value(); n > 0 {
-		return integer(n)
+// setContainer sets what containers of both kinds have.
+func (p params) setContainer(prefix string, pod *corev1.Pod, c *corev1.Container) {
+	for name, value := range map[string]string{
+		"Name": c.Name, "Image": c.Image, "WorkingDir": c.WorkingDir, "ImagePullPolicy": string(c.ImagePullPolicy),
+		"TerminationMessagePolicy": string(c.TerminationMessagePolicy), "TerminationMessagePath": c.TerminationMessagePath,
+	} {
+		p.set(prefix+name, value)
 	}
-	return ""
+	p.setList(prefix+"Command", c.Command)
+	p.setList(prefix+"Arg", c.Args)
+	needs := podgroup.SizeOf(&c.Resources)
+	p.setOf(prefix, sizeOf(needs))
+	if n := gpus(needs); n > 0 {
+		p[prefix+"Gpu"] = strconv.FormatInt(n, 10)
+	}
+	p.setEnvironment(prefix, c)
+	for i := range c.Ports {
+		port := fmt.Sprintf("%sPort.%d.", prefix, i+1)
+		p[port+"Port"], p[port+"Protocol"] = strconv.Itoa(int(c.Ports[i].ContainerPort)), string(corev1.ProtocolTCP)
+		p.set(port+"Protocol", string(c.Ports[i].Protocol))
+	}
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		mount := fmt.Sprintf("%sVolumeMount.%d.", prefix, i+1)
+		p[mount+"Name"], p[mount+"MountPath"], p[mount+"ReadOnly"] = m.Name, m.MountPath, strconv.FormatBool(m.ReadOnly)
+		p.set(mount+"SubPath", m.SubPath)
+		if m.MountPropagation != nil {
+			p[mount+"MountPropagation"] = string(*m.MountPropagation)
+		}
+	}
+	p.setSecurity(prefix+"SecurityContext.", pod, c)
 }
 
-// setProbe returns a probe without its command, which goes to Extra: the SDK cannot
-// send it.
-func (r *CreateRequest) setProbe(prefix string, c *corev1.Container, p *corev1.Probe) (made eci.CreateContainerGroupReadinessProbe) {
-	if p == nil {
-		return made
+// gpus returns the number of GPUs of a size.
+func gpus(s podgroup.Size) int64 {
+	n := s.Other[resourceGPU]
+	return n.Value()
+}
+
+// setEnvironment sets the environment variables of a container. They are resolved, except
+// for the addresses of the pod, which ECI knows.
+func (p params) setEnvironment(prefix string, c *corev1.Container) {
+	for i := range c.Env {
+		variable := fmt.Sprintf("%sEnvironmentVar.%d.", prefix, i+1)
+		p[variable+"Key"] = c.Env[i].Name
+		p.set(variable+"Value", c.Env[i].Value)
+		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			path := from.FieldRef.FieldPath
+			if path == "status.podIPs" { // the API does not have it; the first IP is the same
+				path = "status.podIP"
+			}
+			p[variable+"FieldRef.FieldPath"] = path
+		}
 	}
-	made.InitialDelaySeconds = integer(p.InitialDelaySeconds)
-	for to, value := range map[*requests.Integer]int32{
-		&made.PeriodSeconds: p.PeriodSeconds, &made.TimeoutSeconds: p.TimeoutSeconds,
-		&made.SuccessThreshold: p.SuccessThreshold, &made.FailureThreshold: p.FailureThreshold,
+}
+
+func (p params) setProbe(prefix string, c *corev1.Container, probe *corev1.Probe) {
+	if probe == nil {
+		return
+	}
+	p[prefix+"InitialDelaySeconds"] = strconv.Itoa(int(probe.InitialDelaySeconds))
+	for name, value := range map[string]int32{
+		"PeriodSeconds": probe.PeriodSeconds, "TimeoutSeconds": probe.TimeoutSeconds,
+		"SuccessThreshold": probe.SuccessThreshold, "FailureThreshold": probe.FailureThreshold,
 	} {
 		if value != 0 { // otherwise the API's default applies, which is that of Kubernetes
-			*to = integer(value)
+			p[prefix+name] = strconv.Itoa(int(value))
 		}
 	}
 	switch {
-	case p.Exec != nil:
-		r.setList(prefix+"Exec.Command.", p.Exec.Command)
-	case p.HTTPGet != nil:
-		made.HttpGet = eci.CreateContainerGroupHttpGet{
-			Path: p.HTTPGet.Path, Port: integer(portNumber(c, p.HTTPGet.Port)), Scheme: string(p.HTTPGet.Scheme),
-		}
-	case p.TCPSocket != nil:
-		made.TcpSocket.Port = integer(portNumber(c, p.TCPSocket.Port))
+	case probe.Exec != nil:
+		p.setList(prefix+"Exec.Command", probe.Exec.Command)
+	case probe.HTTPGet != nil:
+		p.set(prefix+"HttpGet.Path", probe.HTTPGet.Path)
+		p.set(prefix+"HttpGet.Scheme", string(probe.HTTPGet.Scheme))
+		p[prefix+"HttpGet.Port"] = strconv.Itoa(int(portNumber(c, probe.HTTPGet.Port)))
+	case probe.TCPSocket != nil:
+		p[prefix+"TcpSocket.Port"] = strconv.Itoa(int(portNumber(c, probe.TCPSocket.Port)))
 	}
-	return made
 }
 
-// setHook sets the parameters of a lifecycle hook.
-func (r *CreateRequest) setHook(prefix string, c *corev1.Container, h *corev1.LifecycleHandler) {
+func (p params) setHook(prefix string, c *corev1.Container, h *corev1.LifecycleHandler) {
 	switch {
 	case h == nil:
 	case h.Exec != nil:
-		r.setList(prefix+"Exec.", h.Exec.Command)
+		p.setList(prefix+"Exec", h.Exec.Command)
 	case h.HTTPGet != nil:
-		r.setNonEmpty(map[string]string{
-			prefix + "HttpGetHost": h.HTTPGet.Host, prefix + "HttpGetPath": h.HTTPGet.Path, prefix + "HttpGetScheme": string(h.HTTPGet.Scheme),
-			prefix + "HttpGetPort": strconv.Itoa(int(portNumber(c, h.HTTPGet.Port))),
-		})
+		p.set(prefix+"HttpGetHost", h.HTTPGet.Host)
+		p.set(prefix+"HttpGetPath", h.HTTPGet.Path)
+		p.set(prefix+"HttpGetScheme", string(h.HTTPGet.Scheme))
+		p[prefix+"HttpGetPort"] = strconv.Itoa(int(portNumber(c, h.HTTPGet.Port)))
 		for i, header := range h.HTTPGet.HTTPHeaders {
 			one := fmt.Sprintf("%sHttpGetHttpHeader.%d.", prefix, i+1)
-			r.Extra[one+"Name"], r.Extra[one+"Value"] = header.Name, header.Value
+			p[one+"Name"], p[one+"Value"] = header.Name, header.Value
 		}
 	case h.TCPSocket != nil:
-		r.setNonEmpty(map[string]string{
-			prefix + "TcpSocketHost": h.TCPSocket.Host, prefix + "TcpSocketPort": strconv.Itoa(int(portNumber(c, h.TCPSocket.Port))),
-		})
+		p.set(prefix+"TcpSocketHost", h.TCPSocket.Host)
+		p[prefix+"TcpSocketPort"] = strconv.Itoa(int(portNumber(c, h.TCPSocket.Port)))
 	}
 }
 
-// setSecurityContext sets the parameters of the security contexts of a container and
-// its pod. The SDK has fields for sysctls only.
-func (r *CreateRequest) setSecurityContext(prefix string, pod *corev1.Pod, c *corev1.Container) {
-	prefix += "SecurityContext."
-	if p := pod.Spec.SecurityContext; p != nil {
-		if p.RunAsUser != nil {
-			r.Extra[prefix+"RunAsUser"] = strconv.FormatInt(*p.RunAsUser, 10)
-		}
+// setSecurity sets what containers of both kinds have of a security context, and of that
+// of their pod.
+func (p params) setSecurity(prefix string, pod *corev1.Pod, c *corev1.Container) {
+	if of := pod.Spec.SecurityContext; of != nil && of.RunAsUser != nil {
+		p[prefix+"RunAsUser"] = strconv.FormatInt(*of.RunAsUser, 10)
 	}
 	s := c.SecurityContext
 	if s == nil {
 		return
 	}
 	if s.RunAsUser != nil {
-		r.Extra[prefix+"RunAsUser"] = strconv.FormatInt(*s.RunAsUser, 10)
+		p[prefix+"RunAsUser"] = strconv.FormatInt(*s.RunAsUser, 10)
 	}
 	if s.ReadOnlyRootFilesystem != nil {
-		r.Extra[prefix+"ReadOnlyRootFilesystem"] = strconv.FormatBool(*s.ReadOnlyRootFilesystem)
+		p[prefix+"ReadOnlyRootFilesystem"] = strconv.FormatBool(*s.ReadOnlyRootFilesystem)
 	}
 	if s.Capabilities != nil {
-		for i, added := range s.Capabilities.Add {
-			r.Extra[fmt.Sprintf("%sCapability.Add.%d", prefix, i+1)] = string(added)
+		var added []string
+		for _, capability := range s.Capabilities.Add {
+			added = append(added, string(capability))
+		}
+		p.setList(prefix+"Capability.Add", slices.Compact(added))
+	}
+}
+
+// setFurtherSecurity sets what init containers have no parameters for.
+func (p params) setFurtherSecurity(prefix string, pod *corev1.Pod, c *corev1.Container) {
+	var group *int64
+	var nonRoot, privileged *bool
+	if of := pod.Spec.SecurityContext; of != nil {
+		group, nonRoot = of.RunAsGroup, of.RunAsNonRoot
+	}
+	if s := c.SecurityContext; s != nil {
+		if privileged = s.Privileged; s.RunAsGroup != nil {
+			group = s.RunAsGroup
+		}
+		if s.RunAsNonRoot != nil {
+			nonRoot = s.RunAsNonRoot
 		}
 	}
-}
-
-// setGroupID sets the primary group of a container's processes. The API has no such
-// parameter for init containers.
-func (r *CreateRequest) setGroupID(prefix string, pod *corev1.Pod, c *corev1.Container) {
-	id := (*int64)(nil)
-	if p := pod.Spec.SecurityContext; p != nil {
-		id = p.RunAsGroup
+	if group != nil {
+		p[prefix+"RunAsGroup"] = strconv.FormatInt(*group, 10)
 	}
-	if s := c.SecurityContext; s != nil && s.RunAsGroup != nil {
-		id = s.RunAsGroup
+	if nonRoot != nil {
+		p[prefix+"RunAsNonRoot"] = strconv.FormatBool(*nonRoot)
 	}
-	if id != nil {
-		r.Extra[prefix+"SecurityContextRunAsGroup"] = strconv.FormatInt(*id, 10)
+	if privileged != nil && *privileged {
+		p[prefix+"Privileged"] = "true"
 	}
-}
-
-func (r *CreateRequest) setTerminationMessage(prefix string, c *corev1.Container) {
-	r.setNonEmpty(map[string]string{
-		prefix + "TerminationMessagePolicy": string(c.TerminationMessagePolicy), prefix + "TerminationMessagePath": c.TerminationMessagePath,
-	})
-}
-
-func (r *CreateRequest) setList(prefix string, values []string) {
-	for i, value := range values {
-		r.Extra[prefix+strconv.Itoa(i+1)] = value
-	}
-}
-
-func (r *CreateRequest) setNonEmpty(params map[string]string) {
-	for name, value := range params {
-		if value != "" {
-			r.Extra[name] = value
-		}
-	}
-}
-
-func floatUnlessZero(f float64) requests.Float {
-	if f == 0 {
-		return ""
-	}
-	return number(f)
-}
-
-func boolIfTrue(b bool) requests.Boolean {
-	if b {
-		return boolean(b)
-	}
-	return ""
 }

@@ -20,7 +20,6 @@ import (
 )
 
 func TestErrorsHaveClasses(t *testing.T) {
-	r := newRig(t, 0)
 	for _, c := range []struct {
 		code   string
 		status int
@@ -48,15 +47,17 @@ func TestErrorsHaveClasses(t *testing.T) {
 		{"InternalError", 500, errdefs.UnavailableClass, 0},
 		{"ServiceUnavailable", 503, errdefs.UnavailableClass, 0},
 	} {
-		r.api.Fail("CreateContainerGroup", 1, c.status, c.code, "because")
+		r := newRig(t, 0) // without the silence after throttling
+		r.refuse("CreateContainerGroup", 1, c.status, c.code, "because")
 		err := r.CreatePod(t.Context(), newPod("a"))
 		after, _ := errdefs.RetryAfter(err)
 		if errdefs.ClassOf(err) != c.class || after != c.after || !strings.Contains(fmt.Sprint(err), c.code+": because") {
 			t.Errorf("%s makes an error of class %s, to be tried after %s: %v", c.code, errdefs.ClassOf(err), after, err)
 		}
 	}
+	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
-	r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, "ContainerGroupNotFound", "gone")
+	r.refuse("DeleteContainerGroup", 1, http.StatusNotFound, "ContainerGroupNotFound", "gone")
 	if err := r.DeletePod(t.Context(), pod); !errdefs.IsNotFound(err) {
 		t.Errorf("the deletion of a group that is gone gives %v", err)
 	}
@@ -68,18 +69,19 @@ func TestOnlyAGroupThatIsGoneIsNotFound(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
 	for _, code := range []string{"InvalidRegionId.NotFound", "InvalidAction.NotFound", "InvalidContainerGroupId.NotFound"} {
-		r.api.Fail("DescribeContainerGroups", 1, http.StatusNotFound, code, "no")
+		r.refuse("DescribeContainerGroupStatus", 1, http.StatusNotFound, code, "no") // after the second DescribeContainerGroups is used
+		r.refuse("DescribeContainerGroups", 1, http.StatusNotFound, code, "no")
 		if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); err == nil || errdefs.IsNotFound(err) {
 			t.Errorf("a listing that is refused with %s gives %v", code, err)
 		}
 	}
 	for _, code := range []string{"InvalidRegionId.NotFound", "InvalidAction.NotFound"} {
-		r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, code, "no")
+		r.refuse("DeleteContainerGroup", 1, http.StatusNotFound, code, "no")
 		if err := r.DeletePod(t.Context(), pod); err == nil || errdefs.IsNotFound(err) || errdefs.IsPermanent(err) {
 			t.Errorf("a deletion that is refused with %s gives %v", code, err)
 		}
 	}
-	r.api.Fail("DeleteContainerGroup", 1, http.StatusNotFound, "", "")
+	r.refuse("DeleteContainerGroup", 1, http.StatusNotFound, "", "")
 	if err := r.DeletePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
 		t.Errorf("a 404 that is not the API's gives %v", err)
 	}
@@ -91,15 +93,19 @@ func TestListingsAndDeletionsAreNeverRefusedForGood(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
 	for action, call := range map[string]func() error{
-		"DescribeContainerGroups": func() error { return r.UpdatePod(t.Context(), pod) },
-		"DeleteContainerGroup":    func() error { return r.DeletePod(t.Context(), pod) },
+		"DescribeContainerGroupStatus": func() error { return r.UpdatePod(t.Context(), pod) },
+		"DescribeContainerGroups": func() error {
+			clear(r.backend.groups.known) // as if their statuses had changed
+			return r.UpdatePod(t.Context(), pod)
+		},
+		"DeleteContainerGroup": func() error { return r.DeletePod(t.Context(), pod) },
 	} {
-		r.api.Fail(action, 1, http.StatusBadRequest, "InvalidParameter.Tag", "no")
+		r.refuse(action, 1, http.StatusBadRequest, "InvalidParameter.Tag", "no")
 		if err := call(); err == nil || errdefs.IsPermanent(err) {
 			t.Errorf("%s, refused, gives %v", action, err)
 		}
 	}
-	r.api.Fail("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParam.NotExistContainer", "no")
+	r.refuse("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParam.NotExistContainer", "no")
 	changed := pod.DeepCopy()
 	changed.Spec.Containers[0].Image = "busybox:2"
 	if err := r.UpdatePod(t.Context(), changed); !errdefs.IsPermanent(err) || errdefs.IsNotFound(err) {
@@ -119,7 +125,7 @@ func TestTheLogShowsNoSecrets(t *testing.T) {
 	pod := newPod("a")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2-env"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
-	r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-env is no good")
+	r.refuse("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-env is no good")
 	if err := r.CreatePod(t.Context(), pod); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the error is %v", err)
 	}
@@ -141,11 +147,11 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 	}}}
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
 	failures := map[string]func(r *rig){
-		"a signature that does not match": func(r *rig) { r.Provider.client.secretKey = "hunter2-key" },
-		"an unknown access key":           func(r *rig) { r.Provider.client.accessKey = "hunter2-id" },
-		"a server that is away":           func(r *rig) { r.Provider.client.domain = "127.0.0.1:1" },
+		"a signature that does not match": func(r *rig) { r.key("ecitest-access-key", "hunter2-key", "") },
+		"an unknown access key":           func(r *rig) { r.key("hunter2-id", "hunter2-key", "") },
+		"a server that is away":           func(r *rig) { r.backend.client.domain = "127.0.0.1:1" },
 		"an answer that quotes": func(r *rig) {
-			r.api.Fail("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-password, hunter2-header and hunter2 of/the environment are no good")
+			r.refuse("CreateContainerGroup", 1, 400, "InvalidParameter", "hunter2-password, hunter2-header and hunter2 of/the environment are no good")
 		},
 	}
 	for what, fail := range failures {
@@ -153,6 +159,9 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 		r.objects.secrets["hub"] = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{
 			corev1.DockerConfigJsonKey: []byte(`{"auths":{"docker.io":{"username":"me","password":"hunter2-password"}}}`),
 		}}
+		if _, err := r.GetPods(t.Context()); err != nil { // so that the next call is the creation
+			t.Fatal(err)
+		}
 		fail(r)
 		err := r.CreatePod(t.Context(), pod)
 		if err == nil {
@@ -168,6 +177,9 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 
 func TestACallEndsWithItsContext(t *testing.T) {
 	r := newRig(t, 0)
+	if _, err := r.GetPods(t.Context()); err != nil { // so that the next call is the creation
+		t.Fatal(err)
+	}
 	r.api.Delay("CreateContainerGroup", 1, time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

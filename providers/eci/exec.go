@@ -2,42 +2,37 @@ package eci
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	"github.com/gorilla/websocket"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-// RunInContainer runs a command in a container. The API returns the URL of a WebSocket,
-// which is connected to the client.
-func (p *Provider) RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach api.AttachIO) error {
-	if len(cmd) == 0 {
-		return errdefs.InvalidInput("there is no command to run")
+// Exec implements podgroup.Execer. The API returns the URL of a WebSocket, which is
+// connected to the client.
+func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, cmd []string, attach api.AttachIO) error {
+	if len(cmd) > maxWords {
+		return errdefs.InvalidInputf("the command has %d words, and ECI takes %d: use sh -c with one text", len(cmd), maxWords)
 	}
-	found, err := p.find(ctx, namespace, podName, "")
+	for _, word := range cmd {
+		if n := utf8.RuneCountInString(word); n > maxWord {
+			return errdefs.InvalidInputf("a word of the command has %d characters, and ECI takes %d: put the rest into the input, or into a file", n, maxWord)
+		}
+	}
+	address, err := b.execAddress(ctx, u.ID, container, cmd, attach)
 	if err != nil {
 		return err
 	}
-	c, err := containerIn(found, containerName)
-	if err != nil {
-		return err
-	}
-	if c.CurrentState.State != containerRunning {
-		return errdefs.AsConflict(fmt.Errorf("container %q in pod %q is not running", containerName, podName))
-	}
-	address, err := p.execAddress(ctx, found.ContainerGroupId, containerName, cmd, attach)
-	if err != nil {
-		return err
-	}
-	conn, err := p.dial(ctx, address)
+	conn, err := b.dial(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -46,27 +41,20 @@ func (p *Provider) RunInContainer(ctx context.Context, namespace, podName, conta
 
 // execAddress requests the URL of a WebSocket for a command. It is a secret: anybody
 // who has it can run the command.
-func (p *Provider) execAddress(ctx context.Context, group, container string, cmd []string, attach api.AttachIO) (Secret, error) {
-	command, err := json.Marshal(cmd)
-	if err != nil {
-		return "", err
+func (b *backend) execAddress(ctx context.Context, group, container string, cmd []string, attach api.AttachIO) (Secret, error) {
+	p := params{
+		"ContainerGroupId": group, "ContainerName": container, "Command": jsonList(cmd),
+		"TTY": strconv.FormatBool(attach.TTY()), "Stdin": strconv.FormatBool(attach.Stdin() != nil),
 	}
-	request := eci.CreateExecContainerCommandRequest()
-	request.RegionId, request.ContainerGroupId, request.ContainerName = p.cfg.Region, group, container
-	request.Command, request.TTY = string(command), boolean(attach.TTY())
-	// The SDK has no field for it.
-	request.QueryParams["Stdin"] = strconv.FormatBool(attach.Stdin() != nil)
 	response := eci.CreateExecContainerCommandResponse()
-	if err := p.client.do(ctx, request, response); err != nil {
-		return "", err
-	}
-	return Secret(response.WebSocketUri), nil
+	err := b.client.call(ctx, podgroup.ActionExec, "ExecContainerCommand", p, response)
+	return Secret(response.WebSocketUri), err
 }
 
 // dialTimeout is the timeout to open a WebSocket.
 const dialTimeout = 30 * time.Second
 
-func (p *Provider) dial(ctx context.Context, address Secret) (*websocket.Conn, error) {
+func (b *backend) dial(ctx context.Context, address Secret) (*websocket.Conn, error) {
 	dialer := &websocket.Dialer{
 		Proxy: http.ProxyFromEnvironment, HandshakeTimeout: dialTimeout,
 		Subprotocols: []string{channelsV5, channelsV4},

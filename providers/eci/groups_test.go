@@ -89,7 +89,7 @@ func (a *sameAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 func TestAListingThatDoesNotEndIsNone(t *testing.T) {
 	r := newRig(t, 0)
 	answer := &sameAnswer{text: `{"NextToken": "same", "ContainerGroups": []}`}
-	r.client.transport = answer
+	r.backend.client.transport = answer
 	if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) || answer.calls != 2 {
 		t.Errorf("after %d calls the error is %v", answer.calls, err)
 	}
@@ -100,7 +100,7 @@ func TestListingsRespectThrottling(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.create(t, newPod("a"))
 		before := r.api.Calls("DescribeContainerGroups")
-		r.api.Fail("DescribeContainerGroups", 1, http.StatusTooManyRequests, "TooFast", "wait")
+		r.refuse("DescribeContainerGroups", 1, http.StatusTooManyRequests, "TooFast", "wait")
 		for range 3 {
 			_, err := r.GetPods(t.Context())
 			if after, _ := errdefs.RetryAfter(err); after != 10*time.Second {
@@ -129,7 +129,7 @@ func TestAnEmptyListingIsConfirmed(t *testing.T) {
 	if err := r.pods.Update(pod); err != nil {
 		t.Fatal(err)
 	}
-	r.api.SetMayList(false)
+	r.api.Hide(true)
 	for name, p := range map[string]*Provider{"the provider": r.Provider, "one after a restart": r.newProvider(t, testConfig(r.api.URL))} {
 		if _, err := p.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "eci:DescribeContainerGroups") {
 			t.Errorf("%s: the status of a pod gives %v", name, err)
@@ -141,16 +141,16 @@ func TestAnEmptyListingIsConfirmed(t *testing.T) {
 			t.Errorf("%s: the node is well", name)
 		}
 	}
-	r.api.Fail("DescribeContainerLog", 1, http.StatusForbidden, "Forbidden.RAM", "no")
+	r.refuse("DescribeContainerLog", 1, http.StatusForbidden, "Forbidden.RAM", "no")
 	if _, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) {
 		t.Errorf("if the group cannot be asked for, the error is %v", err)
 	}
-	r.api.SetMayList(true)
+	r.api.Hide(false)
 	r.status(t, pod)
 	if err := r.api.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
-	r.api.Fail("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", "no such group")
+	r.refuse("DescribeContainerLog", 1, http.StatusNotFound, "InvalidParameter.NotFound", "no such group")
 	for range 2 { // by either code
 		if _, err := r.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsNotFound(err) {
 			t.Errorf("the status of a pod whose group is gone gives %v", err)

@@ -4,6 +4,7 @@ package eci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 // TestLive runs a pod in the real service, with the settings of the environment. It
@@ -27,6 +29,7 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.ClusterName += "-live-" + rand.String(5)
+	config.UpdateFiles = true
 	r := newRig(t, 0)
 	r.Provider = r.newProvider(t, config)
 
@@ -90,8 +93,8 @@ func TestLive(t *testing.T) {
 	if c := r.status(t, pod).ContainerStatuses[0]; c.RestartCount != 0 {
 		t.Errorf("UpdateContainerGroup restarts containers for files: each renewal of a token would: %+v", c)
 	}
-	if found, err := r.find(t.Context(), pod.Namespace, pod.Name, pod.UID); err != nil || len(reportedFiles(found)["conf"]) != 1 {
-		t.Errorf("a listing does not show files: each restart of the node updates each pod: %v", err)
+	if u, err := listed(t.Context(), r.backend, pod); err != nil || len(u.Files["conf"]) != 1 {
+		t.Errorf("a list does not show files: each restart of the node updates each pod: %v", err)
 	}
 	if _, err := r.GetStatsSummary(t.Context()); err != nil {
 		t.Error(err)
@@ -121,6 +124,24 @@ func eventually(t *testing.T, what string, check func() error) {
 		case <-ctx.Done():
 			t.Fatalf("waiting until %s: %v", what, err)
 		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// listed returns the group of a pod from a list.
+func listed(ctx context.Context, b *backend, pod *corev1.Pod) (podgroup.Unit, error) {
+	for next := ""; ; {
+		page, err := b.List(ctx, map[string]string{podgroup.TagClusterName: b.cfg.ClusterName}, next)
+		if err != nil {
+			return podgroup.Unit{}, err
+		}
+		for _, u := range page.Units {
+			if u.Tags[podgroup.TagUID] == string(pod.UID) {
+				return u, nil
+			}
+		}
+		if next = page.Next; next == "" {
+			return podgroup.Unit{}, errors.New("no list has it")
 		}
 	}
 }

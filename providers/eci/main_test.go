@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
 
@@ -42,6 +44,8 @@ func TestMain(m *testing.M) {
 // rig is a provider on a fake of the API.
 type rig struct {
 	*Provider
+	backend *backend
+	cfg     Config
 	api     *ecitest.Server
 	pods    cache.Indexer
 	objects objects
@@ -50,12 +54,15 @@ type rig struct {
 	cluster types.UID         // of kube-system; defaults to "here"
 	source  node.ObjectSource // defaults to objects
 	node    *corev1.Node
+	client  kubernetes.Interface // defaults to that of tokens
+	// transport connects with the fake without sockets, in virtual time; nil is a socket.
+	transport http.RoundTripper
 }
 
 func testConfig(endpoint string) Config {
 	return Config{
 		ClusterName: "home", Region: ecitest.Region, AccessKey: ecitest.AccessKey, SecretKey: ecitest.SecretKey,
-		SecurityGroup: "sg-1", VSwitch: "vsw-1", Endpoint: endpoint,
+		SecurityGroup: "sg-1", VSwitch: "vsw-1", Endpoint: endpoint, UpdateFiles: true,
 	}
 }
 
@@ -68,28 +75,31 @@ func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
 	return newRigOn(t, api, change...)
 }
 
-// inVirtualTime runs a test in a bubble of synctest. Its provider calls the API without
-// connections, which do not work in virtual time.
+// inVirtualTime runs a test in a bubble of synctest.
 func inVirtualTime(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	api := ecitest.New(0)
-	t.Cleanup(api.Close)
 	synctest.Test(t, func(t *testing.T) {
-		r := newRigOn(t, api)
-		r.client.transport = api
+		api := ecitest.On(grouptest.New(0))
+		r := newRig0(api)
+		r.transport = grouptest.Serve(t, api).Transport(t)
+		r.Provider = r.newProvider(t, testConfig("http://eci.test"))
 		test(t, r)
 	})
 }
 
-func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
-	t.Helper()
-	r := &rig{
+func newRig0(api *ecitest.Server) *rig {
+	return &rig{
 		api:     api,
 		pods:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		objects: newObjects(),
 		events:  record.NewFakeRecorder(100),
 		tokens:  &tokenGiver{life: time.Hour},
 	}
+}
+
+func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
+	t.Helper()
+	r := newRig0(api)
 	config := testConfig(api.URL)
 	config.CacheFor = time.Nanosecond
 	for _, f := range change {
@@ -99,24 +109,57 @@ func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
 	return r
 }
 
+// newProvider returns a provider on the fake, and sets the rig's backend and node.
 func (r *rig) newProvider(t *testing.T, config Config) *Provider {
 	t.Helper()
+	if r.transport != nil {
+		config.CacheFor = time.Nanosecond
+	}
+	r.cfg = config
+	b, err := newBackend(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.transport != nil {
+		b.client.transport = r.transport
+	}
 	var source node.ObjectSource = r.objects
 	if r.source != nil {
 		source = r.source
 	}
+	if r.client == nil {
+		r.client = r.tokens.client(cmp.Or(r.cluster, "here"))
+	}
 	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
-	p, err := New(nodeutil.ProviderConfig{
-		Pods: corev1listers.NewPodLister(r.pods), Objects: source, Client: r.tokens.client(cmp.Or(r.cluster, "here")), Events: r.events,
+	p, err := b.provider(nodeutil.ProviderConfig{
+		Pods: corev1listers.NewPodLister(r.pods), Objects: source, Client: r.client, Events: r.events,
 		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
 		Node: r.node,
-	}, config)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
+	r.backend = b
 	return p
 }
+
+// refuse has the fake refuse the next calls of an action.
+func (r *rig) refuse(action string, count, status int, code, message string) {
+	r.api.Refuse(action, count, &grouptest.Refusal{Status: status, Code: code, Message: message})
+}
+
+// key has the provider use other credentials.
+func (r *rig) key(id, secret, token Secret) {
+	keys, err := newKeys(&Config{AccessKey: id, SecretKey: secret, SecurityToken: token})
+	if err != nil {
+		panic(err)
+	}
+	r.backend.client.keys = keys
+}
+
+// lists is how often groups were listed: how many pages of statuses were read.
+func (r *rig) lists() int { return r.api.Calls("DescribeContainerGroupStatus") }
 
 // tokenGiver returns another token each time, as an API server does.
 type tokenGiver struct {

@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
 
@@ -22,7 +22,7 @@ import (
 func rigOf(t *testing.T, api *ecitest.Server, cluster string) *rig {
 	t.Helper()
 	r := newRigOn(t, api)
-	r.cluster = types.UID(cluster)
+	r.cluster, r.client = types.UID(cluster), nil
 	r.Provider = r.newProvider(t, r.cfg)
 	return r
 }
@@ -42,7 +42,7 @@ func TestTwoClustersWithOneConfiguration(t *testing.T) {
 		"CreatePod": second.CreatePod(t.Context(), newPod("b")),
 		"DeletePod": second.DeletePod(t.Context(), pod),
 	} {
-		if !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "ClusterName") || !strings.Contains(err.Error(), "second") {
+		if !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), `cluster "home"`) || !strings.Contains(err.Error(), "second") {
 			t.Errorf("%s gives %v", what, err)
 		}
 	}
@@ -81,10 +81,8 @@ func TestAClusterThatCannotBeRead(t *testing.T) {
 		client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return forbidden, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), metav1.NamespaceSystem, nil)
 		})
-		again := r.newProvider(t, r.cfg)
-		again.client.transport = r.api
-		again.groups.owner.home = clusteruid.New(client.CoreV1())
-		r.Provider = again
+		r.client = client
+		r.Provider = r.newProvider(t, r.cfg)
 		if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) {
 			t.Errorf("the pod is asked for: %v", err)
 		}
@@ -115,7 +113,9 @@ func TestGroupsOfAnEarlierVersion(t *testing.T) {
 	t.Cleanup(api.Close)
 	r, other := rigOf(t, api, "here"), rigOf(t, api, "other")
 	kept, gone := r.create(t, newPod("kept")), r.create(t, newPod("gone"))
-	api.Untag(TagClusterUID)
+	if err := api.Untag(podgroup.TagClusterUID); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.pods.Delete(gone); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestAPodGoesThroughItsPhases(t *testing.T) {
 		what  string
 		phase corev1.PodPhase
 		ip    bool
-	}{{"scheduled", corev1.PodPending, false}, {"pending", corev1.PodPending, true}, {"running", corev1.PodRunning, true}} {
+	}{{"scheduled", corev1.PodPending, false}, {"running", corev1.PodRunning, true}} {
 		status := r.status(t, pod)
 		if status.Phase != c.phase || (status.PodIP != "") != c.ip {
 			t.Errorf("a pod that is %s is %s, with address %q", c.what, status.Phase, status.PodIP)
@@ -299,11 +299,11 @@ func TestNodeIsWellWhileItIsOnlyThrottled(t *testing.T) {
 	if err := r.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	r.api.Fail("DescribeContainerGroups", 1, http.StatusForbidden, "Forbidden.RAM", "no")
+	r.refuse("DescribeContainerGroups", 1, http.StatusForbidden, "Forbidden.RAM", "no")
 	if err := r.Ping(t.Context()); err == nil {
 		t.Error("without rights the node is well")
 	}
-	r.api.Fail("DescribeContainerGroups", 1, http.StatusBadRequest, "Throttling.User", "too many")
+	r.refuse("DescribeContainerGroups", 1, http.StatusBadRequest, "Throttling.User", "too many")
 	if err := r.Ping(t.Context()); err != nil {
 		t.Errorf("throttled, the node is not well: %v", err)
 	}

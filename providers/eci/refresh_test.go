@@ -1,10 +1,10 @@
 package eci
 
 import (
-	"encoding/base64"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,20 +32,22 @@ func (r *rig) paint(colour string) {
 	})
 }
 
+// file returns a file in a volume of the pod's group.
+func (r *rig) file(t *testing.T, pod, volume, path string) string {
+	t.Helper()
+	u, err := r.api.OfPod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(u.Files[volume][path].Data)
+}
+
 // waitForFile waits until a file in a volume of the pod's group has a content.
 func (r *rig) waitForFile(t *testing.T, pod, volume, path, want string) {
 	t.Helper()
 	var got string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		files, err := r.api.Files(pod, volume)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := base64.StdEncoding.DecodeString(files[path])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got = string(content); got == want {
+		if got = r.file(t, pod, volume, path); got == want {
 			return
 		}
 	}
@@ -62,9 +64,7 @@ func TestChangesOfConfigMapsArrive(t *testing.T) {
 	r.waitForFile(t, "a", "conf", "colour", "blue")
 	r.paint("red")
 	r.waitForFile(t, "a", "conf", "colour", "red")
-	if files, err := r.api.Files("a", "scratch"); err != nil || files == nil {
-		t.Errorf("the other volume is lost: %v", err)
-	}
+	r.waitForFile(t, "a", "labels", "labels", "")
 	if calls := r.api.Calls("UpdateContainerGroup"); calls != 1 {
 		t.Errorf("the change took %d updates, want 1", calls)
 	}
@@ -73,28 +73,23 @@ func TestChangesOfConfigMapsArrive(t *testing.T) {
 // A restart of the node, in which each object is new to it, updates nothing: a token
 // that the group has is not requested again.
 func TestWhatIsUpToDateIsLeftAlone(t *testing.T) {
-	r := newRig(t, 0)
-	r.paint("blue")
-	pod := podWithSettings("a")
-	pod.Spec.Volumes[1] = corev1.Volume{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		Sources: []corev1.VolumeProjection{
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-		},
-	}}}
-	r.create(t, pod)
-	restarted := r.newProvider(t, r.cfg)
-	if _, err := restarted.refresh(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	if calls := r.api.Calls("UpdateContainerGroup"); calls != 0 {
-		t.Errorf("what is up to date was updated with %d calls", calls)
-	}
-	r.paint("red")
-	if _, err := restarted.refresh(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	r.waitForFile(t, "a", "conf", "colour", "red")
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.paint("blue")
+		pod := podWithSettings("a")
+		pod.Spec.Volumes[1] = corev1.Volume{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+			},
+		}}}
+		r.create(t, pod)
+		r.restart(t)
+		r.goOn(t, 5*time.Minute)
+		r.expectUpdates(t, "of what is up to date", 0)
+		r.paint("red")
+		synctest.Wait()
+		r.waitForFile(t, "a", "conf", "colour", "red")
+	})
 }
 
 // A pod's own labels are in its files, too.
@@ -117,7 +112,7 @@ func TestARefusedChangeIsAnEvent(t *testing.T) {
 	r := newRig(t, 0)
 	r.paint("blue")
 	r.create(t, podWithSettings("a"))
-	r.api.Fail("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParameter.Volume", "no")
+	r.refuse("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParameter.Volume", "no")
 	r.paint("red")
 	for event := range r.events.Events {
 		if strings.Contains(event, "ProviderUpdateFailed") {

@@ -2,6 +2,7 @@ package eci
 
 import (
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,72 +15,77 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
 
-func TestSizesAreRoundedToWhatIsSold(t *testing.T) {
-	for _, c := range []struct{ ask, want size }{
-		{size{}, size{1, 2}},
-		{size{0.1, 0.1}, size{0.25, 0.5}},
-		{size{0.25, 0.5}, size{0.25, 0.5}},
-		{size{0.25, 1.1}, size{0.5, 2}},
-		{size{0, 3}, size{1, 4}},
-		{size{3, 1}, size{4, 4}},
-		{size{0.5, 20}, size{4, 32}},
-		{size{64, 512}, size{64, 512}},
-	} {
-		if got, err := c.ask.roundUpToInstance(); err != nil || got != c.want {
-			t.Errorf("%v is rounded to %v, want %v: %v", c.ask, got, c.want, err)
-		}
-	}
-	for _, ask := range []size{{65, 1}, {1, 513}} {
-		if _, err := ask.roundUpToInstance(); !errdefs.IsPermanent(err) {
-			t.Errorf("for %v the error is %v, want a permanent one", ask, err)
-		}
-	}
-}
-
-func TestPodsNeedTheirContainersOrTheLargestBefore(t *testing.T) {
+// The service rounds up to what it sells; containers never have more than their group.
+func TestSizes(t *testing.T) {
 	resources := func(cpu, memory string) corev1.ResourceRequirements {
-		return corev1.ResourceRequirements{Limits: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		}}
+		limits := corev1.ResourceList{}
+		for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+			if text != "" {
+				limits[name] = resource.MustParse(text)
+			}
+		}
+		return corev1.ResourceRequirements{Limits: limits}
 	}
-	pod := newPod("a")
-	pod.Spec.Containers = []corev1.Container{{Resources: resources("100m", "1Gi")}, {Resources: resources("200m", "512Mi")}}
-	if got := podSize(pod); got != (size{0.3, 1.5}) {
-		t.Errorf("the containers need %v", got)
-	}
-	pod.Spec.InitContainers = []corev1.Container{{Resources: resources("2", "1Gi")}, {Resources: resources("1", "3Gi")}}
-	if got := podSize(pod); got != (size{2, 3}) {
-		t.Errorf("with init containers they need %v", got)
+	for name, c := range map[string]struct {
+		init, containers []corev1.ResourceRequirements
+		specs            string
+		want             map[string]string
+	}{
+		"nothing":                  {want: map[string]string{"Cpu": "1", "Memory": "2"}},
+		"less than is sold":        {containers: []corev1.ResourceRequirements{resources("100m", "64Mi")}, want: map[string]string{"Cpu": "0.25", "Memory": "0.5"}},
+		"memory alone":             {containers: []corev1.ResourceRequirements{resources("", "3Gi")}, want: map[string]string{"Cpu": "0.25", "Memory": "3"}},
+		"between two sizes":        {containers: []corev1.ResourceRequirements{resources("7", "13Gi")}, want: map[string]string{"Cpu": "7", "Memory": "13"}},
+		"a sum":                    {containers: []corev1.ResourceRequirements{resources("100m", "1Gi"), resources("200m", "512Mi")}, want: map[string]string{"Cpu": "0.3", "Memory": "1.5"}},
+		"thirds that are rounded":  {containers: []corev1.ResourceRequirements{resources("333m", "333Mi"), resources("333m", "333Mi")}, want: map[string]string{"Cpu": "0.666", "Memory": "0.66"}},
+		"the largest init":         {init: []corev1.ResourceRequirements{resources("2", "1Gi"), resources("1", "3Gi")}, containers: []corev1.ResourceRequirements{resources("1", "1Gi")}, want: map[string]string{"Cpu": "2", "Memory": "3"}},
+		"a size of the annotation": {specs: "2-4Gi", want: map[string]string{"Cpu": "2", "Memory": "4"}},
+		"a list of the annotation": {specs: "2-4Gi, 4-8Gi,ecs.c6.xlarge", want: map[string]string{"InstanceType": "2-4Gi,4-8Gi,ecs.c6.xlarge"}},
+	} {
+		pod := newPod("a")
+		pod.Annotations = map[string]string{AnnotationInstanceType: c.specs}
+		for i, r := range c.containers {
+			if i > 0 {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "other", Image: "busybox:1"})
+			}
+			pod.Spec.Containers[i].Resources = r
+		}
+		for i, r := range c.init {
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: fmt.Sprint("init-", i), Image: "busybox:1", Resources: r})
+		}
+		expect(t, name, request(t, pod), c.want, "Cpu", "Memory", "InstanceType")
+		if err := newRig(t, 0).CreatePod(t.Context(), pod); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
 // request returns the parameters of the request for a pod.
-func request(t *testing.T, pod *corev1.Pod, change ...func(*Inputs)) map[string]string {
+func request(t *testing.T, pod *corev1.Pod, change ...func(*Config, *podgroup.Request)) map[string]string {
 	t.Helper()
 	config := testConfig("")
-	if err := config.Complete(); err != nil {
-		t.Fatal(err)
-	}
-	in := Inputs{Config: &config, NodeName: "vk"}
+	r := &podgroup.Request{Pod: pod, Token: string(pod.UID), Tags: map[string]string{
+		podgroup.TagClusterName: "home", podgroup.TagNamespace: pod.Namespace, podgroup.TagUID: string(pod.UID),
+	}}
 	for _, f := range change {
-		f(&in)
+		f(&config, r)
 	}
-	r, err := ToCreateRequest(pod, in)
+	b, err := newBackend(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	params, err := r.Params()
+	p, err := b.createParams(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unknown := ecitest.Unknown(actionCreate, params); len(unknown) > 0 {
-		t.Errorf("the API has no parameters %s", unknown)
+	if wrong := ecitest.Wrong("CreateContainerGroup", p); len(wrong) > 0 {
+		t.Errorf("the API has no parameters %s, or not of that type", wrong)
 	}
-	return params
+	return p
 }
 
 // expect compares all parameters that begin with one of the prefixes.
@@ -108,14 +114,11 @@ func expect(t *testing.T, what string, params, want map[string]string, prefixes 
 
 func TestTheLeastRequest(t *testing.T) {
 	expect(t, "a pod of one container", request(t, newPod("a")), map[string]string{
-		"RegionId": "cn-test", "ContainerGroupName": "default-a", "ClientToken": "uid-a", "RestartPolicy": "Always",
+		"ContainerGroupName": "default-a", "ClientToken": "uid-a", "RestartPolicy": "Always",
 		"SecurityGroupId": "sg-1", "VSwitchId": "vsw-1", "Cpu": "1", "Memory": "2",
 		"Tag.1.Key": "ClusterName", "Tag.1.Value": "home",
-		"Tag.2.Key": "NodeName", "Tag.2.Value": "vk",
-		"Tag.3.Key": "NameSpace", "Tag.3.Value": "default",
-		"Tag.4.Key": "PodName", "Tag.4.Value": "a",
-		"Tag.5.Key": "UID", "Tag.5.Value": "uid-a",
-		"Tag.6.Key": "CreationTimestamp", "Tag.6.Value": "2026-01-02T03:04:05Z",
+		"Tag.2.Key": "NameSpace", "Tag.2.Value": "default", // as other providers of ECI spell it
+		"Tag.3.Key": "UID", "Tag.3.Value": "uid-a",
 		"Container.1.Name": "main", "Container.1.Image": "busybox:1",
 	})
 }
@@ -133,7 +136,10 @@ func TestAnnotationsAndPodFields(t *testing.T) {
 		Nameservers: []string{"10.0.0.10"}, Searches: []string{"svc"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("5")}},
 	}
 	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.1.1.1", Hostnames: []string{"db", "db.local"}}}
-	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](2000), Sysctls: []corev1.Sysctl{{Name: "net.core.somaxconn", Value: "9"}}}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](2000), RunAsNonRoot: ptr.To(true), Sysctls: []corev1.Sysctl{
+		{Name: "net.core.somaxconn", Value: "9"}, {Name: "net.ipv4.ping_group_range", Value: "0 1"}, {Name: "kernel.msgmax", Value: "65536"},
+	}}
+	pod.Spec.ShareProcessNamespace, pod.Spec.Hostname = ptr.To(true), "web-0"
 	params := request(t, pod)
 	want := map[string]string{
 		"InstanceType": "ecs.c6.large", "SecurityGroupId": "sg-2", "VSwitchId": "vsw-2,vsw-3", "ZoneId": "cn-test-a", "RamRoleName": "reader",
@@ -141,7 +147,10 @@ func TestAnnotationsAndPodFields(t *testing.T) {
 		"TerminationGracePeriodSeconds": "7", "ActiveDeadlineSeconds": "60",
 		"DnsPolicy": "None", "DnsConfig.NameServer.1": "10.0.0.10", "DnsConfig.Search.1": "svc", "DnsConfig.Option.1.Name": "ndots", "DnsConfig.Option.1.Value": "5",
 		"HostAliase.1.Ip": "10.1.1.1", "HostAliase.1.Hostname.1": "db", "HostAliase.1.Hostname.2": "db.local",
-		"SecurityContext.Sysctl.1.Name": "net.core.somaxconn", "SecurityContext.Sysctl.1.Value": "9",
+		"HostSecurityContext.Sysctl.1.Name": "net.core.somaxconn", "HostSecurityContext.Sysctl.1.Value": "9",
+		"HostSecurityContext.Sysctl.2.Name": "kernel.msgmax", "HostSecurityContext.Sysctl.2.Value": "65536",
+		"SecurityContext.Sysctl.1.Name": "net.ipv4.ping_group_range", "SecurityContext.Sysctl.1.Value": "0 1",
+		"ShareProcessNamespace": "true", "HostName": "web-0", "Container.1.SecurityContextRunAsNonRoot": "true",
 		"Container.1.SecurityContext.RunAsUser": "1000", "Container.1.SecurityContextRunAsGroup": "2000",
 	}
 	for name, value := range want {
@@ -180,9 +189,9 @@ func TestContainersInFull(t *testing.T) {
 			PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
 		},
 		SecurityContext: &corev1.SecurityContext{
-			RunAsUser: ptr.To[int64](7), RunAsGroup: ptr.To[int64](8), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
+			RunAsUser: ptr.To[int64](7), RunAsGroup: ptr.To[int64](8), Privileged: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}},
 		},
-		VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: "s", ReadOnly: true}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: "s", ReadOnly: true, MountPropagation: ptr.To(corev1.MountPropagationHostToContainer)}},
 	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	expect(t, "the containers", request(t, pod), map[string]string{
@@ -203,6 +212,7 @@ func TestContainersInFull(t *testing.T) {
 		"Container.1.LifecyclePreStopHandlerTcpSocketPort": "80",
 		"Container.1.SecurityContext.RunAsUser":            "7", "Container.1.SecurityContextRunAsGroup": "8", "Container.1.SecurityContext.ReadOnlyRootFilesystem": "true", "Container.1.SecurityContext.Capability.Add.1": "NET_ADMIN",
 		"Container.1.VolumeMount.1.Name": "v", "Container.1.VolumeMount.1.MountPath": "/v", "Container.1.VolumeMount.1.SubPath": "s", "Container.1.VolumeMount.1.ReadOnly": "true",
+		"Container.1.VolumeMount.1.MountPropagation": "HostToContainer", "Container.1.SecurityContextPrivileged": "true", "Container.1.EnvironmentVarHide": "true",
 	}, "Container.", "InitContainer.", "Cpu", "Memory")
 }
 
@@ -227,7 +237,7 @@ func TestNamesOfGroups(t *testing.T) {
 }
 
 func TestGroupsOfWindows(t *testing.T) {
-	params := request(t, newPod("a"), func(in *Inputs) { in.Config.OperatingSystem = "windows" })
+	params := request(t, newPod("a"), func(c *Config, _ *podgroup.Request) { c.OperatingSystem = "windows" })
 	if params["OsType"] != "Windows" {
 		t.Errorf("the operating system is %q", params["OsType"])
 	}
@@ -241,8 +251,8 @@ func TestVolumes(t *testing.T) {
 		{Name: "disk", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "alicloud/disk", FSType: "ext4", Options: map[string]string{"volumeId": "d-1"}}}},
 		{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
 	}
-	params := request(t, pod, func(in *Inputs) {
-		in.Contents = map[string]volume.Files{"conf": {"b/x": {Data: []byte("two"), Mode: 0o400}, "a": {Data: []byte("one"), Mode: 0o644}}}
+	params := request(t, pod, func(_ *Config, r *podgroup.Request) {
+		r.Files = map[string]volume.Files{"conf": {"b/x": {Data: []byte("two"), Mode: 0o400}, "a": {Data: []byte("one"), Mode: 0o644}}}
 	})
 	expect(t, "the volumes", params, map[string]string{
 		"Volume.1.Name": "tmp", "Volume.1.Type": "EmptyDirVolume", "Volume.1.EmptyDirVolume.Medium": "Memory", "Volume.1.EmptyDirVolume.SizeLimit": "1Gi",
@@ -263,74 +273,81 @@ func TestWhatIsNotSupportedIsNamed(t *testing.T) {
 	}{
 		"DaemonSet": {func(pod *corev1.Pod) {
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
-		}, "ProviderNotSupported: pods of a DaemonSet, such as agent"},
-		"hostNetwork": {func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }, "ProviderNotSupported: hostNetwork"},
+		}, "pods of a DaemonSet, such as agent"},
+		"hostNetwork": {func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }, "hostNetwork"},
 		"hostPath": {func(pod *corev1.Pod) {
 			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
-		}, "ProviderNotSupported: volume v of kind hostPath"},
-		"claim": {func(pod *corev1.Pod) {
-			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}
-		}, "ProviderNotSupported: volume v of kind persistentVolumeClaim"},
+		}, "volumes[v].hostPath"},
 		"another flexVolume": {func(pod *corev1.Pod) {
 			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "x/y"}}}}
-		}, "ProviderNotSupported: volume v of kind flexVolume"},
+		}, "volumes[v].flexVolume.driver x/y"},
 		"sidecar": {func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
-		}, "init container side with restartPolicy Always"},
-		"startup probe": {func(pod *corev1.Pod) { pod.Spec.Containers[0].StartupProbe = &corev1.Probe{} }, "startupProbe of container main"},
+		}, "initContainers[side].restartPolicy Always"},
+		"startup probe": {func(pod *corev1.Pod) { pod.Spec.Containers[0].StartupProbe = &corev1.Probe{PeriodSeconds: 1} }, "containers[main].startupProbe"},
 		"port name": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}}
-		}, "no port of that name"},
-		"shared processes": {func(pod *corev1.Pod) { pod.Spec.ShareProcessNamespace = ptr.To(true) }, "ProviderNotSupported: shareProcessNamespace"},
+		}, "livenessProbe of container main: it has no port web"},
 		"probe of another host": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "db", Port: intstr.FromInt32(1)}}}
-		}, "livenessProbe of container main of another host"},
+		}, "containers[main].livenessProbe.tcpSocket.host"},
 		"probe with headers": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 				Port: intstr.FromInt32(1), HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "a"}}}}}
-		}, "readinessProbe of container main with httpHeaders"},
+		}, "containers[main].readinessProbe.httpGet.httpHeaders"},
 		"sleeping hook": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}
-		}, "preStop of container main that sleeps"},
+		}, "containers[main].lifecycle.preStop.sleep"},
 		"port name of a hook": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}}}
-		}, "postStart of container main: it has no port of that name"},
+		}, "postStart of container main: it has no port web"},
 		"stop signal": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: ptr.To(corev1.SIGUSR1)}
-		}, "stopSignal of container main"},
+		}, "containers[main].lifecycle.stopSignal"},
 		"restart policy of a container": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
-		}, "a restartPolicy of container main"},
+		}, "containers[main].restartPolicy Never"},
 		"variable from a file": {func(pod *corev1.Pod) {
-			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
-		}, "variable A of container main from a file"},
+			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{Key: "A", Path: "f", VolumeName: "v"}}}}
+		}, "containers[main].env[A].valueFrom.fileKeyRef"},
 		"GPUs of no instance type": {func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{resourceGPU: resource.MustParse("1")}
 		}, "GPUs for container main without an instance type"},
-		"privileged": {func(pod *corev1.Pod) {
-			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
-		}, "privileged container main"},
+		"privileged init container": {func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "first", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true), RunAsGroup: ptr.To[int64](7)}}}
+		}, "initContainers[first].securityContext.privileged; initContainers[first].securityContext.runAsGroup 7"},
+		"sysctl": {func(pod *corev1.Pod) {
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "vm.swappiness", Value: "1"}}}
+		}, "sysctl net.ipv4.tcp_syncookies; sysctl vm.swappiness"},
+		"too many specifications": {func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{AnnotationInstanceType: "1-2Gi,2-4Gi,4-8Gi,8-16Gi,16-32Gi,ecs.c6.large"}
+		}, "6 sizes and instance types"},
+		"instance family": {func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{annotationInstanceFamily: "ecs.c6"}
+		}, "the annotation k8s.aliyun.com/eci-instance-family"},
+		"too many containers": {func(pod *corev1.Pod) {
+			for i := range 20 {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c-", i), Image: "busybox:1"})
+			}
+		}, "21 containers, more than 20"},
 	} {
 		pod := newPod("a")
 		c.change(pod)
-		err := Check(pod)
-		if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "ProviderNotSupported") {
+		r := newRig(t, 0)
+		err := r.CreatePod(t.Context(), pod)
+		if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "ProviderNotSupported: ECI does not have: ") {
 			t.Errorf("%s: the error is %v, want a permanent one with %q", name, err, c.want)
+		}
+		if calls := r.api.Calls(""); calls != 0 {
+			t.Errorf("%s: there were %d calls", name, calls)
 		}
 	}
 }
 
-func TestCredentialsAreOfTheImagesRegistries(t *testing.T) {
-	pod := newPod("a")
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "b", Image: "registry.example.com/team/app:1"})
-	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(
-		`{"auths":{"registry.example.com":{"username":"me","password":"pass"},"other.example.com":{"username":"x","password":"y"},"https://index.docker.io/v1/":{"auth":"` +
-			base64.StdEncoding.EncodeToString([]byte("hub:secret")) + `"}}}`)}}
-	found, err := Credentials(pod, []*corev1.Secret{secret})
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect(t, "the credentials", request(t, pod, func(in *Inputs) { in.Credentials = found }), map[string]string{
+func TestLogins(t *testing.T) {
+	expect(t, "the credentials", request(t, newPod("a"), func(_ *Config, r *podgroup.Request) {
+		r.Logins = []podgroup.Login{{Registry: "docker.io", Username: "hub", Password: "secret"}, {Registry: "registry.example.com", Username: "me", Password: "pass"}}
+	}), map[string]string{
 		"ImageRegistryCredential.1.Server": "docker.io", "ImageRegistryCredential.1.UserName": "hub", "ImageRegistryCredential.1.Password": "secret",
 		"ImageRegistryCredential.2.Server": "registry.example.com", "ImageRegistryCredential.2.UserName": "me", "ImageRegistryCredential.2.Password": "pass",
 	}, "ImageRegistryCredential.")

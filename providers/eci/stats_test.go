@@ -17,8 +17,8 @@ func TestStats(t *testing.T) {
 	if network := summary.Pods[0].Network; network == nil || network.Name != "eth0" || *network.RxBytes != 3<<20 || len(network.Interfaces) != 2 {
 		t.Errorf("the network's figures are %+v", network)
 	}
-	if _, err := r.GetStatsSummary(t.Context()); err != nil || r.api.Calls("DescribeContainerGroupMetric") != 2 {
-		t.Errorf("figures that are good are asked for again: %d calls, %v", r.api.Calls("DescribeContainerGroupMetric"), err)
+	if _, err := r.GetStatsSummary(t.Context()); err != nil || r.api.Calls("DescribeMultiContainerGroupMetric") != 1 {
+		t.Errorf("the figures of two groups take %d calls, %v, want one in a while", r.api.Calls("DescribeMultiContainerGroupMetric"), err)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestFiguresAreAskedForOnceInAWhile(t *testing.T) {
 			t.Fatalf("there are figures of %d pods: %v", len(summary.Pods), err)
 		}
 	}
-	if calls := r.api.Calls("DescribeContainerGroupMetric"); calls != 2 {
+	if calls := r.api.Calls("DescribeMultiContainerGroupMetric"); calls != 1 {
 		t.Errorf("the figures of two groups take %d calls", calls)
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 func (r *rig) logs(t *testing.T, container string, opts api.ContainerLogOpts) (string, error) {
@@ -28,10 +30,13 @@ func (r *rig) logs(t *testing.T, container string, opts api.ContainerLogOpts) (s
 }
 
 func TestLogs(t *testing.T) {
-	r := newRig(t, 0)
+	inVirtualTime(t, testLogs)
+}
+
+func testLogs(t *testing.T, r *rig) {
 	r.create(t, newPod("a"))
 	for _, text := range []string{"one", "two"} {
-		if err := r.api.Log("a", "main", text); err != nil {
+		if err := r.api.Print("a", "main", text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,8 +51,8 @@ func TestLogs(t *testing.T) {
 	if _, timeErr := time.Parse(time.RFC3339Nano, stamp); err != nil || timeErr != nil || rest != "two\n" {
 		t.Errorf("with its timestamp it is %q: %v", text, err)
 	}
-	r.api.Advance(time.Hour)
-	if err := r.api.Log("a", "main", "later"); err != nil {
+	time.Sleep(time.Hour)
+	if err := r.api.Print("a", "main", "later"); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := r.logs(t, "main", api.ContainerLogOpts{SinceSeconds: 60}); err != nil || text != "later\n" {
@@ -62,6 +67,7 @@ func TestLogs(t *testing.T) {
 	if err := r.api.Exit("a", "main", 1); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(time.Second)
 	if text, err := r.logs(t, "main", api.ContainerLogOpts{Previous: true, Tail: 1}); err != nil || text != "later\n" {
 		t.Errorf("the log of the run before ends in %q: %v", text, err)
 	}
@@ -72,7 +78,7 @@ func TestLongLogs(t *testing.T) {
 	r := newRig(t, 0)
 	r.create(t, newPod("a"))
 	for i := range 2500 {
-		if err := r.api.Log("a", "main", strconv.Itoa(i)); err != nil {
+		if err := r.api.Print("a", "main", strconv.Itoa(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,6 +90,18 @@ func TestLongLogs(t *testing.T) {
 	}
 }
 
+// crashLoop has the container of pod a wait to be started again.
+func (r *rig) crashLoop(t *testing.T) {
+	t.Helper()
+	err := r.api.Change("a", func(u *grouptest.Unit) {
+		u.Containers[0].Now = podgroup.Run{Reason: "CrashLoopBackOff", Started: u.Containers[0].Now.Started}
+		u.Containers[0].Last.State = podgroup.Terminated
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A container that waits to be restarted has the log of its last run.
 func TestLogsOfAContainerThatCrashes(t *testing.T) {
 	r := newRig(t, 0)
@@ -91,9 +109,7 @@ func TestLogsOfAContainerThatCrashes(t *testing.T) {
 	if err := r.api.Exit("a", "main", 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.api.SetState("a", "main", "Waiting", "CrashLoopBackOff"); err != nil {
-		t.Fatal(err)
-	}
+	r.crashLoop(t)
 	if text, err := r.logs(t, "main", api.ContainerLogOpts{}); err != nil || text == "" {
 		t.Errorf("its log is %q: %v", text, err)
 	}
@@ -105,35 +121,6 @@ func TestLogsOfAPodThatWaits(t *testing.T) {
 	r.api.Advance(0)
 	if _, err := r.logs(t, "main", api.ContainerLogOpts{}); !errdefs.IsInvalidInput(err) {
 		t.Errorf("the error is %v", err)
-	}
-}
-
-// A log that is followed has each line once, although each response begins with the
-// lines of the last second.
-func TestFollowedLogHasEachLineOnce(t *testing.T) {
-	l := &containerLog{}
-	var got strings.Builder
-	for _, answer := range []string{
-		"2026-01-01T00:00:01.5Z a\n2026-01-01T00:00:01.75Z b\n2026-01-01T00:00:01.75Z b\n",
-		"2026-01-01T00:00:01.5Z a\n2026-01-01T00:00:01.75Z b\n2026-01-01T00:00:01.75Z b\n2026-01-01T00:00:01.75Z c\n2026-01-01T00:00:02Z\n",
-		"2026-01-01T00:00:02Z\n2026-01-01T00:00:02.25Z d\n",
-		"",
-		"2026-01-01T00:00:02.25Z d\n",
-	} {
-		got.WriteString(l.newLines(answer))
-	}
-	if want := "a\nb\nb\nc\n\nd\n"; got.String() != want {
-		t.Errorf("the log is %q, want %q", got.String(), want)
-	}
-}
-
-// A log that is followed from now on has nothing of the same second before, although
-// the API takes whole seconds.
-func TestFollowedLogBeginsWhenItIsAsked(t *testing.T) {
-	l := &containerLog{opts: api.ContainerLogOpts{SinceTime: time.Date(2026, 1, 1, 0, 0, 1, 5e8, time.UTC)}}
-	got := l.newLines("2026-01-01T00:00:01.25Z a\n2026-01-01T00:00:01.5Z b\nand more\n2026-01-01T00:00:01.75Z c\n")
-	if want := "b\nand more\nc\n"; got != want {
-		t.Errorf("the log is %q, want %q", got, want)
 	}
 }
 
@@ -152,20 +139,20 @@ func TestFollowEndsWithTheContainer(t *testing.T) {
 		if _, err := io.ReadFull(log, make([]byte, len("container main started\n"))); err != nil {
 			t.Fatal(err)
 		}
-		before := r.api.Calls("DescribeContainerGroups")
+		before := r.lists()
 		for range 12 {
 			if _, err := r.GetPods(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second)
 		}
-		if listings := r.api.Calls("DescribeContainerGroups") - before; listings > 12 {
+		if listings := r.lists() - before; listings > 12 {
 			t.Errorf("the controller has asked for 12 listings, and there were %d", listings)
 		}
 		if asked := r.api.Calls("DescribeContainerLog"); asked < 30 || asked > 32 {
 			t.Errorf("in a minute the log is asked for %d times, want each 2s", asked)
 		}
-		if err := r.api.Log("a", "main", "last words"); err != nil {
+		if err := r.api.Print("a", "main", "last words"); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.api.Exit("a", "main", 0); err != nil {
@@ -189,7 +176,7 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 		}
 		defer log.Close()
 		time.Sleep(11 * time.Second)
-		if err := r.api.Log("a", "main", "last words"); err != nil {
+		if err := r.api.Print("a", "main", "last words"); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.api.Exit("a", "main", 1); err != nil {
@@ -197,7 +184,7 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Minute)
-			_ = r.api.Log("a", "main", "of the next run")
+			_ = r.api.Print("a", "main", "of the next run")
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -219,12 +206,10 @@ func TestFollowOfAContainerThatCrashesEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer log.Close()
-		if err := r.api.Log("a", "main", "last words"); err != nil {
+		if err := r.api.Print("a", "main", "last words"); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.api.SetState("a", "main", "Waiting", "CrashLoopBackOff"); err != nil {
-			t.Fatal(err)
-		}
+		r.crashLoop(t)
 		if text, err := io.ReadAll(log); err != nil || string(text) != "container main started\nlast words\n" {
 			t.Errorf("the log is %q: %v", text, err)
 		}
@@ -237,14 +222,14 @@ func TestFollowRespectsThrottling(t *testing.T) {
 		pod := newPod("a")
 		pod.Spec.RestartPolicy = "Never"
 		r.create(t, pod)
-		r.api.Fail("DescribeContainerLog", 6, http.StatusBadRequest, "Throttling.User", "wait")
+		r.refuse("DescribeContainerLog", 6, http.StatusBadRequest, "Throttling.User", "wait")
 		log, err := r.GetContainerLogs(t.Context(), "default", "a", "main", api.ContainerLogOpts{Follow: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer log.Close()
 		time.Sleep(15 * time.Second)
-		if err := r.api.Log("a", "main", "last words"); err != nil {
+		if err := r.api.Print("a", "main", "last words"); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.api.Exit("a", "main", 0); err != nil {

@@ -2,7 +2,6 @@ package ecitest
 
 import (
 	"encoding/base64"
-	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -10,150 +9,220 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-var groupName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])$`)
+var (
+	groupName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])$`)
+	spec      = regexp.MustCompile(`^([0-9.]+-[0-9.]+Gi|ecs\.[a-z0-9.-]+)$`)
+)
 
 // createGroup is CreateContainerGroup.
-func (s *Server) createGroup(p params) (map[string]any, *apiError) {
-	if refused := checkCreation(p); refused != nil {
-		return nil, refused
+func (s *Server) createGroup(p params) (map[string]any, error) {
+	if err := checkCreation(p); err != nil {
+		return nil, err
 	}
-	request := identity(p)
-	if token := p["ClientToken"]; token != "" {
-		if known, ok := s.tokens[token]; ok {
-			if known.request != request {
-				return nil, refuse(http.StatusBadRequest, "IdempotentParameterMismatch", "The request uses the same client token as a previous, but non-identical request.")
-			}
-			return map[string]any{"ContainerGroupId": known.id}, nil
+	spec := grouptest.Spec{
+		Token: p["ClientToken"], Request: p.identity(), Tags: map[string]string{}, RestartPolicy: p["RestartPolicy"],
+		Deadline: time.Duration(p.integer("ActiveDeadlineSeconds")) * time.Second, Files: filesOf(p), Data: p,
+	}
+	for _, tag := range p.each("Tag") {
+		spec.Tags[tag["Key"]] = tag["Value"]
+	}
+	for kind, list := range map[string]*[]podgroup.Container{"InitContainer": &spec.InitContainers, "Container": &spec.Containers} {
+		for _, c := range p.each(kind) {
+			*list = append(*list, podgroup.Container{Name: c["Name"], Image: c["Image"]})
 		}
 	}
-	h := s.newGroupState(p)
-	s.groups = append(s.groups, h)
-	if token := p["ClientToken"]; token != "" {
-		s.tokens[token] = creation{request, h.group.ContainerGroupId}
-	}
-	return map[string]any{"ContainerGroupId": h.group.ContainerGroupId}, nil
+	u, err := s.World.Create(spec)
+	return map[string]any{"ContainerGroupId": u.ID}, err
 }
 
-// identity returns the parameters that must be the same in two calls with the same
-// client token.
-func identity(p params) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(p)) {
-		if !strings.HasPrefix(name, "Signature") && name != "Timestamp" {
-			fmt.Fprintf(&b, "%s=%q\n", name, p[name])
-		}
-	}
-	return b.String()
-}
-
-// sizes are the vCPUs and memory that are sold, as far as tests need them.
-var sizes = map[float64][]float64{0.25: {0.5, 1}, 0.5: {1, 2}, 1: {2, 4, 8}, 2: {2, 4, 8, 16}, 4: {4, 8, 16, 32}, 8: {8, 16, 32, 64}}
-
-func checkCreation(p params) *apiError {
+func checkCreation(p params) error {
 	for _, name := range []string{"ContainerGroupName", "SecurityGroupId", "VSwitchId", "Container.1.Name", "Container.1.Image"} {
 		if p[name] == "" {
 			return missing(name)
 		}
 	}
-	invalid := func(name string) *apiError {
-		return refuse(http.StatusBadRequest, "InvalidParameter."+name, "The specified parameter %s with value %q is not valid.", name, p[name])
-	}
 	if !groupName.MatchString(p["ContainerGroupName"]) {
-		return invalid("ContainerGroupName")
+		return invalid("ContainerGroupName", "%q is not valid.", p["ContainerGroupName"])
 	}
 	if !slices.Contains([]string{"", "Always", "OnFailure", "Never"}, p["RestartPolicy"]) {
-		return invalid("RestartPolicy")
+		return invalid("RestartPolicy", "%q is not valid.", p["RestartPolicy"])
 	}
-	if p["InstanceType"] == "" && !slices.Contains(sizes[p.float("Cpu")], p.float("Memory")) {
-		return refuse(http.StatusBadRequest, "InvalidParameter.CPU.Memory", "The specified cpu %q and memory %q are not allowed.", p["Cpu"], p["Memory"])
+	if len(p["ClientToken"]) > 64 {
+		return invalid("ClientToken", "It has more than 64 characters.")
 	}
-	for name, value := range p {
-		if strings.HasPrefix(value, "<") && strings.HasSuffix(value, " Value>") {
-			return invalid(name) // what reflection returns for a value that cannot be encoded
+	containers := slices.Concat(p.each("Container"), p.each("InitContainer"))
+	if len(containers) > 20 || len(p.each("Volume")) > 20 || len(p.each("Tag")) > 20 {
+		return refuse(http.StatusBadRequest, "InvalidParameter.LengthExceeded", "There are more than 20 containers, volumes or tags.")
+	}
+	for _, tag := range p.each("Tag") {
+		if tag["Key"] == "" || len(tag["Key"]) > 64 || len(tag["Value"]) > 128 {
+			return invalid("Tag", "The tag %q has no key, or one that is too long, or too long a value.", tag["Key"])
 		}
+	}
+	if err := checkSize(p); err != nil {
+		return err
 	}
 	volumes := map[string]bool{}
 	for _, v := range p.each("Volume") {
-		if refused := checkVolume(v); refused != nil {
-			return refused
+		if err := checkVolume(v); err != nil {
+			return err
 		}
 		volumes[v["Name"]] = true
 	}
-	var cpu, memory float64
-	for _, c := range slices.Concat(p.each("Container"), p.each("InitContainer")) {
+	for _, c := range containers {
 		for _, m := range c.each("VolumeMount") {
 			if !volumes[m["Name"]] || m["MountPath"] == "" {
-				return refuse(http.StatusBadRequest, "InvalidParameter.VolumeMount", "The volume %q that container %q mounts does not exist.", m["Name"], c["Name"])
+				return invalid("VolumeMount", "The volume %q that container %q mounts does not exist.", m["Name"], c["Name"])
 			}
 		}
 	}
+	for i := range p.each("SecurityContext.Sysctl") {
+		if name := p.each("SecurityContext.Sysctl")[i]["Name"]; name != "net.ipv4.ping_group_range" && name != "net.ipv4.ip_unprivileged_port_start" {
+			return invalid("SecurityContext.Sysctl", "%q is not safe.", name)
+		}
+	}
+	return nil
+}
+
+// checkSize refuses sizes that there are not. What is between those that are sold is rounded
+// up by the service.
+func checkSize(p params) error {
+	specs := strings.Split(p["InstanceType"], ",")
+	if p["InstanceType"] != "" {
+		if p["Cpu"] != "" || p["Memory"] != "" || len(specs) > 5 || slices.ContainsFunc(specs, func(one string) bool { return !spec.MatchString(one) }) {
+			return invalid("InstanceType", "%q is not valid.", p["InstanceType"])
+		}
+		return nil
+	}
+	var cpu, memory float64
 	for _, c := range p.each("Container") {
 		cpu, memory = cpu+c.float("Cpu"), memory+c.float("Memory")
 	}
-	if p["InstanceType"] == "" && (cpu > p.float("Cpu")+0.001 || memory > p.float("Memory")+0.001) {
-		return refuse(http.StatusBadRequest, "InvalidParameter.Container", "The containers have more than the container group.")
+	switch {
+	case p.float("Cpu") < 0.25 || p.float("Memory") < 0.5 || p.float("Cpu") > 64 || p.float("Memory") > 512:
+		return invalid("CPU.Memory", "The specified cpu %q and memory %q are not allowed.", p["Cpu"], p["Memory"])
+	case cpu > p.float("Cpu")+0.001 || memory > p.float("Memory")+0.001:
+		return invalid("Container", "The containers have more than the container group.")
 	}
 	return nil
 }
 
-func checkVolume(v params) *apiError {
-	switch v["Type"] {
-	case "EmptyDirVolume":
-	case "NFSVolume":
-		if v["NFSVolume.Server"] == "" || v["NFSVolume.Path"] == "" {
-			return missing("Volume.NFSVolume")
+func checkVolume(v params) error {
+	required := map[string][]string{
+		"EmptyDirVolume": {}, "NFSVolume": {"NFSVolume.Server", "NFSVolume.Path"}, "FlexVolume": {"FlexVolume.Driver"},
+		"DiskVolume": {"DiskVolume.DiskId"}, "ConfigFileVolume": {},
+	}
+	names, ok := required[v["Type"]]
+	if !ok {
+		return invalid("VolumeType", "The volume type %q is not valid.", v["Type"])
+	}
+	for _, name := range append(names, "Name") {
+		if v[name] == "" {
+			return missing("Volume." + name)
 		}
-	case "FlexVolume":
-		if v["FlexVolume.Driver"] == "" {
-			return missing("Volume.FlexVolume.Driver")
+	}
+	for _, f := range v.each("ConfigFileVolume.ConfigFileToPath") {
+		if data, err := base64.StdEncoding.DecodeString(f["Content"]); err != nil || f["Path"] == "" || len(data) > 32<<10 {
+			return invalid("ConfigFileVolume", "The content of %q is no base64, or has more than 32 KB.", f["Path"])
 		}
-	case "ConfigFileVolume":
+	}
+	return nil
+}
+
+// filesOf returns the files of the volumes in the parameters of a call.
+func filesOf(p params) map[string]volume.Files {
+	all := map[string]volume.Files{}
+	for _, v := range p.each("Volume") {
+		if v["Type"] != "ConfigFileVolume" {
+			continue
+		}
+		all[v["Name"]] = volume.Files{}
 		for _, f := range v.each("ConfigFileVolume.ConfigFileToPath") {
-			if _, err := base64.StdEncoding.DecodeString(f["Content"]); err != nil || f["Path"] == "" {
-				return refuse(http.StatusBadRequest, "InvalidParameter.ConfigFileVolume", "The content of %q is no base64.", f["Path"])
+			data, _ := base64.StdEncoding.DecodeString(f["Content"]) // checkVolume has seen to it
+			all[v["Name"]][f["Path"]] = volume.File{Data: data}
+		}
+	}
+	return all
+}
+
+// deleteGroup is DeleteContainerGroup.
+func (s *Server) deleteGroup(p params) (map[string]any, error) {
+	u, err := s.find(p)
+	switch {
+	case err != nil:
+	case p["Force"] == "true":
+		err = s.World.Kill(u.ID)
+	default:
+		err = s.World.Delete(u.ID)
+	}
+	return nil, err
+}
+
+// updateGroup is UpdateContainerGroup, for images, credentials and volumes with files.
+func (s *Server) updateGroup(p params) (map[string]any, error) {
+	u, err := s.find(p)
+	if err != nil {
+		return nil, err
+	}
+	was := maps.Clone(u.Spec.Data.(params))
+	keeps := p["UpdateType"] == "IncrementalUpdate"
+	for _, v := range p.each("Volume") {
+		if err := checkVolume(v); err != nil {
+			return nil, err
+		}
+	}
+	images := map[string]string{}
+	for kind, list := range map[string][]params{"Container": p.each("Container"), "InitContainer": p.each("InitContainer")} {
+		for _, c := range list {
+			if u.Container(c["Name"]) == nil {
+				return nil, invalid("Container", "There is no container %q.", c["Name"])
+			}
+			images[c["Name"]] = c["Image"]
+			was.update(kind, c, keeps)
+		}
+	}
+	for name, value := range p {
+		if strings.HasPrefix(name, "ImageRegistryCredential.") {
+			was[name] = value
+		}
+	}
+	if err := s.World.Update(u.ID, images, filesOf(p)); err != nil {
+		return nil, err
+	}
+	pod := u.Tags[podgroup.TagPodName]
+	err = s.Change(pod, func(u *grouptest.Unit) {
+		u.Spec.Data = was
+		if len(p.each("Volume")) > 0 && !keeps {
+			u.Files = filesOf(p)
+		}
+	})
+	if u.Spec.RestartPolicy == "Never" {
+		for i := range u.Containers {
+			err = s.Exit(pod, u.Containers[i].Name, 137)
+		}
+	}
+	return nil, err
+}
+
+// update changes the parameters of a container, or replaces all of them.
+func (p params) update(kind string, c params, keeps bool) {
+	for i, known := range p.each(kind) {
+		if known["Name"] != c["Name"] {
+			continue
+		}
+		prefix := kind + "." + itoa(i+1) + "."
+		for name := range known {
+			if !keeps {
+				delete(p, prefix+name)
 			}
 		}
-	default:
-		return refuse(http.StatusBadRequest, "InvalidParameter.VolumeType", "The volume type %q is not valid.", v["Type"])
-	}
-	return nil
-}
-
-// newGroupState returns the group for a creation.
-func (s *Server) newGroupState(p params) *groupState {
-	s.next++
-	h := &groupState{number: s.next, params: p, created: s.now(), logs: map[string][]line{}, containers: map[string]*container{}}
-	h.group = eci.DescribeContainerGroupsContainerGroup0{
-		ContainerGroupId: fmt.Sprintf("eci-%06d", s.next), ContainerGroupName: p["ContainerGroupName"], RegionId: Region,
-		Cpu: float32(p.float("Cpu")), Memory: float32(p.float("Memory")), InstanceType: p["InstanceType"], RamRoleName: p["RamRoleName"],
-		SecurityGroupId: p["SecurityGroupId"], VSwitchId: p["VSwitchId"], RestartPolicy: p["RestartPolicy"],
-		Status: "Scheduling", CreationTime: stamp(h.created), Volumes: volumesOf(p),
-	}
-	if h.group.RestartPolicy == "" {
-		h.group.RestartPolicy = "Always"
-	}
-	for _, tag := range p.each("Tag") {
-		h.group.Tags = append(h.group.Tags, eci.DescribeContainerGroupsLabel1{Key: tag["Key"], Value: tag["Value"]})
-	}
-	for _, c := range p.each("InitContainer") {
-		h.group.InitContainers = append(h.group.InitContainers, newContainer(c))
-	}
-	for _, c := range p.each("Container") {
-		h.group.Containers = append(h.group.Containers, newContainer(c))
-		h.containers[c["Name"]] = &container{}
-	}
-	return h
-}
-
-func newContainer(p params) eci.DescribeContainerGroupsContainer1 {
-	return eci.DescribeContainerGroupsContainer1{
-		Name: p["Name"], Image: p["Image"], Cpu: float32(p.float("Cpu")), Memory: float32(p.float("Memory")), Gpu: p.integer("Gpu"),
-		Commands: p.list("Command"), Args: p.list("Arg"), WorkingDir: p["WorkingDir"], ImagePullPolicy: p["ImagePullPolicy"],
-		CurrentState: eci.DescribeContainerGroupsCurrentState2{State: "Waiting", Reason: "ContainerCreating"},
+		for name, value := range c {
+			p[prefix+name] = value
+		}
 	}
 }
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

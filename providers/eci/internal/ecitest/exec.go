@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 // session is a command for which a WebSocket can be opened, once.
@@ -16,22 +19,25 @@ type session struct {
 }
 
 // execCommand is ExecContainerCommand.
-func (s *Server) execCommand(p params) (map[string]any, *apiError) {
-	h, refused := s.find(p)
-	if refused != nil {
-		return nil, refused
+func (s *Server) execCommand(p params) (map[string]any, error) {
+	u, err := s.find(p)
+	if err != nil {
+		return nil, err
 	}
 	var command []string
-	if json.Unmarshal([]byte(p["Command"]), &command) != nil || len(command) == 0 {
-		return nil, refuse(http.StatusBadRequest, "InvalidParameter.Command", "The command is no list in JSON.")
+	long := func(word string) bool { return len(word) > 256 }
+	if json.Unmarshal([]byte(p["Command"]), &command) != nil || len(command) == 0 || len(command) > 20 || slices.ContainsFunc(command, long) {
+		return nil, invalid("Command", "The command is no list in JSON, or one of more than 20 words of 256 characters.")
 	}
-	c := h.find(p["ContainerName"])
+	c := u.Container(p["ContainerName"])
 	if c == nil {
 		return nil, refuse(http.StatusNotFound, "ContainerNotFound", "There is no container %q.", p["ContainerName"])
 	}
-	if c.CurrentState.State != "Running" {
+	if c.Now.State != podgroup.Executing {
 		return nil, refuse(http.StatusBadRequest, "IncorrectStatus", "The container does not run.")
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.next++
 	token := fmt.Sprintf("session-%06d", s.next)
 	s.sessions[token] = session{command, p["TTY"] == "true"}

@@ -1,7 +1,9 @@
 package ecitest
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -9,181 +11,225 @@ import (
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// groupState is a container group of the fake.
-type groupState struct {
-	number     int
-	group      eci.DescribeContainerGroupsContainerGroup0
-	params     params
-	created    time.Time
-	started    time.Time // zero until it runs
-	deleted    time.Time // zero until its deletion is requested
-	containers map[string]*container
-	logs       map[string][]line
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
-// container is the state of a container that is not returned.
-type container struct{ previous []line }
-
-type line struct {
-	at   time.Time
-	text string
-}
-
-// find returns a group by its ID. The caller holds s.mu.
-func (s *Server) find(p params) (*groupState, *apiError) {
+// find returns a group by its ID.
+func (s *Server) find(p params) (grouptest.Unit, error) {
 	if p["ContainerGroupId"] == "" {
-		return nil, missing("ContainerGroupId")
+		return grouptest.Unit{}, missing("ContainerGroupId")
 	}
-	for _, h := range s.groups {
-		if h.group.ContainerGroupId == p["ContainerGroupId"] {
-			return h, nil
-		}
-	}
-	return nil, refuse(http.StatusNotFound, "ContainerGroupNotFound", "The specified container group %q does not exist.", p["ContainerGroupId"])
+	return s.Unit(p["ContainerGroupId"])
 }
 
-const maxPage = 20
+// list returns a page of groups.
+func (s *Server) list(p params, limit int) (page []grouptest.Unit, next string, err error) {
+	if p["Limit"] != "" {
+		if n := p.integer("Limit"); n < 1 || n > limit {
+			return nil, "", invalid("Limit", "The limit has to be from 1 to %d.", limit)
+		}
+		limit = p.integer("Limit")
+	}
+	ids, err := idsOf(p)
+	if err != nil {
+		return nil, "", err
+	}
+	all := s.Units(func(u *grouptest.Unit) bool {
+		for _, tag := range p.each("Tag") {
+			if u.Tags[tag["Key"]] != tag["Value"] {
+				return false
+			}
+		}
+		return ids == nil || slices.Contains(ids, u.ID)
+	})
+	return s.Page(all, p["NextToken"], limit)
+}
+
+// idsOf returns the groups that a call names; nil if it names none.
+func idsOf(p params) (ids []string, err error) {
+	text := p["ContainerGroupIds"]
+	if text != "" && (json.Unmarshal([]byte(text), &ids) != nil || len(ids) > 20) {
+		return nil, invalid("ContainerGroupIds", "It is no list in JSON, or one of more than 20.")
+	}
+	return ids, nil
+}
 
 // describeGroups is DescribeContainerGroups.
-func (s *Server) describeGroups(p params) (map[string]any, *apiError) {
-	limit := maxPage
-	if p["Limit"] != "" {
-		if limit = p.integer("Limit"); limit < 1 || limit > maxPage {
-			return nil, refuse(http.StatusBadRequest, "InvalidParameter.Limit", "The limit has to be from 1 to %d.", maxPage)
+func (s *Server) describeGroups(p params) (map[string]any, error) {
+	page, next, err := s.list(p, 20)
+	groups := []eci.DescribeContainerGroupsContainerGroup0{}
+	for i := range page {
+		g := s.group(&page[i])
+		if p["WithEvent"] != "true" {
+			g.Events = nil
 		}
+		groups = append(groups, g)
 	}
-	var ids []string
-	if text := p["ContainerGroupIds"]; text != "" {
-		if json.Unmarshal([]byte(text), &ids) != nil {
-			return nil, refuse(http.StatusBadRequest, "InvalidParameter.ContainerGroupIds", "It is no list in JSON.")
-		}
-	}
-	all := []eci.DescribeContainerGroupsContainerGroup0{}
-	for _, h := range s.groups {
-		if h.matches(p, ids) && !s.noRight {
-			group := h.group
-			if p["WithEvent"] != "true" {
-				group.Events = nil
-			}
-			if s.hideFiles {
-				group.Volumes = nil
-			}
-			all = append(all, group)
-		}
-	}
-	from := 0
-	if token := p["NextToken"]; token != "" {
-		var err error
-		if from, err = strconv.Atoi(token); err != nil || from > len(all) {
-			return nil, refuse(http.StatusBadRequest, "InvalidParameter.NextToken", "The token %q is not valid.", token)
-		}
-	}
-	to, next := min(from+limit, len(all)), ""
-	if to < len(all) {
-		next = strconv.Itoa(to)
-	}
-	return map[string]any{"TotalCount": len(all), "NextToken": next, "ContainerGroups": all[from:to]}, nil
+	return map[string]any{"NextToken": next, "TotalCount": len(groups), "ContainerGroups": groups}, err
 }
 
-func (h *groupState) matches(p params, ids []string) bool {
-	for _, tag := range p.each("Tag") {
-		if !slices.Contains(h.group.Tags, eci.DescribeContainerGroupsLabel1{Key: tag["Key"], Value: tag["Value"]}) {
-			return false
+// describeStatus is DescribeContainerGroupStatus.
+func (s *Server) describeStatus(p params) (map[string]any, error) {
+	page, next, err := s.list(p, 200)
+	data := []map[string]any{}
+	for i := range page {
+		u, g := &page[i], s.group(&page[i])
+		var containers []map[string]any
+		for _, c := range g.Containers {
+			containers = append(containers, map[string]any{"Name": c.Name, "Image": c.Image, "Ready": c.Ready, "RestartCount": c.RestartCount, "State": c.CurrentState})
 		}
+		data = append(data, map[string]any{
+			"ContainerGroupId": u.ID, "Name": g.ContainerGroupName, "Namespace": "default", "Status": g.Status, "uuid": "group-" + u.ID,
+			"PodStatus": map[string]any{"Phase": g.Status, "PodIp": g.IntranetIp, "ContainerStatuses": containers},
+		})
 	}
-	return (ids == nil || slices.Contains(ids, h.group.ContainerGroupId)) &&
-		(p["ContainerGroupName"] == "" || p["ContainerGroupName"] == h.group.ContainerGroupName) &&
-		(p["Status"] == "" || p["Status"] == h.group.Status)
+	return map[string]any{"NextToken": next, "Data": data}, err
 }
 
-// deleteGroup is DeleteContainerGroup.
-func (s *Server) deleteGroup(p params) (map[string]any, *apiError) {
-	h, refused := s.find(p)
-	if refused != nil {
-		return nil, refused
+// group returns a group as the API does.
+func (s *Server) group(u *grouptest.Unit) eci.DescribeContainerGroupsContainerGroup0 {
+	p := u.Spec.Data.(params)
+	names := map[podgroup.Phase]string{
+		podgroup.Pending: "Scheduling", podgroup.Running: "Running", podgroup.Updating: "Updating", podgroup.Stopping: "Terminating",
+		podgroup.Succeeded: "Succeeded", podgroup.Failed: "Failed",
 	}
-	if h.deleted.IsZero() {
-		h.deleted = s.now()
-		h.group.Status = "Terminating"
+	g := eci.DescribeContainerGroupsContainerGroup0{
+		ContainerGroupId: u.ID, ContainerGroupName: p["ContainerGroupName"], RegionId: Region, RestartPolicy: u.Spec.RestartPolicy,
+		Status: names[u.Phase], CreationTime: stamp(u.Created),
 	}
-	return nil, nil
+	if len(u.IPs) > 0 {
+		g.IntranetIp = u.IPs[0]
+	}
+	if u.Phase == podgroup.Succeeded {
+		g.SucceededTime = stamp(u.Ended)
+	} else {
+		g.FailedTime = stamp(u.Ended)
+	}
+	s.mu.Lock()
+	if status := s.statuses[u.ID]; status != "" {
+		g.Status = status
+	}
+	hidden := s.hideFiles
+	s.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(u.Tags)) {
+		g.Tags = append(g.Tags, eci.DescribeContainerGroupsLabel1{Key: key, Value: u.Tags[key]})
+	}
+	for i := range u.Containers {
+		if i < len(u.Spec.InitContainers) {
+			g.InitContainers = append(g.InitContainers, container(&u.Containers[i]))
+		} else {
+			g.Containers = append(g.Containers, container(&u.Containers[i]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Files)) {
+		v := eci.DescribeContainerGroupsVolume1{Name: name, Type: "ConfigFileVolume"}
+		for _, path := range slices.Sorted(maps.Keys(u.Files[name])) {
+			v.ConfigFileVolumeConfigFileToPaths = append(v.ConfigFileVolumeConfigFileToPaths, eci.DescribeContainerGroupsConfigFileVolumeConfigFileToPath2{
+				Path: path, Content: base64.StdEncoding.EncodeToString(u.Files[name][path].Data),
+			})
+		}
+		if !hidden {
+			g.Volumes = append(g.Volumes, v)
+		}
+	}
+	for _, e := range u.Events {
+		g.Events = append(g.Events, eci.DescribeContainerGroupsEvent1{
+			Type: e.Type, Reason: e.Reason, Message: e.Message, Count: 1, FirstTimestamp: stamp(e.At), LastTimestamp: stamp(e.At),
+		})
+	}
+	return g
 }
 
-// updateGroup is UpdateContainerGroup, for images, credentials and volumes with files.
-// The volumes of the request replace all of the group's.
-func (s *Server) updateGroup(p params) (map[string]any, *apiError) {
-	h, refused := s.find(p)
-	if refused != nil {
-		return nil, refused
+func container(c *podgroup.Container) eci.DescribeContainerGroupsContainer1 {
+	return eci.DescribeContainerGroupsContainer1{
+		Name: c.Name, Image: c.Image, RestartCount: int(c.Restarts), Ready: c.Now.State == podgroup.Executing,
+		CurrentState: run(&c.Now), PreviousState: eci.DescribeContainerGroupsPreviousState2(run(&c.Last)),
 	}
-	if h.group.Status != "Running" {
-		return nil, refuse(http.StatusBadRequest, "IncorrectStatus", "The container group is %s.", h.group.Status)
-	}
-	for _, v := range p.each("Volume") {
-		if refused := checkVolume(v); refused != nil {
-			return nil, refused
-		}
-	}
-	if len(p.each("Volume")) > 0 {
-		h.group.Volumes = volumesOf(p)
-	}
-	for name, value := range p {
-		if strings.HasPrefix(name, "ImageRegistryCredential.") {
-			h.params[name] = value
-		}
-	}
-	for _, update := range p.each("Container") {
-		c := h.find(update["Name"])
-		if c == nil {
-			return nil, refuse(http.StatusBadRequest, "InvalidParameter.Container", "There is no container %q.", update["Name"])
-		}
-		if image := update["Image"]; image != "" && image != c.Image {
-			c.Image = image
-			h.restart(c, 0, s.now())
-		}
-	}
-	return nil, nil
 }
 
-// find returns a container of the group, or nil.
-func (h *groupState) find(name string) *eci.DescribeContainerGroupsContainer1 {
-	for i := range h.group.Containers {
-		if h.group.Containers[i].Name == name {
-			return &h.group.Containers[i]
-		}
+func run(r *podgroup.Run) eci.DescribeContainerGroupsCurrentState2 {
+	states := map[podgroup.State]string{podgroup.Waiting: "Waiting", podgroup.Executing: "Running", podgroup.Terminated: "Terminated"}
+	return eci.DescribeContainerGroupsCurrentState2{
+		State: states[r.State], Reason: r.Reason, Message: r.Message, ExitCode: int(r.ExitCode), Signal: int(r.Signal),
+		StartTime: stamp(r.Started), FinishTime: stamp(r.Finished),
 	}
-	return nil
 }
 
-// volumesOf returns the volumes in the parameters of a call.
-func volumesOf(p params) []eci.DescribeContainerGroupsVolume1 {
-	var volumes []eci.DescribeContainerGroupsVolume1
-	for _, v := range p.each("Volume") {
-		made := eci.DescribeContainerGroupsVolume1{Name: v["Name"], Type: v["Type"]}
-		for _, f := range v.each("ConfigFileVolume.ConfigFileToPath") {
-			made.ConfigFileVolumeConfigFileToPaths = append(made.ConfigFileVolumeConfigFileToPaths,
-				eci.DescribeContainerGroupsConfigFileVolumeConfigFileToPath2{Path: f["Path"], Content: f["Content"]})
-		}
-		volumes = append(volumes, made)
+// describeLog is DescribeContainerLog.
+func (s *Server) describeLog(p params) (map[string]any, error) {
+	u, err := s.find(p)
+	if err != nil {
+		return nil, err
 	}
-	return volumes
+	name := p["ContainerName"]
+	if c := u.Container(name); c == nil || c.Now.State == podgroup.Waiting && c.Last.State == podgroup.Waiting {
+		return nil, refuse(http.StatusNotFound, "ContainerNotFound", "There is no container %q, or it has not started.", name)
+	}
+	lines, err := s.World.Log(u.ID, name, p["LastTime"] == "true")
+	var since time.Time
+	if p["StartTime"] != "" {
+		if since, err = time.Parse(time.RFC3339, p["StartTime"]); err != nil {
+			return nil, invalid("StartTime", "%q is no time.", p["StartTime"])
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(l grouptest.Line) bool { return l.At.Before(since) })
+	tail := 500
+	if p["Tail"] != "" {
+		if tail = p.integer("Tail"); tail < 1 || tail > 2000 {
+			return nil, invalid("Tail", "The tail has to be from 1 to 2000.")
+		}
+	}
+	var b strings.Builder
+	for _, l := range lines[max(0, len(lines)-tail):] {
+		if p["Timestamps"] == "true" {
+			b.WriteString(l.At.UTC().Format(time.RFC3339Nano) + " ")
+		}
+		b.WriteString(l.Text + "\n")
+	}
+	text := b.String()
+	return map[string]any{"ContainerName": name, "Content": text[max(0, len(text)-1<<20):]}, err
 }
 
-// Files returns the files of a volume of a pod's group by path, as they were sent.
-func (s *Server) Files(pod, volume string) (files map[string]string, err error) {
-	err = s.of(pod, func(h *groupState) error {
-		for _, v := range h.group.Volumes {
-			if v.Name != volume {
-				continue
-			}
-			files = map[string]string{}
-			for _, f := range v.ConfigFileVolumeConfigFileToPaths {
-				files[f.Path] = f.Content
-			}
+// describeMetrics is DescribeMultiContainerGroupMetric, with the same figures each time.
+func (s *Server) describeMetrics(p params) (map[string]any, error) {
+	ids, err := idsOf(p)
+	if err != nil || len(ids) == 0 {
+		return nil, missing("ContainerGroupIds")
+	}
+	data := []eci.DescribeMultiContainerGroupMetricRecord0{}
+	for _, id := range ids {
+		u, err := s.Unit(id)
+		if err != nil || u.Phase != podgroup.Running || s.status(id) != "" {
+			continue
 		}
-		return nil
-	})
-	return files, err
+		r := eci.DescribeMultiContainerGroupMetricPodStat1{Timestamp: stamp(s.Now())}
+		for _, c := range u.Containers[len(u.Spec.InitContainers):] {
+			one := eci.DescribeMultiContainerGroupMetricContainer2{Name: c.Name}
+			one.CPU.UsageNanoCores, one.CPU.UsageCoreNanoSeconds = 10_000_000, int64(s.Now().Sub(u.Created))/100
+			one.Memory.UsageBytes, one.Memory.WorkingSet, one.Memory.Rss = 32<<20, 24<<20, 16<<20
+			r.Containers = append(r.Containers, one)
+			r.CPU.UsageNanoCores += one.CPU.UsageNanoCores
+			r.CPU.UsageCoreNanoSeconds += one.CPU.UsageCoreNanoSeconds
+			r.Memory.UsageBytes += one.Memory.UsageBytes
+			r.Memory.WorkingSet += one.Memory.WorkingSet
+		}
+		r.Network.Interfaces = []eci.DescribeMultiContainerGroupMetricInterface3{
+			{Name: "lo", RxBytes: 1, TxBytes: 1}, {Name: "eth0", RxBytes: 3 << 20, TxBytes: 2 << 20},
+		}
+		older := r
+		older.Timestamp, older.CPU.UsageNanoCores = stamp(s.Now().Add(-time.Minute)), 1
+		data = append(data, eci.DescribeMultiContainerGroupMetricRecord0{ContainerGroupId: id, Records: []eci.DescribeMultiContainerGroupMetricPodStat1{older, r}})
+	}
+	return map[string]any{"MonitorDatas": data}, nil
 }

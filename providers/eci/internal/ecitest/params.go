@@ -2,12 +2,16 @@ package ecitest
 
 import (
 	_ "embed" // for published
+	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 // params are the parameters of a call.
@@ -32,18 +36,6 @@ func (p params) each(name string) []params {
 	}
 }
 
-// list returns the values of a list: of Command.1 and so on.
-func (p params) list(name string) []string {
-	var list []string
-	for i := 1; ; i++ {
-		value, ok := p[name+"."+strconv.Itoa(i)]
-		if !ok {
-			return list
-		}
-		list = append(list, value)
-	}
-}
-
 func (p params) integer(name string) int {
 	n, _ := strconv.Atoi(p[name])
 	return n
@@ -54,42 +46,55 @@ func (p params) float(name string) float64 {
 	return f
 }
 
-// published has the names of the parameters of each action in the published model of
-// the API, with N for an index.
+// identity returns the parameters that must be the same in two calls with the same
+// client token.
+func (p params) identity() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		if !slices.Contains(common, name) {
+			fmt.Fprintf(&b, "%s=%q\n", name, p[name])
+		}
+	}
+	return b.String()
+}
+
+// published has the parameters of each action in the published model of the API, with N for
+// an index, and their types.
 //
 //go:embed parameters.txt
 var published string
 
-// known are the names in published, by action.
-var known = sync.OnceValue(func() map[string]map[string]bool {
-	all, action := map[string]map[string]bool{}, ""
-	for name := range strings.FieldsSeq(strings.ReplaceAll(published, "# ", "#")) {
-		if next, ok := strings.CutPrefix(name, "#"); ok {
-			action = next
-			all[action] = map[string]bool{}
+// known are the types of the parameters in published, by action.
+var known = sync.OnceValue(func() map[string]map[string]string {
+	all, action := map[string]map[string]string{}, ""
+	for line := range strings.Lines(published) {
+		name, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name == "#" {
+			action = kind
+			all[action] = map[string]string{}
 			continue
 		}
-		all[action][name] = true
+		all[action][name] = kind
 	}
 	return all
 })
 
 // common are the parameters of all actions.
 var common = []string{
-	"Action", "Version", "Format", "AccessKeyId", "SignatureMethod", "SignatureType", "SignatureVersion", "SignatureNonce", "Timestamp", "Signature",
+	"Action", "Version", "Format", "AccessKeyId", "SecurityToken", "SignatureMethod", "SignatureType", "SignatureVersion", "SignatureNonce", "Timestamp", "Signature",
 }
 
 var index = regexp.MustCompile(`\.\d+(\.|$)`)
 
-// Unknown returns the names among those of params that are no parameters of an action.
-func Unknown(action string, params map[string]string) []string {
+// Wrong returns the parameters that an action does not have, or not of that type.
+func Wrong(action string, params map[string]string) []string {
 	var names []string
-	for name := range params {
+	for name, value := range params {
 		general := name
 		for index.MatchString(general) { // matches may overlap
 			general = index.ReplaceAllString(general, ".N$1")
 		}
-		if !known()[action][general] && !slices.Contains(common, name) {
+		if kind, ok := known()[action][general]; !slices.Contains(common, name) && (!ok || !isOf(kind, value)) {
 			names = append(names, name)
 		}
 	}
@@ -97,11 +102,30 @@ func Unknown(action string, params map[string]string) []string {
 	return names
 }
 
-// checkNames refuses parameters that the action does not have. The real API may ignore
-// them, so that nobody notices.
-func (p params) checkNames() *apiError {
-	if names := Unknown(p["Action"], p); len(names) > 0 {
-		return refuse(http.StatusBadRequest, "InvalidParameter."+names[0], "%s does not have that parameter.", p["Action"])
+// isOf reports whether a value is of a type.
+func isOf(kind, value string) (ok bool) {
+	var err error
+	switch kind {
+	case "bool":
+		return value == "true" || value == "false"
+	case "int32":
+		_, err = strconv.ParseInt(value, 10, 32)
+	case "int64":
+		_, err = strconv.ParseInt(value, 10, 64)
+	case "float32":
+		_, err = strconv.ParseFloat(value, 32)
 	}
-	return nil
+	return err == nil
+}
+
+func refuse(status int, code, format string, args ...any) error {
+	return &grouptest.Refusal{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func missing(name string) error {
+	return refuse(http.StatusBadRequest, "MissingParameter", "The required parameter %s is not supplied.", name)
+}
+
+func invalid(name, format string, args ...any) error {
+	return refuse(http.StatusBadRequest, "InvalidParameter."+name, format, args...)
 }

@@ -2,56 +2,56 @@ package ecitest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// The credentials and the region of the fake.
+// The credentials and the region of the fake. Calls with the security token are those of
+// temporary credentials.
 const (
-	AccessKey = "ecitest-access-key"
-	SecretKey = "ecitest-secret-key"
-	Region    = "cn-test"
+	AccessKey     = "ecitest-access-key"
+	SecretKey     = "ecitest-secret-key"
+	SecurityToken = "ecitest-security-token"
+	Region        = "cn-test"
 )
 
-// Server is the fake. It is safe for concurrent use.
+// Server is the fake: an http.Handler. It is safe for concurrent use.
 type Server struct {
-	// URL is its endpoint.
+	*grouptest.World
+	// URL is its endpoint, if it was made with New.
 	URL string
 
-	step time.Duration
 	http *httptest.Server
+	mux  *http.ServeMux
 
 	mu        sync.Mutex
-	ahead     time.Duration // of the local clock
-	next      int
-	groups    []*groupState
-	tokens    map[string]creation
 	nonces    map[string]bool
-	faults    map[string][]*fault
-	calls     map[string]int
+	statuses  map[string]string // of groups, by ID, that are none of a World's
 	sessions  map[string]session
+	next      int
 	open      sync.WaitGroup // sessions
 	hideFiles bool           // the contents of files
-	noRight   bool           // to list groups
 }
 
-// creation is the request and result of a client token.
-type creation struct{ request, id string }
+// On returns a fake on a World, without an endpoint.
+func On(w *grouptest.World) *Server {
+	s := &Server{World: w, nonces: map[string]bool{}, statuses: map[string]string{}, sessions: map[string]session{}, mux: http.NewServeMux()}
+	s.mux.HandleFunc("/", s.serveAPI)
+	s.mux.HandleFunc("/exec", s.serveExec)
+	return s
+}
 
-// New starts a fake. Each stage of a group (Scheduling, Pending, Terminating)
-// takes step.
+// New starts a fake in which each stage of a group takes step.
 func New(step time.Duration) *Server {
-	s := &Server{
-		step: step, tokens: map[string]creation{}, nonces: map[string]bool{}, faults: map[string][]*fault{},
-		calls: map[string]int{}, sessions: map[string]session{},
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", s.serveAPI)
-	mux.HandleFunc("/exec", s.serveExec)
-	s.http = httptest.NewServer(mux)
+	s := On(grouptest.New(step))
+	s.http = httptest.NewServer(s)
 	s.URL = s.http.URL
 	return s
 }
@@ -63,63 +63,48 @@ func (s *Server) Close() {
 	s.open.Wait()
 }
 
-// RoundTrip answers a call without a connection, for tests in virtual time. A call
-// whose response is lost returns an error.
-func (s *Server) RoundTrip(r *http.Request) (answer *http.Response, err error) {
-	defer func() {
-		if reason := recover(); reason != nil { // like net/http's server
-			answer, err = nil, fmt.Errorf("the connection broke off: %v", reason)
-		}
-	}()
-	w := httptest.NewRecorder()
-	s.serveAPI(w, r)
-	return w.Result(), nil
-}
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// HideFiles makes listings report no files of volumes.
+// HideFiles makes lists report no files of volumes.
 func (s *Server) HideFiles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hideFiles = true
 }
 
-// SetMayList makes listings empty, or undoes that, as those of an access key without the
-// right to list groups are.
-func (s *Server) SetMayList(may bool) {
+// SetStatus sets the status of a group, such as ScheduleFailed, with a warning event.
+func (s *Server) SetStatus(pod, status, reason, message string) error {
+	return s.Change(pod, func(u *grouptest.Unit) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.statuses[u.ID] = status
+		u.Events = append(u.Events, podgroup.Event{Type: "Warning", Reason: reason, Message: message, At: time.Now()})
+	})
+}
+
+func (s *Server) status(id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noRight = !may
+	return s.statuses[id]
 }
 
-// Advance puts the clock of the fake forward.
-func (s *Server) Advance(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ahead += d
+// Params returns the parameters of the group of a pod.
+func (s *Server) Params(pod string) (map[string]string, error) {
+	u, err := s.OfPod(pod)
+	if err != nil {
+		return nil, err
+	}
+	return u.Spec.Data.(params), nil
 }
 
-// Calls returns how often an action was called, including refused calls.
-func (s *Server) Calls(action string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[action]
-}
-
-// now is the time of the fake. The caller holds s.mu.
-func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
-
-// apiError is an error response.
-type apiError struct {
-	status        int
-	code, message string
-}
-
-func refuse(status int, code, format string, args ...any) *apiError {
-	return &apiError{status, code, fmt.Sprintf(format, args...)}
-}
-
-func missing(name string) *apiError {
-	return refuse(http.StatusBadRequest, "MissingParameter", "The required parameter %s is not supplied.", name)
+// Untag removes a tag from all groups, as if they had been created without it.
+func (s *Server) Untag(key string) error {
+	var errs []error
+	for _, u := range s.Units(nil) {
+		errs = append(errs, s.Change(u.Tags[podgroup.TagPodName], func(u *grouptest.Unit) { delete(u.Tags, key) }))
+	}
+	return errors.Join(errs...)
 }
 
 // serveAPI answers a call.
@@ -132,74 +117,78 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 	for name, values := range r.Form {
 		p[name] = values[0]
 	}
-	if d := s.delay(p["Action"]); d > 0 {
-		select {
-		case <-time.After(d):
-		case <-r.Context().Done():
-			return
-		}
-	}
+	var answer map[string]any
+	err := s.Serve(r.Context(), p["Action"], func() (err error) {
+		answer, err = s.call(r.Method, p)
+		return err
+	})
 	s.mu.Lock()
 	s.next++
 	id := fmt.Sprintf("REQUEST-%06d", s.next)
-	s.calls[p["Action"]]++
-	answer, refused := s.call(r.Method, p)
-	var body []byte
-	var err error
+	s.mu.Unlock()
 	status := http.StatusOK
-	if refused != nil {
-		status = refused.status
-		answer = map[string]any{
-			"HostId": r.Host, "Code": refused.code, "Message": refused.message, "Recommend": "https://example.com/" + refused.code,
-		}
-	}
-	if s.loses(p["Action"]) {
-		s.mu.Unlock()
+	switch refused := refusalOf(err); {
+	case errors.Is(err, grouptest.ErrLost), r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)
+	case refused != nil:
+		status = refused.Status
+		answer = map[string]any{
+			"HostId": r.Host, "Code": refused.Code, "Message": refused.Message, "Recommend": "https://example.com/" + refused.Code,
+		}
+	case answer == nil:
+		answer = map[string]any{}
 	}
 	answer["RequestId"] = id
-	body, err = json.Marshal(answer) // within the lock, which guards its contents
-	s.mu.Unlock()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json;charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// call verifies a call and executes it. The caller holds s.mu.
-func (s *Server) call(method string, p params) (map[string]any, *apiError) {
-	if refused := s.authenticate(method, p); refused != nil {
-		return map[string]any{}, refused
+// refusalOf returns the API's form of an error of the World.
+func refusalOf(err error) *grouptest.Refusal {
+	var refused *grouptest.Refusal
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, grouptest.ErrQuota):
+		return &grouptest.Refusal{Status: http.StatusBadRequest, Code: "Throttling.User", Message: "Request was denied due to user flow control."}
+	case errors.Is(err, grouptest.ErrNotFound):
+		return &grouptest.Refusal{Status: http.StatusNotFound, Code: "ContainerGroupNotFound", Message: "The specified container group does not exist."}
+	case errors.Is(err, grouptest.ErrTokenReused):
+		return &grouptest.Refusal{Status: http.StatusBadRequest, Code: "IdempotentParameterMismatch", Message: "The request uses the same client token as a previous, but non-identical request."}
+	case errors.Is(err, grouptest.ErrBusy):
+		return &grouptest.Refusal{Status: http.StatusBadRequest, Code: "IncorrectStatus", Message: "The container group takes no updates now."}
 	}
-	if refused := s.faulty(p["Action"]); refused != nil {
-		return map[string]any{}, refused
+	return &grouptest.Refusal{Status: http.StatusInternalServerError, Code: "InternalError", Message: err.Error()}
+}
+
+// call verifies a call and executes it.
+func (s *Server) call(method string, p params) (map[string]any, error) {
+	if err := s.authenticate(method, p); err != nil {
+		return nil, err
 	}
 	if p["RegionId"] != Region {
-		return map[string]any{}, refuse(http.StatusNotFound, "InvalidRegionId.NotFound", "The specified region %q does not exist.", p["RegionId"])
+		return nil, refuse(http.StatusNotFound, "InvalidRegionId.NotFound", "The specified region %q does not exist.", p["RegionId"])
 	}
-	s.progress()
-	actions := map[string]func(params) (map[string]any, *apiError){
-		"CreateContainerGroup":         s.createGroup,
-		"DescribeContainerGroups":      s.describeGroups,
-		"DeleteContainerGroup":         s.deleteGroup,
-		"UpdateContainerGroup":         s.updateGroup,
-		"DescribeContainerLog":         s.describeLog,
-		"ExecContainerCommand":         s.execCommand,
-		"DescribeContainerGroupMetric": s.describeMetric,
+	actions := map[string]func(params) (map[string]any, error){
+		"CreateContainerGroup":              s.createGroup,
+		"DescribeContainerGroups":           s.describeGroups,
+		"DescribeContainerGroupStatus":      s.describeStatus,
+		"DeleteContainerGroup":              s.deleteGroup,
+		"UpdateContainerGroup":              s.updateGroup,
+		"DescribeContainerLog":              s.describeLog,
+		"ExecContainerCommand":              s.execCommand,
+		"DescribeMultiContainerGroupMetric": s.describeMetrics,
 	}
 	action, ok := actions[p["Action"]]
 	if !ok {
-		return map[string]any{}, refuse(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found.")
+		return nil, refuse(http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found.")
 	}
-	if refused := p.checkNames(); refused != nil {
-		return map[string]any{}, refused
+	// The real API may ignore parameters that it does not have, so that nobody notices.
+	if names := Wrong(p["Action"], p); len(names) > 0 {
+		return nil, invalid(names[0], "%s does not have that parameter, or not of that type.", p["Action"])
 	}
-	answer, refused := action(p)
-	if answer == nil {
-		answer = map[string]any{}
-	}
-	return answer, refused
+	return action(p)
 }

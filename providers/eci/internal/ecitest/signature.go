@@ -15,8 +15,8 @@ import (
 // version is the version of the API.
 const version = "2018-08-08"
 
-// authenticate verifies the common parameters of all calls. The caller holds s.mu.
-func (s *Server) authenticate(method string, p params) *apiError {
+// authenticate verifies the common parameters of all calls.
+func (s *Server) authenticate(method string, p params) error {
 	for _, name := range []string{"Action", "Version", "Format", "AccessKeyId", "SignatureMethod", "SignatureVersion", "SignatureNonce", "Timestamp", "Signature"} {
 		if p[name] == "" {
 			return missing(name)
@@ -27,6 +27,8 @@ func (s *Server) authenticate(method string, p params) *apiError {
 		return refuse(http.StatusBadRequest, "InvalidVersion", "Specified parameter Version is not valid.")
 	case p["Format"] != "JSON":
 		return refuse(http.StatusBadRequest, "UnsupportedFormat", "This fake answers in JSON only.")
+	case p["SecurityToken"] != "" && p["SecurityToken"] != SecurityToken:
+		return refuse(http.StatusBadRequest, "InvalidSecurityToken.Malformed", "Specified security token %q is malformed.", p["SecurityToken"])
 	case p["AccessKeyId"] != AccessKey:
 		return refuse(http.StatusNotFound, "InvalidAccessKeyId.NotFound", "Specified access key is not found.")
 	case p["SignatureMethod"] != "HMAC-SHA1":
@@ -36,6 +38,8 @@ func (s *Server) authenticate(method string, p params) *apiError {
 	if err != nil || time.Since(at).Abs() > 15*time.Minute {
 		return refuse(http.StatusBadRequest, "InvalidTimeStamp.Expired", "Specified time stamp or date value is expired.")
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.nonces[p["SignatureNonce"]] {
 		return refuse(http.StatusBadRequest, "SignatureNonceUsed", "Specified signature nonce was used already.")
 	}

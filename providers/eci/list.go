@@ -1,0 +1,262 @@
+package eci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
+	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+const (
+	// statusPage and groupPage are the number of groups in a page: the maximum.
+	statusPage, groupPage = 200, 20
+	// withoutStatuses is for how long groups are listed without their statuses after that
+	// was refused, or did not show what there is.
+	withoutStatuses = 10 * time.Minute
+	// The age at which a group is described again although its status is the same, for its
+	// events: before it runs, and later.
+	pendingMaxAge, describedMaxAge = 15 * time.Second, 5 * time.Minute
+)
+
+// groups caches the groups of a list. The API has two: DescribeContainerGroupStatus has ten
+// times as many groups in a page, and DescribeContainerGroups has what is known of each. So
+// the first is asked what there is, and the second for the groups whose status has changed.
+// It is safe for concurrent use.
+type groups struct {
+	mu         sync.Mutex
+	list       int // the number of the list
+	known      map[string]known
+	plainUntil time.Time // DescribeContainerGroups alone is used until then
+}
+
+// known is a group as it was described, and its status then.
+type known struct {
+	unit   podgroup.Unit
+	status string
+	at     time.Time
+	list   int // the last list that had it
+}
+
+// cursor says where a list goes on. Each page takes one call.
+type cursor struct {
+	// Plain: all is read from DescribeContainerGroups.
+	Plain bool `json:",omitempty"`
+	// Token is the API's.
+	Token string `json:",omitempty"`
+	// Statuses are those of groups that have to be described, by ID.
+	Statuses map[string]string `json:",omitempty"`
+	// Listed: all statuses were read.
+	Listed bool `json:",omitempty"`
+}
+
+// List implements podgroup.Lister.
+func (b *backend) List(ctx context.Context, filter map[string]string, page string) (podgroup.Page, error) {
+	var at cursor
+	if page == "" {
+		at.Plain = b.groups.begin()
+	} else if err := json.Unmarshal([]byte(page), &at); err != nil {
+		return podgroup.Page{}, fmt.Errorf("decode the position in the list: %w", err)
+	}
+	read := b.listStatuses
+	switch {
+	case at.Plain:
+		read = b.listGroups
+	case at.Listed:
+		read = b.describe
+	}
+	units, last, err := read(ctx, filter, &at)
+	if err != nil || last {
+		return podgroup.Page{Units: units}, err
+	}
+	next, err := json.Marshal(at)
+	return podgroup.Page{Units: units, Next: string(next)}, err
+}
+
+func filtered(filter map[string]string) params {
+	p := params{}
+	for i, key := range slices.Sorted(maps.Keys(filter)) {
+		prefix := "Tag." + strconv.Itoa(i+1) + "."
+		p[prefix+"Key"], p[prefix+"Value"] = key, filter[key]
+	}
+	return p
+}
+
+// listGroups reads a page of DescribeContainerGroups.
+func (b *backend) listGroups(ctx context.Context, filter map[string]string, at *cursor) (units []podgroup.Unit, last bool, err error) {
+	p := filtered(filter)
+	p["Limit"], p["WithEvent"] = strconv.Itoa(groupPage), "true"
+	p.set("NextToken", at.Token)
+	response := eci.CreateDescribeContainerGroupsResponse()
+	if err := b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroups", p, response); err != nil {
+		return nil, false, err
+	}
+	for i := range response.ContainerGroups {
+		units = append(units, unitOf(&response.ContainerGroups[i]))
+	}
+	if len(units) > 0 { // else the other list would have had them
+		b.groups.avoidStatuses()
+	}
+	at.Token = response.NextToken
+	return units, at.Token == "", nil
+}
+
+// statuses are the answer of DescribeContainerGroupStatus, of which only what identifies a
+// group, and whether something has changed, are used. The SDK does not have it.
+type statuses struct {
+	*responses.BaseResponse
+	NextToken string
+	Data      []map[string]any
+}
+
+// listStatuses reads a page of DescribeContainerGroupStatus. Where that is not offered or
+// allowed, or finds nothing, the other list follows: the API answers a key without the right
+// to list with nothing.
+func (b *backend) listStatuses(ctx context.Context, filter map[string]string, at *cursor) (units []podgroup.Unit, last bool, err error) {
+	p := filtered(filter)
+	p["Limit"] = strconv.Itoa(statusPage)
+	p.set("NextToken", at.Token)
+	response := &statuses{BaseResponse: &responses.BaseResponse{}}
+	err = b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroupStatus", p, response)
+	if e, ok := errors.AsType[callError](err); ok && slices.ContainsFunc([]string{"InvalidAction", "InvalidApi", "Forbidden", "NoPermission"}, func(family string) bool {
+		return strings.HasPrefix(e.code, family)
+	}) {
+		b.groups.avoidStatuses()
+		*at = cursor{Plain: true}
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if at.Token == "" && response.NextToken == "" && len(response.Data) == 0 {
+		*at = cursor{Plain: true}
+		return nil, false, nil
+	}
+	if at.Statuses == nil {
+		at.Statuses = map[string]string{}
+	}
+	for _, found := range response.Data {
+		id, _ := found["ContainerGroupId"].(string)
+		if unit, ok := b.groups.current(id, fmt.Sprint(found)); ok {
+			units = append(units, unit)
+		} else if id != "" {
+			at.Statuses[id] = fmt.Sprint(found)
+		}
+	}
+	at.Token, at.Listed = response.NextToken, response.NextToken == ""
+	if at.Listed {
+		b.groups.prune()
+	}
+	return units, at.Listed && len(at.Statuses) == 0, nil
+}
+
+// describe reads some of the groups whose status has changed.
+func (b *backend) describe(ctx context.Context, _ map[string]string, at *cursor) (units []podgroup.Unit, last bool, err error) {
+	ids := slices.Sorted(maps.Keys(at.Statuses))
+	ids = ids[:min(len(ids), maxIDs)]
+	p := params{"ContainerGroupIds": jsonList(ids), "Limit": strconv.Itoa(groupPage), "WithEvent": "true"}
+	response := eci.CreateDescribeContainerGroupsResponse()
+	if err := b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroups", p, response); err != nil {
+		return nil, false, err
+	}
+	if len(response.ContainerGroups) == 0 {
+		// They are gone, or may not be described: the other list shows which.
+		b.groups.avoidStatuses()
+		return nil, false, errdefs.AsUnavailable(fmt.Errorf("ECI lists container group %s, and does not describe it: check that the access key has the right eci:DescribeContainerGroups", ids[0]))
+	}
+	for i := range response.ContainerGroups {
+		unit := unitOf(&response.ContainerGroups[i])
+		b.groups.add(unit, at.Statuses[unit.ID])
+		units = append(units, unit)
+	}
+	for _, id := range ids {
+		delete(at.Statuses, id)
+	}
+	return units, len(at.Statuses) == 0, nil
+}
+
+// begin begins a list, and reports whether it is to be read from DescribeContainerGroups.
+func (g *groups) begin() (plain bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.list++
+	return time.Now().Before(g.plainUntil)
+}
+
+// avoidStatuses has the next lists read from DescribeContainerGroups.
+func (g *groups) avoidStatuses() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); !now.Before(g.plainUntil) {
+		g.plainUntil = now.Add(withoutStatuses)
+	}
+}
+
+// current returns a group whose status is the one that it was described with.
+func (g *groups) current(id, status string) (podgroup.Unit, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k, ok := g.known[id]
+	if !ok {
+		return podgroup.Unit{}, false
+	}
+	k.list = g.list
+	g.known[id] = k
+	maxAge := describedMaxAge
+	if k.unit.Phase == podgroup.Pending {
+		maxAge = pendingMaxAge
+	}
+	return k.unit, k.status == status && (k.unit.Over() || time.Since(k.at) < maxAge)
+}
+
+func (g *groups) add(unit podgroup.Unit, status string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known[unit.ID] = known{unit, status, time.Now(), g.list}
+}
+
+// forget has a group described by the next list.
+func (g *groups) forget(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.known, id)
+}
+
+// prune drops the groups that the list does not have.
+func (g *groups) prune() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.known, func(_ string, k known) bool { return k.list != g.list })
+}
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer. The API returns an empty list, not an
+// error, to an access key without the right to list. So the log of a pod that has run is
+// requested, which the API refuses only then with NotFound if the group does not exist.
+func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
+	ran := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return strings.Contains(s.ContainerID, unitID) })
+	if ran < 0 { // podgroup has found the unit's ID in one
+		return fmt.Errorf("ECI lists no container groups, and no container of pod %s/%s is known to have run in group %s", pod.Namespace, pod.Name, unitID)
+	}
+	_, err := b.ReadLog(ctx, &podgroup.Unit{ID: unitID}, pod.Status.ContainerStatuses[ran].Name, podgroup.LogQuery{Tail: 1})
+	switch {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("ECI lists no container groups, and that group %s of pod %s/%s is gone cannot be confirmed "+
+			"(check that the access key has the rights of the README, without which lists are empty): %w", unitID, pod.Namespace, pod.Name, err)
+	}
+	return fmt.Errorf("ECI lists no container groups, but group %s of pod %s/%s exists: "+
+		"check that the access key has the right eci:DescribeContainerGroups, without which lists are empty", unitID, pod.Namespace, pod.Name)
+}
