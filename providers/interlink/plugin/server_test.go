@@ -1,0 +1,402 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
+)
+
+// pods is a provider without an API: it fails when a test wants it to.
+type pods struct {
+	mu       sync.Mutex
+	init     nodeutil.ProviderConfig
+	running  map[types.UID]*corev1.Pod
+	statuses map[types.UID]corev1.PodStatus
+	creates  int
+	graces   []int64
+	fail     error
+	stubborn bool // it ends nothing within a grace period
+}
+
+func newPods() *pods {
+	return &pods{running: map[types.UID]*corev1.Pod{}, statuses: map[types.UID]corev1.PodStatus{}}
+}
+
+func (p *pods) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.creates++
+	if p.fail != nil {
+		return p.fail
+	}
+	p.running[pod.UID] = pod
+	return nil
+}
+
+func (p *pods) UpdatePod(context.Context, *corev1.Pod) error { return nil }
+
+func (p *pods) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.graces = append(p.graces, *pod.DeletionGracePeriodSeconds)
+	if p.fail != nil {
+		return p.fail
+	}
+	if !p.stubborn || *pod.DeletionGracePeriodSeconds == 0 {
+		delete(p.running, pod.UID)
+	}
+	return nil
+}
+
+func (p *pods) GetPod(context.Context, string, string) (*corev1.Pod, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (p *pods) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
+
+func (p *pods) GetPodStatus(_ context.Context, _, name string) (*corev1.PodStatus, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for uid, pod := range p.running {
+		if pod.Name == name {
+			status := p.statuses[uid]
+			return &status, nil
+		}
+	}
+	return nil, errdefs.NotFound("there is no such pod")
+}
+
+func (p *pods) GetContainerLogs(context.Context, string, string, string, api.ContainerLogOpts) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("a line\n")), nil
+}
+
+func (p *pods) Ping(context.Context) error { return p.fail }
+
+func (p *pods) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}
+
+// files is a Store.
+type files map[string][]byte
+
+func (f files) Load() (map[string][]byte, error) { return maps.Clone(f), nil }
+
+func (f files) Save(uid string, text []byte) error {
+	f[uid] = text
+	return nil
+}
+
+func (f files) Delete(uid string) error {
+	delete(f, uid)
+	return nil
+}
+
+func start(t *testing.T, p *pods, store Store) *Server {
+	t.Helper()
+	s, err := New(log.WithLogger(context.WithoutCancel(t.Context()), log.FromSlog(slog.New(slog.DiscardHandler))), Options{
+		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			p.init = init
+			init.Node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10"), "nvidia.com/gpu": resource.MustParse("2")}
+			return nodeutil.AsProvider(p), p, nil
+		},
+		Store: store,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// ask makes a request.
+func ask(s *Server, method, path string, body any) (int, string) {
+	text, ok := body.(string)
+	if !ok {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		text = string(encoded)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(text)))
+	return w.Code, w.Body.String()
+}
+
+func newPod(uid string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = "default", "web", types.UID(uid)
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "busybox"}}
+	return pod
+}
+
+func statusNow(t *testing.T, s *Server, pod *corev1.Pod) wire.Status {
+	t.Helper()
+	code, text := ask(s, http.MethodGet, "/status", []*corev1.Pod{pod})
+	var all []wire.Status
+	if err := json.Unmarshal([]byte(text), &all); err != nil || code != http.StatusOK || len(all) != 1 {
+		t.Fatalf("%d %s: %v", code, text, err)
+	}
+	return all[0]
+}
+
+func TestBothForms(t *testing.T) {
+	p := newPods()
+	s := start(t, p, nil)
+	for i, body := range []any{wire.PluginCreate{Pod: newPod("uid-1")}, []wire.PluginCreate{{Pod: newPod("uid-1")}}} {
+		if code, text := ask(s, http.MethodPost, "/create", body); code != http.StatusOK || text != `{"PodUID":"uid-1","PodJID":"uid-1"}` {
+			t.Errorf("form %d: %d %s", i, code, text)
+		}
+	}
+	if p.creates != 1 {
+		t.Errorf("a pod that was asked for twice was created %d times", p.creates)
+	}
+	if pod := p.running["uid-1"]; pod.Spec.NodeName != "interlink" {
+		t.Errorf("the pod is %v", pod)
+	}
+}
+
+// What users may write into pods ends up in names of files and in texts.
+func TestHostileRequests(t *testing.T) {
+	p := newPods()
+	store := files{}
+	s := start(t, p, store)
+	bad := map[string]func(*corev1.Pod){
+		"namespace": func(p *corev1.Pod) { p.Namespace = "../../etc" },
+		"name":      func(p *corev1.Pod) { p.Name = "a'; rm -rf \"/\"\n" },
+		"UID":       func(p *corev1.Pod) { p.UID = "../uid" },
+		"no UID":    func(p *corev1.Pod) { p.UID = "" },
+		"container": func(p *corev1.Pod) { p.Spec.Containers[0].Name = "a/b" },
+		"twice": func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
+		},
+		"volume": func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: ".."}} },
+		"empty":  func(p *corev1.Pod) { p.Spec.Containers = nil },
+		"missing ConfigMap": func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}}}
+			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "a", MountPath: "/a"}}
+		},
+	}
+	for what, change := range bad {
+		pod := newPod("uid-1")
+		change(pod)
+		if code, text := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod}); code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", what, code, text)
+		}
+	}
+	for _, body := range []string{"", "null", "[]", "{}", "[1]", `{"pod": null}`, `[{}, {}]`, "\x00"} {
+		if code, text := ask(s, http.MethodPost, "/create", body); code != http.StatusBadRequest {
+			t.Errorf("%q: %d %s", body, code, text)
+		}
+	}
+	if code, _ := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1"), JobScript: "#!/bin/sh"}); code != http.StatusBadRequest {
+		t.Errorf("a job script: %d", code)
+	}
+	for path, body := range map[string]string{"/status": "[null]", "/getLogs": `{"PodUID": "../x"}`, "/create": "{}"} {
+		if code, _ := ask(s, http.MethodGet, path, body); path != "/status" && code != http.StatusNotFound {
+			t.Errorf("GET %s: %d", path, code)
+		}
+	}
+	if p.creates != 0 || len(store) != 0 {
+		t.Errorf("%d creations, %v stored", p.creates, store)
+	}
+}
+
+// A creation that fails for now is made again when it is asked for again, and one that is
+// refused for good leaves nothing.
+func TestCreationsThatFail(t *testing.T) {
+	p := newPods()
+	store := files{}
+	s := start(t, p, store)
+	p.fail = errdefs.AsUnavailable(errors.New("the service is away"))
+	if code, _ := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")}); code != http.StatusServiceUnavailable {
+		t.Errorf("a service that is away: %d", code)
+	}
+	if got := statusNow(t, s, newPod("uid-1")); got.Containers[0].State != (corev1.ContainerState{}) {
+		t.Errorf("a pod that is not there has the status %+v", got)
+	}
+	p.fail = nil
+	if code, _ := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")}); code != http.StatusOK || len(p.running) != 1 {
+		t.Errorf("the second try: %d", code)
+	}
+	p.fail = errdefs.AsPermanent(errors.New("no such thing"))
+	other := newPod("uid-2")
+	other.Name = "other"
+	if code, text := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: other}); code != http.StatusBadRequest || !strings.Contains(text, "no such thing") {
+		t.Errorf("a pod that is refused: %d %s", code, text)
+	}
+	if len(store) != 1 {
+		t.Errorf("stored: %v", store)
+	}
+}
+
+// A pod of the same name comes when the one before has gone.
+func TestPodsOfOneName(t *testing.T) {
+	p := newPods()
+	s := start(t, p, nil)
+	ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")})
+	if code, _ := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-2")}); code != http.StatusConflict {
+		t.Errorf("while the first one runs: %d", code)
+	}
+	delete(p.running, "uid-1")
+	if code, text := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-2")}); code != http.StatusOK {
+		t.Errorf("when it has gone: %d %s", code, text)
+	}
+}
+
+func TestDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPods()
+		store := files{}
+		s := start(t, p, store)
+		pod := newPod("uid-1")
+		ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod})
+		p.stubborn, p.fail = true, errdefs.AsUnavailable(errors.New("the service is away"))
+		seconds := int64(10)
+		pod.DeletionGracePeriodSeconds = &seconds
+		for range 2 {
+			if code, text := ask(s, http.MethodPost, "/delete", pod); code != http.StatusOK {
+				t.Errorf("%d %s", code, text)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		if code, _ := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod}); code != http.StatusConflict {
+			t.Errorf("a creation during the deletion: %d", code)
+		}
+		_ = s.Close() // the next start goes on
+		p.mu.Lock()
+		p.fail = nil
+		p.mu.Unlock()
+		again := start(t, p, store)
+		time.Sleep(time.Minute)
+		if len(p.running) != 0 || len(store) != 0 || again.cluster.record("uid-1") != nil {
+			t.Errorf("left over: %v, %v", p.running, store)
+		}
+		if p.graces[0] != 10 || p.graces[len(p.graces)-1] != 0 {
+			t.Errorf("the grace periods were %v", p.graces)
+		}
+		if code, _ := ask(again, http.MethodPost, "/delete", pod); code != http.StatusOK {
+			t.Errorf("a pod that is gone: %d", code)
+		}
+	})
+}
+
+func TestStatuses(t *testing.T) {
+	p := newPods()
+	s := start(t, p, nil)
+	pod := newPod("uid-1")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod})
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	for _, test := range []struct {
+		phase corev1.PodPhase
+		state *corev1.ContainerState
+		want  string
+	}{
+		{corev1.PodPending, nil, "waiting ContainerCreating"},
+		{corev1.PodRunning, &running, "running"},
+		{corev1.PodRunning, &ended, "waiting Restarting"}, // else it would count as ended
+		{corev1.PodFailed, &ended, "ended 2 "},
+		{corev1.PodFailed, &running, "ended 137 DeadlineExceeded"},
+		{corev1.PodFailed, nil, "ended 137 DeadlineExceeded"},
+		{corev1.PodSucceeded, nil, "ended 0 Completed"},
+	} {
+		status := corev1.PodStatus{Phase: test.phase}
+		if test.phase == corev1.PodFailed {
+			status.Reason = "DeadlineExceeded"
+		}
+		if test.state != nil {
+			status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: *test.state}}
+		}
+		p.statuses["uid-1"] = status
+		got := ""
+		switch state := statusNow(t, s, pod).Containers[0].State; {
+		case state.Waiting != nil:
+			got = "waiting " + state.Waiting.Reason
+		case state.Running != nil:
+			got = "running"
+		case state.Terminated != nil:
+			got = fmt.Sprint("ended ", state.Terminated.ExitCode, " ", state.Terminated.Reason)
+		}
+		if got != test.want {
+			t.Errorf("%s, %v: %q, want %q", test.phase, test.state, got, test.want)
+		}
+	}
+}
+
+func TestPing(t *testing.T) {
+	p := newPods()
+	s := start(t, p, nil)
+	want := `{"status":"ok","resources":{"cpu":"4","pods":"10","accelerators":[{"resourceType":"nvidia.com/gpu","available":"2"}]}}`
+	if code, text := ask(s, http.MethodGet, "/status", "[]"); code != http.StatusOK || text != want {
+		t.Errorf("%d %s", code, text)
+	}
+	p.fail = errors.New("the runtime is away")
+	if code, _ := ask(s, http.MethodGet, "/status", "[]"); code != http.StatusServiceUnavailable {
+		t.Errorf("a provider that is away: %d", code)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	s := start(t, newPods(), nil)
+	ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")})
+	if code, text := ask(s, http.MethodGet, "/getLogs", wire.Log{Namespace: "default", PodUID: "uid-1", ContainerName: "main"}); code != http.StatusOK || text != "a line\n" {
+		t.Errorf("%d %s", code, text)
+	}
+	for code, in := range map[int]wire.Log{
+		http.StatusNotFound:   {Namespace: "other", PodUID: "uid-1", ContainerName: "main"},
+		http.StatusBadRequest: {Namespace: "default", PodUID: "uid-1", Opts: wire.LogOptions{Tail: -1}},
+	} {
+		if got, text := ask(s, http.MethodGet, "/getLogs", in); got != code {
+			t.Errorf("%+v: %d %s", in, got, text)
+		}
+	}
+}
+
+func TestADamagedStoreIsRefused(t *testing.T) {
+	_, err := New(t.Context(), Options{
+		NewProvider: func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) { return nil, nil, nil },
+		Store:       files{"uid-1": []byte(`{"pod": {}}`)},
+	})
+	if err == nil || !strings.Contains(err.Error(), "uid-1") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// A provider knows the cluster by a UID, and finds nothing else in it.
+func TestThereIsNoCluster(t *testing.T) {
+	p := newPods()
+	start(t, p, nil)
+	ctx := t.Context()
+	if ns, err := p.init.Client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}); err != nil || ns.UID != "interlink" {
+		t.Errorf("%v, %v", ns, err)
+	}
+	if _, err := p.init.Client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "no cluster") {
+		t.Errorf("a node: %v", err)
+	}
+	if _, err := p.init.Objects.Secret(ctx, "default", "a"); !errdefs.IsNotFound(err) {
+		t.Errorf("a Secret: %v", err)
+	}
+}
