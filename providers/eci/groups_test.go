@@ -21,7 +21,8 @@ func TestOneListingAnswersForAllPods(t *testing.T) {
 	for i := range count {
 		pods = append(pods, r.create(t, newPod(fmt.Sprintf("pod-%02d", i))))
 	}
-	before := r.api.Calls("DescribeContainerGroups")
+	r.Provider = r.newProvider(t, r.cfg) // which knows none of them
+	lists, pages := r.lists(), r.api.Calls("DescribeContainerGroups")
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
@@ -34,8 +35,9 @@ func TestOneListingAnswersForAllPods(t *testing.T) {
 	for _, pod := range pods {
 		r.status(t, pod)
 	}
-	if pages := r.api.Calls("DescribeContainerGroups") - before; pages != 3 {
-		t.Errorf("%d pods of which all is asked take %d calls, want the 3 pages of one listing", count, pages)
+	lists, pages = r.lists()-lists, r.api.Calls("DescribeContainerGroups")-pages
+	if lists != 1 || pages != 3 {
+		t.Errorf("%d pods of which all is asked take %d lists and %d calls that describe them, want 1 and 3", count, lists, pages)
 	}
 }
 

@@ -218,6 +218,9 @@ func (r *rig) create(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	if err := r.CreatePod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+	if r.transport != nil {
+		time.Sleep(time.Millisecond) // beyond CacheFor, in virtual time
+	}
 	return pod
 }
 
