@@ -8,7 +8,7 @@ TESTFLAGS ?= -race -shuffle=on
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
-MODULES = . providers/eci cmd/virtual-kubelet
+MODULES = . providers/eci providers/nomad cmd/virtual-kubelet
 
 .DEFAULT_GOAL := help
 
@@ -131,6 +131,7 @@ lint: ## gofmt, go vet, staticcheck and retired words on all modules
 	for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) -tags integration,containers ./...) || exit 1; done
 	$(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
 	cd providers/eci && $(GO) vet -tags integration ./... && $(GO) vet -tags ecilive ./...
+	cd providers/nomad && $(GO) vet -tags integration ./... && $(GO) vet -tags nomadlive ./...
 	cd controlplane && CGO_ENABLED=0 $(GO) vet -trimpath ./...
 	$(GO) test -count=1 -run '^TestRetiredWords$$' .
 

@@ -39,4 +39,5 @@ if [ -z "$dry" ]; then
 	[ "$(git rev-list -n1 "$version")" = "$(git rev-parse HEAD)" ] || { echo "check out $version on a branch of its own first" >&2 && exit 1; }
 fi
 release providers/eci "$root"
-release cmd/virtual-kubelet "$root" "$root/providers/eci"
+release providers/nomad "$root"
+release cmd/virtual-kubelet "$root" "$root/providers/eci" "$root/providers/nomad"

@@ -5,11 +5,14 @@ go 1.26.0
 require (
 	github.com/virtual-kubelet/virtual-kubelet v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/eci v0.0.0
+	github.com/virtual-kubelet/virtual-kubelet/providers/nomad v0.0.0
 )
 
 replace github.com/virtual-kubelet/virtual-kubelet => ../..
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/eci => ../../providers/eci
+
+replace github.com/virtual-kubelet/virtual-kubelet/providers/nomad => ../../providers/nomad
 
 require (
 	github.com/go-logr/logr v1.4.4
@@ -58,6 +61,12 @@ require (
 require (
 	github.com/Microsoft/go-winio v0.6.2 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
+	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
+	github.com/hashicorp/cronexpr v1.1.3 // indirect
+	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
+	github.com/hashicorp/go-rootcerts v1.0.2 // indirect
+	github.com/hashicorp/nomad/api v0.0.0-20260907080526-08ef8f3d26da // indirect
+	github.com/mitchellh/go-homedir v1.1.0 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.71.0 // indirect
 	k8s.io/cri-api v0.36.3 // indirect

@@ -78,6 +78,7 @@ var providers = map[string]providerEntry{
 	"interlink":  interlinkEntry,
 	"kubernetes": kubernetesEntry,
 	"mock":       mockEntry,
+	"nomad":      nomadEntry,
 	"process":    processEntry,
 	"slurm":      slurmEntry,
 }

@@ -1,0 +1,148 @@
+package nomad
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/hashicorp/nomad/api"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+// Files of volumes are in variables of Nomad, which are encrypted: one variable for each
+// container, that only its task may read. Templates write them into the task's secrets
+// directory, which is in memory and not shown by Nomad's API, and again when the variable
+// changes. The job has no contents: another version of it would start the pod again.
+
+const (
+	// filesDir is the directory of volumes with files, in that of the task.
+	filesDir = "secrets/vk"
+	// emptyDirs is the directory of the pod's empty directories, as seen from a task's.
+	emptyDirs = "../alloc/data/vk"
+)
+
+// files returns the volumes of a container, as drivers write them, and the templates of
+// its files.
+func files(r *podgroup.Request, jobID string, c *corev1.Container) (mounts []string, templates []*api.Template, err error) {
+	variable := variablePath(jobID, c.Name)
+	written := map[string]bool{}
+	for _, m := range c.VolumeMounts {
+		contents, hasFiles := r.Files[m.Name]
+		source, readOnly := path.Join(emptyDirs, m.Name), m.ReadOnly
+		if hasFiles {
+			source, readOnly = path.Join(filesDir, m.Name), true
+		}
+		mount := path.Join(source, m.SubPath) + ":" + m.MountPath
+		if readOnly {
+			mount += ":ro"
+		}
+		mounts = append(mounts, mount)
+		if written[m.Name] {
+			continue
+		}
+		written[m.Name] = true
+		for _, name := range slices.Sorted(maps.Keys(contents)) {
+			if strings.Contains(name, "${") {
+				return nil, nil, permanent("the path %q in volume %s: Nomad replaces what is in ${}", name, m.Name)
+			}
+			key := itemKey(m.Name, name)
+			templates = append(templates, &api.Template{
+				DestPath:     new(path.Join(source, name)),
+				EmbeddedTmpl: new(fmt.Sprintf(`{{ with nomadVar "%s" }}{{ with .%s }}{{ .Value | base64Decode }}{{ end }}{{ end }}`, variable, key)),
+				ChangeMode:   new("noop"),
+				Perms:        new(fmt.Sprintf("%04o", contents[name].Mode.Perm())),
+				Uid:          owner(contents[name].UID),
+			})
+		}
+	}
+	return mounts, templates, nil
+}
+
+func owner(uid *int64) *int {
+	if uid == nil {
+		return nil
+	}
+	return new(int(*uid))
+}
+
+// itemKey returns the key of a file in a variable, a name in templates.
+func itemKey(volumeName, file string) string {
+	sum := sha256.Sum256([]byte(volumeName + "/" + file))
+	return "f" + hex.EncodeToString(sum[:8])
+}
+
+// variablePath returns the path of a variable that a task may read by default.
+func variablePath(jobID, container string) string {
+	return "nomad/jobs/" + jobID + "/" + groupName + "/" + container
+}
+
+// variables returns the variables of a pod: of each container that mounts files.
+func (b *backend) variables(jobID string, pod *corev1.Pod, contents map[string]volume.Files) (vars []*api.Variable) {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		v := &api.Variable{Namespace: b.cfg.Namespace, Path: variablePath(jobID, c.Name), Items: api.VariableItems{}}
+		for _, m := range c.VolumeMounts {
+			for name, file := range contents[m.Name] {
+				v.Items[itemKey(m.Name, name)] = base64.StdEncoding.EncodeToString(file.Data)
+			}
+		}
+		if len(v.Items) > 0 {
+			vars = append(vars, v)
+		}
+	}
+	return vars
+}
+
+func (b *backend) putVariables(ctx context.Context, action podgroup.Action, vars []*api.Variable) error {
+	for _, v := range vars {
+		if _, _, err := b.api.Variables().Update(v, write(ctx)); err != nil {
+			return classify(action, err)
+		}
+	}
+	return nil
+}
+
+// deleteVariables deletes the variables of a job, which its meta names.
+func (b *backend) deleteVariables(ctx context.Context, jobID string, meta map[string]string) error {
+	for _, container := range strings.FieldsFunc(meta[metaFiles], func(r rune) bool { return r == ',' }) {
+		_, err := b.api.Variables().Delete(variablePath(jobID, container), write(ctx))
+		if err != nil && !isStatus(err, http.StatusNotFound) {
+			return classify(podgroup.ActionUpdate, err) // not Missing: the job may be there
+		}
+	}
+	return nil
+}
+
+// Update implements podgroup.Updater: templates write the files again, and nothing is
+// started again. Files of other names than at the creation are not written.
+func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.Change) error {
+	if change.Images {
+		return permanent("another image of a container that runs: Nomad would start the pod again, elsewhere")
+	}
+	if change.Files == nil {
+		return nil
+	}
+	vars := b.variables(u.ID, change.Pod, change.Files)
+	known := strings.Split(u.Tags[metaFiles], ",")
+	vars = slices.DeleteFunc(vars, func(v *api.Variable) bool { return !slices.Contains(known, path.Base(v.Path)) })
+	return b.putVariables(ctx, podgroup.ActionUpdate, vars)
+}
+
+// registryOf returns the registry of an image; empty if it is no name.
+func registryOf(image string) string {
+	name, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return ""
+	}
+	return reference.Domain(name)
+}

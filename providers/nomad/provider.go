@@ -1,0 +1,237 @@
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// Provider runs pods as jobs of Nomad. Make it with New. It is safe for concurrent use.
+type Provider struct{ engine }
+
+// engine is what a Provider can do, of that of package podgroup.
+type engine interface {
+	node.PodUIDLifecycleHandler
+	node.PodNotifier
+	node.NodeProvider
+	io.Closer
+}
+
+// backend is Nomad as a backend of package podgroup.
+type backend struct {
+	cfg       Config // complete
+	api       *api.Client
+	transport *http.Transport
+
+	mu      sync.Mutex
+	records map[string]*record // the jobs, by ID, as of the last list and the events since
+}
+
+var (
+	_ podgroup.Backend        = (*backend)(nil)
+	_ podgroup.Watcher        = (*backend)(nil)
+	_ podgroup.EmptyConfirmer = (*backend)(nil)
+	_ podgroup.Updater        = (*backend)(nil)
+)
+
+// New returns the provider of a node, and sets the node's spec and status. It makes no
+// call. Close stops the provider, and leaves the jobs as they are. An error is of class
+// InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+	b, err := newBackend(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := podgroup.New(init, b, b.options())
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{p.(engine)}, nil
+}
+
+func newBackend(cfg Config) (*backend, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, err
+	}
+	client, transport, err := newClient(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}}, nil
+}
+
+// Close closes idle connections.
+func (b *backend) Close() error {
+	b.transport.CloseIdleConnections()
+	return nil
+}
+
+// maxJobID leaves room for group and container in the path of a variable, which has 128
+// characters at most.
+const maxJobID = 48
+
+// maxFiles is the size of all files of a pod: a variable has 64 KiB, in base64.
+const maxFiles = 44 << 10
+
+func (b *backend) options() podgroup.Options {
+	capacity := corev1.ResourceList{corev1.ResourcePods: *b.cfg.Pods}
+	if b.cfg.CPU != nil {
+		capacity[corev1.ResourceCPU] = *b.cfg.CPU
+	}
+	if b.cfg.Memory != nil {
+		capacity[corev1.ResourceMemory] = *b.cfg.Memory
+	}
+	return podgroup.Options{
+		Service: "Nomad", Scheme: "nomad",
+		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName},
+		MaxName:  maxJobID - len(b.cfg.JobPrefix),
+		Capacity: capacity,
+		Features: podgroup.Features{
+			Fields: fields, Ignored: ignored, FilesBytes: maxFiles, Check: b.check,
+			Renew: []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
+		},
+	}
+}
+
+// fields are the fields of a pod's spec that jobs have.
+var fields = []string{
+	"restartPolicy", "hostNetwork", "hostname", "dnsConfig",
+	"securityContext.runAsUser", "securityContext.runAsGroup",
+	"initContainers", "initContainers.restartPolicy=Always",
+	"containers.ports.hostPort",
+	"containers.securityContext.runAsUser", "containers.securityContext.runAsGroup", "containers.securityContext.privileged",
+	"containers.securityContext.readOnlyRootFilesystem", "containers.securityContext.capabilities",
+	"volumes.configMap", "volumes.secret", "volumes.downwardAPI", "volumes.projected", "volumes.emptyDir", "-volumes.emptyDir.medium",
+	"-volumes.projected.sources.clusterTrustBundle", "-volumes.projected.sources.podCertificate",
+}
+
+// ignored are fields without which pods run on Nomad.
+var ignored = []string{"volumes.emptyDir.sizeLimit"}
+
+// check returns what else of a pod Nomad does not have.
+func (b *backend) check(pod *corev1.Pod) (missing []string) {
+	add := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	var inits []string
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; !podspec.IsSidecar(c) {
+			inits = append(inits, c.Name)
+		}
+	}
+	if len(inits) > 1 {
+		add("an order of init containers (%s), which it would run at the same time", strings.Join(inits, ", "))
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, v := range c.Env {
+			if from := v.ValueFrom; from != nil && from.FieldRef != nil && b.fieldValue(pod, from.FieldRef.FieldPath) == "" {
+				add("containers[%s].env[%s] from %s: the address is given after the variables", c.Name, v.Name, from.FieldRef.FieldPath)
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			if strings.Contains(m.SubPath, ":") {
+				add("containers[%s].volumeMounts[%s].subPath with a colon", c.Name, m.Name)
+			}
+		}
+	}
+	return missing
+}
+
+// Create implements podgroup.Backend. A job is registered only if there is none with its ID:
+// of two registrations the second finds the job of the first.
+func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	job, err := b.job(r)
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	vars := b.variables(*job.ID, r.Pod, r.Files)
+	if err := b.putVariables(ctx, podgroup.ActionCreate, vars); err != nil {
+		return podgroup.Unit{}, err
+	}
+	_, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))
+	if exists(err) {
+		found, gone, err := b.existing(ctx, *job.ID, r.Tags)
+		if err != nil || !gone {
+			return found, err
+		}
+		_, _, err = b.api.Jobs().EnforceRegister(job, 0, write(ctx))
+		if err != nil {
+			return podgroup.Unit{}, classify(podgroup.ActionCreate, err)
+		}
+	} else if err != nil {
+		err = classify(podgroup.ActionCreate, err)
+		if errdefs.IsPermanent(err) { // nothing will delete them
+			_ = b.deleteVariables(context.WithoutCancel(ctx), *job.ID, job.Meta)
+		}
+		return podgroup.Unit{}, err
+	}
+	return podgroup.Unit{ID: *job.ID, Tags: job.Meta, Created: time.Now()}, nil
+}
+
+// existing returns the unit of a job that exists already. If the job was stopped, it is
+// removed, and gone is set.
+func (b *backend) existing(ctx context.Context, id string, tags map[string]string) (found podgroup.Unit, gone bool, err error) {
+	job, _, err := b.api.Jobs().Info(id, query(ctx))
+	if isStatus(err, http.StatusNotFound) {
+		return podgroup.Unit{}, true, nil
+	}
+	if err != nil {
+		return podgroup.Unit{}, false, classify(podgroup.ActionCreate, err)
+	}
+	for key, value := range tags {
+		if job.Meta[key] != value {
+			return podgroup.Unit{}, false, errdefs.AsConflict(fmt.Errorf("job %s exists, and is not of this pod: its meta key %s is %q", id, key, job.Meta[key]))
+		}
+	}
+	if !value(job.Stop) {
+		rec := recordOf(job)
+		found, _ := rec.unit()
+		return found, false, nil
+	}
+	_, _, err = b.api.Jobs().Deregister(id, true, write(ctx))
+	return podgroup.Unit{}, true, classify(podgroup.ActionCreate, err)
+}
+
+// Delete implements podgroup.Backend. A job that runs is stopped, and removed by Watch once
+// nothing of it runs any more. The grace period is that of the registration.
+func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
+	if err := b.deleteVariables(ctx, u.ID, u.Tags); err != nil {
+		return err
+	}
+	_, _, err := b.api.Jobs().Deregister(u.ID, u.Over(), write(ctx))
+	return classify(podgroup.ActionDelete, err)
+}
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer.
+func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, _ *corev1.Pod) error {
+	job, _, err := b.api.Jobs().Info(unitID, query(ctx))
+	switch {
+	case isStatus(err, http.StatusNotFound):
+		return nil
+	case err != nil:
+		return classify(podgroup.ActionList, err)
+	case value(job.Stop):
+		return nil
+	}
+	return fmt.Errorf("Nomad's list of jobs is empty, while job %s exists: give the token the right list-jobs", unitID) //nolint:staticcheck // a name
+}
+
+// value returns what p points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
