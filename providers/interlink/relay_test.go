@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -121,44 +122,51 @@ func (s *memoryStore) Delete(uid string) error {
 }
 
 // startPlugin starts a plugin of a provider in w.
-func startPlugin(t *testing.T, w *grouptest.World, store plugin.Store) *plugin.Server {
+func startPlugin(t *testing.T, w *grouptest.World, store plugin.Store) *end {
 	t.Helper()
-	s, err := plugin.New(log.WithLogger(context.WithoutCancel(t.Context()), log.FromSlog(slog.New(slog.DiscardHandler))), plugin.Options{
+	e := &end{}
+	var err error
+	e.Server, err = plugin.New(log.WithLogger(context.WithoutCancel(t.Context()), log.FromSlog(slog.New(slog.DiscardHandler))), plugin.Options{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 			init.Node.Status.Capacity = corev1.ResourceList{}
-			return podgroup.New(init, far{w}, podgroup.Options{
+			p, n, err := podgroup.New(init, far{w}, podgroup.Options{
 				Service: "Far", Scheme: "far", Identity: podgroup.Identity{Cluster: "far"},
 				Features: podgroup.Features{Fields: []string{"restartPolicy", "volumes.configMap", "volumes.secret", "volumes.emptyDir"}},
 			})
+			e.provider, _ = p.(io.Closer)
+			return p, n, err
 		},
 		Store: store,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return e
 }
+
+// end is a plugin with its provider.
+type end struct {
+	*plugin.Server
+	provider io.Closer
+}
+
+// Close ends both.
+func (e *end) Close() error { return errors.Join(e.Server.Close(), e.provider.Close()) }
 
 // The whole way: our provider, what an interLink API server does in between, our plugin, and
 // a provider in it. Both ends are started again where the suite starts the agent again.
 func TestSuiteOverThePlugin(t *testing.T) {
-	type end struct {
-		server *plugin.Server
-		store  *memoryStore
-	}
-	ends := map[*grouptest.World]*end{}
+	stores, ends := map[*grouptest.World]*memoryStore{}, map[*grouptest.World]*end{}
 	grouptest.Suite{
 		New: func(t *testing.T, w *grouptest.World) (podgroup.Backend, podgroup.Options) {
-			e := ends[w]
-			if e == nil {
-				e = &end{store: &memoryStore{texts: map[string][]byte{}}}
-				ends[w] = e
-				t.Cleanup(func() { _ = e.server.Close() })
-			} else if err := e.server.Close(); err != nil {
+			if stores[w] == nil {
+				stores[w] = &memoryStore{texts: map[string][]byte{}}
+				t.Cleanup(func() { _ = ends[w].Close() })
+			} else if err := ends[w].Close(); err != nil {
 				t.Fatal(err)
 			}
-			e.server = startPlugin(t, w, e.store)
-			b, o, err := newBackend(Config{InterlinkURL: "http://interlink", PodIP: "192.0.2.9"}, serve(t, &interlinktest.Server{}, e.server))
+			ends[w] = startPlugin(t, w, stores[w])
+			b, o, err := newBackend(Config{InterlinkURL: "http://interlink", PodIP: "192.0.2.9"}, serve(t, &interlinktest.Server{}, ends[w]))
 			if err != nil {
 				t.Fatal(err)
 			}

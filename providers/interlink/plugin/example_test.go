@@ -19,12 +19,13 @@ import (
 // what httptest does, and names it in the configuration of the interLink API server.
 func Example() {
 	ctx := log.WithLogger(context.Background(), log.FromSlog(slog.New(slog.DiscardHandler)))
+	p, err := mock.New(mock.Config{NodeName: "interlink"})
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
 	server, err := plugin.New(ctx, plugin.Options{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-			p, err := mock.New(mock.Config{NodeName: init.Node.Name})
-			if err != nil {
-				return nil, nil, err
-			}
 			p.ConfigureNode(ctx, init.Node)
 			return nodeutil.AsProvider(p), p, nil
 		},

@@ -126,15 +126,10 @@ func (s *Server) handler() any {
 	return s.provider
 }
 
-// Close ends the server, and closes the provider. The pods go on.
+// Close ends the server. The pods go on, and the provider is left for its owner to close.
 func (s *Server) Close() error {
 	s.cancel()
 	s.work.Wait()
-	for _, closer := range []any{s.handler(), s.node} {
-		if closer, ok := closer.(io.Closer); ok {
-			return closer.Close()
-		}
-	}
 	return nil
 }
 
