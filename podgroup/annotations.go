@@ -80,10 +80,15 @@ func (a *annotator) want(list ...Unit) {
 			a.queue.Add(name)
 		}
 		a.start.Do(func() {
-			a.p.work.Go(func() {
-				for a.next(a.p.ctx) {
+			ctx, end, err := a.p.begin(a.p.ctx)
+			if err != nil {
+				return // it is closed
+			}
+			go func() { // ends with the queue
+				defer end()
+				for a.next(ctx) {
 				}
-			})
+			}()
 		})
 	}
 }

@@ -153,8 +153,8 @@ type Reporter interface {
 // EmptyConfirmer is a Lister whose service answers with nothing where it means something
 // else, such as that a right is missing.
 type EmptyConfirmer interface {
-	// ConfirmEmpty is called when a list has no units, with a pod that ran in a unit and
-	// has not ended, as far as its status shows, and returns an error if that unit exists,
+	// ConfirmEmpty is called when a list has no units, with a pod that was created in a unit
+	// and has not ended, as far as its status shows, and returns an error if that unit exists,
 	// or if this cannot be found out.
 	ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error
 }

@@ -117,5 +117,7 @@ func (b *Budget) record(action Action, err error) {
 	delay, _ := errdefs.RetryAfter(err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.quiet[action] = silence{time.Now().Add(delay), err}
+	if until := time.Now().Add(delay); until.After(b.quiet[action].until) { // a refusal of a call that was under way may name less
+		b.quiet[action] = silence{until, err}
+	}
 }

@@ -188,12 +188,14 @@ var actions = map[podgroup.Action]string{
 	podgroup.ActionCreate: string(podgroup.ActionCreate), podgroup.ActionList: string(podgroup.ActionList),
 }
 
+var backends = map[string]func(memory) podgroup.Backend{
+	"listing":  func(m memory) podgroup.Backend { return listing{m} },
+	"watching": func(m memory) podgroup.Backend { return watching{listing{m}} },
+	"getting":  func(m memory) podgroup.Backend { return getting{m} },
+}
+
 func TestBackends(t *testing.T) {
-	for name, made := range map[string]func(memory) podgroup.Backend{
-		"listing":  func(m memory) podgroup.Backend { return listing{m} },
-		"watching": func(m memory) podgroup.Backend { return watching{listing{m}} },
-		"getting":  func(m memory) podgroup.Backend { return getting{m} },
-	} {
+	for name, made := range backends {
 		t.Run(name, func(t *testing.T) {
 			grouptest.Suite{
 				New: func(_ *testing.T, w *grouptest.World) (podgroup.Backend, podgroup.Options) {

@@ -105,9 +105,10 @@ type Provider struct {
 	marks    annotator
 	report   report
 
-	ctx    context.Context // ends with the provider
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+	ctx     context.Context // ends with the provider
+	cancel  context.CancelFunc
+	closing sync.Mutex // work begins before ctx ends
+	work    sync.WaitGroup
 }
 
 // New makes the provider of a node, whose spec and status it sets. It makes no call. What
@@ -139,12 +140,15 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 		},
 		confirmEmpty: p.confirmEmpty,
 		superfluous:  p.deleteSuperfluous,
+		stored:       func([]Unit) {},
+		begin:        p.begin,
 	}
 	p.configureNode()
 	p.renewals.start(p)
 	p.marks.init(p)
 	if watcher, ok := b.(Watcher); ok {
 		w := &watchingProvider{Provider: p, watcher: watcher}
+		p.units.stored = w.listed
 		return w, w, nil
 	}
 	return p, p, nil
@@ -152,7 +156,9 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 
 // Close implements io.Closer.
 func (p *Provider) Close() error {
+	p.closing.Lock()
 	p.cancel()
+	p.closing.Unlock()
 	p.renewals.stop()
 	p.marks.queue.ShutDown()
 	p.work.Wait()
@@ -160,6 +166,24 @@ func (p *Provider) Close() error {
 		return closer.Close()
 	}
 	return nil
+}
+
+// begin begins something that Close ends, by its context, and waits for. It fails once the
+// provider is closed.
+func (p *Provider) begin(ctx context.Context) (context.Context, func(), error) {
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	if p.ctx.Err() != nil {
+		return nil, nil, errdefs.AsUnavailable(errors.New("the provider is closed"))
+	}
+	p.work.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		p.work.Done()
+	}, nil
 }
 
 // CreatePod implements node.PodLifecycleHandler. What the service cannot do is found
@@ -315,7 +339,7 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	if getter, ok := p.backend.(Getter); ok {
 		return p.units.getOne(ctx, getter, namespace, name, uid, notFound)
 	}
-	found, ok, err := p.units.find(ctx, uid, p.opts.CacheFor)
+	found, ok, err := p.units.find(ctx, uid, p.opts.CacheFor, p.hadUnit(namespace, name, uid))
 	if err != nil || ok {
 		return found, err
 	}
@@ -332,6 +356,12 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 		return Unit{}, notFound
 	}
 	return found, nil
+}
+
+// hadUnit reports whether a pod has had a unit, by its status in the API.
+func (p *Provider) hadUnit(namespace, name string, uid types.UID) bool {
+	pod, err := p.init.Pods.Pods(namespace).Get(name)
+	return err == nil && pod.UID == uid && p.statuses.createdIn(pod) != ""
 }
 
 func (p *Provider) notFound(namespace, name string) error {
@@ -362,14 +392,14 @@ func (p *Provider) confirmEmpty(ctx context.Context) error {
 	}
 	var ran *corev1.Pod
 	for _, pod := range pods {
-		if p.statuses.ranIn(pod) != "" && (ran == nil || ran.DeletionTimestamp != nil && pod.DeletionTimestamp == nil) {
+		if p.statuses.createdIn(pod) != "" && (ran == nil || ran.DeletionTimestamp != nil && pod.DeletionTimestamp == nil) {
 			ran = pod
 		}
 	}
 	if ran == nil {
 		return nil
 	}
-	if err := confirmer.ConfirmEmpty(ctx, p.statuses.ranIn(ran), ran); err != nil {
+	if err := confirmer.ConfirmEmpty(ctx, p.statuses.createdIn(ran), ran); err != nil {
 		return errdefs.AsUnavailable(err)
 	}
 	return nil

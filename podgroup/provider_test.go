@@ -159,11 +159,7 @@ func TestWatchNeedsNoLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
 		p, _ := c.Start(t, watching{listing{memory{w}}}, options())
-		notified := map[string][]corev1.PodPhase{}
-		p.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) {
-			notified[pod.Name] = append(notified[pod.Name], pod.Status.Phase)
-		})
-		synctest.Wait()
+		notified := notifications(t, p)
 		pod := grouptest.NewPod("web")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		create(t, c, p, pod)
@@ -176,7 +172,7 @@ func TestWatchNeedsNoLists(t *testing.T) {
 		if n := w.Calls(string(podgroup.ActionList)); n != 1 {
 			t.Errorf("there were %d lists", n)
 		}
-		if got := slices.Compact(notified["web"]); !slices.Equal(got, []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodFailed}) {
+		if got := notified("web"); !slices.Equal(got, []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodFailed}) {
 			t.Errorf("the notified phases are %v", got)
 		}
 		w.BreakStreams()
@@ -192,9 +188,8 @@ func TestWatchOfUnitsThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
 		p, _ := c.Start(t, watching{listing{memory{w}}}, options())
-		last := map[string]corev1.PodPhase{}
-		p.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) { last[pod.Name] = pod.Status.Phase })
-		synctest.Wait()
+		notified := notifications(t, p)
+		last := func(pod string) corev1.PodPhase { return notified(pod)[len(notified(pod))-1] }
 		deleted, vanished := grouptest.NewPod("deleted"), grouptest.NewPod("vanished")
 		for _, pod := range []*corev1.Pod{deleted, vanished} {
 			create(t, c, p, pod)
@@ -207,8 +202,8 @@ func TestWatchOfUnitsThatGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if last["deleted"] != corev1.PodFailed || last["vanished"] != corev1.PodRunning {
-			t.Errorf("the last notifications are %v", last)
+		if last("deleted") != corev1.PodFailed || last("vanished") != corev1.PodRunning {
+			t.Errorf("the last notifications are %v and %v", notified("deleted"), notified("vanished"))
 		}
 		for _, pod := range []*corev1.Pod{deleted, vanished} {
 			if _, err := p.GetPod(t.Context(), pod.Namespace, pod.Name); !errdefs.IsNotFound(err) {

@@ -3,6 +3,7 @@ package podgroup
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -219,8 +220,9 @@ func (r *renewals) renew(ctx context.Context, pod *corev1.Pod) (due time.Time, e
 	}
 	found, ok := r.p.units.lookup(pod.UID)
 	if !ok {
-		if found, ok, err = r.p.units.find(ctx, pod.UID, r.p.opts.CacheFor); err == nil && !ok {
-			return due, nil // it is not created yet, or gone
+		if found, ok, err = r.p.units.find(ctx, pod.UID, r.p.opts.CacheFor, false); err == nil && !ok {
+			r.update(pod.UID, func(state *renewal) { state.scheduled = false }) // a list that has it queues it
+			return due, nil                                                     // it is not created yet, or gone
 		}
 	}
 	if err != nil || found.Over() || found.Phase == Stopping {
@@ -282,6 +284,9 @@ func (r *renewals) settled(ctx context.Context, pod *corev1.Pod, found Unit) (Un
 // apply updates the files of a unit.
 func (r *renewals) apply(ctx context.Context, pod *corev1.Pod, u *Unit, files map[string]volume.Files) error {
 	updater := r.p.backend.(Updater) // start has seen to it
+	if r.p.init.MayBegin != nil && !r.p.init.MayBegin() {
+		return errdefs.AsConflict(errors.New("another process may have taken the node"))
+	}
 	err := r.p.calls.do(ctx, ActionUpdate, func(ctx context.Context) error {
 		return updater.Update(ctx, u, Change{Pod: pod, Files: files, Token: fmt.Sprintf("%s-%s", pod.UID, digest(files))})
 	})

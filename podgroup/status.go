@@ -116,8 +116,12 @@ func (m statusMaker) waitsIn(u *Unit, message string) string {
 
 const unitPrefix = "(unit "
 
-// createdIn returns the ID of the unit in which a pod was created, by its status.
+// createdIn returns the ID of the unit in which a pod that has not ended was created, by its
+// status.
 func (m statusMaker) createdIn(pod *corev1.Pod) (id string) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return ""
+	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State.Waiting == nil {
 			continue

@@ -3,6 +3,7 @@ package podgroup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -20,6 +21,8 @@ import (
 const (
 	// listTimeout is the timeout of a list with all of its pages.
 	listTimeout = 2 * time.Minute
+	// listMargin is how much longer a list may take to end.
+	listMargin = 10 * time.Second
 	// createdMaxAge is how long a new unit is added to lists that lack it.
 	createdMaxAge = time.Minute
 	// watchedMaxAge is how long events alone keep the cache current: a list finds what they
@@ -46,15 +49,21 @@ type units struct {
 	// superfluous is called with units of pods that have an older one, when two lists in a
 	// row had both.
 	superfluous func(context.Context, []Unit)
+	// stored is called when a list is in the cache, with the units that it lacks and that
+	// were stopping.
+	stored func(stopped []Unit)
+	// begin begins what Close ends and waits for.
+	begin func(context.Context) (context.Context, func(), error)
 
 	flight singleflight.Group
 
 	mu           sync.Mutex
 	cached       map[types.UID]Unit
-	began, ended time.Time // of the list in the cache
-	position     string    // of that list
-	watched      bool      // cached is kept current by events
-	arrived      []Unit    // by events since the last list began, which may lack them
+	began, ended time.Time          // of the list in the cache
+	position     string             // of that list
+	watched      bool               // cached is kept current by events
+	arrived      []Unit             // by events since the last list began, which may lack them
+	gone         map[types.UID]bool // by events since that list
 	created      map[types.UID]createdUnit
 	unsure       map[types.UID]time.Time // when a creation failed, which may have happened all the same
 	doubles      map[string]bool         // the IDs of superfluous units of the last list
@@ -63,13 +72,19 @@ type units struct {
 // createdUnit is a unit that was created, and may not be in a list yet.
 type createdUnit struct {
 	Unit
-	at time.Time
+	at      time.Time
+	stopped time.Time // when its deletion was accepted, if it was
+}
+
+// isOutdated reports whether a list that began then, and lacks the unit, is to be believed.
+func (c *createdUnit) isOutdated(began time.Time) bool {
+	return time.Since(c.at) > createdMaxAge || !c.stopped.IsZero() && began.After(c.stopped)
 }
 
 // all returns the units that are ours by the UID of their pod, from a list that is new
 // enough.
 func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
-	if err := u.ensure(ctx, u.cacheFor, time.Time{}); err != nil {
+	if err := u.ensure(ctx, newness{age: u.cacheFor}); err != nil {
 		return nil, err
 	}
 	all := u.snapshot()
@@ -80,15 +95,17 @@ func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
 // find returns the unit of a pod, which may belong to another cluster because it does not
 // say: a caller that knows the UID knows the pod. A pod that no call was about cannot have
 // got a unit since the last list, so that this may be older; without a UID there is none,
-// and the list is not.
-func (u *units) find(ctx context.Context, uid types.UID, age time.Duration) (Unit, bool, error) {
-	if _, known := u.lookup(uid); !known && uid != "" {
-		age = max(age, unknownMaxAge)
-	}
+// and the list is not. One that has had a unit (had) is missing only if a new list or an
+// event says so: the last list may have lacked it for a moment.
+func (u *units) find(ctx context.Context, uid types.UID, age time.Duration, had bool) (Unit, bool, error) {
+	_, known := u.lookup(uid)
 	u.mu.Lock()
-	notBefore := u.unsure[uid]
+	want := newness{age: age, notBefore: u.unsure[uid], listed: !known && had && !u.gone[uid]}
 	u.mu.Unlock()
-	if err := u.ensure(ctx, age, notBefore); err != nil {
+	if !known && !want.listed && uid != "" {
+		want.age = max(want.age, unknownMaxAge)
+	}
+	if err := u.ensure(ctx, want); err != nil {
 		return Unit{}, false, err
 	}
 	found, ok := u.lookup(uid)
@@ -118,15 +135,40 @@ func (u *units) snapshot() map[types.UID]Unit {
 	return all
 }
 
-// ensure sees to it that the cache has a list that is younger than age, and began after
-// notBefore.
-func (u *units) ensure(ctx context.Context, age time.Duration, notBefore time.Time) error {
+// newness is how new the cache has to be.
+type newness struct {
+	age       time.Duration // the list is younger
+	notBefore time.Time     // the list began later
+	listed    bool          // events do not keep an older list current
+}
+
+// isMet reports whether the cache is as new as wanted. The caller holds u.mu.
+func (u *units) isMet(want newness) bool {
+	if u.cached == nil || !u.began.After(want.notBefore) {
+		return false
+	}
+	age := time.Since(u.ended)
+	return age < want.age || u.watched && !want.listed && age < watchedMaxAge && !u.lacksCreated()
+}
+
+// lacksCreated reports whether no event has come about a unit that was created long ago.
+// The caller holds u.mu.
+func (u *units) lacksCreated() bool {
+	for _, c := range u.created {
+		if c.isOutdated(time.Time{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// ensure sees to it that the cache is as new as wanted.
+func (u *units) ensure(ctx context.Context, want newness) error {
 	for range 2 { // the list that is being made may have begun too early
 		u.mu.Lock()
-		fresh := u.cached != nil && u.began.After(notBefore) &&
-			(time.Since(u.ended) < age || u.watched && time.Since(u.ended) < watchedMaxAge)
+		met := u.isMet(want)
 		u.mu.Unlock()
-		if fresh {
+		if met {
 			return nil
 		}
 		if err := u.calls.budget.silent(ActionList); err != nil {
@@ -143,15 +185,22 @@ func (u *units) ensure(ctx context.Context, age time.Duration, notBefore time.Ti
 				return result.Err
 			}
 		}
-		age = time.Hour // from now on it is new enough
+		want.age = time.Hour // from now on it is new enough
 	}
 	return nil
 }
 
-// refresh makes a list.
+// refresh makes a list. If the service does not answer, and the backend ignores its
+// deadline, the next caller makes another one.
 func (u *units) refresh(ctx context.Context) error {
+	ctx, end, err := u.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	defer time.AfterFunc(listTimeout+listMargin, func() { u.flight.Forget("") }).Stop()
 	u.mu.Lock()
 	u.arrived = nil
 	u.mu.Unlock()
@@ -159,6 +208,9 @@ func (u *units) refresh(ctx context.Context) error {
 	list, position, err := u.list(ctx)
 	if err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return errdefs.AsUnavailable(fmt.Errorf("the list came too late: %w", ctx.Err())) // a newer one may have been made
 	}
 	u.store(ctx, list, position, began)
 	return nil
@@ -189,17 +241,25 @@ func (u *units) store(ctx context.Context, list []Unit, position string, began t
 	later = slices.DeleteFunc(later, func(found Unit) bool {
 		return !known[found.ID] || found.Phase == Stopping || found.Over()
 	})
-	u.cached, u.position = byUID, position
+	before := u.cached
+	u.cached, u.position, u.gone = byUID, position, map[types.UID]bool{}
 	for i := range u.arrived {
 		u.change(&u.arrived[i])
 	}
 	maps.DeleteFunc(u.created, func(uid types.UID, c createdUnit) bool {
 		_, ok := byUID[uid]
-		return ok || time.Since(c.at) > createdMaxAge
+		return ok || c.isOutdated(began)
 	})
 	maps.DeleteFunc(u.unsure, func(_ types.UID, at time.Time) bool { return began.After(at) })
 	u.began, u.ended = began, time.Now()
+	var stopped []Unit
+	for uid, found := range before {
+		if _, ok := u.cached[uid]; !ok && found.Phase == Stopping {
+			stopped = append(stopped, found)
+		}
+	}
 	u.mu.Unlock()
+	u.stored(stopped)
 	if later = slices.DeleteFunc(later, func(found Unit) bool { return !u.owner.isOurs(&found) }); len(later) > 0 {
 		u.superfluous(ctx, later)
 	}
@@ -310,9 +370,12 @@ func (u *units) apply(found Unit) (Unit, bool) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	before := u.cached[found.Owner.UID]
+	before, ok := u.cached[found.Owner.UID]
+	if !ok {
+		before = u.created[found.Owner.UID].Unit
+	}
 	u.arrived = append(u.arrived, found)
-	ok := u.change(&found)
+	ok = u.change(&found)
 	if found.Phase != Gone {
 		return found, ok
 	}
@@ -331,8 +394,9 @@ func (u *units) change(found *Unit) bool {
 		return false
 	case found.Phase != Gone:
 		u.cached[uid] = *found
-	case ok && known.ID == found.ID:
+	case ok && known.ID == found.ID, !ok && u.created[uid].ID == found.ID:
 		delete(u.cached, uid)
+		u.gone[uid] = true
 	default:
 		return false
 	}
@@ -356,8 +420,9 @@ func (u *units) setWatched(watched bool) (position string) {
 func (u *units) add(uid types.UID, created Unit) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.created[uid] = createdUnit{created, time.Now()}
+	u.created[uid] = createdUnit{Unit: created, at: time.Now()}
 	delete(u.unsure, uid)
+	delete(u.gone, uid)
 }
 
 // addUnsure notes that a creation failed, and may have happened all the same: only a list
@@ -372,7 +437,10 @@ func (u *units) addUnsure(uid types.UID) {
 func (u *units) stopping(uid types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.created, uid)
+	if c, ok := u.created[uid]; ok && !c.Over() {
+		c.Phase, c.stopped = Stopping, time.Now()
+		u.created[uid] = c
+	}
 	if found, ok := u.cached[uid]; ok && !found.Over() {
 		found.Phase = Stopping
 		u.cached[uid] = found

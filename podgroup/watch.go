@@ -2,6 +2,9 @@ package podgroup
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,24 +25,37 @@ const (
 type watchingProvider struct {
 	*Provider
 	watcher Watcher
+
+	mu     sync.Mutex // notifications come in the order of the changes
+	notify func(*corev1.Pod)
 }
 
 // NotifyPods implements node.PodNotifier.
 func (w *watchingProvider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
-	w.work.Go(func() {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(w.ctx, cancel)()
-		w.watch(ctx, notify)
-	})
+	ctx, end, err := w.begin(ctx)
+	if err != nil {
+		return // it is closed
+	}
+	w.setNotify(notify)
+	go func() { // ends with ctx or the provider
+		defer end()
+		defer w.setNotify(func(*corev1.Pod) {})
+		w.watch(ctx)
+	}()
+}
+
+func (w *watchingProvider) setNotify(notify func(*corev1.Pod)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notify = notify
 }
 
 // watch lists and watches until ctx ends.
-func (w *watchingProvider) watch(ctx context.Context, notify func(*corev1.Pod)) {
+func (w *watchingProvider) watch(ctx context.Context) {
 	delay := firstWatchRetry
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := w.watchOnce(ctx, notify)
+		err := w.watchOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -57,29 +73,43 @@ func (w *watchingProvider) watch(ctx context.Context, notify func(*corev1.Pod)) 
 	}
 }
 
-// watchOnce lists the units, notifies of all of them, and watches until the stream ends.
-func (w *watchingProvider) watchOnce(ctx context.Context, notify func(*corev1.Pod)) error {
-	if err := w.units.ensure(ctx, 0, time.Time{}); err != nil {
+// watchOnce lists the units, and watches until the stream ends.
+func (w *watchingProvider) watchOnce(ctx context.Context) error {
+	if err := w.units.ensure(ctx, newness{}); err != nil {
 		return err
-	}
-	for _, found := range w.units.snapshot() {
-		if w.units.owner.isOurs(&found) {
-			notify(w.pod(&found))
-		}
 	}
 	position := w.units.setWatched(true)
 	defer w.units.setWatched(false)
 	return w.calls.open(ctx, ActionWatch, func(ctx context.Context) error {
-		return w.watcher.Watch(ctx, position, func(found Unit) { w.changed(found, notify) })
+		return w.watcher.Watch(ctx, position, w.changed)
 	})
 }
 
+// listed notifies of all units of a list, which may differ from what events have shown.
+func (w *watchingProvider) listed(stopped []Unit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.notify == nil {
+		return
+	}
+	for i := range stopped {
+		stopped[i].Phase = Gone
+	}
+	for _, found := range slices.AppendSeq(stopped, maps.Values(w.units.snapshot())) {
+		if w.units.owner.isOurs(&found) {
+			w.notify(w.pod(&found))
+		}
+	}
+}
+
 // changed applies an event.
-func (w *watchingProvider) changed(found Unit, notify func(*corev1.Pod)) {
+func (w *watchingProvider) changed(found Unit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	found, ok := w.units.apply(found)
 	if !ok || !w.units.owner.isOurs(&found) {
 		return
 	}
 	w.events.recordOne(&found, w.opts.Identity.Node)
-	notify(w.pod(&found))
+	w.notify(w.pod(&found))
 }
