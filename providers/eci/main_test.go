@@ -78,13 +78,17 @@ func newRig(t *testing.T, step time.Duration, change ...func(*Config)) *rig {
 // inVirtualTime runs a test in a bubble of synctest.
 func inVirtualTime(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		api := ecitest.On(grouptest.New(0))
-		r := newRig0(api)
-		r.transport = grouptest.Serve(t, api).Transport(t)
-		r.Provider = r.newProvider(t, testConfig("http://eci.test"))
-		test(t, r)
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, newVirtualRig(t, 0)) })
+}
+
+// newVirtualRig returns a rig for a bubble of synctest, whose groups take step for each stage.
+func newVirtualRig(t *testing.T, step time.Duration) *rig {
+	t.Helper()
+	api := ecitest.On(grouptest.New(step))
+	r := newRig0(api)
+	r.transport = grouptest.Serve(t, api).Transport(t)
+	r.Provider = r.newProvider(t, testConfig("http://eci.test"))
+	return r
 }
 
 func newRig0(api *ecitest.Server) *rig {

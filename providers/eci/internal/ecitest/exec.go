@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gorilla/websocket"
 
@@ -25,7 +26,7 @@ func (s *Server) execCommand(p params) (map[string]any, error) {
 		return nil, err
 	}
 	var command []string
-	long := func(word string) bool { return len(word) > 256 }
+	long := func(word string) bool { return utf8.RuneCountInString(word) > 256 }
 	if json.Unmarshal([]byte(p["Command"]), &command) != nil || len(command) == 0 || len(command) > 20 || slices.ContainsFunc(command, long) {
 		return nil, invalid("Command", "The command is no list in JSON, or one of more than 20 words of 256 characters.")
 	}

@@ -45,7 +45,13 @@ func (s *Server) list(p params, limit int) (page []grouptest.Unit, next string, 
 	if err != nil {
 		return nil, "", err
 	}
+	s.mu.Lock()
+	hidden := p["Action"] == "DescribeContainerGroups" && s.hideGroups || p["Action"] == "DescribeContainerGroupStatus" && s.hideStatuses
+	s.mu.Unlock()
 	all := s.Units(func(u *grouptest.Unit) bool {
+		if hidden {
+			return false
+		}
 		for _, tag := range p.each("Tag") {
 			if u.Tags[tag["Key"]] != tag["Value"] {
 				return false

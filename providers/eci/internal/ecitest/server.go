@@ -38,6 +38,8 @@ type Server struct {
 	next      int
 	open      sync.WaitGroup // sessions
 	hideFiles bool           // the contents of files
+
+	hideStatuses, hideGroups bool // as of a key without a right
 }
 
 // On returns a fake on a World, without an endpoint.
@@ -71,6 +73,21 @@ func (s *Server) HideFiles() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hideFiles = true
+}
+
+// HideStatuses makes DescribeContainerGroupStatus empty, or undoes that, as it is for an access key
+// without the right to it.
+func (s *Server) HideStatuses(hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hideStatuses = hidden
+}
+
+// HideGroups is HideStatuses for DescribeContainerGroups.
+func (s *Server) HideGroups(hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hideGroups = hidden
 }
 
 // SetStatus sets the status of a group, such as ScheduleFailed, with a warning event.

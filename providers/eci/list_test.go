@@ -1,0 +1,96 @@
+package eci
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// expectPods lists the pods, and counts the calls of both lists.
+func (r *rig) expectPods(t *testing.T, when string, pods, statuses, groups int) {
+	t.Helper()
+	time.Sleep(time.Second)
+	before, described := r.lists(), r.api.Calls("DescribeContainerGroups")
+	found, err := r.GetPods(t.Context())
+	if err != nil || len(found) != pods {
+		t.Fatalf("%s there are %d pods, want %d: %v", when, len(found), pods, err)
+	}
+	before, described = r.lists()-before, r.api.Calls("DescribeContainerGroups")-described
+	if before != statuses || described != groups {
+		t.Errorf("%s %d pages of statuses and %d of groups were read, want %d and %d", when, before, described, statuses, groups)
+	}
+}
+
+// Groups are described only where something has changed: before they run, in case of an event.
+func TestGroupsAreDescribedWhenTheyHaveChanged(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		for i := range 45 {
+			r.create(t, newPod(fmt.Sprintf("pod-%02d", i)))
+		}
+		r.restart(t)
+		r.expectPods(t, "at the beginning", 45, 1, 3)
+		r.expectPods(t, "without a change", 45, 1, 0)
+		if err := r.api.Exit("pod-07", "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		r.expectPods(t, "after a restart of a container", 45, 1, 1)
+		if err := r.api.Remove("pod-08"); err != nil {
+			t.Fatal(err)
+		}
+		r.expectPods(t, "after one has gone", 44, 1, 0)
+		r.create(t, newPod("another"))
+		r.expectPods(t, "after another was created", 45, 1, 1)
+		time.Sleep(describedMaxAge)
+		r.expectPods(t, "after some minutes", 45, 1, 3)
+	})
+}
+
+// An access key of an earlier version has no right to DescribeContainerGroupStatus, and some regions do not have it:
+// the other list has all.
+func TestListsWithoutStatuses(t *testing.T) {
+	for name, refuse := range map[string]func(r *rig){
+		"not offered": func(r *rig) {
+			r.refuse("DescribeContainerGroupStatus", 1, http.StatusNotFound, "InvalidAction.NotFound", "no")
+		},
+		"no right": func(r *rig) { r.refuse("DescribeContainerGroupStatus", 1, http.StatusForbidden, "Forbidden.RAM", "no") },
+		"empty":    func(r *rig) { r.api.HideStatuses(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, r *rig) {
+				for i := range 25 {
+					r.create(t, newPod(fmt.Sprintf("pod-%02d", i)))
+				}
+				r.restart(t)
+				refuse(r)
+				r.expectPods(t, "at first", 25, 1, 2)
+				r.expectPods(t, "then", 25, 0, 2)
+				r.api.HideStatuses(false)
+				time.Sleep(withoutStatuses)
+				r.expectPods(t, "after ten minutes", 25, 1, 2)
+				r.expectPods(t, "and then", 25, 1, 0)
+			})
+		})
+	}
+}
+
+// If groups are listed and cannot be described, none of them is gone.
+func TestGroupsThatCannotBeDescribed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		pod := r.create(t, newPod("a"))
+		pod.Status = *r.status(t, pod)
+		if err := r.pods.Update(pod); err != nil {
+			t.Fatal(err)
+		}
+		r.restart(t)
+		r.api.HideGroups(true)
+		for range 3 {
+			if pods, err := r.GetPods(t.Context()); err == nil {
+				t.Errorf("there are %d pods", len(pods))
+			}
+			time.Sleep(time.Minute)
+		}
+		r.api.HideGroups(false)
+		r.expectPods(t, "afterwards", 1, 0, 1)
+	})
+}
