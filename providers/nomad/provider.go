@@ -12,9 +12,11 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	corev1 "k8s.io/api/core/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -29,11 +31,15 @@ type engine interface {
 	node.PodNotifier
 	node.NodeProvider
 	io.Closer
+	GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts vkapi.ContainerLogOpts) (io.ReadCloser, error)
+	RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach vkapi.AttachIO) error
+	GetStatsSummary(ctx context.Context) (*stats.Summary, error)
 }
 
 // backend is Nomad as a backend of package podgroup.
 type backend struct {
 	cfg       Config // complete
+	node      string
 	api       *api.Client
 	transport *http.Transport
 
@@ -46,6 +52,10 @@ var (
 	_ podgroup.Watcher        = (*backend)(nil)
 	_ podgroup.EmptyConfirmer = (*backend)(nil)
 	_ podgroup.Updater        = (*backend)(nil)
+	_ podgroup.LogStreamer    = (*backend)(nil)
+	_ podgroup.Execer         = (*backend)(nil)
+	_ podgroup.Meter          = (*backend)(nil)
+	_ podgroup.Reporter       = (*backend)(nil)
 )
 
 // New returns the provider of a node, and sets the node's spec and status. It makes no
@@ -56,6 +66,7 @@ func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.node = init.Node.Name
 	p, _, err := podgroup.New(init, b, b.options())
 	if err != nil {
 		return nil, err

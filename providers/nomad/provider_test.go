@@ -28,6 +28,7 @@ func newTestBackend(t *testing.T, api *nomadtest.Server, change ...func(*Config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.node = "vk"
 	b.transport.DialContext, b.transport.Proxy = grouptest.Serve(t, api).DialContext, nil
 	t.Cleanup(b.transport.CloseIdleConnections)
 	return b

@@ -1,22 +1,218 @@
 package nomadtest
 
 import (
+	"encoding/json"
+	"io"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/gorilla/websocket"
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// Shell runs a command of exec.
-type Shell func(command []string, attach api.AttachIO) (exitCode int)
+// Shell runs a command of exec, and returns its exit code. Sizes is closed at the end of
+// the session.
+type Shell func(command []string, tty bool, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TerminalSize) int
 
-func (s *Server) streamLogs(http.ResponseWriter, *http.Request, string) error { return bad("not yet") }
-
-func (s *Server) exec(http.ResponseWriter, *http.Request, string) error { return bad("not yet") }
-
-func (s *Server) stats(*http.Request, string) (any, http.Header, error) {
-	return nil, nil, bad("not yet")
+// streamLogs sends a log of a task. One that is followed does not end with the task, nor
+// does Nomad's.
+func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, alloc string) error {
+	q := r.URL.Query()
+	follow, errFollow := strconv.ParseBool(q.Get("follow"))
+	offset, errOffset := strconv.Atoi(q.Get("offset"))
+	if errFollow != nil || errOffset != nil || offset < 0 || q.Get("plain") != "true" || q.Get("origin") != "start" || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
+		return bad("follow, offset, plain, origin or type: %s", r.URL.RawQuery)
+	}
+	read := func() (string, error) {
+		s.mu.Lock()
+		s.look()
+		j := s.byAlloc(alloc)
+		s.mu.Unlock()
+		if j == nil {
+			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
+		}
+		if c := j.unit.Container(q.Get("task")); c == nil {
+			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "unknown task name \"" + q.Get("task") + "\""}
+		} else if c.Now.State == podgroup.Waiting && c.Last.State == podgroup.Waiting {
+			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" not started yet. No logs available"}
+		}
+		var text strings.Builder
+		for _, previous := range []bool{true, false} {
+			lines, err := s.World.Log(j.unit.ID, q.Get("task"), previous)
+			if err != nil {
+				return "", notFound("log")
+			}
+			for _, line := range lines {
+				text.WriteString(line.Text + "\n")
+			}
+		}
+		if q.Get("type") == "stderr" {
+			return "", nil
+		}
+		return text.String(), nil
+	}
+	text, err := read()
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	w.WriteHeader(http.StatusOK)
+	for {
+		if offset < len(text) {
+			if _, err := io.WriteString(w, text[offset:]); err != nil {
+				return nil
+			}
+			offset = len(text)
+		}
+		w.(http.Flusher).Flush()
+		if !follow {
+			return nil
+		}
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-ticker.C:
+		}
+		if next, err := read(); err == nil {
+			text = next
+		}
+	}
 }
 
-func (s *Server) listNodes(*http.Request, string) (any, http.Header, error) {
-	return nil, nil, bad("not yet")
+// exec runs a command by the Shell.
+func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) error {
+	q := r.URL.Query()
+	var command []string
+	tty, err := strconv.ParseBool(q.Get("tty"))
+	if err == nil {
+		err = json.Unmarshal([]byte(q.Get("command")), &command)
+	}
+	if err != nil || len(command) == 0 {
+		return bad("tty or command: %s", r.URL.RawQuery)
+	}
+	s.mu.Lock()
+	s.look()
+	j := s.byAlloc(alloc)
+	s.mu.Unlock()
+	if j == nil {
+		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
+	}
+	if c := j.unit.Container(q.Get("task")); c == nil || c.Now.State != podgroup.Executing {
+		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" is not running"}
+	}
+	conn, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
+	if err != nil {
+		return nil // it has answered
+	}
+	defer conn.Close()
+	input, typed := io.Pipe()
+	sizes := make(chan api.TerminalSize, 10)
+	var receiving sync.WaitGroup
+	receiving.Go(func() {
+		defer close(sizes)
+		defer typed.Close()
+		for {
+			var frame api.ExecStreamingInput
+			if conn.ReadJSON(&frame) != nil {
+				return
+			}
+			switch {
+			case frame.TTYSize != nil:
+				sizes <- *frame.TTYSize
+			case frame.Stdin != nil && frame.Stdin.Close:
+				_ = typed.Close()
+			case frame.Stdin != nil:
+				if _, err := typed.Write(frame.Stdin.Data); err != nil {
+					continue // the command does not read
+				}
+			}
+		}
+	})
+	out := &execOutput{conn: conn}
+	shell := s.Shell
+	if shell == nil {
+		shell = func(_ []string, _ bool, stdin io.Reader, stdout, _ io.Writer, _ <-chan api.TerminalSize) int {
+			_, _ = io.Copy(stdout, stdin)
+			return 0
+		}
+	}
+	code := shell(command, tty, input, execWriter{out, false}, execWriter{out, true}, sizes)
+	_ = input.Close()
+	_ = out.send(&api.ExecStreamingOutput{Exited: true, Result: &api.ExecStreamingExitResult{ExitCode: code}})
+	_ = conn.Close()
+	receiving.Wait()
+	return nil
+}
+
+// execOutput sends frames.
+type execOutput struct {
+	conn *websocket.Conn
+	mu   sync.Mutex
+}
+
+func (o *execOutput) send(frame *api.ExecStreamingOutput) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.conn.WriteJSON(frame)
+}
+
+// execWriter is stdout or stderr of a command.
+type execWriter struct {
+	*execOutput
+	isStderr bool
+}
+
+// Write implements io.Writer.
+func (w execWriter) Write(p []byte) (int, error) {
+	data := &api.ExecStreamingIOOperation{Data: p}
+	frame := &api.ExecStreamingOutput{Stdout: data}
+	if w.isStderr {
+		frame = &api.ExecStreamingOutput{Stderr: data}
+	}
+	return len(p), w.send(frame)
+}
+
+func (s *Server) stats(_ *http.Request, alloc string) (any, http.Header, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look()
+	j := s.byAlloc(alloc)
+	if j == nil {
+		return nil, nil, &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
+	}
+	usage := func(percent float64, bytes uint64) *api.ResourceUsage {
+		return &api.ResourceUsage{CpuStats: &api.CpuStats{Percent: percent, TotalTicks: percent * 20}, MemoryStats: &api.MemoryStats{Usage: bytes, RSS: bytes / 2, Cache: bytes / 4}}
+	}
+	all := api.AllocResourceUsage{Tasks: map[string]*api.TaskResourceUsage{}, Timestamp: s.World.Now().UnixNano()}
+	n := 0
+	for _, c := range j.unit.Containers {
+		if c.Now.State == podgroup.Executing {
+			n++
+			all.Tasks[c.Name] = &api.TaskResourceUsage{ResourceUsage: usage(25, 64<<20), Timestamp: all.Timestamp}
+		}
+	}
+	all.ResourceUsage = usage(25*float64(n), uint64(n)*64<<20) // #nosec G115 -- it is not negative
+	return all, nil, nil
+}
+
+func (s *Server) listNodes(r *http.Request, _ string) (any, http.Header, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*api.NodeListStub
+	for _, n := range s.Nodes {
+		shown := *n
+		if r.URL.Query().Get("resources") != "true" {
+			shown.NodeResources, shown.ReservedResources = nil, nil
+		}
+		all = append(all, &shown)
+	}
+	list, next, err := page(r, all, func(n *api.NodeListStub) string { return n.ID })
+	return list, meta(s.index, next), err
 }

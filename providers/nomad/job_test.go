@@ -1,0 +1,155 @@
+package nomad
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+)
+
+func testJob(t *testing.T, pod *corev1.Pod, r podgroup.Request, change ...func(*Config)) *api.Job {
+	t.Helper()
+	var cfg Config
+	for _, f := range change {
+		f(&cfg)
+	}
+	b, err := newBackend(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Pod, r.Name = pod, "default-web-0123456789"
+	job, err := b.job(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// Nomad evaluates the texts of drivers as HCL, and replaces ${NAME} in variables.
+func TestNomadInterpolatesNothing(t *testing.T) {
+	pod := grouptest.NewPod("web")
+	c := &pod.Spec.Containers[0]
+	c.Command = []string{"sh", "-c", `echo "${HOME:-x}" %{http_code} $(id)`}
+	c.Env = []corev1.EnvVar{{Name: "A", Value: "${node.unique.id} $x %{y}\n\"'"}}
+	task := testJob(t, pod, podgroup.Request{}).TaskGroups[0].Tasks[0]
+	if got, want := task.Config["entrypoint"].([]string)[2], `echo "$${HOME:-x}" %%{http_code} $(id)`; got != want {
+		t.Errorf("the command is %s, want %s", got, want)
+	}
+	if got, want := strings.ReplaceAll(task.Env["A"], "${NOMAD_META_VK_DOLLAR}", "$"), c.Env[0].Value; got != want {
+		t.Errorf("the variable becomes %q, want %q", got, want)
+	}
+	if strings.Contains(task.Env["A"], "${node") {
+		t.Errorf("the variable is replaced: %q", task.Env["A"])
+	}
+}
+
+// Memory is in megabytes, and CPU in MHz.
+func TestResources(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	for _, c := range []struct {
+		requests, limits corev1.ResourceList
+		over             bool
+		cpu, memory, max int
+	}{
+		{nil, nil, false, 0, 0, 0},
+		{list("500m", "128Mi"), nil, false, 1000, 128, 0},
+		{list("1m", "1"), nil, false, 2, 10, 0},
+		{list("500m", "100Mi"), list("2", "1Gi"), false, 1000, 1024, 0},
+		{list("500m", "100Mi"), list("2", "1Gi"), true, 1000, 100, 1024},
+	} {
+		pod := grouptest.NewPod("web")
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}
+		r := testJob(t, pod, podgroup.Request{}, func(cfg *Config) { cfg.MemoryOversubscription = c.over }).TaskGroups[0].Tasks[0].Resources
+		if value(r.CPU) != c.cpu || value(r.MemoryMB) != c.memory || value(r.MemoryMaxMB) != c.max {
+			t.Errorf("%v, limits %v: %d MHz, %d MB, at most %d MB", c.requests, c.limits, value(r.CPU), value(r.MemoryMB), value(r.MemoryMaxMB))
+		}
+	}
+}
+
+// Contents are in variables alone, for the container that mounts them.
+func TestJobHasNoContents(t *testing.T) {
+	pod := grouptest.NewPod("web")
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "secret", MountPath: "/a"}, {Name: "secret", MountPath: "/b", SubPath: "key"}}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "other", Image: "busybox:1"})
+	files := map[string]volume.Files{"secret": {"key": {Data: []byte("hunter2"), Mode: 0o400}}}
+	job := testJob(t, pod, podgroup.Request{Files: files})
+	tasks := job.TaskGroups[0].Tasks
+	if n := len(tasks[0].Templates); n != 1 || len(tasks[1].Templates) != 0 || *tasks[0].Templates[0].Perms != "0400" || *tasks[0].Templates[0].DestPath != "secrets/vk/secret/key" {
+		t.Errorf("the templates are %+v and %+v", tasks[0].Templates, tasks[1].Templates)
+	}
+	if got := fmt.Sprint(tasks[0].Config["volumes"]); got != "[secrets/vk/secret:/a:ro secrets/vk/secret/key:/b:ro]" {
+		t.Errorf("the volumes are %s", got)
+	}
+	if strings.Contains(fmt.Sprintf("%+v", tasks[0]), "hunter2") {
+		t.Error("the job shows a secret")
+	}
+	if job.Meta[metaFiles] != "main" {
+		t.Errorf("the meta is %v", job.Meta)
+	}
+}
+
+func TestContainerStates(t *testing.T) {
+	at := time.Unix(1000, 0)
+	event := func(kind string, code int, details map[string]string) *api.TaskEvent {
+		return &api.TaskEvent{Type: kind, Time: at.UnixNano(), ExitCode: code, DisplayMessage: kind + " happened", Details: details}
+	}
+	for name, c := range map[string]struct {
+		state api.TaskState
+		want  string
+	}{
+		"not begun": {api.TaskState{State: "pending"}, "0  0, last 0 0"},
+		"runs":      {api.TaskState{State: "running", StartedAt: at}, "1  0, last 0 0"},
+		"has ended": {api.TaskState{State: "dead", StartedAt: at, FinishedAt: at, Events: []*api.TaskEvent{event(api.TaskTerminated, 3, nil)}}, "2  3, last 0 0"},
+		"out of memory": {api.TaskState{State: "dead", StartedAt: at, Failed: true, Events: []*api.TaskEvent{
+			event(api.TaskTerminated, 137, map[string]string{"oom_killed": "true", "exit_code": "137"})}}, "2 OOMKilled 137, last 0 0"},
+		"runs again": {api.TaskState{State: "running", Restarts: 1, Events: []*api.TaskEvent{event(api.TaskTerminated, 2, nil), event(api.TaskRestarting, 0, nil)}}, "1  0, last 2 2"},
+		"waits to run again": {api.TaskState{State: "pending", Restarts: 1, Events: []*api.TaskEvent{event(api.TaskTerminated, 2, nil), event(api.TaskRestarting, 0, nil)}},
+			"0 CrashLoopBackOff 0, last 2 2"},
+		"no image":      {api.TaskState{State: "pending", Events: []*api.TaskEvent{event(api.TaskDriverFailure, 0, nil), event(api.TaskRestarting, 0, nil)}}, "0 CreateContainerError 0, last 0 0"},
+		"never started": {api.TaskState{State: "dead", Failed: true, Events: []*api.TaskEvent{event(api.TaskDriverFailure, 0, nil)}}, "2 StartError 128, last 0 0"},
+		"end not seen":  {api.TaskState{State: "dead", StartedAt: at, Failed: true}, "2 ContainerStatusUnknown 137, last 0 0"},
+	} {
+		found := container("main", &c.state)
+		if got := fmt.Sprintf("%d %s %d, last %d %d", found.Now.State, found.Now.Reason, found.Now.ExitCode, found.Last.State, found.Last.ExitCode); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c, err := ParseConfig([]byte("address: ftp://x\ntoken: hunter2\njobPrefix: Vk_\ndriver: raw_exec\nnetwork: none\nclientCert: /a\n"))
+	if err == nil {
+		err = c.Complete()
+	}
+	if !errdefs.IsInvalidInput(err) || strings.Contains(err.Error(), "hunter2") {
+		t.Fatalf("the error is %v", err)
+	}
+	for _, name := range []string{"address", "jobPrefix", "driver", "network", "clientKey"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name %s: %v", name, err)
+		}
+	}
+	if text := fmt.Sprintf("%+v %#v", c, c); strings.Contains(text, "hunter2") {
+		t.Errorf("a secret is printed: %s", text)
+	}
+	env := map[string]string{"NOMAD_ADDR": "https://a:4646", "NOMAD_TOKEN": "t\n", "NOMAD_SKIP_VERIFY": "true"}
+	c = Config{Address: "http://b"}
+	if err := errors.Join(c.Merge(func(name string) string { return env[name] }), c.Complete()); err != nil || c.Address != "https://a:4646" || c.Token.Reveal() != "t" || !c.SkipVerify {
+		t.Errorf("the config is %+v: %v", c, err)
+	}
+	if _, err := ParseConfig([]byte("adress: x\nregon: y\n")); err == nil || !strings.Contains(err.Error(), "2 mistakes") {
+		t.Errorf("unknown fields give %v", err)
+	}
+}
