@@ -118,6 +118,7 @@ func parse(args []string) (map[string]string, error) {
 		if form := flags[name]; name != "--no-requeue" && form == nil {
 			return nil, fmt.Errorf("unrecognized option '%s'", name)
 		} else if form != nil && !form.MatchString(value) {
+			//lint:ignore ST1005 as Slurm writes it
 			return nil, fmt.Errorf("Invalid %s specification: %s", name, value)
 		}
 		found[name] = value
@@ -133,6 +134,7 @@ func parse(args []string) (map[string]string, error) {
 func (f Fake) create(c login.Command) (string, error) {
 	set, err := parse(c.Args[1:])
 	if err != nil {
+		//lint:ignore ST1005 as Slurm writes it
 		return "", fmt.Errorf("Batch job submission failed: %w", err)
 	}
 	if path.Base(c.Args[0]) != set["--job-name"] {
