@@ -3,6 +3,7 @@ package podgroup
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -33,35 +34,43 @@ type eventRecorder struct {
 	since    time.Time            // older events were recorded by an earlier process
 
 	mu       sync.Mutex
-	recorded map[string]map[string]time.Time // the last time, by unit and event
+	recorded map[string]recordedUnit // by its ID
 }
 
+// recordedUnit has when each event of a unit happened last, and when a list or an event had
+// the unit last.
+type recordedUnit struct {
+	events map[string]time.Time
+	seen   time.Time
+}
+
+// recordedMaxAge is how long the events of a unit are known that lists lack.
+const recordedMaxAge = time.Hour
+
 func newEventRecorder(recorder record.EventRecorder, since time.Time) *eventRecorder {
-	return &eventRecorder{recorder: recorder, since: since.Truncate(time.Second), recorded: map[string]map[string]time.Time{}}
+	return &eventRecorder{recorder: recorder, since: since.Truncate(time.Second), recorded: map[string]recordedUnit{}}
 }
 
 // recordAll records the events that are new in a list of all units.
 func (r *eventRecorder) recordAll(list []Unit, nodeName string) {
-	recorded := make(map[string]map[string]time.Time, len(list))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range list {
-		recorded[list[i].ID] = r.record(&list[i], nodeName)
+		r.record(&list[i], nodeName)
 	}
-	r.recorded = recorded // drops units that are gone
+	maps.DeleteFunc(r.recorded, func(_ string, u recordedUnit) bool { return time.Since(u.seen) > recordedMaxAge })
 }
 
 // recordOne records the events that are new in a unit.
 func (r *eventRecorder) recordOne(u *Unit, nodeName string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recorded[u.ID] = r.record(u, nodeName)
+	r.record(u, nodeName)
 }
 
-// record records the new events of a unit, and returns the times of all. The caller holds
-// r.mu.
-func (r *eventRecorder) record(u *Unit, nodeName string) map[string]time.Time {
-	before := r.recorded[u.ID]
+// record records the new events of a unit. The caller holds r.mu.
+func (r *eventRecorder) record(u *Unit, nodeName string) {
+	before := r.recorded[u.ID].events
 	now := make(map[string]time.Time, len(u.Events))
 	for _, e := range u.Events {
 		key := e.Type + "/" + e.Reason + "/" + e.Message
@@ -75,7 +84,7 @@ func (r *eventRecorder) record(u *Unit, nodeName string) map[string]time.Time {
 		}
 		r.event(podOf(u, nodeName), kind, e.Reason, e.Message)
 	}
-	return now
+	r.recorded[u.ID] = recordedUnit{now, time.Now()}
 }
 
 func (r *eventRecorder) event(pod *corev1.Pod, kind, reason, message string) {

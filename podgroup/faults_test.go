@@ -308,3 +308,56 @@ func TestFilesAreNotUpdatedWithoutTheNode(t *testing.T) {
 		}
 	})
 }
+
+// A unit that a list lacks for a moment does not repeat its events.
+func TestEventsOfUnitsThatComeBack(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		create(t, c, p, grouptest.NewPod("web"))
+		for _, hidden := range []bool{false, true, false} {
+			w.Hide(hidden)
+			time.Sleep(10 * time.Second)
+			if _, err := p.GetPods(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := events(c); len(got) != 1 {
+			t.Errorf("the events are %q, want one", got)
+		}
+	})
+}
+
+// late is a getting whose creations fail, and take effect after a minute.
+type late struct {
+	getting
+	begun *sync.WaitGroup
+}
+
+func (l late) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	l.begun.Go(func() {
+		time.Sleep(time.Minute)
+		_, _ = l.getting.Create(context.WithoutCancel(ctx), r) // nobody waits for it
+	})
+	return podgroup.Unit{}, errors.New("no answer")
+}
+
+// A creation that takes effect when its pod is gone leaves no unit, also where the service
+// has no list.
+func TestCreationThatTakesEffectAfterItsPodIsGone(t *testing.T) {
+	var begun sync.WaitGroup
+	withAgents(t, func(t *testing.T, a *agent) {
+		if !withoutList(a) {
+			return
+		}
+		a.stop()
+		a.backend = func(m memory) podgroup.Backend { return late{getting{m}, &begun} }
+		a.start()
+		a.add(grouptest.NewPod("web"))
+		a.remove("web")
+		a.wait(30*time.Second, "after the deletion", "[]")
+		begun.Wait()
+		a.wait(2*time.Minute, "after the creation took effect", "[]")
+		if n := a.created(); n != 1 || len(a.world.Units(nil)) != 1 { // that of created
+			t.Errorf("%d units were made, and are %v", n, a.world.Units(nil))
+		}
+	})
+}

@@ -132,7 +132,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
 		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
-		created: map[types.UID]createdUnit{}, unsure: map[types.UID]time.Time{},
+		created: map[types.UID]createdUnit{}, unsure: map[types.UID]time.Time{}, late: map[types.UID]lateUnit{},
 		listed: func(list []Unit) {
 			p.events.recordAll(list, o.Identity.Node)
 			p.renewals.adopt(list)
@@ -215,11 +215,11 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	})
 	if err != nil {
-		p.units.addUnsure(pod.UID)
+		p.units.addUnsure(pod)
 		return err
 	}
 	if created.ID == "" {
-		p.units.addUnsure(pod.UID)
+		p.units.addUnsure(pod)
 		return fmt.Errorf("%s has created a unit of pod %s/%s, and not returned its ID: it is looked for in the next list", p.opts.Service, pod.Namespace, pod.Name)
 	}
 	created.Owner, created.Tags = OwnerOf(pod), request.Tags

@@ -28,6 +28,9 @@ const (
 	// watchedMaxAge is how long events alone keep the cache current: a list finds what they
 	// do not show, such as a second unit of a pod.
 	watchedMaxAge = 5 * time.Minute
+	// lateMaxAge is for how long a service without a list is asked for the unit of a pod that
+	// is gone and whose creation failed: it may have begun, and take effect late.
+	lateMaxAge = 15 * time.Minute
 	// unknownMaxAge is how old a list may be that says that a pod has no unit, where no
 	// call was about one.
 	unknownMaxAge = time.Minute
@@ -66,6 +69,7 @@ type units struct {
 	gone         map[types.UID]bool // by events since that list
 	created      map[types.UID]createdUnit
 	unsure       map[types.UID]time.Time // when a creation failed, which may have happened all the same
+	late         map[types.UID]lateUnit  // the same of a Getter, for lateMaxAge
 	doubles      map[string]bool         // the IDs of superfluous units of the last list
 }
 
@@ -74,6 +78,12 @@ type createdUnit struct {
 	Unit
 	at      time.Time
 	stopped time.Time // when its deletion was accepted, if it was
+}
+
+// lateUnit is the pod of a creation that failed, and when.
+type lateUnit struct {
+	pod *corev1.Pod
+	at  time.Time
 }
 
 // isOutdated reports whether a list that began then, and lacks the unit, is to be believed.
@@ -88,7 +98,9 @@ func (u *units) all(ctx context.Context) (map[types.UID]Unit, error) {
 		return nil, err
 	}
 	all := u.snapshot()
-	maps.DeleteFunc(all, func(_ types.UID, found Unit) bool { return !u.owner.isOurs(&found) })
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(all, func(uid types.UID, found Unit) bool { return u.late[uid].pod == nil && !u.owner.isOurs(&found) })
 	return all, nil
 }
 
@@ -339,6 +351,18 @@ func (u *units) get(ctx context.Context, getter Getter) (all []Unit, err error) 
 	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	})
+	known := map[types.UID]bool{}
+	for _, pod := range pods {
+		known[pod.UID] = true
+	}
+	u.mu.Lock()
+	maps.DeleteFunc(u.late, func(_ types.UID, late lateUnit) bool { return time.Since(late.at) > lateMaxAge })
+	for uid, late := range u.late {
+		if !known[uid] {
+			pods = append(pods, late.pod)
+		}
+	}
+	u.mu.Unlock()
 	if len(pods) == 0 {
 		return nil, nil
 	}
@@ -427,10 +451,13 @@ func (u *units) add(uid types.UID, created Unit) {
 
 // addUnsure notes that a creation failed, and may have happened all the same: only a list
 // that begins later shows it.
-func (u *units) addUnsure(uid types.UID) {
+func (u *units) addUnsure(pod *corev1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.unsure[uid] = time.Now()
+	u.unsure[pod.UID] = time.Now()
+	if _, gets := u.backend.(Getter); gets {
+		u.late[pod.UID] = lateUnit{pod, time.Now()}
+	}
 }
 
 // stopping notes that the deletion of a pod's unit was accepted.
@@ -451,10 +478,14 @@ func (u *units) stopping(uid types.UID) {
 // by asking for it alone, also if the pod has ended.
 func (u *units) getOne(ctx context.Context, getter Getter, namespace, name string, uid types.UID, notFound error) (Unit, error) {
 	pod, err := u.pods.Pods(namespace).Get(name)
+	u.mu.Lock()
 	if err != nil || uid != "" && pod.UID != uid {
+		pod = u.late[uid].pod
+	}
+	if pod == nil {
+		u.mu.Unlock()
 		return Unit{}, notFound
 	}
-	u.mu.Lock()
 	found, ok := u.cached[pod.UID]
 	fresh := time.Since(u.ended) < u.cacheFor
 	u.mu.Unlock()
