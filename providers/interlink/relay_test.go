@@ -224,6 +224,7 @@ func TestFilesOverThePlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(store.texts) != 0 || len(world.Units(nil)) != 0 {
 			t.Errorf("left over: %v, %v", store.texts, world.Units(nil))
 		}

@@ -98,17 +98,30 @@ func (p *pods) Ping(context.Context) error { return p.fail }
 func (p *pods) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}
 
 // files is a Store.
-type files map[string][]byte
+type files struct {
+	mu    sync.Mutex
+	texts map[string][]byte
+}
 
-func (f files) Load() (map[string][]byte, error) { return maps.Clone(f), nil }
+func newFiles() *files { return &files{texts: map[string][]byte{}} }
 
-func (f files) Save(uid string, text []byte) error {
-	f[uid] = text
+func (f *files) Load() (map[string][]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.texts), nil
+}
+
+func (f *files) Save(uid string, text []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.texts[uid] = text
 	return nil
 }
 
-func (f files) Delete(uid string) error {
-	delete(f, uid)
+func (f *files) Delete(uid string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.texts, uid)
 	return nil
 }
 
@@ -180,7 +193,7 @@ func TestBothForms(t *testing.T) {
 // What users may write into pods ends up in names of files and in texts.
 func TestHostileRequests(t *testing.T) {
 	p := newPods()
-	store := files{}
+	store := newFiles()
 	s := start(t, p, store)
 	bad := map[string]func(*corev1.Pod){
 		"namespace": func(p *corev1.Pod) { p.Namespace = "../../etc" },
@@ -218,8 +231,8 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("GET %s: %d", path, code)
 		}
 	}
-	if p.creates != 0 || len(store) != 0 {
-		t.Errorf("%d creations, %v stored", p.creates, store)
+	if p.creates != 0 || len(store.texts) != 0 {
+		t.Errorf("%d creations, %v stored", p.creates, store.texts)
 	}
 }
 
@@ -227,7 +240,7 @@ func TestHostileRequests(t *testing.T) {
 // refused for good leaves nothing.
 func TestCreationsThatFail(t *testing.T) {
 	p := newPods()
-	store := files{}
+	store := newFiles()
 	s := start(t, p, store)
 	p.fail = errdefs.AsUnavailable(errors.New("the service is away"))
 	if code, _ := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")}); code != http.StatusServiceUnavailable {
@@ -246,8 +259,8 @@ func TestCreationsThatFail(t *testing.T) {
 	if code, text := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: other}); code != http.StatusBadRequest || !strings.Contains(text, "no such thing") {
 		t.Errorf("a pod that is refused: %d %s", code, text)
 	}
-	if len(store) != 1 {
-		t.Errorf("stored: %v", store)
+	if len(store.texts) != 1 {
+		t.Errorf("stored: %v", store.texts)
 	}
 }
 
@@ -268,7 +281,7 @@ func TestPodsOfOneName(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPods()
-		store := files{}
+		store := newFiles()
 		s := start(t, p, store)
 		pod := newPod("uid-1")
 		ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod})
@@ -290,8 +303,9 @@ func TestDeletion(t *testing.T) {
 		p.mu.Unlock()
 		again := start(t, p, store)
 		time.Sleep(time.Minute)
-		if len(p.running) != 0 || len(store) != 0 || again.cluster.record("uid-1") != nil {
-			t.Errorf("left over: %v, %v", p.running, store)
+		synctest.Wait()
+		if len(p.running) != 0 || len(store.texts) != 0 || again.cluster.record("uid-1") != nil {
+			t.Errorf("left over: %v, %v", p.running, store.texts)
 		}
 		if p.graces[0] != 10 || p.graces[len(p.graces)-1] != 0 {
 			t.Errorf("the grace periods were %v", p.graces)
@@ -378,7 +392,7 @@ func TestLogs(t *testing.T) {
 func TestADamagedStoreIsRefused(t *testing.T) {
 	_, err := New(t.Context(), Options{
 		NewProvider: func(nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) { return nil, nil, nil },
-		Store:       files{"uid-1": []byte(`{"pod": {}}`)},
+		Store:       &files{texts: map[string][]byte{"uid-1": []byte(`{"pod": {}}`)}},
 	})
 	if err == nil || !strings.Contains(err.Error(), "uid-1") {
 		t.Errorf("the error is %v", err)
