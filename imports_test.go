@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},
 	"examples":                                 {"errdefs", "log", "trace", "node"},
 	"bench":                                    {"bench", "node", "internal/daemon", "test"},
-	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "podgroup", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
+	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
 
 	"cmd/virtual-kubelet/internal/nodepools": {"internal/config"},
 	"cmd/virtual-kubelet/internal/fleet":     {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},

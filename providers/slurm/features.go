@@ -16,16 +16,14 @@ func (b *backend) features() podgroup.Features {
 	f := podgroup.Features{
 		Fields: []string{
 			"restartPolicy", "initContainers", "initContainers.restartPolicy", "hostNetwork",
-			"volumes.configMap", "volumes.secret", "volumes.projected", "volumes.downwardAPI", "volumes.emptyDir", "-volumes.emptyDir.medium",
+			"volumes.configMap", "volumes.secret", "volumes.projected", "volumes.downwardAPI", "volumes.emptyDir", "-volumes.emptyDir.medium", "-volumes.emptyDir.sizeLimit",
 		},
-		Renew: []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
-		Check: b.check,
+		Ignored: []string{"volumes.emptyDir.sizeLimit"},
+		Renew:   []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever},
+		Check:   b.check,
 	}
 	if len(b.config.HostPaths) > 0 {
 		f.Fields = append(f.Fields, "volumes.hostPath")
-	}
-	if b.config.Runtime == RuntimeNone {
-		f.Fields = append(f.Fields, "-containers.volumeMounts.readOnly")
 	}
 	return f
 }
@@ -42,8 +40,12 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 		}
 	}
 	for i := range pod.Spec.Volumes {
-		if host := pod.Spec.Volumes[i].HostPath; host != nil && !b.mayMount(host.Path) {
+		switch host := pod.Spec.Volumes[i].HostPath; {
+		case host == nil:
+		case !b.mayMount(host.Path):
 			add("hostPath %s, which the field hostPaths would allow", host.Path)
+		case host.Type != nil && !slices.Contains([]corev1.HostPathType{"", corev1.HostPathDirectory, corev1.HostPathFile}, *host.Type):
+			add("volumes[%s].hostPath.type %s", pod.Spec.Volumes[i].Name, *host.Type)
 		}
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -51,6 +53,10 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 			add("containers[%s] without a command: there are no images with runtime: none", c.Name)
 		}
 		for _, m := range c.VolumeMounts {
+			isHost := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.HostPath != nil })
+			if m.ReadOnly && isHost && b.config.Runtime == RuntimeNone { // others are the pod's own
+				add("containers[%s].volumeMounts[%s].readOnly, with runtime: none", c.Name, m.Name)
+			}
 			if b.config.Runtime != RuntimeNone && strings.ContainsAny(m.MountPath+m.SubPath, ":,\"\n\\") {
 				add("containers[%s].volumeMounts[%s]: a path with one of the characters :,\"\\", c.Name, m.Name)
 			}

@@ -169,11 +169,13 @@ func (b *backend) podFile(pod *corev1.Pod) string {
 		containers = append(containers, login.Quote(pod.Spec.Containers[i].Name))
 	}
 	text := fmt.Sprintf("policy=%s\ninits=(%s)\ncontainers=(%s)\n", login.Quote(string(pod.Spec.RestartPolicy)), strings.Join(inits, " "), strings.Join(containers, " "))
-	// The flags of a preamble, such as set -e, are not for the script.
-	for _, commands := range []string{b.config.Preamble, pod.Annotations[annotationPreExec]} {
-		if commands != "" {
-			text += "[ \"${1-}\" = exec ] || eval " + login.Quote(commands) + " </dev/null\n"
-		}
+	// A command in a container needs the preamble's modules and variables, and not what it
+	// prints.
+	if b.config.Preamble != "" {
+		text += "if [ \"${1-}\" = exec ]; then eval " + login.Quote(b.config.Preamble) + " </dev/null >/dev/null 2>&1; else eval " + login.Quote(b.config.Preamble) + " </dev/null; fi\n"
+	}
+	if commands := pod.Annotations[annotationPreExec]; commands != "" {
+		text += "[ \"${1-}\" = exec ] || eval " + login.Quote(commands) + " </dev/null\n"
 	}
 	return text
 }

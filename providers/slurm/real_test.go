@@ -1,0 +1,715 @@
+//go:build integration
+
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
+)
+
+// site is a provider on a real Slurm, and what a provider gets of Kubernetes.
+type site struct {
+	*testing.T
+	slurm *cluster
+	home  *grouptest.Cluster
+	p     nodeutil.Provider
+	n     node.NodeProvider
+}
+
+// on starts a provider.
+func (c *cluster) on(t *testing.T, config Config) *site {
+	t.Helper()
+	s := &site{T: t, slurm: c, home: grouptest.NewCluster("home")}
+	p, n, err := New(s.home.Config(), config)
+	must(t, err)
+	s.p, s.n = p, n
+	t.Cleanup(func() { grouptest.Close(t, p) })
+	return s
+}
+
+// pod returns a pod that runs once.
+func (s *site) pod(name, script string) *corev1.Pod {
+	pod := grouptest.NewPod(name)
+	pod.UID = types.UID(uuid.NewUUID()) // Slurm knows the jobs of all tests
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Containers[0].Command = []string{"sh", "-c", script}
+	return pod
+}
+
+func (s *site) create(pod *corev1.Pod) {
+	s.Helper()
+	s.home.SetPod(pod)
+	must(s.T, s.p.CreatePod(s.Context(), pod))
+}
+
+func (s *site) status(pod *corev1.Pod) *corev1.PodStatus {
+	s.Helper()
+	status, err := s.p.(node.PodUIDLifecycleHandler).GetPodStatusByUID(s.Context(), pod.Namespace, pod.Name, pod.UID)
+	if err != nil && !errdefs.IsNotFound(err) {
+		s.Fatal(err)
+	}
+	return status
+}
+
+// await waits for a phase; empty is that the pod is gone.
+func (s *site) await(pod *corev1.Pod, phase corev1.PodPhase) *corev1.PodStatus {
+	s.Helper()
+	var status *corev1.PodStatus
+	s.slurm.until(s.T, fmt.Sprintf("pod %s is %q", pod.Name, phase), func() bool {
+		status = s.status(pod)
+		return status == nil && phase == "" || status != nil && status.Phase == phase
+	})
+	return status
+}
+
+func (s *site) log(pod *corev1.Pod, opts api.ContainerLogOpts) string {
+	s.Helper()
+	r, err := s.p.GetContainerLogs(s.Context(), pod.Namespace, pod.Name, "main", opts)
+	must(s.T, err)
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	must(s.T, err)
+	return string(text)
+}
+
+// directory is that of a pod.
+func (s *site) directory(pod *corev1.Pod) string {
+	s.Helper()
+	found, err := filepath.Glob(filepath.Join(s.slurm.dir, "pods", pod.Namespace+"-"+pod.Name+"-*"))
+	must(s.T, err)
+	if len(found) != 1 {
+		s.Fatalf("the directories of pod %s are %v", pod.Name, found)
+	}
+	return found[0]
+}
+
+func (s *site) job(pod *corev1.Pod) string {
+	return s.slurm.run(s.T, "squeue", "--noheader", "--states=all", "--name="+filepath.Base(s.directory(pod)), "--format=%A")
+}
+
+// A real Slurm, with processes of the machine. Subtests share it, each with its own pods.
+func TestReal(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	for name, test := range map[string]func(*site){
+		"hostile values":           hostileValues,
+		"a secret":                 secret,
+		"an answer is lost":        lostAnswer,
+		"a job is submitted twice": submittedTwice,
+		"somebody cancels the job": cancelled,
+		"a job is queued again":    requeued,
+		"a grace period":           gracePeriod,
+		"force":                    force,
+		"a job in the queue":       queued,
+		"a flag":                   flagged,
+		"what Slurm refuses":       refused,
+		"restarts":                 restarts,
+		"several containers":       severalContainers,
+		"a log":                    followedLog,
+		"a command":                command,
+		"the agent starts again":   agentRestart,
+		"a killed script":          killedScript,
+		"the report":               reported,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(c.on(t, c.config(RuntimeNone)))
+		})
+	}
+}
+
+// What a pod says arrives as it is, whatever it is.
+func hostileValues(s *site) {
+	value := "a'b\"c\n$(touch /tmp/hostile) `x` \\ ${HOME} !x \t;|&*?~#\xc3\xbc "
+	s.home.SetConfigMap("odd", map[string]string{"k": value, "-rf": value, ".hidden": "h"})
+	mode := int32(0o440)
+	pod := s.pod("hostile.name-"+strings.Repeat("x", 200), `printf '%s' "$ODD" "$1" >"$VIRTUAL_KUBELET_MOUNTS/out/both"; env -0 | tr '\0' '\n' | grep -c '^a.b-c=dot$' >"$VIRTUAL_KUBELET_MOUNTS/out/dotted"
+		ls -A "$VIRTUAL_KUBELET_MOUNTS/odd d'ir" >"$VIRTUAL_KUBELET_MOUNTS/out/names"; ls -lL "$VIRTUAL_KUBELET_MOUNTS/odd d'ir/k" | cut -c 1-10; cat "$VIRTUAL_KUBELET_MOUNTS/odd d'ir/k"; echo; sleep 3; exit 7`)
+	c := &pod.Spec.Containers[0]
+	c.Args = []string{"name", value}
+	c.Env = []corev1.EnvVar{{Name: "ODD", Value: value}, {Name: "a.b-c", Value: "dot"}, {Name: "dir", Value: "x"}, {Name: "UID", Value: "x"}, {Name: "PATH", Value: os.Getenv("PATH")}, {Name: "name", Value: "x"}, {Name: "IFS", Value: "x"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "odd", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "odd"}, DefaultMode: &mode}}},
+		{Name: "out", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "odd", MountPath: "/odd d'ir"}, {Name: "out", MountPath: "/out"}}
+	s.create(pod)
+	read := func(name string) string {
+		found, _ := filepath.Glob(filepath.Join(s.slurm.dir, "pods", "default-hostile-name-*", "volumes", "out", name))
+		if len(found) != 1 {
+			return ""
+		}
+		text, _ := os.ReadFile(found[0])
+		return string(text)
+	}
+	s.slurm.until(s.T, "the names are there", func() bool { return read("names") != "" })
+	if got := read("both"); got != value+value {
+		s.Errorf("variable and argument are %q", got)
+	}
+	if got := read("dotted"); got != "1\n" {
+		s.Errorf("the variable with a dot is there %q times", got)
+	}
+	for _, name := range []string{"k\n", "-rf\n", ".hidden\n"} {
+		if !strings.Contains(read("names"), name) {
+			s.Errorf("of the names %q one is missing", read("names"))
+		}
+	}
+	status := s.await(pod, corev1.PodFailed)
+	if end := status.ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 7 {
+		s.Errorf("the container is %v", status.ContainerStatuses[0].State)
+	}
+	if got := s.log(pod, api.ContainerLogOpts{}); got != "-r--r-----\n"+value+"\n" {
+		s.Errorf("the log is %q", got)
+	}
+	if _, err := os.Stat("/tmp/hostile"); err == nil {
+		s.Error("a value was executed")
+	}
+	if _, err := os.Stat(filepath.Join(s.slurm.dir, "pods")); err != nil {
+		s.Error(err)
+	}
+}
+
+// Secrets are in no script, comment or argument, and are gone when the pod has ended.
+func secret(s *site) {
+	const word = "xyzzy-8b1f"
+	s.home.SetSecret("word", corev1.SecretTypeOpaque, map[string][]byte{"word": []byte(word)})
+	pod := s.pod("secret", `[ "$WORD" = "$(cat "$VIRTUAL_KUBELET_MOUNTS/word/word")" ] && sleep 3`)
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "WORD", Value: word}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "word", MountPath: "/word"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "word", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "word"}}}}
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	dir := s.directory(pod)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		s.Errorf("the directory is %v, error %v", info, err)
+	}
+	if out := s.slurm.run(s.T, "scontrol", "show", "job", s.job(pod)); strings.Contains(out, word) {
+		s.Errorf("Slurm shows the secret: %s", out)
+	}
+	if out, _ := exec.CommandContext(s.Context(), "ps", "axww", "-o", "args").Output(); bytes.Contains(out, []byte(word)) {
+		s.Error("ps shows the secret")
+	}
+	if out, _ := exec.CommandContext(s.Context(), "grep", "-rl", word, filepath.Join(s.slurm.dir, "state"), filepath.Join(s.slurm.dir, "spool")).Output(); len(out) > 0 {
+		s.Errorf("Slurm keeps the secret: %s", out)
+	}
+	s.await(pod, corev1.PodSucceeded)
+	if out, _ := exec.CommandContext(s.Context(), "grep", "-rl", word, dir).Output(); len(out) > 0 {
+		s.Errorf("after its end the pod leaves %s", out)
+	}
+}
+
+// losing is a Runner that loses an answer.
+type losing struct {
+	login.Runner
+	once sync.Once
+}
+
+func (l *losing) Run(ctx context.Context, c login.Command) error {
+	err := l.Runner.Run(ctx, c)
+	if c.Verb == "create" {
+		l.once.Do(func() { err = &login.Error{Code: 255, Unreachable: true} })
+	}
+	return err
+}
+
+func lostAnswer(s *site) {
+	config := s.slurm.config(RuntimeNone)
+	must(s.T, config.complete())
+	b := newBackend(config, &losing{Runner: &login.Shell{Environment: config.Environment}})
+	p, n := s.home.Start(s.T, b, b.options())
+	s.p, s.n = p, n
+	pod := s.pod("lost", "sleep 1000")
+	s.home.SetPod(pod)
+	if err := p.CreatePod(s.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+		s.Fatalf("the creation returns %v", err)
+	}
+	// Even what was written of the answer is lost.
+	dir := s.directory(pod)
+	state, err := os.ReadFile(filepath.Join(dir, "state"))
+	must(s.T, err)
+	var kept []string
+	for line := range strings.Lines(string(state)) {
+		if !strings.HasPrefix(line, "job ") {
+			kept = append(kept, line)
+		}
+	}
+	must(s.T, os.WriteFile(filepath.Join(dir, "state"), []byte(strings.Join(kept, "")), 0o600))
+	must(s.T, p.CreatePod(s.Context(), pod))
+	s.await(pod, corev1.PodRunning)
+	if jobs := strings.Fields(s.job(pod)); len(jobs) != 1 {
+		s.Errorf("the jobs are %v", jobs)
+	}
+	must(s.T, p.DeletePod(s.Context(), pod))
+	s.await(pod, "")
+}
+
+// Of two jobs of a pod one runs its containers.
+func submittedTwice(s *site) {
+	marks := filepath.Join(s.TempDir(), "marks")
+	pod := s.pod("twice", "echo x >>"+marks+"; sleep 4")
+	s.create(pod)
+	dir := s.directory(pod)
+	out, err := s.slurm.command(s.T, "sbatch", "--parsable", "--output=/dev/null", "--wait", "--job-name="+filepath.Base(dir), "--wrap=exec /bin/bash "+dir+"/run").CombinedOutput()
+	if err != nil {
+		s.Fatalf("the second job: %v: %s", err, out)
+	}
+	s.await(pod, corev1.PodSucceeded)
+	if text, _ := os.ReadFile(marks); string(text) != "x\n" {
+		s.Errorf("the container ran %q", text)
+	}
+}
+
+func cancelled(s *site) {
+	pod := s.pod("cancelled", "sleep 1000")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	s.slurm.run(s.T, "scancel", s.job(pod))
+	status := s.await(pod, corev1.PodFailed)
+	end := status.ContainerStatuses[0].State.Terminated
+	if status.Reason != "JobCancelled" || end == nil || end.ExitCode != 143 {
+		s.Errorf("the status is %s %q, %v", status.Reason, status.Message, status.ContainerStatuses[0].State)
+	}
+}
+
+// A job that an administrator queues again does not run the pod a second time.
+func requeued(s *site) {
+	marks := filepath.Join(s.TempDir(), "marks")
+	pod := s.pod("requeued", "echo x >>"+marks+"; sleep 1000")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	job := s.job(pod)
+	s.slurm.run(s.T, "scontrol", "update", "job="+job, "requeue=1")
+	s.slurm.run(s.T, "scontrol", "requeue", job)
+	s.await(pod, corev1.PodFailed)
+	if text, _ := os.ReadFile(marks); string(text) != "x\n" {
+		s.Errorf("the container ran %q", text)
+	}
+}
+
+func gracePeriod(s *site) {
+	pod := s.pod("grace", "trap 'echo asked' TERM; echo ready; while :; do sleep 0.2; done")
+	seconds := int64(4)
+	pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds = &seconds, &seconds
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	s.slurm.until(s.T, "it is ready", func() bool { return strings.Contains(s.log(pod, api.ContainerLogOpts{}), "ready") })
+	dir := s.directory(pod)
+	began := time.Now()
+	must(s.T, s.p.DeletePod(s.Context(), pod))
+	s.slurm.until(s.T, "it was asked", func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, "logs", "main", "0"))
+		return bytes.Contains(text, []byte("asked"))
+	})
+	s.await(pod, "")
+	if took := time.Since(began); took < 3*time.Second || took > 30*time.Second {
+		s.Errorf("with a grace period of %d s it took %v", seconds, took)
+	}
+	s.gone(dir)
+}
+
+// gone checks that nothing is left of a pod.
+func (s *site) gone(dir string) {
+	s.Helper()
+	s.slurm.until(s.T, "the directory is gone", func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) })
+	if out := s.slurm.run(s.T, "squeue", "--noheader", "--states=RUNNING,PENDING", "--name="+filepath.Base(dir)); out != "" {
+		s.Errorf("jobs are left: %s", out)
+	}
+}
+
+func force(s *site) {
+	pod := s.pod("force", "trap '' TERM; while :; do sleep 0.2; done")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	dir := s.directory(pod)
+	zero := int64(0)
+	pod = pod.DeepCopy()
+	pod.DeletionGracePeriodSeconds = &zero
+	must(s.T, s.p.DeletePod(s.Context(), pod))
+	s.await(pod, "")
+	s.gone(dir)
+}
+
+// A job that waits says why, and can be deleted.
+func queued(s *site) {
+	pod := s.pod("queued", "true")
+	pod.Annotations = map[string]string{annotationFlags: "--hold"}
+	s.create(pod)
+	s.slurm.until(s.T, "the status says why it waits", func() bool {
+		waits := s.status(pod).ContainerStatuses[0].State.Waiting
+		return waits != nil && strings.Contains(waits.Message, "JobHeldUser")
+	})
+	dir := s.directory(pod)
+	must(s.T, s.p.DeletePod(s.Context(), pod))
+	s.await(pod, "")
+	s.gone(dir)
+}
+
+func flagged(s *site) {
+	pod := s.pod("flagged", `echo "$SLURM_CPUS_PER_TASK $SLURM_JOB_PARTITION [$AGENT_SECRET]"`)
+	pod.Annotations = map[string]string{annotationFlags: "-c 3 --job-name=mine --partition=urgent"}
+	s.create(pod)
+	s.await(pod, corev1.PodSucceeded)
+	if got := s.log(pod, api.ContainerLogOpts{}); got != "3 urgent []\n" {
+		s.Errorf("the job has %q", got)
+	}
+}
+
+func refused(s *site) {
+	pod := s.pod("refused", "true")
+	pod.Annotations = map[string]string{annotationFlags: "--mem=100T"}
+	s.home.SetPod(pod)
+	if err := s.p.CreatePod(s.Context(), pod); !errdefs.IsPermanent(err) {
+		s.Errorf("more memory than there is: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.slurm.dir, "pods", "default-refused-*")); len(left) > 0 {
+		s.Errorf("a job that is refused leaves %v", left)
+	}
+}
+
+func restarts(s *site) {
+	pod := s.pod("restarts", `n=$(cat "$VIRTUAL_KUBELET_MOUNTS/n/n" 2>/dev/null); echo "run $n"; echo x$n >"$VIRTUAL_KUBELET_MOUNTS/n/n"; [ "$n" = x ] && exit 0; exit 5`)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	pod.Spec.Volumes = []corev1.Volume{{Name: "n", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "n", MountPath: "/n"}}
+	s.create(pod)
+	c := s.await(pod, corev1.PodSucceeded).ContainerStatuses[0]
+	if last := c.LastTerminationState.Terminated; c.RestartCount != 1 || last == nil || last.ExitCode != 5 {
+		s.Errorf("the container is %+v", c)
+	}
+	if now, before := s.log(pod, api.ContainerLogOpts{}), s.log(pod, api.ContainerLogOpts{Previous: true}); now != "run x\n" || before != "run \n" {
+		s.Errorf("the logs are %q and %q", now, before)
+	}
+}
+
+func severalContainers(s *site) {
+	pod := s.pod("several", "echo main; sleep 1; exit 3")
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "first", Command: []string{"sh", "-c", "sleep 1"}},
+		{Name: "side", Command: []string{"sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"}, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+		{Name: "second", Command: []string{"true"}},
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "other", Command: []string{"sh", "-c", "sleep 2; exit 4"}},
+		corev1.Container{Name: "absent", Command: []string{"/no/such/program"}})
+	s.create(pod)
+	status := s.await(pod, corev1.PodFailed)
+	want := map[string]int32{"first": 0, "side": 0, "second": 0, "main": 3, "other": 4, "absent": 127}
+	for _, c := range append(status.InitContainerStatuses, status.ContainerStatuses...) {
+		if end := c.State.Terminated; end == nil || end.ExitCode != want[c.Name] {
+			s.Errorf("container %s is %v, and has not ended with %d", c.Name, c.State, want[c.Name])
+		}
+	}
+}
+
+func followedLog(s *site) {
+	pod := s.pod("log", "for i in 1 2 3; do echo line $i; echo error $i >&2; sleep 1; done; printf end")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	if got := s.log(pod, api.ContainerLogOpts{Follow: true}); got != "line 1\nerror 1\nline 2\nerror 2\nline 3\nerror 3\nend\n" {
+		s.Errorf("the log that is followed is %q", got)
+	}
+	if got := s.log(pod, api.ContainerLogOpts{Tail: 2}); got != "error 3\nend\n" {
+		s.Errorf("the end of the log is %q", got)
+	}
+	for line := range strings.Lines(s.log(pod, api.ContainerLogOpts{Timestamps: true})) {
+		stamp, _, _ := strings.Cut(line, " ")
+		if at, err := time.Parse(time.RFC3339Nano, stamp); err != nil || time.Since(at) > time.Minute || time.Since(at) < 0 {
+			s.Errorf("line %q has no time", line)
+		}
+	}
+	if got := s.log(pod, api.ContainerLogOpts{SinceTime: time.Now().Add(time.Hour)}); got != "" {
+		s.Errorf("the log from in an hour is %q", got)
+	}
+	// A client that goes leaves no processes.
+	pod = s.pod("left", "while :; do sleep 1; done")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	r, err := s.p.GetContainerLogs(s.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Follow: true})
+	must(s.T, err)
+	name := filepath.Base(s.directory(pod)) + "/logs/main/0"
+	tails := func() string {
+		out, _ := exec.CommandContext(s.Context(), "pgrep", "-f", "tail .*"+name).Output()
+		return string(out)
+	}
+	s.slurm.until(s.T, "the log is read", func() bool { return tails() != "" })
+	must(s.T, r.Close())
+	s.slurm.until(s.T, "nothing reads the log", func() bool { return tails() == "" })
+}
+
+// terminal is the client of a command.
+type terminal struct {
+	in       io.Reader
+	out, err bytes.Buffer
+	tty      bool
+	size     chan api.TermSize
+}
+
+type closer struct{ io.Writer }
+
+func (closer) Close() error { return nil }
+
+func (c *terminal) Stdin() io.Reader            { return c.in }
+func (c *terminal) Stdout() io.WriteCloser      { return closer{&c.out} }
+func (c *terminal) TTY() bool                   { return c.tty }
+func (c *terminal) Resize() <-chan api.TermSize { return c.size }
+func (c *terminal) Stderr() io.WriteCloser {
+	if c.tty {
+		return nil
+	}
+	return closer{&c.err}
+}
+
+func command(s *site) {
+	pod := s.pod("command", "sleep 1000")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "COLOUR", Value: "light blue"}}
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	client := &terminal{in: strings.NewReader("some text")}
+	err := s.p.RunInContainer(s.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", `echo "$COLOUR" "$1"; cat; echo wrong >&2; exit 9`, "x", "it's\n$two"}, client)
+	var ended utilexec.ExitError
+	if !errors.As(err, &ended) || ended.ExitStatus() != 9 {
+		s.Errorf("a command that ends with 9 returns %v", err)
+	}
+	if client.out.String() != "light blue it's\n$two\nsome text" || client.err.String() != "wrong\n" {
+		s.Errorf("the output is %q, its errors are %q", &client.out, &client.err)
+	}
+	client = &terminal{tty: true, size: make(chan api.TermSize, 1)}
+	client.size <- api.TermSize{Width: 77, Height: 33}
+	if err := s.p.RunInContainer(s.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", "sleep 1; test -t 0 && stty size"}, client); err != nil {
+		s.Errorf("a command in a terminal: %v, %q", err, &client.out)
+	}
+	if !strings.Contains(client.out.String(), "33 77") {
+		s.Errorf("the terminal's size is %q", &client.out)
+	}
+	// A client that goes ends the command.
+	ctx, cancel := context.WithCancel(s.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		_ = s.p.RunInContainer(ctx, pod.Namespace, pod.Name, "main", []string{"sleep", "98765"}, &terminal{in: blocked{s.Context()}})
+	})
+	runs := func() bool { return exec.CommandContext(s.Context(), "pgrep", "-fx", "sleep 98765").Run() == nil }
+	s.slurm.until(s.T, "the command runs", runs)
+	cancel()
+	wait.Wait()
+	s.slurm.until(s.T, "the command has ended", func() bool { return !runs() })
+	must(s.T, s.p.DeletePod(s.Context(), pod))
+	s.await(pod, "")
+}
+
+// blocked is a client that sends nothing.
+type blocked struct{ ctx context.Context }
+
+func (b blocked) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, io.EOF
+}
+
+func agentRestart(s *site) {
+	pod := s.pod("adopted", "sleep 5; exit 2")
+	s.create(pod)
+	before := s.await(pod, corev1.PodRunning)
+	p, n, err := New(s.home.Config(), s.slurm.config(RuntimeNone))
+	must(s.T, err)
+	defer grouptest.Close(s.T, p)
+	s.p, s.n = p, n
+	if after := s.status(pod); after == nil || after.ContainerStatuses[0].ContainerID != before.ContainerStatuses[0].ContainerID {
+		s.Errorf("the status was %v and is %v", before, after)
+	}
+	if end := s.await(pod, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 2 {
+		s.Errorf("the container has ended with %v", end)
+	}
+}
+
+// A job whose script is killed has failed, though it has not written so.
+func killedScript(s *site) {
+	pod := s.pod("killed", "sleep 1000")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	s.slurm.run(s.T, "scancel", "--signal=KILL", "--full", s.job(pod))
+	status := s.await(pod, corev1.PodFailed)
+	if end := status.ContainerStatuses[0].State.Terminated; status.Reason != "JobEnded" || end == nil || end.ExitCode != 137 {
+		s.Errorf("the status is %s %q, %v", status.Reason, status.Message, status.ContainerStatuses[0].State)
+	}
+}
+
+func reported(s *site) {
+	must(s.T, s.n.Ping(s.Context()))
+	var reported *corev1.Node
+	s.n.NotifyNodeStatus(s.Context(), func(n *corev1.Node) { reported = n })
+	if reported == nil || reported.Status.Capacity.Cpu().Value() != 64 || reported.Status.Allocatable.Memory().Value() != 4000<<20 {
+		s.Errorf("the node is %v", reported)
+	}
+}
+
+// A job that is preempted, and one whose machine fails, are no failures of their pods.
+func TestRealDisruptions(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	s := c.on(t, c.config(RuntimeNone))
+	disrupted := func(pod *corev1.Pod, reason string) {
+		t.Helper()
+		status := s.await(pod, corev1.PodFailed)
+		found := false
+		for _, condition := range status.Conditions {
+			found = found || condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue
+		}
+		if status.Reason != reason || !found {
+			t.Errorf("the status is %s %q %v", status.Reason, status.Message, status.Conditions)
+		}
+	}
+	pod := s.pod("preempted", "sleep 1000")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	urgent := c.run(t, "sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000")
+	disrupted(pod, "Preempted")
+	c.run(t, "scancel", urgent)
+
+	pod = s.pod("failed", "sleep 1000")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	host := c.run(t, "sinfo", "--noheader", "--partition=normal", "--format=%N")
+	c.run(t, "scontrol", "update", "nodename="+host, "state=DOWN", "reason=test")
+	disrupted(pod, "NodeFailure")
+	must(t, s.n.Ping(t.Context()))
+	var reported *corev1.Node
+	s.n.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { reported = n })
+	if reported == nil || !reported.Status.Capacity.Cpu().IsZero() {
+		t.Errorf("a partition whose machine is down has %v", reported)
+	}
+	c.run(t, "scontrol", "update", "nodename="+host, "state=RESUME")
+}
+
+// By ssh, as root of this machine with a key and a server of its own.
+func TestRealSSH(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"host", "client"} {
+		if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", at(name)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	must(t, os.Chmod(dir, 0o700))
+	must(t, os.MkdirAll("/run/sshd", 0o755)) // sshd does not start without it
+	port := freePort(t)
+	me, err := user.Current()
+	must(t, err)
+	c.launch(t, "sshd", "-D", "-e", "-f", "/dev/null", "-p", fmt.Sprint(port), "-h", at("host"), "-o", "ListenAddress=127.0.0.1", "-o", "PidFile=none",
+		"-o", "AuthorizedKeysFile="+at("client.pub"), "-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "UsePAM=no")
+	config := c.config(RuntimeNone)
+	config.SSH = &SSH{Host: "127.0.0.1", User: me.Username, Port: port, IdentityFile: at("client"), Options: []string{"UserKnownHostsFile=" + at("known"), "StrictHostKeyChecking=accept-new"}}
+	c.until(t, "the server answers", func() bool {
+		return (&login.Shell{SSH: config.SSH.argv(), Environment: config.Environment}).Run(t.Context(), login.Command{Verb: "report", Args: []string{""}}) == nil
+	})
+	s := c.on(t, config)
+	hostileValues(s)
+	followedLog(s)
+	command(s)
+	gracePeriod(s)
+	config.SSH.Port = freePort(t)
+	b := newBackend(config, &login.Shell{SSH: config.SSH.argv()})
+	if _, err := b.List(t.Context(), nil, ""); !errdefs.IsUnavailable(err) {
+		t.Errorf("a machine that cannot be reached has a list, error %v", err)
+	}
+}
+
+// Containers by Podman, with an image that is made here.
+func TestRealPodman(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	image, podman := busyboxImage(t, c)
+	config := c.config(RuntimePodman)
+	config.RuntimeOptions = []string{"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"} // less than Podman's own
+	config.Preamble = podman
+	s := c.on(t, config)
+	value := "a'b\"c\n$(touch /tmp/hostile) `x` \\ ${HOME}"
+	s.home.SetConfigMap("settings", map[string]string{"level": "one"})
+	pod := s.pod("podman", `echo "$ODD"; cat /settings/level; echo; pwd; echo x >/settings/level 2>/dev/null || echo read-only; echo hello >/shared/letter; sleep 5; exit 3`)
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
+		{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+	main := &pod.Spec.Containers[0]
+	main.Image, main.ImagePullPolicy, main.WorkingDir = image, corev1.PullNever, "/shared"
+	main.Env = []corev1.EnvVar{{Name: "ODD", Value: value}, {Name: "PATH", Value: "/bin"}, {Name: "dir", Value: "a\nb"}, {Name: "PLAIN", Value: "p q"}}
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}, {Name: "shared", MountPath: "/shared"}}
+	other := main.DeepCopy()
+	other.Name, other.Command = "other", []string{"sh", "-c", "until [ -e letter ]; do sleep 0.1; done; cat letter; while :; do sleep 0.1; done"}
+	other.Env = nil
+	pod.Spec.Containers = append(pod.Spec.Containers, *other)
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	s.slurm.until(t, "main has ended", func() bool { return s.status(pod).ContainerStatuses[0].State.Terminated != nil })
+	if end := s.status(pod).ContainerStatuses[0].State.Terminated; end.ExitCode != 3 {
+		t.Errorf("main has ended with %v", end)
+	}
+	if got := s.log(pod, api.ContainerLogOpts{}); got != value+"\none\n/shared\nread-only\n" {
+		t.Errorf("the log is %q", got)
+	}
+	client := &terminal{in: strings.NewReader("text")}
+	err := s.p.RunInContainer(t.Context(), pod.Namespace, pod.Name, "other", []string{"sh", "-c", "cat; ls /; exit 4"}, client)
+	var ended utilexec.ExitError
+	if !errors.As(err, &ended) || ended.ExitStatus() != 4 || !strings.HasPrefix(client.out.String(), "textbin\n") {
+		t.Errorf("a command in a container returns %v, output %q %q", err, &client.out, &client.err)
+	}
+	dir := s.directory(pod)
+	seconds := int64(2)
+	pod = pod.DeepCopy()
+	pod.DeletionGracePeriodSeconds = &seconds
+	must(t, s.p.DeletePod(t.Context(), pod))
+	s.await(pod, "")
+	s.gone(dir)
+	if out, err := exec.CommandContext(t.Context(), "bash", "-c", podman+"\npodman ps --all --quiet").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("containers are left: %s, error %v", out, err)
+	}
+}
+
+// busyboxImage makes an image in a storage of its own, and returns its name and the commands
+// of bash with which podman finds it.
+func busyboxImage(t *testing.T, c *cluster) (name, preamble string) {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "root")
+	must(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
+	busybox, err := os.ReadFile("/bin/busybox")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(root, "bin", "busybox"), busybox, 0o755))
+	for _, applet := range []string{"sh", "cat", "sleep", "ls"} {
+		must(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
+	}
+	storage := filepath.Join(c.dir, "storage.conf")
+	must(t, os.WriteFile(storage, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = \"%[1]s/images\"\nrunroot = \"%[1]s/containers\"\n", c.dir), 0o644))
+	containers := filepath.Join(c.dir, "containers.conf")
+	must(t, os.WriteFile(containers, fmt.Appendf(nil, "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\ntmp_dir = \"%s/libpod\"\n", c.dir), 0o644))
+	preamble = fmt.Sprintf("export CONTAINERS_STORAGE_CONF=%s CONTAINERS_CONF=%s", storage, containers)
+	name = "localhost/busybox:test"
+	if out, err := exec.CommandContext(t.Context(), "bash", "-c", preamble+"\ntar -C "+root+" -c . | podman import --quiet - "+name).CombinedOutput(); err != nil {
+		t.Fatalf("podman import: %v: %s", err, out)
+	}
+	return name, preamble
+}
+
+var _ podgroup.Backend = (*backend)(nil)

@@ -1,0 +1,156 @@
+package slurm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// listed is a list with one pod: a job in a state, and lines of the pod's state.
+func listed(t *testing.T, row string, lines ...string) *listing {
+	t.Helper()
+	text := "now 2000\n"
+	if row != "" {
+		text += "row " + row + "\n"
+	}
+	for _, line := range append([]string{`tags {"UID":"u","PodName":"one"}`, "container main image", "container side image", "created 1000", "job 7"}, lines...) {
+		text += "./one/state:" + line + "\n"
+	}
+	l, err := parseListing(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func rowIn(state string) string {
+	return fmt.Sprintf(`7|%s|None|1000|1001|1100|n1|one|{"UID":"u"}`, state)
+}
+
+func TestPhases(t *testing.T) {
+	running := []string{"begun 7 n1 192.0.2.7", "start main 0 1001", "start side 0 1001"}
+	for _, c := range []struct {
+		name, row string
+		lines     []string
+		final     bool
+		phase     podgroup.Phase
+		failure   string
+		disrupted bool
+	}{
+		{name: "in the queue", row: rowIn("PENDING"), phase: podgroup.Pending},
+		{name: "has its machine, but its script has not begun", row: rowIn("CONFIGURING"), phase: podgroup.Pending},
+		{name: "runs", row: rowIn("RUNNING"), lines: running, phase: podgroup.Running},
+		{name: "is being deleted", row: rowIn("RUNNING"), lines: append(running, "deleted 30"), phase: podgroup.Stopping},
+		{name: "has succeeded", row: rowIn("COMPLETED"), lines: append(running, "exit main 0 0 1002", "exit side 0 0 1002", "end 1003"), phase: podgroup.Succeeded},
+		{name: "its end is seen before squeue's", row: rowIn("RUNNING"), lines: append(running, "exit main 0 0 1002", "exit side 0 0 1002", "end 1003"), phase: podgroup.Succeeded},
+		{name: "one has failed", row: rowIn("FAILED"), lines: append(running, "exit main 0 3 1002", "exit side 0 0 1002", "end 1003"), phase: podgroup.Failed},
+		{name: "squeue has forgotten it", lines: append(running, "exit main 0 0 1002", "exit side 0 0 1002", "end 1003"), phase: podgroup.Succeeded},
+		{name: "ended, and the file may be old", row: rowIn("COMPLETED"), lines: running, phase: podgroup.Running},
+		{name: "ended without a word", row: rowIn("FAILED"), lines: running, final: true, phase: podgroup.Failed, failure: "JobEnded"},
+		{name: "forgotten without a word", lines: running, final: true, phase: podgroup.Failed, failure: "JobEnded"},
+		{name: "preempted", row: rowIn("PREEMPTED"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "Preempted", disrupted: true},
+		{name: "the machine failed", row: rowIn("NODE_FAIL"), lines: running, final: true, phase: podgroup.Failed, failure: "NodeFailure", disrupted: true},
+		{name: "never started", row: rowIn("CANCELLED"), phase: podgroup.Failed, failure: "JobCancelled"},
+		{name: "its time was up", row: rowIn("TIMEOUT"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "DeadlineExceeded"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			units, left := listed(t, c.row, c.lines...).units(func(string) bool { return c.final })
+			if len(units) != 1 || len(left) != 0 {
+				t.Fatalf("the units are %v, left %v", units, left)
+			}
+			u := units[0]
+			if u.ID != "7" || u.Phase != c.phase || u.Data != "one" {
+				t.Errorf("unit %q of %v has phase %d", u.ID, u.Data, u.Phase)
+			}
+			if reason := ""; u.Failure != nil {
+				if reason = u.Failure.Reason; reason != c.failure || u.Failure.Disrupted != c.disrupted {
+					t.Errorf("the failure is %+v", u.Failure)
+				}
+			} else if c.failure != "" {
+				t.Errorf("there is no failure")
+			}
+		})
+	}
+}
+
+func TestContainers(t *testing.T) {
+	units, _ := listed(t, rowIn("RUNNING"), "begun 7 n1 192.0.2.7", "start main 0 1001", "exit main 0 1 1002", "again main", "start side 0 1003", "unknown line", "start", "exit nobody 0 0 1").units(nil)
+	main, side := units[0].Container("main"), units[0].Container("side")
+	if main.Now.State != podgroup.Waiting || main.Now.Reason != "CrashLoopBackOff" || main.Last.ExitCode != 1 || main.Restarts != 0 || side.Now.State != podgroup.Executing {
+		t.Errorf("the containers are %+v and %+v", main, side)
+	}
+	units, _ = listed(t, rowIn("RUNNING"), "begun 7 n1 192.0.2.7", "start main 0 1001", "exit main 0 1 1002", "again main", "start main 1 1005").units(nil)
+	if main = units[0].Container("main"); main.Now.State != podgroup.Executing || main.Last.ExitCode != 1 || main.Restarts != 1 || main.Now.Started.Unix() != 1005 {
+		t.Errorf("the container is %+v", main)
+	}
+	units, _ = listed(t, rowIn("OUT_OF_MEMORY"), "begun 7 n1 192.0.2.7", "start main 0 1001", "exit main 0 137 1002", "end 1003").units(nil)
+	if main = units[0].Container("main"); main.Now.Reason != "OOMKilled" {
+		t.Errorf("the container is %+v", main)
+	}
+}
+
+// What is left of pods is removed once nothing of them runs, and not before.
+func TestLeft(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		l    *listing
+		left bool
+	}{
+		{"deleted, and runs", listed(t, rowIn("RUNNING"), "begun 7 n1 x", "deleted 30"), false},
+		{"deleted, and has ended", listed(t, rowIn("CANCELLED"), "begun 7 n1 x", "deleted 30"), true},
+		{"deleted, and is forgotten", listed(t, "", "begun 7 n1 x", "deleted 30"), true},
+		{"not deleted", listed(t, rowIn("COMPLETED"), "begun 7 n1 x"), false},
+	} {
+		if _, left := c.l.units(func(string) bool { return true }); slices.Equal(left, []string{"one"}) != c.left {
+			t.Errorf("of a pod that is %s left is %v", c.name, left)
+		}
+	}
+	for created, left := range map[int]int{1000: 1, 1900: 0} { // the creation may go on
+		l, err := parseListing(fmt.Sprintf("now 2000\n./one/state:tags {\"UID\":\"u\"}\n./one/state:created %d\n", created))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if units, names := l.units(nil); len(units) != 0 || len(names) != left {
+			t.Errorf("of a pod without a job that was created at %d the units are %v, left is %v", created, units, names)
+		}
+	}
+}
+
+// Of two jobs of a pod one has the directory, and the other is a unit that can be deleted.
+func TestTwoJobs(t *testing.T) {
+	l := listed(t, rowIn("RUNNING")+"\nrow 8|PENDING|None|1005|N/A|N/A||one|{\"UID\":\"u\"}\nrow 9|RUNNING|None|1|1|N/A|n1|theirs|(null)", "begun 7 n1 x", "start main 0 1001")
+	units, left := l.units(nil)
+	if len(units) != 2 || len(left) != 0 || units[0].ID != "8" || units[1].ID != "7" || len(units[0].Containers) != 0 {
+		t.Errorf("the units are %+v", units)
+	}
+	// The number of a job that is long forgotten is used again for another's.
+	other := strings.Replace(rowIn("RUNNING"), "|one|", "|theirs|", 1)
+	units, _ = listed(t, other, "begun 7 n1 x", "start main 0 1001", "exit main 0 0 1002", "start side 0 1001", "exit side 0 0 1002", "end 1003").units(nil)
+	if i := slices.IndexFunc(units, func(u podgroup.Unit) bool { return u.Data == "one" }); i < 0 || units[i].Phase != podgroup.Succeeded {
+		t.Errorf("the units are %+v", units)
+	}
+}
+
+// A file system that is not mounted is no reason to show pods as gone.
+func TestListsThatCannotBeTrue(t *testing.T) {
+	for _, text := range []string{"", "now 2000\nrow 7|RUNNING\n", "now 2000\nrow " + rowIn("RUNNING") + "\n"} {
+		if l, err := parseListing(text); err == nil {
+			t.Errorf("of %q the jobs are %v", text, l.jobs)
+		}
+	}
+}
+
+func TestAccounting(t *testing.T) {
+	l := listed(t, "", "begun 7 n1 x", "start main 0 1001")
+	if ids := l.forgotten(); !slices.Equal(ids, []string{"7"}) {
+		t.Fatalf("the jobs that squeue has forgotten are %v", ids)
+	}
+	l.addAccounting("7|NODE_FAIL|1100\n8|CANCELLED by 0|1100\n")
+	units, _ := l.units(func(string) bool { return true })
+	if u := units[0]; u.Phase != podgroup.Failed || u.Failure == nil || !u.Failure.Disrupted || u.Ended.Unix() != 1100 {
+		t.Errorf("the unit is %+v", u)
+	}
+}
