@@ -147,7 +147,13 @@ func (f *Features) unsupported(pod *corev1.Pod) (missing, ignored []string) {
 	if err != nil {
 		return []string{"a spec that cannot be read: " + err.Error()}, nil
 	}
-	w := fieldWalk{had: newFieldSet(slices.Concat(fieldsOfAll, f.Fields)), ignorable: newFieldSet(slices.Concat(ignorable, f.Ignored))}
+	ignore := slices.Concat(ignorable, f.Ignored)
+	for _, path := range ignore { // of init containers too, where the service has them
+		if rest, ok := strings.CutPrefix(path, "containers."); ok {
+			ignore = append(ignore, "initContainers."+rest)
+		}
+	}
+	w := fieldWalk{had: newFieldSet(slices.Concat(fieldsOfAll, f.Fields)), ignorable: newFieldSet(ignore)}
 	w.object(spec, "", "")
 	slices.Sort(w.missing)
 	slices.Sort(w.ignored)
@@ -172,11 +178,11 @@ func newFieldSet(fields []string) fieldSet {
 func (s fieldSet) has(path, value string) bool {
 	rest, ofInit := strings.CutPrefix(path, "initContainers.")
 	if ofInit && rest != "restartPolicy" {
-		if !s["initContainers"] {
-			return false
-		}
 		if in, ok := s.longest(path, value, "initContainers"); ok {
 			return in
+		}
+		if !s["initContainers"] {
+			return false
 		}
 		path = "containers." + rest
 	} else if ofInit {

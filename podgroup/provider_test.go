@@ -241,6 +241,7 @@ func TestIgnoredFields(t *testing.T) {
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
 			AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, Privileged: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}
+		pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox", TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError}}
 		create(t, c, p, pod)
 		got := events(c)
 		if len(got) != 1 {
@@ -249,7 +250,7 @@ func TestIgnoredFields(t *testing.T) {
 		for _, field := range []string{
 			"securityContext.fsGroup", "securityContext.seccompProfile", "containers[main].securityContext.allowPrivilegeEscalation",
 			"containers[main].securityContext.runAsNonRoot", "containers[main].securityContext.capabilities.drop",
-			"containers[main].ports.hostPort", "hostname",
+			"containers[main].ports.hostPort", "hostname", "initContainers[setup].terminationMessagePolicy",
 		} {
 			if !strings.Contains(got[0], field) {
 				t.Errorf("the event does not name %s: %s", field, got[0])
