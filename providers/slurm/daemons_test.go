@@ -34,9 +34,12 @@ func startCluster(t *testing.T) *cluster {
 	c := &cluster{dir: dir, conf: filepath.Join(dir, "slurm.conf")}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, name := range []string{"slurmctld.log", "slurmd.log"} {
-				log, _ := os.ReadFile(filepath.Join(dir, name))
-				t.Logf("%s:\n%s", name, log[max(0, len(log)-4000):])
+			for _, pattern := range []string{"*.log", "pods/*/state", "pods/*/slurm.out", "pods/*/logs/*/*"} {
+				names, _ := filepath.Glob(filepath.Join(dir, pattern))
+				for _, name := range names {
+					log, _ := os.ReadFile(name)
+					t.Logf("%s:\n%s", name, log[max(0, len(log)-1500):])
+				}
 			}
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -100,7 +103,13 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 		out, _ := c.command(t, "sinfo", "--noheader", "--partition=normal", "--format=%T").Output()
 		return strings.TrimSpace(string(out)) == "idle"
 	})
-	t.Cleanup(func() { _ = c.command(t, "scancel", "--user=root").Run() })
+	t.Cleanup(func() { // before the daemons end
+		_ = c.command(t, "scancel", "--user=root").Run()
+		c.until(t, "no job is left", func() bool {
+			out, err := c.command(t, "squeue", "--noheader").Output()
+			return err != nil || len(out) == 0
+		})
+	})
 	return c
 }
 

@@ -15,6 +15,9 @@ program() {
 	. "$dir/containers/$name/$how"
 }
 
+address=$(hostname -I 2>/dev/null) || address=$(getent hosts "$SLURMD_NODENAME")
+address=${address%%[[:space:]]*}
+
 if [ "${1-}" = exec ]; then
 	name=$2 code=$3
 	shift 3
@@ -25,8 +28,7 @@ fi
 
 # A pod runs once, even if its job was submitted twice, or is queued again.
 ln -s "$SLURM_JOB_ID" "$dir/owner" 2>/dev/null || exit 0
-address=$(hostname -I 2>/dev/null) || address=$(getent hosts "$SLURMD_NODENAME")
-say "begun $SLURM_JOB_ID $SLURMD_NODENAME ${address%%[[:space:]]*}"
+say "begun $SLURM_JOB_ID $SLURMD_NODENAME $address"
 
 # stamp puts the time before each line.
 if command -v perl >/dev/null; then
@@ -94,7 +96,7 @@ container() {
 		[ -z "$stopping" ] || stop
 		await "$pid"
 		kill -KILL -- "-$pid" 2>/dev/null # what it has left behind
-		program "$name" kill 2>/dev/null >&2
+		(program "$name" kill) 2>/dev/null >&2
 		for _ in {1..20}; do kill -0 "$writer" 2>/dev/null && sleep 0.1; done
 		say "exit $name $run $code $(now)"
 		pid=
@@ -117,7 +119,8 @@ container() {
 }
 
 stopping= all=()
-trap 'interrupted=1 stopping=1; kill -TERM "${all[@]}" 2>/dev/null' TERM
+# With the word stopped, failures of the containers are not their own.
+trap 'interrupted=1; [ -n "$stopping" ] || say "stopped $(now)"; stopping=1; kill -TERM "${all[@]}" 2>/dev/null' TERM
 failed=0 sidecars=()
 set -m
 

@@ -26,6 +26,5 @@ func TestKit(t *testing.T) {
 		Skip:         map[string]string{"volume-nested": "without a container nothing can be mounted in a volume"},
 		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
 		NodeName:     "providertest-slurm",
-		Directories:  []string{filepath.Join(c.dir, "pods")},
 	}.Run(t)
 }

@@ -90,7 +90,9 @@ var bashNames = []string{"UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_V
 func (l *launch) environment(prefix string, but ...string) (exports string, odd []string) {
 	var b strings.Builder
 	for _, e := range l.container.Env {
-		if envName.MatchString(e.Name) && (prefix != "" || !slices.Contains(bashNames, e.Name)) && !slices.Contains(but, e.Name) {
+		if isAddress(&e) {
+			fmt.Fprintf(&b, "export %s=\"$address\"\n", prefix+e.Name)
+		} else if envName.MatchString(e.Name) && (prefix != "" || !slices.Contains(bashNames, e.Name)) && !slices.Contains(but, e.Name) {
 			fmt.Fprintf(&b, "export %s=%s\n", prefix+e.Name, login.Quote(e.Value))
 		} else {
 			odd = append(odd, e.Name+"="+e.Value)
@@ -100,6 +102,11 @@ func (l *launch) environment(prefix string, but ...string) (exports string, odd 
 		odd = append([]string{"env"}, odd...)
 	}
 	return b.String(), odd
+}
+
+// isAddress reports whether a variable is the pod's address, which the script knows.
+func isAddress(e *corev1.EnvVar) bool {
+	return e.ValueFrom != nil && e.ValueFrom.FieldRef != nil && slices.Contains([]string{"status.podIP", "status.podIPs"}, e.ValueFrom.FieldRef.FieldPath) && envName.MatchString(e.Name)
 }
 
 func (l *launch) run() string {
@@ -181,6 +188,11 @@ func (l *launch) podman() string {
 	// The file has one line for each variable; podman's own environment has the others.
 	var exports, file strings.Builder
 	for _, e := range l.container.Env {
+		if isAddress(&e) {
+			fmt.Fprintf(&exports, "export %s=\"$address\"\n", e.Name)
+			argv = append(argv, "--env", e.Name)
+			continue
+		}
 		if strings.ContainsAny(e.Value, "\n\r") && envName.MatchString(e.Name) {
 			fmt.Fprintf(&exports, "export %s=%s\n", e.Name, login.Quote(e.Value))
 			argv = append(argv, "--env", e.Name)

@@ -43,6 +43,7 @@ type state struct {
 	host, ip   string
 	containers []podgroup.Container
 	deleted    bool
+	stopped    time.Time // when Slurm asked the script to stop
 	end        time.Time
 }
 
@@ -138,6 +139,8 @@ func (s *state) add(line string) {
 		s.deleted = true
 	case "end":
 		s.end = parseTime(fields[1])
+	case "stopped":
+		s.stopped = parseTime(fields[1])
 	case "start", "exit", "again":
 		i := slices.IndexFunc(s.containers, func(c podgroup.Container) bool { return c.Name == fields[1] })
 		if i >= 0 {
@@ -206,14 +209,23 @@ func (l *listing) units(final func(job string) bool) (units []podgroup.Unit, lef
 			if l.now.Sub(s.created) > 10*time.Minute {
 				left = append(left, name)
 			}
-		case s.deleted && (j == nil || j.isOver()):
+		case s.deleted && (j == nil || j.isOver()) && (s.begun == "" || s.isOld(j, l.now)):
 			left = append(left, name)
 		case s.tags != nil:
-			units = append(units, s.unit(j, final))
+			units = append(units, s.unit(j, l.now, final))
 		}
 	}
 	slices.Sort(left)
 	return units, left
+}
+
+// isOld reports whether the end of a pod that was deleted was shown long enough.
+func (s *state) isOld(j *job, now time.Time) bool {
+	end := s.end
+	if end.IsZero() && j != nil {
+		end = j.ended
+	}
+	return now.Sub(end) > 15*time.Second
 }
 
 // named returns the job of a name, which was submitted without an answer.
@@ -254,16 +266,20 @@ func (l *listing) addAccounting(text string) {
 }
 
 // unit returns the unit of a pod from its state and its job, which may be unknown.
-func (s *state) unit(j *job, final func(job string) bool) podgroup.Unit {
+func (s *state) unit(j *job, now time.Time, final func(job string) bool) podgroup.Unit {
 	u := podgroup.Unit{ID: s.owner(), Tags: s.tags, Data: s.name, Created: s.created, Containers: s.containers}
 	if s.ip != "" {
 		u.IPs = []string{s.ip}
 	}
-	over := j == nil || j.isOver()
+	isRequeued := j != nil && s.begun != "" && !j.runs() && !j.isOver() // its next run does nothing
+	over := j == nil || j.isOver() || isRequeued
 	if j == nil {
 		j = &job{id: u.ID}
 	}
 	u.ID = j.id
+	if !s.stopped.IsZero() && !s.deleted && !over && now.Sub(s.stopped) < time.Minute {
+		s.hold()
+	}
 	switch {
 	case !s.end.IsZero():
 		u.Ended, u.Phase = s.end, podgroup.Succeeded
@@ -273,7 +289,7 @@ func (s *state) unit(j *job, final func(job string) bool) podgroup.Unit {
 			}
 		}
 		u.Failure = failureOf(j, u.Phase)
-	case over && (s.begun == "" && j.state != "" || final(j.id)):
+	case over && (s.deleted || s.begun == "" && j.state != "" || final(j.id)):
 		u.Ended, u.Phase = j.ended, podgroup.Failed
 		if u.Ended.IsZero() {
 			u.Ended = s.created
@@ -293,6 +309,17 @@ func (s *state) unit(j *job, final func(job string) bool) podgroup.Unit {
 		u.Phase = podgroup.Stopping
 	}
 	return u
+}
+
+// hold takes back what has ended since Slurm has asked the script to stop: why it did, squeue
+// says when all has ended, and a pod that has failed does not get another reason.
+func (s *state) hold() {
+	s.end = time.Time{}
+	for i := range s.containers {
+		if c := &s.containers[i].Now; c.State == podgroup.Terminated && !c.Finished.Before(s.stopped) {
+			*c = podgroup.Run{State: podgroup.Executing, Started: c.Started}
+		}
+	}
 }
 
 // waits says why a job has not begun.
@@ -323,6 +350,8 @@ func failureOf(j *job, phase podgroup.Phase) *podspec.Failure {
 		return &podspec.Failure{Reason: "Preempted", Message: message, Disrupted: true}
 	case "NODE_FAIL", "BOOT_FAIL":
 		return &podspec.Failure{Reason: "NodeFailure", Message: message, Disrupted: true}
+	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT":
+		return &podspec.Failure{Reason: "JobRequeued", Message: fmt.Sprintf("Job %s was queued again; a pod runs once", j.id), Disrupted: true}
 	case "TIMEOUT", "DEADLINE":
 		if phase == podgroup.Failed {
 			return &podspec.Failure{Reason: "DeadlineExceeded", Message: message}

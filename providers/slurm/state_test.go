@@ -53,6 +53,9 @@ func TestPhases(t *testing.T) {
 		{name: "forgotten without a word", lines: running, final: true, phase: podgroup.Failed, failure: "JobEnded"},
 		{name: "preempted", row: rowIn("PREEMPTED"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "Preempted", disrupted: true},
 		{name: "the machine failed", row: rowIn("NODE_FAIL"), lines: running, final: true, phase: podgroup.Failed, failure: "NodeFailure", disrupted: true},
+		{name: "was asked to stop, and squeue does not say why yet", row: rowIn("COMPLETING"), lines: append(running, "stopped 1990", "exit main 0 143 1991", "exit side 0 143 1991", "end 1991"), phase: podgroup.Running},
+		{name: "was asked to stop, and squeue never says why", row: rowIn("COMPLETING"), lines: append(running, "stopped 1002", "exit main 0 143 1003", "exit side 0 143 1003", "end 1003"), phase: podgroup.Failed},
+		{name: "was queued again", row: rowIn("PENDING"), lines: running, final: true, phase: podgroup.Failed, failure: "JobRequeued", disrupted: true},
 		{name: "never started", row: rowIn("CANCELLED"), phase: podgroup.Failed, failure: "JobCancelled"},
 		{name: "its time was up", row: rowIn("TIMEOUT"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "DeadlineExceeded"},
 	} {
@@ -100,7 +103,9 @@ func TestLeft(t *testing.T) {
 		left bool
 	}{
 		{"deleted, and runs", listed(t, rowIn("RUNNING"), "begun 7 n1 x", "deleted 30"), false},
-		{"deleted, and has ended", listed(t, rowIn("CANCELLED"), "begun 7 n1 x", "deleted 30"), true},
+		{"deleted, and has ended", listed(t, rowIn("CANCELLED"), "begun 7 n1 x", "deleted 30", "end 1100"), true},
+		{"deleted, and has ended just now", listed(t, rowIn("CANCELLED"), "begun 7 n1 x", "deleted 30", "end 1995"), false}, // its end is shown first
+		{"deleted, and has never begun", listed(t, rowIn("CANCELLED"), "deleted 30"), true},
 		{"deleted, and is forgotten", listed(t, "", "begun 7 n1 x", "deleted 30"), true},
 		{"not deleted", listed(t, rowIn("COMPLETED"), "begun 7 n1 x"), false},
 	} {

@@ -129,8 +129,18 @@ exec) # DIR CONTAINER JOB PTY COMMAND...: run a command in a container
 	dir=$(cd "$dir" && pwd -P) || exit
 	host=$(sed -n 's/^begun [^ ]* \([^ ]*\).*/\1/p' "$dir/state" | tail -n 1)
 	code=$(mktemp "$dir/exec.XXXXXX") || exit
+	exec 3<&0
 	srun --jobid="$job" --overlap --ntasks=1 --nodes=1 --nodelist="$host" --export=NIL --quiet ${pty:+--pty} \
-		/bin/bash "$dir/run" exec "$container" "$code" "$@"
+		/bin/bash "$dir/run" exec "$container" "$code" "$@" <&3 3<&- &
+	child=$!
+	exec 3<&-
+	# A connection that breaks off ends the parent, and nobody else.
+	(while kill -0 $PPID; do sleep 2; done; kill $child) </dev/null >/dev/null 2>&1 &
+	watcher=$!
+	trap 'kill $child 2>/dev/null' TERM HUP INT
+	wait $child
+	wait $child
+	kill $watcher 2>/dev/null
 	ended=$(cat "$code")
 	rm -f "$code"
 	[ -n "$ended" ] || exit 254 # srun has said why
@@ -138,7 +148,8 @@ exec) # DIR CONTAINER JOB PTY COMMAND...: run a command in a container
 	;;
 
 report) # PARTITION: print the nodes of a partition, or of all
-	sinfo --noheader --all --Node ${1:+--partition="$1"} --format='%N|%c|%m|%T|%G'
+	if [ -n "$1" ]; then set -- --partition="$1"; else set -- --all; fi
+	sinfo --noheader --Node "$@" --format='%N|%c|%m|%T|%G'
 	;;
 
 *)
