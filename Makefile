@@ -47,6 +47,12 @@ container-tools: # the packages of Debian that containerd-up, the images and com
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
 
+.PHONY: slurm-tools
+slurm-tools: # the packages of Debian that the tests on a real Slurm need
+	@missing=; for pkg in slurmctld slurmd slurm-client munge podman runc busybox-static openssh-server openssh-client procps; do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	[ -z "$$missing" ] || (apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing)
+
 .PHONY: containerd-up
 containerd-up: container-tools ## Build bin/containerd-up, which runs containerd for tests
 	$(GO) build -trimpath -o bin/containerd-up ./test/containerd/cmd/containerd-up
@@ -165,9 +171,9 @@ allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.t
 	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./providers/mock
 
 .PHONY: integration
-integration: build controlplane metrics-server prometheus container-tools ## The tests on a real control plane
+integration: build controlplane metrics-server prometheus container-tools slurm-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./providers/slurm/... ./bench/...
 	cd providers/eci && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestECI$$' .
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestInterLink$$' ./providers/interlink
 

@@ -27,6 +27,8 @@ if [ "${1-}" = exec ]; then
 fi
 
 # A pod runs once, even if its job was submitted twice, or is queued again.
+job=$(sed -n 's/^job //p' "$dir/state" | tail -n 1)
+[ "${job:-$SLURM_JOB_ID}" = "$SLURM_JOB_ID" ] || exit 0
 ln -s "$SLURM_JOB_ID" "$dir/owner" 2>/dev/null || exit 0
 say "begun $SLURM_JOB_ID $SLURMD_NODENAME $address"
 

@@ -142,7 +142,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// What a pod says arrives as it is, whatever it is.
+// The values of a pod arrive as they are.
 func hostileValues(s *site) {
 	value := "a'b\"c\n$(touch /tmp/hostile) `x` \\ ${HOME} !x \t;|&*?~#\xc3\xbc "
 	s.home.SetConfigMap("odd", map[string]string{"k": value, "-rf": value, ".hidden": "h"})
@@ -646,7 +646,7 @@ func TestRealPodman(t *testing.T) {
 	s := c.on(t, config)
 	value := "a'b\"c\n$(touch /tmp/hostile) `x` \\ ${HOME}"
 	s.home.SetConfigMap("settings", map[string]string{"level": "one"})
-	pod := s.pod("podman", `echo "$ODD"; cat /settings/level; echo; pwd; echo x >/settings/level 2>/dev/null || echo read-only; echo hello >/shared/letter; sleep 5; exit 3`)
+	pod := s.pod("podman", `echo "$ODD"; cat /settings/level; echo; pwd; (echo x >/settings/level) 2>/dev/null || echo read-only; echo hello >/shared/letter; sleep 5; exit 3`)
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
 		{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},

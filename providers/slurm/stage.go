@@ -139,7 +139,7 @@ func (b *backend) stage(r *podgroup.Request) (string, error) {
 		return "", err
 	}
 	var state strings.Builder
-	fmt.Fprintf(&state, "tags %s\n", tags)
+	fmt.Fprintf(&state, "tags %s\ncreated %d\n", tags, time.Now().Unix())
 	for _, c := range slices.Concat(r.Pod.Spec.InitContainers, r.Pod.Spec.Containers) {
 		image := c.Image
 		if b.config.Runtime == RuntimeNone {

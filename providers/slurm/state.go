@@ -206,7 +206,7 @@ func (l *listing) units(final func(job string) bool) (units []podgroup.Unit, lef
 		}
 		switch {
 		case s.owner() == "" && j == nil:
-			if l.now.Sub(s.created) > 10*time.Minute {
+			if !s.created.IsZero() && l.now.Sub(s.created) > 10*time.Minute { // else it is being written
 				left = append(left, name)
 			}
 		case s.deleted && (j == nil || j.isOver()) && (s.begun == "" || s.isOld(j, l.now)):

@@ -113,7 +113,7 @@ func TestLeft(t *testing.T) {
 			t.Errorf("of a pod that is %s left is %v", c.name, left)
 		}
 	}
-	for created, left := range map[int]int{1000: 1, 1900: 0} { // the creation may go on
+	for created, left := range map[int]int{1000: 1, 1900: 0, 0: 0} { // the creation may go on
 		l, err := parseListing(fmt.Sprintf("now 2000\n./one/state:tags {\"UID\":\"u\"}\n./one/state:created %d\n", created))
 		if err != nil {
 			t.Fatal(err)
@@ -126,13 +126,13 @@ func TestLeft(t *testing.T) {
 
 // Of two jobs of a pod one has the directory, and the other is a unit that can be deleted.
 func TestTwoJobs(t *testing.T) {
-	l := listed(t, rowIn("RUNNING")+"\nrow 8|PENDING|None|1005|N/A|N/A||one|{\"UID\":\"u\"}\nrow 9|RUNNING|None|1|1|N/A|n1|theirs|(null)", "begun 7 n1 x", "start main 0 1001")
+	l := listed(t, rowIn("RUNNING")+"\nrow 8|PENDING|None|1005|N/A|N/A||one|{\"UID\":\"u\"}\nrow 9|RUNNING|None|1|1|N/A|n1|another|(null)", "begun 7 n1 x", "start main 0 1001")
 	units, left := l.units(nil)
 	if len(units) != 2 || len(left) != 0 || units[0].ID != "8" || units[1].ID != "7" || len(units[0].Containers) != 0 {
 		t.Errorf("the units are %+v", units)
 	}
 	// The number of a job that is long forgotten is used again for another's.
-	other := strings.Replace(rowIn("RUNNING"), "|one|", "|theirs|", 1)
+	other := strings.Replace(rowIn("RUNNING"), "|one|", "|another|", 1)
 	units, _ = listed(t, other, "begun 7 n1 x", "start main 0 1001", "exit main 0 0 1002", "start side 0 1001", "exit side 0 0 1002", "end 1003").units(nil)
 	if i := slices.IndexFunc(units, func(u podgroup.Unit) bool { return u.Data == "one" }); i < 0 || units[i].Phase != podgroup.Succeeded {
 		t.Errorf("the units are %+v", units)

@@ -24,7 +24,7 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 	job=$(sed -n 's/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
 	[ -n "$job" ] || job=$(jobs "$dir" all | tail -n 1) || exit
 	if [ -z "$job" ] || [ ! -e "$dir/state" ]; then
-		mkdir -p "$dir" && tar -xpf - --no-same-owner -C "$dir" && echo "created $(date +%s)" >>"$dir/state" || exit
+		mkdir -p "$dir" && tar -xpf - --no-same-owner -C "$dir" || exit
 	else
 		cat >/dev/null
 	fi
