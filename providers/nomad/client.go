@@ -80,7 +80,7 @@ func classify(action podgroup.Action, err error) error {
 	status, body := 0, ""
 	if answer, ok := errors.AsType[api.UnexpectedResponseError](err); ok {
 		status, body = answer.StatusCode(), strings.Join(strings.Fields(answer.Body()), " ")
-		err = fmt.Errorf("Nomad answers %d: %s", status, body[:min(len(body), maxErrorText)]) //nolint:staticcheck // a name
+		err = fmt.Errorf("the server of Nomad answers %d: %s", status, body[:min(len(body), maxErrorText)])
 	}
 	if status == 0 { // nobody has answered
 		return codes.Classify(action, "", 0, 0, err)

@@ -70,7 +70,7 @@ func (b *backend) dialExec(ctx context.Context, alloc, task string, command []st
 		defer response.Body.Close()
 		body := make([]byte, maxErrorText)
 		n, _ := response.Body.Read(body)
-		err = fmt.Errorf("Nomad answers %d: %s", response.StatusCode, strings.Join(strings.Fields(string(body[:n])), " ")) //nolint:staticcheck // a name
+		err = fmt.Errorf("the server of Nomad answers %d: %s", response.StatusCode, strings.Join(strings.Fields(string(body[:n])), " "))
 		return nil, codes.Classify(podgroup.ActionExec, strconv.Itoa(response.StatusCode), response.StatusCode, 0, err)
 	}
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *execSession) receive() (code int, err error) {
 			if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Text != "" {
 				err = errors.New(closed.Text)
 			}
-			return 0, errdefs.AsUnavailable(fmt.Errorf("Nomad has ended a command without its exit code: %w", err)) //nolint:staticcheck // a name
+			return 0, errdefs.AsUnavailable(fmt.Errorf("the server of Nomad has ended a command without its exit code: %w", err))
 		}
 		if out := s.attach.Stdout(); frame.Stdout != nil && out != nil && len(frame.Stdout.Data) > 0 {
 			_, err = out.Write(frame.Stdout.Data)

@@ -236,7 +236,7 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, _ *corev1.Pod
 	case value(job.Stop):
 		return nil
 	}
-	return fmt.Errorf("Nomad's list of jobs is empty, while job %s exists: give the token the right list-jobs", unitID) //nolint:staticcheck // a name
+	return fmt.Errorf("the list of jobs of Nomad is empty, while job %s exists: give the token the right list-jobs", unitID)
 }
 
 // value returns what p points to, or the zero value.

@@ -41,7 +41,7 @@ func (b *backend) Watch(ctx context.Context, position string, changed func(podgr
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(streamSilence, func() {
-		cancel(errdefs.AsUnavailable(errors.New("Nomad's event stream is silent, without heartbeats"))) //nolint:staticcheck // a name
+		cancel(errdefs.AsUnavailable(errors.New("the event stream of Nomad is silent, without heartbeats")))
 	})
 	defer silence.Stop()
 	topics := url.Values{"topic": {string(api.TopicJob), string(api.TopicAllocation), string(api.TopicEvaluation)}, "index": {position}}
@@ -66,7 +66,7 @@ func (b *backend) Watch(ctx context.Context, position string, changed func(podgr
 		}
 		silence.Reset(streamSilence)
 		if len(next.Error) > 0 && string(next.Error) != "null" {
-			return errdefs.AsUnavailable(errors.New("Nomad has ended the event stream: it was too slow, or rights have changed")) //nolint:staticcheck // a name
+			return errdefs.AsUnavailable(errors.New("the server of Nomad has ended the event stream: it was too slow, or rights have changed"))
 		}
 		if len(next.Events) > 0 && next.Index < index {
 			continue // the list has it
