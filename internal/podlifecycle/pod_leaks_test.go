@@ -166,7 +166,9 @@ func TestNewPodWhileAnOrphanOfItsNameIsDeleted(t *testing.T) {
 				r.provider.Script(func(s *nodetest.Script) {
 					s.OnDelete = func(context.Context, *corev1.Pod) error {
 						r.provider.Script(func(s *nodetest.Script) { s.OnDelete = nil })
-						time.Sleep(time.Minute) // the backend is slow to answer, this once
+						// The backend is slow to answer, this once; and answers between two lists:
+						// one under way may show the pod still, which is deleted once more then.
+						time.Sleep(61 * time.Second)
 						return nil
 					}
 				})
