@@ -36,8 +36,10 @@ var sentences = []struct{ part, code string }{
 	{"Invalid job id", "missing"},
 	{"in a transitional state", "busy"},
 	{"already completing or completed", "missing"},
-	{"Batch job submission failed", "refused"},
+	// All others may pass, as when machines are down.
 	{"nvalid", "refused"},
+	{"Requested node configuration is not available", "refused"},
+	{"More processors requested than permitted", "refused"},
 	{"unrecognized option", "refused"},
 	{"can not be satisfied", "refused"},
 }

@@ -147,6 +147,8 @@ func TestErrors(t *testing.T) {
 		"sbatch: error: Batch job submission failed: Socket timed out on send/recv operation":                                               false,
 		"sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)": false,
 		"sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying":                                                      false,
+		"sbatch: error: Batch job submission failed: Required node not available (down, drained or reserved)":                               false,
+		"sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified":                            true,
 		"tar: state: Cannot write: Disk quota exceeded":                                                                                     false,
 		"sbatch: error: something that nobody has seen":                                                                                     false,
 		"slurm_load_jobs error: Unable to contact slurm controller (connect failure)":                                                       false,

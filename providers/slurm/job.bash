@@ -58,6 +58,7 @@ grace() {
 stop() {
 	stopping=1
 	[ -n "$pid" ] || return
+	((SECONDS - begun > 1)) || sleep 0.5 # until it is the program: bash loses signals before
 	kill -TERM "$pid" 2>/dev/null
 	[ -z "$killer" ] || return
 	(
@@ -91,6 +92,7 @@ container() {
 		begun=$SECONDS
 		exec {log}> >(stamp >>"$dir/logs/$name/$run")
 		writer=$!
+		[ -z "$stopping" ] || break
 		say "start $name $run $(now)"
 		(exec {log}>&-; trap - TERM; program "$name" run) >&"$log" 2>&1 </dev/null &
 		pid=$!

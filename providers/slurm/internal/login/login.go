@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -156,13 +157,17 @@ func runInTerminal(ctx context.Context, cmd *exec.Cmd, c Command) error {
 	if err != nil {
 		return err
 	}
-	defer terminal.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var resizing sync.WaitGroup
+	defer func() {
+		cancel()
+		resizing.Wait()
+		_ = terminal.Close() // the command has ended
+	}()
 	if c.Stdin != nil {
 		go func() { _, _ = io.Copy(terminal, c.Stdin) }() // ends with the reader, or the terminal
 	}
-	go func() { // ends with the command
+	resizing.Go(func() {
 		for {
 			select {
 			case size, ok := <-c.Resize:
@@ -174,7 +179,7 @@ func runInTerminal(ctx context.Context, cmd *exec.Cmd, c Command) error {
 				return
 			}
 		}
-	}()
+	})
 	out := c.Stdout
 	if out == nil {
 		out = io.Discard

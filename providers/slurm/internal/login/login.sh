@@ -14,6 +14,11 @@ jobs() {
 	squeue --noheader --all --user="$me" --name="${1##*/}" --states="$2" --format=%A
 }
 
+# pod fails for what is no directory of a pod: all below it may be removed.
+pod() {
+	case $1 in */ | */. | */.. | '' | /) echo "$1 is no directory of a pod" >&2 && exit 2 ;; esac
+}
+
 verb=$1
 shift
 case $verb in
@@ -51,6 +56,7 @@ ended) # JOB,...: print how jobs have ended that only the accounting knows
 
 delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	dir=$1 job=$2 grace=$3
+	pod "$dir"
 	active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING) || exit
 	owner=$(sed -n 's/^begun \([^ ]*\).*/\1/p; s/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
 	if ! printf '%s\n' "$active" | grep -qx "$job"; then
@@ -69,6 +75,7 @@ delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	;;
 
 remove) # DIR...: remove what pods have left whose jobs have ended
+	for dir; do pod "$dir"; done
 	exec rm -rf -- "$@"
 	;;
 

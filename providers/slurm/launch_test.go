@@ -1,0 +1,146 @@
+package slurm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+)
+
+// launched runs a program of a container in bash, with a runtime that prints its arguments
+// and its environment, and returns both. DIR is the pod's directory in them.
+func launched(t *testing.T, l *launch, program string) (args []string, env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	home := filepath.Join(dir, "containers", l.container.Name)
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range l.files {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "logins"), []byte(loginsFile(l.config.Runtime, []podgroup.Login{{Registry: "r", Username: "me", Password: "sword'fish"}})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	fake := "#!/bin/bash\n[ \"$1\" != import ] || { : >\"$3\"; exit; }\n{ printf '%s\\0' \"$@\"; printf '\\1'; env -0; } >" + out + "\n"
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, string(l.config.Runtime)), []byte(fake), 0o755); err != nil { // #nosec G306 -- a program
+		t.Fatal(err)
+	}
+	script := "dir=$1 address=192.0.2.7\nname=x how=y\nset --\n" + program
+	cmd := exec.CommandContext(t.Context(), "/bin/bash", "-c", script, "job", dir)
+	cmd.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "TMPDIR=" + dir}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, text, program)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest, _ := strings.Cut(strings.ReplaceAll(string(text), dir, "DIR"), "\x01")
+	return strings.Split(strings.TrimSuffix(first, "\x00"), "\x00"), strings.Split(rest, "\x00")
+}
+
+// The runtimes get what a pod says, word for word.
+func TestLaunch(t *testing.T) {
+	const odd = "a'b\n\"$(exit 3)\" `x` \\ ${HOME} *"
+	pod := grouptest.NewPod("one")
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data set"}}},
+	}
+	c := &pod.Spec.Containers[0]
+	c.Image = "registry.example.com/team/app:1"
+	c.Args = []string{"-x", odd}
+	c.WorkingDir = "/work dir"
+	c.Env = []corev1.EnvVar{
+		{Name: "ODD", Value: odd}, {Name: "PATH", Value: "/app"}, {Name: "dir", Value: "d"}, {Name: "LD_PRELOAD", Value: ""},
+		{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+	}
+	c.VolumeMounts = []corev1.VolumeMount{
+		{Name: "settings", MountPath: "/etc/app"}, {Name: "scratch", MountPath: "/tmp/x/", SubPath: "a/b"}, {Name: "data", MountPath: "/data", ReadOnly: true},
+	}
+	for _, test := range []struct {
+		runtime Runtime
+		command []string
+		args    []string
+		env     []string
+	}{
+		{RuntimeApptainer, nil, []string{
+			"run", "--compat", "--pwd", "/work dir", "--bind", "DIR/volumes/settings:/etc/app:ro", "--bind", "DIR/volumes/scratch/a/b:/tmp/x",
+			"--bind", "/data set:/data:ro", "docker://registry.example.com/team/app:1", "-x", odd,
+		}, []string{"APPTAINERENV_ODD=" + odd, "APPTAINERENV_PATH=/app", "APPTAINERENV_dir=d", "APPTAINERENV_IP=192.0.2.7", "APPTAINER_DOCKER_USERNAME=me", "APPTAINER_DOCKER_PASSWORD=sword'fish"}},
+		{RuntimeSingularity, []string{"/bin/app", "it's"}, []string{
+			"exec", "--compat", "--pwd", "/work dir", "--bind", "DIR/volumes/settings:/etc/app:ro", "--bind", "DIR/volumes/scratch/a/b:/tmp/x",
+			"--bind", "/data set:/data:ro", "docker://registry.example.com/team/app:1", "/bin/app", "it's", "-x", odd,
+		}, []string{"SINGULARITYENV_ODD=" + odd}},
+		{RuntimePodman, []string{"/bin/app", "it's"}, []string{
+			"run", "--rm", "--replace", "--name", "vk-default-one-0123456789-main", "--network", "host", "--log-driver", "none", "--pull", "missing",
+			"--authfile", "DIR/logins", "--workdir", "/work dir", "--volume", "DIR/volumes/settings:/etc/app:ro", "--volume", "DIR/volumes/scratch/a/b:/tmp/x:rw",
+			"--volume", "/data set:/data:ro", "--env", "ODD", "--env", "IP", "--env-file", "DIR/containers/main/environment",
+			"--entrypoint", `["/bin/app","it's"]`, "registry.example.com/team/app:1", "-x", odd,
+		}, []string{"ODD=" + odd, "IP=192.0.2.7"}},
+		{RuntimeEnroot, []string{"/bin/app"}, []string{
+			"start", "--rw", "--mount", "DIR/volumes/settings:/etc/app:ro,bind,x-create=auto", "--mount", "DIR/volumes/scratch/a/b:/tmp/x:rw,bind,x-create=auto",
+			"--mount", "/data set:/data:ro,bind,x-create=auto", "--env", "ODD", "--env", "PATH=/app", "--env", "dir=d", "--env", "LD_PRELOAD=", "--env", "IP",
+			"--rc", "DIR/containers/main/rc", "DIR/vk-default-one-0123456789-main.sqsh", "/bin/app", "-x", odd,
+		}, []string{"ODD=" + odd, "IP=192.0.2.7"}},
+	} {
+		t.Run(string(test.runtime), func(t *testing.T) {
+			b := completed(t, Config{Runtime: test.runtime})
+			c.Command = test.command
+			r := request(pod)
+			r.Logins = []podgroup.Login{{Registry: "registry.example.com", Username: "me", Password: "sword'fish"}}
+			l, err := b.newLaunch(r, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, env := launched(t, l, l.run())
+			if !slices.Equal(args, test.args) {
+				t.Errorf("the arguments are\n%q and not\n%q", args, test.args)
+			}
+			for _, want := range test.env {
+				if !slices.Contains(env, want) {
+					t.Errorf("the environment lacks %q: %q", want, env)
+				}
+			}
+			if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "fish") }) {
+				t.Errorf("the arguments have the password: %q", args)
+			}
+		})
+	}
+}
+
+// An image is prefixed unless it says where it is.
+func TestImages(t *testing.T) {
+	b := completed(t, Config{Runtime: RuntimeApptainer})
+	for image, want := range map[string]string{
+		"busybox": "docker://busybox", "/images/app.sif": "/images/app.sif", "oras://example.com/app": "oras://example.com/app",
+	} {
+		pod := grouptest.NewPod("one")
+		pod.Spec.Containers[0].Image = image
+		l, err := b.newLaunch(request(pod), &pod.Spec.Containers[0])
+		if err != nil || l.image != want {
+			t.Errorf("image %s is %s, error %v", image, l.image, err)
+		}
+	}
+	pod := grouptest.NewPod("one")
+	pod.Annotations = map[string]string{annotationImageRoot: "/cvmfs/unpacked/"}
+	if l, err := b.newLaunch(request(pod), &pod.Spec.Containers[0]); err != nil || l.image != "/cvmfs/unpacked/busybox:1" {
+		t.Errorf("with a root the image is %s, error %v", l.image, err)
+	}
+}
