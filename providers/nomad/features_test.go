@@ -82,8 +82,8 @@ func (a *attach) Resize() <-chan vkapi.TermSize { return a.sizes }
 func TestExec(t *testing.T) {
 	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {
 		r.api.Shell = func(command []string, tty bool, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TerminalSize) int {
+			line, _ := bufio.NewReader(stdin).ReadString('\n') // first: in memory a stream that nobody reads holds up the sizes behind it
 			size := <-sizes
-			line, _ := bufio.NewReader(stdin).ReadString('\n')
 			fmt.Fprintf(stdout, "%q %v %dx%d %s", command, tty, size.Width, size.Height, line)
 			fmt.Fprint(stderr, "oops")
 			return 3

@@ -33,7 +33,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, alloc string
 		s.mu.Lock()
 		s.look()
 		j := s.byAlloc(alloc)
-		s.mu.Unlock()
+		defer s.mu.Unlock()
 		if j == nil {
 			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
 		}
@@ -100,11 +100,16 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 	s.mu.Lock()
 	s.look()
 	j := s.byAlloc(alloc)
+	var c *podgroup.Container
+	if j != nil {
+		c = j.unit.Container(q.Get("task"))
+	}
+	runs := c != nil && c.Now.State == podgroup.Executing
 	s.mu.Unlock()
 	if j == nil {
 		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
 	}
-	if c := j.unit.Container(q.Get("task")); c == nil || c.Now.State != podgroup.Executing {
+	if !runs {
 		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" is not running"}
 	}
 	conn, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
