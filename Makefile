@@ -88,6 +88,7 @@ conformance-more: build conformance-parts ## The other specs about pods and the 
 .PHONY: containers
 containers: containerd-up image images controlplane ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
+	$(GO) test -count=1 -tags containers -run '^TestSessionsAreSmall$$' ./providers/cri # the race detector takes memory, too
 	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/cri/... ./providers/providertest/...
 
 # The whole is make conformance; this takes four minutes.

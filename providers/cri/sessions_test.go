@@ -1,4 +1,4 @@
-//go:build containers
+//go:build containers && !race
 
 package cri
 
