@@ -131,6 +131,11 @@ func (f *Features) checkFiles(files map[string]volume.Files) error {
 	return errdefs.AsPermanent(fmt.Errorf("%s: %s", reasonNotSupported, strings.Join(large, "; ")))
 }
 
+// reads reports whether a volume has contents that the service takes.
+func (f *Features) reads(v *corev1.Volume) bool {
+	return volume.HasContents(v) && newFieldSet(f.Fields).has("volumes."+volume.Kind(v), "")
+}
+
 // renews reports whether the files of a pod are renewed.
 func (f *Features) renews(pod *corev1.Pod) bool {
 	return slices.Contains(f.Renew, pod.Spec.RestartPolicy)
@@ -254,6 +259,10 @@ func (w *fieldWalk) value(value any, path, shown string) {
 			if object, ok := element.(map[string]any); ok && object["name"] != nil {
 				at = fmt.Sprintf("%s[%s]", shown, object["name"])
 			}
+			if path == "volumes" && isAPIAccess(element) && !w.had.has("volumes.projected", "") {
+				w.ignored = append(w.ignored, at+".projected")
+				continue
+			}
 			w.value(element, path, at)
 		}
 	default:
@@ -261,6 +270,14 @@ func (w *fieldWalk) value(value any, path, shown string) {
 			w.decide(path, shown, fmt.Sprint(value))
 		}
 	}
+}
+
+// isAPIAccess reports whether a volume is the one with a token that the API server adds to
+// each pod, by the name that it gives it.
+func isAPIAccess(v any) bool {
+	object, _ := v.(map[string]any)
+	name, _ := object["name"].(string)
+	return object["projected"] != nil && strings.HasPrefix(name, "kube-api-access-")
 }
 
 // decide decides about a field.

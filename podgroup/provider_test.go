@@ -262,6 +262,34 @@ func TestIgnoredFields(t *testing.T) {
 	})
 }
 
+// The API server adds a volume with a token to each pod. A service without such volumes runs
+// pods all the same, without a token; it refuses volumes that somebody asked for.
+func TestTokensOfServicesWithoutFiles(t *testing.T) {
+	plain := func(o *podgroup.Options) { o.Features.Fields = []string{"restartPolicy"} }
+	inBubble(t, plain, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		source := corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		}}}
+		pod := grouptest.NewPod("plain")
+		pod.Spec.ServiceAccountName = "default"
+		pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x7k2p", VolumeSource: source}}
+		create(t, c, p, pod)
+		if got := events(c); len(got) != 1 || !strings.Contains(got[0], "volumes[kube-api-access-x7k2p].projected") {
+			t.Errorf("the events are %q", got)
+		}
+		time.Sleep(time.Hour)
+		if n := c.Tokens(); n != 0 {
+			t.Errorf("%d tokens were requested, which nobody gets", n)
+		}
+		other := grouptest.NewPod("other")
+		other.Spec.Volumes = []corev1.Volume{{Name: "mine", VolumeSource: source}}
+		c.SetPod(other)
+		if err := p.CreatePod(t.Context(), other); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "volumes[mine].projected") {
+			t.Errorf("a pod with a projected volume of its own returns %v", err)
+		}
+	})
+}
+
 // Figures of many units take several calls, within the budget. One that fails costs the
 // figures of its units alone.
 func TestUsageIsMeasuredInBatches(t *testing.T) {

@@ -229,7 +229,7 @@ func (r *renewals) renew(ctx context.Context, pod *corev1.Pod) (due time.Time, e
 		return due, err
 	}
 	r.update(pod.UID, func(state *renewal) { state.scheduled = true })
-	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return volume.HasContents(&v) }) {
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return r.p.opts.Features.reads(&v) }) {
 		return due, nil
 	}
 	if !r.p.opts.Features.renews(pod) {
@@ -245,7 +245,7 @@ func (r *renewals) renew(ctx context.Context, pod *corev1.Pod) (due time.Time, e
 	}
 	for i := range pod.Spec.Volumes { // what cannot be read stays as it is
 		v := &pod.Spec.Volumes[i]
-		if _, read := files[v.Name]; read || !volume.HasContents(v) {
+		if _, read := files[v.Name]; read || !r.p.opts.Features.reads(v) {
 			continue
 		}
 		if applied[v.Name] == nil {

@@ -83,7 +83,7 @@ func (p *Provider) readFiles(ctx context.Context, pod *corev1.Pod) (files map[st
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if !volume.HasContents(v) {
+		if !p.opts.Features.reads(v) { // it has none, or is ignored
 			continue
 		}
 		contents, renew, err := sources.Contents(ctx, pod, v)
