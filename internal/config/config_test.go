@@ -216,3 +216,16 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("got %s, %s, %s", name, region, cpu.String())
 	}
 }
+
+func TestFlatTOML(t *testing.T) {
+	var s settings
+	text := "# comment\nName = \"a = b\" # another\n  Enabled=true\nMemory\t= \"1Gi\"\n\nRatio = 0.5\n"
+	if err := (config.Decoder{Loose: true}).Decode(config.FromFlatTOML([]byte(text)), &s, nil); err != nil || s.Name != "a = b" || !s.Enabled || s.Memory.Value() != 1<<30 || s.Ratio != 0.5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, text := range []string{"name: a=b", `{"name": "a = b"}`, "items:\n- key: a = b\n"} {
+		if got := config.FromFlatTOML([]byte(text)); string(got) != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
