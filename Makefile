@@ -65,6 +65,14 @@ images: container-tools ## Make bin/conformance/images.tar, the images of the co
 conformance-parts: controlplane containerd-up images # what the conformance suite needs
 	@conformance/build.sh bin/conformance e2e.test run cluster table
 
+# Machines with control groups of version 1 have nothing for those of version 2 to be tested on.
+.PHONY: cgroup2
+cgroup2: container-tools ## The tests of control groups in a virtual machine that has version 2 alone
+	@missing=; for pkg in qemu-system-x86 cpio; do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
+	scripts/cgroup2.sh bin/cgroup2
+
 # NODE=process runs the suite on a node of processes, NODE=kubelet on the real
 # kubelet, for comparison. CONFORMANCE has further flags of bin/conformance/run,
 # CLUSTER of bin/conformance/cluster.
@@ -126,7 +134,7 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain container-tools lint compat allocs observability unit integration containers conformance-sample ## Everything that CI runs
+test: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
