@@ -1,4 +1,4 @@
-//go:build integration && outage
+//go:build integration
 
 package kubernetes_test
 
@@ -56,6 +56,9 @@ func newForgetful(t *testing.T, c *cluster) *forgetful {
 		case query.Get("sendInitialEvents") == "true": // the informer lists instead
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422}`)
+		case query.Get("watch") != "" && f.lists.Load() == 0: // it cannot go on where it was
+			w.WriteHeader(http.StatusGone)
+			fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}`)
 		case query.Get("watch") != "":
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
