@@ -47,9 +47,14 @@ type Budget struct {
 
 // silence is a time in which no calls are made, and the error that says so.
 type silence struct {
-	until time.Time
-	err   error
+	until    time.Time
+	err      error
+	refusals int // since the last call that was not refused
 }
+
+// maxSilence is how long calls are stopped after refusals in a row, unless the service asks for
+// more: those that are refused may count, too, for a quota of calls a minute.
+const maxSilence = time.Minute
 
 // NewBudget returns a Budget of so many calls a minute, by action; without one for
 // AnyAction the total is not limited. A tenth of them may be made at once.
@@ -63,8 +68,9 @@ func NewBudget(callsPerMinute map[Action]int) *Budget {
 	return b
 }
 
-// wait waits for the turn of a call, if that comes within patience. The error is that the
-// service has asked for silence, or that the turn comes later, which is of class RetryAfter.
+// wait waits for the turn of a call, if that comes within patience and before the deadline of
+// ctx. The error is that the service has asked for silence, or that the turn comes later,
+// which counts as if the service had refused the call.
 func (b *Budget) wait(ctx context.Context, action Action, patience time.Duration) error {
 	if err := b.silent(action); err != nil {
 		return err
@@ -84,9 +90,12 @@ func (b *Budget) wait(ctx context.Context, action Action, patience time.Duration
 			reservation.CancelAt(now)
 		}
 	}
-	if delay > patience {
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline))
+	}
+	if delay > max(patience, 0) {
 		giveBack()
-		return errdefs.AsRetryAfter(fmt.Errorf("the calls a minute that the node may make for %s are used up", action), delay)
+		return throttled{errdefs.AsRetryAfter(fmt.Errorf("the calls a minute that the node may make for %s are used up", action), delay)}
 	}
 	if delay <= 0 {
 		return nil
@@ -109,15 +118,26 @@ func (b *Budget) silent(action Action) error {
 	return nil
 }
 
-// record notes that a call was refused because there were too many.
+// record notes whether a call was refused because there were too many. The silence doubles
+// with each refusal in a row.
 func (b *Budget) record(action Action, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.quiet[action]
+	ended := !time.Now().Before(s.until)
 	if !isThrottled(err) {
+		if ended {
+			delete(b.quiet, action)
+		}
 		return
 	}
 	delay, _ := errdefs.RetryAfter(err)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if until := time.Now().Add(delay); until.After(b.quiet[action].until) { // a refusal of a call that was under way may name less
-		b.quiet[action] = silence{until, err}
+	if ended { // else the call was under way at the last refusal
+		s.refusals++
+		delay = max(delay, min(throttledDelay<<min(s.refusals-1, 10), maxSilence))
 	}
+	if until := time.Now().Add(delay); until.After(s.until) { // one that was under way may name less
+		s.until, s.err = until, err
+	}
+	b.quiet[action] = s
 }

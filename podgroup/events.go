@@ -31,9 +31,10 @@ const (
 // concurrent use.
 type eventRecorder struct {
 	recorder record.EventRecorder // nil records nothing
-	since    time.Time            // older events were recorded by an earlier process
+	since    time.Time            // older events of the first list were recorded by an earlier process
 
 	mu       sync.Mutex
+	listed   bool                    // the first list was recorded
 	recorded map[string]recordedUnit // by its ID
 }
 
@@ -58,7 +59,15 @@ func (r *eventRecorder) recordAll(list []Unit, nodeName string) {
 	for i := range list {
 		r.record(&list[i], nodeName)
 	}
+	r.listed = true
 	maps.DeleteFunc(r.recorded, func(_ string, u recordedUnit) bool { return time.Since(u.seen) > recordedMaxAge })
+}
+
+// created notes that a unit has no events of an earlier process.
+func (r *eventRecorder) created(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recorded[id] = recordedUnit{seen: time.Now()}
 }
 
 // recordOne records the events that are new in a unit.
@@ -70,12 +79,15 @@ func (r *eventRecorder) recordOne(u *Unit, nodeName string) {
 
 // record records the new events of a unit. The caller holds r.mu.
 func (r *eventRecorder) record(u *Unit, nodeName string) {
-	before := r.recorded[u.ID].events
+	known, seen := r.recorded[u.ID]
+	before := known.events
 	now := make(map[string]time.Time, len(u.Events))
 	for _, e := range u.Events {
 		key := e.Type + "/" + e.Reason + "/" + e.Message
 		now[key] = e.At
-		if before[key].Equal(e.At) || e.At.Before(r.since) {
+		// The time of events counts only for a unit that an earlier process may have seen:
+		// the service's clock may be behind.
+		if before[key].Equal(e.At) || !seen && !r.listed && e.At.Before(r.since) {
 			continue
 		}
 		kind := corev1.EventTypeNormal

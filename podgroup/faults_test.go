@@ -3,7 +3,10 @@ package podgroup_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -358,6 +361,201 @@ func TestCreationThatTakesEffectAfterItsPodIsGone(t *testing.T) {
 		a.wait(2*time.Minute, "after the creation took effect", "[]")
 		if n := a.created(); n != 1 || len(a.world.Units(nil)) != 1 { // that of created
 			t.Errorf("%d units were made, and are %v", n, a.world.Units(nil))
+		}
+	})
+}
+
+// An account may have fewer calls a minute than its list has pages: a list that is throttled
+// goes on where it was, and nobody waits for it.
+func TestListWithMorePagesThanCallsAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		p, _ := c.Start(t, listing{memory{w}}, options())
+		for i := range 450 { // five pages
+			create(t, c, p, grouptest.NewPod(fmt.Sprintf("pod-%03d", i)))
+		}
+		time.Sleep(5 * time.Minute)
+		w.SetQuota(string(podgroup.ActionList), 2)
+		w.SetPageLife(5 * time.Minute)
+		lists := 0
+		for began := time.Now(); time.Since(began) < 15*time.Minute; time.Sleep(5 * time.Second) {
+			asked := time.Now()
+			pods, err := p.GetPods(t.Context())
+			if err == nil && len(pods) != 450 || err != nil && !errdefs.IsUnavailable(err) && time.Since(asked) > time.Second {
+				t.Errorf("there are %d pods after %s, error %v", len(pods), time.Since(asked), err)
+			}
+			if err == nil {
+				lists++
+			}
+		}
+		if lists == 0 {
+			t.Error("in 15 minutes there was no whole list")
+		}
+	})
+}
+
+// A service may forget the page at which a list was throttled.
+func TestPageThatExpiresWhileAListIsThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		p, _ := c.Start(t, listing{memory{w}}, options())
+		for i := range 150 {
+			create(t, c, p, grouptest.NewPod(fmt.Sprintf("pod-%03d", i)))
+		}
+		time.Sleep(5 * time.Minute)
+		w.SetQuota(string(podgroup.ActionList), 1)
+		if pods, err := p.GetPods(t.Context()); err == nil {
+			t.Fatalf("a list that is throttled has %d pods", len(pods))
+		}
+		w.SetQuota(string(podgroup.ActionList), 100)
+		time.Sleep(5 * time.Minute) // pages are good for one
+		if pods, err := p.GetPods(t.Context()); err != nil || len(pods) != 150 {
+			t.Errorf("there are %d pods, error %v", len(pods), err)
+		}
+	})
+}
+
+// A list that takes long does not show what was created after it began, however long ago that
+// is when the list ends.
+func TestUnitThatIsCreatedDuringALongList(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		for i := range 150 {
+			create(t, c, p, grouptest.NewPod(fmt.Sprintf("pod-%03d", i)))
+		}
+		time.Sleep(5 * time.Minute)
+		w.SetQuota(string(podgroup.ActionList), 1)
+		if _, err := p.GetPods(t.Context()); err == nil {
+			t.Fatal("the list is not throttled")
+		}
+		job := grouptest.NewPod("job")
+		create(t, c, p, job)
+		time.Sleep(61 * time.Second)
+		w.SetQuota(string(podgroup.ActionList), 100)
+		if _, err := p.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		statusOf(t, p, job)
+	})
+}
+
+// The node has an allowance of calls to use up, too, and is well when it has done so.
+func TestNodeIsWellWhileItsCallsAreUsedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		o.Budget = podgroup.NewBudget(map[podgroup.Action]int{podgroup.ActionList: 2})
+		p, n := c.Start(t, listing{memory{w}}, o)
+		for range 3 {
+			if err := n.Ping(t.Context()); err != nil {
+				t.Errorf("the node is not well: %v", err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if _, err := p.GetPods(t.Context()); err == nil {
+			t.Error("the calls are not used up")
+		} else if delay, ok := errdefs.RetryAfter(err); !ok || delay > time.Minute {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// A backend may ignore the end of its context. The provider is closed all the same.
+func TestCloseWhileAListHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		gate, hangs := make(chan struct{}), &atomic.Pointer[chan struct{}]{}
+		p, _, err := podgroup.New(c.Config(), deaf{listing{memory{w}}, hangs}, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hangs.Store(&gate)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.GetPods(ctx); err == nil {
+			t.Fatal("the list does not hang")
+		}
+		closed := time.Now()
+		if err := p.(io.Closer).Close(); err == nil || time.Since(closed) > time.Minute {
+			t.Errorf("after %s Close returns %v", time.Since(closed), err)
+		}
+		close(gate)
+		synctest.Wait()
+	})
+}
+
+// brief is a watching whose service ends each stream after a while.
+type brief struct {
+	watching
+	streams *atomic.Int32
+	lasts   time.Duration
+}
+
+func (b brief) Watch(ctx context.Context, position string, changed func(podgroup.Unit)) error {
+	b.streams.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, b.lasts)
+	defer cancel()
+	_ = b.watching.Watch(ctx, position, changed)
+	return nil
+}
+
+// A stream that ends after a few seconds each time is opened again soon; one that cannot be
+// opened is tried more and more rarely.
+func TestStreamsThatAreShort(t *testing.T) {
+	for lasts, want := range map[time.Duration]struct{ least, most int32 }{20 * time.Second: {25, 30}, 0: {8, 20}} {
+		synctest.Test(t, func(t *testing.T) {
+			w, c, count := grouptest.New(time.Second), grouptest.NewCluster("home"), &atomic.Int32{}
+			p, _ := c.Start(t, brief{watching{listing{memory{w}}}, count, lasts}, options())
+			p.(node.PodNotifier).NotifyPods(t.Context(), func(*corev1.Pod) {})
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if n := count.Load(); n < want.least || n > want.most {
+				t.Errorf("of streams of %s there were %d in ten minutes, want %d to %d", lasts, n, want.least, want.most)
+			}
+		})
+	}
+}
+
+// The clock of a service may be behind. What happens to a unit after the agent has started is
+// recorded all the same, and what happened before is not recorded again.
+func TestEventsOfAServiceWhoseClockIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		w.Advance(-10 * time.Minute)
+		first, _ := c.Start(t, listing{memory{w}}, options())
+		create(t, c, first, grouptest.NewPod("old"))
+		time.Sleep(5 * time.Second)
+		if _, err := first.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := events(c); len(got) != 1 {
+			t.Errorf("the events of a new unit are %q, want one", got)
+		}
+		grouptest.Close(t, first)
+		p, _ := c.Start(t, listing{memory{w}}, options())
+		create(t, c, p, grouptest.NewPod("new"))
+		happen := func(pod, message string) {
+			at := w.Now()
+			if err := w.Change(pod, func(u *grouptest.Unit) {
+				u.Events = append(u.Events, podgroup.Event{Type: "Warning", Reason: "Odd", Message: message, At: at})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			time.Sleep(5 * time.Second)
+			if _, err := p.GetPods(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := events(c); len(got) != 1 || !strings.Contains(got[0], "Started") {
+			t.Errorf("after the restart the events are %q, want that of the new unit", got)
+		}
+		happen("old", "this is new")
+		time.Sleep(5 * time.Second)
+		if _, err := p.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := events(c); len(got) != 1 || !strings.Contains(got[0], "this is new") {
+			t.Errorf("the events are %q, want the new one", got)
 		}
 	})
 }

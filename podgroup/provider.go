@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -161,12 +162,27 @@ func (p *Provider) Close() error {
 	p.closing.Unlock()
 	p.renewals.stop()
 	p.marks.queue.ShutDown()
-	p.work.Wait()
-	if closer, ok := p.backend.(interface{ Close() error }); ok {
-		return closer.Close()
+	ended := make(chan struct{})
+	go func() { // ends with the last call
+		p.work.Wait()
+		close(ended)
+	}()
+	timeout := time.NewTimer(closeTimeout)
+	defer timeout.Stop()
+	var err error
+	select {
+	case <-ended:
+	case <-timeout.C:
+		err = fmt.Errorf("a call of %s goes on %s after the provider was closed: its backend ignores the end of the context", p.opts.Service, closeTimeout)
 	}
-	return nil
+	if closer, ok := p.backend.(io.Closer); ok {
+		err = errors.Join(err, closer.Close())
+	}
+	return err
 }
+
+// closeTimeout is how long Close waits for calls that are under way.
+const closeTimeout = 10 * time.Second
 
 // begin begins something that Close ends, by its context, and waits for. It fails once the
 // provider is closed.
@@ -226,6 +242,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if created.Created.IsZero() {
 		created.Created = time.Now()
 	}
+	p.events.created(created.ID)
 	p.units.add(pod.UID, created)
 	p.marks.want(created)
 	p.renewals.created(pod, request.Files, due)

@@ -40,7 +40,6 @@ type renewals struct {
 	p           *Provider
 	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	unsubscribe func()
-	worker      sync.WaitGroup
 
 	mu   sync.Mutex
 	pods map[types.UID]*renewal
@@ -64,7 +63,7 @@ func (r *renewals) start(p *Provider) {
 		r.queue.ShutDown() // nothing is added to it any more
 		return
 	}
-	r.worker.Go(func() {
+	p.work.Go(func() { // ends with the queue
 		for r.next(p.ctx) {
 		}
 	})
@@ -77,7 +76,6 @@ func (r *renewals) start(p *Provider) {
 func (r *renewals) stop() {
 	r.unsubscribe()
 	r.queue.ShutDown()
-	r.worker.Wait()
 }
 
 // update calls do with the state of a pod, which may be new.

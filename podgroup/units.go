@@ -23,6 +23,8 @@ const (
 	listTimeout = 2 * time.Minute
 	// listMargin is how much longer a list may take to end.
 	listMargin = 10 * time.Second
+	// pausedMaxAge is how long ago a list may have begun that goes on after it was throttled.
+	pausedMaxAge = 10 * time.Minute
 	// createdMaxAge is how long a new unit is added to lists that lack it.
 	createdMaxAge = time.Minute
 	// watchedMaxAge is how long events alone keep the cache current: a list finds what they
@@ -61,6 +63,7 @@ type units struct {
 	flight singleflight.Group
 
 	mu           sync.Mutex
+	paused       *listing // is to go on
 	cached       map[types.UID]Unit
 	began, ended time.Time          // of the list in the cache
 	position     string             // of that list
@@ -71,6 +74,16 @@ type units struct {
 	unsure       map[types.UID]time.Time // when a creation failed, which may have happened all the same
 	late         map[types.UID]lateUnit  // the same of a Getter, for lateMaxAge
 	doubles      map[string]bool         // the IDs of superfluous units of the last list
+}
+
+// listing is a list that is being read.
+type listing struct {
+	began    time.Time
+	units    []Unit
+	others   []string        // the IDs of other clusters' units
+	seen     map[string]bool // the IDs of all
+	next     string          // the page that follows; empty at the beginning
+	position string          // of the first page
 }
 
 // createdUnit is a unit that was created, and may not be in a list yet.
@@ -88,7 +101,7 @@ type lateUnit struct {
 
 // isOutdated reports whether a list that began then, and lacks the unit, is to be believed.
 func (c *createdUnit) isOutdated(began time.Time) bool {
-	return time.Since(c.at) > createdMaxAge || !c.stopped.IsZero() && began.After(c.stopped)
+	return began.Sub(c.at) > createdMaxAge || !c.stopped.IsZero() && began.After(c.stopped)
 }
 
 // all returns the units that are ours by the UID of their pod, from a list that is new
@@ -167,7 +180,7 @@ func (u *units) isMet(want newness) bool {
 // The caller holds u.mu.
 func (u *units) lacksCreated() bool {
 	for _, c := range u.created {
-		if c.isOutdated(time.Time{}) {
+		if time.Since(c.at) > createdMaxAge {
 			return true
 		}
 	}
@@ -213,23 +226,20 @@ func (u *units) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	defer time.AfterFunc(listTimeout+listMargin, func() { u.flight.Forget("") }).Stop()
-	u.mu.Lock()
-	u.arrived = nil
-	u.mu.Unlock()
-	began := time.Now()
-	list, position, err := u.list(ctx)
+	list, err := u.list(ctx)
 	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return errdefs.AsUnavailable(fmt.Errorf("the list came too late: %w", ctx.Err())) // a newer one may have been made
 	}
-	u.store(ctx, list, position, began)
+	u.store(ctx, list)
 	return nil
 }
 
 // store caches a list.
-func (u *units) store(ctx context.Context, list []Unit, position string, began time.Time) {
+func (u *units) store(ctx context.Context, l *listing) {
+	list, began := l.units, l.began
 	u.listed(slices.DeleteFunc(slices.Clone(list), func(found Unit) bool { return !u.owner.isOurs(&found) }))
 	byUID := map[types.UID]Unit{}
 	var later []Unit
@@ -254,7 +264,7 @@ func (u *units) store(ctx context.Context, list []Unit, position string, began t
 		return !known[found.ID] || found.Phase == Stopping || found.Over()
 	})
 	before := u.cached
-	u.cached, u.position, u.gone = byUID, position, map[types.UID]bool{}
+	u.cached, u.position, u.gone = byUID, l.position, map[types.UID]bool{}
 	for i := range u.arrived {
 		u.change(&u.arrived[i])
 	}
@@ -287,59 +297,105 @@ func older(a, b *Unit) bool {
 
 // list requests all units. Without the UID of this cluster it is unknown which belong to
 // it.
-func (u *units) list(ctx context.Context) (all []Unit, position string, err error) {
+func (u *units) list(ctx context.Context) (*listing, error) {
 	if getter, ok := u.backend.(Getter); ok {
+		l := u.newListing()
 		all, err := u.get(ctx, getter)
-		return all, "", err
+		l.units = all
+		return l, err
 	}
 	if _, err := u.owner.uid(ctx); err != nil {
-		return nil, "", err
+		return nil, err
 	}
+	l, resumed := u.resume()
+	for {
+		last, err := u.readPage(ctx, l)
+		switch {
+		case isThrottled(err):
+			u.pause(l)
+			return nil, err
+		case err != nil && resumed: // the service may have forgotten the page
+			l, resumed = u.newListing(), false
+			continue
+		case err != nil:
+			return nil, err
+		case !last:
+			resumed = false
+			continue
+		}
+		if len(l.units) == 0 && len(l.others) == 0 {
+			if err := u.confirmEmpty(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return l, u.owner.accept(ctx, l.units, l.others)
+	}
+}
+
+func (u *units) newListing() *listing {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.arrived = nil
+	return &listing{began: time.Now(), seen: map[string]bool{}}
+}
+
+// pause keeps a list that was throttled after its first page. If it began again each time,
+// an account with a quota of fewer calls than pages would never have one.
+func (u *units) pause(l *listing) {
+	if l.next == "" {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.paused = l
+}
+
+// resume returns a list that was paused, or a new one.
+func (u *units) resume() (l *listing, resumed bool) {
+	u.mu.Lock()
+	l, u.paused = u.paused, nil
+	u.mu.Unlock()
+	if l == nil || time.Since(l.began) > pausedMaxAge {
+		return u.newListing(), false
+	}
+	return l, true
+}
+
+// readPage reads the next page of a list, and reports whether it was the last one.
+func (u *units) readPage(ctx context.Context, l *listing) (last bool, err error) {
 	lister := u.backend.(Lister) // New has seen to it
-	var others []string
-	seen := map[string]bool{}
-	for token := ""; ; {
-		var page Page
-		do := u.calls.do
-		if token != "" {
-			do = u.calls.doNext
-		}
-		err := do(ctx, ActionList, func(ctx context.Context) (err error) {
-			page, err = lister.List(ctx, u.identity.filter(), token)
-			return err
-		})
-		if err != nil {
-			return nil, "", err
-		}
-		if token == "" {
-			position = page.Position
-		}
-		for _, found := range page.Units {
-			// Pages shift while units are created and deleted.
-			if seen[found.ID] || !u.identify(&found) {
-				continue
-			}
-			seen[found.ID] = true
-			if u.owner.isForeign(&found) {
-				others = append(others, found.ID)
-				continue
-			}
-			all = append(all, found)
-		}
-		switch page.Next {
-		case "":
-			if len(all) == 0 && len(others) == 0 {
-				if err := u.confirmEmpty(ctx); err != nil {
-					return nil, "", err
-				}
-			}
-			return all, position, u.owner.accept(ctx, all, others)
-		case token:
-			return nil, "", errdefs.AsUnavailable(errors.New("the service's list does not end: a page names itself as the next"))
-		default:
-			token = page.Next
-		}
+	do := u.calls.do
+	if l.next != "" {
+		do = u.calls.doNext
 	}
+	var page Page
+	err = do(ctx, ActionList, func(ctx context.Context) (err error) {
+		page, err = lister.List(ctx, u.identity.filter(), l.next)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if l.next == "" {
+		l.position = page.Position
+	}
+	for _, found := range page.Units {
+		// Pages shift while units are created and deleted.
+		if l.seen[found.ID] || !u.identify(&found) {
+			continue
+		}
+		l.seen[found.ID] = true
+		if u.owner.isForeign(&found) {
+			l.others = append(l.others, found.ID)
+			continue
+		}
+		l.units = append(l.units, found)
+	}
+	if page.Next != "" && page.Next == l.next {
+		return false, errdefs.AsUnavailable(errors.New("the service's list does not end: a page names itself as the next"))
+	}
+	l.next = page.Next
+	return page.Next == "", nil
 }
 
 // get requests the units of the pods of the node.

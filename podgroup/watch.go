@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// The delay before the units are listed and watched again: after a stream that lasted,
-	// and at most.
+	// The delay before the units are listed and watched again: after a stream that lasted
+	// longer than the delay before it, and at most.
 	firstWatchRetry = time.Second
 	lastWatchRetry  = time.Minute
 )
@@ -54,12 +54,11 @@ func (w *watchingProvider) setNotify(notify func(*corev1.Pod)) {
 func (w *watchingProvider) watch(ctx context.Context) {
 	delay := firstWatchRetry
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := w.watchOnce(ctx)
+		lasted, err := w.watchOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > lastWatchRetry {
+		if lasted > delay { // some services end all streams after a while
 			delay = firstWatchRetry
 		}
 		if err != nil {
@@ -74,15 +73,17 @@ func (w *watchingProvider) watch(ctx context.Context) {
 }
 
 // watchOnce lists the units, and watches until the stream ends.
-func (w *watchingProvider) watchOnce(ctx context.Context) error {
+func (w *watchingProvider) watchOnce(ctx context.Context) (lasted time.Duration, err error) {
 	if err := w.units.ensure(ctx, newness{}); err != nil {
-		return err
+		return 0, err
 	}
 	position := w.units.setWatched(true)
 	defer w.units.setWatched(false)
-	return w.calls.open(ctx, ActionWatch, func(ctx context.Context) error {
+	began := time.Now()
+	err = w.calls.open(ctx, ActionWatch, func(ctx context.Context) error {
 		return w.watcher.Watch(ctx, position, w.changed)
 	})
+	return time.Since(began), err
 }
 
 // listed notifies of all units of a list, which may differ from what events have shown.

@@ -140,6 +140,13 @@ type page struct {
 	at    time.Time
 }
 
+// SetPageLife has the tokens of pages be valid for a time, instead of a minute.
+func (w *World) SetPageLife(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pageLife = d
+}
+
 // Page returns at most limit units, and the token of the next page: opaque, valid once, and
 // for a minute, as those of services. units are the whole list for the first page, without a
 // token.
@@ -149,7 +156,7 @@ func (w *World) Page(units []Unit, token string, limit int) (found []Unit, next 
 	if token != "" {
 		known, ok := w.pages[token]
 		delete(w.pages, token)
-		if !ok || w.now().Sub(known.at) > time.Minute {
+		if !ok || w.now().Sub(known.at) > w.pageLife {
 			return nil, "", &Refusal{Status: http.StatusBadRequest, Code: "InvalidToken", Message: "the token of the page is not valid"}
 		}
 		units = known.units

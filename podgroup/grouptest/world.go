@@ -30,6 +30,7 @@ var (
 type World struct {
 	step      time.Duration
 	retention time.Duration
+	pageLife  time.Duration
 
 	mu      sync.Mutex
 	ahead   time.Duration // of the local clock
@@ -92,7 +93,7 @@ type Spec struct {
 // updating, takes step.
 func New(step time.Duration) *World {
 	return &World{
-		step: step, tokens: map[string]creation{}, pages: map[string]page{}, faults: map[string][]*fault{},
+		step: step, pageLife: time.Minute, tokens: map[string]creation{}, pages: map[string]page{}, faults: map[string][]*fault{},
 		calls: map[string][]time.Time{}, quotas: map[string]int{}, listen: map[chan podgroup.Unit]bool{},
 	}
 }
