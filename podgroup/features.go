@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,9 @@ type Features struct {
 	// Renew are the restart policies with which an update of files does not harm
 	// containers that run. The files of other pods stay as they were created.
 	Renew []corev1.RestartPolicy
+	// TokenLifetime is how long the tokens of a pod's service account are valid at least:
+	// for services that cannot be given another one. Defaults to what pods ask for.
+	TokenLifetime time.Duration
 	// Containers and Volumes are the most that a unit may have, FileBytes the size of a
 	// file in a volume, and FilesBytes that of all files; zero is no limit.
 	Containers, Volumes, FileBytes, FilesBytes int

@@ -130,6 +130,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	client := volume.Client{Interface: init.Client}
 	p.sources, p.claims = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(client)}, client
+	p.sources.Tokens.MinLifetime = o.Features.TokenLifetime
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
 		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},

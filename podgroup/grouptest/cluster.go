@@ -61,8 +61,8 @@ func NewCluster(uid types.UID) *Cluster {
 		configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{}, failing: map[string]error{},
 		subscribers: map[*func(kind, namespace, name string)]bool{}, tokenLife: time.Hour,
 	}
-	c.client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, c.giveToken(), nil
+	c.client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return true, c.giveToken(action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest)), nil
 	})
 	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		pod, err := c.patchStatus(action.(clienttesting.PatchAction))
@@ -110,17 +110,23 @@ func (c *Cluster) Pod(namespace, name string) *corev1.Pod {
 	return found.(*corev1.Pod)
 }
 
-// giveToken returns another token each time, as an API server does.
-func (c *Cluster) giveToken() *authenticationv1.TokenRequest {
+// giveToken returns another token each time, as an API server does. It lives as long as it
+// was asked for, and at least for the cluster's time.
+func (c *Cluster) giveToken(asked *authenticationv1.TokenRequest) *authenticationv1.TokenRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tokens++
-	now, life := time.Now(), int64(c.tokenLife.Seconds())
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"jti":"%d"}`, now.Unix(), now.Add(c.tokenLife).Unix(), c.tokens)
+	life := int64(c.tokenLife.Seconds())
+	if seconds := asked.Spec.ExpirationSeconds; seconds != nil {
+		life = max(life, *seconds)
+	}
+	now := time.Now()
+	expires := now.Add(time.Duration(life) * time.Second)
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"jti":"%d"}`, now.Unix(), expires.Unix(), c.tokens)
 	return &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life},
 		Status: authenticationv1.TokenRequestStatus{
-			Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln", ExpirationTimestamp: metav1.NewTime(now.Add(c.tokenLife)),
+			Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln", ExpirationTimestamp: metav1.NewTime(expires),
 		},
 	}
 }

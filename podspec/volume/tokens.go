@@ -48,6 +48,10 @@ type Token struct {
 // Tokens keeps the tokens of pods, and renews them: when they are asked for
 // after 80 % of their life, or 24 hours. It is safe for concurrent use.
 type Tokens struct {
+	// MinLifetime is the least time for which tokens are asked to be valid, for what
+	// cannot be given another one. The API server may grant less. It is set before use.
+	MinLifetime time.Duration
+
 	requester TokenRequester
 
 	mu   sync.Mutex
@@ -124,6 +128,9 @@ func (t *Tokens) set(uid types.UID, key tokenKey, h held) {
 }
 
 func (t *Tokens) request(ctx context.Context, pod *corev1.Pod, audience string, seconds *int64) (held, error) {
+	if least := int64(t.MinLifetime / time.Second); least > 0 && (seconds == nil || *seconds < least) {
+		seconds = &least
+	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: seconds,
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},

@@ -40,6 +40,18 @@ func TestTokenRequest(t *testing.T) {
 	spec = objects.requests[2].Spec
 	expect(t, "the number of audiences", len(spec.Audiences), 0)
 	expect(t, "no expiration", spec.ExpirationSeconds, nil)
+
+	lasting := NewTokens(objects)
+	lasting.MinLifetime = 2 * time.Hour
+	for i, c := range []struct {
+		asked *int64
+		want  int64
+	}{{nil, 7200}, {ptr.To[int64](600), 7200}, {ptr.To[int64](9000), 9000}} {
+		if _, err := lasting.Token(t.Context(), pod, "", c.asked); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, "the expiration", *objects.requests[3+i].Spec.ExpirationSeconds, c.want)
+	}
 }
 
 // get asks once and says which token it was.
