@@ -180,15 +180,14 @@ unit: ## The tests that need no control plane
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
 	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./providers/mock
 
-# They wait for real Slurm daemons, whose times a busy machine stretches.
 .PHONY: slurm
-slurm: build controlplane slurm-tools ## The tests on a real Slurm
+slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are part of integration
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
 
 .PHONY: integration
-integration: build controlplane metrics-server prometheus container-tools ## The tests on a real control plane
+integration: build controlplane metrics-server prometheus container-tools slurm-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./providers/slurm/... ./bench/...
 	cd providers/eci && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestECI$$' .
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestInterLink$$' ./providers/interlink
 

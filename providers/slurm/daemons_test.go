@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +22,8 @@ import (
 // cluster is a Slurm of one machine that really runs: munged, slurmctld and slurmd in a
 // directory of their own, with ports of their own. It needs root, and "make slurm-tools".
 type cluster struct {
-	dir, conf string
+	dir, conf      string
+	stopController func()
 }
 
 // startCluster starts a cluster, which ends with the test.
@@ -97,7 +99,7 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 	c.launch(t, "munged", "--foreground", "--force", "--key-file="+at("key"), "--socket="+at("munge.sock"),
 		"--pid-file="+at("munge.pid"), "--log-file="+at("munge.log"), "--seed-file="+at("seed"))
 	c.until(t, "munged has its socket", func() bool { _, err := os.Stat(at("munge.sock")); return err == nil })
-	c.launch(t, "slurmctld", "-D", "-f", c.conf)
+	c.stopController = c.launch(t, "slurmctld", "-D", "-f", c.conf)
 	c.launch(t, "slurmd", "-D", "-f", c.conf)
 	c.until(t, "the node is idle", func() bool {
 		out, _ := c.command(t, "sinfo", "--noheader", "--partition=normal", "--format=%T").Output()
@@ -128,8 +130,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// launch starts a daemon that ends with the test.
-func (c *cluster) launch(t *testing.T, name string, args ...string) {
+// launch starts a daemon that ends with the test, and returns what stops it before.
+func (c *cluster) launch(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -139,10 +141,12 @@ func (c *cluster) launch(t *testing.T, name string, args ...string) {
 	must(t, err)
 	p, err := daemon.Launch(exec.Command(path, args...), log) //nolint:noctx // Stop ends it
 	must(t, err)
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = p.Stop(syscall.SIGTERM) // some end with an exit code
 		must(t, log.Close())
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // command is a command of Slurm.
@@ -163,11 +167,15 @@ func (c *cluster) run(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// hung is how long what does not happen is waited for. Nothing fails because it is slow:
+// on a machine with other work Slurm's daemons may answer after half a minute.
+const hung = 5 * time.Minute
+
 func (c *cluster) until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(hung); !f(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after a minute it is not so that %s", what)
+			t.Fatalf("after %v it is not so that %s", hung, what)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 	for i := range pod.Spec.Volumes {
 		switch host := pod.Spec.Volumes[i].HostPath; {
 		case host == nil:
-		case !b.mayMount(host.Path):
+		case b.config.allowing(host.Path) == "":
 			add("hostPath %s, which the field hostPaths would allow", host.Path)
 		case host.Type != nil && !slices.Contains([]corev1.HostPathType{"", corev1.HostPathDirectory, corev1.HostPathFile}, *host.Type):
 			add("volumes[%s].hostPath.type %s", pod.Spec.Volumes[i].Name, *host.Type)
@@ -68,11 +68,17 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 	return append(missing, b.checkResources(pod)...)
 }
 
-func (b *backend) mayMount(dir string) bool {
+// allowing returns the one of HostPaths that allows pods to mount a directory; empty if none
+// does.
+func (c *Config) allowing(dir string) string {
 	dir = path.Clean(dir)
-	return path.IsAbs(dir) && slices.ContainsFunc(b.config.HostPaths, func(allowed string) bool {
+	i := slices.IndexFunc(c.HostPaths, func(allowed string) bool {
 		return dir == allowed || strings.HasPrefix(dir, strings.TrimSuffix(allowed, "/")+"/")
 	})
+	if i < 0 || !path.IsAbs(dir) {
+		return ""
+	}
+	return c.HostPaths[i]
 }
 
 // nestedMount returns the volume that is mounted in another one, or at the same place.

@@ -15,6 +15,14 @@ program() {
 	. "$dir/containers/$name/$how"
 }
 
+# inside ends the program of a container whose mount leads out of a directory by a link.
+inside() {
+	local dir path
+	dir=$(realpath -e -- "$1") && path=$(realpath -e -- "$2") && case $path/ in "${dir%/}"/*) return ;; esac
+	echo "$2 is not there, or leads out of $1" >&2
+	exit 126
+}
+
 address=$(hostname -I 2>/dev/null) || address=$(getent hosts "$SLURMD_NODENAME")
 address=${address%%[[:space:]]*}
 

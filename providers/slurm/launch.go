@@ -149,20 +149,27 @@ func (l *launch) kill() string {
 	return ""
 }
 
-// binds calls add with each volume that the container has.
-func (l *launch) binds(add func(source, target string, readOnly bool)) {
+// binds calls add with each volume that the container has, and returns the commands that
+// check them: a container that has had a volume may have put a link there, which leads the
+// next one's mount to what its runtime keeps from it.
+func (l *launch) binds(add func(source, target string, readOnly bool)) (checks string) {
 	for _, m := range l.container.VolumeMounts {
 		i := slices.IndexFunc(l.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if i < 0 {
 			continue // stageContainer says so
 		}
 		v := &l.pod.Spec.Volumes[i]
-		source := dirVariable + "/" + path.Join("volumes", m.Name, m.SubPath)
+		within := dirVariable + "/" + path.Join("volumes", m.Name)
+		source := path.Join(within, m.SubPath)
 		if v.HostPath != nil {
-			source = path.Join(v.HostPath.Path, m.SubPath)
+			within, source = l.config.allowing(v.HostPath.Path), path.Join(v.HostPath.Path, m.SubPath)
+		}
+		if source != within {
+			checks += "inside " + words(within, source) + "\n"
 		}
 		add(source, path.Clean(m.MountPath), m.ReadOnly || v.EmptyDir == nil && v.HostPath == nil)
 	}
+	return checks
 }
 
 func (l *launch) podman() string {
@@ -178,7 +185,7 @@ func (l *launch) podman() string {
 	if l.container.WorkingDir != "" {
 		argv = append(argv, "--workdir", l.container.WorkingDir)
 	}
-	l.binds(func(source, target string, readOnly bool) {
+	checks := l.binds(func(source, target string, readOnly bool) {
 		mode := "rw"
 		if readOnly {
 			mode = "ro"
@@ -208,7 +215,7 @@ func (l *launch) podman() string {
 		argv = append(argv, "--entrypoint", string(entry))
 	}
 	// The variables may have any names, those of the script too.
-	return "set -- " + words(append(append(argv, l.image), l.container.Args...)...) + "\n" + exports.String() + `exec "$@"` + "\n"
+	return checks + "set -- " + words(append(append(argv, l.image), l.container.Args...)...) + "\n" + exports.String() + `exec "$@"` + "\n"
 }
 
 // apptainer runs the container, or a command in another one that is the same.
@@ -230,13 +237,13 @@ func (l *launch) apptainer(enter bool) string {
 	if l.container.WorkingDir != "" {
 		argv = append(argv, "--pwd", l.container.WorkingDir)
 	}
-	l.binds(func(source, target string, readOnly bool) {
+	exports = l.binds(func(source, target string, readOnly bool) {
 		bind := source + ":" + target
 		if readOnly {
 			bind += ":ro"
 		}
 		argv = append(argv, "--bind", bind)
-	})
+	}) + exports
 	argv = append(argv, l.image)
 	if enter {
 		return exports + "exec " + words(argv...) + ` "$@"` + "\n"
@@ -258,13 +265,13 @@ func (l *launch) enroot() string {
 		fmt.Fprintf(&b, "image=${TMPDIR:-/tmp}/%s.sqsh\n[ -e \"$image\" ] || enroot import --output \"$image\" %s || exit 125\n", l.name(), words(scheme+"://"+rest))
 	}
 	argv := append([]string{"enroot", "start", "--rw"}, l.options...)
-	l.binds(func(source, target string, readOnly bool) {
+	b.WriteString(l.binds(func(source, target string, readOnly bool) {
 		mode := "rw"
 		if readOnly {
 			mode = "ro"
 		}
 		argv = append(argv, "--mount", source+":"+target+":"+mode+",bind,x-create=auto")
-	})
+	}))
 	exports, odd := l.environment("", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "HOME") // enroot needs its own
 	for _, e := range l.container.Env {
 		argv = append(argv, "--env")

@@ -14,6 +14,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
+// insideFunction returns the function of the job's script that checks mounts.
+func insideFunction() string {
+	_, rest, _ := strings.Cut(jobScript, "\ninside() {")
+	body, _, _ := strings.Cut(rest, "\n}\n")
+	return "inside() {" + body + "\n}\n"
+}
+
 // launched runs a program of a container in bash, with a runtime that prints its arguments
 // and its environment, and returns both. DIR is the pod's directory in them.
 func launched(t *testing.T, l *launch, program string) (args []string, env []string) {
@@ -21,6 +28,9 @@ func launched(t *testing.T, l *launch, program string) (args []string, env []str
 	dir := t.TempDir()
 	home := filepath.Join(dir, "containers", l.container.Name)
 	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "volumes", "scratch", "a", "b"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range l.files {
@@ -40,7 +50,7 @@ func launched(t *testing.T, l *launch, program string) (args []string, env []str
 	if err := os.WriteFile(filepath.Join(bin, string(l.config.Runtime)), []byte(fake), 0o755); err != nil { // #nosec G306 -- a program
 		t.Fatal(err)
 	}
-	script := "dir=$1 address=192.0.2.7\nname=x how=y\nset --\n" + program
+	script := insideFunction() + "dir=$1 address=192.0.2.7\nname=x how=y\nset --\n" + program
 	cmd := exec.CommandContext(t.Context(), "/bin/bash", "-c", script, "job", dir)
 	cmd.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "TMPDIR=" + dir}
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -101,7 +111,7 @@ func TestLaunch(t *testing.T) {
 		}, []string{"ODD=" + odd, "IP=192.0.2.7"}},
 	} {
 		t.Run(string(test.runtime), func(t *testing.T) {
-			b := completed(t, Config{Runtime: test.runtime})
+			b := completed(t, Config{Runtime: test.runtime, HostPaths: []string{"/data set"}})
 			c.Command = test.command
 			r := request(pod)
 			r.Logins = []podgroup.Login{{Registry: "registry.example.com", Username: "me", Password: "sword'fish"}}
@@ -144,3 +154,54 @@ func TestImages(t *testing.T) {
 		t.Errorf("with a root the image is %s, error %v", l.image, err)
 	}
 }
+
+// A link in a volume leads no mount out of it.
+func TestMountsStayInTheirVolumes(t *testing.T) {
+	outside := t.TempDir()
+	for name, c := range map[string]struct {
+		volume corev1.VolumeSource
+		link   string // in the volume, which is mounted by that name
+		to     string
+		ok     bool
+	}{
+		"a directory":       {emptyDir, "", "", true},
+		"a link within":     {emptyDir, "link", "b", true},
+		"a link out of it":  {emptyDir, "link", outside, false},
+		"a link above":      {emptyDir, "link", "../../..", false},
+		"a link to nothing": {emptyDir, "link", "missing", false},
+		"of the machine":    {corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}, "link", outside, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			volume := filepath.Join(dir, "volumes", "scratch")
+			if err := os.MkdirAll(filepath.Join(volume, "b"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			pod := grouptest.NewPod("one")
+			pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: c.volume}}
+			mount := corev1.VolumeMount{Name: "scratch", MountPath: "/x", SubPath: "b"}
+			if c.link != "" {
+				if err := os.Symlink(c.to, filepath.Join(volume, c.link)); err != nil {
+					t.Fatal(err)
+				}
+				mount.SubPath = c.link
+			}
+			config := Config{Runtime: RuntimePodman, HostPaths: []string{volume}}
+			if c.volume.HostPath != nil {
+				pod.Spec.Volumes[0].HostPath.Path, mount.SubPath = filepath.Join(volume, c.link), ""
+			}
+			pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{mount}
+			l, err := completed(t, config).newLaunch(request(pod), &pod.Spec.Containers[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			checks := l.binds(func(string, string, bool) {})
+			text, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", insideFunction()+"dir=$1\n"+checks, "job", dir).CombinedOutput()
+			if (err == nil) != c.ok || checks == "" {
+				t.Errorf("the checks %q end with %v: %s", checks, err, text)
+			}
+		})
+	}
+}
+
+var emptyDir = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}

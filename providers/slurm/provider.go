@@ -148,23 +148,26 @@ func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podg
 }
 
 // settle returns a function that reports whether the state of a job that has ended without
-// a word of its script is final: the file may be seen later than the end. Jobs that it is not
-// called with are forgotten.
-func (b *backend) settle() func(job string) bool {
-	const most = 30 * time.Second
+// a word of its script is final: the file may be seen later than the end, and a controller
+// that has just started may not list a job that runs. Jobs that it is not called with are
+// forgotten.
+func (b *backend) settle() func(j *job) bool {
 	b.mu.Lock()
 	before := b.ended
 	b.ended = map[string]time.Time{}
 	b.mu.Unlock()
-	return func(job string) bool {
+	return func(j *job) bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		since, ok := before[job]
+		since, ok := before[j.id]
 		if !ok {
 			since = time.Now()
 		}
-		b.ended[job] = since
-		return time.Since(since) >= most
+		b.ended[j.id] = since
+		if j.state == "" { // it is not listed
+			return time.Since(since) >= 3*time.Minute
+		}
+		return time.Since(since) >= 30*time.Second
 	}
 }
 

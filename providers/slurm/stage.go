@@ -147,7 +147,7 @@ func (b *backend) stage(r *podgroup.Request) (string, error) {
 		}
 		fmt.Fprintf(&state, "container %s %s\n", c.Name, image)
 	}
-	a.file("state", state.String(), secretMode) // the last one: with it the directory is complete
+	a.file("staged", state.String(), secretMode) // the last one: it becomes the file state
 	return a.close()
 }
 

@@ -179,7 +179,7 @@ func (s *state) owner() string {
 // units returns the units, and the names of directories that are to be removed: of pods that
 // were deleted and whose jobs have ended, and of those whose creation has failed long ago.
 // final reports whether to believe that a job has ended without a word.
-func (l *listing) units(final func(job string) bool) (units []podgroup.Unit, left []string) {
+func (l *listing) units(final func(j *job) bool) (units []podgroup.Unit, left []string) {
 	jobs := map[string]*job{}
 	for i := range l.jobs {
 		j := &l.jobs[i]
@@ -242,7 +242,7 @@ func (l *listing) named(name string) *job {
 func (l *listing) forgotten() (ids []string) {
 	for _, s := range l.states {
 		id := s.owner()
-		if id != "" && s.end.IsZero() && !slices.ContainsFunc(l.jobs, func(j job) bool { return j.id == id }) {
+		if id != "" && s.end.IsZero() && !slices.ContainsFunc(l.jobs, func(j job) bool { return j.id == id && j.name == s.name }) {
 			ids = append(ids, id)
 		}
 	}
@@ -254,11 +254,11 @@ func (l *listing) forgotten() (ids []string) {
 func (l *listing) addAccounting(text string) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), "|")
-		if len(fields) < 3 {
+		if len(fields) < 4 {
 			continue
 		}
 		for name, s := range l.states {
-			if s.owner() == fields[0] {
+			if s.owner() == fields[0] && name == fields[3] { // else the number was used again
 				l.jobs = append(l.jobs, job{id: fields[0], state: fields[1], ended: parseTime(fields[2]), name: name})
 			}
 		}
@@ -266,7 +266,7 @@ func (l *listing) addAccounting(text string) {
 }
 
 // unit returns the unit of a pod from its state and its job, which may be unknown.
-func (s *state) unit(j *job, now time.Time, final func(job string) bool) podgroup.Unit {
+func (s *state) unit(j *job, now time.Time, final func(j *job) bool) podgroup.Unit {
 	u := podgroup.Unit{ID: s.owner(), Tags: s.tags, Data: s.name, Created: s.created, Containers: s.containers}
 	if s.ip != "" {
 		u.IPs = []string{s.ip}
@@ -289,7 +289,7 @@ func (s *state) unit(j *job, now time.Time, final func(job string) bool) podgrou
 			}
 		}
 		u.Failure = failureOf(j, u.Phase)
-	case over && (s.deleted || s.begun == "" && j.state != "" || final(j.id)):
+	case over && (s.deleted || s.begun == "" && j.state != "" || final(j)):
 		u.Ended, u.Phase = j.ended, podgroup.Failed
 		if u.Ended.IsZero() {
 			u.Ended = s.created

@@ -60,7 +60,7 @@ func TestPhases(t *testing.T) {
 		{name: "its time was up", row: rowIn("TIMEOUT"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "DeadlineExceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			units, left := listed(t, c.row, c.lines...).units(func(string) bool { return c.final })
+			units, left := listed(t, c.row, c.lines...).units(func(*job) bool { return c.final })
 			if len(units) != 1 || len(left) != 0 {
 				t.Fatalf("the units are %v, left %v", units, left)
 			}
@@ -109,7 +109,7 @@ func TestLeft(t *testing.T) {
 		{"deleted, and is forgotten", listed(t, "", "begun 7 n1 x", "deleted 30"), true},
 		{"not deleted", listed(t, rowIn("COMPLETED"), "begun 7 n1 x"), false},
 	} {
-		if _, left := c.l.units(func(string) bool { return true }); slices.Equal(left, []string{"one"}) != c.left {
+		if _, left := c.l.units(func(*job) bool { return true }); slices.Equal(left, []string{"one"}) != c.left {
 			t.Errorf("of a pod that is %s left is %v", c.name, left)
 		}
 	}
@@ -153,8 +153,8 @@ func TestAccounting(t *testing.T) {
 	if ids := l.forgotten(); !slices.Equal(ids, []string{"7"}) {
 		t.Fatalf("the jobs that squeue has forgotten are %v", ids)
 	}
-	l.addAccounting("7|NODE_FAIL|1100\n8|CANCELLED by 0|1100\n")
-	units, _ := l.units(func(string) bool { return true })
+	l.addAccounting("7|COMPLETED|1100|of-another-pod\n7|NODE_FAIL|1100|one\n8|CANCELLED by 0|1100|two\n")
+	units, _ := l.units(func(*job) bool { return true })
 	if u := units[0]; u.Phase != podgroup.Failed || u.Failure == nil || !u.Failure.Disrupted || u.Ended.Unix() != 1100 {
 		t.Errorf("the unit is %+v", u)
 	}

@@ -8,10 +8,10 @@ unset SBATCH_ACCOUNT SBATCH_ARRAY_INX SBATCH_PARTITION SBATCH_QOS SBATCH_REQUEUE
 me=$(id -un) || exit
 missing=44 # as notFound in runner.go
 
-# jobs prints the IDs of the jobs of a pod's directory, which is named as they are, in some
-# states. It fails only if Slurm cannot be asked.
+# jobs prints the jobs of a pod's directory, which is named as they are, in some states: their
+# IDs, or what a format of squeue says. It fails only if Slurm cannot be asked.
 jobs() {
-	squeue --noheader --all --user="$me" --name="${1##*/}" --states="$2" --format=%A
+	squeue --noheader --all --user="$me" --name="${1##*/}" --states="$2" --format="${3-%A}"
 }
 
 # pod fails for what is no directory of a pod: all below it may be removed.
@@ -28,8 +28,10 @@ create) # DIR FLAG... <files.tar: print the ID of the job of a pod, which is sub
 	shift
 	job=$(sed -n 's/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
 	[ -n "$job" ] || job=$(jobs "$dir" all | tail -n 1) || exit
-	if [ -z "$job" ] || [ ! -e "$dir/state" ]; then
-		mkdir -p "$dir" && tar -xpf - --no-same-owner -C "$dir" || exit
+	if [ -z "$job" ] || ! grep -q '^tags ' "$dir/state"; then
+		# A state without tags, which is there first, has a directory removed that is never complete.
+		mkdir -p "$dir" && { [ -e "$dir/state" ] || date +"created %s" >"$dir/state"; } || exit
+		tar -xpf - --no-same-owner -C "$dir" && mv "$dir/staged" "$dir/state" || exit
 	else
 		cat >/dev/null
 	fi
@@ -51,15 +53,15 @@ list) # ROOT: print all jobs, and then the states of all pods: a job has written
 	;;
 
 ended) # JOB,...: print how jobs have ended that only the accounting knows
-	sacct --noheader --parsable2 --allocations --jobs="$1" --format=JobIDRaw,State,End
+	sacct --noheader --parsable2 --allocations --jobs="$1" --format=JobIDRaw,State,End,JobName
 	;;
 
 delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	dir=$1 job=$2 grace=$3
 	pod "$dir"
-	active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING) || exit
+	active=$(jobs "$dir" PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING '%A %T') || exit
 	owner=$(sed -n 's/^begun \([^ ]*\).*/\1/p; s/^job //p' "$dir/state" 2>/dev/null | tail -n 1)
-	if ! printf '%s\n' "$active" | grep -qx "$job"; then
+	if ! printf '%s\n' "$active" | grep -q "^$job "; then
 		[ "$owner" = "$job" ] || exit $missing
 		exec rm -rf -- "$dir"
 	fi
@@ -67,7 +69,7 @@ delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	before=$(grep '^deleted ' "$dir/state")
 	echo "deleted $grace" >>"$dir/state" || exit
 	# The job's script stops the containers, in their time. If it had its time, Slurm ends the job.
-	if [ -z "$before" ] && [ "$grace" -gt 0 ] && [ "$(squeue --noheader --jobs="$job" --format=%T)" = RUNNING ] &&
+	if [ -z "$before" ] && [ "$grace" -gt 0 ] && printf '%s\n' "$active" | grep -qx "$job RUNNING" &&
 		grep -q '^begun ' "$dir/state" && scancel --batch --signal=TERM "$job"; then
 		exit 0
 	fi

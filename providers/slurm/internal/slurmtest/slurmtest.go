@@ -148,7 +148,7 @@ func (f Fake) create(c login.Command) (string, error) {
 	spec.Files = volumes
 	spec.RestartPolicy = between(files["pod"], "policy='", "'")
 	inits := between(files["pod"], "inits=(", ")")
-	for line := range strings.Lines(files["state"]) {
+	for line := range strings.Lines(files["staged"]) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch kind {
 		case "tags":
