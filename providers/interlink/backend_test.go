@@ -2,6 +2,7 @@ package interlink
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -135,6 +137,27 @@ func TestVolumes(t *testing.T) {
 			t.Error("the pod itself was changed")
 		}
 	})
+}
+
+// A token that cannot be renewed is valid for longer than pods run.
+func TestTokensOutlivePods(t *testing.T) {
+	for lifetime, want := range map[time.Duration]int64{0: 365 * 24 * 3600, time.Hour: 7200} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, func(c *Config, _ *rig) { c.TokenLifetime.Duration = lifetime })
+			pod := newPod("token")
+			pod.Spec.ServiceAccountName = "default"
+			withVolume(pod, "token", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](7200)}},
+			}}})
+			r.create(t, pod)
+			_, files := r.sent(t, pod)
+			var claims struct{ Iat, Exp int64 }
+			part := strings.Split(string(files["token"]["token"].Data)+"..", ".")[1]
+			if text, err := base64.RawURLEncoding.DecodeString(part); err != nil || json.Unmarshal(text, &claims) != nil || claims.Exp-claims.Iat != want {
+				t.Errorf("the token %s is not valid for %d s, error %v", text, want, err)
+			}
+		})
+	}
 }
 
 func TestProjectedVolumesCanBeLeftOut(t *testing.T) {
@@ -343,6 +366,19 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// The Slurm plugin reports a container that runs, and is not ready, as one that waits.
+func TestAContainerThatWaitsForItsProbes(t *testing.T) {
+	pod := newPod("probes")
+	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+	s := wire.Status{UID: string(pod.UID), Containers: []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "Waiting for probes to be ready."}},
+	}}}
+	u := (&backend{config: &Config{}}).unit(pod, &s)
+	if c := u.Container("main"); u.Phase != podgroup.Running || c.Now.State != podgroup.Executing || c.Ready == nil || *c.Ready {
+		t.Errorf("the phase is %v, the container %+v", u.Phase, c)
+	}
+}
+
 func TestLogOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -357,6 +393,8 @@ func TestLogOptions(t *testing.T) {
 			"01234":        {Tail: 1, LimitBytes: 5},
 			"contain":      {LimitBytes: 7, SinceSeconds: 60, SinceTime: since},
 			"0123456789\n": {Tail: 1},
+			"con":          {LimitBytes: 3},
+			"containe":     {Tail: 3, LimitBytes: 8}, // with which the plugin fails
 		} {
 			stream, err := r.GetContainerLogs(t.Context(), "default", "log", "main", opts)
 			if err != nil {
@@ -445,7 +483,7 @@ func TestSecrets(t *testing.T) {
 		pod := newPod("secret")
 		withVolume(pod, "login", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login"}})
 		r.cluster.SetSecret("login", corev1.SecretTypeOpaque, map[string][]byte{"password": []byte("hunter2")})
-		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "resolved-password"}}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "resolved-password"}, {Name: "QUOTED", Value: "it's <\"quoted\">"}}
 		r.cluster.SetPod(pod)
 		err := r.CreatePod(t.Context(), pod)
 		if err == nil || strings.Contains(err.Error(), "first-token") || errdefs.IsPermanent(err) {
@@ -463,6 +501,12 @@ func TestSecrets(t *testing.T) {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("the error has %s: %q", secret, err)
 			}
+		}
+		// Plugins show what they have got, and the server escapes that.
+		time.Sleep(statusLag)
+		r.world.Refuse(interlinktest.ActionCreate, 1, errors.New(`cannot decode {"value":"it's \u003c\"quoted\"\u003e","data":{"password":"aHVudGVyMg=="}} for it's <"quoted">`))
+		if err = r.CreatePod(t.Context(), pod); err == nil || strings.Contains(err.Error(), "quoted") || strings.Contains(err.Error(), "aHVudGVyMg") {
+			t.Errorf("the error shows a secret in another form: %v", err)
 		}
 		if err := os.Remove(token); err != nil {
 			t.Fatal(err)

@@ -6,9 +6,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -193,11 +195,17 @@ func (c *client) do(ctx context.Context, r call, out any) error {
 	return nil
 }
 
-// redact makes one short line of a text, without what is secret.
+// redact makes one short line of a text, without what is secret: plugins show what they have
+// got, also in the forms in which it was sent, and the server escapes what they show.
 func redact(text string, secrets []string) string {
+	text = html.UnescapeString(text)
 	for _, secret := range secrets {
-		if len(secret) >= 4 { // shorter ones would make the text unreadable, and are guessed anyway
-			text = strings.ReplaceAll(text, secret, "[secret]")
+		if len(secret) < 4 { // shorter ones would make the text unreadable, and are guessed anyway
+			continue
+		}
+		quoted, _ := json.Marshal(secret) // a string
+		for _, form := range []string{secret, string(quoted[1 : len(quoted)-1]), base64.StdEncoding.EncodeToString([]byte(secret))} {
+			text = strings.ReplaceAll(text, form, "[secret]")
 		}
 	}
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")

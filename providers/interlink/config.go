@@ -1,15 +1,18 @@
 package interlink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -41,6 +44,11 @@ type Config struct {
 	// PodFields changes which fields of a pod's spec the plugin is trusted with, as
 	// podgroup.Features.Fields does: volumes.nfs, -containers.livenessProbe.
 	PodFields []string `json:"PodFields"`
+
+	// TokenLifetime is how long tokens of service accounts are valid at least, since those of
+	// a pod that runs cannot be renewed. They end with the pod. Defaults to a year, which is
+	// what API servers make of the default of pods.
+	TokenLifetime metav1.Duration `json:"TokenLifetime"`
 
 	// DisableProjectedVolumes leaves projected volumes out, and so tokens.
 	DisableProjectedVolumes bool `json:"DisableProjectedVolumes"`
@@ -122,6 +130,8 @@ func ParseConfig(data []byte) (Config, error) {
 	return c, nil
 }
 
+const defaultTokenLifetime = 365 * 24 * time.Hour
+
 // The default capacity.
 const (
 	defaultCPU    = "100"
@@ -173,6 +183,8 @@ func (c *Config) Complete() error {
 		on, _ := c.Network[tunnel].(bool)
 		check(!on, "Network.%s: this provider makes no tunnels to pods: set it to false", tunnel)
 	}
+	check(c.TokenLifetime.Duration >= 0, "TokenLifetime: %s is negative", c.TokenLifetime.Duration)
+	c.TokenLifetime.Duration = cmp.Or(c.TokenLifetime.Duration, defaultTokenLifetime)
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "TLS: set both of CertFile and KeyFile, or none")
 	return errors.Join(wrong...)
 }

@@ -51,7 +51,7 @@ func newBackend(c Config, transport http.RoundTripper) (*backend, podgroup.Optio
 	b := &backend{config: &c, client: client, started: time.Now().Truncate(time.Second), unclear: map[types.UID]time.Time{}, deleted: map[types.UID]time.Time{}}
 	return b, podgroup.Options{
 		Service: "InterLink", Scheme: "interlink",
-		Features: podgroup.Features{Fields: slices.Concat(fields, c.PodFields), Check: check},
+		Features: podgroup.Features{Fields: slices.Concat(fields, c.PodFields), Check: check, TokenLifetime: c.TokenLifetime.Duration},
 		Capacity: c.capacity(),
 		CacheFor: 5 * time.Second,
 	}, nil

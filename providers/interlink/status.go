@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -169,9 +170,16 @@ func (b *backend) unit(pod *corev1.Pod, s *wire.Status) podgroup.Unit {
 	return u
 }
 
+// waitsForProbes is how the reason begins with which the Slurm plugin reports a container that
+// runs, and is not ready.
+const waitsForProbes = "Waiting for probes"
+
 // container translates the status of a container. Plugins do not all set Ready: it counts
 // where there is a probe.
 func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Container {
+	if w := s.State.Waiting; w != nil && strings.HasPrefix(w.Reason, waitsForProbes) {
+		s.State, s.Started = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, &s.Ready
+	}
 	c := podgroup.Container{Name: s.Name, ImageID: s.ImageID, Restarts: s.RestartCount, Now: run(&s.State), Last: run(&s.LastTerminationState)}
 	if spec != nil && spec.ReadinessProbe != nil && c.Now.State == podgroup.Executing {
 		c.Ready = &s.Ready

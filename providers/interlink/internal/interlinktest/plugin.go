@@ -265,7 +265,9 @@ func containerStatus(c *podgroup.Container) corev1.ContainerStatus {
 	return status
 }
 
-// logs streams a log, and follows it until the container has ended.
+// logs streams a log, and follows it until the container has ended. As the Slurm plugin it
+// fails for as many of the last lines as there are, and takes a number of bytes for that of
+// the end of the log.
 func (p *Plugin) logs(w http.ResponseWriter, r *http.Request, in *wire.Log) {
 	if err := p.World.Serve(r.Context(), ActionLogs, func() error { return nil }); err != nil {
 		refuse(w, err)
@@ -279,6 +281,14 @@ func (p *Plugin) logs(w http.ResponseWriter, r *http.Request, in *wire.Log) {
 		u := &jobs[len(jobs)-1]
 		lines, err := p.World.Log(u.ID, in.ContainerName, in.Opts.Previous)
 		if err != nil {
+			return
+		}
+		if in.Opts.Tail > 0 && in.Opts.Tail == len(lines)+1 { // the text after the last line counts, too
+			panic(http.ErrAbortHandler)
+		}
+		if in.Opts.Bytes > 0 && len(lines) > 0 {
+			last := lines[len(lines)-1].Text + "\n"
+			_, _ = io.WriteString(w, last[max(0, len(last)-in.Opts.Bytes):])
 			return
 		}
 		if written == 0 && in.Opts.Tail > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"regexp"
@@ -231,7 +232,7 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, method, path stri
 func (s *Server) refuse(w http.ResponseWriter, response *http.Response) {
 	text, _ := io.ReadAll(response.Body)
 	w.WriteHeader(response.StatusCode)
-	_, _ = fmt.Fprintf(w, "call exit status: %d. Body: %s", http.StatusInternalServerError, text)
+	_, _ = io.WriteString(w, html.EscapeString(fmt.Sprintf("call exit status: %d. Body: %s", http.StatusInternalServerError, text)))
 }
 
 func (s *Server) do(ctx context.Context, r *http.Request, method, path string, body any) (*http.Response, error) {
