@@ -641,7 +641,7 @@ func reported(s *site) {
 	}
 }
 
-// While Slurm's controller is away, nothing is said of a pod that is not so, and nothing is
+// While Slurm's controller is away, no pod gets another status, and nothing is
 // lost.
 func TestRealControllerRestart(t *testing.T) {
 	t.Parallel()
