@@ -86,6 +86,7 @@ var (
 	_ node.PodUIDLifecycleHandler = (*Provider)(nil)
 	_ node.NodeProvider           = (*Provider)(nil)
 	_ nodeutil.Provider           = (*Provider)(nil)
+	_ nodeutil.Limited            = (*Provider)(nil)
 	_ node.PodNotifier            = (*watchingProvider)(nil)
 )
 

@@ -491,3 +491,38 @@ func TestCallsByNameSeeNewStates(t *testing.T) {
 		}
 	})
 }
+
+// silent has no logs and no figures, and runs no commands.
+type silent struct{ l listing }
+
+func (s silent) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	return s.l.Create(ctx, r)
+}
+
+func (s silent) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
+	return s.l.Delete(ctx, u, grace)
+}
+
+func (s silent) List(ctx context.Context, filter map[string]string, page string) (podgroup.Page, error) {
+	return s.l.List(ctx, filter, page)
+}
+
+// A provider can do what its backend can, and no more.
+func TestCapabilitiesAreTheBackends(t *testing.T) {
+	w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+	for _, test := range []struct {
+		backend podgroup.Backend
+		want    string
+	}{
+		{silent{listing{memory{w}}}, "pods-by-uid node-status"},
+		{listing{memory{w}}, "pods-by-uid node-status logs stats metrics"},
+		{watching{listing{memory{w}}}, "notify pods-by-uid node-status logs stats metrics"},
+	} {
+		p, _ := c.Start(t, test.backend, options())
+		for _, provider := range []nodeutil.Provider{p, podgroup.Sample(test.backend)} {
+			if got := strings.Join(nodeutil.Capabilities(provider), " "); got != test.want {
+				t.Errorf("%T can do %q, want %q", test.backend, got, test.want)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // unsupported returns the error of what the backend does not have.
@@ -71,4 +72,36 @@ func (p *Provider) PortForward(ctx context.Context, namespace, podName string, p
 		return err
 	}
 	return p.calls.open(ctx, ActionExec, func(ctx context.Context) error { return forwarder.Forward(ctx, &u, port, stream) })
+}
+
+// Lacks implements nodeutil.Limited: a Provider can do what its Backend can.
+func (p *Provider) Lacks(capability string) bool {
+	switch capability {
+	case "logs":
+		return !is[LogReader](p.backend) && !is[LogStreamer](p.backend)
+	case "exec":
+		return !is[Execer](p.backend)
+	case "attach":
+		return !is[Attacher](p.backend)
+	case "port-forward":
+		return !is[Forwarder](p.backend)
+	case "stats", "metrics":
+		return !is[Meter](p.backend)
+	}
+	return false
+}
+
+func is[T any](b Backend) bool {
+	_, ok := b.(T)
+	return ok
+}
+
+// Sample returns a provider of a backend for nodeutil.Capabilities, and for nothing else:
+// what the nodes of a provider can do is to be known without a configuration.
+func Sample(b Backend) nodeutil.Provider {
+	p := &Provider{backend: b}
+	if watcher, ok := b.(Watcher); ok {
+		return &watchingProvider{Provider: p, watcher: watcher}
+	}
+	return p
 }

@@ -27,7 +27,7 @@ ECI_QUOTA_MEMORY and ECI_QUOTA_POD go before it, and may be all there is
   Memory = "4Ti"
   Pods = "1000"
 `,
-	sample:          (*eci.Provider)(nil),
+	sample:          eci.Sample(),
 	readsClusterUID: true,
 	mountsVolumes:   true,
 	check: func(config []byte) error {
@@ -54,5 +54,5 @@ func newECI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer,
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return nodeutil.AsProvider(p), p, p, nil
+	return p, p, p, nil
 }

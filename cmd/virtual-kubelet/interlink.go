@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink"
 )
@@ -33,7 +31,7 @@ POD_IP are the defaults of --nodename and of the node's address:
   NodeTaints:
   - {Key: site, Value: example, Effect: NoSchedule}
 `,
-	sample: interlinkSample{},
+	sample: interlink.Sample(),
 	// Tokens are bound to pods; claims are refused.
 	rights:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}},
 	environment: providerEnvironment{nodeName: "NODENAME", config: "CONFIGPATH", address: "POD_IP"},
@@ -42,17 +40,6 @@ POD_IP are the defaults of --nodename and of the node's address:
 		return err
 	},
 	new: newInterlink,
-}
-
-// interlinkSample has what the protocol can do.
-type interlinkSample struct {
-	node.PodUIDLifecycleHandler
-	node.NodeProvider
-}
-
-// GetContainerLogs is in the protocol.
-func (interlinkSample) GetContainerLogs(context.Context, string, string, string, api.ContainerLogOpts) (io.ReadCloser, error) {
-	return nil, nil
 }
 
 func newInterlink(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"io"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm"
 )
@@ -23,29 +20,13 @@ var slurmEntry = providerEntry{
   runtime: apptainer
   hostPaths: [/scratch]
 `,
-	sample:          slurmSample{},
+	sample:          slurm.Sample(),
 	readsClusterUID: true,
 	check: func(config []byte) error {
 		_, err := slurm.ParseConfig(config)
 		return err
 	},
 	new: newSlurm,
-}
-
-// slurmSample has what jobs can do.
-type slurmSample struct {
-	node.PodUIDLifecycleHandler
-	node.NodeProvider
-}
-
-// GetContainerLogs is what jobs have.
-func (slurmSample) GetContainerLogs(context.Context, string, string, string, api.ContainerLogOpts) (io.ReadCloser, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// RunInContainer is what jobs have.
-func (slurmSample) RunInContainer(context.Context, string, string, string, []string, api.AttachIO) error {
-	return errors.ErrUnsupported
 }
 
 func newSlurm(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -70,9 +71,18 @@ type (
 	}
 )
 
+// Limited is a provider with methods for what it cannot do, such as one that wraps a
+// backend of which it is not known before what that can do.
+type Limited interface {
+	// Lacks reports whether the provider cannot do what a name of Capabilities stands
+	// for, although it has the methods. The answer is always the same.
+	Lacks(capability string) bool
+}
+
 // Capabilities names what a provider can do beside running pods: notify,
 // pods-by-uid, node-status, logs, exec, attach, port-forward, stats, metrics.
-// It goes by the methods that the provider has, also those of a nil pointer.
+// It goes by the methods that the provider has, also those of a nil pointer, less
+// what a Limited provider lacks.
 func Capabilities(provider any) []string {
 	if partial, ok := provider.(*partialProvider); ok {
 		provider = partial.PodLifecycleHandler
@@ -92,7 +102,7 @@ func Capabilities(provider any) []string {
 		{"stats", has[statsProvider]},
 		{"metrics", has[metricsProvider]},
 	} {
-		if c.has(provider) {
+		if c.has(provider) && !isWithout(provider, c.name) {
 			found = append(found, c.name)
 		}
 	}
@@ -104,6 +114,11 @@ func has[T any](provider any) bool {
 	return ok
 }
 
+func isWithout(provider any, capability string) bool {
+	limited, ok := provider.(Limited)
+	return ok && limited.Lacks(capability)
+}
+
 // providerRoutes are the functions for package api, nil where the provider
 // lacks them.
 func providerRoutes(p Provider) api.PodHandlerConfig {
@@ -111,26 +126,28 @@ func providerRoutes(p Provider) api.PodHandlerConfig {
 	if partial, ok := p.(*partialProvider); ok {
 		provider = partial.PodLifecycleHandler
 	}
+	able := Capabilities(provider)
+	can := func(capability string) bool { return slices.Contains(able, capability) }
 	config := api.PodHandlerConfig{GetPods: p.GetPods}
-	if has[execProvider](provider) {
+	if can("exec") {
 		config.RunInContainer = p.RunInContainer
 	}
-	if has[attachProvider](provider) {
+	if can("attach") {
 		config.AttachToContainer = p.AttachToContainer
 	}
-	if has[portForwardProvider](provider) {
+	if can("port-forward") {
 		config.PortForward = p.PortForward
 	}
-	if has[logsProvider](provider) {
+	if can("logs") {
 		config.GetContainerLogs = p.GetContainerLogs
 	}
 	if able, ok := provider.(logStreamProvider); ok {
 		config.GetContainerLogStream = able.GetContainerLogStream
 	}
-	if has[statsProvider](provider) {
+	if can("stats") {
 		config.GetStatsSummary = p.GetStatsSummary
 	}
-	if has[metricsProvider](provider) {
+	if can("metrics") {
 		config.GetMetricsResource = p.GetMetricsResource
 	}
 	return config

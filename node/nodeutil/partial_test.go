@@ -148,3 +148,25 @@ func TestAsProviderCanBeUnwrapped(t *testing.T) {
 		t.Errorf("got %v, %v", wrapped, ok)
 	}
 }
+
+// limited has all methods, and cannot do what they are for but logs.
+type limited struct{ whole }
+
+func (*limited) Lacks(capability string) bool { return capability != "logs" }
+
+func TestLimitedProvider(t *testing.T) {
+	if got := nodeutil.Capabilities(&limited{}); !slices.Equal(got, []string{"logs"}) {
+		t.Errorf("got %q", got)
+	}
+	mux := http.NewServeMux()
+	if _, err := nodeutil.NewNode("vk", making(&limited{}), nodeutil.WithClient(fake.NewSimpleClientset()), openTo(mux)); err != nil {
+		t.Fatal(err)
+	}
+	for path, code := range map[string]int{"/exec/ns/pod/c?command=ls&output=1": http.StatusNotImplemented, "/containerLogs/ns/pod/c": http.StatusServiceUnavailable} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != code {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}

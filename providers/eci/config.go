@@ -2,16 +2,17 @@ package eci
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
-	"strconv"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
@@ -23,66 +24,74 @@ type Config struct {
 	// ClusterName distinguishes the container groups of this cluster from those of
 	// others in the same account: two clusters with the same name, and nodes of the
 	// same name, would have the same pods. Required.
-	ClusterName string
+	ClusterName string `json:"clusterName"`
 	// Region is the region, such as cn-hangzhou. Required.
-	Region string
+	Region string `json:"region"`
 	// AccessKey and SecretKey are the credentials, and SecurityToken that of temporary
 	// ones, of STS. Without them those of a role are used: RoleARN, or else ECSRole.
-	AccessKey     Secret
-	SecretKey     Secret
-	SecurityToken Secret
+	AccessKey     Secret `json:"accessKey"`
+	SecretKey     Secret `json:"secretKey"`
+	SecurityToken Secret `json:"securityToken"`
 	// RoleARN is a RAM role that the token in OIDCTokenFile, of the OIDC provider
 	// OIDCProviderARN, is exchanged for: all three, or none.
-	RoleARN, OIDCProviderARN, OIDCTokenFile string
+	RoleARN         string `json:"roleARN"`
+	OIDCProviderARN string `json:"oidcProviderARN"`
+	OIDCTokenFile   string `json:"oidcTokenFile"`
 	// ECSRole is the RAM role of the ECS instance that this program runs on.
-	ECSRole string
-	// SecurityGroup is the ID of the security group of container groups.
-	// Required.
-	SecurityGroup string
+	ECSRole string `json:"ecsRole"`
+	// SecurityGroup is the ID of the security group of container groups. Required.
+	SecurityGroup string `json:"secureGroup"`
 	// VSwitch are the IDs of the vSwitches to try, one or more, separated by commas.
 	// Each determines a zone. Required.
-	VSwitch string
+	VSwitch string `json:"vSwitch"`
 
 	// Zone limits container groups to one zone of the region. Defaults to those
 	// of the vSwitches.
-	Zone string
+	Zone string `json:"zone"`
 	// RAMRole is the RAM role of container groups. Defaults to none.
-	RAMRole string
+	RAMRole string `json:"ramRole"`
 	// ClusterDNS are the addresses of the cluster's DNS service, which pods have to be able
 	// to reach, and ClusterDomain is the cluster's domain, such as cluster.local. Without
 	// addresses names are resolved by the VPC.
-	ClusterDNS    []string
-	ClusterDomain string
+	ClusterDNS    []string `json:"clusterDNS"`
+	ClusterDomain string   `json:"clusterDomain"`
 	// UpdateFiles: files of ConfigMaps, Secrets, downwardAPI volumes and tokens are updated
 	// in pods that run, unless their restartPolicy is Never. Each update puts the container
 	// group into the state Updating. Without it they stay as they were created.
-	UpdateFiles bool
+	UpdateFiles bool `json:"updateFiles"`
 	// Endpoint is the URL of another endpoint of the ECI API, such as
 	// https://eci-vpc.cn-hangzhou.aliyuncs.com. Defaults to the region's.
-	Endpoint string
+	Endpoint string `json:"endpoint"`
 	// OperatingSystem is Linux or Windows. Defaults to the node's.
-	OperatingSystem string
+	OperatingSystem string `json:"operatingSystem"`
 
 	// CPU, Memory and Pods are the capacity of the node. The actual limits are the
 	// quotas of the account. Default to 1000, 4Ti and 1000.
-	CPU, Memory, Pods resource.Quantity
+	CPU    resource.Quantity `json:"cpu"`
+	Memory resource.Quantity `json:"memory"`
+	Pods   resource.Quantity `json:"pods"`
 	// GPU is the node's capacity of nvidia.com/gpu. Defaults to none: the scheduler
 	// does not place pods that request some on the node.
-	GPU resource.Quantity
+	GPU resource.Quantity `json:"gpu"`
 
 	// CacheFor is the maximum age of a list that is reused. Defaults to two seconds.
-	CacheFor time.Duration
+	CacheFor metav1.Duration `json:"cacheFor"`
 	// Budget keeps the calls within the quotas of the account. Nodes of one process that
 	// use the same account should share one. Defaults to NewBudget.
-	Budget *podgroup.Budget
+	Budget *podgroup.Budget `json:"-"`
 }
 
-// The default capacity.
-const (
-	defaultQuotaCPU    = "1000"
-	defaultQuotaMemory = "4Ti"
-	defaultQuotaPods   = "1000"
-)
+// ParseConfig decodes a configuration file: TOML with a setting a line, YAML or JSON. It is
+// strict: the error, of class InvalidInput, names all unknown fields and invalid values, and
+// contains no value that may be a secret. Empty data is an empty configuration; Merge and
+// Complete do the rest.
+func ParseConfig(data []byte) (Config, error) {
+	var c Config
+	if err := (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil); err != nil {
+		return Config{}, errdefs.InvalidInputf("eci config: %w", err)
+	}
+	return c, nil
+}
 
 // The environment variables that Merge reads.
 const (
@@ -136,57 +145,47 @@ func (c *Config) Complete() error {
 		return errdefs.InvalidInputf("eci config: missing %s: set the environment variables, or the fields of the configuration file",
 			strings.Join(missing, ", "))
 	}
+	var wrong []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
 	for _, q := range []struct {
-		name, value string
-		quantity    *resource.Quantity
-	}{
-		{"CPU", defaultQuotaCPU, &c.CPU},
-		{"Memory", defaultQuotaMemory, &c.Memory},
-		{"Pods", defaultQuotaPods, &c.Pods},
-	} {
-		if q.quantity.Sign() < 0 {
-			return errdefs.InvalidInputf("eci config: %s: %s is negative", q.name, q.quantity.String())
-		}
+		name, preset string
+		quantity     *resource.Quantity
+	}{{"CPU", "1000", &c.CPU}, {"Memory", "4Ti", &c.Memory}, {"Pods", "1000", &c.Pods}, {"GPU", "0", &c.GPU}} {
+		check(q.quantity.Sign() >= 0, "%s: %s is negative", q.name, q.quantity.String())
 		if q.quantity.IsZero() {
-			*q.quantity = resource.MustParse(q.value)
+			*q.quantity = resource.MustParse(q.preset)
 		}
 	}
-	if c.GPU.Sign() < 0 {
-		return errdefs.InvalidInputf("eci config: GPU: %s is negative", c.GPU.String())
-	}
-	if c.Endpoint != "" {
-		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return errdefs.InvalidInputf("eci config: Endpoint: %q is not a URL such as https://eci.cn-hangzhou.aliyuncs.com", c.Endpoint)
-		}
-	}
-	switch strings.ToLower(c.OperatingSystem) {
-	case "", "linux", "windows":
-		c.OperatingSystem = strings.ToLower(c.OperatingSystem)
-	default:
-		return errdefs.InvalidInputf("eci config: OperatingSystem: %q is neither Linux nor Windows", c.OperatingSystem)
-	}
+	u, err := url.Parse(c.Endpoint)
+	check(c.Endpoint == "" || err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"),
+		"Endpoint: %q is not a URL such as https://eci.cn-hangzhou.aliyuncs.com", c.Endpoint)
+	c.OperatingSystem = strings.ToLower(c.OperatingSystem)
+	check(slices.Contains([]string{"", "linux", "windows"}, c.OperatingSystem), "OperatingSystem: %q is neither Linux nor Windows", c.OperatingSystem)
 	for _, server := range c.ClusterDNS {
-		if _, err := netip.ParseAddr(server); err != nil {
-			return errdefs.InvalidInputf("eci config: ClusterDNS: %q is not an IP address", server)
-		}
+		_, err := netip.ParseAddr(server)
+		check(err == nil, "ClusterDNS: %q is not an IP address", server)
+	}
+	check(c.CacheFor.Duration >= 0, "CacheFor: %s is negative", c.CacheFor.Duration)
+	if err := config.Join(wrong...); err != nil {
+		return errdefs.InvalidInputf("eci config: %w", err)
 	}
 	if c.Budget == nil {
 		c.Budget = NewBudget()
 	}
-	c.CacheFor = cmp.Or(c.CacheFor, 2*time.Second)
-	if c.CacheFor < 0 {
-		return errdefs.InvalidInputf("eci config: CacheFor: %s is negative", c.CacheFor)
-	}
+	c.CacheFor.Duration = cmp.Or(c.CacheFor.Duration, 2*time.Second)
 	return nil
 }
 
 // trim removes the white space at the end of settings that were read from files.
 func (c *Config) trim() {
-	for _, field := range []*string{
-		&c.ClusterName, &c.Region, (*string)(&c.AccessKey), (*string)(&c.SecretKey), (*string)(&c.SecurityToken), &c.SecurityGroup, &c.Zone, &c.RAMRole, &c.Endpoint,
-		&c.OperatingSystem, &c.RoleARN, &c.OIDCProviderARN, &c.OIDCTokenFile, &c.ECSRole, &c.ClusterDomain,
-	} {
-		*field = strings.TrimSpace(*field)
+	for _, field := range reflect.ValueOf(c).Elem().Fields() {
+		if field.Kind() == reflect.String {
+			field.SetString(strings.TrimSpace(field.String()))
+		}
 	}
 	c.VSwitch = strings.Join(strings.FieldsFunc(c.VSwitch, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }), ",")
 }
@@ -194,31 +193,21 @@ func (c *Config) trim() {
 // Merge overwrites the settings of c with the values of environment variables, as
 // getenv returns them. An empty value is ignored.
 func (c *Config) Merge(getenv func(string) string) error {
-	var servers, updates string
 	err := config.Environment(getenv, map[string]any{
-		EnvClusterName:   &c.ClusterName,
-		EnvRegion:        &c.Region,
-		EnvSecurityGroup: &c.SecurityGroup,
-		EnvVSwitch:       &c.VSwitch,
-		EnvAccessKey:     (*string)(&c.AccessKey),
-		EnvSecretKey:     (*string)(&c.SecretKey),
-		EnvQuotaCPU:      &c.CPU,
-		EnvQuotaMemory:   &c.Memory,
-		EnvQuotaPod:      &c.Pods,
-		EnvSecurityToken: (*string)(&c.SecurityToken), EnvECSRole: &c.ECSRole, EnvUpdateFiles: &updates, EnvClusterDNS: &servers,
-		EnvRoleARN: &c.RoleARN, EnvOIDCProviderARN: &c.OIDCProviderARN, EnvOIDCTokenFile: &c.OIDCTokenFile,
+		EnvClusterName: &c.ClusterName, EnvRegion: &c.Region, EnvSecurityGroup: &c.SecurityGroup, EnvVSwitch: &c.VSwitch,
+		EnvAccessKey: &c.AccessKey, EnvSecretKey: &c.SecretKey, EnvSecurityToken: &c.SecurityToken,
+		EnvQuotaCPU: &c.CPU, EnvQuotaMemory: &c.Memory, EnvQuotaPod: &c.Pods,
+		EnvUpdateFiles: &c.UpdateFiles, EnvClusterDNS: &c.ClusterDNS,
+		EnvECSRole: &c.ECSRole, EnvRoleARN: &c.RoleARN, EnvOIDCProviderARN: &c.OIDCProviderARN, EnvOIDCTokenFile: &c.OIDCTokenFile,
 	})
-	if servers != "" {
-		c.ClusterDNS = split(servers)
-	}
-	if updates != "" {
-		var wrong error
-		if c.UpdateFiles, wrong = strconv.ParseBool(updates); wrong != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %q is neither true nor false", EnvUpdateFiles, updates))
-		}
-	}
 	if err != nil {
 		return errdefs.InvalidInputf("eci config: %w", err)
 	}
 	return nil
 }
+
+// Secret is a string that is never printed: printing, formatting or marshalling it
+// results in a placeholder.
+type Secret = config.Secret
+
+const hidden = "[hidden]" // in place of secrets in texts of others

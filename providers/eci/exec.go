@@ -36,7 +36,7 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	if err != nil {
 		return err
 	}
-	return newExecSession(conn, attach).run(ctx)
+	return podgroup.RunChannels(ctx, conn, attach)
 }
 
 // execAddress requests the URL of a WebSocket for a command. It is a secret: anybody
@@ -57,7 +57,7 @@ const dialTimeout = 30 * time.Second
 func (b *backend) dial(ctx context.Context, address Secret) (*websocket.Conn, error) {
 	dialer := &websocket.Dialer{
 		Proxy: http.ProxyFromEnvironment, HandshakeTimeout: dialTimeout,
-		Subprotocols: []string{channelsV5, channelsV4},
+		Subprotocols: podgroup.ChannelProtocols,
 	}
 	conn, response, err := dialer.DialContext(ctx, address.Reveal(), nil)
 	if response != nil && response.Body != nil {

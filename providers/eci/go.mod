@@ -7,7 +7,6 @@ require github.com/virtual-kubelet/virtual-kubelet v0.0.0
 replace github.com/virtual-kubelet/virtual-kubelet => ../..
 
 require (
-	github.com/BurntSushi/toml v1.6.0
 	github.com/aliyun/alibaba-cloud-sdk-go v1.63.107
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 	go.uber.org/goleak v1.3.0

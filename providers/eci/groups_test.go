@@ -12,10 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 func TestOneListingAnswersForAllPods(t *testing.T) {
-	r := newRig(t, 0, func(c *Config) { c.CacheFor = time.Hour })
+	r := newRig(t, 0, func(c *Config) { c.CacheFor.Duration = time.Hour })
 	const count = 45
 	var pods []*corev1.Pod
 	for i := range count {
@@ -43,7 +44,7 @@ func TestOneListingAnswersForAllPods(t *testing.T) {
 
 // A listing may be older than a creation: the pod must not look lost.
 func TestANewPodIsThereBeforeAListingHasIt(t *testing.T) {
-	r := newRig(t, time.Hour, func(c *Config) { c.CacheFor = time.Hour })
+	r := newRig(t, time.Hour, func(c *Config) { c.CacheFor.Duration = time.Hour })
 	if _, err := r.GetPods(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestAnEmptyListingIsConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.api.Hide(true)
-	for name, p := range map[string]*Provider{"the provider": r.Provider, "one after a restart": r.newProvider(t, testConfig(r.api.URL))} {
+	for name, p := range map[string]*podgroup.Provider{"the provider": r.Provider, "one after a restart": r.newProvider(t, testConfig(r.api.URL))} {
 		if _, err := p.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "eci:DescribeContainerGroups") {
 			t.Errorf("%s: the status of a pod gives %v", name, err)
 		}

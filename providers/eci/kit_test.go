@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci"
@@ -21,7 +23,7 @@ func TestECI(t *testing.T) {
 	t.Cleanup(api.Close)
 	config := eci.Config{
 		ClusterName: "providertest", Region: ecitest.Region, AccessKey: ecitest.AccessKey, SecretKey: ecitest.SecretKey,
-		SecurityGroup: "sg-1", VSwitch: "vsw-1", Endpoint: api.URL, CacheFor: time.Second,
+		SecurityGroup: "sg-1", VSwitch: "vsw-1", Endpoint: api.URL, CacheFor: metav1.Duration{Duration: time.Second},
 	}
 	providertest.Suite{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
@@ -29,7 +31,7 @@ func TestECI(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return nodeutil.AsProvider(p), p, nil
+			return p, p, nil
 		},
 		Capabilities: []providertest.Capability{
 			providertest.Logs, providertest.Exec, providertest.Stats, providertest.Volumes, providertest.Deadlines, providertest.SurvivesRestart,

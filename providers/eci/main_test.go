@@ -31,6 +31,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 
 // rig is a provider on a fake of the API.
 type rig struct {
-	*Provider
+	*podgroup.Provider
 	backend *backend
 	cfg     Config
 	api     *ecitest.Server
@@ -105,7 +106,7 @@ func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
 	t.Helper()
 	r := newRig0(api)
 	config := testConfig(api.URL)
-	config.CacheFor = time.Nanosecond
+	config.CacheFor.Duration = time.Nanosecond
 	for _, f := range change {
 		f(&config)
 	}
@@ -114,10 +115,10 @@ func newRigOn(t *testing.T, api *ecitest.Server, change ...func(*Config)) *rig {
 }
 
 // newProvider returns a provider on the fake, and sets the rig's backend and node.
-func (r *rig) newProvider(t *testing.T, config Config) *Provider {
+func (r *rig) newProvider(t *testing.T, config Config) *podgroup.Provider {
 	t.Helper()
 	if r.transport != nil {
-		config.CacheFor = time.Nanosecond
+		config.CacheFor.Duration = time.Nanosecond
 	}
 	r.cfg = config
 	b, err := newBackend(config)

@@ -2,36 +2,16 @@ package eci
 
 import (
 	"cmp"
-	"context"
-	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// Provider runs pods in container groups. Create it with New. It is safe for concurrent
-// use. It does not notify: the controller polls all pods, which takes one list.
-type Provider struct{ engine }
-
-// engine is what a Provider can do, of podgroup.Provider.
-type engine interface {
-	node.PodUIDLifecycleHandler
-	node.NodeProvider
-	io.Closer
-	GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error)
-	RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach api.AttachIO) error
-	GetStatsSummary(ctx context.Context) (*stats.Summary, error)
-}
-
 var (
-	_ engine                  = (*podgroup.Provider)(nil)
 	_ podgroup.Lister         = (*backend)(nil)
 	_ podgroup.EmptyConfirmer = (*backend)(nil)
 	_ podgroup.Updater        = (*backend)(nil)
@@ -40,15 +20,19 @@ var (
 	_ podgroup.Meter          = (*backend)(nil)
 )
 
-// New returns the provider of a node, and sets the node's spec and status. It sends no
-// request to the API. Close stops the provider; container groups stay as they are.
-func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+// New returns the provider of a node, whose pods run in container groups, and sets the node's
+// spec and status. It sends no request to the API. Close stops the provider; container groups
+// stay as they are. It does not notify: the controller polls all pods, which takes one list.
+func New(init nodeutil.ProviderConfig, cfg Config) (*podgroup.Provider, error) {
 	b, err := newBackend(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return b.provider(init)
 }
+
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 // backend is the API as a backend of package podgroup.
 type backend struct {
@@ -69,13 +53,13 @@ func newBackend(cfg Config) (*backend, error) {
 }
 
 // provider returns the provider of a node.
-func (b *backend) provider(init nodeutil.ProviderConfig) (*Provider, error) {
+func (b *backend) provider(init nodeutil.ProviderConfig) (*podgroup.Provider, error) {
 	b.configureNode(init.Node)
 	p, _, err := podgroup.New(init, b, b.options())
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{p.(*podgroup.Provider)}, nil // since b does not watch
+	return p.(*podgroup.Provider), nil // since b does not watch
 }
 
 // Close implements io.Closer.
@@ -106,7 +90,7 @@ func (b *backend) configureNode(n *corev1.Node) {
 func (b *backend) options() podgroup.Options {
 	o := podgroup.Options{
 		Service: "ECI", Scheme: "eci", Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: maxTag},
-		CacheFor: b.cfg.CacheFor, UsageBatch: maxIDs, Budget: b.cfg.Budget,
+		CacheFor: b.cfg.CacheFor.Duration, UsageBatch: maxIDs, Budget: b.cfg.Budget,
 		Capacity: corev1.ResourceList{
 			corev1.ResourceCPU: b.cfg.CPU, corev1.ResourceMemory: b.cfg.Memory, corev1.ResourcePods: b.cfg.Pods,
 			corev1.ResourceEphemeralStorage: resource.MustParse(ephemeralStorage),

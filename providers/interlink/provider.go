@@ -25,6 +25,9 @@ var fields = []string{
 	"-containers.securityContext.procMount", "-containers.securityContext.windowsOptions",
 }
 
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
+
 // New makes the provider of a node, whose labels, taints, spec and status it sets. It makes
 // no request. What it returns is an io.Closer. An error is of class InvalidInput.
 func New(init nodeutil.ProviderConfig, c Config) (nodeutil.Provider, node.NodeProvider, error) {

@@ -25,6 +25,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
 )
 
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
+
 // New returns the provider of a node, which it configures. It runs no command. The provider
 // is an io.Closer: closing it leaves the jobs as they are. An error is of class InvalidInput.
 func New(init nodeutil.ProviderConfig, c Config) (nodeutil.Provider, node.NodeProvider, error) {

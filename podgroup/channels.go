@@ -1,4 +1,4 @@
-package eci
+package podgroup
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// The protocols of Kubernetes for commands over a WebSocket: the first byte of each
-// message is the stream. That ECI uses them is an assumption; see README.md.
-const (
-	channelsV4 = "v4.channel.k8s.io"
-	channelsV5 = "v5.channel.k8s.io" // has a message to close a stream
-)
+// ChannelProtocols are the protocols of Kubernetes for commands over a WebSocket, for its
+// handshake: the first byte of each message is the stream. The newer one has a message to
+// close a stream.
+var ChannelProtocols = []string{channelsV5, "v4.channel.k8s.io"}
+
+const channelsV5 = "v5.channel.k8s.io"
 
 // The streams.
 const (
@@ -35,27 +35,26 @@ const (
 	channelClose byte = 255
 )
 
-// execSession connects a client with a WebSocket.
-type execSession struct {
+// channels connects a client with a WebSocket.
+type channels struct {
 	conn   *websocket.Conn
 	attach api.AttachIO
 	mu     sync.Mutex // guards writes
 }
 
-func newExecSession(conn *websocket.Conn, attach api.AttachIO) *execSession {
-	return &execSession{conn: conn, attach: attach}
-}
-
-// run copies until the command or ctx has ended. A Read from the client may then still
-// be blocked; it ends with the client's streams, which node/api closes when the handler
-// returns.
-func (s *execSession) run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+// RunChannels connects a client with a WebSocket that speaks one of ChannelProtocols, until
+// the command or ctx has ended, and closes it. An exit code is an error that has it
+// (k8s.io/utils/exec.ExitError); a command whose status does not arrive has failed. A Read
+// from the client may then still be blocked: it ends with the client's streams, which
+// package node/api closes when the handler returns.
+func RunChannels(ctx context.Context, conn *websocket.Conn, attach api.AttachIO) error {
+	s := &channels{conn: conn, attach: attach}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	defer s.conn.Close()
+	defer conn.Close()
 	ended := make(chan struct{})
 	defer close(ended)
-	if s.attach.Stdin() != nil {
+	if attach.Stdin() != nil {
 		go s.sendInput() // ends with the client's stream
 	}
 	go s.sendSizes(ended) // ends with the session
@@ -66,7 +65,7 @@ func (s *execSession) run(ctx context.Context) error {
 	return err
 }
 
-func (s *execSession) sendInput() {
+func (s *channels) sendInput() {
 	in := s.attach.Stdin()
 	buf := make([]byte, 32<<10)
 	for {
@@ -83,7 +82,7 @@ func (s *execSession) sendInput() {
 	}
 }
 
-func (s *execSession) sendSizes(ended <-chan struct{}) {
+func (s *channels) sendSizes(ended <-chan struct{}) {
 	for {
 		select {
 		case size, ok := <-s.attach.Resize():
@@ -100,18 +99,18 @@ func (s *execSession) sendSizes(ended <-chan struct{}) {
 	}
 }
 
-func (s *execSession) send(channel byte, data []byte) error {
+func (s *channels) send(channel byte, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, data...))
 }
 
 // receive copies the output until it receives the status of the command.
-func (s *execSession) receive() error {
+func (s *channels) receive() error {
 	for {
 		_, message, err := s.conn.ReadMessage()
 		if websocket.IsCloseError(err, websocket.CloseNormalClosure) {
-			return errdefs.AsUnavailable(errors.New("ECI has closed the WebSocket without the status of the command"))
+			return errdefs.AsUnavailable(errors.New("the service has closed the WebSocket without the status of the command"))
 		}
 		if err != nil {
 			return errdefs.AsUnavailable(fmt.Errorf("the WebSocket of the command failed: %w", err))
