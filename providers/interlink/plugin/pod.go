@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,9 @@ func checkNames(pod *corev1.Pod) error {
 		check(len(validation.IsDNS1123Label(c.Name)) == 0 && !names[c.Name], "container", c.Name)
 		names[c.Name] = true
 	}
+	for _, name := range references(pod) { // of what has come with another pod
+		check(!strings.HasPrefix(name, objectPrefix), "reference to the object", name)
+	}
 	names = map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		check(len(validation.IsDNS1123Label(v.Name)) == 0 && !names[v.Name], "volume", v.Name)
@@ -65,6 +69,33 @@ func checkNames(pod *corev1.Pod) error {
 	}
 	return errdefs.AsInvalidInput(errors.Join(wrong...))
 }
+
+// references returns the names of the objects that variables come from.
+func references(pod *corev1.Pod) (names []string) {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, from := range c.EnvFrom {
+			if from.ConfigMapRef != nil {
+				names = append(names, from.ConfigMapRef.Name)
+			}
+			if from.SecretRef != nil {
+				names = append(names, from.SecretRef.Name)
+			}
+		}
+		for _, v := range c.Env {
+			if v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil {
+				names = append(names, v.ValueFrom.ConfigMapKeyRef.Name)
+			}
+			if v.ValueFrom != nil && v.ValueFrom.SecretKeyRef != nil {
+				names = append(names, v.ValueFrom.SecretKeyRef.Name)
+			}
+		}
+	}
+	return names
+}
+
+// objectPrefix is what the names of objects begin with that have come with pods. UID and
+// volume follow, neither of which has a dot.
+const objectPrefix = "interlink."
 
 // newRecord stores a new pod. A pod of its name that has another UID has to be gone.
 func (s *Server) newRecord(ctx context.Context, in *wire.PluginCreate) (*record, error) {
@@ -108,7 +139,7 @@ func (r *record) setVolumes(in *wire.PluginCreate) error {
 		if i := slices.IndexFunc(in.Containers, func(c wire.Container) bool { return c.Name == by }); i >= 0 {
 			got = in.Containers[i]
 		}
-		meta := metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: fmt.Sprintf("interlink-%s-%s", r.Pod.UID, v.Name)}
+		meta := metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: fmt.Sprintf("%s%s.%s", objectPrefix, r.Pod.UID, v.Name)}
 		switch {
 		case v.ConfigMap != nil:
 			i := slices.IndexFunc(got.ConfigMaps, func(o corev1.ConfigMap) bool { return o.Name == v.ConfigMap.Name })

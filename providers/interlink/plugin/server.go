@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,7 +77,7 @@ type Server struct {
 	work   sync.WaitGroup
 
 	mu   sync.Mutex
-	busy map[types.UID]chan struct{} // of pods that are created or deleted at the moment
+	busy map[string]chan struct{} // by UIDs and names of pods that are created or deleted at the moment
 }
 
 // New loads the pods, and makes the provider. ctx has the logger; the server ends with it,
@@ -87,7 +88,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	o.NodeName = cmp.Or(o.NodeName, "interlink")
 	o.ClusterUID = cmp.Or(o.ClusterUID, types.UID(o.NodeName))
-	s := &Server{opts: o, busy: map[types.UID]chan struct{}{}}
+	s := &Server{opts: o, busy: map[string]chan struct{}{}}
 	var err error
 	if s.cluster, err = newCluster(o); err != nil {
 		return nil, fmt.Errorf("plugin: %w", err)
@@ -183,19 +184,19 @@ func answer(w http.ResponseWriter, value any) error {
 	return nil
 }
 
-// lock waits for the turn of a pod, and returns what ends it.
-func (s *Server) lock(ctx context.Context, uid types.UID) (unlock func(), err error) {
+// lock waits for the turn of a pod, by its UID or its name, and returns what ends it.
+func (s *Server) lock(ctx context.Context, pod string) (unlock func(), err error) {
 	for {
 		s.mu.Lock()
-		turn, busy := s.busy[uid]
+		turn, busy := s.busy[pod]
 		if !busy {
 			turn = make(chan struct{})
-			s.busy[uid] = turn
+			s.busy[pod] = turn
 			s.mu.Unlock()
 			return func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				delete(s.busy, uid)
+				delete(s.busy, pod)
 				close(turn)
 			}, nil
 		}
@@ -203,7 +204,7 @@ func (s *Server) lock(ctx context.Context, uid types.UID) (unlock func(), err er
 		select {
 		case <-turn:
 		case <-ctx.Done():
-			return nil, errdefs.AsUnavailable(fmt.Errorf("pod %s is being created or deleted: %w", uid, ctx.Err()))
+			return nil, errdefs.AsUnavailable(fmt.Errorf("pod %s is being created or deleted: %w", pod, ctx.Err()))
 		}
 	}
 }
@@ -221,11 +222,13 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, body []byte) err
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(r.Context(), in.Pod.UID)
-	if err != nil {
-		return err
+	for _, pod := range []string{string(in.Pod.UID), in.Pod.Namespace + "/" + in.Pod.Name} {
+		unlock, err := s.lock(r.Context(), pod)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 	}
-	defer unlock()
 	record := s.cluster.record(in.Pod.UID)
 	if record == nil {
 		if record, err = s.newRecord(r.Context(), in); err != nil {
@@ -270,6 +273,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, body []byte) err
 	if len(pods) == 0 {
 		return s.ping(w, r)
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout) // for all of them: the client waits
+	defer cancel()
 	all := make([]wire.Status, 0, len(pods))
 	var failed error
 	for _, pod := range pods {
@@ -281,9 +286,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, body []byte) err
 			all = append(all, unknown(pod))
 			continue
 		}
-		ctx, cancel := s.call(r.Context())
 		found, err := s.podStatus(ctx, record.Pod)
-		cancel()
 		switch {
 		case errdefs.IsNotFound(err):
 			all = append(all, unknown(record.Pod))
@@ -321,7 +324,7 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, body []byte) err
 	if err := json.Unmarshal(body, &pod); err != nil {
 		return errdefs.InvalidInputf("the body is no pod: %w", err)
 	}
-	unlock, err := s.lock(r.Context(), pod.UID)
+	unlock, err := s.lock(r.Context(), string(pod.UID))
 	if err != nil {
 		return err
 	}
@@ -387,6 +390,9 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) error
 	known := s.cluster.record(types.UID(in.PodUID))
 	if known == nil || known.Pod.Namespace != in.Namespace {
 		return errdefs.NotFoundf("there is no pod with the UID %.100q in that namespace", in.PodUID)
+	}
+	if !slices.ContainsFunc(slices.Concat(known.Pod.Spec.InitContainers, known.Pod.Spec.Containers), func(c corev1.Container) bool { return c.Name == in.ContainerName }) {
+		return errdefs.NotFoundf("pod %s/%s has no container %.100q", known.Pod.Namespace, known.Pod.Name, in.ContainerName)
 	}
 	o := in.Opts
 	if o.Tail < 0 || o.Bytes < 0 || o.SinceSeconds < 0 {

@@ -39,6 +39,7 @@ type pods struct {
 	graces   []int64
 	fail     error
 	stubborn bool // it ends nothing within a grace period
+	hangs    bool // it has no status before its caller's context ends
 }
 
 func newPods() *pods {
@@ -77,7 +78,11 @@ func (p *pods) GetPod(context.Context, string, string) (*corev1.Pod, error) {
 
 func (p *pods) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
 
-func (p *pods) GetPodStatus(_ context.Context, _, name string) (*corev1.PodStatus, error) {
+func (p *pods) GetPodStatus(ctx context.Context, _, name string) (*corev1.PodStatus, error) {
+	if p.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for uid, pod := range p.running {
@@ -99,6 +104,8 @@ func (p *pods) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}
 
 // files is a Store.
 type files struct {
+	slow time.Duration
+
 	mu    sync.Mutex
 	texts map[string][]byte
 }
@@ -112,6 +119,7 @@ func (f *files) Load() (map[string][]byte, error) {
 }
 
 func (f *files) Save(uid string, text []byte) error {
+	time.Sleep(f.slow)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.texts[uid] = text
@@ -205,7 +213,17 @@ func TestHostileRequests(t *testing.T) {
 			p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
 		},
 		"volume": func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: ".."}} },
-		"empty":  func(p *corev1.Pod) { p.Spec.Containers = nil },
+		"another pod's Secret": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "interlink.uid-2.token"}, Key: "token",
+			}}}}
+		},
+		"all of another pod's Secret": func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "first", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "interlink.uid-2.token"},
+			}}}}}
+		},
+		"empty": func(p *corev1.Pod) { p.Spec.Containers = nil },
 		"missing ConfigMap": func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}}}
 			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "a", MountPath: "/a"}}
@@ -276,6 +294,65 @@ func TestPodsOfOneName(t *testing.T) {
 	if code, text := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-2")}); code != http.StatusOK {
 		t.Errorf("when it has gone: %d %s", code, text)
 	}
+}
+
+// Of two pods of a name that come at once, one is created.
+func TestPodsOfOneNameAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPods()
+		store := newFiles()
+		store.slow = time.Second
+		s := start(t, p, store)
+		codes := make([]int, 2)
+		var creations sync.WaitGroup
+		for i, uid := range []string{"uid-1", "uid-2"} {
+			creations.Go(func() { codes[i], _ = ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod(uid)}) })
+		}
+		creations.Wait()
+		if p.creates != 1 || codes[0]+codes[1] != http.StatusOK+http.StatusConflict {
+			t.Errorf("%d pods are created, the answers are %v", p.creates, codes)
+		}
+	})
+}
+
+// Each pod has the contents that came with it, however UIDs and volumes are named.
+func TestContentsAreThePods(t *testing.T) {
+	p := newPods()
+	s := start(t, p, nil)
+	for _, one := range [][2]string{{"a", "b-c"}, {"a-b", "c"}} {
+		uid, name := one[0], one[1]
+		pod := newPod(uid)
+		pod.Name = "pod-" + uid
+		pod.Spec.Volumes = []corev1.Volume{{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "login"}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: name, MountPath: "/login"}}
+		login := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login"}, Data: map[string][]byte{"of": []byte(uid)}}
+		if code, text := ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: pod, Containers: []wire.Container{{Name: "main", Secrets: []corev1.Secret{login}}}}); code != http.StatusOK {
+			t.Fatalf("%d %s", code, text)
+		}
+	}
+	for uid, pod := range p.running {
+		found, err := p.init.Objects.Secret(t.Context(), "default", pod.Spec.Volumes[0].Secret.SecretName)
+		if err != nil || string(found.Data["of"]) != string(uid) {
+			t.Errorf("pod %s has the contents %v, error %v", uid, found, err)
+		}
+	}
+}
+
+// A client that goes ends its request for statuses, even if the provider hangs.
+func TestAStatusEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPods()
+		s := start(t, p, nil)
+		ask(s, http.MethodPost, "/create", wire.PluginCreate{Pod: newPod("uid-1")})
+		p.hangs = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/status", strings.NewReader(`[{"metadata":{"uid":"uid-1"}}]`)))
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the request ends after %v", took)
+		}
+	})
 }
 
 func TestDeletion(t *testing.T) {
@@ -379,12 +456,17 @@ func TestLogs(t *testing.T) {
 	if code, text := ask(s, http.MethodGet, "/getLogs", wire.Log{Namespace: "default", PodUID: "uid-1", ContainerName: "main"}); code != http.StatusOK || text != "a line\n" {
 		t.Errorf("%d %s", code, text)
 	}
-	for code, in := range map[int]wire.Log{
-		http.StatusNotFound:   {Namespace: "other", PodUID: "uid-1", ContainerName: "main"},
-		http.StatusBadRequest: {Namespace: "default", PodUID: "uid-1", Opts: wire.LogOptions{Tail: -1}},
+	for _, c := range []struct {
+		in   wire.Log
+		code int
+	}{
+		{wire.Log{Namespace: "other", PodUID: "uid-1", ContainerName: "main"}, http.StatusNotFound},
+		{wire.Log{Namespace: "default", PodUID: "uid-2", ContainerName: "main"}, http.StatusNotFound},
+		{wire.Log{Namespace: "default", PodUID: "uid-1", ContainerName: "../../other/main"}, http.StatusNotFound},
+		{wire.Log{Namespace: "default", PodUID: "uid-1", ContainerName: "main", Opts: wire.LogOptions{Tail: -1}}, http.StatusBadRequest},
 	} {
-		if got, text := ask(s, http.MethodGet, "/getLogs", in); got != code {
-			t.Errorf("%+v: %d %s", in, got, text)
+		if code, text := ask(s, http.MethodGet, "/getLogs", c.in); code != c.code {
+			t.Errorf("%+v: %d %s", c.in, code, text)
 		}
 	}
 }
