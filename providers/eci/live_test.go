@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +18,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 // TestLive runs a pod in the real service, with the settings of the environment. It
@@ -55,14 +55,14 @@ func TestLive(t *testing.T) {
 	if err := r.CreatePod(t.Context(), pod); err != nil {
 		t.Errorf("a creation that is repeated: %v", err)
 	}
-	eventually(t, "the pod is ready", func() error {
+	grouptest.Eventually(t, "the pod is ready", func() error {
 		status, err := r.GetPodStatusByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
 		if err == nil && (status.Phase != corev1.PodRunning || !status.ContainerStatuses[0].Ready) {
 			err = fmt.Errorf("it is %+v", status)
 		}
 		return err
 	})
-	eventually(t, "the log has its line", func() error {
+	grouptest.Eventually(t, "the log has its line", func() error {
 		log, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Timestamps: true})
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func TestLive(t *testing.T) {
 	r.objects.change("ConfigMap", "settings", func() {
 		r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"size": "small"}}
 	})
-	eventually(t, "the change of the ConfigMap is in the volume", func() error {
+	grouptest.Eventually(t, "the change of the ConfigMap is in the volume", func() error {
 		s := &streams{sizes: make(chan api.TermSize)}
 		defer close(s.sizes)
 		err := r.RunInContainer(t.Context(), pod.Namespace, pod.Name, "main", []string{"cat", "/conf/size"}, s)
@@ -102,30 +102,13 @@ func TestLive(t *testing.T) {
 	if err := r.DeletePod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", func() error {
+	grouptest.Eventually(t, "the pod is gone", func() error {
 		_, err := r.GetPod(t.Context(), pod.Namespace, pod.Name)
 		if errdefs.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("it is there: %w", err)
 	})
-}
-
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, err)
-		case <-time.After(5 * time.Second):
-		}
-	}
 }
 
 // listed returns the group of a pod from a list.

@@ -148,6 +148,7 @@ func TestReal(t *testing.T) {
 		"the agent starts again":   agentRestart,
 		"a killed script":          killedScript,
 		"the report":               reported,
+		"what TestLive runs":       func(s *site) { grouptest.Live(s.T, s.p, s.n, s.home, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
