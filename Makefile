@@ -8,7 +8,7 @@ TESTFLAGS ?= -race -shuffle=on
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
-MODULES = . providers/eci providers/nomad cmd/virtual-kubelet
+MODULES = . providers/eci providers/nomad providers/zun cmd/virtual-kubelet
 
 .DEFAULT_GOAL := help
 
@@ -148,6 +148,7 @@ lint: ## gofmt, go vet, staticcheck and retired words on all modules
 	$(GO) vet -tags slurmlive ./providers/slurm
 	cd providers/eci && $(GO) vet -tags integration ./... && $(GO) vet -tags ecilive ./...
 	cd providers/nomad && $(GO) vet -tags integration ./... && $(GO) vet -tags nomadlive ./...
+	cd providers/zun && $(GO) vet -tags integration ./... && $(GO) vet -tags zunlive ./...
 	$(GO) vet -tags interlinklive ./providers/interlink
 	cd controlplane && CGO_ENABLED=0 $(GO) vet -trimpath ./...
 	$(GO) test -count=1 -run '^TestRetiredWords$$' .

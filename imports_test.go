@@ -67,6 +67,7 @@ var allowed = map[string][]string{
 	"providers/kubernetes/internal/services":   {"log", "internal/apierror", "internal/listwatch", "providers/kubernetes/internal/translate"},
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
+	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},
@@ -80,7 +81,7 @@ var allowed = map[string][]string{
 
 // released are the directories of the modules that are released with this one. All
 // rules hold for them, too.
-var released = []string{"cmd/virtual-kubelet", "providers/eci", "providers/nomad"}
+var released = []string{"cmd/virtual-kubelet", "providers/eci", "providers/nomad", "providers/zun"}
 
 // files calls f for each Go file of this module and the released ones that is no test.
 func files(t *testing.T, f func(path string, file *ast.File, set *token.FileSet)) {

@@ -40,4 +40,5 @@ if [ -z "$dry" ]; then
 fi
 release providers/eci "$root"
 release providers/nomad "$root"
-release cmd/virtual-kubelet "$root" "$root/providers/eci" "$root/providers/nomad"
+release providers/zun "$root"
+release cmd/virtual-kubelet "$root" "$root/providers/eci" "$root/providers/nomad" "$root/providers/zun"

@@ -6,6 +6,7 @@ require (
 	github.com/virtual-kubelet/virtual-kubelet v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/eci v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/nomad v0.0.0
+	github.com/virtual-kubelet/virtual-kubelet/providers/zun v0.0.0
 )
 
 replace github.com/virtual-kubelet/virtual-kubelet => ../..
@@ -13,6 +14,8 @@ replace github.com/virtual-kubelet/virtual-kubelet => ../..
 replace github.com/virtual-kubelet/virtual-kubelet/providers/eci => ../../providers/eci
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/nomad => ../../providers/nomad
+
+replace github.com/virtual-kubelet/virtual-kubelet/providers/zun => ../../providers/zun
 
 require (
 	github.com/go-logr/logr v1.4.4
@@ -62,6 +65,7 @@ require (
 	github.com/Microsoft/go-winio v0.6.2 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
+	github.com/gophercloud/gophercloud/v2 v2.15.0 // indirect
 	github.com/hashicorp/cronexpr v1.1.3 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/hashicorp/go-rootcerts v1.0.2 // indirect
@@ -69,6 +73,7 @@ require (
 	github.com/mitchellh/go-homedir v1.1.0 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.71.0 // indirect
+	gopkg.in/yaml.v2 v2.4.0 // indirect
 	k8s.io/cri-api v0.36.3 // indirect
 	k8s.io/cri-client v0.36.3 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

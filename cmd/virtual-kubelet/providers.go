@@ -81,6 +81,7 @@ var providers = map[string]providerEntry{
 	"nomad":      nomadEntry,
 	"process":    processEntry,
 	"slurm":      slurmEntry,
+	"zun":        zunEntry,
 }
 
 func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }

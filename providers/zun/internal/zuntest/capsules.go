@@ -1,0 +1,331 @@
+package zuntest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/wire"
+)
+
+// fields are the names that Zun's schema has. Others are refused.
+var fields = map[string]string{
+	"template": "kind capsuleVersion metadata restartPolicy spec availabilityZone nets", "metadata": "name labels annotations",
+	"spec":       "containers initContainers restartPolicy volumes",
+	"containers": "name image command args resources ports volumeMounts env workDir imagePullPolicy stdin tty",
+	"ports":      "name containerPort hostPort protocol", "resources": "requests", "requests": "cpu memory", "volumeMounts": "name mountPath readOnly",
+	"volumes": "name cinder", "cinder": "volumeID size autoRemove", "nets": "network port v4-fixed-ip v6-fixed-ip",
+}
+
+// unknown returns a field that the schema does not have; empty if there is none.
+func unknown(of string, value any) (found string) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			found = cmp.Or(found, unknown(of, element))
+		}
+	case map[string]any:
+		for key, inner := range value {
+			if names, ok := fields[of]; ok && !slices.Contains(strings.Fields(names), key) {
+				return of + "." + key
+			}
+			found = cmp.Or(found, unknown(strings.Replace(key, "initContainers", "containers", 1), inner))
+		}
+	}
+	return found
+}
+
+// nameRule is that of names of capsules and volumes.
+var nameRule = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{1,254}$`)
+
+// maxCPUs is the most that a container may have, by Zun's configuration.
+const maxCPUs = 96
+
+// wrong returns what the schema refuses; empty if nothing.
+func wrong(t *wire.Template) string {
+	mounts := map[string]bool{}
+	for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+		switch {
+		case len(c.Image) < 2 || len(c.Image) > 255:
+			return "image"
+		case !slices.Contains([]string{"", "never", "always", "ifnotpresent"}, c.ImagePullPolicy):
+			return "imagePullPolicy " + c.ImagePullPolicy
+		case c.Resources != nil && (c.Resources.Requests.CPU > maxCPUs || c.Resources.Requests.Memory < 0):
+			return "resources"
+		}
+		for _, p := range c.Ports {
+			if p.Protocol != "TCP" && p.Protocol != "UDP" || p.ContainerPort <= 0 {
+				return "ports"
+			}
+		}
+		for _, m := range c.VolumeMounts {
+			mounts[m.Name] = true
+		}
+	}
+	for _, v := range t.Spec.Volumes {
+		switch {
+		case !nameRule.MatchString(v.Name) || !mounts[v.Name]:
+			return "volume mount parameters is invalid: " + v.Name
+		case (v.Cinder.VolumeID == "") == (v.Cinder.Size == 0) || v.Cinder.VolumeID != "" && len(v.Cinder.VolumeID) != 36:
+			return "cinder of volume " + v.Name
+		}
+		delete(mounts, v.Name)
+	}
+	switch {
+	case t.Kind != "capsule" && t.Kind != "Capsule":
+		return "kind"
+	case t.Metadata.Name != "" && !nameRule.MatchString(t.Metadata.Name):
+		return "metadata.name"
+	case !slices.Contains([]string{"Always", "OnFailure", "Never"}, t.Spec.RestartPolicy):
+		return "restartPolicy"
+	case len(t.Spec.Containers) == 0:
+		return "containers"
+	case len(mounts) > 0:
+		return "a mount of no volume"
+	}
+	return ""
+}
+
+// create takes the template as an object, or as the text of one.
+func (s *Server) create(r *http.Request) (int, any, error) {
+	var request struct {
+		Template json.RawMessage `json:"template"`
+	}
+	var t wire.Template
+	var tree any
+	err := json.NewDecoder(r.Body).Decode(&request)
+	if text := ""; err == nil && json.Unmarshal(request.Template, &text) == nil {
+		request.Template = []byte(text)
+	}
+	if err = errors.Join(err, json.Unmarshal(request.Template, &tree), json.Unmarshal(request.Template, &t)); err != nil {
+		return 0, nil, err
+	}
+	if wrong := cmp.Or(unknown("template", tree), wrong(&t)); wrong != "" {
+		return 0, nil, refuse(http.StatusBadRequest, "Invalid input for field/attribute "+wrong)
+	}
+	spec := grouptest.Spec{Tags: t.Metadata.Labels, RestartPolicy: t.Spec.RestartPolicy, Data: &t}
+	for i, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+		named := podgroup.Container{Name: cmp.Or(c.Env[wire.EnvName], "container-"+strconv.Itoa(i)), Image: c.Image}
+		if i < len(t.Spec.InitContainers) {
+			spec.InitContainers = append(spec.InitContainers, named)
+		} else {
+			spec.Containers = append(spec.Containers, named)
+		}
+	}
+	u, err := s.World.Create(spec)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusAccepted, s.view(&u), nil
+}
+
+// The UUIDs of capsules and containers have the number of the unit, and that of the container.
+const capsuleUUID, containerUUID = "5a0c1e5e-0000-4000-8000-%012d", "c0000000-0000-4000-8%03d-%012d"
+
+func numberOf(unit string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(unit, "unit-"))
+	return n
+}
+
+// find returns a capsule by its UUID or its name, as Zun does.
+func (s *Server) find(ident string) (grouptest.Unit, error) {
+	found := s.World.Units(func(u *grouptest.Unit) bool {
+		return ident == fmt.Sprintf(capsuleUUID, numberOf(u.ID)) || ident == u.Spec.Data.(*wire.Template).Metadata.Name
+	})
+	switch len(found) {
+	case 0:
+		return grouptest.Unit{}, grouptest.ErrNotFound
+	case 1:
+		return found[0], nil
+	}
+	return grouptest.Unit{}, refuse(http.StatusConflict, "Multiple capsules exist with same name. Please use the capsule uuid instead.")
+}
+
+func (s *Server) get(ident string) (int, any, error) {
+	u, err := s.find(ident)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, s.view(&u), nil
+}
+
+func (s *Server) delete(ident string) (int, any, error) {
+	u, err := s.find(ident)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusNoContent, nil, s.World.Delete(u.ID)
+}
+
+// list has pages with markers, which are UUIDs of capsules that exist. Next is a link with an
+// address that a client may not reach.
+func (s *Server) list(r *http.Request) (int, any, error) {
+	q := r.URL.Query()
+	limit, err := strconv.Atoi(q.Get("limit"))
+	if err != nil || limit <= 0 {
+		return 0, nil, refuse(http.StatusBadRequest, "Limit must be positive")
+	}
+	units := s.World.Units(nil)
+	if marker := q.Get("marker"); marker != "" {
+		last, err := s.find(marker)
+		if err != nil {
+			return 0, nil, err
+		}
+		for len(units) > 0 && numberOf(units[0].ID) <= numberOf(last.ID) {
+			units = units[1:]
+		}
+	}
+	limit = min(limit, s.MaxLimit)
+	list, next := []any{}, any(nil)
+	for i := range units[:min(limit, len(units))] {
+		list = append(list, s.view(&units[i]))
+	}
+	if len(list) == limit {
+		next = "http://192.0.2.1:9517/v1/capsules?limit=" + strconv.Itoa(limit)
+	}
+	return http.StatusOK, map[string]any{"capsules": list, "next": next}, nil
+}
+
+func timeOf(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// view is what Zun shows of a capsule. Its status is that of the container with the network.
+func (s *Server) view(u *grouptest.Unit) map[string]any {
+	t := u.Spec.Data.(*wire.Template)
+	status, reason := "Creating", any(nil)
+	started := slices.ContainsFunc(u.Containers, func(c podgroup.Container) bool { return c.Now.State != podgroup.Waiting })
+	switch {
+	case u.Phase == podgroup.Stopping:
+		status = "Deleting"
+	case u.Over() && !started:
+		status, reason = "Error", u.Events[len(u.Events)-1].Message
+	case u.Phase != podgroup.Pending:
+		status = "Running"
+	}
+	addresses := map[string]any{}
+	for _, ip := range u.IPs {
+		addresses["86f0b398-414f-4e6a-b569-21d3452eb769"] = []any{map[string]any{"addr": ip, "version": 4, "preserve_on_delete": false, "port": "p", "subnet_id": "s"}}
+	}
+	all := []any{}
+	for i := range u.Containers {
+		all = append(all, containerView(u, i))
+	}
+	inits := len(u.Spec.InitContainers)
+	updated := u.Ended
+	if updated.IsZero() {
+		updated = u.Created
+	}
+	return map[string]any{
+		"uuid": fmt.Sprintf(capsuleUUID, numberOf(u.ID)), "name": t.Metadata.Name, "labels": u.Tags, "status": status, "status_reason": reason,
+		"restart_policy": map[string]string{"Name": map[string]string{"Always": "always", "OnFailure": "on-failure", "Never": "no"}[u.Spec.RestartPolicy], "MaximumRetryCount": "0"},
+		"created_at":     timeOf(u.Created), "updated_at": timeOf(updated), "addresses": addresses, "init_containers": all[:inits], "containers": all[inits:],
+		"cpu": 1.0, "memory": "512", "user_id": "u", "project_id": "p", "links": []any{},
+	}
+}
+
+// containerView is what lists show of a container: how it ended is not among it.
+func containerView(u *grouptest.Unit, i int) map[string]any {
+	t, c := u.Spec.Data.(*wire.Template), u.Containers[i]
+	of := slices.Concat(t.Spec.InitContainers, t.Spec.Containers)[i]
+	status := map[podgroup.State]string{podgroup.Waiting: "Creating", podgroup.Executing: "Running", podgroup.Terminated: "Stopped"}[c.Now.State]
+	return map[string]any{
+		"uuid": fmt.Sprintf(containerUUID, i, numberOf(u.ID)), "name": fmt.Sprintf("capsule-%s-zeta-%d", t.Metadata.Name, i), "image": c.Image, "environment": of.Env,
+		"status": status, "status_detail": nil, "status_reason": nil, "started_at": timeOf(c.Now.Started), "command": slices.Concat(of.Command, of.Args),
+	}
+}
+
+// container returns the container with a UUID.
+func (s *Server) container(uuid string) (u grouptest.Unit, i int, err error) {
+	if !s.HideContainers {
+		for _, u := range s.World.Units(nil) {
+			for i := range u.Containers {
+				if uuid == fmt.Sprintf(containerUUID, i, numberOf(u.ID)) {
+					return u, i, nil
+				}
+			}
+		}
+	}
+	return u, 0, refuse(http.StatusNotFound, "Not found; the container you requested does not exist.")
+}
+
+func (s *Server) show(uuid string) (int, any, error) {
+	u, i, err := s.container(uuid)
+	if err != nil {
+		return 0, nil, err
+	}
+	view := containerView(&u, i)
+	if now := u.Containers[i].Now; now.State == podgroup.Terminated {
+		view["status_detail"] = fmt.Sprintf("Exited(%d) 3 seconds ago ", now.ExitCode)
+	}
+	return http.StatusOK, view, nil
+}
+
+func (s *Server) logs(r *http.Request, uuid string) (int, any, error) {
+	u, i, err := s.container(uuid)
+	if err != nil {
+		return 0, nil, err
+	}
+	q := r.URL.Query()
+	for name := range q {
+		if !slices.Contains([]string{"stdout", "stderr", "timestamps", "tail", "since"}, name) {
+			return 0, nil, refuse(http.StatusBadRequest, "Additional properties are not allowed: "+name)
+		}
+	}
+	lines, err := s.World.Log(u.ID, u.Containers[i].Name, false)
+	if since := q.Get("since"); since != "" && err == nil {
+		seconds, err := strconv.ParseInt(since, 10, 64)
+		if err != nil {
+			return 0, nil, refuse(http.StatusBadRequest, "since")
+		}
+		lines = slices.DeleteFunc(lines, func(l grouptest.Line) bool { return l.At.Unix() < seconds })
+	}
+	if tail, err := strconv.Atoi(q.Get("tail")); err == nil {
+		lines = lines[max(0, len(lines)-tail):]
+	}
+	text := ""
+	for _, l := range lines {
+		if q.Get("timestamps") == "true" {
+			text += l.At.UTC().Format(time.RFC3339Nano) + " "
+		}
+		text += l.Text + "\n"
+	}
+	return http.StatusOK, text, err
+}
+
+func (s *Server) execute(r *http.Request, uuid string) (int, any, error) {
+	u, i, err := s.container(uuid)
+	if err != nil {
+		return 0, nil, err
+	}
+	q := r.URL.Query()
+	if q.Get("run") != "true" || q.Get("interactive") != "false" || q.Get("command") == "" {
+		return 0, nil, errors.New("the fake runs commands without a terminal only")
+	}
+	if u.Containers[i].Now.State != podgroup.Executing {
+		return 0, nil, refuse(http.StatusConflict, "Cannot execute container in Stopped state")
+	}
+	// Commands come quoted, with '"'"' for a quote.
+	command := strings.ReplaceAll(q.Get("command"), `'"'"'`, "\x00")
+	if !strings.HasPrefix(command, "'") || !strings.HasSuffix(command, "'") {
+		return 0, nil, refuse(http.StatusBadRequest, "a command that is not quoted: "+command)
+	}
+	words := strings.Split(strings.ReplaceAll(command[1:len(command)-1], "\x00", "'"), "' '")
+	output, code := strings.Join(words, "|"), 0
+	if s.Shell != nil {
+		output, code = s.Shell(u.Containers[i].Name, words)
+	}
+	return http.StatusOK, map[string]any{"output": output, "exit_code": code, "exec_id": nil, "url": nil}, nil
+}

@@ -1,0 +1,206 @@
+package zuntest
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+)
+
+// The credentials that Keystone takes, and the region of the endpoint.
+const (
+	User     = "demo"
+	Password = "not-to-be-shown"
+	Project  = "demo-project"
+	Region   = "RegionOne"
+)
+
+// The actions, as the World knows them.
+const (
+	ActionToken  = "POST /v3/auth/tokens"
+	ActionCreate = "POST /v1/capsules"
+	ActionList   = "GET /v1/capsules"
+	ActionGet    = "GET /v1/capsules/ID"
+	ActionDelete = "DELETE /v1/capsules/ID"
+	ActionShow   = "GET /v1/containers/ID"
+	ActionLogs   = "GET /v1/containers/ID/logs"
+	ActionExec   = "POST /v1/containers/ID/execute"
+)
+
+// Server is Keystone and Zun, at any address. It is an http.Handler.
+type Server struct {
+	// World has the capsules' units.
+	World *grouptest.World
+	// MaxLimit is how many capsules a page has at most.
+	MaxLimit int
+	// HideContainers has containers of capsules be not found by themselves, as in versions
+	// of Zun in which they are of another type.
+	HideContainers bool
+	// Shell runs the commands of execute; nil returns the command.
+	Shell func(container string, words []string) (output string, code int)
+
+	mu     sync.Mutex
+	tokens map[string]time.Time // and when they end
+}
+
+// New returns a server.
+func New(w *grouptest.World) *Server {
+	return &Server{World: w, MaxLimit: 100, tokens: map[string]time.Time{}}
+}
+
+// EndTokens has all tokens end.
+func (s *Server) EndTokens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+}
+
+func refuse(status int, message string) error {
+	return &grouptest.Refusal{Status: status, Code: http.StatusText(status), Message: message}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	action, serve := s.route(r)
+	status, answer := http.StatusOK, any(nil)
+	err := s.World.Serve(r.Context(), action, func() (err error) {
+		if action != ActionToken {
+			if err := s.admit(r); err != nil {
+				return err
+			}
+		}
+		status, answer, err = serve(w.Header())
+		return err
+	})
+	refusal, isRefusal := errors.AsType[*grouptest.Refusal](err)
+	switch {
+	case err == nil:
+	case errors.Is(err, grouptest.ErrLost):
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, grouptest.ErrQuota): // of something before Zun, which has no limit of calls
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "Too Many Requests", http.StatusTooManyRequests)
+		return
+	case isRefusal:
+		status, answer = refusal.Status, errorOf(refusal.Status, refusal.Message)
+	case errors.Is(err, grouptest.ErrNotFound):
+		status, answer = http.StatusNotFound, errorOf(http.StatusNotFound, "Not found; the capsule you requested does not exist.")
+	default:
+		status, answer = http.StatusBadRequest, errorOf(http.StatusBadRequest, err.Error())
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if status != http.StatusNoContent {
+		_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+	}
+}
+
+// errorOf is an error as Zun's middleware writes it.
+func errorOf(status int, detail string) any {
+	return map[string]any{"errors": []any{map[string]any{"request_id": "", "code": "", "status": status, "title": http.StatusText(status), "detail": detail, "links": []any{}}}}
+}
+
+// handler serves a call.
+type handler func(header http.Header) (status int, answer any, err error)
+
+func (s *Server) route(r *http.Request) (action string, serve handler) {
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	is := func(method string, parts ...string) bool {
+		if r.Method != method || len(path) != len(parts) {
+			return false
+		}
+		for i, part := range parts {
+			if part != "ID" && path[i] != part {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case is("POST", "v3", "auth", "tokens"):
+		return ActionToken, func(header http.Header) (int, any, error) { return s.token(r, header) }
+	case is("POST", "v1", "capsules"):
+		return ActionCreate, func(http.Header) (int, any, error) { return s.create(r) }
+	case is("GET", "v1", "capsules"):
+		return ActionList, func(http.Header) (int, any, error) { return s.list(r) }
+	case is("GET", "v1", "capsules", "ID"):
+		return ActionGet, func(http.Header) (int, any, error) { return s.get(path[2]) }
+	case is("DELETE", "v1", "capsules", "ID"):
+		return ActionDelete, func(http.Header) (int, any, error) { return s.delete(path[2]) }
+	case is("GET", "v1", "containers", "ID"):
+		return ActionShow, func(http.Header) (int, any, error) { return s.show(path[2]) }
+	case is("GET", "v1", "containers", "ID", "logs"):
+		return ActionLogs, func(http.Header) (int, any, error) { return s.logs(r, path[2]) }
+	case is("POST", "v1", "containers", "ID", "execute"):
+		return ActionExec, func(http.Header) (int, any, error) { return s.execute(r, path[2]) }
+	}
+	return r.Method + " " + r.URL.Path, func(http.Header) (int, any, error) {
+		return 0, nil, refuse(http.StatusNotFound, "the resource could not be found")
+	}
+}
+
+// admit checks token and microversion: without one Zun takes its oldest, in which capsules
+// have another form.
+func (s *Server) admit(r *http.Request) error {
+	s.mu.Lock()
+	end, ok := s.tokens[r.Header.Get("X-Auth-Token")]
+	s.mu.Unlock()
+	if !ok || s.World.Now().After(end) {
+		return refuse(http.StatusUnauthorized, "The request you have made requires authentication.")
+	}
+	minor, found := strings.CutPrefix(r.Header.Get("OpenStack-API-Version"), "container 1.")
+	if n, err := strconv.Atoi(minor); !found || err != nil || n < 32 || n > 40 {
+		return refuse(http.StatusNotAcceptable, "this server speaks microversions from 1.32 to 1.40")
+	}
+	return nil
+}
+
+// tokenLife is how long a token lasts.
+const tokenLife = time.Hour
+
+// token is Keystone's creation of a token by a password.
+func (s *Server) token(r *http.Request, header http.Header) (int, any, error) {
+	var request struct {
+		Auth struct {
+			Identity struct {
+				Methods  []string
+				Password struct {
+					User struct {
+						Name, Password string
+						Domain         struct{ ID, Name string }
+					}
+				}
+			}
+			Scope struct {
+				Project struct {
+					Name   string
+					Domain struct{ ID, Name string }
+				}
+			}
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		return 0, nil, err
+	}
+	user, project := request.Auth.Identity.Password.User, request.Auth.Scope.Project
+	if user.Name != User || user.Password != Password || user.Domain.ID != "default" || project.Name != Project || project.Domain.ID != "default" {
+		return 0, nil, refuse(http.StatusUnauthorized, "The request you have made requires authentication.")
+	}
+	token := rand.Text()
+	header.Set("X-Subject-Token", token)
+	end := s.World.Now().Add(tokenLife)
+	s.mu.Lock()
+	s.tokens[token] = end
+	s.mu.Unlock()
+	endpoint := map[string]any{"id": "1", "interface": "public", "region": Region, "region_id": Region, "url": "http://" + r.Host + "/v1"}
+	return http.StatusCreated, map[string]any{"token": map[string]any{
+		"expires_at": end.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		"catalog":    []any{map[string]any{"id": "2", "type": "container", "name": "zun", "endpoints": []any{endpoint}}},
+	}}, nil
+}

@@ -1,0 +1,37 @@
+//go:build integration
+
+package zun
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/zuntest"
+)
+
+// The fake runs no commands: only the checks without commands are run.
+func TestZun(t *testing.T) {
+	t.Parallel()
+	transport := connect(t, zuntest.New(grouptest.New(200*time.Millisecond)))
+	config := testConfig()
+	config.Pods = new(resource.MustParse("100"))
+	providertest.Suite{
+		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			p, err := newProvider(init, config, transport)
+			if err != nil {
+				return nil, nil, err
+			}
+			return nodeutil.AsProvider(p), p, nil
+		},
+		Capabilities: []providertest.Capability{providertest.Logs, providertest.SurvivesRestart},
+		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
+		NodeName:     "providertest-zun",
+	}.Run(t)
+}

@@ -1,0 +1,181 @@
+package zun
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/container/v1/capsules"
+	corev1 "k8s.io/api/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// Provider runs pods as capsules of Zun. Make it with New. It is safe for concurrent use.
+type Provider struct{ engine }
+
+// engine is what a Provider can do.
+type engine interface {
+	podgroup.Core
+	podgroup.Logs
+	podgroup.Commands
+}
+
+// backend is Zun as a backend of package podgroup.
+type backend struct {
+	cfg       Config // complete
+	auth      gophercloud.AuthOptions
+	endpoints gophercloud.EndpointOpts
+	transport http.RoundTripper
+	pods      corev1listers.PodLister // nil in tests that need no names of older capsules
+
+	authenticating chan struct{} // held by who sets client
+	client         *gophercloud.ServiceClient
+
+	mu   sync.Mutex
+	ends map[string]end // of containers that have ended for good, by their UUID
+}
+
+var (
+	_ podgroup.Lister    = (*backend)(nil)
+	_ podgroup.LogReader = (*backend)(nil)
+	_ podgroup.Execer    = (*backend)(nil)
+)
+
+// New returns the provider of a node, and sets the node's spec and status. It makes no
+// call. Close stops the provider, and leaves the capsules as they are. An error is of class
+// InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+	return newProvider(init, cfg, nil)
+}
+
+func newProvider(init nodeutil.ProviderConfig, cfg Config, transport http.RoundTripper) (*Provider, error) {
+	b, err := newBackend(cfg, transport)
+	if err != nil {
+		return nil, err
+	}
+	b.pods = init.Pods
+	p, _, err := podgroup.New(init, b, b.options())
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{p.(engine)}, nil
+}
+
+// newBackend returns a backend. transport, if it is not nil, connects to the servers.
+func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, err
+	}
+	auth, endpoints, certificates, err := cfg.credentials()
+	if err != nil {
+		return nil, errdefs.InvalidInputf("zun config: %w", err)
+	}
+	if transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.TLSClientConfig = certificates
+		transport = t
+	}
+	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1), ends: map[string]end{}}, nil
+}
+
+// Close closes idle connections.
+func (b *backend) Close() error {
+	(&http.Client{Transport: b.transport}).CloseIdleConnections()
+	return nil
+}
+
+func (b *backend) options() podgroup.Options {
+	return podgroup.Options{
+		Service: "Zun", Scheme: "zun",
+		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 253},
+		Features: podgroup.Features{Fields: fields, Check: check},
+		Capacity: corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
+	}
+}
+
+// fields are the fields of a pod's spec that capsules have.
+var fields = []string{
+	"restartPolicy", "initContainers", "volumes.emptyDir", "-volumes.emptyDir.medium", "volumes.persistentVolumeClaim", "-volumes.persistentVolumeClaim.readOnly", "volumes.ephemeral",
+	"-containers.volumeMounts.subPath",
+	"-containers.env.valueFrom.fieldRef.fieldPath=status.podIP", "-containers.env.valueFrom.fieldRef.fieldPath=status.podIPs",
+	"-containers.env.valueFrom.fieldRef.fieldPath=status.hostIP", "-containers.env.valueFrom.fieldRef.fieldPath=status.hostIPs",
+}
+
+// Create implements podgroup.Backend. Zun gives two capsules the same name, so that the one
+// of an earlier call, whose answer was lost, is looked for first.
+func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	t, err := b.template(r)
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	var known capsule
+	err = b.get(ctx, actionShow, "capsules/"+r.Name, &known)
+	if err == nil && known.Labels[podgroup.TagUID] == r.Tags[podgroup.TagUID] {
+		return b.unit(ctx, &known), nil
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return podgroup.Unit{}, err
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	var created capsule
+	err = b.call(ctx, podgroup.ActionCreate, func(client *gophercloud.ServiceClient) error {
+		return capsules.Create(ctx, client, capsules.CreateOpts{TemplateOpts: &capsules.Template{Bin: text}}).ExtractInto(&created)
+	})
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	return b.unit(ctx, &created), nil
+}
+
+// Delete implements podgroup.Backend. Zun stops the containers, within ten seconds.
+func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
+	return b.call(ctx, podgroup.ActionDelete, func(client *gophercloud.ServiceClient) error {
+		return capsules.Delete(ctx, client, u.ID).ExtractErr()
+	})
+}
+
+// pageSize is how many capsules are requested at once. Zun's own limit is 1000 by default.
+const pageSize = 500
+
+// List implements podgroup.Lister: all capsules of the project, since Zun does not filter.
+func (b *backend) List(ctx context.Context, _ map[string]string, page string) (found podgroup.Page, err error) {
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}, "sort_key": {"id"}, "sort_dir": {"asc"}}
+	if page != "" {
+		query.Set("marker", page)
+	}
+	var list struct {
+		Capsules []capsule `json:"capsules"`
+		Next     string    `json:"next"` // with the address that Zun thinks it has
+	}
+	action := podgroup.ActionList
+	if page != "" {
+		action = actionShow // the marker may have been deleted since
+	}
+	if err := b.get(ctx, action, "capsules?"+query.Encode(), &list); errdefs.IsNotFound(err) {
+		return podgroup.Page{}, errdefs.AsUnavailable(fmt.Errorf("the capsule at which the list goes on is gone: %w", err))
+	} else if err != nil {
+		return podgroup.Page{}, err
+	}
+	for i := range list.Capsules {
+		if c := &list.Capsules[i]; c.Status != statusDeleted {
+			found.Units = append(found.Units, b.unit(ctx, c))
+		}
+	}
+	if n := len(list.Capsules); n > 0 && list.Next != "" {
+		found.Next = list.Capsules[n-1].UUID
+	}
+	return found, nil
+}
