@@ -68,6 +68,7 @@ var allowed = map[string][]string{
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
+	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},

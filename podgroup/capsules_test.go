@@ -21,22 +21,8 @@ func (f fakeCapsules) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, err = f.answer(r)
 		return err
 	})
-	var refusal *grouptest.Refusal
-	switch {
-	case err == nil:
+	if w.WriteHeader(grouptest.HTTPStatus(err)); err == nil {
 		_, _ = w.Write(body) // the client may have gone
-	case errors.Is(err, grouptest.ErrLost):
-		panic(http.ErrAbortHandler)
-	case errors.Is(err, grouptest.ErrQuota):
-		w.WriteHeader(http.StatusTooManyRequests)
-	case errors.Is(err, grouptest.ErrNotFound):
-		w.WriteHeader(http.StatusNotFound)
-	case errors.Is(err, grouptest.ErrTokenReused):
-		w.WriteHeader(http.StatusConflict)
-	case errors.As(err, &refusal):
-		w.WriteHeader(refusal.Status)
-	default:
-		w.WriteHeader(http.StatusBadRequest)
 	}
 }
 

@@ -81,6 +81,7 @@ var providers = map[string]providerEntry{
 	"nomad":      nomadEntry,
 	"process":    processEntry,
 	"slurm":      slurmEntry,
+	"stackpath":  stackpathEntry,
 	"zun":        zunEntry,
 }
 

@@ -22,6 +22,27 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.Status, r.C
 // ErrQuota is the error of a call beyond the quota of its action (SetQuota).
 var ErrQuota = errors.New("there were too many calls")
 
+// HTTPStatus returns the status of the answer of most services to what Serve, or a method of a
+// World, has returned: 200 for nil. For ErrLost it breaks the connection off.
+func HTTPStatus(err error) int {
+	refusal, refused := errors.AsType[*Refusal](err)
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.Is(err, ErrLost):
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, ErrQuota):
+		return http.StatusTooManyRequests
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrTokenReused), errors.Is(err, ErrBusy):
+		return http.StatusConflict
+	case refused:
+		return refusal.Status
+	}
+	return http.StatusBadRequest
+}
+
 // fault is what becomes of the next calls of an action.
 type fault struct {
 	left    int

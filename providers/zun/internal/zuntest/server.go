@@ -78,21 +78,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status, answer, err = serve(w.Header())
 		return err
 	})
-	refusal, isRefusal := errors.AsType[*grouptest.Refusal](err)
-	switch {
-	case err == nil:
-	case errors.Is(err, grouptest.ErrLost):
-		panic(http.ErrAbortHandler)
-	case errors.Is(err, grouptest.ErrQuota): // of something before Zun, which has no limit of calls
+	if errors.Is(err, grouptest.ErrQuota) { // of something before Zun, which has no limit of calls
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "Too Many Requests", http.StatusTooManyRequests)
 		return
-	case isRefusal:
-		status, answer = refusal.Status, errorOf(refusal.Status, refusal.Message)
-	case errors.Is(err, grouptest.ErrNotFound):
-		status, answer = http.StatusNotFound, errorOf(http.StatusNotFound, "Not found; the capsule you requested does not exist.")
-	default:
-		status, answer = http.StatusBadRequest, errorOf(http.StatusBadRequest, err.Error())
+	}
+	if err != nil {
+		status = grouptest.HTTPStatus(err)
+		answer = errorOf(status, err.Error())
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -1,0 +1,264 @@
+package stackpath
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// Provider runs pods as workloads. Make it with New. It is safe for concurrent use.
+type Provider struct{ podgroup.Core }
+
+var codes = podgroup.Codes{Throttled: []string{"429"}, Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Refused: []string{"400"}}
+
+// backend is the API as a backend of package podgroup.
+type backend struct {
+	cfg    Config
+	client *http.Client
+
+	mu       sync.Mutex
+	token    string
+	tokenEnd time.Time
+}
+
+// New returns the provider of a node, and sets the node's spec and status. It makes no
+// request. An error is of class InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+	b, err := newBackend(cfg, http.DefaultTransport)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := podgroup.New(init, b, b.options())
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{p.(podgroup.Core)}, nil
+}
+
+func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
+	err := cfg.Complete()
+	return &backend{cfg: cfg, client: &http.Client{Transport: transport}}, err
+}
+
+// sizes are SP-1 to SP-8.
+var sizes = podgroup.Sizes{
+	{CPU: "1", Memory: []string{"2Gi"}}, {CPU: "2", Memory: []string{"4Gi", "8Gi"}}, {CPU: "4", Memory: []string{"16Gi"}}, {CPU: "8", Memory: []string{"32Gi"}},
+	{CPU: "16", Memory: []string{"64Gi"}}, {CPU: "32", Memory: []string{"128Gi"}}, {CPU: "48", Memory: []string{"256Gi"}},
+}
+
+func (b *backend) options() podgroup.Options {
+	const address = "-containers.env.valueFrom.fieldRef.fieldPath=status."
+	return podgroup.Options{
+		Service: "StackPath", Scheme: "stackpath", Sizes: sizes,
+		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 63},
+		Features: podgroup.Features{Fields: []string{"restartPolicy=Always", address + "podIP", address + "podIPs", address + "hostIP", address + "hostIPs"}, Containers: 1},
+		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("1000")},
+		CacheFor: 15 * time.Second, // a list takes a call for each pod
+	}
+}
+
+// object is an object that is sent.
+type object map[string]any
+
+// workload is what the API says of a workload.
+type workload struct {
+	ID       string
+	Metadata struct {
+		Labels    map[string]string
+		CreatedAt time.Time
+	}
+}
+
+// Create implements podgroup.Backend. A slug is unique: the second of two creations finds
+// the workload of the first.
+func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	c := &r.Pod.Spec.Containers[0]
+	if len(c.Args) > 0 && len(c.Command) == 0 {
+		return podgroup.Unit{}, errdefs.AsPermanent(errors.New("StackPath has no arguments without a command"))
+	}
+	env, ports, logins := object{}, object{}, []object{}
+	for _, v := range c.Env {
+		env[v.Name] = object{"value": v.Value}
+	}
+	for i, p := range c.Ports {
+		ports["port-"+strconv.Itoa(i)] = object{"port": p.ContainerPort, "protocol": p.Protocol}
+	}
+	for _, l := range r.Logins {
+		logins = append(logins, object{"dockerRegistry": object{"server": l.Registry, "username": l.Username, "password": l.Password}})
+	}
+	size := object{"cpu": r.Size.CPU.String(), "memory": r.Size.Memory.String()}
+	in := object{"workload": object{
+		"name": r.Name, "slug": r.Name, "metadata": object{"labels": r.Tags},
+		"spec": object{
+			"containers": object{c.Name: object{
+				"image": c.Image, "command": slices.Concat(c.Command, c.Args), "env": env, "ports": ports, "resources": object{"requests": size, "limits": size},
+			}},
+			"imagePullCredentials": logins, "networkInterfaces": []object{{"network": "default", "enableOneToOneNat": true}},
+		},
+		"targets": object{"city-code": object{"spec": object{"deploymentScope": "cityCode", "deployments": object{
+			"minReplicas": 1, "maxReplicas": 1, "selectors": []object{{"key": "cityCode", "operator": "in", "values": []string{b.cfg.CityCode}}},
+		}}}},
+	}}
+	var out struct{ Workload workload }
+	err := b.do(ctx, podgroup.ActionCreate, http.MethodPost, "/workloads", in, &out)
+	if errdefs.IsConflict(err) {
+		err = b.do(ctx, podgroup.ActionCreate, http.MethodGet, "/workloads/"+r.Name, nil, &out)
+	}
+	return podgroup.Unit{ID: out.Workload.ID}, err
+}
+
+// Delete implements podgroup.Backend.
+func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
+	return b.do(ctx, podgroup.ActionDelete, http.MethodDelete, "/workloads/"+u.ID, nil, nil)
+}
+
+// List implements podgroup.Lister. Instances, which have the state, are listed by workload.
+func (b *backend) List(ctx context.Context, filter map[string]string, page string) (found podgroup.Page, err error) {
+	var list struct {
+		PageInfo struct {
+			HasNextPage bool
+			EndCursor   string
+		}
+		Results []workload
+	}
+	query := url.Values{"page_request.first": {"50"}, "page_request.after": {page}}
+	if err := b.do(ctx, podgroup.ActionList, http.MethodGet, "/workloads?"+query.Encode(), nil, &list); err != nil {
+		return found, err
+	}
+	for _, w := range list.Results {
+		if w.Metadata.Labels[podgroup.TagNodeName] != filter[podgroup.TagNodeName] {
+			continue
+		}
+		u := podgroup.Unit{ID: w.ID, Tags: w.Metadata.Labels, Created: w.Metadata.CreatedAt}
+		var instances struct{ Results []instance }
+		err := b.do(ctx, podgroup.ActionUsage, http.MethodGet, "/workloads/"+w.ID+"/instances", nil, &instances)
+		if err != nil && !errdefs.IsNotFound(err) { // it may have been deleted since
+			return found, err
+		}
+		for i := range instances.Results {
+			instances.Results[i].addTo(&u)
+		}
+		found.Units = append(found.Units, u)
+	}
+	if list.PageInfo.HasNextPage {
+		found.Next = list.PageInfo.EndCursor
+	}
+	return found, nil
+}
+
+// instance is what the API says of the one instance of a workload. The states of containers
+// have the form of Kubernetes'.
+type instance struct {
+	Phase, Reason, Message, IPAddress string
+	DeletedAt                         time.Time
+	ContainerStatuses                 []struct {
+		Name         string
+		Ready        bool
+		RestartCount int32
+		corev1.ContainerState
+	}
+}
+
+// addTo adds what the API says of an instance to its unit.
+func (i *instance) addTo(u *podgroup.Unit) {
+	if i.IPAddress != "" {
+		u.IPs = []string{i.IPAddress}
+	}
+	switch {
+	case !i.DeletedAt.IsZero():
+		u.Phase = podgroup.Stopping
+	case i.Phase == "RUNNING":
+		u.Phase = podgroup.Running
+	case i.Phase != "SCHEDULING" && i.Phase != "STARTING":
+		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: i.Reason, Message: i.Message}
+	}
+	for _, s := range i.ContainerStatuses {
+		c := podgroup.Container{Name: s.Name, Ready: &s.Ready, Restarts: s.RestartCount}
+		switch {
+		case s.Running != nil:
+			c.Now = podgroup.Run{State: podgroup.Executing, Started: s.Running.StartedAt.Time}
+		case s.Terminated != nil: // it is started again
+			c.Now = podgroup.Run{Reason: "CrashLoopBackOff"}
+			c.Last = podgroup.Run{State: podgroup.Terminated, ExitCode: s.Terminated.ExitCode, Reason: s.Terminated.Reason, Finished: s.Terminated.FinishedAt.Time}
+		case s.Waiting != nil:
+			c.Now = podgroup.Run{Reason: s.Waiting.Reason, Message: s.Waiting.Message}
+		}
+		u.Containers = append(u.Containers, c)
+	}
+}
+
+// do makes a request below the stack, and decodes the answer into out, unless that is nil.
+func (b *backend) do(ctx context.Context, action podgroup.Action, method, path string, in, out any) error {
+	token, err := b.accessToken(ctx, action)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	return b.send(ctx, action, method, "/workload/v1/stacks/"+b.cfg.StackID+path, http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}, body, out)
+}
+
+// send makes a request, decodes the answer, and gives an error its class.
+func (b *backend) send(ctx context.Context, action podgroup.Action, method, path string, header http.Header, body []byte, out any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+b.cfg.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header = header
+	response, err := b.client.Do(request)
+	if err != nil {
+		return codes.Classify(action, "", 0, 0, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if response.StatusCode >= http.StatusMultipleChoices {
+		wait, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		err = fmt.Errorf("StackPath refuses to %s: %s: %.300s", action, response.Status, text)
+		return codes.Classify(action, strconv.Itoa(response.StatusCode), response.StatusCode, time.Duration(wait)*time.Second, err)
+	}
+	if err == nil && out != nil {
+		err = json.Unmarshal(text, out)
+	}
+	return codes.Classify(action, "", 0, 0, err)
+}
+
+// accessToken returns a token of OAuth, which is requested a minute before the last one ends.
+func (b *backend) accessToken(ctx context.Context, action podgroup.Action) (string, error) {
+	b.mu.Lock()
+	token, end := b.token, b.tokenEnd
+	b.mu.Unlock()
+	if time.Now().Before(end) {
+		return token, nil
+	}
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {b.cfg.ClientID}, "client_secret": {b.cfg.ClientSecret.Reveal()}, "scope": {"workloads"}}
+	var answer struct {
+		AccessToken string `json:"access_token"`
+		ExpiresIn   int    `json:"expires_in"`
+	}
+	err := b.send(ctx, action, http.MethodPost, "/identity/v1/oauth2/token", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, []byte(form.Encode()), &answer)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil {
+		b.token, b.tokenEnd = answer.AccessToken, time.Now().Add(time.Duration(answer.ExpiresIn-60)*time.Second)
+	}
+	return answer.AccessToken, err
+}
