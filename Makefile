@@ -41,6 +41,11 @@ controlplane: ## Build bin/controlplane (minutes the first time, cached then)
 metrics-server: ## Build bin/metrics-server, for kubectl top (minutes the first time, cached then)
 	@cd test/metricsserver && CGO_ENABLED=0 ../../scripts/gobuild.sh "metrics-server" ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server -trimpath
 
+# 1.6.3 is the last one with a free licence. It needs cgo, for containers without Docker.
+.PHONY: nomad
+nomad: toolchain ## Build bin/nomad, for the tests on a real Nomad (minutes the first time, cached then)
+	@cd test/nomad && CGO_ENABLED=1 ../../scripts/gobuild.sh "Nomad" ../../bin/nomad github.com/hashicorp/nomad -trimpath
+
 .PHONY: container-tools
 container-tools: # the packages of Debian that containerd-up, the images and commands in tests need
 	@missing=; for pkg in ca-certificates containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd; do \
@@ -50,6 +55,12 @@ container-tools: # the packages of Debian that containerd-up, the images and com
 .PHONY: slurm-tools
 slurm-tools: # the packages of Debian that the tests on a real Slurm need
 	@missing=; for pkg in slurmctld slurmd slurm-client munge podman runc busybox-static openssh-server openssh-client procps; do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	[ -z "$$missing" ] || (apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing)
+
+.PHONY: nomad-tools
+nomad-tools: container-tools # the packages of Debian that the tests on a real Nomad need
+	@missing=; for pkg in docker.io; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing)
 
@@ -186,11 +197,12 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
 
 .PHONY: integration
-integration: build controlplane metrics-server prometheus container-tools slurm-tools ## The tests on a real control plane
+integration: build controlplane metrics-server prometheus container-tools slurm-tools nomad nomad-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./providers/slurm/... ./bench/...
 	cd providers/eci && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestECI$$' .
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestInterLink$$' ./providers/interlink
+	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 
 .PHONY: clean
 clean: ## Remove what was built

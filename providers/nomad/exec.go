@@ -114,12 +114,17 @@ func (s *execSession) send(input *api.ExecStreamingInput) error {
 	return s.conn.WriteJSON(input)
 }
 
-// sendInput sends what the client types, and its end.
+// sendInput sends what the client types, and its end; but not that of a terminal, with which
+// Docker ends the output, too.
 func (s *execSession) sendInput() {
-	end := &api.ExecStreamingInput{Stdin: &api.ExecStreamingIOOperation{Close: true}}
+	end := func() {
+		if !s.attach.TTY() {
+			_ = s.send(&api.ExecStreamingInput{Stdin: &api.ExecStreamingIOOperation{Close: true}})
+		}
+	}
 	in := s.attach.Stdin()
 	if in == nil {
-		_ = s.send(end)
+		end()
 		return
 	}
 	buf := make([]byte, 32<<10)
@@ -129,7 +134,7 @@ func (s *execSession) sendInput() {
 			return
 		}
 		if err != nil {
-			_ = s.send(end)
+			end()
 			return
 		}
 	}

@@ -82,6 +82,7 @@ func (a *attach) Resize() <-chan vkapi.TermSize { return a.sizes }
 func TestExec(t *testing.T) {
 	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {
 		r.api.Shell = func(command []string, tty bool, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TerminalSize) int {
+			time.Sleep(time.Second)                            // the input has ended by then
 			line, _ := bufio.NewReader(stdin).ReadString('\n') // first: in memory a stream that nobody reads holds up the sizes behind it
 			size := <-sizes
 			fmt.Fprintf(stdout, "%q %v %dx%d %s", command, tty, size.Width, size.Height, line)
@@ -122,6 +123,32 @@ func TestEventsThatNomadForgets(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if status := r.phase(t, pod); status.Phase != corev1.PodFailed || status.ContainerStatuses[0].State.Terminated.ExitCode != 4 {
 			t.Errorf("the status is %+v", status)
+		}
+	})
+}
+
+// The last status of a pod that is deleted has the exit codes of its containers.
+func TestExitCodesOfADeletion(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		codes := map[int32]bool{}
+		r.Provider.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) {
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.State.Terminated != nil {
+					codes[s.State.Terminated.ExitCode] = true
+				}
+			}
+		})
+		synctest.Wait()
+		if err := r.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if !codes[143] || len(codes) != 1 {
+			t.Errorf("the exit codes are %v", codes)
+		}
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) > 0 {
+			t.Errorf("the provider has %v, error %v", pods, err)
 		}
 	})
 }

@@ -114,8 +114,15 @@ func (b *backend) putVariables(ctx context.Context, action podgroup.Action, vars
 
 // deleteVariables deletes the variables of a job, which its meta names.
 func (b *backend) deleteVariables(ctx context.Context, jobID string, meta map[string]string) error {
+	var paths []string
 	for _, container := range strings.FieldsFunc(meta[metaFiles], func(r rune) bool { return r == ',' }) {
-		_, err := b.api.Variables().Delete(variablePath(jobID, container), write(ctx))
+		paths = append(paths, variablePath(jobID, container))
+	}
+	if meta[metaTurns] != "" {
+		paths = append(paths, turnsPath(jobID))
+	}
+	for _, path := range paths {
+		_, err := b.api.Variables().Delete(path, write(ctx))
 		if err != nil && !isStatus(err, http.StatusNotFound) {
 			return classify(podgroup.ActionUpdate, err) // not Missing: the job may be there
 		}

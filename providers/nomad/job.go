@@ -73,8 +73,14 @@ func (b *backend) job(r *podgroup.Request) (*api.Job, error) {
 			if len(task.Templates) > 0 {
 				withFiles = append(withFiles, c.Name)
 			}
+			if kind == 0 && i > 0 {
+				task.Templates = append(task.Templates, turnTemplate(*job.ID, i))
+			}
 			group.Tasks = append(group.Tasks, task)
 		}
+	}
+	if turns := turnsOf(pod); turns != "" {
+		meta[metaTurns] = turns
 	}
 	if len(withFiles) > 0 {
 		meta[metaFiles] = strings.Join(withFiles, ",")
@@ -180,6 +186,7 @@ func (b *backend) driverConfig(r *podgroup.Request, c *corev1.Container, mounts 
 	set("args", c.Args, len(c.Args) > 0)
 	set(workDir, c.WorkingDir, c.WorkingDir != "")
 	set("volumes", mounts, len(mounts) > 0)
+	set("network_mode", networkHost, b.isHostNetwork(r.Pod)) // else it is the driver's own
 	set("force_pull", true, c.ImagePullPolicy == corev1.PullAlways)
 	if s := c.SecurityContext; s != nil {
 		set("privileged", true, value(s.Privileged))

@@ -3,6 +3,7 @@ package nomad
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,57 @@ func TestResources(t *testing.T) {
 		r := testJob(t, pod, podgroup.Request{}, func(cfg *Config) { cfg.MemoryOversubscription = c.over }).TaskGroups[0].Tasks[0].Resources
 		if value(r.CPU) != c.cpu || value(r.MemoryMB) != c.memory || value(r.MemoryMaxMB) != c.max {
 			t.Errorf("%v, limits %v: %d MHz, %d MB, at most %d MB", c.requests, c.limits, value(r.CPU), value(r.MemoryMB), value(r.MemoryMaxMB))
+		}
+	}
+}
+
+// A driver has a network of its own unless the job names that of the host.
+func TestNetworkOfTheHost(t *testing.T) {
+	pod := grouptest.NewPod("web")
+	for mode, want := range map[string]any{networkHost: networkHost, networkBridge: nil} {
+		task := testJob(t, pod, podgroup.Request{}, func(cfg *Config) { cfg.Network = mode }).TaskGroups[0].Tasks[0]
+		if got := task.Config["network_mode"]; got != want {
+			t.Errorf("in the network %s the driver's is %v", mode, got)
+		}
+	}
+}
+
+// Nomad has no order of init containers.
+func TestTurns(t *testing.T) {
+	pod := grouptest.NewPod("web")
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "side", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}, {Name: "last"}}
+	b, err := newBackend(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := b.options()
+	if missing := options.Features.Check(pod); len(missing) > 0 || !slices.Contains(options.Features.Fields, "initContainers.restartPolicy") {
+		t.Errorf("Nomad lacks %v, or sidecars", missing)
+	}
+	job := testJob(t, pod, podgroup.Request{})
+	for i, want := range []int{0, 1, 1, 0} {
+		if got := job.TaskGroups[0].Tasks[i].Templates; len(got) != want {
+			t.Errorf("container %d waits for %d templates", i, len(got))
+		}
+	}
+	at := time.Unix(1000, 0)
+	states := map[string]*api.TaskState{}
+	r := &record{meta: job.Meta, alloc: &api.Allocation{TaskStates: states}}
+	for _, step := range []struct {
+		name  string
+		state api.TaskState
+		turn  int
+	}{
+		{"first", api.TaskState{State: "running", StartedAt: at}, 0},
+		{"first", api.TaskState{State: "dead", StartedAt: at, Failed: true}, 0},
+		{"first", api.TaskState{State: "dead", StartedAt: at}, 1},
+		{"side", api.TaskState{State: "pending"}, 1},
+		{"side", api.TaskState{State: "running", StartedAt: at}, 2},
+		{"last", api.TaskState{State: "running", StartedAt: at}, 2},
+	} {
+		states[step.name] = &step.state
+		if got := r.turn(); got != step.turn {
+			t.Errorf("after %s is %s: turn %d, want %d", step.name, step.state.State, got, step.turn)
 		}
 	}
 }

@@ -19,7 +19,6 @@ import (
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
-	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // Provider runs pods as jobs of Nomad. Make it with New. It is safe for concurrent use.
@@ -45,6 +44,7 @@ type backend struct {
 
 	mu      sync.Mutex
 	records map[string]*record // the jobs, by ID, as of the last list and the events since
+	turns   map[string]int     // of jobs, as far as this process has opened them
 }
 
 var (
@@ -82,7 +82,7 @@ func newBackend(cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}}, nil
+	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, turns: map[string]int{}}, nil
 }
 
 // Close closes idle connections.
@@ -122,7 +122,7 @@ func (b *backend) options() podgroup.Options {
 var fields = []string{
 	"restartPolicy", "hostNetwork", "hostname", "dnsConfig",
 	"securityContext.runAsUser", "securityContext.runAsGroup",
-	"initContainers", "initContainers.restartPolicy=Always",
+	"initContainers", "initContainers.restartPolicy",
 	"containers.ports.hostPort",
 	"containers.securityContext.runAsUser", "containers.securityContext.runAsGroup", "containers.securityContext.privileged",
 	"containers.securityContext.readOnlyRootFilesystem", "containers.securityContext.capabilities",
@@ -136,15 +136,6 @@ var ignored = []string{"volumes.emptyDir.sizeLimit"}
 // check returns what else of a pod Nomad does not have.
 func (b *backend) check(pod *corev1.Pod) (missing []string) {
 	add := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
-	var inits []string
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; !podspec.IsSidecar(c) {
-			inits = append(inits, c.Name)
-		}
-	}
-	if len(inits) > 1 {
-		add("an order of init containers (%s), which it would run at the same time", strings.Join(inits, ", "))
-	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, v := range c.Env {
 			if from := v.ValueFrom; from != nil && from.FieldRef != nil && b.fieldValue(pod, from.FieldRef.FieldPath) == "" {

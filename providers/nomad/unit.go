@@ -58,8 +58,8 @@ func (r *record) add(found *api.Allocation) {
 	}
 }
 
-// unit returns the unit of a job, and whether there is one still: a job that was stopped is
-// gone once nothing of it runs any more.
+// unit returns the unit of a job, and whether there is one: a job without an allocation has
+// none once it has stopped.
 func (r *record) unit() (u podgroup.Unit, ok bool) {
 	a := r.alloc
 	u = podgroup.Unit{ID: r.id, Tags: r.meta, Created: r.created}
@@ -95,9 +95,8 @@ func (r *record) unit() (u podgroup.Unit, ok bool) {
 	if over && u.Ended.IsZero() {
 		u.Ended = time.Unix(0, a.ModifyTime)
 	}
-	if r.stopped {
+	if r.stopped && !over {
 		u.Phase = podgroup.Stopping
-		return u, !over
 	}
 	if failure := r.displaced(); failure != nil && over {
 		u.Phase, u.Failure = podgroup.Failed, failure

@@ -120,19 +120,23 @@ func (b *backend) apply(ctx context.Context, e *event, changed func(podgroup.Uni
 	}
 	switch e.Topic {
 	case api.TopicJob:
-		if e.Type == "JobDeregistered" || payload.Job == nil {
-			return b.deregistered(ctx, e.Key, changed)
+		if payload.Job != nil {
+			b.setJob(recordOf(payload.Job))
+			b.report(ctx, e.Key, changed)
 		}
-		b.setJob(recordOf(payload.Job))
-		b.report(ctx, e.Key, changed)
 	case api.TopicAllocation:
 		if a := payload.Allocation; a != nil && ours(a.JobID) {
 			return b.setAlloc(ctx, a, changed)
 		}
 	case api.TopicEvaluation:
-		if eval := payload.Evaluation; eval != nil && ours(eval.JobID) {
-			b.setTrouble(ctx, eval, changed)
+		eval := payload.Evaluation
+		if eval == nil || !ours(eval.JobID) {
+			return nil
 		}
+		if e.Type == "JobDeregistered" { // the only event of a job that is removed
+			return b.deregistered(ctx, eval.JobID, changed)
+		}
+		b.setTrouble(ctx, eval, changed)
 	}
 	return nil
 }
@@ -185,6 +189,7 @@ func (b *backend) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.records, id)
+	delete(b.turns, id)
 }
 
 func (b *backend) setAlloc(ctx context.Context, a *api.Allocation, changed func(podgroup.Unit)) error {
@@ -221,8 +226,9 @@ func (b *backend) setTrouble(ctx context.Context, e *api.Evaluation, changed fun
 	}
 }
 
-// report reports the unit of a job, and does what Nomad does not: it removes a job that has
-// stopped, and stops one whose pod has failed, so that it does not go on elsewhere.
+// report reports the unit of a job, and does what Nomad does not: it lets init containers
+// start whose turn it is, removes a job that has stopped, and stops one whose pod has failed,
+// so that it does not go on elsewhere.
 func (b *backend) report(ctx context.Context, id string, changed func(podgroup.Unit)) {
 	b.mu.Lock()
 	r := b.records[id]
@@ -231,21 +237,17 @@ func (b *backend) report(ctx context.Context, id string, changed func(podgroup.U
 		return
 	}
 	u, ok := r.unit()
-	switch {
-	case ok:
+	if ok {
 		changed(u)
-		if r.displaced() == nil || !u.Over() && !r.moved {
-			return
-		}
-	case r.stopped:
-		b.forget(id)
-		u.Phase = podgroup.Gone
-		changed(u)
-	default:
-		return
 	}
-	if _, _, err := b.api.Jobs().Deregister(id, !ok, write(ctx)); err != nil && ctx.Err() == nil {
-		// Nomad removes dead jobs itself after some hours.
-		log.G(ctx).WithError(classify(podgroup.ActionDelete, err)).WithField("job", id).Warn("Cannot clean up a job")
+	err := b.openTurns(ctx, r)
+	remove := r.stopped && (!ok || u.Over())
+	if remove || r.displaced() != nil && (u.Over() || r.moved) {
+		_, _, err = b.api.Jobs().Deregister(id, remove, write(ctx))
+		err = classify(podgroup.ActionDelete, err)
+	}
+	if err != nil && !errdefs.IsNotFound(err) && ctx.Err() == nil {
+		// The next list finds it again; and Nomad removes dead jobs itself after some hours.
+		log.G(ctx).WithError(err).WithField("job", id).Warn("Cannot go on with a job")
 	}
 }

@@ -79,7 +79,7 @@ func taskState(c *podgroup.Container, j *job) *api.TaskState {
 	}
 	if j.gone && state.State == "running" {
 		state.State, state.FinishedAt = "dead", state.StartedAt
-		event(api.TaskKilled, state.StartedAt, 0)
+		event(api.TaskTerminated, state.StartedAt, 143)
 	}
 	return state
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -117,6 +118,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 		return nil // it has answered
 	}
 	defer conn.Close()
+	out := &execOutput{conn: conn}
 	input, typed := io.Pipe()
 	sizes := make(chan api.TerminalSize, 10)
 	var receiving sync.WaitGroup
@@ -132,6 +134,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 			case frame.TTYSize != nil:
 				sizes <- *frame.TTYSize
 			case frame.Stdin != nil && frame.Stdin.Close:
+				out.isShut.Store(tty) // as Docker does it
 				_ = typed.Close()
 			case frame.Stdin != nil:
 				if _, err := typed.Write(frame.Stdin.Data); err != nil {
@@ -140,7 +143,6 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 			}
 		}
 	})
-	out := &execOutput{conn: conn}
 	shell := s.Shell
 	if shell == nil {
 		shell = func(_ []string, _ bool, stdin io.Reader, stdout, _ io.Writer, _ <-chan api.TerminalSize) int {
@@ -158,8 +160,9 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 
 // execOutput sends frames.
 type execOutput struct {
-	conn *websocket.Conn
-	mu   sync.Mutex
+	conn   *websocket.Conn
+	mu     sync.Mutex
+	isShut atomic.Bool
 }
 
 func (o *execOutput) send(frame *api.ExecStreamingOutput) error {
@@ -176,6 +179,9 @@ type execWriter struct {
 
 // Write implements io.Writer.
 func (w execWriter) Write(p []byte) (int, error) {
+	if w.isShut.Load() {
+		return len(p), nil
+	}
 	data := &api.ExecStreamingIOOperation{Data: p}
 	frame := &api.ExecStreamingOutput{Stdout: data}
 	if w.isStderr {

@@ -76,7 +76,13 @@ func (s *Server) look() (hidden bool) {
 func (s *Server) purge(id string) {
 	delete(s.jobs, id)
 	s.next()
-	s.emit(api.TopicJob, "JobDeregistered", id, nil, map[string]any{})
+	s.emitDeregistered(id)
+}
+
+// emitDeregistered adds the event of the evaluation: that of the job is of those only that are
+// stopped, not of those that are removed.
+func (s *Server) emitDeregistered(id string) {
+	s.emit(api.TopicEvaluation, "JobDeregistered", "e", []string{id}, map[string]any{"Evaluation": &api.Evaluation{ID: "e", JobID: id, TriggeredBy: "job-deregister"}})
 }
 
 func (s *Server) register(r *http.Request, _ string) (any, http.Header, error) {
@@ -181,6 +187,7 @@ func (s *Server) deregister(r *http.Request, id string) (any, http.Header, error
 		s.purge(id)
 	} else {
 		s.emit(api.TopicJob, "JobDeregistered", id, nil, map[string]any{"Job": j.full()})
+		s.emitDeregistered(id)
 	}
 	return api.JobDeregisterResponse{EvalID: "e", JobModifyIndex: s.index}, meta(s.index, ""), nil
 }
