@@ -46,6 +46,8 @@ type Features struct {
 	// Check, if it is set, returns what else of a pod the service cannot do, a short text
 	// for each. It reads nothing but the pod.
 	Check func(pod *corev1.Pod) []string
+	// Ignores, if it is set, returns what else of a pod is ignored, as Check does.
+	Ignores func(pod *corev1.Pod) []string
 }
 
 // fieldsOfAll are fields that are the scheduler's, the API server's, the pod controller's or
@@ -106,6 +108,9 @@ func (p *Provider) check(pod *corev1.Pod) (ignored []string, err error) {
 	}
 	if f.Check != nil {
 		missing = append(missing, f.Check(pod)...)
+	}
+	if f.Ignores != nil {
+		ignored = append(ignored, f.Ignores(pod)...)
 	}
 	if len(missing) == 0 {
 		return ignored, nil

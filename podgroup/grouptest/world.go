@@ -54,6 +54,8 @@ type Unit struct {
 	podgroup.Unit
 	// Spec is that with which it was created.
 	Spec Spec
+	// Changed is when it changed last.
+	Changed time.Time
 
 	number                    int
 	started, deleted, updated time.Time
@@ -318,6 +320,7 @@ func (w *World) drop(ch chan podgroup.Unit) {
 
 // changed reports a change of a unit. The caller holds w.mu.
 func (w *World) changed(u *Unit) {
+	u.Changed = w.now()
 	for ch := range w.listen {
 		select {
 		case ch <- u.clone().Unit:

@@ -2,7 +2,6 @@ package eci
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,107 +11,79 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// The annotations of a pod that are parameters of its container group.
-const (
-	annotationPrefix         = "k8s.aliyun.com/"
-	AnnotationInstanceType   = annotationPrefix + "eci-use-specs"
-	AnnotationSecurityGroup  = annotationPrefix + "eci-security-group"
-	AnnotationVSwitch        = annotationPrefix + "eci-vswitch"
-	AnnotationZone           = annotationPrefix + "eci-zone"
-	AnnotationRAMRole        = annotationPrefix + "eci-ram-role-name"
-	AnnotationEIP            = annotationPrefix + "eci-eip-instanceid"
-	AnnotationWithEIP        = annotationPrefix + "eci-with-eip"
-	AnnotationEIPBandwidth   = annotationPrefix + "eip-bandwidth"
-	AnnotationSpotStrategy   = annotationPrefix + "eci-spot-strategy"
-	AnnotationSpotPriceLimit = annotationPrefix + "eci-spot-price-limit"
-	AnnotationImageSnapshot  = annotationPrefix + "eci-image-snapshot-id"
-	AnnotationImageCache     = annotationPrefix + "eci-image-cache"
+const annotationPrefix = "k8s.aliyun.com/"
 
-	annotationFailOnError        = annotationPrefix + "pod-fail-on-create-err"
-	annotationInstanceFamily     = annotationPrefix + "eci-instance-family"
-	annotationInstanceGeneration = annotationPrefix + "eci-instance-generation"
-	annotationSpotFallback       = annotationPrefix + "eci-spot-fallback"
-	annotationStorage            = annotationPrefix + "eci-extra-ephemeral-storage"
-	annotationIPv6               = annotationPrefix + "eci-enable-ipv6"
-	annotationIPv6Bandwidth      = annotationPrefix + "eci-ipv6-bandwidth"
-	annotationRegistryInstance   = annotationPrefix + "acr-instance-id"
-	annotationIngressBandwidth   = "kubernetes.io/ingress-bandwidth"
-	annotationEgressBandwidth    = "kubernetes.io/egress-bandwidth"
-)
+// AnnotationInstanceType are the sizes and instance types of a pod's container group.
+const AnnotationInstanceType = annotationPrefix + "eci-use-specs"
 
-// annotated are the parameters whose values are those of annotations.
+const annotationFailOnError = annotationPrefix + "pod-fail-on-create-err"
+
+// annotated are the annotations that are parameters, without their prefix.
 var annotated = map[string]string{
-	AnnotationSecurityGroup: "SecurityGroupId",
-	AnnotationVSwitch:       "VSwitchId",
-	AnnotationZone:          "ZoneId",
-	AnnotationRAMRole:       "RamRoleName",
-	AnnotationEIP:           "EipInstanceId",
-	AnnotationWithEIP:       "AutoCreateEip",
-	AnnotationEIPBandwidth:  "EipBandwidth",
-	annotationPrefix + "eip-common-bandwidth-package-id": "EipCommonBandwidthPackage",
-	annotationPrefix + "eip-isp":                         "EipISP",
-	AnnotationSpotStrategy:                               "SpotStrategy",
-	AnnotationSpotPriceLimit:                             "SpotPriceLimit",
-	annotationPrefix + "eci-spot-duration":               "SpotDuration",
-	AnnotationImageSnapshot:                              "ImageSnapshotId",
-	AnnotationImageCache:                                 "AutoMatchImageCache",
-	annotationPrefix + "eci-schedule-strategy":           "ScheduleStrategy",
-	annotationPrefix + "eci-gpu-driver-version":          "GpuDriverVersion",
-	annotationPrefix + "eci-cpu-option-core":             "CpuOptionsCore",
-	annotationPrefix + "eci-cpu-option-ht":               "CpuOptionsThreadsPerCore",
-	annotationPrefix + "plain-http-registry":             "PlainHttpRegistry",
-	annotationPrefix + "insecure-registry":               "InsecureRegistry",
-	annotationPrefix + "eci-fixed-ip":                    "FixedIp",
-	annotationPrefix + "eci-fixed-ip-retain-hour":        "FixedIpRetainHour",
-	annotationPrefix + "eci-private-ip-address":          "PrivateIpAddress",
-	annotationPrefix + "eci-core-pattern":                "CorePattern",
-	annotationPrefix + "eci-ipv6-bandwidth-enable":       "Ipv6GatewayBandwidthEnable",
+	"eci-security-group": "SecurityGroupId", "eci-vswitch": "VSwitchId", "eci-zone": "ZoneId", "eci-schedule-strategy": "ScheduleStrategy",
+	"eci-ram-role-name":  "RamRoleName",
+	"eci-eip-instanceid": "EipInstanceId", "eci-with-eip": "AutoCreateEip",
+	"eci-fixed-ip": "FixedIp", "eci-fixed-ip-retain-hour": "FixedIpRetainHour", "eci-private-ip-address": "PrivateIpAddress",
+	"eci-ipv6-bandwidth-enable": "Ipv6GatewayBandwidthEnable",
+	"eci-spot-strategy":         "SpotStrategy", "eci-spot-price-limit": "SpotPriceLimit", "eci-spot-duration": "SpotDuration",
+	"eci-image-snapshot-id": "ImageSnapshotId", "eci-image-cache": "AutoMatchImageCache",
+	"plain-http-registry": "PlainHttpRegistry", "insecure-registry": "InsecureRegistry",
+	"eci-gpu-driver-version": "GpuDriverVersion", "eci-cpu-option-core": "CpuOptionsCore", "eci-cpu-option-ht": "CpuOptionsThreadsPerCore",
+	"eci-core-pattern": "CorePattern",
 }
 
-// forNewEIP are parameters that the API takes with AutoCreateEip only.
-var forNewEIP = []string{"EipBandwidth", "EipCommonBandwidthPackage", "EipISP"}
+// annotatedEIP are those that the API takes with AutoCreateEip only.
+var annotatedEIP = map[string]string{
+	"eip-bandwidth": "EipBandwidth", "eip-common-bandwidth-package-id": "EipCommonBandwidthPackage", "eip-isp": "EipISP",
+}
 
-// setAnnotated sets the parameters of annotations. They go before those of the
+// annotatedQuantities are annotations that are quantities, and the unit of their parameter.
+var annotatedQuantities = map[string]struct {
+	parameter string
+	unit      int64
+}{
+	annotationPrefix + "eci-extra-ephemeral-storage": {"EphemeralStorage", 1 << 30}, // in GiB
+	"kubernetes.io/ingress-bandwidth":                {"IngressBandwidth", 8},       // in bytes; the annotation is in bits
+	"kubernetes.io/egress-bandwidth":                 {"EgressBandwidth", 8},
+}
+
+// setAnnotated sets the parameters of annotations, which go before those of the
 // configuration. An error is permanent.
 func (p params) setAnnotated(pod *corev1.Pod, region string) error {
-	value := func(name string) string { return strings.TrimSpace(pod.Annotations[name]) }
-	withEIP := value(AnnotationWithEIP) == "true"
+	value := func(name string) string { return strings.TrimSpace(pod.Annotations[annotationPrefix+name]) }
 	for name, parameter := range annotated {
-		if withEIP || parameter != "AutoCreateEip" && !slices.Contains(forNewEIP, parameter) {
+		p.set(parameter, value(name))
+	}
+	if value("eci-with-eip") == "true" {
+		for name, parameter := range annotatedEIP {
 			p.set(parameter, value(name))
 		}
+	} else {
+		delete(p, "AutoCreateEip")
 	}
-	if fallback := value(annotationSpotFallback); fallback != "" {
+	if fallback := value("eci-spot-fallback"); fallback != "" {
 		p["StrictSpot"] = strconv.FormatBool(fallback != "true")
 	}
-	if value(annotationIPv6) == "true" {
+	if value("eci-enable-ipv6") == "true" {
 		p["Ipv6AddressCount"] = "1"
 	}
-	p.set("Ipv6GatewayBandwidth", strings.TrimSuffix(value(annotationIPv6Bandwidth), "M"))
-	p.setList("ComputeCategory", split(value(annotationPrefix+"eci-compute-category")))
-	p.setList("NtpServer", split(value(annotationPrefix+"eci-ntp-server")))
-	for i, instance := range split(value(annotationRegistryInstance)) {
-		prefix := fmt.Sprintf("AcrRegistryInfo.%d.", i+1)
-		in, id, ok := strings.Cut(instance, ":")
-		if !ok {
-			in, id = region, instance
+	p.set("Ipv6GatewayBandwidth", strings.TrimSuffix(value("eci-ipv6-bandwidth"), "M"))
+	p.set("ComputeCategory", split(value("eci-compute-category")))
+	p.set("NtpServer", split(value("eci-ntp-server")))
+	p.set("AcrRegistryInfo", each(split(value("acr-instance-id")), func(instance *string) object {
+		if in, id, ok := strings.Cut(*instance, ":"); ok {
+			return object{"RegionId": in, "InstanceId": id}
 		}
-		p[prefix+"RegionId"], p[prefix+"InstanceId"] = in, id
-	}
-	for name, of := range map[string]struct {
-		parameter string
-		unit      int64
-	}{
-		annotationStorage:          {"EphemeralStorage", 1 << 30}, // in GiB
-		annotationIngressBandwidth: {"IngressBandwidth", 8},       // in bytes; the annotation is in bits
-		annotationEgressBandwidth:  {"EgressBandwidth", 8},
-	} {
-		if value(name) == "" {
+		return object{"RegionId": region, "InstanceId": *instance}
+	}))
+	for name, of := range annotatedQuantities {
+		text := strings.TrimSpace(pod.Annotations[name])
+		if text == "" {
 			continue
 		}
-		quantity, err := resource.ParseQuantity(value(name))
-		if err != nil {
-			return errdefs.AsPermanent(fmt.Errorf("the annotation %s: %q is not a quantity such as 20Gi", name, value(name)))
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil || quantity.Sign() < 0 {
+			return errdefs.AsPermanent(fmt.Errorf("the annotation %s: %q is not a quantity such as 20Gi", name, text))
 		}
 		p[of.parameter] = strconv.FormatInt((quantity.Value()+of.unit-1)/of.unit, 10)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,23 +44,6 @@ func newClient(c *Config) (*client, error) {
 		client.scheme, client.domain = u.Scheme, u.Host
 	}
 	return client, nil
-}
-
-// params are the parameters of a call by name.
-type params map[string]string
-
-// set sets a parameter, unless its value is empty.
-func (p params) set(name, value string) {
-	if value != "" {
-		p[name] = value
-	}
-}
-
-// setList sets the parameters of a list: name.1 and so on.
-func (p params) setList(name string, values []string) {
-	for i, value := range values {
-		p[name+"."+strconv.Itoa(i+1)] = value
-	}
 }
 
 // bodyParams are the prefixes of parameters that are long or secret. They are sent in
@@ -116,11 +98,11 @@ func (c *client) closeIdle() {
 	(&http.Client{Transport: c.transport}).CloseIdleConnections()
 }
 
-// jsonList returns a list as a parameter has it.
-func jsonList(list []string) string {
-	text, err := json.Marshal(list)
+// jsonText returns a list or an object of strings as a parameter has it.
+func jsonText(of any) string {
+	text, err := json.Marshal(of)
 	if err != nil { // cannot happen with strings
-		return "[]"
+		return ""
 	}
 	return string(text)
 }

@@ -1,69 +1,73 @@
 package eci
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-func (p params) setContainers(pod *corev1.Pod) {
-	for i := range pod.Spec.InitContainers {
-		p.setContainer(fmt.Sprintf("InitContainer.%d.", i+1), pod, &pod.Spec.InitContainers[i])
+// initContainer returns the parameters that containers of both kinds have.
+func initContainer(pod *corev1.Pod, c *corev1.Container) object {
+	needs := podgroup.SizeOf(&c.Resources)
+	own, ofPod := securityContexts(pod, c)
+	o := object{
+		"Name": c.Name, "Image": c.Image, "WorkingDir": c.WorkingDir, "ImagePullPolicy": c.ImagePullPolicy, "Command": c.Command, "Arg": c.Args,
+		"TerminationMessagePolicy": c.TerminationMessagePolicy, "TerminationMessagePath": c.TerminationMessagePath, "Gpu": gpus(needs),
+		"EnvironmentVar": each(c.Env, variable),
+		"Port": each(c.Ports, func(port *corev1.ContainerPort) object {
+			return object{"Port": port.ContainerPort, "Protocol": ptr.To(protocol(port))}
+		}),
+		"VolumeMount": each(c.VolumeMounts, func(m *corev1.VolumeMount) object {
+			return object{"Name": m.Name, "MountPath": m.MountPath, "ReadOnly": &m.ReadOnly, "SubPath": m.SubPath, "MountPropagation": m.MountPropagation}
+		}),
+		"SecurityContext": object{
+			"RunAsUser": either(own.RunAsUser, ofPod.RunAsUser), "ReadOnlyRootFilesystem": own.ReadOnlyRootFilesystem,
+			"Capability": object{"Add": ptr.Deref(own.Capabilities, corev1.Capabilities{}).Add},
+		},
 	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		prefix := fmt.Sprintf("Container.%d.", i+1)
-		p.setContainer(prefix, pod, c)
-		for name, set := range map[string]bool{"Stdin": c.Stdin, "StdinOnce": c.StdinOnce, "Tty": c.TTY, "EnvironmentVarHide": len(c.Env) > 0} {
-			if set { // values of variables may be secret, and need not be shown in the console
-				p[prefix+name] = "true"
-			}
-		}
-		p.setProbe(prefix+"ReadinessProbe.", c, c.ReadinessProbe)
-		p.setProbe(prefix+"LivenessProbe.", c, c.LivenessProbe)
-		if c.Lifecycle != nil {
-			p.setHook(prefix+"LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
-			p.setHook(prefix+"LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
-		}
-		p.setFurtherSecurity(prefix+"SecurityContext", pod, c)
-	}
+	maps.Copy(o, sizeOf(needs).parameters())
+	return o
 }
 
-// setContainer sets what containers of both kinds have.
-func (p params) setContainer(prefix string, pod *corev1.Pod, c *corev1.Container) {
-	for name, value := range map[string]string{
-		"Name": c.Name, "Image": c.Image, "WorkingDir": c.WorkingDir, "ImagePullPolicy": string(c.ImagePullPolicy),
-		"TerminationMessagePolicy": string(c.TerminationMessagePolicy), "TerminationMessagePath": c.TerminationMessagePath,
-	} {
-		p.set(prefix+name, value)
+// container returns the parameters of a container that is no init container.
+func container(pod *corev1.Pod, c *corev1.Container) object {
+	own, ofPod := securityContexts(pod, c)
+	o := initContainer(pod, c)
+	maps.Copy(o, object{
+		"Stdin": c.Stdin, "StdinOnce": c.StdinOnce, "Tty": c.TTY,
+		"EnvironmentVarHide": len(c.Env) > 0, // values of variables may be secret, and need not be shown in the console
+		"ReadinessProbe":     probe(c, c.ReadinessProbe), "LivenessProbe": probe(c, c.LivenessProbe),
+		"SecurityContextRunAsGroup":   either(own.RunAsGroup, ofPod.RunAsGroup),
+		"SecurityContextRunAsNonRoot": either(own.RunAsNonRoot, ofPod.RunAsNonRoot),
+		"SecurityContextPrivileged":   ptr.Deref(own.Privileged, false),
+	})
+	if c.Lifecycle != nil {
+		setHook(o, "LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
+		setHook(o, "LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
 	}
-	p.setList(prefix+"Command", c.Command)
-	p.setList(prefix+"Arg", c.Args)
-	needs := podgroup.SizeOf(&c.Resources)
-	p.setOf(prefix, sizeOf(needs))
-	if n := gpus(needs); n > 0 {
-		p[prefix+"Gpu"] = strconv.FormatInt(n, 10)
+	return o
+}
+
+func securityContexts(pod *corev1.Pod, c *corev1.Container) (own corev1.SecurityContext, ofPod corev1.PodSecurityContext) {
+	return ptr.Deref(c.SecurityContext, own), ptr.Deref(pod.Spec.SecurityContext, ofPod)
+}
+
+// either returns a container's setting, or else that of its pod.
+func either[T any](own, ofPod *T) *T {
+	if own != nil {
+		return own
 	}
-	p.setEnvironment(prefix, c)
-	for i := range c.Ports {
-		port := fmt.Sprintf("%sPort.%d.", prefix, i+1)
-		p[port+"Port"], p[port+"Protocol"] = strconv.Itoa(int(c.Ports[i].ContainerPort)), string(corev1.ProtocolTCP)
-		p.set(port+"Protocol", string(c.Ports[i].Protocol))
+	return ofPod
+}
+
+func protocol(port *corev1.ContainerPort) corev1.Protocol {
+	if port.Protocol != "" {
+		return port.Protocol
 	}
-	for i := range c.VolumeMounts {
-		m := &c.VolumeMounts[i]
-		mount := fmt.Sprintf("%sVolumeMount.%d.", prefix, i+1)
-		p[mount+"Name"], p[mount+"MountPath"], p[mount+"ReadOnly"] = m.Name, m.MountPath, strconv.FormatBool(m.ReadOnly)
-		p.set(mount+"SubPath", m.SubPath)
-		if m.MountPropagation != nil {
-			p[mount+"MountPropagation"] = string(*m.MountPropagation)
-		}
-	}
-	p.setSecurity(prefix+"SecurityContext.", pod, c)
+	return corev1.ProtocolTCP
 }
 
 // gpus returns the number of GPUs of a size.
@@ -72,115 +76,53 @@ func gpus(s podgroup.Size) int64 {
 	return n.Value()
 }
 
-// setEnvironment sets the environment variables of a container. They are resolved, except
-// for the addresses of the pod, which ECI knows.
-func (p params) setEnvironment(prefix string, c *corev1.Container) {
-	for i := range c.Env {
-		variable := fmt.Sprintf("%sEnvironmentVar.%d.", prefix, i+1)
-		p[variable+"Key"] = c.Env[i].Name
-		p.set(variable+"Value", c.Env[i].Value)
-		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			path := from.FieldRef.FieldPath
-			if path == "status.podIPs" { // the API does not have it; the first IP is the same
-				path = "status.podIP"
-			}
-			p[variable+"FieldRef.FieldPath"] = path
+// variable returns an environment variable. Variables are resolved, except for the addresses
+// of the pod, which ECI knows.
+func variable(e *corev1.EnvVar) object {
+	o := object{"Key": e.Name, "Value": e.Value}
+	if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+		path := e.ValueFrom.FieldRef.FieldPath
+		if path == "status.podIPs" { // the API does not have it; the first IP is the same
+			path = "status.podIP"
 		}
+		o["FieldRef.FieldPath"] = path
 	}
+	return o
 }
 
-func (p params) setProbe(prefix string, c *corev1.Container, probe *corev1.Probe) {
-	if probe == nil {
-		return
+// probe returns a probe. What is not set has the API's defaults, which are those of Kubernetes.
+func probe(c *corev1.Container, p *corev1.Probe) object {
+	if p == nil {
+		return nil
 	}
-	p[prefix+"InitialDelaySeconds"] = strconv.Itoa(int(probe.InitialDelaySeconds))
-	for name, value := range map[string]int32{
-		"PeriodSeconds": probe.PeriodSeconds, "TimeoutSeconds": probe.TimeoutSeconds,
-		"SuccessThreshold": probe.SuccessThreshold, "FailureThreshold": probe.FailureThreshold,
-	} {
-		if value != 0 { // otherwise the API's default applies, which is that of Kubernetes
-			p[prefix+name] = strconv.Itoa(int(value))
-		}
+	o := object{
+		"InitialDelaySeconds": &p.InitialDelaySeconds, "PeriodSeconds": p.PeriodSeconds, "TimeoutSeconds": p.TimeoutSeconds,
+		"SuccessThreshold": p.SuccessThreshold, "FailureThreshold": p.FailureThreshold,
 	}
 	switch {
-	case probe.Exec != nil:
-		p.setList(prefix+"Exec.Command", probe.Exec.Command)
-	case probe.HTTPGet != nil:
-		p.set(prefix+"HttpGet.Path", probe.HTTPGet.Path)
-		p.set(prefix+"HttpGet.Scheme", string(probe.HTTPGet.Scheme))
-		p[prefix+"HttpGet.Port"] = strconv.Itoa(int(portNumber(c, probe.HTTPGet.Port)))
-	case probe.TCPSocket != nil:
-		p[prefix+"TcpSocket.Port"] = strconv.Itoa(int(portNumber(c, probe.TCPSocket.Port)))
+	case p.Exec != nil:
+		o["Exec.Command"] = p.Exec.Command
+	case p.HTTPGet != nil:
+		o["HttpGet"] = object{"Path": p.HTTPGet.Path, "Scheme": p.HTTPGet.Scheme, "Port": portNumber(c, p.HTTPGet.Port)}
+	case p.TCPSocket != nil:
+		o["TcpSocket.Port"] = portNumber(c, p.TCPSocket.Port)
 	}
+	return o
 }
 
-func (p params) setHook(prefix string, c *corev1.Container, h *corev1.LifecycleHandler) {
+// setHook sets a hook, whose parameters are not below one name.
+func setHook(o object, prefix string, c *corev1.Container, h *corev1.LifecycleHandler) {
 	switch {
 	case h == nil:
 	case h.Exec != nil:
-		p.setList(prefix+"Exec", h.Exec.Command)
+		o[prefix+"Exec"] = h.Exec.Command
 	case h.HTTPGet != nil:
-		p.set(prefix+"HttpGetHost", h.HTTPGet.Host)
-		p.set(prefix+"HttpGetPath", h.HTTPGet.Path)
-		p.set(prefix+"HttpGetScheme", string(h.HTTPGet.Scheme))
-		p[prefix+"HttpGetPort"] = strconv.Itoa(int(portNumber(c, h.HTTPGet.Port)))
-		for i, header := range h.HTTPGet.HTTPHeaders {
-			one := fmt.Sprintf("%sHttpGetHttpHeader.%d.", prefix, i+1)
-			p[one+"Name"], p[one+"Value"] = header.Name, header.Value
-		}
+		o[prefix+"HttpGetHost"], o[prefix+"HttpGetPath"] = h.HTTPGet.Host, h.HTTPGet.Path
+		o[prefix+"HttpGetScheme"], o[prefix+"HttpGetPort"] = h.HTTPGet.Scheme, portNumber(c, h.HTTPGet.Port)
+		o[prefix+"HttpGetHttpHeader"] = each(h.HTTPGet.HTTPHeaders, func(header *corev1.HTTPHeader) object {
+			return object{"Name": header.Name, "Value": header.Value}
+		})
 	case h.TCPSocket != nil:
-		p.set(prefix+"TcpSocketHost", h.TCPSocket.Host)
-		p[prefix+"TcpSocketPort"] = strconv.Itoa(int(portNumber(c, h.TCPSocket.Port)))
-	}
-}
-
-// setSecurity sets what containers of both kinds have of a security context, and of that
-// of their pod.
-func (p params) setSecurity(prefix string, pod *corev1.Pod, c *corev1.Container) {
-	if of := pod.Spec.SecurityContext; of != nil && of.RunAsUser != nil {
-		p[prefix+"RunAsUser"] = strconv.FormatInt(*of.RunAsUser, 10)
-	}
-	s := c.SecurityContext
-	if s == nil {
-		return
-	}
-	if s.RunAsUser != nil {
-		p[prefix+"RunAsUser"] = strconv.FormatInt(*s.RunAsUser, 10)
-	}
-	if s.ReadOnlyRootFilesystem != nil {
-		p[prefix+"ReadOnlyRootFilesystem"] = strconv.FormatBool(*s.ReadOnlyRootFilesystem)
-	}
-	if s.Capabilities != nil {
-		var added []string
-		for _, capability := range s.Capabilities.Add {
-			added = append(added, string(capability))
-		}
-		p.setList(prefix+"Capability.Add", slices.Compact(added))
-	}
-}
-
-// setFurtherSecurity sets what init containers have no parameters for.
-func (p params) setFurtherSecurity(prefix string, pod *corev1.Pod, c *corev1.Container) {
-	var group *int64
-	var nonRoot, privileged *bool
-	if of := pod.Spec.SecurityContext; of != nil {
-		group, nonRoot = of.RunAsGroup, of.RunAsNonRoot
-	}
-	if s := c.SecurityContext; s != nil {
-		if privileged = s.Privileged; s.RunAsGroup != nil {
-			group = s.RunAsGroup
-		}
-		if s.RunAsNonRoot != nil {
-			nonRoot = s.RunAsNonRoot
-		}
-	}
-	if group != nil {
-		p[prefix+"RunAsGroup"] = strconv.FormatInt(*group, 10)
-	}
-	if nonRoot != nil {
-		p[prefix+"RunAsNonRoot"] = strconv.FormatBool(*nonRoot)
-	}
-	if privileged != nil && *privileged {
-		p[prefix+"Privileged"] = "true"
+		o[prefix+"TcpSocketHost"], o[prefix+"TcpSocketPort"] = h.TCPSocket.Host, portNumber(c, h.TCPSocket.Port)
 	}
 }

@@ -3,15 +3,14 @@ package eci
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -35,43 +34,39 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	return podgroup.Unit{ID: response.ContainerGroupId}, err
 }
 
-// createParams returns the parameters of the group of a pod.
+// createParams returns the parameters of the group of a pod. An error is permanent.
 func (b *backend) createParams(r *podgroup.Request) (params, error) {
 	pod := r.Pod
-	p := params{"ContainerGroupName": groupName(pod), "ClientToken": r.Token, "RestartPolicy": string(pod.Spec.RestartPolicy)}
-	p.setTags(r.Tags)
+	volumes, err := volumesOf(r)
+	if err != nil {
+		return nil, err
+	}
+	hostname, err := hostnameOf(pod, b.cfg.ClusterDomain)
+	if err != nil {
+		return nil, err
+	}
+	p := params{}
+	p.set("", object{
+		"ContainerGroupName": groupName(pod), "ClientToken": r.Token, "Tag": tags(r.Tags), "RestartPolicy": pod.Spec.RestartPolicy,
+		"SecurityGroupId": b.cfg.SecurityGroup, "VSwitchId": b.cfg.VSwitch, "ZoneId": b.cfg.Zone, "RamRoleName": b.cfg.RAMRole,
+		"TerminationGracePeriodSeconds": pod.Spec.TerminationGracePeriodSeconds, "ActiveDeadlineSeconds": pod.Spec.ActiveDeadlineSeconds,
+		"ShareProcessNamespace": ptr.Deref(pod.Spec.ShareProcessNamespace, false),
+		"HostName":              hostname,
+		"HostAliase": each(pod.Spec.HostAliases, func(a *corev1.HostAlias) object {
+			return object{"Ip": a.IP, "Hostname": a.Hostnames}
+		}),
+		"ImageRegistryCredential": logins(r.Logins),
+		"SecurityContext.Sysctl":  sysctls(pod, "SecurityContext"), "HostSecurityContext.Sysctl": sysctls(pod, "HostSecurityContext"),
+		"Volume":        volumes,
+		"InitContainer": each(pod.Spec.InitContainers, func(c *corev1.Container) object { return initContainer(pod, c) }),
+		"Container":     each(pod.Spec.Containers, func(c *corev1.Container) object { return container(pod, c) }),
+	})
 	if b.cfg.OperatingSystem == "windows" {
 		p["OsType"] = "Windows"
 	}
-	p.setSize(pod)
-	p.set("SecurityGroupId", b.cfg.SecurityGroup)
-	p.set("VSwitchId", b.cfg.VSwitch)
-	p.set("ZoneId", b.cfg.Zone)
-	p.set("RamRoleName", b.cfg.RAMRole)
-	if err := p.setAnnotated(pod, b.cfg.Region); err != nil {
-		return nil, err
-	}
-	for name, seconds := range map[string]*int64{
-		"TerminationGracePeriodSeconds": pod.Spec.TerminationGracePeriodSeconds, "ActiveDeadlineSeconds": pod.Spec.ActiveDeadlineSeconds,
-	} {
-		if seconds != nil {
-			p[name] = strconv.FormatInt(*seconds, 10)
-		}
-	}
-	if shared := pod.Spec.ShareProcessNamespace; shared != nil && *shared {
-		p["ShareProcessNamespace"] = "true"
-	}
-	if err := p.setNames(pod, b.cfg.ClusterDomain); err != nil {
-		return nil, err
-	}
-	p.setDNS(pod, r.DNS)
-	p.setSysctls(pod)
-	p.setLogins(r.Logins)
-	if err := p.setVolumes(r); err != nil {
-		return nil, err
-	}
-	p.setContainers(pod)
-	return p, nil
+	p.set("", groupSize(pod))
+	p.set("", dns(pod, r.DNS))
+	return p, p.setAnnotated(pod, b.cfg.Region)
 }
 
 // groupName returns the name of a pod's container group. It need not be unique, has at
@@ -85,15 +80,16 @@ func groupName(pod *corev1.Pod) string {
 // otherwise.
 const tagNamespace = "NameSpace"
 
-func (p params) setTags(tags map[string]string) {
-	for i, key := range slices.Sorted(maps.Keys(tags)) {
-		prefix := fmt.Sprintf("Tag.%d.", i+1)
-		p[prefix+"Value"] = tags[key]
+// tags returns tags as parameters, sorted by key.
+func tags(tags map[string]string) (list []object) {
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		name := key
 		if key == podgroup.TagNamespace {
-			key = tagNamespace
+			name = tagNamespace
 		}
-		p[prefix+"Key"] = key
+		list = append(list, object{"Key": name, "Value": tags[key]})
 	}
+	return list
 }
 
 // size is thousandths of vCPUs and hundredths of a GiB of memory.
@@ -116,13 +112,9 @@ func (s size) atLeast(other size) size {
 	return size{max(s.cpu, other.cpu), max(s.memory, other.memory)}
 }
 
-// setOf sets the parameters of a size with a prefix.
-func (p params) setOf(prefix string, s size) {
-	for name, value := range map[string]float64{"Cpu": float64(s.cpu) / 1000, "Memory": float64(s.memory) / 100} {
-		if value > 0 {
-			p[prefix+name] = strconv.FormatFloat(value, 'f', -1, 64)
-		}
-	}
+// parameters returns a size as parameters.
+func (s size) parameters() object {
+	return object{"Cpu": float64(s.cpu) / 1000, "Memory": float64(s.memory) / 100}
 }
 
 // podSize returns the size that a pod's containers need together: the sum of the
@@ -142,88 +134,71 @@ func podSize(pod *corev1.Pod) size {
 	return sum
 }
 
-// setSize sets the sizes and instance types of the annotation, in their order, or the
+// groupSize returns the sizes and instance types of the annotation, in their order, or the
 // size that the pod needs.
-func (p params) setSize(pod *corev1.Pod) {
+func groupSize(pod *corev1.Pod) object {
 	specs := split(pod.Annotations[AnnotationInstanceType])
 	if len(specs) == 1 {
 		if cpu, memory, ok := strings.Cut(specs[0], "-"); ok && strings.HasSuffix(memory, "Gi") {
-			p["Cpu"], p["Memory"] = cpu, strings.TrimSuffix(memory, "Gi")
-			return
+			return object{"Cpu": cpu, "Memory": strings.TrimSuffix(memory, "Gi")}
 		}
 	}
 	if len(specs) > 0 {
-		p["InstanceType"] = strings.Join(specs, ",")
-		return
+		return object{"InstanceType": strings.Join(specs, ",")}
 	}
 	s := podSize(pod)
 	if s == (size{}) {
 		s = defaultSize
 	}
-	p.setOf("", s.atLeast(leastSize))
+	return s.atLeast(leastSize).parameters()
 }
 
-// setNames sets the names by which the pod knows itself and others.
-func (p params) setNames(pod *corev1.Pod, clusterDomain string) error {
-	if pod.Spec.Hostname != "" || pod.Spec.HostnameOverride != nil || pod.Spec.SetHostnameAsFQDN != nil {
-		name, err := podspec.KernelHostname(pod, clusterDomain)
-		if err != nil {
-			return errdefs.AsPermanent(err)
-		}
-		p["HostName"] = name
+// hostnameOf returns the hostname that a pod's spec asks for.
+func hostnameOf(pod *corev1.Pod, clusterDomain string) (string, error) {
+	if pod.Spec.Hostname == "" && pod.Spec.HostnameOverride == nil && pod.Spec.SetHostnameAsFQDN == nil {
+		return "", nil
 	}
-	for i, alias := range pod.Spec.HostAliases {
-		prefix := fmt.Sprintf("HostAliase.%d.", i+1)
-		p[prefix+"Ip"] = alias.IP
-		p.setList(prefix+"Hostname", alias.Hostnames)
+	name, err := podspec.KernelHostname(pod, clusterDomain)
+	if err != nil {
+		err = errdefs.AsPermanent(err)
 	}
-	return nil
+	return name, err
 }
 
-// setDNS sets what names are resolved with. Without the cluster's servers in the
-// configuration the group uses those of its network, and what the pod itself sets.
-func (p params) setDNS(pod *corev1.Pod, conf podspec.ResolvConf) {
+// dns returns what names are resolved with. Without the cluster's servers in the configuration
+// the group uses those of its network, and what the pod itself sets.
+func dns(pod *corev1.Pod, conf podspec.ResolvConf) object {
+	o := object{}
 	if len(conf.Nameservers) > 0 || pod.Spec.DNSPolicy == corev1.DNSNone {
-		p["DnsPolicy"] = string(corev1.DNSNone)
+		o["DnsPolicy"] = corev1.DNSNone
 	}
 	if own := pod.Spec.DNSConfig; own != nil && len(conf.Nameservers)+len(conf.Searches)+len(conf.Options) == 0 {
 		conf.Nameservers, conf.Searches = own.Nameservers, own.Searches
-		for _, o := range own.Options {
-			text := o.Name
-			if o.Value != nil {
-				text += ":" + *o.Value
-			}
-			conf.Options = append(conf.Options, text)
+		for _, option := range own.Options {
+			conf.Options = append(conf.Options, option.Name+":"+ptr.Deref(option.Value, ""))
 		}
 	}
-	p.setList("DnsConfig.NameServer", conf.Nameservers)
-	p.setList("DnsConfig.Search", conf.Searches)
-	for i, option := range conf.Options {
-		name, value, _ := strings.Cut(option, ":")
-		prefix := fmt.Sprintf("DnsConfig.Option.%d.", i+1)
-		p[prefix+"Name"] = name
-		p.set(prefix+"Value", value)
-	}
+	o["DnsConfig"] = object{"NameServer": conf.Nameservers, "Search": conf.Searches, "Option": each(conf.Options, func(option *string) object {
+		name, value, _ := strings.Cut(*option, ":")
+		return object{"Name": name, "Value": value}
+	})}
+	return o
 }
 
-func (p params) setSysctls(pod *corev1.Pod) {
-	if pod.Spec.SecurityContext == nil {
-		return
+// sysctls returns the sysctls of a pod that belong to a parameter.
+func sysctls(pod *corev1.Pod, parameter string) (list []object) {
+	for _, sysctl := range ptr.Deref(pod.Spec.SecurityContext, corev1.PodSecurityContext{}).Sysctls {
+		if sysctlParameter(sysctl.Name) == parameter {
+			list = append(list, object{"Name": sysctl.Name, "Value": sysctl.Value})
+		}
 	}
-	count := map[string]int{}
-	for _, sysctl := range pod.Spec.SecurityContext.Sysctls {
-		to := sysctlParameter(sysctl.Name)
-		count[to]++
-		prefix := fmt.Sprintf("%s.Sysctl.%d.", to, count[to])
-		p[prefix+"Name"], p[prefix+"Value"] = sysctl.Name, sysctl.Value
-	}
+	return list
 }
 
-func (p params) setLogins(logins []podgroup.Login) {
-	for i, l := range logins {
-		prefix := fmt.Sprintf("ImageRegistryCredential.%d.", i+1)
-		p[prefix+"Server"], p[prefix+"UserName"], p[prefix+"Password"] = l.Registry, l.Username, l.Password
-	}
+func logins(list []podgroup.Login) []object {
+	return each(list, func(l *podgroup.Login) object {
+		return object{"Server": l.Registry, "UserName": l.Username, "Password": l.Password}
+	})
 }
 
 // Delete implements podgroup.Backend. The grace period is that of the pod's spec, since
@@ -244,27 +219,29 @@ func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 		return errdefs.AsPermanent(errors.New("ProviderNotSupported: ECI does not update a pod with restartPolicy Never: its containers may fail"))
 	}
-	p := params{"ContainerGroupId": u.ID, "UpdateType": "IncrementalUpdate", "ClientToken": change.Token}
+	o := object{"ContainerGroupId": u.ID, "UpdateType": "IncrementalUpdate", "ClientToken": change.Token}
 	if change.Images {
-		for kind, list := range map[string][]corev1.Container{"Container": pod.Spec.Containers, "InitContainer": pod.Spec.InitContainers} {
-			n := 0
-			for i := range list {
-				if found := u.Container(list[i].Name); found != nil && found.Image == list[i].Image {
-					continue
-				}
-				n++
-				prefix := fmt.Sprintf("%s.%d.", kind, n)
-				p[prefix+"Name"], p[prefix+"Image"] = list[i].Name, list[i].Image
-			}
-		}
-		p.setLogins(change.Logins)
+		o["Container"], o["InitContainer"] = otherImages(u, pod.Spec.Containers), otherImages(u, pod.Spec.InitContainers)
+		o["ImageRegistryCredential"] = logins(change.Logins)
 	}
-	for i, name := range slices.Sorted(maps.Keys(change.Files)) {
-		prefix := fmt.Sprintf("Volume.%d.", i+1)
-		p[prefix+"Name"], p[prefix+"Type"] = name, configFileVolume
-		p.setFiles(prefix, change.Files[name])
+	var volumes []object
+	for _, name := range slices.Sorted(maps.Keys(change.Files)) {
+		volumes = append(volumes, object{"Name": name, "Type": configFileVolume, configFiles: files(change.Files[name], false)})
 	}
-	maps.DeleteFunc(p, func(name, _ string) bool { return strings.HasSuffix(name, ".Mode") })
+	o["Volume"] = volumes
+	p := params{}
+	p.set("", o)
 	defer b.groups.forget(u.ID)
 	return b.client.call(ctx, podgroup.ActionUpdate, "UpdateContainerGroup", p, eci.CreateUpdateContainerGroupResponse())
+}
+
+// otherImages returns the containers whose image is not that of the unit.
+func otherImages(u *podgroup.Unit, containers []corev1.Container) (list []object) {
+	for i := range containers {
+		c := &containers[i]
+		if found := u.Container(c.Name); found == nil || found.Image != c.Image {
+			list = append(list, object{"Name": c.Name, "Image": c.Image})
+		}
+	}
+	return list
 }

@@ -43,7 +43,7 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 // who has it can run the command.
 func (b *backend) execAddress(ctx context.Context, group, container string, cmd []string, attach api.AttachIO) (Secret, error) {
 	p := params{
-		"ContainerGroupId": group, "ContainerName": container, "Command": jsonList(cmd),
+		"ContainerGroupId": group, "ContainerName": container, "Command": jsonText(cmd),
 		"TTY": strconv.FormatBool(attach.TTY()), "Stdin": strconv.FormatBool(attach.Stdin() != nil),
 	}
 	response := eci.CreateExecContainerCommandResponse()

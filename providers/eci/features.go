@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
@@ -70,11 +71,14 @@ func check(pod *corev1.Pod) (missing []string) {
 			}
 		}
 	}
+	if s := pod.Spec.SecurityContext; s != nil && s.RunAsGroup != nil && len(pod.Spec.InitContainers) > 0 {
+		add("securityContext.runAsGroup %d for init container %s", *s.RunAsGroup, pod.Spec.InitContainers[0].Name)
+	}
 	specs := pod.Annotations[AnnotationInstanceType]
 	if n := len(split(specs)); n > maxSpecs {
 		add("%d sizes and instance types in the annotation %s, more than %d", n, AnnotationInstanceType, maxSpecs)
 	}
-	for _, name := range []string{annotationInstanceFamily, annotationInstanceGeneration} {
+	for _, name := range []string{annotationPrefix + "eci-instance-family", annotationPrefix + "eci-instance-generation"} {
 		if pod.Annotations[name] != "" {
 			add("the annotation %s, for which the API has no parameter: name instance types in %s", name, AnnotationInstanceType)
 		}
@@ -91,6 +95,19 @@ func check(pod *corev1.Pod) (missing []string) {
 	}
 	slices.Sort(missing)
 	return missing
+}
+
+// ignores returns what else of a pod is ignored: the pod's runAsNonRoot in init containers that
+// may run as root.
+func ignores(pod *corev1.Pod) (ignored []string) {
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		own, ofPod := securityContexts(pod, c)
+		if own.RunAsNonRoot == nil && ptr.Deref(ofPod.RunAsNonRoot, false) && ptr.Deref(either(own.RunAsUser, ofPod.RunAsUser), 0) == 0 {
+			ignored = append(ignored, fmt.Sprintf("securityContext.runAsNonRoot for init container %s", c.Name))
+		}
+	}
+	return ignored
 }
 
 // namedPorts returns the ports of probes and hooks of a container.

@@ -29,6 +29,10 @@ const (
 	// The age at which a group is described again although its status is the same, for its
 	// events: before it runs, and later.
 	pendingMaxAge, describedMaxAge = 15 * time.Second, 5 * time.Minute
+	// allStatusesEvery is how often all statuses are read where they take several pages. In
+	// between those that have changed are: since the last list, and sinceMargin before it.
+	allStatusesEvery = time.Minute
+	sinceMargin      = 30 * time.Second
 )
 
 // groups caches the groups of a list. The API has two: DescribeContainerGroupStatus has ten
@@ -40,6 +44,8 @@ type groups struct {
 	list       int // the number of the list
 	known      map[string]known
 	plainUntil time.Time // DescribeContainerGroups alone is used until then
+	last       cursor    // of the last list
+	lastAll    cursor    // of the last one with all statuses
 }
 
 // known is a group as it was described, and its status then.
@@ -52,6 +58,11 @@ type known struct {
 
 // cursor says where a list goes on. Each page takes one call.
 type cursor struct {
+	// Began is when the list began, and Long whether it has several pages of statuses.
+	Began time.Time
+	Long  bool `json:",omitempty"`
+	// Since: only the statuses that have changed in so many seconds are read.
+	Since int `json:",omitempty"`
 	// Plain: all is read from DescribeContainerGroups.
 	Plain bool `json:",omitempty"`
 	// Token is the API's.
@@ -66,7 +77,7 @@ type cursor struct {
 func (b *backend) List(ctx context.Context, filter map[string]string, page string) (podgroup.Page, error) {
 	var at cursor
 	if page == "" {
-		at.Plain = b.groups.begin()
+		at = b.groups.begin()
 	} else if err := json.Unmarshal([]byte(page), &at); err != nil {
 		return podgroup.Page{}, fmt.Errorf("decode the position in the list: %w", err)
 	}
@@ -78,6 +89,9 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		read = b.describe
 	}
 	units, last, err := read(ctx, filter, &at)
+	if err == nil && last {
+		b.groups.end(&at)
+	}
 	if err != nil || last {
 		return podgroup.Page{Units: units}, err
 	}
@@ -87,10 +101,7 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 
 func filtered(filter map[string]string) params {
 	p := params{}
-	for i, key := range slices.Sorted(maps.Keys(filter)) {
-		prefix := "Tag." + strconv.Itoa(i+1) + "."
-		p[prefix+"Key"], p[prefix+"Value"] = key, filter[key]
-	}
+	p.set("Tag", tags(filter))
 	return p
 }
 
@@ -128,6 +139,7 @@ func (b *backend) listStatuses(ctx context.Context, filter map[string]string, at
 	p := filtered(filter)
 	p["Limit"] = strconv.Itoa(statusPage)
 	p.set("NextToken", at.Token)
+	p.set("SinceSecond", at.Since)
 	response := &statuses{BaseResponse: &responses.BaseResponse{}}
 	err = b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroupStatus", p, response)
 	if e, ok := errors.AsType[callError](err); ok && slices.ContainsFunc([]string{"InvalidAction", "InvalidApi", "Forbidden", "NoPermission"}, func(family string) bool {
@@ -140,10 +152,11 @@ func (b *backend) listStatuses(ctx context.Context, filter map[string]string, at
 	if err != nil {
 		return nil, false, err
 	}
-	if at.Token == "" && response.NextToken == "" && len(response.Data) == 0 {
+	if at.Since == 0 && at.Token == "" && response.NextToken == "" && len(response.Data) == 0 {
 		*at = cursor{Plain: true}
 		return nil, false, nil
 	}
+	at.Long = at.Long || response.NextToken != ""
 	if at.Statuses == nil {
 		at.Statuses = map[string]string{}
 	}
@@ -156,8 +169,11 @@ func (b *backend) listStatuses(ctx context.Context, filter map[string]string, at
 		}
 	}
 	at.Token, at.Listed = response.NextToken, response.NextToken == ""
-	if at.Listed {
+	switch {
+	case at.Listed && at.Since == 0:
 		b.groups.prune()
+	case at.Listed:
+		units = append(units, b.groups.unchanged(at.Statuses)...)
 	}
 	return units, at.Listed && len(at.Statuses) == 0, nil
 }
@@ -166,7 +182,7 @@ func (b *backend) listStatuses(ctx context.Context, filter map[string]string, at
 func (b *backend) describe(ctx context.Context, _ map[string]string, at *cursor) (units []podgroup.Unit, last bool, err error) {
 	ids := slices.Sorted(maps.Keys(at.Statuses))
 	ids = ids[:min(len(ids), maxIDs)]
-	p := params{"ContainerGroupIds": jsonList(ids), "Limit": strconv.Itoa(groupPage), "WithEvent": "true"}
+	p := params{"ContainerGroupIds": jsonText(ids), "Limit": strconv.Itoa(groupPage), "WithEvent": "true"}
 	response := eci.CreateDescribeContainerGroupsResponse()
 	if err := b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroups", p, response); err != nil {
 		return nil, false, err
@@ -187,12 +203,60 @@ func (b *backend) describe(ctx context.Context, _ map[string]string, at *cursor)
 	return units, len(at.Statuses) == 0, nil
 }
 
-// begin begins a list, and reports whether it is to be read from DescribeContainerGroups.
-func (g *groups) begin() (plain bool) {
+// begin begins a list: of what has changed, if all statuses take several pages and were read
+// not long ago. While a group stops, all are read: one that is gone has no status.
+func (g *groups) begin() cursor {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.list++
-	return time.Now().Before(g.plainUntil)
+	now := time.Now()
+	at := cursor{Began: now, Plain: now.Before(g.plainUntil)}
+	stops := false
+	for _, k := range g.known {
+		stops = stops || k.unit.Phase == podgroup.Stopping
+	}
+	if g.lastAll.Long && now.Sub(g.lastAll.Began) < allStatusesEvery && !stops && !at.Plain {
+		at.Since = int((now.Sub(g.last.Began) + sinceMargin) / time.Second)
+	}
+	return at
+}
+
+// end notes that a list was read to its end.
+func (g *groups) end(at *cursor) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = *at
+	if at.Since == 0 {
+		g.lastAll = *at
+	}
+}
+
+// unchanged returns the groups that a list of changes does not have. Those that were described
+// long ago are added to the ones to describe.
+func (g *groups) unchanged(toDescribe map[string]string) (units []podgroup.Unit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, k := range g.known {
+		if k.list == g.list {
+			continue
+		}
+		if k.list = g.list; k.isFresh() {
+			units = append(units, k.unit)
+		} else {
+			toDescribe[id] = k.status
+		}
+		g.known[id] = k
+	}
+	return units
+}
+
+// isFresh reports whether a group whose status is the same need not be described.
+func (k *known) isFresh() bool {
+	maxAge := describedMaxAge
+	if k.unit.Phase == podgroup.Pending {
+		maxAge = pendingMaxAge
+	}
+	return k.unit.Over() || time.Since(k.at) < maxAge
 }
 
 // avoidStatuses has the next lists read from DescribeContainerGroups.
@@ -214,11 +278,7 @@ func (g *groups) current(id, status string) (podgroup.Unit, bool) {
 	}
 	k.list = g.list
 	g.known[id] = k
-	maxAge := describedMaxAge
-	if k.unit.Phase == podgroup.Pending {
-		maxAge = pendingMaxAge
-	}
-	return k.unit, k.status == status && (k.unit.Over() || time.Since(k.at) < maxAge)
+	return k.unit, k.status == status && k.isFresh()
 }
 
 func (g *groups) add(unit podgroup.Unit, status string) {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // expectPods lists the pods, and counts the calls of both lists.
@@ -92,5 +94,69 @@ func TestGroupsThatCannotBeDescribed(t *testing.T) {
 		}
 		r.api.HideGroups(false)
 		r.expectPods(t, "afterwards", 1, 0, 1)
+	})
+}
+
+// Where all statuses take several pages, those that have changed are read, and all each
+// minute, and while a group stops.
+func TestStatusesThatHaveChanged(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		const count = 250
+		var pods []*corev1.Pod
+		for i := range count {
+			pods = append(pods, r.create(t, newPod(fmt.Sprintf("pod-%03d", i))))
+		}
+		time.Sleep(time.Minute)
+		r.restart(t)
+		r.expectPods(t, "at the beginning", count, 2, 13)
+		r.expectPods(t, "without a change", count, 1, 0)
+		time.Sleep(40 * time.Second)
+		if err := r.api.Exit("pod-007", "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		r.expectPods(t, "after a restart of a container", count, 1, 1)
+		if n := r.status(t, pods[7]).ContainerStatuses[0].RestartCount; n != 1 {
+			t.Errorf("the container was started again %d times, want once", n)
+		}
+		time.Sleep(time.Minute)
+		r.expectPods(t, "after a minute", count, 2, 0)
+		if err := r.DeletePod(t.Context(), pods[8]); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.api.Remove("pod-009"); err != nil { // in the console
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		r.expectPods(t, "without those that are gone", count-2, 2, 0)
+		time.Sleep(describedMaxAge)
+		r.expectPods(t, "after some minutes", count-2, 2, 13)
+		time.Sleep(20 * time.Second)
+		r.create(t, newPod("another"))
+		r.expectPods(t, "after another was created", count-1, 1, 1)
+	})
+}
+
+// A list that fails after the statuses were read shows changes the next time.
+func TestChangeWhoseDescriptionFails(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		var pods []*corev1.Pod
+		for i := range 250 {
+			pods = append(pods, r.create(t, newPod(fmt.Sprintf("pod-%03d", i))))
+		}
+		time.Sleep(2 * time.Minute)
+		r.expectPods(t, "at the beginning", 250, 2, 13)
+		time.Sleep(10 * time.Second)
+		if err := r.api.Exit("pod-007", "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		r.refuse("DescribeContainerGroups", 1, http.StatusInternalServerError, "InternalError", "no")
+		if _, err := r.GetPods(t.Context()); err == nil {
+			t.Fatal("the list does not fail")
+		}
+		time.Sleep(35 * time.Second)
+		r.expectPods(t, "afterwards", 250, 1, 1)
+		if n := r.status(t, pods[7]).ContainerStatuses[0].RestartCount; n != 1 {
+			t.Errorf("the container was started again %d times, want once", n)
+		}
 	})
 }

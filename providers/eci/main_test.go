@@ -97,7 +97,7 @@ func newRig0(api *ecitest.Server) *rig {
 		api:     api,
 		pods:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
 		objects: newObjects(),
-		events:  record.NewFakeRecorder(100),
+		events:  record.NewFakeRecorder(1000),
 		tokens:  &tokenGiver{life: time.Hour},
 	}
 }

@@ -44,7 +44,7 @@ func TestAnnotations(t *testing.T) {
 		maps.Copy(plain, c.want)
 		expect(t, name, request(t, pod), plain)
 	}
-	for _, annotation := range []string{annotationStorage, annotationIngressBandwidth} {
+	for _, annotation := range []string{annotationPrefix + "eci-extra-ephemeral-storage", "kubernetes.io/ingress-bandwidth"} {
 		pod := newPod("a")
 		pod.Annotations = map[string]string{annotation: "much"}
 		if err := newRig(t, 0).CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), annotation) {

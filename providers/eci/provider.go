@@ -96,7 +96,7 @@ func (b *backend) options() podgroup.Options {
 			corev1.ResourceEphemeralStorage: resource.MustParse(ephemeralStorage),
 		},
 		Features: podgroup.Features{
-			Fields: fields, Ignored: ignored, Check: check,
+			Fields: fields, Ignored: ignored, Check: check, Ignores: ignores,
 			Containers: maxContainers, Volumes: maxVolumes, FileBytes: maxFile,
 		},
 	}

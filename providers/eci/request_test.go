@@ -126,8 +126,8 @@ func TestTheLeastRequest(t *testing.T) {
 func TestAnnotationsAndPodFields(t *testing.T) {
 	pod := newPod("a")
 	pod.Annotations = map[string]string{
-		AnnotationInstanceType: "ecs.c6.large", AnnotationSecurityGroup: "sg-2", AnnotationVSwitch: "vsw-2,vsw-3", AnnotationZone: "cn-test-a",
-		AnnotationRAMRole: "reader", AnnotationEIP: "eip-1", AnnotationWithEIP: "true", AnnotationEIPBandwidth: "5",
+		AnnotationInstanceType: "ecs.c6.large", annotationPrefix + "eci-security-group": "sg-2", annotationPrefix + "eci-vswitch": "vsw-2,vsw-3", annotationPrefix + "eci-zone": "cn-test-a",
+		annotationPrefix + "eci-ram-role-name": "reader", annotationPrefix + "eci-eip-instanceid": "eip-1", annotationPrefix + "eci-with-eip": "true", annotationPrefix + "eip-bandwidth": "5",
 	}
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](7)
 	pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](60)
@@ -316,6 +316,10 @@ func TestWhatIsNotSupportedIsNamed(t *testing.T) {
 		"privileged init container": {func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = []corev1.Container{{Name: "first", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true), RunAsGroup: ptr.To[int64](7)}}}
 		}, "initContainers[first].securityContext.privileged; initContainers[first].securityContext.runAsGroup 7"},
+		"group of a pod with init containers": {func(pod *corev1.Pod) {
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsGroup: ptr.To[int64](7)}
+			pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1"}}
+		}, "securityContext.runAsGroup 7 for init container first"},
 		"sysctl": {func(pod *corev1.Pod) {
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "vm.swappiness", Value: "1"}}}
 		}, "sysctl net.ipv4.tcp_syncookies; sysctl vm.swappiness"},
@@ -323,7 +327,7 @@ func TestWhatIsNotSupportedIsNamed(t *testing.T) {
 			pod.Annotations = map[string]string{AnnotationInstanceType: "1-2Gi,2-4Gi,4-8Gi,8-16Gi,16-32Gi,ecs.c6.large"}
 		}, "6 sizes and instance types"},
 		"instance family": {func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{annotationInstanceFamily: "ecs.c6"}
+			pod.Annotations = map[string]string{annotationPrefix + "eci-instance-family": "ecs.c6"}
 		}, "the annotation k8s.aliyun.com/eci-instance-family"},
 		"too many containers": {func(pod *corev1.Pod) {
 			for i := range 20 {
@@ -351,4 +355,22 @@ func TestLogins(t *testing.T) {
 		"ImageRegistryCredential.1.Server": "docker.io", "ImageRegistryCredential.1.UserName": "hub", "ImageRegistryCredential.1.Password": "secret",
 		"ImageRegistryCredential.2.Server": "registry.example.com", "ImageRegistryCredential.2.UserName": "me", "ImageRegistryCredential.2.Password": "pass",
 	}, "ImageRegistryCredential.")
+}
+
+// The API has no runAsNonRoot for init containers: an event says so, unless they run as a user
+// who is not root.
+func TestNonRootInitContainers(t *testing.T) {
+	r := newRig(t, 0)
+	pod := newPod("a")
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true)}
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "may-be-root", Image: "busybox:1"},
+		{Name: "another", Image: "busybox:1", SecurityContext: &corev1.SecurityContext{RunAsUser: ptr.To[int64](7)}},
+		{Name: "own", Image: "busybox:1", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}},
+	}
+	r.create(t, pod)
+	event := <-r.events.Events
+	if !strings.Contains(event, "runAsNonRoot for init container may-be-root") || strings.Contains(event, "another") || !strings.Contains(event, "initContainers[own].securityContext.runAsNonRoot") {
+		t.Errorf("the event is %q", event)
+	}
 }

@@ -17,7 +17,7 @@ func (b *backend) Usage(ctx context.Context, units []*podgroup.Unit) ([]stats.Po
 		ids = append(ids, u.ID)
 	}
 	response := eci.CreateDescribeMultiContainerGroupMetricResponse()
-	err := b.client.call(ctx, podgroup.ActionUsage, "DescribeMultiContainerGroupMetric", params{"ContainerGroupIds": jsonList(ids)}, response)
+	err := b.client.call(ctx, podgroup.ActionUsage, "DescribeMultiContainerGroupMetric", params{"ContainerGroupIds": jsonText(ids)}, response)
 	if err != nil {
 		return nil, err
 	}

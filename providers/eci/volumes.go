@@ -1,12 +1,11 @@
 package eci
 
 import (
+	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,94 +32,79 @@ const (
 	nasDriver  = "nasplugin.csi.alibabacloud.com"
 )
 
-// setVolumes sets the volumes of a pod. An error is permanent.
-func (p params) setVolumes(r *podgroup.Request) error {
+// configFiles is the list of the files of a volume.
+const configFiles = "ConfigFileVolume.ConfigFileToPath"
+
+// volumesOf returns the volumes of a pod. An error is permanent.
+func volumesOf(r *podgroup.Request) ([]object, error) {
+	var list []object
 	for i := range r.Pod.Spec.Volumes {
 		v := &r.Pod.Spec.Volumes[i]
-		prefix := fmt.Sprintf("Volume.%d.", i+1)
-		p[prefix+"Name"] = v.Name
-		bound := r.Claims[v.Name]
-		switch {
+		var o object
+		switch bound := r.Claims[v.Name]; {
 		case bound != nil:
-			if err := p.setBound(prefix, v, bound); err != nil {
-				return err
+			if o = boundVolume(v, bound); o == nil {
+				return nil, errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the claim of volumes[%s] is bound to %s, which is no disk (%s, not read-only), NAS (%s, with a server) or NFS volume, nor a flexVolume of ECI without a Secret",
+					v.Name, bound.Name, diskDriver, nasDriver))
 			}
 		case volume.HasContents(v):
-			p[prefix+"Type"] = configFileVolume
-			p.setFiles(prefix, r.Files[v.Name])
+			o = object{"Type": configFileVolume, configFiles: files(r.Files[v.Name], true)}
 		case v.NFS != nil:
-			p.setNFS(prefix, v.NFS.Server, v.NFS.Path, v.NFS.ReadOnly)
+			o = nfs(v.NFS.Server, v.NFS.Path, v.NFS.ReadOnly)
 		case v.FlexVolume != nil:
-			p.setFlex(prefix, v.FlexVolume.Driver, v.FlexVolume.FSType, v.FlexVolume.Options, v.FlexVolume.ReadOnly)
+			o = flex(v.FlexVolume.Driver, v.FlexVolume.FSType, v.FlexVolume.Options, v.FlexVolume.ReadOnly)
 		default:
-			p[prefix+"Type"] = emptyDirVolume
+			o = object{"Type": emptyDirVolume}
 			if v.EmptyDir != nil {
-				p.set(prefix+"EmptyDirVolume.Medium", string(v.EmptyDir.Medium))
-				if limit := v.EmptyDir.SizeLimit; limit != nil {
-					p[prefix+"EmptyDirVolume.SizeLimit"] = limit.String()
-				}
+				o["EmptyDirVolume"] = object{"Medium": v.EmptyDir.Medium, "SizeLimit": v.EmptyDir.SizeLimit}
 			}
 		}
+		o["Name"] = v.Name
+		list = append(list, o)
 	}
-	return nil
+	return list, nil
 }
 
-// setFiles sets the files of a volume, sorted by path, with content in base64 and mode in
-// octal digits, as the API takes them.
-func (p params) setFiles(prefix string, files volume.Files) {
-	for i, path := range slices.Sorted(maps.Keys(files)) {
-		file := fmt.Sprintf("%sConfigFileVolume.ConfigFileToPath.%d.", prefix, i+1)
-		p[file+"Path"] = path
-		p[file+"Content"] = base64.StdEncoding.EncodeToString(files[path].Data)
-		p[file+"Mode"] = "0" + strconv.FormatUint(uint64(files[path].Mode.Perm()), 8)
+// files returns the files of a volume, sorted by path, with content in base64 and mode in
+// octal digits, as the API takes them. It has no modes in an update.
+func files(files volume.Files, modes bool) (list []object) {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		o := object{"Path": path, "Content": base64.StdEncoding.EncodeToString(files[path].Data)}
+		if modes {
+			o["Mode"] = fmt.Sprintf("0%o", files[path].Mode.Perm())
+		}
+		list = append(list, o)
 	}
+	return list
 }
 
-func (p params) setNFS(prefix, server, path string, readOnly bool) {
-	p[prefix+"Type"] = nfsVolume
-	prefix += "NFSVolume."
-	p[prefix+"Server"], p[prefix+"Path"], p[prefix+"ReadOnly"] = server, path, strconv.FormatBool(readOnly)
+func nfs(server, path string, readOnly bool) object {
+	return object{"Type": nfsVolume, "NFSVolume": object{"Server": server, "Path": path, "ReadOnly": &readOnly}}
 }
 
-// setFlex sets a flexVolume, whose options are a JSON object.
-func (p params) setFlex(prefix, driver, fsType string, options map[string]string, readOnly bool) {
+// flex returns a flexVolume, whose options are a JSON object.
+func flex(driver, fsType string, options map[string]string, readOnly bool) object {
 	all := map[string]string{}
 	maps.Copy(all, options)
 	if readOnly {
 		all["readOnly"] = "true"
 	}
-	text, err := json.Marshal(all)
-	if err != nil { // cannot happen with strings
-		text = []byte("{}")
-	}
-	p[prefix+"Type"] = flexVolume
-	prefix += "FlexVolume."
-	p[prefix+"Driver"], p[prefix+"Options"] = driver, string(text)
-	p.set(prefix+"FsType", fsType)
+	return object{"Type": flexVolume, "FlexVolume": object{"Driver": driver, "FsType": fsType, "Options": jsonText(all)}}
 }
 
-// setBound sets the volume that a claim is bound to.
-func (p params) setBound(prefix string, v *corev1.Volume, bound *corev1.PersistentVolume) error {
+// boundVolume returns the volume that a claim is bound to; nil if ECI does not have it.
+func boundVolume(v *corev1.Volume, bound *corev1.PersistentVolume) object {
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
-	csi, nfs, flex := bound.Spec.CSI, bound.Spec.NFS, bound.Spec.FlexVolume
-	switch {
-	case csi != nil && csi.Driver == diskDriver && !readOnly:
-		p[prefix+"Type"] = diskVolume
-		p[prefix+"DiskVolume.DiskId"] = csi.VolumeHandle
-		p.set(prefix+"DiskVolume.FsType", csi.FSType)
-	case csi != nil && csi.Driver == nasDriver && csi.VolumeAttributes["server"] != "":
-		path := csi.VolumeAttributes["path"]
-		if path == "" {
-			path = "/"
-		}
-		p.setNFS(prefix, csi.VolumeAttributes["server"], path, readOnly || csi.ReadOnly)
-	case nfs != nil:
-		p.setNFS(prefix, nfs.Server, nfs.Path, readOnly || nfs.ReadOnly)
-	case flex != nil && flex.SecretRef == nil && slices.Contains(flexDrivers, flex.Driver):
-		p.setFlex(prefix, flex.Driver, flex.FSType, flex.Options, readOnly || flex.ReadOnly)
-	default:
-		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the claim of volumes[%s] is bound to %s, which is no disk (%s, not read-only), NAS (%s, with a server) or NFS volume, nor a flexVolume of ECI without a Secret",
-			v.Name, bound.Name, diskDriver, nasDriver))
+	switch source := &bound.Spec.PersistentVolumeSource; {
+	case source.CSI != nil && source.CSI.Driver == diskDriver && !readOnly:
+		return object{"Type": diskVolume, "DiskVolume": object{"DiskId": source.CSI.VolumeHandle, "FsType": source.CSI.FSType}}
+	case source.CSI != nil && source.CSI.Driver == nasDriver && source.CSI.VolumeAttributes["server"] != "":
+		of := source.CSI.VolumeAttributes
+		return nfs(of["server"], cmp.Or(of["path"], "/"), readOnly || source.CSI.ReadOnly)
+	case source.NFS != nil:
+		return nfs(source.NFS.Server, source.NFS.Path, readOnly || source.NFS.ReadOnly)
+	case source.FlexVolume != nil && source.FlexVolume.SecretRef == nil && slices.Contains(flexDrivers, source.FlexVolume.Driver):
+		return flex(source.FlexVolume.Driver, source.FlexVolume.FSType, source.FlexVolume.Options, readOnly || source.FlexVolume.ReadOnly)
 	}
 	return nil
 }

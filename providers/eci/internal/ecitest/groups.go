@@ -45,11 +45,15 @@ func (s *Server) list(p params, limit int) (page []grouptest.Unit, next string, 
 	if err != nil {
 		return nil, "", err
 	}
+	now := s.Now()
 	s.mu.Lock()
 	hidden := p["Action"] == "DescribeContainerGroups" && s.hideGroups || p["Action"] == "DescribeContainerGroupStatus" && s.hideStatuses
 	s.mu.Unlock()
 	all := s.Units(func(u *grouptest.Unit) bool {
 		if hidden {
+			return false
+		}
+		if since := p.integer("SinceSecond"); since > 0 && now.Sub(u.Changed) > time.Duration(since)*time.Second {
 			return false
 		}
 		for _, tag := range p.each("Tag") {
