@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -80,25 +79,13 @@ func (m memory) Update(ctx context.Context, u *podgroup.Unit, change podgroup.Ch
 	return m.call(ctx, podgroup.ActionUpdate, func() error { return m.w.Update(u.ID, images, change.Files) })
 }
 
-func (m memory) ReadLog(ctx context.Context, u *podgroup.Unit, container string, q podgroup.LogQuery) (string, error) {
-	var b strings.Builder
-	err := m.call(ctx, podgroup.ActionLog, func() error {
-		lines, err := m.w.Log(u.ID, container, q.Previous)
-		if q.Tail > 0 {
-			lines = lines[max(0, len(lines)-q.Tail):]
-		}
-		for _, line := range lines {
-			if line.At.Before(q.Since.Truncate(time.Second)) {
-				continue
-			}
-			if q.Timestamps {
-				b.WriteString(line.At.UTC().Format(time.RFC3339Nano) + " ")
-			}
-			b.WriteString(line.Text + "\n")
-		}
+func (m memory) ReadLog(ctx context.Context, u *podgroup.Unit, container string, q podgroup.LogQuery) (text string, err error) {
+	q.Since = q.Since.Truncate(time.Second)
+	err = m.call(ctx, podgroup.ActionLog, func() (err error) {
+		text, err = m.w.LogText(u.ID, container, q)
 		return err
 	})
-	return b.String(), err
+	return text, err
 }
 
 func (m memory) Usage(ctx context.Context, units []*podgroup.Unit) (all []stats.PodStats, err error) {

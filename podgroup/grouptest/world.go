@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -267,6 +268,23 @@ func (w *World) Log(id, container string, previous bool) (lines []Line, err erro
 		return nil
 	})
 	return lines, err
+}
+
+// LogText returns the lines of a log that a query wants.
+func (w *World) LogText(id, container string, q podgroup.LogQuery) (string, error) {
+	lines, err := w.Log(id, container, q.Previous)
+	lines = slices.DeleteFunc(lines, func(l Line) bool { return l.At.Before(q.Since) })
+	if q.Tail > 0 {
+		lines = lines[max(0, len(lines)-q.Tail):]
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		if q.Timestamps {
+			b.WriteString(l.At.UTC().Format(time.RFC3339Nano) + " ")
+		}
+		b.WriteString(l.Text + "\n")
+	}
+	return b.String(), err
 }
 
 // byID returns a unit, or nil. The caller holds w.mu.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,18 +107,19 @@ const minSecretLength = 4
 // be secret, and without the string to sign, which contains all of them.
 func withoutSecrets(message string, request *requests.CommonRequest, used key) string {
 	message, _, _ = strings.Cut(message, "server string to sign")
-	hide := func(value string) {
-		if len(value) >= minSecretLength {
-			message = strings.ReplaceAll(message, value, hidden)
-		}
-	}
-	for _, part := range []Secret{used.secret, used.id, used.token} {
-		hide(part.Reveal())
-	}
+	secrets := []string{used.secret.Reveal(), used.id.Reveal(), used.token.Reveal()}
 	for _, params := range []map[string]string{request.QueryParams, request.FormParams} {
 		for name, value := range params {
 			if isSecret(name) {
-				hide(value)
+				secrets = append(secrets, value)
+			}
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another
+	for _, secret := range secrets {
+		for _, quoted := range []string{secret, url.QueryEscape(secret), jsonText(secret)} {
+			if text := strings.Trim(quoted, `"`); len(text) >= minSecretLength {
+				message = strings.ReplaceAll(message, text, hidden)
 			}
 		}
 	}

@@ -187,3 +187,18 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// One secret may be a part of another, and the API may quote them in its own way.
+func TestErrorsShowNoPartsOfSecrets(t *testing.T) {
+	for range 10 { // maps have no order
+		r := newRig(t, 0)
+		pod := newPod("a")
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{
+			{Name: "A", Value: "pass"}, {Name: "B", Value: "password-hunter2"}, {Name: "C", Value: "word-hunter2/ \"and\nmore"},
+		}
+		r.refuse("CreateContainerGroup", 1, 400, "InvalidParameter", `password-hunter2; word-hunter2%2F+%22and%0Amore; "word-hunter2/ \"and\nmore"`)
+		if err := r.CreatePod(t.Context(), pod); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Fatalf("the error is %v", err)
+		}
+	}
+}

@@ -374,3 +374,50 @@ func TestNonRootInitContainers(t *testing.T) {
 		t.Errorf("the event is %q", event)
 	}
 }
+
+// What pods contain arrives as it was, whatever it is.
+func TestHostileContents(t *testing.T) {
+	r := newRig(t, 0)
+	texts := []string{"a+b *~%20&c=d", "\x00\x01\x7f", "line\r\nline\n", "日本\u202e", "%", "&Action=DeleteContainerGroup", "", " ", "$(HOME) $$(X)", "'\"\\\\`"}
+	pod := newPod("a")
+	c := &pod.Spec.Containers[0]
+	c.Args, c.Command = texts, []string{"sh", "-c", texts[0]}
+	for i, text := range texts {
+		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("V_", i), Value: text})
+	}
+	binary := []byte{0, 0xff, 0xfe, '\n', 0x80}
+	r.objects.secrets["keys"] = &corev1.Secret{Data: map[string][]byte{"key": binary}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
+	pod.Annotations = map[string]string{annotationPrefix + "eci-core-pattern": "|/a b&c=%2F\n"}
+	r.create(t, pod)
+	params, err := r.api.Params("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range texts {
+		if got := params[fmt.Sprintf("Container.1.Arg.%d", i+1)]; got != text {
+			t.Errorf("argument %q arrives as %q", text, got)
+		}
+		if got := params[fmt.Sprintf("Container.1.EnvironmentVar.%d.Value", i+1)]; got != strings.ReplaceAll(text, "$$", "$") && got != text {
+			t.Errorf("value %q arrives as %q", text, got)
+		}
+	}
+	if got := params["CorePattern"]; got != "|/a b&c=%2F" {
+		t.Errorf("the annotation arrives as %q", got)
+	}
+	if got := r.file(t, "a", "keys", "key"); got != string(binary) {
+		t.Errorf("the file arrives as %q", got)
+	}
+}
+
+// The API takes less of a variable than Kubernetes: it says which, and the pod fails.
+func TestVariablesThatTheAPIDoesNotTake(t *testing.T) {
+	for name, value := range map[string]string{"LONG": "hunter2" + strings.Repeat("x", 250), "dotted.name": "hunter2", "1ST": "hunter2"} {
+		pod := newPod("a")
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
+		err := newRig(t, 0).CreatePod(t.Context(), pod)
+		if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -16,6 +17,7 @@ import (
 
 var (
 	groupName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])$`)
+	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	spec      = regexp.MustCompile(`^([0-9.]+-[0-9.]+Gi|ecs\.[a-z0-9.-]+)$`)
 )
 
@@ -25,14 +27,14 @@ func (s *Server) createGroup(p params) (map[string]any, error) {
 		return nil, err
 	}
 	spec := grouptest.Spec{
-		Token: p["ClientToken"], Request: p.identity(), Tags: map[string]string{}, RestartPolicy: p["RestartPolicy"],
-		Deadline: time.Duration(p.integer("ActiveDeadlineSeconds")) * time.Second, Files: filesOf(p), Data: p,
+		Token: p["ClientToken"], Request: identity(p), Tags: map[string]string{}, RestartPolicy: p["RestartPolicy"],
+		Deadline: time.Duration(p.Integer("ActiveDeadlineSeconds")) * time.Second, Files: filesOf(p), Data: p,
 	}
-	for _, tag := range p.each("Tag") {
+	for _, tag := range p.Each("Tag") {
 		spec.Tags[tag["Key"]] = tag["Value"]
 	}
 	for kind, list := range map[string]*[]podgroup.Container{"InitContainer": &spec.InitContainers, "Container": &spec.Containers} {
-		for _, c := range p.each(kind) {
+		for _, c := range p.Each(kind) {
 			*list = append(*list, podgroup.Container{Name: c["Name"], Image: c["Image"]})
 		}
 	}
@@ -55,11 +57,11 @@ func checkCreation(p params) error {
 	if len(p["ClientToken"]) > 64 {
 		return invalid("ClientToken", "It has more than 64 characters.")
 	}
-	containers := slices.Concat(p.each("Container"), p.each("InitContainer"))
-	if len(containers) > 20 || len(p.each("Volume")) > 20 || len(p.each("Tag")) > 20 {
+	containers := slices.Concat(p.Each("Container"), p.Each("InitContainer"))
+	if len(containers) > 20 || len(p.Each("Volume")) > 20 || len(p.Each("Tag")) > 20 {
 		return refuse(http.StatusBadRequest, "InvalidParameter.LengthExceeded", "There are more than 20 containers, volumes or tags.")
 	}
-	for _, tag := range p.each("Tag") {
+	for _, tag := range p.Each("Tag") {
 		if tag["Key"] == "" || len(tag["Key"]) > 64 || len(tag["Value"]) > 128 {
 			return invalid("Tag", "The tag %q has no key, or one that is too long, or too long a value.", tag["Key"])
 		}
@@ -68,21 +70,26 @@ func checkCreation(p params) error {
 		return err
 	}
 	volumes := map[string]bool{}
-	for _, v := range p.each("Volume") {
+	for _, v := range p.Each("Volume") {
 		if err := checkVolume(v); err != nil {
 			return err
 		}
 		volumes[v["Name"]] = true
 	}
 	for _, c := range containers {
-		for _, m := range c.each("VolumeMount") {
+		for _, e := range c.Each("EnvironmentVar") {
+			if !variable.MatchString(e["Key"]) || utf8.RuneCountInString(e["Value"]) > 256 {
+				return invalid("EnvironmentVar", "The name of the variable %q is not valid, or its value %q has more than 256 characters.", e["Key"], e["Value"])
+			}
+		}
+		for _, m := range c.Each("VolumeMount") {
 			if !volumes[m["Name"]] || m["MountPath"] == "" {
 				return invalid("VolumeMount", "The volume %q that container %q mounts does not exist.", m["Name"], c["Name"])
 			}
 		}
 	}
-	for i := range p.each("SecurityContext.Sysctl") {
-		if name := p.each("SecurityContext.Sysctl")[i]["Name"]; name != "net.ipv4.ping_group_range" && name != "net.ipv4.ip_unprivileged_port_start" {
+	for i := range p.Each("SecurityContext.Sysctl") {
+		if name := p.Each("SecurityContext.Sysctl")[i]["Name"]; name != "net.ipv4.ping_group_range" && name != "net.ipv4.ip_unprivileged_port_start" {
 			return invalid("SecurityContext.Sysctl", "%q is not safe.", name)
 		}
 	}
@@ -100,13 +107,13 @@ func checkSize(p params) error {
 		return nil
 	}
 	var cpu, memory float64
-	for _, c := range p.each("Container") {
-		cpu, memory = cpu+c.float("Cpu"), memory+c.float("Memory")
+	for _, c := range p.Each("Container") {
+		cpu, memory = cpu+c.Float("Cpu"), memory+c.Float("Memory")
 	}
 	switch {
-	case p.float("Cpu") < 0.25 || p.float("Memory") < 0.5 || p.float("Cpu") > 64 || p.float("Memory") > 512:
+	case p.Float("Cpu") < 0.25 || p.Float("Memory") < 0.5 || p.Float("Cpu") > 64 || p.Float("Memory") > 512:
 		return invalid("CPU.Memory", "The specified cpu %q and memory %q are not allowed.", p["Cpu"], p["Memory"])
-	case cpu > p.float("Cpu")+0.001 || memory > p.float("Memory")+0.001:
+	case cpu > p.Float("Cpu")+0.001 || memory > p.Float("Memory")+0.001:
 		return invalid("Container", "The containers have more than the container group.")
 	}
 	return nil
@@ -126,7 +133,7 @@ func checkVolume(v params) error {
 			return missing("Volume." + name)
 		}
 	}
-	for _, f := range v.each("ConfigFileVolume.ConfigFileToPath") {
+	for _, f := range v.Each("ConfigFileVolume.ConfigFileToPath") {
 		if data, err := base64.StdEncoding.DecodeString(f["Content"]); err != nil || f["Path"] == "" || len(data) > 32<<10 {
 			return invalid("ConfigFileVolume", "The content of %q is no base64, or has more than 32 KB.", f["Path"])
 		}
@@ -137,12 +144,12 @@ func checkVolume(v params) error {
 // filesOf returns the files of the volumes in the parameters of a call.
 func filesOf(p params) map[string]volume.Files {
 	all := map[string]volume.Files{}
-	for _, v := range p.each("Volume") {
+	for _, v := range p.Each("Volume") {
 		if v["Type"] != "ConfigFileVolume" {
 			continue
 		}
 		all[v["Name"]] = volume.Files{}
-		for _, f := range v.each("ConfigFileVolume.ConfigFileToPath") {
+		for _, f := range v.Each("ConfigFileVolume.ConfigFileToPath") {
 			data, _ := base64.StdEncoding.DecodeString(f["Content"]) // checkVolume has seen to it
 			all[v["Name"]][f["Path"]] = volume.File{Data: data}
 		}
@@ -171,19 +178,19 @@ func (s *Server) updateGroup(p params) (map[string]any, error) {
 	}
 	was := maps.Clone(u.Spec.Data.(params))
 	keeps := p["UpdateType"] == "IncrementalUpdate"
-	for _, v := range p.each("Volume") {
+	for _, v := range p.Each("Volume") {
 		if err := checkVolume(v); err != nil {
 			return nil, err
 		}
 	}
 	images := map[string]string{}
-	for kind, list := range map[string][]params{"Container": p.each("Container"), "InitContainer": p.each("InitContainer")} {
+	for kind, list := range map[string][]params{"Container": p.Each("Container"), "InitContainer": p.Each("InitContainer")} {
 		for _, c := range list {
 			if u.Container(c["Name"]) == nil {
 				return nil, invalid("Container", "There is no container %q.", c["Name"])
 			}
 			images[c["Name"]] = c["Image"]
-			was.update(kind, c, keeps)
+			update(was, kind, c, keeps)
 		}
 	}
 	for name, value := range p {
@@ -197,7 +204,7 @@ func (s *Server) updateGroup(p params) (map[string]any, error) {
 	pod := u.Tags[podgroup.TagPodName]
 	err = s.Change(pod, func(u *grouptest.Unit) {
 		u.Spec.Data = was
-		if len(p.each("Volume")) > 0 && !keeps {
+		if len(p.Each("Volume")) > 0 && !keeps {
 			u.Files = filesOf(p)
 		}
 	})
@@ -210,8 +217,8 @@ func (s *Server) updateGroup(p params) (map[string]any, error) {
 }
 
 // update changes the parameters of a container, or replaces all of them.
-func (p params) update(kind string, c params, keeps bool) {
-	for i, known := range p.each(kind) {
+func update(p params, kind string, c params, keeps bool) {
+	for i, known := range p.Each(kind) {
 		if known["Name"] != c["Name"] {
 			continue
 		}

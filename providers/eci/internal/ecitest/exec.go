@@ -8,9 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gorilla/websocket"
-
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 // session is a command for which a WebSocket can be opened, once.
@@ -60,12 +59,5 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.open.Done()
-	upgrader := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io", "v4.channel.k8s.io"}}
-	conn, err := upgrader.Upgrade(w, r, nil)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	sh := &shell{conn: conn, tty: command.tty}
-	sh.finish(sh.run(command.command))
+	grouptest.ServeChannels(w, r, command.command, command.tty)
 }

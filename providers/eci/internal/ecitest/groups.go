@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
@@ -36,10 +35,10 @@ func (s *Server) find(p params) (grouptest.Unit, error) {
 // list returns a page of groups.
 func (s *Server) list(p params, limit int) (page []grouptest.Unit, next string, err error) {
 	if p["Limit"] != "" {
-		if n := p.integer("Limit"); n < 1 || n > limit {
+		if n := p.Integer("Limit"); n < 1 || n > limit {
 			return nil, "", invalid("Limit", "The limit has to be from 1 to %d.", limit)
 		}
-		limit = p.integer("Limit")
+		limit = p.Integer("Limit")
 	}
 	ids, err := idsOf(p)
 	if err != nil {
@@ -53,10 +52,10 @@ func (s *Server) list(p params, limit int) (page []grouptest.Unit, next string, 
 		if hidden {
 			return false
 		}
-		if since := p.integer("SinceSecond"); since > 0 && now.Sub(u.Changed) > time.Duration(since)*time.Second {
+		if since := p.Integer("SinceSecond"); since > 0 && now.Sub(u.Changed) > time.Duration(since)*time.Second {
 			return false
 		}
-		for _, tag := range p.each("Tag") {
+		for _, tag := range p.Each("Tag") {
 			if u.Tags[tag["Key"]] != tag["Value"] {
 				return false
 			}
@@ -186,28 +185,18 @@ func (s *Server) describeLog(p params) (map[string]any, error) {
 	if c := u.Container(name); c == nil || c.Now.State == podgroup.Waiting && c.Last.State == podgroup.Waiting {
 		return nil, refuse(http.StatusNotFound, "ContainerNotFound", "There is no container %q, or it has not started.", name)
 	}
-	lines, err := s.World.Log(u.ID, name, p["LastTime"] == "true")
-	var since time.Time
+	q := podgroup.LogQuery{Tail: 500, Previous: p["LastTime"] == "true", Timestamps: p["Timestamps"] == "true"}
 	if p["StartTime"] != "" {
-		if since, err = time.Parse(time.RFC3339, p["StartTime"]); err != nil {
+		if q.Since, err = time.Parse(time.RFC3339, p["StartTime"]); err != nil {
 			return nil, invalid("StartTime", "%q is no time.", p["StartTime"])
 		}
 	}
-	lines = slices.DeleteFunc(lines, func(l grouptest.Line) bool { return l.At.Before(since) })
-	tail := 500
 	if p["Tail"] != "" {
-		if tail = p.integer("Tail"); tail < 1 || tail > 2000 {
+		if q.Tail = p.Integer("Tail"); q.Tail < 1 || q.Tail > 2000 {
 			return nil, invalid("Tail", "The tail has to be from 1 to 2000.")
 		}
 	}
-	var b strings.Builder
-	for _, l := range lines[max(0, len(lines)-tail):] {
-		if p["Timestamps"] == "true" {
-			b.WriteString(l.At.UTC().Format(time.RFC3339Nano) + " ")
-		}
-		b.WriteString(l.Text + "\n")
-	}
-	text := b.String()
+	text, err := s.LogText(u.ID, name, q)
 	return map[string]any{"ContainerName": name, "Content": text[max(0, len(text)-1<<20):]}, err
 }
 
