@@ -20,7 +20,7 @@ import (
 // memory creates, deletes, updates and measures units.
 type memory struct{ w *grouptest.World }
 
-var codes = podgroup.Codes{Throttled: []string{"Quota"}, Missing: []string{"NotFound"}, Busy: []string{"Busy"}, Away: []string{"InternalError"}}
+var codes = podgroup.Codes{Throttled: []string{"Quota"}, Missing: []string{"NotFound"}, Busy: []string{"Busy"}, Away: []string{"InternalError"}, Denied: []string{"Denied"}, Refused: []string{"Invalid"}}
 
 // call makes a call, and gives its error a class.
 func (m memory) call(ctx context.Context, action podgroup.Action, f func() error) error {

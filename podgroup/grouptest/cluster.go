@@ -50,6 +50,7 @@ type Cluster struct {
 	subscribers map[*func(kind, namespace, name string)]bool
 	tokens      int
 	tokenLife   time.Duration
+	noTokens    error
 }
 
 // NewCluster returns a cluster whose kube-system has a UID.
@@ -62,7 +63,8 @@ func NewCluster(uid types.UID) *Cluster {
 		subscribers: map[*func(kind, namespace, name string)]bool{}, tokenLife: time.Hour,
 	}
 	c.client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return true, c.giveToken(action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest)), nil
+		token, err := c.giveToken(action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest))
+		return true, token, err
 	})
 	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		pod, err := c.patchStatus(action.(clienttesting.PatchAction))
@@ -112,9 +114,12 @@ func (c *Cluster) Pod(namespace, name string) *corev1.Pod {
 
 // giveToken returns another token each time, as an API server does. It lives as long as it
 // was asked for, and at least for the cluster's time.
-func (c *Cluster) giveToken(asked *authenticationv1.TokenRequest) *authenticationv1.TokenRequest {
+func (c *Cluster) giveToken(asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.noTokens != nil {
+		return nil, c.noTokens
+	}
 	c.tokens++
 	life := int64(c.tokenLife.Seconds())
 	if seconds := asked.Spec.ExpirationSeconds; seconds != nil {
@@ -128,7 +133,14 @@ func (c *Cluster) giveToken(asked *authenticationv1.TokenRequest) *authenticatio
 		Status: authenticationv1.TokenRequestStatus{
 			Token: "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln", ExpirationTimestamp: metav1.NewTime(expires),
 		},
-	}
+	}, nil
+}
+
+// FailTokens has requests for tokens fail; nil undoes that.
+func (c *Cluster) FailTokens(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noTokens = err
 }
 
 // Tokens is how many tokens were given.
@@ -183,6 +195,14 @@ func (c *Cluster) RemovePod(pod *corev1.Pod) { _ = c.pods.Delete(pod) }
 func (c *Cluster) SetConfigMap(name string, data map[string]string) {
 	c.mu.Lock()
 	c.configMaps[name] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: data}
+	c.mu.Unlock()
+	c.notify("ConfigMap", name)
+}
+
+// RemoveConfigMap removes a ConfigMap of the namespace default.
+func (c *Cluster) RemoveConfigMap(name string) {
+	c.mu.Lock()
+	delete(c.configMaps, name)
 	c.mu.Unlock()
 	c.notify("ConfigMap", name)
 }

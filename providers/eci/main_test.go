@@ -29,7 +29,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -52,8 +51,7 @@ type rig struct {
 	objects objects
 	events  *record.FakeRecorder
 	tokens  *tokenGiver
-	cluster types.UID         // of kube-system; defaults to "here"
-	source  node.ObjectSource // defaults to objects
+	cluster types.UID // of kube-system; defaults to "here"
 	node    *corev1.Node
 	client  kubernetes.Interface // defaults to that of tokens
 	// transport connects with the fake without sockets, in virtual time; nil is a socket.
@@ -128,16 +126,12 @@ func (r *rig) newProvider(t *testing.T, config Config) *podgroup.Provider {
 	if r.transport != nil {
 		b.client.transport = r.transport
 	}
-	var source node.ObjectSource = r.objects
-	if r.source != nil {
-		source = r.source
-	}
 	if r.client == nil {
 		r.client = r.tokens.client(cmp.Or(r.cluster, "here"))
 	}
 	r.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vk"}}
 	p, err := b.provider(nodeutil.ProviderConfig{
-		Pods: corev1listers.NewPodLister(r.pods), Objects: source, Client: r.client, Events: r.events,
+		Pods: corev1listers.NewPodLister(r.pods), Objects: r.objects, Client: r.client, Events: r.events,
 		HostIPs: func() []string { return []string{"192.0.2.1"} }, NodeAllocatable: func() corev1.ResourceList { return nil },
 		Node: r.node,
 	})
@@ -172,7 +166,6 @@ type tokenGiver struct {
 	life  time.Duration
 	age   time.Duration // of a token when it is returned
 	given int
-	away  error
 }
 
 func (g *tokenGiver) client(cluster types.UID) kubernetes.Interface {
@@ -180,9 +173,6 @@ func (g *tokenGiver) client(cluster types.UID) kubernetes.Interface {
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.away != nil {
-			return true, nil, g.away
-		}
 		g.given++
 		now := time.Now()
 		claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"jti":"%d"}`, now.Add(-g.age).Unix(), now.Add(g.life-g.age).Unix(), g.given)
@@ -196,22 +186,10 @@ func (g *tokenGiver) client(cluster types.UID) kubernetes.Interface {
 	return client
 }
 
-func (g *tokenGiver) fail(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.away = err
-}
-
 func (g *tokenGiver) setAge(age time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.age = age
-}
-
-func (g *tokenGiver) count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.given
 }
 
 // create creates a pod in the cache and in the provider.

@@ -375,7 +375,7 @@ func TestNonRootInitContainers(t *testing.T) {
 	}
 }
 
-// What pods contain arrives as it was, whatever it is.
+// What pods contain arrives as it was.
 func TestHostileContents(t *testing.T) {
 	r := newRig(t, 0)
 	texts := []string{"a+b *~%20&c=d", "\x00\x01\x7f", "line\r\nline\n", "日本\u202e", "%", "&Action=DeleteContainerGroup", "", " ", "$(HOME) $$(X)", "'\"\\\\`"}

@@ -129,7 +129,6 @@ func (s *Server) group(u *grouptest.Unit) eci.DescribeContainerGroupsContainerGr
 	if status := s.statuses[u.ID]; status != "" {
 		g.Status = status
 	}
-	hidden := s.hideFiles
 	s.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(u.Tags)) {
 		g.Tags = append(g.Tags, eci.DescribeContainerGroupsLabel1{Key: key, Value: u.Tags[key]})
@@ -148,9 +147,7 @@ func (s *Server) group(u *grouptest.Unit) eci.DescribeContainerGroupsContainerGr
 				Path: path, Content: base64.StdEncoding.EncodeToString(u.Files[name][path].Data),
 			})
 		}
-		if !hidden {
-			g.Volumes = append(g.Volumes, v)
-		}
+		g.Volumes = append(g.Volumes, v)
 	}
 	for _, e := range u.Events {
 		g.Events = append(g.Events, eci.DescribeContainerGroupsEvent1{

@@ -31,13 +31,12 @@ type Server struct {
 	http *httptest.Server
 	mux  *http.ServeMux
 
-	mu        sync.Mutex
-	nonces    map[string]bool
-	statuses  map[string]string // of groups, by ID, that are none of a World's
-	sessions  map[string]session
-	next      int
-	open      sync.WaitGroup // sessions
-	hideFiles bool           // the contents of files
+	mu       sync.Mutex
+	nonces   map[string]bool
+	statuses map[string]string // of groups, by ID, that are none of a World's
+	sessions map[string]session
+	next     int
+	open     sync.WaitGroup // sessions
 
 	hideStatuses, hideGroups bool // as of a key without a right
 }
@@ -67,13 +66,6 @@ func (s *Server) Close() {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
-
-// HideFiles makes lists report no files of volumes.
-func (s *Server) HideFiles() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hideFiles = true
-}
 
 // HideStatuses makes DescribeContainerGroupStatus empty, or undoes that, as it is for an access key
 // without the right to it.
