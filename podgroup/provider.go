@@ -18,7 +18,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -89,9 +88,6 @@ var (
 	_ nodeutil.Provider           = (*Provider)(nil)
 	_ nodeutil.Limited            = (*Provider)(nil)
 	_ node.PodNotifier            = (*watchingProvider)(nil)
-	_ Core                        = (*Provider)(nil)
-	_ Logs                        = (*Provider)(nil)
-	_ Commands                    = (*Provider)(nil)
 )
 
 // Provider runs pods as units of a service. Make it with New. It is safe for concurrent
@@ -116,25 +112,6 @@ type Provider struct {
 	closing sync.Mutex // work begins before ctx ends
 	work    sync.WaitGroup
 }
-
-// Parts of what a Provider can do. A provider's package embeds, of a Provider, those that its
-// service has: the binary lists them as its capabilities.
-type (
-	// Core is what the provider of each backend can do.
-	Core interface {
-		node.PodUIDLifecycleHandler
-		node.NodeProvider
-		io.Closer
-	}
-	// Logs are those of containers, of a LogReader or LogStreamer.
-	Logs interface {
-		GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts api.ContainerLogOpts) (io.ReadCloser, error)
-	}
-	// Commands are those in containers, of an Execer.
-	Commands interface {
-		RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach api.AttachIO) error
-	}
-)
 
 // New makes the provider of a node, whose spec and status it sets. It makes no call. What
 // it returns, which is the same Provider twice, or one that is a node.PodNotifier too if the

@@ -19,7 +19,7 @@ SP_API_HOST and SP_CITY_CODE go before it, and SP_CONFIG_LOCATION names it:
   client_secret: ...
   city_code: DFW
 `,
-	sample:          (*stackpath.Provider)(nil),
+	sample:          stackpath.Sample(),
 	readsClusterUID: true,
 	environment:     providerEnvironment{config: "SP_CONFIG_LOCATION"},
 	check: func(config []byte) error {
@@ -34,10 +34,10 @@ SP_API_HOST and SP_CITY_CODE go before it, and SP_CONFIG_LOCATION names it:
 		if err := cfg.Merge(os.Getenv); err != nil {
 			return nil, nil, nil, err
 		}
-		p, err := stackpath.New(init.ProviderConfig, cfg)
+		p, n, err := stackpath.New(init.ProviderConfig, cfg)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		return nodeutil.AsProvider(p), p, p, nil
+		return p, n, p.(io.Closer), nil // as New says
 	},
 }

@@ -22,7 +22,7 @@ OS_REGION_NAME and so on) go before it, and may be all there is
   memory: 100Gi
   pods: 20
 `,
-	sample:          (*zun.Provider)(nil),
+	sample:          zun.Sample(),
 	readsClusterUID: true,
 	check: func(config []byte) error {
 		_, err := zun.ParseConfig(config)
@@ -40,6 +40,6 @@ OS_REGION_NAME and so on) go before it, and may be all there is
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		return nodeutil.AsProvider(p), p, p, nil
+		return p, p, p, nil
 	},
 }

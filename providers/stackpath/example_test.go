@@ -18,11 +18,7 @@ func Example() {
 		return
 	}
 	n, err := nodeutil.NewNode("stackpath-dfw", func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-		p, err := stackpath.New(cfg, config)
-		if err != nil {
-			return nil, nil, err
-		}
-		return nodeutil.AsProvider(p), p, nil
+		return stackpath.New(cfg, config)
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -18,13 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
-
-// Provider runs pods as workloads. Make it with New. It is safe for concurrent use.
-type Provider struct{ podgroup.Core }
 
 var codes = podgroup.Codes{Throttled: []string{"429"}, Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Refused: []string{"400"}}
 
@@ -38,19 +36,19 @@ type backend struct {
 	tokenEnd time.Time
 }
 
-// New returns the provider of a node, and sets the node's spec and status. It makes no
-// request. An error is of class InvalidInput.
-func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+// New makes the provider of a node, whose pods are workloads, and sets the node's spec and
+// status. It makes no request. What it returns is an io.Closer. An error is of class
+// InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config) (nodeutil.Provider, node.NodeProvider, error) {
 	b, err := newBackend(cfg, http.DefaultTransport)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p, _, err := podgroup.New(init, b, b.options())
-	if err != nil {
-		return nil, err
-	}
-	return &Provider{p.(podgroup.Core)}, nil
+	return podgroup.New(init, b, b.options())
 }
+
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 	err := cfg.Complete()

@@ -113,7 +113,7 @@ func TestUsersConfiguration(t *testing.T) {
 	if _, err := ParseConfig([]byte("stackid: s")); !errdefs.IsInvalidInput(err) {
 		t.Errorf("an unknown field: %v", err)
 	}
-	if _, err := New(grouptest.NewCluster("a").Config(), Config{StackID: "s"}); !errdefs.IsInvalidInput(err) {
+	if _, _, err := New(grouptest.NewCluster("a").Config(), Config{StackID: "s"}); !errdefs.IsInvalidInput(err) {
 		t.Errorf("without credentials: %v", err)
 	}
 }

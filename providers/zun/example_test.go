@@ -25,7 +25,7 @@ func Example() {
 		if err != nil {
 			return nil, nil, err
 		}
-		return nodeutil.AsProvider(p), p, nil
+		return p, p, nil
 	}, nodeutil.WithKubeletAPI())
 	if err != nil {
 		fmt.Println(err)

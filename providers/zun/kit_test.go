@@ -28,7 +28,7 @@ func TestZun(t *testing.T) {
 			if err != nil {
 				return nil, nil, err
 			}
-			return nodeutil.AsProvider(p), p, nil
+			return p, p, nil
 		},
 		Capabilities: []providertest.Capability{providertest.Logs, providertest.SurvivesRestart},
 		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +32,7 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	defer grouptest.Close(t, p)
 	pod := grouptest.NewPod("live-" + rand.String(5))
 	pod.UID, pod.Spec.RestartPolicy = types.UID(rand.String(20)), corev1.RestartPolicyNever
 	main := &pod.Spec.Containers[0]
@@ -57,8 +56,8 @@ func TestLive(t *testing.T) {
 			return err
 		}
 	}
-	wait(t, "the pod runs", status(func(s *corev1.PodStatus) bool { return s.Phase == corev1.PodRunning && s.PodIP != "" }))
-	wait(t, "the log has its line", func() error {
+	grouptest.Eventually(t, "the pod runs", status(func(s *corev1.PodStatus) bool { return s.Phase == corev1.PodRunning && s.PodIP != "" }))
+	grouptest.Eventually(t, "the log has its line", func() error {
 		stream, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Timestamps: true})
 		if errors.Is(err, errors.ErrUnsupported) {
 			t.Log(err) // by the version
@@ -73,27 +72,16 @@ func TestLive(t *testing.T) {
 		}
 		return err
 	})
-	wait(t, "the pod has failed with 3", status(func(s *corev1.PodStatus) bool {
+	grouptest.Eventually(t, "the pod has failed with 3", status(func(s *corev1.PodStatus) bool {
 		return s.Phase == corev1.PodFailed && s.ContainerStatuses[0].State.Terminated.ExitCode == 3
 	}))
 	if err := p.DeletePod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the pod is gone", func() error {
+	grouptest.Eventually(t, "the pod is gone", func() error {
 		if _, err := p.GetPod(t.Context(), pod.Namespace, pod.Name); !errdefs.IsNotFound(err) {
 			return fmt.Errorf("it is there: %w", err)
 		}
 		return nil
 	})
-}
-
-func wait(t *testing.T, what string, check func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Second) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("waiting until %s: %v", what, err)
 }

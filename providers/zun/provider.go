@@ -20,16 +20,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-// Provider runs pods as capsules of Zun. Make it with New. It is safe for concurrent use.
-type Provider struct{ engine }
-
-// engine is what a Provider can do.
-type engine interface {
-	podgroup.Core
-	podgroup.Logs
-	podgroup.Commands
-}
-
 // backend is Zun as a backend of package podgroup.
 type backend struct {
 	cfg       Config // complete
@@ -51,14 +41,14 @@ var (
 	_ podgroup.Execer    = (*backend)(nil)
 )
 
-// New returns the provider of a node, and sets the node's spec and status. It makes no
-// call. Close stops the provider, and leaves the capsules as they are. An error is of class
-// InvalidInput.
-func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+// New returns the provider of a node, whose pods are capsules, and sets the node's spec and
+// status. It makes no call. Close stops the provider, and leaves the capsules as they are. An
+// error is of class InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config) (*podgroup.Provider, error) {
 	return newProvider(init, cfg, nil)
 }
 
-func newProvider(init nodeutil.ProviderConfig, cfg Config, transport http.RoundTripper) (*Provider, error) {
+func newProvider(init nodeutil.ProviderConfig, cfg Config, transport http.RoundTripper) (*podgroup.Provider, error) {
 	b, err := newBackend(cfg, transport)
 	if err != nil {
 		return nil, err
@@ -68,8 +58,11 @@ func newProvider(init nodeutil.ProviderConfig, cfg Config, transport http.RoundT
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{p.(engine)}, nil
+	return p.(*podgroup.Provider), nil // since b does not watch
 }
+
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 // newBackend returns a backend. transport, if it is not nil, connects to the servers.
 func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {

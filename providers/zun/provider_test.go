@@ -25,7 +25,7 @@ import (
 
 // rig is a provider before a fake.
 type rig struct {
-	*Provider
+	*podgroup.Provider
 	world   *grouptest.World
 	cluster *grouptest.Cluster
 	server  *zuntest.Server
@@ -42,11 +42,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := p.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { grouptest.Close(t, p) })
 		r.Provider = p
 		test(t, r)
 	})
