@@ -389,6 +389,22 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	}
 }
 
+// Without a DNS of the service's a pod has what it sets itself.
+func TestRequestHasTheDNSConfigOfThePod(t *testing.T) {
+	var got *podgroup.Request
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		o.Features.Fields = append(o.Features.Fields, "dnsConfig")
+		p, _ := c.Start(t, recording{listing{memory{w}}, &got}, o)
+		pod := grouptest.NewPod("web")
+		pod.Spec.DNSPolicy, pod.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}}
+		create(t, c, p, pod)
+	})
+	if !slices.Equal(got.DNS.Nameservers, []string{"192.0.2.53"}) {
+		t.Errorf("the resolver is %v", got.DNS)
+	}
+}
+
 func TestRequestHasWhatThePodNeeds(t *testing.T) {
 	var got *podgroup.Request
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
@@ -40,6 +41,8 @@ func (p *Provider) request(ctx context.Context, pod *corev1.Pod) (r *Request, du
 		resolv, warnings := p.opts.DNS.ForPod(pod)
 		r.DNS = resolv
 		p.events.recordWarnings(pod, warnings)
+	} else {
+		r.DNS, _ = podspec.DNS{}.ForPod(pod) // what the pod itself sets; the rest is the service's
 	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, due, err

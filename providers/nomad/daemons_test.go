@@ -26,10 +26,12 @@ const testImage = "localhost/busybox:test"
 // realNomad is a Nomad of one machine that really runs, server and client in one, with a
 // Docker of its own. It needs root, "make nomad" and "make nomad-tools".
 type realNomad struct {
+	t            *testing.T // at whose end it ends
 	dir, address string
 	config       string // of the agent
 	agent        *daemon.Process
 	client       *api.Client
+	acl          bool // rights are still to be given
 }
 
 // startNomad starts a Nomad, which ends with the test. Extra is added to the agent's
@@ -38,7 +40,7 @@ func startNomad(t *testing.T, extra string) *realNomad {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nomad-") // a short one: it has sockets
 	must(t, err)
-	n := &realNomad{dir: dir, config: filepath.Join(dir, "agent.hcl")}
+	n := &realNomad{t: t, dir: dir, config: filepath.Join(dir, "agent.hcl")}
 	t.Cleanup(func() { n.remove(t) })
 	docker := n.startDocker(t)
 	ports := freePorts(t, 3)
@@ -81,8 +83,8 @@ plugin "docker" {
 %[7]s`, dir, ports[0], ports[1], ports[2], docker, testImage, extra), 0o600))
 	n.client, err = api.NewClient(&api.Config{Address: n.address})
 	must(t, err)
-	n.startAgent(t)
-	t.Cleanup(func() { n.stopAgent(t) })
+	n.acl = strings.Contains(extra, "acl {")
+	n.startAgent()
 	return n
 }
 
@@ -127,29 +129,42 @@ func (n *realNomad) startDocker(t *testing.T) string {
 	return address
 }
 
-func (n *realNomad) startAgent(t *testing.T) {
+func (n *realNomad) startAgent() {
+	t := n.t
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join("..", "..", "bin", "nomad"))
 	must(t, err)
 	n.agent = n.launch(t, binary, "agent", "-config", n.config)
+	t.Cleanup(n.stopAgent)
 	until(t, "Nomad's machine is ready", func() bool {
+		if n.acl {
+			token, _, err := n.client.ACLTokens().Bootstrap(nil)
+			if err != nil {
+				return false
+			}
+			n.client.SetSecretID(token.SecretID)
+			n.acl = false
+		}
 		nodes, _, err := n.client.Nodes().List(nil)
 		return err == nil && len(nodes) == 1 && nodes[0].Status == api.NodeStatusReady && nodes[0].Drivers["docker"] != nil && nodes[0].Drivers["docker"].Healthy
 	})
 }
 
 // stopAgent removes all jobs, and what the machine has of them, and ends the agent.
-func (n *realNomad) stopAgent(t *testing.T) {
-	t.Helper()
+func (n *realNomad) stopAgent() {
+	if n.agent == nil {
+		return // it was the one before
+	}
 	jobs, _, err := n.client.Jobs().List(nil)
 	if err != nil {
-		t.Error(err)
+		n.t.Error(err)
 	}
 	for _, job := range jobs {
 		_, _, _ = n.client.Jobs().Deregister(job.ID, true, nil) // the machine is cleaned up below in any case
 	}
 	_ = n.client.System().GarbageCollect()
 	_ = n.agent.Stop(syscall.SIGINT)
+	n.agent = nil
 }
 
 // launch starts a daemon that ends with the test, if it has not ended before.
@@ -216,9 +231,9 @@ func freePorts(t *testing.T, n int) (ports []int) {
 
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !f(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after a minute it is not so that %s", what)
+			t.Fatalf("after two minutes it is not so that %s", what)
 		}
 	}
 }

@@ -24,6 +24,8 @@ import (
 const (
 	// execHeartbeat keeps the connection open.
 	execHeartbeat = 10 * time.Second
+	// execBegins is when the first heartbeat is sent: commands have begun by then.
+	execBegins = time.Second
 	// execHandshake is how long the connection may take.
 	execHandshake = 30 * time.Second
 )
@@ -140,13 +142,14 @@ func (s *execSession) sendInput() {
 	}
 }
 
-// sendSizes sends the sizes of the client's terminal, and heartbeats.
+// sendSizes sends the sizes of the client's terminal, and heartbeats. These have the last size:
+// the first one is lost if it comes before the command has begun.
 func (s *execSession) sendSizes(ended <-chan struct{}) {
-	ticker := time.NewTicker(execHeartbeat)
+	ticker := time.NewTicker(execBegins)
 	defer ticker.Stop()
 	sizes := s.attach.Resize()
+	input := &api.ExecStreamingInput{}
 	for {
-		input := &api.ExecStreamingInput{}
 		select {
 		case size, ok := <-sizes:
 			if !ok {
@@ -155,6 +158,7 @@ func (s *execSession) sendSizes(ended <-chan struct{}) {
 			}
 			input.TTYSize = &api.TerminalSize{Height: int(size.Height), Width: int(size.Width)}
 		case <-ticker.C:
+			ticker.Reset(execHeartbeat)
 		case <-ended:
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -161,6 +162,11 @@ func TestDisplacedPod(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if n := r.world.Calls(nomadtest.ActionDeregister); n == before {
 			t.Error("the job of a pod that is lost goes on elsewhere")
+		}
+		time.Sleep(10 * time.Second)
+		status := r.phase(t, pod)
+		if i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }); status.Phase != corev1.PodFailed || i < 0 {
+			t.Errorf("once its job is stopped the status is %+v", status)
 		}
 	})
 }

@@ -45,6 +45,7 @@ type backend struct {
 	mu      sync.Mutex
 	records map[string]*record // the jobs, by ID, as of the last list and the events since
 	turns   map[string]int     // of jobs, as far as this process has opened them
+	leaving map[string]bool    // jobs whose pods are deleted
 }
 
 var (
@@ -82,7 +83,7 @@ func newBackend(cfg Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, turns: map[string]int{}}, nil
+	return &backend{cfg: cfg, api: client, transport: transport, records: map[string]*record{}, turns: map[string]int{}, leaving: map[string]bool{}}, nil
 }
 
 // Close closes idle connections.
@@ -212,6 +213,9 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration)
 	if err := b.deleteVariables(ctx, u.ID, u.Tags); err != nil {
 		return err
 	}
+	b.mu.Lock()
+	b.leaving[u.ID] = true
+	b.mu.Unlock()
 	_, _, err := b.api.Jobs().Deregister(u.ID, u.Over(), write(ctx))
 	return classify(podgroup.ActionDelete, err)
 }

@@ -104,10 +104,14 @@ func (r *record) unit() (u podgroup.Unit, ok bool) {
 	return u, true
 }
 
-// displaced returns why Nomad ended a pod that did not end by itself; nil if it did not.
+// notNeeded is Nomad's description of an allocation whose job is stopped.
+const notNeeded = "alloc not needed due to job update"
+
+// displaced returns why Nomad ended a pod that did not end by itself, and whose job was not
+// stopped before; nil if it did not.
 func (r *record) displaced() *podspec.Failure {
 	a := r.alloc
-	if a == nil || r.stopped {
+	if a == nil || r.stopped && a.DesiredDescription == notNeeded {
 		return nil
 	}
 	message := cmp.Or(a.ClientDescription, a.DesiredDescription, "Nomad gives no reason")

@@ -190,6 +190,7 @@ func (b *backend) forget(id string) {
 	defer b.mu.Unlock()
 	delete(b.records, id)
 	delete(b.turns, id)
+	delete(b.leaving, id)
 }
 
 func (b *backend) setAlloc(ctx context.Context, a *api.Allocation, changed func(podgroup.Unit)) error {
@@ -227,11 +228,11 @@ func (b *backend) setTrouble(ctx context.Context, e *api.Evaluation, changed fun
 }
 
 // report reports the unit of a job, and does what Nomad does not: it lets init containers
-// start whose turn it is, removes a job that has stopped, and stops one whose pod has failed,
-// so that it does not go on elsewhere.
+// start whose turn it is, removes a job that has stopped and whose pod is deleted, and stops
+// one whose pod has failed, so that it does not go on elsewhere.
 func (b *backend) report(ctx context.Context, id string, changed func(podgroup.Unit)) {
 	b.mu.Lock()
-	r := b.records[id]
+	r, leaves := b.records[id], b.leaving[id]
 	b.mu.Unlock()
 	if r == nil {
 		return
@@ -241,8 +242,8 @@ func (b *backend) report(ctx context.Context, id string, changed func(podgroup.U
 		changed(u)
 	}
 	err := b.openTurns(ctx, r)
-	remove := r.stopped && (!ok || u.Over())
-	if remove || r.displaced() != nil && (u.Over() || r.moved) {
+	remove := r.stopped && (!ok || u.Over() && leaves)
+	if remove || !r.stopped && r.displaced() != nil && (u.Over() || r.moved) {
 		_, _, err = b.api.Jobs().Deregister(id, remove, write(ctx))
 		err = classify(podgroup.ActionDelete, err)
 	}

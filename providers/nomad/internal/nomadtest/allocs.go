@@ -33,7 +33,7 @@ func (j *job) alloc(full bool) *api.Allocation {
 	}
 	a.ClientStatus = status[u.Phase]
 	if j.stopped {
-		a.DesiredStatus = api.AllocDesiredStatusStop
+		a.DesiredStatus, a.DesiredDescription = api.AllocDesiredStatusStop, "alloc not needed due to job update"
 	}
 	if j.gone {
 		a.ClientStatus = api.AllocClientStatusComplete

@@ -120,7 +120,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 	defer conn.Close()
 	out := &execOutput{conn: conn}
 	input, typed := io.Pipe()
-	sizes := make(chan api.TerminalSize, 10)
+	sizes, begins := make(chan api.TerminalSize, 10), time.Now().Add(500*time.Millisecond)
 	var receiving sync.WaitGroup
 	receiving.Go(func() {
 		defer close(sizes)
@@ -132,7 +132,9 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 			}
 			switch {
 			case frame.TTYSize != nil:
-				sizes <- *frame.TTYSize
+				if !time.Now().Before(begins) { // Docker loses the sizes before
+					sizes <- *frame.TTYSize
+				}
 			case frame.Stdin != nil && frame.Stdin.Close:
 				out.isShut.Store(tty) // as Docker does it
 				_ = typed.Close()
