@@ -64,6 +64,12 @@ nomad-tools: container-tools # the packages of Debian that the tests on a real N
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing)
 
+.PHONY: remote-tools
+remote-tools: # the packages of Debian that the providers of the remote examples need
+	@missing=; for pkg in python3-grpcio python3-grpc-tools; do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
+
 .PHONY: containerd-up
 containerd-up: container-tools ## Build bin/containerd-up, which runs containerd for tests
 	$(GO) build -trimpath -o bin/containerd-up ./test/containerd/cmd/containerd-up
@@ -197,9 +203,9 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
 
 .PHONY: integration
-integration: build controlplane metrics-server prometheus container-tools slurm-tools nomad nomad-tools ## The tests on a real control plane
+integration: build controlplane metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./providers/slurm/... ./bench/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./providers/slurm/... ./providers/remote/... ./bench/...
 	cd providers/eci && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestECI$$' .
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestInterLink$$' ./providers/interlink
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .

@@ -80,6 +80,7 @@ var providers = map[string]providerEntry{
 	"mock":       mockEntry,
 	"nomad":      nomadEntry,
 	"process":    processEntry,
+	"remote":     remoteEntry,
 	"slurm":      slurmEntry,
 	"stackpath":  stackpathEntry,
 	"zun":        zunEntry,

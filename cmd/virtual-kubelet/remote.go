@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
+)
+
+var remoteEntry = providerEntry{
+	summary: "pods handed to a provider that is a process of its own, in any language",
+	config: `YAML or JSON; address is required (providers/remote/README.md has the rest):
+
+  address: unix:///run/provider/provider.sock
+
+or
+
+  address: provider.example.com:9443
+  tls: {caFile: ca.crt, certFile: tls.crt, keyFile: tls.key}
+`,
+	sample: (*remote.Provider)(nil),
+	check: func(config []byte) error {
+		_, err := remote.ParseConfig(config)
+		return err
+	},
+	new: newRemote,
+}
+
+func newRemote(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+	cfg, err := remote.ParseConfig(init.Config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p, n, err := remote.New(context.Background(), init.ProviderConfig, cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return p, n, p.(io.Closer), nil // as New says
+}

@@ -1,0 +1,94 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// codeOf has the classes that are not UnknownClass.
+var codeOf = map[errdefs.Class]codes.Code{
+	errdefs.PermanentClass:    codes.FailedPrecondition,
+	errdefs.InvalidInputClass: codes.InvalidArgument,
+	errdefs.NotFoundClass:     codes.NotFound,
+	errdefs.ConflictClass:     codes.Aborted,
+	errdefs.RetryAfterClass:   codes.ResourceExhausted,
+	errdefs.UnavailableClass:  codes.Unavailable,
+}
+
+// ToStatus returns the error of a gRPC server for the error of a provider.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	class := errdefs.ClassOf(err)
+	if class == errdefs.NotFoundClass && !errdefs.IsOnlyNotFound(err) {
+		class = errdefs.UnknownClass // a failure joined with it counts
+	}
+	code, ok := codeOf[class]
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		code = codes.Unimplemented
+	case ok:
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	default:
+		code = codes.Unknown
+	}
+	s := status.New(code, err.Error())
+	if delay, named := errdefs.RetryAfter(err); named && code == codes.ResourceExhausted {
+		if detailed, failed := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}); failed == nil {
+			s = detailed
+		}
+	}
+	return s.Err()
+}
+
+// FromStatus returns the error of a provider for that of a gRPC client. It keeps the
+// text that the server gave.
+func FromStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	text := errors.New(s.Message())
+	switch s.Code() {
+	case codes.NotFound:
+		return errdefs.AsNotFound(text)
+	case codes.InvalidArgument:
+		return errdefs.AsInvalidInput(text)
+	case codes.FailedPrecondition:
+		return errdefs.AsPermanent(text)
+	case codes.Aborted:
+		return errdefs.AsConflict(text)
+	case codes.Unavailable:
+		return errdefs.AsUnavailable(text)
+	case codes.Unimplemented:
+		return fmt.Errorf("%w: %w", text, errors.ErrUnsupported)
+	case codes.Canceled:
+		return fmt.Errorf("%w: %w", text, context.Canceled)
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("%w: %w", text, context.DeadlineExceeded)
+	case codes.ResourceExhausted:
+		for _, detail := range s.Details() {
+			if info, ok := detail.(*errdetails.RetryInfo); ok {
+				return errdefs.AsRetryAfter(text, info.GetRetryDelay().AsDuration())
+			}
+		}
+		return errdefs.AsUnavailable(text)
+	default:
+		return text
+	}
+}

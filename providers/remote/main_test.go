@@ -1,0 +1,39 @@
+package remote_test
+
+import (
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/server"
+)
+
+// serve serves a provider until the end of the test, and returns its address.
+func serve(t *testing.T, s *server.Server) (address string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "provider.sock")
+	listen(t, s, socket)
+	return "unix://" + socket
+}
+
+// listen serves a provider until stop, or the end of the test.
+func listen(t *testing.T, s *server.Server, socket string) (stop func()) {
+	t.Helper()
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grpcServer := grpc.NewServer(server.ServerOptions()...)
+	s.Register(grpcServer)
+	ended := make(chan error, 1)
+	go func() { ended <- grpcServer.Serve(listener) }()
+	stop = sync.OnceFunc(func() {
+		grpcServer.Stop()
+		<-ended
+	})
+	t.Cleanup(stop)
+	return stop
+}

@@ -1,0 +1,293 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/internal/wire"
+	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
+)
+
+// Provider hands the pods of a node to a provider that is another process. Make it with
+// New.
+type Provider struct {
+	cfg    Config
+	conn   *grpc.ClientConn
+	client pb.ProviderClient
+	able   []string
+
+	closing sync.Once
+	closed  error
+}
+
+// New connects to a provider, waits until it answers, for Config.StartTimeout at most, and
+// completes init.Node with what it says of its node. The provider that it returns can do
+// what that one says, and is an io.Closer. A connection that is lost is made again:
+// calls fail with class Unavailable meanwhile, which makes the node NotReady and loses
+// no pod. ctx is for the time of the call.
+func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeutil.Provider, node.NodeProvider, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
+	}
+	creds, err := cfg.credentials()
+	if err != nil {
+		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
+	}
+	conn, err := grpc.NewClient(cfg.Address, append(dialOptions(), grpc.WithTransportCredentials(creds))...)
+	if err != nil {
+		return nil, nil, errdefs.InvalidInputf("remote config: address: %w", err)
+	}
+	p := &Provider{cfg: cfg, conn: conn, client: pb.NewProviderClient(conn)}
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout.Duration)
+	defer cancel()
+	if err := p.meet(ctx, init.Node); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), conn.Close())
+	}
+	return nodeutil.AsProvider(p.withOptional()), p, nil
+}
+
+// dialOptions are those of a connection that notices a dead peer, and is made again soon.
+func dialOptions() []grpc.DialOption {
+	again := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second}
+	return []grpc.DialOption{
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 10 * time.Second}),
+		// The pings of the node keep a healthy connection busier than that.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
+		grpc.WithIdleTimeout(0),
+	}
+}
+
+// meet asks the provider what it can do, and how its node is.
+func (p *Provider) meet(ctx context.Context, n *corev1.Node) error {
+	info, err := p.client.GetInfo(ctx, &pb.GetInfoRequest{NodeName: n.Name}, grpc.WaitForReady(true))
+	if err != nil {
+		return fmt.Errorf("it does not say what it can do: %w", wire.FromStatus(err))
+	}
+	p.able = info.GetCapabilities()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := p.client.WatchNode(ctx, &pb.WatchNodeRequest{})
+	if err != nil {
+		return wire.FromStatus(err)
+	}
+	far, err := receiveNode(stream)
+	if err != nil {
+		return fmt.Errorf("it does not say how its node is: %w", err)
+	}
+	complete(n, far)
+	log.G(ctx).WithFields(log.Fields{"name": info.GetName(), "version": info.GetVersion(), "address": p.cfg.Address, "capabilities": p.able}).Info("Connected to the provider")
+	return nil
+}
+
+// complete adds what the provider says of its node. What this process knows better stays:
+// its own addresses, where the provider names none, and who runs the node.
+func complete(n, far *corev1.Node) {
+	maps.Copy(n.Labels, far.Labels)
+	maps.Copy(n.Annotations, far.Annotations)
+	n.Spec.Taints = append(n.Spec.Taints, far.Spec.Taints...)
+	if far.Spec.ProviderID != "" {
+		n.Spec.ProviderID = far.Spec.ProviderID
+	}
+	if len(far.Status.Capacity) > 0 {
+		n.Status.Capacity = far.Status.Capacity
+	}
+	if len(far.Status.Allocatable) > 0 {
+		n.Status.Allocatable = far.Status.Allocatable
+	}
+	if len(far.Status.Addresses) > 0 {
+		n.Status.Addresses = far.Status.Addresses
+	}
+	if len(far.Status.Conditions) > 0 {
+		n.Status.Conditions = far.Status.Conditions
+	}
+	if far.Status.NodeInfo.OperatingSystem != "" {
+		n.Status.NodeInfo.OperatingSystem = far.Status.NodeInfo.OperatingSystem
+	}
+	if far.Status.NodeInfo.Architecture != "" {
+		n.Status.NodeInfo.Architecture = far.Status.NodeInfo.Architecture
+	}
+	if len(far.Status.Images) > 0 {
+		n.Status.Images = far.Status.Images
+	}
+}
+
+// withOptional returns p with the methods that the provider has: those which the pod
+// controller looks for.
+func (p *Provider) withOptional() node.PodLifecycleHandler {
+	notifies, byUID := !p.Lacks("notify"), !p.Lacks("pods-by-uid")
+	switch {
+	case notifies && byUID:
+		return struct {
+			*Provider
+			watcher
+			finder
+		}{p, watcher{p}, finder{p}}
+	case notifies:
+		return struct {
+			*Provider
+			watcher
+		}{p, watcher{p}}
+	case byUID:
+		return struct {
+			*Provider
+			finder
+		}{p, finder{p}}
+	default:
+		return p
+	}
+}
+
+// Lacks implements nodeutil.Limited. A nil Provider stands for any: it lacks nothing.
+func (p *Provider) Lacks(capability string) bool {
+	return p != nil && !slices.Contains(p.able, capability)
+}
+
+// Close implements io.Closer. Calls that are under way fail.
+func (p *Provider) Close() error {
+	p.closing.Do(func() { p.closed = p.conn.Close() })
+	return p.closed
+}
+
+var _ io.Closer = (*Provider)(nil)
+
+// CreatePod implements node.PodLifecycleHandler.
+func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	return p.hand(pod, func(data []byte) error {
+		_, err := p.client.CreatePod(ctx, &pb.CreatePodRequest{Pod: data})
+		return err
+	})
+}
+
+// UpdatePod implements node.PodLifecycleHandler.
+func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	return p.hand(pod, func(data []byte) error {
+		_, err := p.client.UpdatePod(ctx, &pb.UpdatePodRequest{Pod: data})
+		return err
+	})
+}
+
+// DeletePod implements node.PodLifecycleHandler.
+func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	return p.hand(pod, func(data []byte) error {
+		_, err := p.client.DeletePod(ctx, &pb.DeletePodRequest{Pod: data})
+		return err
+	})
+}
+
+func (p *Provider) hand(pod *corev1.Pod, call func(data []byte) error) error {
+	data, err := json.Marshal(pod)
+	if err != nil {
+		return errdefs.AsPermanent(fmt.Errorf("the pod cannot be sent: %w", err))
+	}
+	return wire.FromStatus(call(data))
+}
+
+// GetPod implements node.PodLifecycleHandler.
+func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return p.get(ctx, namespace, name, "")
+}
+
+// GetPodStatus implements node.PodLifecycleHandler.
+func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	return statusOf(p.get(ctx, namespace, name, ""))
+}
+
+// finder implements node.PodUIDLifecycleHandler.
+type finder struct{ p *Provider }
+
+// GetPodByUID implements node.PodUIDLifecycleHandler.
+func (f finder) GetPodByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	return f.p.get(ctx, namespace, name, uid)
+}
+
+// GetPodStatusByUID implements node.PodUIDLifecycleHandler.
+func (f finder) GetPodStatusByUID(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	return statusOf(f.p.get(ctx, namespace, name, uid))
+}
+
+func statusOf(pod *corev1.Pod, err error) (*corev1.PodStatus, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+func (p *Provider) get(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout.Duration)
+	defer cancel()
+	out, err := p.client.GetPod(ctx, &pb.GetPodRequest{Pod: &pb.PodRef{Namespace: namespace, Name: name, Uid: string(uid)}})
+	if err != nil {
+		return nil, wire.FromStatus(err)
+	}
+	pod, err := readPod(out.GetPod())
+	if err != nil {
+		return nil, err
+	}
+	if pod.Namespace != namespace || pod.Name != name || uid != "" && pod.UID != uid {
+		return nil, fmt.Errorf("asked for pod %s/%s, the provider answered with %s/%s", namespace, name, pod.Namespace, pod.Name)
+	}
+	return pod, nil
+}
+
+// GetPods implements node.PodLifecycleHandler.
+func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout.Duration)
+	defer cancel()
+	stream, err := p.client.ListPods(ctx, &pb.ListPodsRequest{})
+	if err != nil {
+		return nil, wire.FromStatus(err)
+	}
+	var pods []*corev1.Pod
+	for {
+		page, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return pods, nil
+		}
+		if err != nil {
+			return nil, wire.FromStatus(err)
+		}
+		for _, data := range page.GetPods() {
+			pod, err := readPod(data)
+			if err != nil {
+				return nil, err
+			}
+			pods = append(pods, pod)
+		}
+	}
+}
+
+// readPod decodes a pod that the provider sent.
+func readPod(data []byte) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(data, pod); err != nil {
+		return nil, fmt.Errorf("the provider sent a pod that cannot be read: %w", err)
+	}
+	if pod.Namespace == "" || pod.Name == "" {
+		return nil, errors.New("the provider sent a pod without name or namespace")
+	}
+	return pod, nil
+}
+
+// Ping implements node.NodeProvider.
+func (p *Provider) Ping(ctx context.Context) error {
+	_, err := p.client.Ping(ctx, &pb.PingRequest{})
+	return wire.FromStatus(err)
+}

@@ -1,0 +1,534 @@
+package remote_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/server"
+)
+
+// plain has the six methods, and keeps pods in memory.
+type plain struct {
+	mu      sync.Mutex
+	pods    map[string]*corev1.Pod
+	created int
+	fail    error         // of CreatePod and GetPods
+	hang    chan struct{} // Ping waits for it
+}
+
+func newPlain() *plain { return &plain{pods: map[string]*corev1.Pod{}} }
+
+func (p *plain) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fail != nil {
+		return p.fail
+	}
+	p.created++
+	p.pods[pod.Namespace+"/"+pod.Name] = pod
+	return nil
+}
+
+func (p *plain) UpdatePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pods[pod.Namespace+"/"+pod.Name] = pod
+	return nil
+}
+
+func (p *plain) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods[pod.Namespace+"/"+pod.Name] == nil {
+		return errdefs.NotFound("there is no such pod")
+	}
+	delete(p.pods, pod.Namespace+"/"+pod.Name)
+	return nil
+}
+
+func (p *plain) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[namespace+"/"+name], nil // nil is as good as NotFound
+}
+
+func (p *plain) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	pod, err := p.GetPod(ctx, namespace, name)
+	if pod == nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+func (p *plain) GetPods(context.Context) ([]*corev1.Pod, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var pods []*corev1.Pod
+	for _, pod := range p.pods {
+		pods = append(pods, pod)
+	}
+	return pods, p.fail
+}
+
+func (p *plain) Ping(ctx context.Context) error {
+	if p.hang == nil {
+		return nil
+	}
+	select {
+	case <-p.hang:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *plain) NotifyNodeStatus(context.Context, func(*corev1.Node)) {}
+
+// rich can do more, as its fields say.
+type rich struct {
+	*plain
+	notify  func(*corev1.Pod)
+	logs    func(container string, opts api.ContainerLogOpts) (io.ReadCloser, error)
+	run     func(ctx context.Context, command []string, attach api.AttachIO) error
+	forward func(port int32, conn io.ReadWriteCloser) error
+}
+
+func (r *rich) NotifyPods(_ context.Context, notify func(*corev1.Pod)) { r.notify = notify }
+
+func (r *rich) GetContainerLogs(_ context.Context, _, _, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	return r.logs(container, opts)
+}
+
+func (r *rich) RunInContainer(ctx context.Context, _, _, _ string, command []string, attach api.AttachIO) error {
+	return r.run(ctx, command, attach)
+}
+
+func (r *rich) PortForward(_ context.Context, _, _ string, port int32, conn io.ReadWriteCloser) error {
+	return r.forward(port, conn)
+}
+
+var theNode = &corev1.Node{
+	ObjectMeta: metav1.ObjectMeta{Name: "virtual-1", Labels: map[string]string{"far": "away"}},
+	Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "far", Effect: corev1.TaintEffectNoSchedule}}},
+}
+
+func serverOf(t *testing.T, handler node.PodLifecycleHandler, n node.NodeProvider) *server.Server {
+	t.Helper()
+	return server.New(t.Context(), nodeutil.AsProvider(handler), n, server.Options{Name: "test", Node: theNode})
+}
+
+// connect connects a node to a provider.
+func connect(t *testing.T, address string) (nodeutil.Provider, node.NodeProvider, *corev1.Node) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual-1", Labels: map[string]string{}, Annotations: map[string]string{}}}
+	p, np, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: n}, remote.Config{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.(io.Closer).Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, np, n
+}
+
+func aPod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
+func TestPods(t *testing.T) {
+	far := newPlain()
+	p, np, n := connect(t, serve(t, serverOf(t, far, far)))
+	ctx := t.Context()
+	if n.Labels["far"] != "away" || len(n.Spec.Taints) != 1 {
+		t.Errorf("the node is %+v", n)
+	}
+	if err := np.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+	pod := aPod("one")
+	for range 2 { // the answer to the first was lost
+		if err := p.CreatePod(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if far.created != 1 {
+		t.Errorf("the pod was created %d times", far.created)
+	}
+	got, err := p.GetPod(ctx, "default", "one")
+	if err != nil || got.UID != pod.UID || got.Spec.Containers[0].Env[0].Value != "b" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	pods, err := p.GetPods(ctx)
+	if err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
+		t.Errorf("got %+v, %v", pods, err)
+	}
+	if err := p.DeletePod(ctx, pod); err != nil {
+		t.Error(err)
+	}
+	if err := p.DeletePod(ctx, pod); !errdefs.IsOnlyNotFound(err) {
+		t.Errorf("got %v, want one of class NotFound", err)
+	}
+	if status, err := p.GetPodStatus(ctx, "default", "one"); !errdefs.IsOnlyNotFound(err) {
+		t.Errorf("got %+v, %v, want an error of class NotFound", status, err)
+	}
+}
+
+// A pod of the same name with another UID is another pod.
+func TestPodsOfOneName(t *testing.T) {
+	far := newPlain()
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	older, younger := aPod("one"), aPod("one")
+	younger.UID = "another"
+	if err := errors.Join(p.CreatePod(t.Context(), older), p.CreatePod(t.Context(), younger)); err != nil {
+		t.Fatal(err)
+	}
+	if far.created != 2 {
+		t.Errorf("%d pods were created", far.created)
+	}
+}
+
+func TestManyLargePods(t *testing.T) {
+	far := newPlain()
+	text := strings.Repeat("x", 64<<10)
+	for i := range 300 {
+		pod := aPod(fmt.Sprint("pod-", i))
+		pod.Annotations = map[string]string{"text": text}
+		far.pods["default/"+pod.Name] = pod
+	}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	pods, err := p.GetPods(t.Context())
+	if err != nil || len(pods) != 300 {
+		t.Errorf("got %d pods, %v", len(pods), err)
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	far := newPlain()
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	if got := nodeutil.Capabilities(p); !slices.Equal(got, []string{"node-status"}) && len(got) != 0 {
+		t.Errorf("a provider of six methods can do %v", got)
+	}
+	if _, ok := p.(node.PodNotifier); ok {
+		t.Error("a provider that is polled has become one that notifies")
+	}
+	p, _, _ = connect(t, serve(t, serverOf(t, &rich{plain: far}, nil)))
+	got := nodeutil.Capabilities(p)
+	for _, want := range []string{"notify", "logs", "exec", "port-forward"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is missing in %v", want, got)
+		}
+	}
+	for _, unwanted := range []string{"attach", "stats", "metrics", "pods-by-uid"} {
+		if slices.Contains(got, unwanted) {
+			t.Errorf("%s is among %v", unwanted, got)
+		}
+	}
+}
+
+func TestErrorsKeepTheirClass(t *testing.T) {
+	far := newPlain()
+	far.fail = errdefs.AsRetryAfter(errors.New("the quota is used up"), time.Hour)
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	err := p.CreatePod(t.Context(), aPod("one"))
+	if delay, ok := errdefs.RetryAfter(err); !ok || delay != time.Hour || err.Error() != "the quota is used up" {
+		t.Errorf("got %v, after %v", err, delay)
+	}
+	if _, err := p.GetPods(t.Context()); err == nil {
+		t.Error("a list that failed seems to be empty")
+	}
+}
+
+func TestAnotherNodeIsRefused(t *testing.T) {
+	address := serve(t, serverOf(t, newPlain(), nil))
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual-2"}}
+	_, _, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: other}, remote.Config{Address: address})
+	if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), `of node "virtual-1", not of "virtual-2"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNobodyIsThere(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual-1"}}
+	config := remote.Config{Address: "unix://" + filepath.Join(t.TempDir(), "no.sock")}
+	config.StartTimeout.Duration = 100 * time.Millisecond
+	_, _, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: n}, config)
+	if err == nil || !strings.Contains(err.Error(), config.Address) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A provider that hangs makes the node NotReady in time, and one that ends fails calls
+// with class Unavailable, until it is there again.
+func TestProviderThatHangsAndEnds(t *testing.T) {
+	far := newPlain()
+	far.hang = make(chan struct{})
+	socket := filepath.Join(t.TempDir(), "provider.sock")
+	s := serverOf(t, far, far)
+	stop := listen(t, s, socket)
+	p, np, _ := connect(t, "unix://"+socket)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := np.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	close(far.hang)
+
+	if err := p.CreatePod(t.Context(), aPod("one")); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for name, err := range map[string]error{"ping": np.Ping(t.Context()), "list": second(p.GetPods(t.Context())), "get": second(p.GetPod(t.Context(), "default", "one"))} {
+		if !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) {
+			t.Errorf("%s: got %v, of class %s", name, err, errdefs.ClassOf(err))
+		}
+	}
+	listen(t, s, socket)
+	waitFor(t, "it answers again", func() bool { return np.Ping(t.Context()) == nil })
+	if pods, err := p.GetPods(t.Context()); err != nil || len(pods) != 1 {
+		t.Errorf("got %d pods, %v", len(pods), err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// The statuses that a provider reports while nobody is connected come later, and those
+// that came before do not come again.
+func TestWatchGoesOn(t *testing.T) {
+	far := &rich{plain: newPlain()}
+	socket := filepath.Join(t.TempDir(), "provider.sock")
+	s := serverOf(t, far, nil)
+	stop := listen(t, s, socket)
+	far.pods["default/old"] = aPod("old")
+	p, _, _ := connect(t, "unix://"+socket)
+	var mu sync.Mutex
+	var seen []string
+	p.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, pod.Name+" "+string(pod.Status.Phase))
+	})
+	got := func(want ...string) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Equal(seen, want)
+		}
+	}
+	waitFor(t, "the list has come", got("old Running"))
+	far.notify(aPod("one"))
+	waitFor(t, "a report has come", got("old Running", "one Running"))
+	stop()
+	for _, name := range []string{"one", "two"} {
+		ended := aPod(name)
+		ended.Status.Phase = corev1.PodSucceeded
+		far.notify(aPod(name)) // only the last one counts
+		far.notify(ended)
+	}
+	stop = listen(t, s, socket)
+	waitFor(t, "the others have come", got("old Running", "one Running", "one Succeeded", "two Succeeded"))
+	stop()
+	again := serverOf(t, far, nil) // another process, which knows nothing of the token
+	listen(t, again, socket)
+	waitFor(t, "the list has come again", got("old Running", "one Running", "one Succeeded", "two Succeeded", "old Running"))
+}
+
+func TestLogs(t *testing.T) {
+	reading, write := io.Pipe()
+	closed := make(chan struct{})
+	far := &rich{plain: newPlain(), logs: func(container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+		switch {
+		case container != "main":
+			return nil, errdefs.NotFoundf("container %q not found", container)
+		case opts.Follow:
+			return &closeReader{reading, func() { close(closed); _ = reading.Close() }}, nil
+		}
+		return io.NopCloser(strings.NewReader(fmt.Sprintf("%+v", opts))), nil
+	}}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	since := time.Unix(1700000000, 5)
+	log, err := p.GetContainerLogs(t.Context(), "default", "one", "main", api.ContainerLogOpts{Tail: 7, LimitBytes: 900, Timestamps: true, Previous: true, SinceTime: since})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(log)
+	if want := fmt.Sprintf("%+v", api.ContainerLogOpts{Tail: 7, LimitBytes: 900, Timestamps: true, Previous: true, SinceTime: since}); err != nil || string(text) != want {
+		t.Errorf("got %q, %v, want %q", text, err, want)
+	}
+	if _, err := p.GetContainerLogs(t.Context(), "default", "one", "other", api.ContainerLogOpts{}); !errdefs.IsOnlyNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+
+	log, err = p.GetContainerLogs(t.Context(), "default", "one", "main", api.ContainerLogOpts{Follow: true}) // before there is a line
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = write.Write([]byte("line\n")) }()
+	line := make([]byte, 100)
+	if n, err := log.Read(line); err != nil || string(line[:n]) != "line\n" {
+		t.Errorf("got %q, %v", line[:n], err)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
+	}
+	<-closed // the provider's reader, too
+	if _, err := log.Read(line); err == nil {
+		t.Error("a closed log is read")
+	}
+}
+
+type closeReader struct {
+	io.Reader
+	close func()
+}
+
+func (c *closeReader) Close() error {
+	c.close()
+	return nil
+}
+
+// client are the streams of somebody who uses kubectl exec.
+type client struct {
+	in       io.Reader
+	out, err bytes.Buffer
+	tty      bool
+	sizes    chan api.TermSize
+}
+
+func (c *client) Stdin() io.Reader            { return c.in }
+func (c *client) Stdout() io.WriteCloser      { return nopCloser{&c.out} }
+func (c *client) Stderr() io.WriteCloser      { return nopCloser{&c.err} }
+func (c *client) TTY() bool                   { return c.tty }
+func (c *client) Resize() <-chan api.TermSize { return c.sizes }
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+func TestExec(t *testing.T) {
+	large := strings.Repeat("0123456789", 100_000)
+	far := &rich{plain: newPlain(), run: func(ctx context.Context, command []string, attach api.AttachIO) error {
+		switch command[0] {
+		case "cat":
+			_, err := io.Copy(attach.Stdout(), attach.Stdin())
+			return err
+		case "size":
+			size := <-attach.Resize()
+			fmt.Fprintf(attach.Stdout(), "%v %d x %d", attach.TTY(), size.Width, size.Height)
+			return nil
+		case "fail":
+			fmt.Fprint(attach.Stderr(), "no")
+			return exec.CodeExitError{Err: errors.New("it ended"), Code: 3}
+		case "break":
+			return errdefs.AsConflict(errors.New("the container does not run"))
+		default:
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	}}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	run := func(ctx context.Context, c *client, command ...string) error {
+		return p.RunInContainer(ctx, "default", "one", "main", command, c)
+	}
+
+	cat := &client{in: strings.NewReader(large)}
+	if err := run(t.Context(), cat, "cat"); err != nil || cat.out.String() != large {
+		t.Errorf("%d bytes came back, %v", cat.out.Len(), err)
+	}
+	size := &client{tty: true, sizes: make(chan api.TermSize, 1)}
+	size.sizes <- api.TermSize{Width: 120, Height: 40}
+	if err := run(t.Context(), size, "size"); err != nil || size.out.String() != "true 120 x 40" {
+		t.Errorf("got %q, %v", &size.out, err)
+	}
+	fail := &client{}
+	err := run(t.Context(), fail, "fail")
+	var exit exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitStatus() != 3 || fail.err.String() != "no" {
+		t.Errorf("got %v, %q", err, &fail.err)
+	}
+	if err := run(t.Context(), &client{}, "break"); !errdefs.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, &client{}, "wait"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A provider whose process ends in the middle of a session has not ended it well.
+func TestSessionThatBreaks(t *testing.T) {
+	began := make(chan struct{})
+	far := &rich{plain: newPlain(), run: func(ctx context.Context, _ []string, _ api.AttachIO) error {
+		close(began)
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	socket := filepath.Join(t.TempDir(), "provider.sock")
+	stop := listen(t, serverOf(t, far, nil), socket)
+	p, _, _ := connect(t, "unix://"+socket)
+	go func() {
+		<-began
+		stop()
+	}()
+	if err := p.RunInContainer(t.Context(), "default", "one", "main", []string{"wait"}, &client{}); err == nil {
+		t.Error("it seems to have ended with exit code 0")
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	far := &rich{plain: newPlain(), forward: func(port int32, conn io.ReadWriteCloser) error {
+		text, err := io.ReadAll(conn) // until the client has sent all
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(conn, "port %d: %d bytes", port, len(text))
+		return err
+	}}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	conn := &half{Reader: strings.NewReader(strings.Repeat("x", 100_000))}
+	if err := p.PortForward(t.Context(), "default", "one", 80, conn); err != nil || conn.out.String() != "port 80: 100000 bytes" {
+		t.Errorf("got %q, %v", &conn.out, err)
+	}
+}
+
+type half struct {
+	io.Reader
+	out bytes.Buffer
+}
+
+func (h *half) Write(data []byte) (int, error) { return h.out.Write(data) }
+func (h *half) Close() error                   { return nil }
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}

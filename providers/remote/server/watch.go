@@ -1,0 +1,202 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/internal/wire"
+	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
+)
+
+// changes has the last status of each pod that the provider reported, in the order of
+// the reports. A watch reads from it what it has not sent yet: a slow one misses states
+// in between, and costs no memory.
+type changes struct {
+	epoch string // of this process: tokens of others say nothing
+
+	mu      sync.Mutex
+	last    int64 // the number of the last report
+	pods    map[podKey]*change
+	changed chan struct{} // closed with the next report
+}
+
+type podKey struct {
+	namespace, name string
+	uid             types.UID
+}
+
+type change struct {
+	number int64
+	at     time.Time
+	pod    *corev1.Pod // name, namespace, UID and status alone; never changed
+}
+
+func keyOf(pod *corev1.Pod) podKey { return podKey{pod.Namespace, pod.Name, pod.UID} }
+
+func (c *changes) start() {
+	c.epoch, c.pods, c.changed = rand.Text(), map[podKey]*change{}, make(chan struct{})
+}
+
+// record takes a report of the provider.
+func (c *changes) record(pod *corev1.Pod) {
+	kept := &corev1.Pod{Status: *pod.Status.DeepCopy()}
+	kept.Namespace, kept.Name, kept.UID = pod.Namespace, pod.Name, pod.UID
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	c.pods[keyOf(pod)] = &change{c.last, time.Now(), kept}
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// keepGone is for how long the last status of a pod that has gone is kept, for a virtual
+// kubelet that was away.
+const keepGone = 10 * time.Minute
+
+// prune forgets pods that the provider does not hold any more.
+func (c *changes) prune(held []*corev1.Pod, now time.Time) {
+	there := make(map[podKey]bool, len(held))
+	for _, pod := range held {
+		there[keyOf(pod)] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, change := range c.pods {
+		if !there[key] && now.Sub(change.at) > keepGone {
+			delete(c.pods, key)
+		}
+	}
+}
+
+// after returns the reports that are younger than a number, oldest first, the number of
+// the last, and a channel that is closed when there are more.
+func (c *changes) after(number int64) (found []*change, last int64, more <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, change := range c.pods {
+		if change.number > number {
+			found = append(found, change)
+		}
+	}
+	slices.SortFunc(found, func(a, b *change) int { return int(a.number - b.number) })
+	return found, c.last, c.changed
+}
+
+func (c *changes) token(number int64) string { return c.epoch + "/" + strconv.FormatInt(number, 10) }
+
+// since returns the number that a token of this process has.
+func (c *changes) since(token string) (number int64, ok bool) {
+	epoch, text, _ := strings.Cut(token, "/")
+	number, err := strconv.ParseInt(text, 10, 64)
+	return number, err == nil && epoch == c.epoch
+}
+
+// WatchPods implements the protocol.
+func (s *Server) WatchPods(in *pb.WatchPodsRequest, stream grpc.ServerStreamingServer[pb.WatchPodsResponse]) error {
+	if !slices.Contains(s.able, "notify") {
+		return wire.ToStatus(fmt.Errorf("this provider is asked with ListPods: %w", errors.ErrUnsupported))
+	}
+	ctx := stream.Context()
+	send := func(pod *corev1.Pod, token string) error {
+		status, err := json.Marshal(pod.Status)
+		if err != nil {
+			return wire.ToStatus(err)
+		}
+		return stream.Send(&pb.WatchPodsResponse{Pod: refTo(pod), Status: status, ResumeToken: token})
+	}
+	sent, resumed := s.pods.since(in.GetResumeToken())
+	if !resumed {
+		_, sent, _ = s.pods.after(0) // a report that comes while the list is read is sent, too
+		pods, err := s.list(ctx)
+		if err != nil {
+			return wire.ToStatus(err)
+		}
+		for _, pod := range pods {
+			if err := send(pod, ""); err != nil {
+				return err
+			}
+		}
+	}
+	if err := stream.Send(&pb.WatchPodsResponse{Synced: true, ResumeToken: s.pods.token(sent)}); err != nil {
+		return err
+	}
+	for {
+		found, _, more := s.pods.after(sent)
+		for _, change := range found {
+			if err := send(change.pod, s.pods.token(change.number)); err != nil {
+				return err
+			}
+			sent = change.number
+		}
+		if len(found) > 0 {
+			continue
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return wire.ToStatus(context.Cause(ctx))
+		}
+	}
+}
+
+// nodeState is what the provider last reported of its node.
+type nodeState struct {
+	mu      sync.Mutex
+	node    *corev1.Node // never changed; nil before the first time
+	changed chan struct{}
+}
+
+// update takes a notification of the provider.
+func (n *nodeState) update(node *corev1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.node = node.DeepCopy()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *nodeState) now() (*corev1.Node, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.node, n.changed
+}
+
+// WatchNode implements the protocol. First comes the node as the provider has made it.
+func (s *Server) WatchNode(_ *pb.WatchNodeRequest, stream grpc.ServerStreamingServer[pb.WatchNodeResponse]) error {
+	send := func(node *corev1.Node) error {
+		data, err := json.Marshal(node)
+		if err != nil {
+			return wire.ToStatus(err)
+		}
+		return stream.Send(&pb.WatchNodeResponse{Node: data})
+	}
+	if err := send(cmp.Or(s.opts.Node, &corev1.Node{})); err != nil {
+		return err
+	}
+	for {
+		node, changed := s.node.now()
+		if node != nil {
+			if err := send(node); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return wire.ToStatus(context.Cause(stream.Context()))
+		}
+	}
+}
