@@ -542,3 +542,29 @@ func TestCapabilitiesAreTheBackends(t *testing.T) {
 		}
 	}
 }
+
+// Without DNS in the options the request has what the pod itself sets.
+func TestDNSOfThePodAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		o.DNS = nil
+		o.Features.Fields = append(o.Features.Fields, "dnsConfig")
+		var got *podgroup.Request
+		p, _ := c.Start(t, recording{listing{memory{w}}, &got}, o)
+		pod := grouptest.NewPod("web")
+		pod.Spec.DNSPolicy = corev1.DNSClusterFirst
+		create(t, c, p, pod)
+		if len(got.DNS.Nameservers)+len(got.DNS.Searches)+len(got.DNS.Options) != 0 {
+			t.Errorf("of a pod that sets nothing it is %+v", got.DNS)
+		}
+		pod = grouptest.NewPod("own")
+		pod.Spec.DNSPolicy, pod.Spec.DNSConfig = corev1.DNSClusterFirst, &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.7"}, Searches: []string{"example"}}
+		create(t, c, p, pod)
+		if !slices.Equal(got.DNS.Nameservers, []string{"192.0.2.7"}) || !slices.Equal(got.DNS.Searches, []string{"example"}) {
+			t.Errorf("it is %+v", got.DNS)
+		}
+		if all := events(c); len(all) != 0 {
+			t.Errorf("there are events: %q", all)
+		}
+	})
+}

@@ -65,7 +65,7 @@ func (b *backend) createParams(r *podgroup.Request) (params, error) {
 		p["OsType"] = "Windows"
 	}
 	p.set("", groupSize(pod))
-	p.set("", dns(pod, r.DNS))
+	p.set("", b.dns(pod, r.DNS))
 	return p, p.setAnnotated(pod, b.cfg.Region)
 }
 
@@ -167,21 +167,14 @@ func hostnameOf(pod *corev1.Pod, clusterDomain string) (string, error) {
 
 // dns returns what names are resolved with. Without the cluster's servers in the configuration
 // the group uses those of its network, and what the pod itself sets.
-func dns(pod *corev1.Pod, conf podspec.ResolvConf) object {
-	o := object{}
-	if len(conf.Nameservers) > 0 || pod.Spec.DNSPolicy == corev1.DNSNone {
-		o["DnsPolicy"] = corev1.DNSNone
-	}
-	if own := pod.Spec.DNSConfig; own != nil && len(conf.Nameservers)+len(conf.Searches)+len(conf.Options) == 0 {
-		conf.Nameservers, conf.Searches = own.Nameservers, own.Searches
-		for _, option := range own.Options {
-			conf.Options = append(conf.Options, option.Name+":"+ptr.Deref(option.Value, ""))
-		}
-	}
-	o["DnsConfig"] = object{"NameServer": conf.Nameservers, "Search": conf.Searches, "Option": each(conf.Options, func(option *string) object {
+func (b *backend) dns(pod *corev1.Pod, conf podspec.ResolvConf) object {
+	o := object{"DnsConfig": object{"NameServer": conf.Nameservers, "Search": conf.Searches, "Option": each(conf.Options, func(option *string) object {
 		name, value, _ := strings.Cut(*option, ":")
 		return object{"Name": name, "Value": value}
-	})}
+	})}}
+	if policy := pod.Spec.DNSPolicy; policy == corev1.DNSNone || len(b.cfg.ClusterDNS) > 0 && policy != corev1.DNSDefault {
+		o["DnsPolicy"] = corev1.DNSNone
+	}
 	return o
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
 )
@@ -132,15 +133,14 @@ func TestAnnotationsAndPodFields(t *testing.T) {
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](7)
 	pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](60)
 	pod.Spec.DNSPolicy = corev1.DNSNone
-	pod.Spec.DNSConfig = &corev1.PodDNSConfig{
-		Nameservers: []string{"10.0.0.10"}, Searches: []string{"svc"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr.To("5")}},
-	}
 	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.1.1.1", Hostnames: []string{"db", "db.local"}}}
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](2000), RunAsNonRoot: ptr.To(true), Sysctls: []corev1.Sysctl{
 		{Name: "net.core.somaxconn", Value: "9"}, {Name: "net.ipv4.ping_group_range", Value: "0 1"}, {Name: "kernel.msgmax", Value: "65536"},
 	}}
 	pod.Spec.ShareProcessNamespace, pod.Spec.Hostname = ptr.To(true), "web-0"
-	params := request(t, pod)
+	params := request(t, pod, func(_ *Config, r *podgroup.Request) {
+		r.DNS = podspec.ResolvConf{Nameservers: []string{"10.0.0.10"}, Searches: []string{"svc"}, Options: []string{"ndots:5"}}
+	})
 	want := map[string]string{
 		"InstanceType": "ecs.c6.large", "SecurityGroupId": "sg-2", "VSwitchId": "vsw-2,vsw-3", "ZoneId": "cn-test-a", "RamRoleName": "reader",
 		"EipInstanceId": "eip-1", "EipBandwidth": "5", "AutoCreateEip": "true",
