@@ -286,3 +286,83 @@ func TestRecreationByTheSameName(t *testing.T) {
 		}
 	})
 }
+
+// An account may be throttled for long. Pods stay as they are, also if the agent starts again
+// meanwhile; then all that was asked for happens, once.
+func TestThrottledForTenMinutes(t *testing.T) {
+	withAgents(t, func(t *testing.T, a *agent) {
+		for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure} {
+			pod := grouptest.NewPod("before-" + strings.ToLower(string(policy)))
+			pod.Spec.RestartPolicy = policy
+			a.add(pod)
+		}
+		a.wait(10*time.Minute, "after the creation", "[Running:3]")
+		a.world.SetQuota("", 0)
+		a.world.BreakStreams()
+		for i, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyAlways} {
+			pod := grouptest.NewPod(fmt.Sprintf("during-%d", i))
+			pod.Spec.RestartPolicy = policy
+			a.add(pod)
+		}
+		a.remove("before-always")
+		a.wait(5*time.Minute, "while it is throttled", "[Pending:2 Running:2 Terminating:1]")
+		before := a.world.Calls("")
+		a.stop()
+		a.start()
+		a.wait(5*time.Minute, "after a restart while it is throttled", "[Pending:2 Running:2 Terminating:1]")
+		if n := a.world.Calls("") - before; n > 60 {
+			t.Errorf("in five minutes of throttling %d calls were made", n)
+		}
+		a.world.SetQuota("", 1000)
+		a.wait(3*time.Minute, "afterwards", "[Running:4]")
+		if n := a.created(); n != 5 {
+			t.Errorf("%d units were made for 5 pods", n)
+		}
+	})
+}
+
+// The answer to a creation is lost, the service shows nothing for half a minute, and the agent
+// starts again: the pod runs once.
+func TestLostCreationThenNothingThenARestart(t *testing.T) {
+	withAgents(t, func(t *testing.T, a *agent) {
+		a.wait(10*time.Second, "before", "[]")
+		a.world.Lose(string(podgroup.ActionCreate), 2)
+		a.world.Hide(true)
+		for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyAlways} {
+			pod := grouptest.NewPod(strings.ToLower(string(policy)))
+			pod.Spec.RestartPolicy = policy
+			a.add(pod)
+		}
+		time.Sleep(2 * time.Second)
+		a.stop()
+		a.start()
+		time.Sleep(30 * time.Second)
+		a.world.Hide(false)
+		a.wait(3*time.Minute, "afterwards", "[Running:2]")
+		if n := a.created(); n != 2 {
+			t.Errorf("%d units were made for 2 pods", n)
+		}
+	})
+}
+
+// Units that stop for long, while the service shows nothing at times and the agent starts
+// again, are deleted once, and their pods leave the API when they are gone.
+func TestDeletionThatIsSeenLate(t *testing.T) {
+	withAgents(t, func(t *testing.T, a *agent) {
+		a.world = grouptest.New(time.Minute) // to start, and to stop
+		a.stop()
+		a.start()
+		a.add(grouptest.NewPod("web"))
+		a.wait(5*time.Minute, "after the creation", "[Running:1]")
+		a.world.Lose(string(podgroup.ActionDelete), 1)
+		a.remove("web")
+		a.wait(10*time.Second, "after the deletion", "[Terminating:1]")
+		a.stop()
+		a.start()
+		a.wait(20*time.Second, "after a restart", "[Terminating:1]")
+		a.wait(2*time.Minute, "when it has stopped", "[]")
+		if n := len(a.world.Units(nil)); n != 0 {
+			t.Errorf("%d units are left", n)
+		}
+	})
+}

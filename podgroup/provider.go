@@ -135,7 +135,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.units = &units{
 		backend: b, calls: p.calls, identity: o.Identity, cacheFor: o.CacheFor, pods: init.Pods,
 		owner:   &owner{identity: o.Identity, home: clusteruid.New(init.Client.CoreV1()), pods: init.Pods},
-		created: map[types.UID]createdUnit{}, unsure: map[types.UID]time.Time{}, late: map[types.UID]lateUnit{},
+		missing: map[types.UID]time.Time{}, created: map[types.UID]createdUnit{}, unsure: map[types.UID]time.Time{}, late: map[types.UID]lateUnit{},
 		listed: func(list []Unit) {
 			p.events.recordAll(list, o.Identity.Node)
 			p.renewals.adopt(list)
@@ -217,6 +217,10 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	before := p.statuses.createdIn(pod)
+	if before != "" && !p.units.isGone(pod.UID) {
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%s does not show unit %s, in which pod %s/%s was created: it is looked for again before that counts",
+			p.opts.Service, before, pod.Namespace, pod.Name)), missingRetry)
+	}
 	if before != "" && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		return errdefs.AsPermanent(fmt.Errorf("%s: unit %s, in which the pod was created, is gone; the pod may have run, and is not run again", reasonUnitGone, before))
 	}

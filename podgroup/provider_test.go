@@ -82,6 +82,12 @@ func TestUnitThatIsGoneIsNotRunAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		for _, pod := range []*corev1.Pod{job, server} { // the service may show nothing for a while
+			if err := p.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) && errdefs.ClassOf(err) != errdefs.RetryAfterClass || errdefs.IsPermanent(err) {
+				t.Errorf("the creation of pod %s, whose unit is missing, returns %v", pod.Name, err)
+			}
+		}
+		time.Sleep(time.Minute)
 		if err := p.CreatePod(t.Context(), job); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "unit-000001") {
 			t.Errorf("the creation of a Job's pod that may have run returns %v", err)
 		}

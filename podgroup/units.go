@@ -27,6 +27,10 @@ const (
 	pausedMaxAge = 10 * time.Minute
 	// createdMaxAge is how long a new unit is added to lists that lack it.
 	createdMaxAge = time.Minute
+	// missingFor is for how long the unit of a pod has to be missing, unless an event says that
+	// it is gone, before the pod is created again or fails: a service may show nothing for a
+	// while. missingRetry is when to look again.
+	missingFor, missingRetry = time.Minute, 10 * time.Second
 	// watchedMaxAge is how long events alone keep the cache current: a list finds what they
 	// do not show, such as a second unit of a pod.
 	watchedMaxAge = 5 * time.Minute
@@ -65,11 +69,12 @@ type units struct {
 	mu           sync.Mutex
 	paused       *listing // is to go on
 	cached       map[types.UID]Unit
-	began, ended time.Time          // of the list in the cache
-	position     string             // of that list
-	watched      bool               // cached is kept current by events
-	arrived      []Unit             // by events since the last list began, which may lack them
-	gone         map[types.UID]bool // by events since that list
+	began, ended time.Time               // of the list in the cache
+	position     string                  // of that list
+	watched      bool                    // cached is kept current by events
+	arrived      []Unit                  // by events since the last list began, which may lack them
+	gone         map[types.UID]bool      // by events since that list
+	missing      map[types.UID]time.Time // since when pods whose unit is not there are to be created
 	created      map[types.UID]createdUnit
 	unsure       map[types.UID]time.Time // when a creation failed, which may have happened all the same
 	late         map[types.UID]lateUnit  // the same of a Getter, for lateMaxAge
@@ -91,6 +96,7 @@ type createdUnit struct {
 	Unit
 	at      time.Time
 	stopped time.Time // when its deletion was accepted, if it was
+	seen    bool      // by an event
 }
 
 // lateUnit is the pod of a creation that failed, and when.
@@ -180,7 +186,7 @@ func (u *units) isMet(want newness) bool {
 // The caller holds u.mu.
 func (u *units) lacksCreated() bool {
 	for _, c := range u.created {
-		if time.Since(c.at) > createdMaxAge {
+		if !c.seen && time.Since(c.at) > createdMaxAge {
 			return true
 		}
 	}
@@ -271,6 +277,10 @@ func (u *units) store(ctx context.Context, l *listing) {
 	maps.DeleteFunc(u.created, func(uid types.UID, c createdUnit) bool {
 		_, ok := byUID[uid]
 		return ok || c.isOutdated(began)
+	})
+	maps.DeleteFunc(u.missing, func(uid types.UID, since time.Time) bool {
+		_, ok := u.cached[uid]
+		return ok || time.Since(since) > time.Hour
 	})
 	maps.DeleteFunc(u.unsure, func(_ types.UID, at time.Time) bool { return began.After(at) })
 	u.began, u.ended = began, time.Now()
@@ -480,7 +490,13 @@ func (u *units) change(found *Unit) bool {
 	default:
 		return false
 	}
-	delete(u.created, uid)
+	delete(u.missing, uid)
+	if c, ok := u.created[uid]; ok && c.ID == found.ID && found.Phase != Gone {
+		c.Unit, c.seen = *found, true // a list may lack it yet
+		u.created[uid] = c
+	} else {
+		delete(u.created, uid)
+	}
 	return true
 }
 
@@ -503,6 +519,20 @@ func (u *units) add(uid types.UID, created Unit) {
 	u.created[uid] = createdUnit{Unit: created, at: time.Now()}
 	delete(u.unsure, uid)
 	delete(u.gone, uid)
+	delete(u.missing, uid)
+}
+
+// isGone reports whether the unit of a pod, which no list has, has been missing for long enough.
+func (u *units) isGone(uid types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.gone[uid] {
+		return true
+	}
+	if u.missing[uid].IsZero() {
+		u.missing[uid] = time.Now()
+	}
+	return time.Since(u.missing[uid]) >= missingFor
 }
 
 // addUnsure notes that a creation failed, and may have happened all the same: only a list
