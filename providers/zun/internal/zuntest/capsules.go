@@ -96,7 +96,7 @@ func wrong(t *wire.Template) string {
 }
 
 // create takes the template as an object, or as the text of one.
-func (s *Server) create(r *http.Request) (int, any, error) {
+func (s *Server) create(r *http.Request, _ http.Header) (int, any, error) {
 	var request struct {
 		Template json.RawMessage `json:"template"`
 	}
@@ -150,16 +150,16 @@ func (s *Server) find(ident string) (grouptest.Unit, error) {
 	return grouptest.Unit{}, refuse(http.StatusConflict, "Multiple capsules exist with same name. Please use the capsule uuid instead.")
 }
 
-func (s *Server) get(ident string) (int, any, error) {
-	u, err := s.find(ident)
+func (s *Server) get(r *http.Request, _ http.Header) (int, any, error) {
+	u, err := s.find(r.PathValue("id"))
 	if err != nil {
 		return 0, nil, err
 	}
 	return http.StatusOK, s.view(&u), nil
 }
 
-func (s *Server) delete(ident string) (int, any, error) {
-	u, err := s.find(ident)
+func (s *Server) delete(r *http.Request, _ http.Header) (int, any, error) {
+	u, err := s.find(r.PathValue("id"))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -168,7 +168,7 @@ func (s *Server) delete(ident string) (int, any, error) {
 
 // list has pages with markers, which are UUIDs of capsules that exist. Next is a link with an
 // address that a client may not reach.
-func (s *Server) list(r *http.Request) (int, any, error) {
+func (s *Server) list(r *http.Request, _ http.Header) (int, any, error) {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || limit <= 0 {
@@ -261,8 +261,8 @@ func (s *Server) container(uuid string) (u grouptest.Unit, i int, err error) {
 	return u, 0, refuse(http.StatusNotFound, "Not found; the container you requested does not exist.")
 }
 
-func (s *Server) show(uuid string) (int, any, error) {
-	u, i, err := s.container(uuid)
+func (s *Server) show(r *http.Request, _ http.Header) (int, any, error) {
+	u, i, err := s.container(r.PathValue("id"))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -273,8 +273,8 @@ func (s *Server) show(uuid string) (int, any, error) {
 	return http.StatusOK, view, nil
 }
 
-func (s *Server) logs(r *http.Request, uuid string) (int, any, error) {
-	u, i, err := s.container(uuid)
+func (s *Server) logs(r *http.Request, _ http.Header) (int, any, error) {
+	u, i, err := s.container(r.PathValue("id"))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -305,8 +305,8 @@ func (s *Server) logs(r *http.Request, uuid string) (int, any, error) {
 	return http.StatusOK, text, err
 }
 
-func (s *Server) execute(r *http.Request, uuid string) (int, any, error) {
-	u, i, err := s.container(uuid)
+func (s *Server) execute(r *http.Request, _ http.Header) (int, any, error) {
+	u, i, err := s.container(r.PathValue("id"))
 	if err != nil {
 		return 0, nil, err
 	}

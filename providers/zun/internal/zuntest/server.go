@@ -21,17 +21,25 @@ const (
 	Region   = "RegionOne"
 )
 
-// The actions, as the World knows them.
+// The actions, as the World knows them: method and path.
 const (
 	ActionToken  = "POST /v3/auth/tokens"
 	ActionCreate = "POST /v1/capsules"
 	ActionList   = "GET /v1/capsules"
-	ActionGet    = "GET /v1/capsules/ID"
-	ActionDelete = "DELETE /v1/capsules/ID"
-	ActionShow   = "GET /v1/containers/ID"
-	ActionLogs   = "GET /v1/containers/ID/logs"
-	ActionExec   = "POST /v1/containers/ID/execute"
+	ActionGet    = "GET /v1/capsules/{id}"
+	ActionDelete = "DELETE /v1/capsules/{id}"
+	ActionShow   = "GET /v1/containers/{id}"
+	ActionLogs   = "GET /v1/containers/{id}/logs"
+	ActionExec   = "POST /v1/containers/{id}/execute"
 )
+
+// call serves a call.
+type call func(s *Server, r *http.Request, header http.Header) (status int, answer any, err error)
+
+var calls = map[string]call{
+	ActionToken: (*Server).token, ActionCreate: (*Server).create, ActionList: (*Server).list, ActionGet: (*Server).get, ActionDelete: (*Server).delete,
+	ActionShow: (*Server).show, ActionLogs: (*Server).logs, ActionExec: (*Server).execute,
+}
 
 // Server is Keystone and Zun, at any address. It is an http.Handler.
 type Server struct {
@@ -67,7 +75,14 @@ func refuse(status int, message string) error {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	action, serve := s.route(r)
+	mux := http.NewServeMux()
+	for action, serve := range calls {
+		mux.HandleFunc(action, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, action, serve) })
+	}
+	mux.ServeHTTP(w, r)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, action string, serve call) {
 	status, answer := http.StatusOK, any(nil)
 	err := s.World.Serve(r.Context(), action, func() (err error) {
 		if action != ActionToken {
@@ -75,7 +90,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return err
 			}
 		}
-		status, answer, err = serve(w.Header())
+		status, answer, err = serve(s, r, w.Header())
 		return err
 	})
 	if errors.Is(err, grouptest.ErrQuota) { // of something before Zun, which has no limit of calls
@@ -97,45 +112,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errorOf is an error as Zun's middleware writes it.
 func errorOf(status int, detail string) any {
 	return map[string]any{"errors": []any{map[string]any{"request_id": "", "code": "", "status": status, "title": http.StatusText(status), "detail": detail, "links": []any{}}}}
-}
-
-// handler serves a call.
-type handler func(header http.Header) (status int, answer any, err error)
-
-func (s *Server) route(r *http.Request) (action string, serve handler) {
-	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	is := func(method string, parts ...string) bool {
-		if r.Method != method || len(path) != len(parts) {
-			return false
-		}
-		for i, part := range parts {
-			if part != "ID" && path[i] != part {
-				return false
-			}
-		}
-		return true
-	}
-	switch {
-	case is("POST", "v3", "auth", "tokens"):
-		return ActionToken, func(header http.Header) (int, any, error) { return s.token(r, header) }
-	case is("POST", "v1", "capsules"):
-		return ActionCreate, func(http.Header) (int, any, error) { return s.create(r) }
-	case is("GET", "v1", "capsules"):
-		return ActionList, func(http.Header) (int, any, error) { return s.list(r) }
-	case is("GET", "v1", "capsules", "ID"):
-		return ActionGet, func(http.Header) (int, any, error) { return s.get(path[2]) }
-	case is("DELETE", "v1", "capsules", "ID"):
-		return ActionDelete, func(http.Header) (int, any, error) { return s.delete(path[2]) }
-	case is("GET", "v1", "containers", "ID"):
-		return ActionShow, func(http.Header) (int, any, error) { return s.show(path[2]) }
-	case is("GET", "v1", "containers", "ID", "logs"):
-		return ActionLogs, func(http.Header) (int, any, error) { return s.logs(r, path[2]) }
-	case is("POST", "v1", "containers", "ID", "execute"):
-		return ActionExec, func(http.Header) (int, any, error) { return s.execute(r, path[2]) }
-	}
-	return r.Method + " " + r.URL.Path, func(http.Header) (int, any, error) {
-		return 0, nil, refuse(http.StatusNotFound, "the resource could not be found")
-	}
 }
 
 // admit checks token and microversion: without one Zun takes its oldest, in which capsules
