@@ -46,7 +46,7 @@ var podFlags = map[string]string{
 	"--ntasks-per-node": "", "--ntasks-per-socket": "", "--overcommit": "?-O", "--oversubscribe": "?-s", "--partition": "-p", "--power": "", "--prefer": "",
 	"--priority": "", "--profile": "", "--qos": "-q", "--reservation": "", "--sockets-per-node": "", "--spread-job": "?", "--switches": "",
 	"--thread-spec": "", "--threads-per-core": "", "--time": "-t", "--time-min": "", "--tmp": "", "--use-min-nodes": "?", "--wckey": "",
-	"--job-name": "-J", "--comment": "", // existing pods have them; the first is dropped
+	"--job-name": "-J", "--comment": "", // existing pods have them; they are dropped, since they say whose a job is
 }
 
 func flagName(flag string) string {
@@ -83,7 +83,7 @@ func parseFlags(text string) (flags []string, err error) {
 		if hasValue {
 			name += "=" + value
 		}
-		if flagName(name) != "--job-name" {
+		if flagName(name) != "--job-name" && flagName(name) != "--comment" {
 			flags = append(flags, name)
 		}
 	}

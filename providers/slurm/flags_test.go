@@ -20,7 +20,7 @@ func TestFlagsOfAnnotations(t *testing.T) {
 		{text: "", want: ""},
 		{text: "--job-name=test-pod -t 2800 --ntasks=8 --nodes=1 --mem-per-cpu=2000", want: "--time=2800|--ntasks=8|--nodes=1|--mem-per-cpu=2000"},
 		{text: "-N2 -p gpu --gres gpu:a100:2 --exclusive", want: "--nodes=2|--partition=gpu|--gres=gpu:a100:2|--exclusive"},
-		{text: "--constraint='[rack1|rack2]' --comment=\"two words\"", want: "--constraint=[rack1|rack2]|--comment=two words"},
+		{text: "--constraint='[rack1|rack2]' --comment=\"two words\"", want: "--constraint=[rack1|rack2]"},
 		{text: "--qos=a --nice --hold", want: "--qos=a|--nice|--hold"},
 		{text: "--output=/home/me/.ssh/authorized_keys", wrong: "--output"},
 		{text: "--wrap=true", wrong: "--wrap"},
@@ -78,7 +78,7 @@ func TestFlagsOfAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(flags, " ")
-	if strings.Contains(text, "--mem=") || strings.Contains(text, "PodName") || strings.LastIndex(text, "--partition=gpu") < strings.Index(text, "--partition=batch") ||
+	if strings.Contains(text, "--mem=") || strings.Contains(text, "mine") || !strings.Contains(text, "PodName") || strings.LastIndex(text, "--partition=gpu") < strings.Index(text, "--partition=batch") ||
 		!strings.Contains(text, "--job-name=default-one-0123456789-again") {
 		t.Errorf("the flags are %q", flags)
 	}

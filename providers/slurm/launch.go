@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -37,7 +38,9 @@ func (b *backend) newLaunch(r *podgroup.Request, c *corev1.Container) (*launch, 
 	if !strings.Contains(c.Image, "://") && !strings.HasPrefix(c.Image, "/") {
 		l.image = prefix + c.Image
 	}
-	if strings.HasPrefix(l.image, "-") {
+	// It is part of a line of the file state, too: with another line in it, a pod would have
+	// the identity of others.
+	if strings.HasPrefix(l.image, "-") || strings.ContainsFunc(l.image, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return nil, fmt.Errorf("%q is no image", l.image)
 	}
 	more, err := splitWords(r.Pod.Annotations[annotationOptions])

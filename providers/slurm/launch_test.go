@@ -148,6 +148,13 @@ func TestImages(t *testing.T) {
 			t.Errorf("image %s is %s, error %v", image, l.image, err)
 		}
 	}
+	for _, image := range []string{"--privileged", "a b", "a\ntags {\"UID\":\"of-another-pod\"}", "a\x00b", "a\rb"} {
+		pod := grouptest.NewPod("one")
+		pod.Spec.Containers[0].Image = image
+		if _, err := completed(t, Config{Runtime: RuntimePodman}).stage(request(pod)); err == nil {
+			t.Errorf("image %q is staged", image)
+		}
+	}
 	pod := grouptest.NewPod("one")
 	pod.Annotations = map[string]string{annotationImageRoot: "/cvmfs/unpacked/"}
 	if l, err := b.newLaunch(request(pod), &pod.Spec.Containers[0]); err != nil || l.image != "/cvmfs/unpacked/busybox:1" {
