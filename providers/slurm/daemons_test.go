@@ -80,7 +80,8 @@ PreemptMode=CANCEL
 ReturnToService=2
 SwitchType=switch/none
 MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
 AccountingStorageType=accounting_storage/none
 MinJobAge=3600
 KillWait=15

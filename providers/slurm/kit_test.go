@@ -21,7 +21,7 @@ func TestKit(t *testing.T) {
 		},
 		Capabilities: []providertest.Capability{
 			providertest.Commands, providertest.Logs, providertest.Exec, providertest.Volumes, providertest.Tokens, providertest.InitContainers,
-			providertest.Sidecars, providertest.Restarts, providertest.Deadlines, providertest.SurvivesRestart,
+			providertest.Sidecars, providertest.Restarts, providertest.Deadlines, providertest.Stats, providertest.SurvivesRestart,
 		},
 		Skip:         map[string]string{"volume-nested": "without a container nothing can be mounted in a volume"},
 		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),

@@ -52,6 +52,7 @@ var (
 	_ podgroup.Updater     = (*backend)(nil)
 	_ podgroup.LogStreamer = (*backend)(nil)
 	_ podgroup.Execer      = (*backend)(nil)
+	_ podgroup.Meter       = (*backend)(nil)
 	_ podgroup.Reporter    = (*backend)(nil)
 )
 

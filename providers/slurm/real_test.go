@@ -148,6 +148,7 @@ func TestReal(t *testing.T) {
 		"the agent starts again":   agentRestart,
 		"a killed script":          killedScript,
 		"the report":               reported,
+		"figures":                  figures,
 		"what TestLive runs":       func(s *site) { grouptest.Live(s.T, s.p, s.n, s.home, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -640,6 +641,26 @@ func reported(s *site) {
 	if reported == nil || reported.Status.Capacity.Cpu().Value() != 64 || reported.Status.Allocatable.Memory().Value() != 4000<<20 {
 		s.Errorf("the node is %v", reported)
 	}
+}
+
+func figures(s *site) {
+	pod := s.pod("figures", "while :; do :; done")
+	s.create(pod)
+	s.await(pod, corev1.PodRunning)
+	s.slurm.until(s.T, "there are figures", func() bool {
+		time.Sleep(time.Second) // for as long they are the last ones
+		summary, err := s.p.GetStatsSummary(s.Context())
+		must(s.T, err)
+		for _, found := range summary.Pods {
+			if found.PodRef.Name == pod.Name && len(found.Containers) == 1 && found.Containers[0].Name == "main" {
+				c := &found.Containers[0]
+				return *c.CPU.UsageCoreNanoSeconds > uint64(time.Second) && *c.Memory.WorkingSetBytes > 100_000 && *found.Memory.WorkingSetBytes == *c.Memory.WorkingSetBytes
+			}
+		}
+		return false
+	})
+	must(s.T, s.p.DeletePod(s.Context(), pod))
+	s.await(pod, "")
 }
 
 // While Slurm's controller is away, no pod gets another status, and nothing is

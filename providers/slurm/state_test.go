@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
@@ -157,5 +159,31 @@ func TestAccounting(t *testing.T) {
 	units, _ := l.units(func(*job) bool { return true })
 	if u := units[0]; u.Phase != podgroup.Failed || u.Failure == nil || !u.Failure.Disrupted || u.Ended.Unix() != 1100 {
 		t.Errorf("the unit is %+v", u)
+	}
+}
+
+// A job that has ended without a word is believed later if Slurm does not list it at all, and
+// from the beginning if it was listed meanwhile.
+func TestSettle(t *testing.T) {
+	for state, wait := range map[string]time.Duration{"FAILED": 30 * time.Second, "": 3 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBackend(Config{}, nil)
+			final := func() bool { return b.settle()(&job{id: "7", state: state}) }
+			if final() {
+				t.Errorf("state %q is final at once", state)
+			}
+			time.Sleep(wait - time.Second)
+			if final() {
+				t.Errorf("state %q is final early", state)
+			}
+			time.Sleep(time.Second)
+			if !final() {
+				t.Errorf("state %q is not final after %v", state, wait)
+			}
+			b.settle() // a list in which it runs
+			if final() {
+				t.Errorf("state %q is final although it ran meanwhile", state)
+			}
+		})
 	}
 }

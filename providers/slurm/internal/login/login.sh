@@ -56,6 +56,10 @@ ended) # JOB,...: print how jobs have ended that only the accounting knows
 	sacct --noheader --parsable2 --allocations --jobs="$1" --format=JobIDRaw,State,End,JobName
 	;;
 
+usage) # JOB,...: print what jobs use that run, where the site gathers it
+	sstat --noheader --parsable2 --noconvert --allsteps --jobs="$1" --format=JobID,AveCPU,AveRSS
+	;;
+
 delete) # DIR JOB GRACE: end a job, and remove what it leaves
 	dir=$1 job=$2 grace=$3
 	pod "$dir"

@@ -29,6 +29,7 @@ const (
 	ActionCancel = "scancel"
 	ActionUpdate = "update"
 	ActionLog    = "log"
+	ActionUsage  = "sstat"
 	ActionReport = "sinfo"
 )
 
@@ -84,6 +85,13 @@ func (f Fake) run(ctx context.Context, c login.Command) (out string, err error) 
 		return serve(ActionUpdate, func() error { return f.update(c) })
 	case "log":
 		return serve(ActionLog, func() error { return f.log(ctx, c) })
+	case "usage":
+		return serve(ActionUsage, func() error {
+			for id := range strings.SplitSeq(c.Args[0], ",") {
+				out += id + ".batch|00:00:01|1048576\n"
+			}
+			return nil
+		})
 	case "report":
 		return serve(ActionReport, func() error {
 			out = "node1|64|256000|idle|gpu:a100:4(S:0-1)\nnode2|64|256000|down*|gpu:a100:4(S:0-1)\nnode1|64|256000|idle|gpu:a100:4(S:0-1)\n"
