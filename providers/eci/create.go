@@ -224,7 +224,7 @@ func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.
 	o["Volume"] = volumes
 	p := params{}
 	p.set("", o)
-	defer b.groups.forget(u.ID)
+	defer b.groups.expire(u.ID)
 	return b.client.call(ctx, podgroup.ActionUpdate, "UpdateContainerGroup", p, eci.CreateUpdateContainerGroupResponse())
 }
 

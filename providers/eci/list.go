@@ -199,6 +199,9 @@ func (b *backend) describe(ctx context.Context, _ map[string]string, at *cursor)
 	}
 	for _, id := range ids {
 		delete(at.Statuses, id)
+		if !slices.ContainsFunc(units, func(u podgroup.Unit) bool { return u.ID == id }) {
+			b.groups.remove(id)
+		}
 	}
 	return units, len(at.Statuses) == 0, nil
 }
@@ -287,8 +290,18 @@ func (g *groups) add(unit podgroup.Unit, status string) {
 	g.known[unit.ID] = known{unit, status, time.Now(), g.list}
 }
 
-// forget has a group described by the next list.
-func (g *groups) forget(id string) {
+// expire has a group described by the next list.
+func (g *groups) expire(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if k, ok := g.known[id]; ok {
+		k.at = time.Time{}
+		g.known[id] = k
+	}
+}
+
+// remove drops a group that is gone.
+func (g *groups) remove(id string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.known, id)

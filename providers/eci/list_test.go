@@ -160,3 +160,50 @@ func TestChangeWhoseDescriptionFails(t *testing.T) {
 		}
 	})
 }
+
+// An update that is refused changes nothing: no list lacks the group.
+func TestGroupWhoseUpdateIsRefused(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		var pods []*corev1.Pod
+		for i := range 250 {
+			pods = append(pods, r.create(t, newPod(fmt.Sprintf("pod-%03d", i))))
+		}
+		time.Sleep(2 * time.Minute)
+		r.expectPods(t, "at the beginning", 250, 2, 13)
+		changed := pods[7].DeepCopy()
+		changed.Spec.Containers[0].Image = "busybox:2"
+		r.refuse("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParameter.Container", "no")
+		if err := r.UpdatePod(t.Context(), changed); err == nil {
+			t.Fatal("the update is not refused")
+		}
+		r.expectPods(t, "after the update", 250, 1, 1)
+	})
+}
+
+// A group that is gone when it is to be described does not come back.
+func TestGroupThatIsGoneWhenItIsDescribed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		for i := range 250 {
+			r.create(t, newPod(fmt.Sprintf("pod-%03d", i)))
+		}
+		time.Sleep(2 * time.Minute)
+		r.expectPods(t, "at the beginning", 250, 2, 13)
+		time.Sleep(10 * time.Second)
+		for _, pod := range []string{"pod-007", "pod-008"} {
+			if err := r.api.Exit(pod, "main", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() { // between the statuses and the descriptions
+			time.Sleep(500 * time.Millisecond)
+			_ = r.api.Remove("pod-007")
+		}()
+		r.api.Delay("DescribeContainerGroups", 1, time.Second)
+		for range 3 {
+			if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 249 {
+				t.Errorf("there are %d pods, error %v", len(pods), err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
