@@ -24,7 +24,7 @@ import (
 const (
 	// execHeartbeat keeps the connection open.
 	execHeartbeat = 10 * time.Second
-	// execBegins is when the first heartbeat is sent: commands have begun by then.
+	// execBegins is when the first heartbeat of a terminal is sent: commands have begun by then.
 	execBegins = time.Second
 	// execHandshake is how long the connection may take.
 	execHandshake = 30 * time.Second
@@ -145,7 +145,11 @@ func (s *execSession) sendInput() {
 // sendSizes sends the sizes of the client's terminal, and heartbeats. These have the last size:
 // the first one is lost if it comes before the command has begun.
 func (s *execSession) sendSizes(ended <-chan struct{}) {
-	ticker := time.NewTicker(execBegins)
+	first := execHeartbeat // none may be on its way when Nomad ends the connection: it could lose the exit code
+	if s.attach.TTY() {
+		first = execBegins
+	}
+	ticker := time.NewTicker(first)
 	defer ticker.Stop()
 	sizes := s.attach.Resize()
 	input := &api.ExecStreamingInput{}

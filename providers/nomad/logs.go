@@ -6,16 +6,15 @@ import (
 	"io"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-// followInterval is how often a log that is followed is checked for its end: Nomad goes on
-// waiting for lines of a task that has ended.
+// followInterval is how often a log that is followed is read.
 const followInterval = time.Second
 
 // logStreams are the two logs of a task, which Nomad keeps apart, without times.
@@ -35,13 +34,13 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 		return nil, errdefs.NotFoundf("job %s has no allocation, and no log, yet", u.ID)
 	}
 	l := &taskLog{b: b, alloc: ref.id, job: u.ID, task: container, opts: opts}
-	first, err := l.open(ctx, logStreams[0], 0, false) // its error is the caller's
+	first, err := l.open(ctx, logStreams[0], 0) // its error is the caller's
 	if err != nil {
 		return nil, err
 	}
 	reader, writer := io.Pipe()
 	go func() { // ends with ctx, which ends when the log is closed, or with the log
-		_ = writer.CloseWithError(l.copyTo(ctx, first, writer))
+		_ = writer.CloseWithError(endOf(l.copyTo(ctx, first, writer)))
 	}()
 	return reader, nil
 }
@@ -51,106 +50,56 @@ type taskLog struct {
 	b                *backend
 	alloc, job, task string
 	opts             vkapi.ContainerLogOpts
-
-	mu  sync.Mutex // guards writes
-	out io.Writer
 }
 
 // open requests one of the logs, from an offset on.
-func (l *taskLog) open(ctx context.Context, stream string, offset int64, follow bool) (io.ReadCloser, error) {
-	q := url.Values{
-		"task": {l.task}, "type": {stream}, "origin": {"start"}, "offset": {strconv.FormatInt(offset, 10)},
-		"follow": {strconv.FormatBool(follow)}, "plain": {"true"},
-	}
+func (l *taskLog) open(ctx context.Context, stream string, offset int64) (io.ReadCloser, error) {
+	q := url.Values{"task": {l.task}, "type": {stream}, "origin": {"start"}, "offset": {strconv.FormatInt(offset, 10)}, "plain": {"true"}}
 	body, err := l.b.api.Raw().Response("/v1/client/fs/logs/"+url.PathEscape(l.alloc)+"?"+q.Encode(), query(ctx))
 	return body, classify(podgroup.ActionLog, err)
 }
 
-// copyTo copies the logs to w, of which first is the beginning.
+// copyTo copies the logs to w, of which first is the beginning. A log that is followed is
+// read again until the run of the container has ended: the stream that Nomad has for that
+// goes on beyond it.
 func (l *taskLog) copyTo(ctx context.Context, first io.ReadCloser, w io.Writer) error {
 	if l.opts.LimitBytes > 0 {
 		w = &limitedWriter{w, l.opts.LimitBytes}
 	}
-	l.out = w
-	tail := &tailBuffer{lines: l.opts.Tail}
+	out, tail := w, &tailBuffer{lines: l.opts.Tail}
 	if l.opts.Tail > 0 {
-		l.out = tail
+		out = tail
 	}
-	offsets := make([]int64, len(logStreams))
-	for i, stream := range logStreams {
-		body := first
-		if i > 0 {
-			var err error
-			if body, err = l.open(ctx, stream, 0, false); err != nil {
+	offsets, run := make([]int64, len(logStreams)), l.run()
+	for {
+		goesOn := l.opts.Follow && run >= 0 && l.run() == run // before the read, so that the last lines are not missed
+		for i, stream := range logStreams {
+			body, err := first, error(nil)
+			if first = nil; body == nil {
+				body, err = l.open(ctx, stream, offsets[i])
+			}
+			if err == nil {
+				var n int64
+				n, err = copyLines(out, body, !goesOn)
+				offsets[i] += n
+			}
+			if err != nil && !(goesOn && errdefs.IsUnavailable(err)) {
 				return err
 			}
 		}
-		n, err := l.copyLines(body)
-		if offsets[i] = n; err != nil {
-			return endOf(err)
-		}
-	}
-	if l.opts.Tail > 0 {
-		l.out = w
-		if _, err := w.Write(tail.last()); err != nil {
-			return endOf(err)
-		}
-	}
-	if !l.opts.Follow {
-		return nil
-	}
-	return l.follow(ctx, offsets)
-}
-
-// follow copies new lines until the run of the container has ended.
-func (l *taskLog) follow(ctx context.Context, offsets []int64) error {
-	live, cancel := context.WithCancel(ctx)
-	defer cancel()
-	run := l.run()
-	var copying sync.WaitGroup
-	errs := make([]error, len(logStreams))
-	for i, stream := range logStreams {
-		copying.Go(func() {
-			for live.Err() == nil && errs[i] == nil { // Nomad may end a stream that goes on
-				body, err := l.open(live, stream, offsets[i], true)
-				if err == nil {
-					var n int64
-					n, err = l.copyLines(body)
-					offsets[i] += n
-				}
-				if err = endOf(err); err != nil && live.Err() == nil && !errdefs.IsUnavailable(err) {
-					errs[i] = err
-					cancel()
-				}
-				_ = sleep(live, followInterval)
+		if out != w {
+			out = w
+			if _, err := w.Write(tail.last()); err != nil {
+				return err
 			}
-		})
-	}
-	for run >= 0 && l.run() == run && sleep(live, followInterval) == nil {
-	}
-	cancel()
-	copying.Wait()
-	for _, err := range errs {
-		if err != nil {
+		}
+		if !goesOn {
+			return nil
+		}
+		if err := periodic.Sleep(ctx, followInterval); err != nil {
 			return err
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	for i, stream := range logStreams { // the last lines
-		body, err := l.open(ctx, stream, offsets[i], false)
-		if errdefs.IsNotFound(err) {
-			continue // with the pod
-		}
-		if err != nil {
-			return err
-		}
-		if _, err := l.copyLines(body); err != nil {
-			return endOf(err)
-		}
-	}
-	return nil
 }
 
 // run returns which run of the container executes, or -1.
@@ -168,38 +117,31 @@ func (l *taskLog) run() int64 {
 	return int64(state.Restarts) // #nosec G115 -- far below the maximum
 }
 
-// copyLines copies a log, in whole lines where it has them, and returns how many bytes it
-// has written.
-func (l *taskLog) copyLines(body io.ReadCloser) (written int64, err error) {
-	defer body.Close()
+// copyLines copies whole lines of a log, and what follows the last of them only if it is
+// complete. It returns how many bytes it has written.
+func copyLines(w io.Writer, log io.ReadCloser, isComplete bool) (written int64, err error) {
+	defer log.Close()
 	var rest []byte
-	write := func(text []byte) error {
-		if len(text) == 0 {
-			return nil
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		n, err := l.out.Write(text)
-		written += int64(n)
-		return err
-	}
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := body.Read(buf)
+		n, end := log.Read(buf)
 		rest = append(rest, buf[:n]...)
 		whole := bytes.LastIndexByte(rest, '\n') + 1
-		if err != nil || len(rest) > len(buf) {
+		if end != nil && isComplete || len(rest) > len(buf) {
 			whole = len(rest)
 		}
-		if err := write(rest[:whole]); err != nil {
-			return written, err
+		if whole > 0 { // an empty write would wait for a reader
+			n, err := w.Write(rest[:whole])
+			if written += int64(n); err != nil {
+				return written, err
+			}
 		}
 		rest = append(rest[:0], rest[whole:]...)
-		if err == io.EOF {
+		if end == io.EOF {
 			return written, nil
 		}
-		if err != nil {
-			return written, errdefs.AsUnavailable(err)
+		if end != nil {
+			return written, errdefs.AsUnavailable(end)
 		}
 	}
 }
@@ -246,22 +188,10 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// endOf returns nil for the error that ends a log.
+// endOf returns nil for the error that ends a log: it is complete, or gone with its pod.
 func endOf(err error) error {
-	if err == io.EOF {
+	if err == io.EOF || errdefs.IsNotFound(err) {
 		return nil
 	}
 	return err
-}
-
-// sleep waits, unless ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

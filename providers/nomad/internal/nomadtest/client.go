@@ -21,70 +21,37 @@ import (
 // the session.
 type Shell func(command []string, tty bool, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TerminalSize) int
 
-// streamLogs sends a log of a task. One that is followed does not end with the task, nor
-// does Nomad's.
-func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, alloc string) error {
+// sendLog sends a log of a task.
+func (s *Server) sendLog(w http.ResponseWriter, r *http.Request, alloc string) error {
 	q := r.URL.Query()
-	follow, errFollow := strconv.ParseBool(q.Get("follow"))
-	offset, errOffset := strconv.Atoi(q.Get("offset"))
-	if errFollow != nil || errOffset != nil || offset < 0 || q.Get("plain") != "true" || q.Get("origin") != "start" || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
-		return bad("follow, offset, plain, origin or type: %s", r.URL.RawQuery)
+	offset, err := strconv.Atoi(q.Get("offset"))
+	if err != nil || offset < 0 || q.Get("plain") != "true" || q.Get("origin") != "start" || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
+		return bad("offset, plain, origin or type: %s", r.URL.RawQuery)
 	}
-	read := func() (string, error) {
-		s.mu.Lock()
-		s.look()
-		j := s.byAlloc(alloc)
-		defer s.mu.Unlock()
-		if j == nil {
-			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
-		}
-		if c := j.unit.Container(q.Get("task")); c == nil {
-			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "unknown task name \"" + q.Get("task") + "\""}
-		} else if c.Now.State == podgroup.Waiting && c.Last.State == podgroup.Waiting {
-			return "", &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" not started yet. No logs available"}
-		}
-		var text strings.Builder
-		for _, previous := range []bool{true, false} {
-			lines, err := s.World.Log(j.unit.ID, q.Get("task"), previous)
-			if err != nil {
-				return "", notFound("log")
-			}
-			for _, line := range lines {
-				text.WriteString(line.Text + "\n")
-			}
-		}
-		if q.Get("type") == "stderr" {
-			return "", nil
-		}
-		return text.String(), nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look()
+	j := s.byAlloc(alloc)
+	if j == nil {
+		return unknownAlloc(alloc)
 	}
-	text, err := read()
-	if err != nil {
-		return err
+	if c := j.unit.Container(q.Get("task")); c == nil || c.Now.State == podgroup.Waiting && c.Last.State == podgroup.Waiting {
+		return notFound("task \"" + q.Get("task") + "\" not started yet, or unknown: log")
 	}
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	w.WriteHeader(http.StatusOK)
-	for {
-		if offset < len(text) {
-			if _, err := io.WriteString(w, text[offset:]); err != nil {
-				return nil
-			}
-			offset = len(text)
+	var text strings.Builder
+	for _, previous := range []bool{true, false} {
+		lines, err := s.World.Log(j.unit.ID, q.Get("task"), previous)
+		if err != nil {
+			return notFound("log")
 		}
-		w.(http.Flusher).Flush()
-		if !follow {
-			return nil
-		}
-		select {
-		case <-r.Context().Done():
-			return nil
-		case <-ticker.C:
-		}
-		if next, err := read(); err == nil {
-			text = next
+		for _, line := range lines {
+			text.WriteString(line.Text + "\n")
 		}
 	}
+	if q.Get("type") == "stdout" {
+		_, _ = io.WriteString(w, text.String()[min(offset, text.Len()):]) // the client may have gone
+	}
+	return nil
 }
 
 // exec runs a command by the Shell.
@@ -108,7 +75,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 	runs := c != nil && c.Now.State == podgroup.Executing
 	s.mu.Unlock()
 	if j == nil {
-		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
+		return unknownAlloc(alloc)
 	}
 	if !runs {
 		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" is not running"}
@@ -198,7 +165,7 @@ func (s *Server) stats(_ *http.Request, alloc string) (any, http.Header, error) 
 	s.look()
 	j := s.byAlloc(alloc)
 	if j == nil {
-		return nil, nil, &grouptest.Refusal{Status: http.StatusNotFound, Message: "Unknown allocation \"" + alloc + "\""}
+		return nil, nil, unknownAlloc(alloc)
 	}
 	usage := func(percent float64, bytes uint64) *api.ResourceUsage {
 		return &api.ResourceUsage{CpuStats: &api.CpuStats{Percent: percent, TotalTicks: percent * 20}, MemoryStats: &api.MemoryStats{Usage: bytes, RSS: bytes / 2, Cache: bytes / 4}}

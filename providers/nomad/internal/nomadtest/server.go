@@ -113,7 +113,7 @@ func endpointOf(r *http.Request) (e endpoint, id string, ok bool) {
 	case cut("GET", "/v1/event/stream", "") && id == "":
 		e = endpoint{action: ActionEvents, params: []string{"topic", "index"}, stream: (*Server).streamEvents}
 	case cut("GET", "/v1/client/fs/logs/", ""):
-		e = endpoint{action: ActionLogs, params: []string{"task", "follow", "type", "offset", "origin", "plain"}, stream: (*Server).streamLogs}
+		e = endpoint{action: ActionLogs, params: []string{"task", "type", "offset", "origin", "plain"}, stream: (*Server).sendLog}
 	case cut("GET", "/v1/client/allocation/", "/exec"):
 		e = endpoint{action: ActionExec, params: []string{"task", "tty", "command"}, stream: (*Server).exec}
 	default:
@@ -194,6 +194,10 @@ func bad(format string, args ...any) error {
 
 func notFound(what string) error {
 	return &grouptest.Refusal{Status: http.StatusNotFound, Message: what + " not found"}
+}
+
+func unknownAlloc(id string) error {
+	return &grouptest.Refusal{Status: http.StatusNotFound, Message: `Unknown allocation "` + id + `"`}
 }
 
 // invalid is how Nomad refuses jobs.
