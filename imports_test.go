@@ -66,7 +66,7 @@ var allowed = map[string][]string{
 	"providers/kubernetes/internal/reflection": {"errdefs", "log", "node", "podspec", "internal/apierror", "providers/kubernetes/internal/translate"},
 	"providers/kubernetes/internal/services":   {"log", "internal/apierror", "internal/listwatch", "providers/kubernetes/internal/translate"},
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
-	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
+	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/remote":                         {"errdefs", "log", "node", "internal/config"},

@@ -21,7 +21,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
-	"github.com/virtual-kubelet/virtual-kubelet/node"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -34,7 +33,7 @@ type site struct {
 	cfg   Config
 	home  *grouptest.Cluster
 	p     nodeutil.Provider
-	n     node.NodeProvider
+	n     *Provider
 
 	mu   sync.Mutex
 	last map[types.UID]corev1.PodStatus // as notified
@@ -46,7 +45,7 @@ func (n *realNomad) on(t *testing.T, cfg Config) *site {
 	cfg.ClusterName = t.Name() // subtests do not see each other's pods
 	s := &site{T: t, nomad: n, cfg: cfg, home: grouptest.NewCluster("home")}
 	s.start()
-	t.Cleanup(func() { grouptest.Close(t, s.p) })
+	t.Cleanup(func() { must(t, s.n.Close()) })
 	return s
 }
 
@@ -339,7 +338,7 @@ func collected(s *site) {
 	s.create(pod)
 	pod = pod.DeepCopy()
 	pod.Status = s.awaitPhase(pod, corev1.PodRunning)
-	grouptest.Close(s.T, s.p)
+	must(s.T, s.n.Close())
 	until(s.T, "the job is collected", func() bool {
 		must(s.T, s.nomad.client.System().GarbageCollect())
 		return len(s.jobs(pod)) == 0
