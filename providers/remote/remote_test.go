@@ -212,6 +212,55 @@ func TestPodsOfOneName(t *testing.T) {
 	}
 }
 
+// A creation whose connection broke, and which goes on, is not made a second time beside it.
+func TestCallsForAPodTakeTurns(t *testing.T) {
+	far := &slow{plain: newPlain(), began: make(chan struct{}, 2), goOn: make(chan struct{})}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() { first <- p.CreatePod(ctx, aPod("one")) }()
+	<-far.began
+	cancel() // the provider does not care
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	again := make(chan error, 1)
+	go func() { again <- p.CreatePod(t.Context(), aPod("one")) }()
+	select {
+	case <-far.began:
+		t.Error("the pod is created twice at once")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(far.goOn)
+	if err := <-again; err != nil || far.created != 1 {
+		t.Errorf("the pod was created %d times, %v", far.created, err)
+	}
+}
+
+type slow struct {
+	*plain
+	began, goOn chan struct{}
+}
+
+func (s *slow) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	s.began <- struct{}{}
+	<-s.goOn
+	return s.plain.CreatePod(ctx, pod)
+}
+
+// A panic of the provider fails the call, and ends nothing else.
+func TestPanics(t *testing.T) {
+	far := &rich{plain: newPlain(), run: func(context.Context, []string, api.AttachIO) error { panic("no") }}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	far.pods = nil
+	if err := p.CreatePod(t.Context(), aPod("one")); err == nil || !strings.Contains(err.Error(), "panicked") {
+		t.Errorf("got %v", err)
+	}
+	if err := p.RunInContainer(t.Context(), "default", "one", "main", []string{"x"}, &client{}); err == nil || !strings.HasSuffix(err.Error(), "/Exec: no") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestManyLargePods(t *testing.T) {
 	far := newPlain()
 	text := strings.Repeat("x", 64<<10)

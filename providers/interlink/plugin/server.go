@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -76,8 +77,7 @@ type Server struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu   sync.Mutex
-	busy map[string]chan struct{} // by UIDs and names of pods that are created or deleted at the moment
+	turns turns.Turns // of pods, by their UIDs and names
 }
 
 // New loads the pods, and makes the provider. ctx has the logger; the server ends with it,
@@ -88,7 +88,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	o.NodeName = cmp.Or(o.NodeName, "interlink")
 	o.ClusterUID = cmp.Or(o.ClusterUID, types.UID(o.NodeName))
-	s := &Server{opts: o, busy: map[string]chan struct{}{}}
+	s := &Server{opts: o}
 	var err error
 	if s.cluster, err = newCluster(o); err != nil {
 		return nil, fmt.Errorf("plugin: %w", err)
@@ -186,27 +186,10 @@ func answer(w http.ResponseWriter, value any) error {
 
 // lock waits for the turn of a pod, by its UID or its name, and returns what ends it.
 func (s *Server) lock(ctx context.Context, pod string) (unlock func(), err error) {
-	for {
-		s.mu.Lock()
-		turn, busy := s.busy[pod]
-		if !busy {
-			turn = make(chan struct{})
-			s.busy[pod] = turn
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				delete(s.busy, pod)
-				close(turn)
-			}, nil
-		}
-		s.mu.Unlock()
-		select {
-		case <-turn:
-		case <-ctx.Done():
-			return nil, errdefs.AsUnavailable(fmt.Errorf("pod %s is being created or deleted: %w", pod, ctx.Err()))
-		}
+	if unlock, err = s.turns.Take(ctx, pod); err != nil {
+		return nil, errdefs.AsUnavailable(fmt.Errorf("pod %s is being created or deleted: %w", pod, err))
 	}
+	return unlock, nil
 }
 
 // call returns a context for a call of the provider, which outlives the client's connection.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/internal/wire"
@@ -38,6 +40,7 @@ type Server struct {
 	ping     func(context.Context) error
 	pods     changes
 	node     nodeState
+	turns    turns.Turns // of pods, by namespace and name
 }
 
 // New returns the server for a provider. The provider's notifications are taken until ctx
@@ -76,6 +79,7 @@ func (s *Server) Register(to grpc.ServiceRegistrar) { pb.RegisterProviderServer(
 // streams per connection.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(recoverCall), grpc.ChainStreamInterceptor(recoverStream),
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
 		grpc.MaxConcurrentStreams(4096), grpc.ConnectionTimeout(20 * time.Second),
 	}
@@ -101,6 +105,11 @@ func (s *Server) CreatePod(ctx context.Context, in *pb.CreatePodRequest) (*pb.Cr
 	if err != nil {
 		return nil, wire.ToStatus(err)
 	}
+	done, err := s.turn(ctx, pod)
+	if err != nil {
+		return nil, wire.ToStatus(err)
+	}
+	defer done()
 	switch held, err := s.get(ctx, pod.Namespace, pod.Name, pod.UID); {
 	case err != nil && !errdefs.IsOnlyNotFound(err):
 		return nil, wire.ToStatus(fmt.Errorf("whether the pod is there already: %w", err))
@@ -112,20 +121,52 @@ func (s *Server) CreatePod(ctx context.Context, in *pb.CreatePodRequest) (*pb.Cr
 
 // UpdatePod implements the protocol.
 func (s *Server) UpdatePod(ctx context.Context, in *pb.UpdatePodRequest) (*pb.UpdatePodResponse, error) {
-	pod, err := decodePod(in.GetPod())
-	if err == nil {
-		err = s.provider.UpdatePod(ctx, pod)
-	}
-	return &pb.UpdatePodResponse{}, wire.ToStatus(err)
+	return &pb.UpdatePodResponse{}, wire.ToStatus(s.change(ctx, in.GetPod(), s.provider.UpdatePod))
 }
 
 // DeletePod implements the protocol.
 func (s *Server) DeletePod(ctx context.Context, in *pb.DeletePodRequest) (*pb.DeletePodResponse, error) {
-	pod, err := decodePod(in.GetPod())
-	if err == nil {
-		err = s.provider.DeletePod(ctx, pod)
+	return &pb.DeletePodResponse{}, wire.ToStatus(s.change(ctx, in.GetPod(), s.provider.DeletePod))
+}
+
+// change calls a method of the provider that changes a pod.
+func (s *Server) change(ctx context.Context, data []byte, call func(context.Context, *corev1.Pod) error) error {
+	pod, err := decodePod(data)
+	if err != nil {
+		return err
 	}
-	return &pb.DeletePodResponse{}, wire.ToStatus(err)
+	done, err := s.turn(ctx, pod)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return call(ctx, pod)
+}
+
+// turn waits until no other call changes the pod: one whose connection has broken may
+// still be under way when it comes again.
+func (s *Server) turn(ctx context.Context, pod *corev1.Pod) (done func(), err error) {
+	if done, err = s.turns.Take(ctx, pod.Namespace+"/"+pod.Name); err != nil {
+		return nil, errdefs.AsUnavailable(fmt.Errorf("another call for the pod is under way: %w", err))
+	}
+	return done, nil
+}
+
+// recoverCall makes an error of a panic of the provider, which would end the process.
+func recoverCall(ctx context.Context, in any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (out any, err error) {
+	defer recovered(ctx, info.FullMethod, &err)
+	return handler(ctx, in)
+}
+
+func recoverStream(s any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer recovered(stream.Context(), info.FullMethod, &err)
+	return handler(s, stream)
+}
+
+func recovered(ctx context.Context, method string, err *error) {
+	if r := recover(); r != nil {
+		*err = wire.ToStatus(providercalls.Panicked(ctx, method, r))
+	}
 }
 
 // GetPod implements the protocol.
