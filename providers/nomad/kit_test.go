@@ -1,23 +1,21 @@
-//go:build integration
+//go:build integration || nomadlive
 
 package nomad
 
 import (
 	"path/filepath"
-	"testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
-// On a real Nomad, with containers of Docker.
-func TestKit(t *testing.T) {
-	t.Parallel()
-	n := startNomad(t, "")
-	providertest.Suite{
+// kit is the conformance kit for a Nomad that runs containers.
+func kit(cfg Config, image string) providertest.Suite {
+	cfg.ClusterName = "providertest"
+	return providertest.Suite{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-			p, err := New(init, Config{Address: n.address, ClusterName: "providertest", Network: networkHost})
+			p, err := New(init, cfg)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -32,8 +30,8 @@ func TestKit(t *testing.T) {
 			"logs-since":    "Nomad does not record the times of lines",
 			"logs-previous": "Nomad keeps one log of all runs of a container",
 		},
-		Image:        testImage,
+		Image:        image,
 		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
 		NodeName:     "providertest-nomad",
-	}.Run(t)
+	}
 }

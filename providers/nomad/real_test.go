@@ -130,6 +130,12 @@ func policy(t *testing.T) string {
 	return text
 }
 
+// On a real Nomad, with containers of Docker.
+func TestKit(t *testing.T) {
+	t.Parallel()
+	kit(Config{Address: startNomad(t, "").address, Network: networkHost}, testImage).Run(t)
+}
+
 // A real Nomad with ACLs. Subtests share it, each with its own pods.
 func TestReal(t *testing.T) {
 	t.Parallel()
