@@ -230,10 +230,17 @@ func overlaySlice[T any](onto *[]T, with []T) {
 	}
 }
 
-// overlayWanted takes over what the provider says of its node. A node with its
-// name is complete where it says anything, one without is partial.
+// OverlayNode takes over in wanted what a provider has reported of the node, by the rules of
+// NodeProvider.NotifyNodeStatus: a report with the name of the node is complete where it says
+// anything, one without is partial. It keeps no reference to the report's maps and lists of
+// taints. It is for what relays reports.
+func OverlayNode(wanted, reported *corev1.Node) {
+	overlayWanted(wanted, reported, wanted.Name)
+}
+
+// overlayWanted is OverlayNode with the name of the node.
 func overlayWanted(wanted, reported *corev1.Node, name string) {
-	complete := reported.Name == name
+	complete := name != "" && reported.Name == name
 	overlayMap(&wanted.Labels, reported.Labels, complete)
 	overlayMap(&wanted.Annotations, reported.Annotations, complete)
 	overlayMap((*map[corev1.ResourceName]resource.Quantity)(&wanted.Status.Capacity), reported.Status.Capacity, complete)

@@ -96,7 +96,6 @@ func (f *forgetful) remoteOf(t *testing.T, token string) kubernetes.Remote {
 // A remote API server that lists no pods for longer than a pod may be missing loses none
 // of them, and has none started a second time.
 func TestRemoteThatListsNoPodsForAWhile(t *testing.T) {
-	t.Parallel() // it mostly waits
 	home, remote := startCluster(t), startCluster(t)
 	startMock(t, remote, "remote-1")
 	proxy := newForgetful(t, remote)

@@ -22,7 +22,6 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/server"
 )
 
 func TestMistakesInTheConfiguration(t *testing.T) {
@@ -105,10 +104,11 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grpcServer := grpc.NewServer(append(server.ServerOptions(), grpc.Creds(credentials.NewTLS(&tls.Config{
+	s := serverOf(t, newPlain(), nil)
+	grpcServer := grpc.NewServer(append(s.ServerOptions(), grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
 	})))...)
-	serverOf(t, newPlain(), nil).Register(grpcServer)
+	s.Register(grpcServer)
 	ended := make(chan error, 1)
 	go func() { ended <- grpcServer.Serve(listener) }()
 	t.Cleanup(func() {

@@ -26,7 +26,7 @@ func listen(t *testing.T, s *server.Server, socket string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grpcServer := grpc.NewServer(server.ServerOptions()...)
+	grpcServer := grpc.NewServer(s.ServerOptions()...)
 	s.Register(grpcServer)
 	ended := make(chan error, 1)
 	go func() { ended <- grpcServer.Serve(listener) }()

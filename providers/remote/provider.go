@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,6 +33,11 @@ type Provider struct {
 	conn   *grpc.ClientConn
 	client pb.ProviderClient
 	able   []string
+	base   *corev1.Node // as it was before the provider had a say
+
+	// Sessions have a connection of their own: many of them keep no other calls waiting.
+	sessionConn *grpc.ClientConn
+	sessions    pb.ProviderClient
 
 	closing sync.Once
 	closed  error
@@ -50,28 +56,40 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	if err != nil {
 		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
 	}
-	conn, err := grpc.NewClient(cfg.Address, append(dialOptions(), grpc.WithTransportCredentials(creds))...)
-	if err != nil {
-		return nil, nil, errdefs.InvalidInputf("remote config: address: %w", err)
+	p := &Provider{cfg: cfg, base: init.Node.DeepCopy()}
+	for _, conn := range []**grpc.ClientConn{&p.conn, &p.sessionConn} {
+		if *conn, err = grpc.NewClient(cfg.Address, append(dialOptions(init.Node.Name), grpc.WithTransportCredentials(creds))...); err != nil {
+			return nil, nil, errdefs.InvalidInputf("remote config: address: %w", err)
+		}
 	}
-	p := &Provider{cfg: cfg, conn: conn, client: pb.NewProviderClient(conn)}
+	p.client, p.sessions = pb.NewProviderClient(p.conn), pb.NewProviderClient(p.sessionConn)
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout.Duration)
 	defer cancel()
 	if err := p.meet(ctx, init.Node); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), conn.Close())
+		return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), p.Close())
 	}
 	return nodeutil.AsProvider(p.withOptional()), p, nil
 }
 
-// dialOptions are those of a connection that notices a dead peer, and is made again soon.
-func dialOptions() []grpc.DialOption {
+// dialOptions are those of a connection that notices a dead peer, and is made again soon. It
+// goes nowhere but to the address, and its calls say for which node they are.
+func dialOptions(nodeName string) []grpc.DialOption {
+	named := func(ctx context.Context) context.Context {
+		return metadata.AppendToOutgoingContext(ctx, wire.NodeKey, nodeName)
+	}
 	again := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second}
 	return []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 10 * time.Second}),
 		// The pings of the node keep a healthy connection busier than that.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.MaxCallSendMsgSize(wire.MaxMessage)),
-		grpc.WithIdleTimeout(0),
+		grpc.WithIdleTimeout(0), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return invoke(named(ctx), method, in, out, cc, opts...)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(named(ctx), desc, cc, method, opts...)
+		}),
 	}
 }
 
@@ -92,41 +110,34 @@ func (p *Provider) meet(ctx context.Context, n *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("it does not say how its node is: %w", err)
 	}
-	complete(n, far)
+	node.OverlayNode(n, p.ours(far))
 	log.G(ctx).WithFields(log.Fields{"name": info.GetName(), "version": info.GetVersion(), "address": p.cfg.Address, "capabilities": p.able}).Info("Connected to the provider")
 	return nil
 }
 
-// complete adds what the provider says of its node. What this process knows better stays:
-// its own addresses, where the provider names none, and who runs the node.
-func complete(n, far *corev1.Node) {
-	maps.Copy(n.Labels, far.Labels)
-	maps.Copy(n.Annotations, far.Annotations)
-	n.Spec.Taints = append(n.Spec.Taints, far.Spec.Taints...)
-	if far.Spec.ProviderID != "" {
-		n.Spec.ProviderID = far.Spec.ProviderID
+// ours is the node as the provider sees it, with what this process has put on it: labels,
+// annotations, taints and the port. The provider's report is complete.
+func (p *Provider) ours(far *corev1.Node) *corev1.Node {
+	n := far.DeepCopy()
+	n.Name = p.base.Name
+	with := func(ours, theirs map[string]string) map[string]string {
+		all := map[string]string{}
+		maps.Copy(all, ours)
+		maps.Copy(all, theirs)
+		return all
 	}
-	if len(far.Status.Capacity) > 0 {
-		n.Status.Capacity = far.Status.Capacity
+	n.Labels, n.Annotations = with(p.base.Labels, far.Labels), with(p.base.Annotations, far.Annotations)
+	n.Spec.Taints = slices.Clone(far.Spec.Taints)
+	for _, ours := range p.base.Spec.Taints {
+		if !slices.ContainsFunc(far.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&ours) }) {
+			n.Spec.Taints = append(n.Spec.Taints, ours)
+		}
 	}
-	if len(far.Status.Allocatable) > 0 {
-		n.Status.Allocatable = far.Status.Allocatable
+	if n.Spec.Taints == nil {
+		n.Spec.Taints = []corev1.Taint{} // which takes back
 	}
-	if len(far.Status.Addresses) > 0 {
-		n.Status.Addresses = far.Status.Addresses
-	}
-	if len(far.Status.Conditions) > 0 {
-		n.Status.Conditions = far.Status.Conditions
-	}
-	if far.Status.NodeInfo.OperatingSystem != "" {
-		n.Status.NodeInfo.OperatingSystem = far.Status.NodeInfo.OperatingSystem
-	}
-	if far.Status.NodeInfo.Architecture != "" {
-		n.Status.NodeInfo.Architecture = far.Status.NodeInfo.Architecture
-	}
-	if len(far.Status.Images) > 0 {
-		n.Status.Images = far.Status.Images
-	}
+	n.Status.DaemonEndpoints = corev1.NodeDaemonEndpoints{}
+	return n
 }
 
 // withOptional returns p with the methods that the provider has: those which the pod
@@ -162,7 +173,7 @@ func (p *Provider) Lacks(capability string) bool {
 
 // Close implements io.Closer. Calls that are under way fail.
 func (p *Provider) Close() error {
-	p.closing.Do(func() { p.closed = p.conn.Close() })
+	p.closing.Do(func() { p.closed = errors.Join(p.conn.Close(), p.sessionConn.Close()) })
 	return p.closed
 }
 
@@ -231,17 +242,18 @@ func statusOf(pod *corev1.Pod, err error) (*corev1.PodStatus, error) {
 }
 
 func (p *Provider) get(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout.Duration)
 	defer cancel()
 	out, err := p.client.GetPod(ctx, &pb.GetPodRequest{Pod: &pb.PodRef{Namespace: namespace, Name: name, Uid: string(uid)}})
 	if err != nil {
-		return nil, wire.FromStatus(err)
+		return nil, p.unlessLate(caller, err)
 	}
 	pod, err := readPod(out.GetPod())
 	if err != nil {
 		return nil, err
 	}
-	if pod.Namespace != namespace || pod.Name != name || uid != "" && pod.UID != uid {
+	if pod.Namespace != namespace || pod.Name != name || uid != "" && pod.UID != "" && pod.UID != uid {
 		return nil, fmt.Errorf("asked for pod %s/%s, the provider answered with %s/%s", namespace, name, pod.Namespace, pod.Name)
 	}
 	return pod, nil
@@ -249,6 +261,7 @@ func (p *Provider) get(ctx context.Context, namespace, name string, uid types.UI
 
 // GetPods implements node.PodLifecycleHandler.
 func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout.Duration)
 	defer cancel()
 	stream, err := p.client.ListPods(ctx, &pb.ListPodsRequest{})
@@ -256,15 +269,19 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 		return nil, wire.FromStatus(err)
 	}
 	var pods []*corev1.Pod
+	size := 0
 	for {
 		page, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return pods, nil
 		}
 		if err != nil {
-			return nil, wire.FromStatus(err)
+			return nil, p.unlessLate(caller, err)
 		}
 		for _, data := range page.GetPods() {
+			if size += len(data); size > maxList {
+				return nil, fmt.Errorf("the list of the provider's pods has more than %d bytes", maxList)
+			}
 			pod, err := readPod(data)
 			if err != nil {
 				return nil, err
@@ -272,6 +289,18 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 			pods = append(pods, pod)
 		}
 	}
+}
+
+// maxList is the size in bytes of the longest list that is read.
+const maxList = 1 << 30
+
+// unlessLate returns the error of a call. One that took too long, although its caller would
+// have waited, says nothing of a pod.
+func (p *Provider) unlessLate(caller context.Context, err error) error {
+	if err = wire.FromStatus(err); errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil {
+		return errdefs.AsUnavailable(fmt.Errorf("the provider did not answer within %v", p.cfg.CallTimeout.Duration))
+	}
+	return err
 }
 
 // readPod decodes a pod that the provider sent.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -31,14 +30,12 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 		TailLines: int64(opts.Tail), LimitBytes: int64(opts.LimitBytes),
 		Timestamps: opts.Timestamps, Follow: opts.Follow, Previous: opts.Previous,
 	}
-	switch {
-	case opts.SinceSeconds > 0:
-		in.SinceUnixNano = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second).UnixNano()
-	case !opts.SinceTime.IsZero():
+	in.SinceSeconds = int64(opts.SinceSeconds)
+	if !opts.SinceTime.IsZero() {
 		in.SinceUnixNano = opts.SinceTime.UnixNano()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := p.client.GetLogs(ctx, in)
+	stream, err := p.sessions.GetLogs(ctx, in)
 	if err != nil {
 		cancel()
 		return nil, wire.FromStatus(err)
@@ -76,12 +73,12 @@ func (l *logReader) Close() error {
 
 // RunInContainer implements nodeutil.Provider.
 func (p *Provider) RunInContainer(ctx context.Context, namespace, podName, container string, command []string, attach api.AttachIO) error {
-	return p.session(ctx, p.client.Exec, &pb.ExecStart{Pod: &pb.PodRef{Namespace: namespace, Name: podName}, Container: container, Command: command}, attach)
+	return p.session(ctx, p.sessions.Exec, &pb.ExecStart{Pod: &pb.PodRef{Namespace: namespace, Name: podName}, Container: container, Command: command}, attach)
 }
 
 // AttachToContainer implements nodeutil.Provider.
 func (p *Provider) AttachToContainer(ctx context.Context, namespace, podName, container string, attach api.AttachIO) error {
-	return p.session(ctx, p.client.Attach, &pb.ExecStart{Pod: &pb.PodRef{Namespace: namespace, Name: podName}, Container: container}, attach)
+	return p.session(ctx, p.sessions.Attach, &pb.ExecStart{Pod: &pb.PodRef{Namespace: namespace, Name: podName}, Container: container}, attach)
 }
 
 type openSession = func(context.Context, ...grpc.CallOption) (grpc.BidiStreamingClient[pb.ExecRequest, pb.ExecResponse], error)
@@ -193,7 +190,7 @@ func receive(stream grpc.BidiStreamingClient[pb.ExecRequest, pb.ExecResponse], a
 func (p *Provider) PortForward(ctx context.Context, namespace, podName string, port int32, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := p.client.PortForward(ctx)
+	stream, err := p.sessions.PortForward(ctx)
 	if err != nil {
 		return wire.FromStatus(err)
 	}

@@ -3,8 +3,8 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,7 +23,7 @@ type watcher struct{ p *Provider }
 func (w watcher) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	var token string
 	// It ends with ctx.
-	go w.p.again(ctx, "statuses of pods", func(ctx context.Context, healthy func()) error {
+	go w.p.again(ctx, "statuses of pods", func(ctx context.Context) error {
 		stream, err := w.p.client.WatchPods(ctx, &pb.WatchPodsRequest{ResumeToken: token}, grpc.WaitForReady(true))
 		if err != nil {
 			return err
@@ -33,7 +33,6 @@ func (w watcher) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 			if err != nil {
 				return err
 			}
-			healthy()
 			if ref := in.GetPod(); ref != nil {
 				pod := &corev1.Pod{}
 				pod.Namespace, pod.Name, pod.UID = ref.GetNamespace(), ref.GetName(), types.UID(ref.GetUid())
@@ -54,21 +53,25 @@ func (w watcher) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 // NotifyNodeStatus implements node.NodeProvider.
 func (p *Provider) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Node)) {
 	// It ends with ctx.
-	go p.again(ctx, "changes of the node", func(ctx context.Context, healthy func()) error {
-		stream, err := p.client.WatchNode(ctx, &pb.WatchNodeRequest{}, grpc.WaitForReady(true))
+	go p.again(ctx, "changes of the node", func(ctx context.Context) error {
+		info, err := p.client.GetInfo(ctx, &pb.GetInfoRequest{NodeName: p.base.Name}, grpc.WaitForReady(true))
 		if err != nil {
 			return err
 		}
-		// The first message is the node as it was registered, or, after the provider has
-		// begun again, may have been.
+		if !slices.Equal(slices.Sorted(slices.Values(info.GetCapabilities())), slices.Sorted(slices.Values(p.able))) {
+			log.G(ctx).WithFields(log.Fields{"before": p.able, "now": info.GetCapabilities()}).Warn("The provider can do something else than at the start: restart the virtual kubelet, which goes by that")
+		}
+		stream, err := p.client.WatchNode(ctx, &pb.WatchNodeRequest{})
+		if err != nil {
+			return err
+		}
 		for {
 			n, err := receiveNode(stream)
 			if err != nil {
 				return err
 			}
-			healthy()
 			if !p.Lacks("node-status") {
-				notify(n)
+				notify(p.ours(n))
 			}
 		}
 	})
@@ -92,19 +95,19 @@ const (
 	longestDelay = 15 * time.Second
 )
 
-// again runs a watch until ctx ends, with delays that grow while it fails without having
-// received anything.
-func (p *Provider) again(ctx context.Context, what string, watch func(ctx context.Context, healthy func()) error) {
+// again runs a watch until ctx ends, with delays that grow while it does not last.
+func (p *Provider) again(ctx context.Context, what string, watch func(ctx context.Context) error) {
 	delay := firstDelay
 	for {
-		err := watch(ctx, func() { delay = firstDelay })
+		began := time.Now()
+		err := wire.FromStatus(watch(ctx))
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(wire.FromStatus(err), errors.ErrUnsupported) {
-			delay = longestDelay // it may be another one after a restart
+		if time.Since(began) > longestDelay {
+			delay = firstDelay
 		}
-		log.G(ctx).WithField("retryAfter", delay.String()).WithError(wire.FromStatus(err)).Warnf("The provider sends no %s", what)
+		log.G(ctx).WithField("retryAfter", delay.String()).WithError(err).Warnf("The provider sends no %s", what)
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():

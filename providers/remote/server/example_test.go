@@ -39,8 +39,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	grpcServer := grpc.NewServer(server.ServerOptions()...)
-	server.New(ctx, provider, provider, server.Options{Name: "mock", Node: node}).Register(grpcServer)
+	s := server.New(ctx, provider, provider, server.Options{Name: "mock", Node: node})
+	grpcServer := grpc.NewServer(s.ServerOptions()...)
+	s.Register(grpcServer)
 	go func() { _ = grpcServer.Serve(listener) }()
 	defer grpcServer.Stop()
 

@@ -1,13 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,6 +36,7 @@ type Options struct {
 type Server struct {
 	pb.UnimplementedProviderServer
 
+	ctx      context.Context // ends the watches
 	opts     Options
 	provider nodeutil.Provider
 	able     []string
@@ -41,16 +45,22 @@ type Server struct {
 	pods     changes
 	node     nodeState
 	turns    turns.Turns // of pods, by namespace and name
+	created  creations
 }
 
-// New returns the server for a provider. The provider's notifications are taken until ctx
-// ends. A nil NodeProvider means that the node is always well.
+// capabilityNode is the name of what a node.NodeProvider can do.
+const capabilityNode = "node-status"
+
+// New returns the server for a provider. The provider's notifications are taken, and watches
+// last, until ctx ends. A nil NodeProvider means that the node is always well.
 func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.NodeProvider, opts Options) *Server {
-	s := &Server{opts: opts, provider: provider, able: nodeutil.Capabilities(provider)}
+	s := &Server{ctx: ctx, opts: opts, provider: provider, able: nodeutil.Capabilities(provider)}
+	s.able = slices.DeleteFunc(s.able, func(c string) bool { return c == capabilityNode }) // it is nodeProvider's
 	s.byUID, _ = unwrapped(provider).(node.PodUIDLifecycleHandler)
 	s.ping = func(ctx context.Context) error { return ctx.Err() }
-	s.node.changed = make(chan struct{})
+	s.node.node, s.node.changed = cmp.Or(opts.Node, &corev1.Node{}).DeepCopy(), make(chan struct{})
 	if nodeProvider != nil {
+		s.able = append(s.able, capabilityNode)
 		s.ping = nodeProvider.Ping
 		nodeProvider.NotifyNodeStatus(ctx, s.node.update)
 	}
@@ -71,26 +81,35 @@ func unwrapped(p nodeutil.Provider) any {
 	return p
 }
 
-// Register adds the server to a gRPC server, which should have been made with
+// Register adds the server to a gRPC server, which has to have been made with
 // ServerOptions.
 func (s *Server) Register(to grpc.ServiceRegistrar) { pb.RegisterProviderServer(to, s) }
 
-// ServerOptions are what a gRPC server for a Server needs: limits of messages, and of
-// streams per connection.
-func ServerOptions() []grpc.ServerOption {
+// ServerOptions are what a gRPC server for the Server needs: the limit of messages, pings of
+// quiet clients, errors for panics of the provider, and the refusal of other nodes.
+func (s *Server) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(recoverCall), grpc.ChainStreamInterceptor(recoverStream),
+		grpc.ChainUnaryInterceptor(s.interceptCall), grpc.ChainStreamInterceptor(s.interceptStream),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
-		grpc.MaxConcurrentStreams(4096), grpc.ConnectionTimeout(20 * time.Second),
+		grpc.ConnectionTimeout(20 * time.Second),
 	}
 }
 
 // GetInfo implements the protocol, as the other methods do.
 func (s *Server) GetInfo(_ context.Context, in *pb.GetInfoRequest) (*pb.GetInfoResponse, error) {
-	if s.opts.Node != nil && s.opts.Node.Name != "" && in.GetNodeName() != s.opts.Node.Name {
-		return nil, wire.ToStatus(errdefs.AsPermanent(fmt.Errorf("this provider runs the pods of node %q, not of %q", s.opts.Node.Name, in.GetNodeName())))
+	if err := s.isFor(in.GetNodeName()); err != nil {
+		return nil, wire.ToStatus(errdefs.AsPermanent(err))
 	}
 	return &pb.GetInfoResponse{Name: s.opts.Name, Version: s.opts.Version, Capabilities: s.able}, nil
+}
+
+// isFor returns an error if the provider runs the pods of another node.
+func (s *Server) isFor(node string) error {
+	if s.opts.Node != nil && s.opts.Node.Name != "" && node != s.opts.Node.Name {
+		return fmt.Errorf("this provider runs the pods of node %q, not of %q", s.opts.Node.Name, node)
+	}
+	return nil
 }
 
 // Ping implements the protocol.
@@ -98,25 +117,26 @@ func (s *Server) Ping(ctx context.Context, _ *pb.PingRequest) (*pb.PingResponse,
 	return &pb.PingResponse{}, wire.ToStatus(s.ping(ctx))
 }
 
-// CreatePod implements the protocol: a pod that the provider has already is not created
-// again.
+// CreatePod implements the protocol. A creation whose connection broke may be under way still
+// when it comes again, which GetPod did not show: if it succeeds meanwhile, that was it.
 func (s *Server) CreatePod(ctx context.Context, in *pb.CreatePodRequest) (*pb.CreatePodResponse, error) {
 	pod, err := decodePod(in.GetPod())
 	if err != nil {
 		return nil, wire.ToStatus(err)
 	}
+	came := s.created.now()
 	done, err := s.turn(ctx, pod)
 	if err != nil {
 		return nil, wire.ToStatus(err)
 	}
 	defer done()
-	switch held, err := s.get(ctx, pod.Namespace, pod.Name, pod.UID); {
-	case err != nil && !errdefs.IsOnlyNotFound(err):
-		return nil, wire.ToStatus(fmt.Errorf("whether the pod is there already: %w", err))
-	case err == nil && held != nil && held.UID == pod.UID:
-		return &pb.CreatePodResponse{}, nil
+	if !s.created.since(came, pod) {
+		if err := s.provider.CreatePod(ctx, pod); err != nil {
+			return nil, wire.ToStatus(err)
+		}
+		s.created.record(pod)
 	}
-	return &pb.CreatePodResponse{}, wire.ToStatus(s.provider.CreatePod(ctx, pod))
+	return &pb.CreatePodResponse{}, nil
 }
 
 // UpdatePod implements the protocol.
@@ -152,15 +172,35 @@ func (s *Server) turn(ctx context.Context, pod *corev1.Pod) (done func(), err er
 	return done, nil
 }
 
-// recoverCall makes an error of a panic of the provider, which would end the process.
-func recoverCall(ctx context.Context, in any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (out any, err error) {
+// interceptCall refuses calls for other nodes, and makes an error of a panic of the provider,
+// which would end the process.
+func (s *Server) interceptCall(ctx context.Context, in any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (out any, err error) {
 	defer recovered(ctx, info.FullMethod, &err)
+	if info.FullMethod != pb.Provider_GetInfo_FullMethodName { // which refuses for good
+		if err := s.checkCaller(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return handler(ctx, in)
 }
 
-func recoverStream(s any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *Server) interceptStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer recovered(stream.Context(), info.FullMethod, &err)
-	return handler(s, stream)
+	if err := s.checkCaller(stream.Context()); err != nil {
+		return err
+	}
+	return handler(service, stream)
+}
+
+// checkCaller refuses a virtual kubelet for another node, which may have met another provider
+// at this address. It is to lose no pod by that: nothing is NOT_FOUND.
+func (s *Server) checkCaller(ctx context.Context) error {
+	for _, name := range metadata.ValueFromIncomingContext(ctx, wire.NodeKey) {
+		if err := s.isFor(name); err != nil {
+			return wire.ToStatus(errdefs.AsUnavailable(err))
+		}
+	}
+	return nil
 }
 
 func recovered(ctx context.Context, method string, err *error) {
@@ -180,25 +220,27 @@ func (s *Server) GetPod(ctx context.Context, in *pb.GetPodRequest) (*pb.GetPodRe
 	return &pb.GetPodResponse{Pod: data}, wire.ToStatus(err)
 }
 
-// get returns a pod with its status, or an error of class NotFound.
+// get returns a pod with its status, or an error of class NotFound. A status that cannot be
+// had is no reason to show no pod, if the pod has one.
 func (s *Server) get(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	var pod *corev1.Pod
 	var status *corev1.PodStatus
-	var errs [2]error
+	var err, noStatus error
 	if s.byUID != nil && uid != "" {
-		if pod, errs[0] = s.byUID.GetPodByUID(ctx, namespace, name, uid); errs[0] == nil && pod != nil {
-			status, errs[1] = s.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
+		if pod, err = s.byUID.GetPodByUID(ctx, namespace, name, uid); err == nil && pod != nil {
+			status, noStatus = s.byUID.GetPodStatusByUID(ctx, namespace, name, uid)
 		}
-	} else if pod, errs[0] = s.provider.GetPod(ctx, namespace, name); errs[0] == nil && pod != nil {
-		status, errs[1] = s.provider.GetPodStatus(ctx, namespace, name)
+	} else if pod, err = s.provider.GetPod(ctx, namespace, name); err == nil && pod != nil {
+		status, noStatus = s.provider.GetPodStatus(ctx, namespace, name)
 	}
-	if err := errors.Join(errs[:]...); err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if pod == nil || uid != "" && pod.UID != "" && pod.UID != uid {
+	case pod == nil || uid != "" && pod.UID != "" && pod.UID != uid:
 		return nil, errdefs.NotFoundf("pod %s/%s is not held", namespace, name)
-	}
-	if status != nil {
+	case noStatus != nil && (pod.Status.Phase == "" || errdefs.IsOnlyNotFound(noStatus)):
+		return nil, noStatus
+	case status != nil:
 		pod = pod.DeepCopy()
 		pod.Status = *status
 	}
@@ -236,6 +278,7 @@ func (s *Server) list(ctx context.Context) ([]*corev1.Pod, error) {
 	pods, err := s.provider.GetPods(ctx)
 	if err == nil {
 		s.pods.prune(pods, time.Now())
+		s.created.prune(pods)
 	}
 	return pods, err
 }

@@ -23,7 +23,7 @@ import (
 func (s *Server) GetLogs(in *pb.GetLogsRequest, stream grpc.ServerStreamingServer[pb.GetLogsResponse]) error {
 	opts := api.ContainerLogOpts{
 		Tail: int(in.GetTailLines()), LimitBytes: int(in.GetLimitBytes()),
-		Timestamps: in.GetTimestamps(), Follow: in.GetFollow(), Previous: in.GetPrevious(),
+		SinceSeconds: int(in.GetSinceSeconds()), Timestamps: in.GetTimestamps(), Follow: in.GetFollow(), Previous: in.GetPrevious(),
 	}
 	if since := in.GetSinceUnixNano(); since != 0 {
 		opts.SinceTime = time.Unix(0, since)
@@ -84,6 +84,8 @@ func session(stream execStream, run func(context.Context, *pb.ExecStart, api.Att
 	case err != nil:
 		return wire.ToStatus(err)
 	}
+	attach.turn.Lock() // a writer that the provider left behind may be at it
+	defer attach.turn.Unlock()
 	return stream.Send(&pb.ExecResponse{Response: &pb.ExecResponse_Exit{Exit: exit}})
 }
 
@@ -94,13 +96,13 @@ type attachIO struct {
 	tty            bool
 	sizes          chan api.TermSize
 	input          *io.PipeReader
+	turn           sync.Mutex // of Send
 }
 
 func newAttachIO(stream execStream, start *pb.ExecStart) *attachIO {
 	a := &attachIO{tty: start.GetTty(), sizes: make(chan api.TermSize, 1)}
-	var turn sync.Mutex
 	writer := func(response func(data []byte) *pb.ExecResponse) io.WriteCloser {
-		return wire.Writer{Mutex: &turn, Send: func(data []byte) error { return stream.Send(response(data)) }}
+		return wire.Writer{Mutex: &a.turn, Send: func(data []byte) error { return stream.Send(response(data)) }}
 	}
 	if start.GetStdout() {
 		a.stdout = writer(func(data []byte) *pb.ExecResponse {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -17,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/internal/wire"
 	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
 )
@@ -148,22 +149,28 @@ func (s *Server) WatchPods(in *pb.WatchPodsRequest, stream grpc.ServerStreamingS
 		case <-more:
 		case <-ctx.Done():
 			return wire.ToStatus(context.Cause(ctx))
+		case <-s.ctx.Done():
+			return wire.ToStatus(errEnds)
 		}
 	}
 }
 
-// nodeState is what the provider last reported of its node.
+// errEnds ends the watches of a server that ends.
+var errEnds = errdefs.AsUnavailable(errors.New("the provider ends"))
+
+// nodeState is the node with all that the provider has reported.
 type nodeState struct {
 	mu      sync.Mutex
-	node    *corev1.Node // never changed; nil before the first time
+	node    *corev1.Node // never changed
 	changed chan struct{}
 }
 
-// update takes a notification of the provider.
-func (n *nodeState) update(node *corev1.Node) {
+// update takes a report of the provider.
+func (n *nodeState) update(reported *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.node = node.DeepCopy()
+	n.node = n.node.DeepCopy()
+	node.OverlayNode(n.node, reported.DeepCopy())
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -174,29 +181,23 @@ func (n *nodeState) now() (*corev1.Node, <-chan struct{}) {
 	return n.node, n.changed
 }
 
-// WatchNode implements the protocol. First comes the node as the provider has made it.
+// WatchNode implements the protocol.
 func (s *Server) WatchNode(_ *pb.WatchNodeRequest, stream grpc.ServerStreamingServer[pb.WatchNodeResponse]) error {
-	send := func(node *corev1.Node) error {
-		data, err := json.Marshal(node)
+	for {
+		current, changed := s.node.now()
+		data, err := json.Marshal(current)
 		if err != nil {
 			return wire.ToStatus(err)
 		}
-		return stream.Send(&pb.WatchNodeResponse{Node: data})
-	}
-	if err := send(cmp.Or(s.opts.Node, &corev1.Node{})); err != nil {
-		return err
-	}
-	for {
-		node, changed := s.node.now()
-		if node != nil {
-			if err := send(node); err != nil {
-				return err
-			}
+		if err := stream.Send(&pb.WatchNodeResponse{Node: data}); err != nil {
+			return err
 		}
 		select {
 		case <-changed:
 		case <-stream.Context().Done():
 			return wire.ToStatus(context.Cause(stream.Context()))
+		case <-s.ctx.Done():
+			return wire.ToStatus(errEnds)
 		}
 	}
 }

@@ -39,8 +39,13 @@ class Container:
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.pump = threading.Thread(target=self.keep_log, daemon=True)
             self.pump.start()
+            threading.Thread(target=self.end, daemon=True).start()
         except OSError as error:
             self.error, self.finished = str(error), now()
+
+    def end(self):
+        self.process.wait()
+        self.finished = now()
 
     def keep_log(self):
         with open(self.log, "ab", 0) as log:
@@ -107,8 +112,8 @@ class Provider(provider_pb2_grpc.ProviderServicer):
 
     def CreatePod(self, request, context):
         pod = json.loads(request.pod)
-        if pod["spec"].get("initContainers"):
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "init containers are not supported")
+        if pod["spec"].get("initContainers") or any(not v["name"].startswith("kube-api-access-") for v in pod["spec"].get("volumes", [])):
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "init containers and volumes are not supported")
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         with self.lock:
             held = self.pods[key] = self.pods.get(key) or Pod(pod)
@@ -161,7 +166,8 @@ class Provider(provider_pb2_grpc.ProviderServicer):
         container = self.container(request.pod, request.container, context)
         if request.previous:
             context.abort(grpc.StatusCode.NOT_FOUND, "containers are not restarted: there is no previous instance")
-        since = datetime.datetime.fromtimestamp(request.since_unix_nano / 1e9, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
+        since = time.time() - request.since_seconds if request.since_seconds else request.since_unix_nano / 1e9
+        since = datetime.datetime.fromtimestamp(since, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
         yield pb.GetLogsResponse()  # there is a log
         with open(container.log, "rb") as log:
             tail, rest = request.tail_lines, b""
@@ -207,10 +213,12 @@ class Provider(provider_pb2_grpc.ProviderServicer):
 def read(name, source, output):
     try:
         while data := os.read(source.fileno(), 32768):
-            output.put(pb.ExecResponse(**{name: data}))
+            output.put(pb.ExecResponse(**{name: data}), timeout=60)
+        output.put(None, timeout=60)
+    except queue.Full:
+        pass  # the user has gone
     except OSError:
-        pass  # a terminal ends so
-    output.put(None)
+        output.put(None)  # a terminal ends so
 
 
 def feed(requests, stdin, start):
@@ -231,7 +239,8 @@ def feed(requests, stdin, start):
 
 
 def main(address, node):
-    server = grpc.server(futures.ThreadPoolExecutor(64), options=[("grpc.max_receive_message_length", LIMIT), ("grpc.max_send_message_length", LIMIT)])
+    options = {"max_receive_message_length": LIMIT, "max_send_message_length": LIMIT, "http2.max_ping_strikes": 0}
+    server = grpc.server(futures.ThreadPoolExecutor(4096), options=[("grpc." + name, value) for name, value in options.items()])
     provider_pb2_grpc.add_ProviderServicer_to_server(Provider(node), server)
     os.umask(0o077)  # for the socket, and the logs
     server.add_insecure_port(address)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -22,6 +23,9 @@ var codeOf = map[errdefs.Class]codes.Code{
 	errdefs.RetryAfterClass:   codes.ResourceExhausted,
 	errdefs.UnavailableClass:  codes.Unavailable,
 }
+
+// longestRetry is the longest delay that a server can demand: it may be wrong, or another one.
+const longestRetry = time.Hour
 
 // ToStatus returns the error of a gRPC server for the error of a provider.
 func ToStatus(err error) error {
@@ -84,7 +88,7 @@ func FromStatus(err error) error {
 	case codes.ResourceExhausted:
 		for _, detail := range s.Details() {
 			if info, ok := detail.(*errdetails.RetryInfo); ok {
-				return errdefs.AsRetryAfter(text, info.GetRetryDelay().AsDuration())
+				return errdefs.AsRetryAfter(text, min(info.GetRetryDelay().AsDuration(), longestRetry))
 			}
 		}
 		return errdefs.AsUnavailable(text)
