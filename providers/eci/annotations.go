@@ -27,7 +27,9 @@ var annotated = map[string]string{
 	"eci-ipv6-bandwidth-enable": "Ipv6GatewayBandwidthEnable",
 	"eci-spot-strategy":         "SpotStrategy", "eci-spot-price-limit": "SpotPriceLimit", "eci-spot-duration": "SpotDuration",
 	"eci-image-snapshot-id": "ImageSnapshotId", "eci-image-cache": "AutoMatchImageCache",
-	"plain-http-registry": "PlainHttpRegistry", "insecure-registry": "InsecureRegistry",
+	"eci-imc-id": "ImageSnapshotId", "eci-auto-imc": "AutoMatchImageCache", // newer names
+	"eci-max-pending-minute": "MaxPendingMinute",
+	"plain-http-registry":    "PlainHttpRegistry", "insecure-registry": "InsecureRegistry",
 	"eci-gpu-driver-version": "GpuDriverVersion", "eci-cpu-option-core": "CpuOptionsCore", "eci-cpu-option-ht": "CpuOptionsThreadsPerCore",
 	"eci-core-pattern": "CorePattern",
 }
@@ -70,7 +72,7 @@ func (p params) setAnnotated(pod *corev1.Pod, region string) error {
 	p.set("Ipv6GatewayBandwidth", strings.TrimSuffix(value("eci-ipv6-bandwidth"), "M"))
 	p.set("ComputeCategory", split(value("eci-compute-category")))
 	p.set("NtpServer", split(value("eci-ntp-server")))
-	p.set("AcrRegistryInfo", each(split(value("acr-instance-id")), func(instance *string) object {
+	p.set("AcrRegistryInfo", each(split(value("acr-instance-id")+","+value("acr-instance-ids")), func(instance *string) object {
 		if in, id, ok := strings.Cut(*instance, ":"); ok {
 			return object{"RegionId": in, "InstanceId": id}
 		}

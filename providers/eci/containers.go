@@ -24,7 +24,7 @@ func initContainer(pod *corev1.Pod, c *corev1.Container) object {
 			return object{"Name": m.Name, "MountPath": m.MountPath, "ReadOnly": &m.ReadOnly, "SubPath": m.SubPath, "MountPropagation": m.MountPropagation}
 		}),
 		"SecurityContext": object{
-			"RunAsUser": either(own.RunAsUser, ofPod.RunAsUser), "ReadOnlyRootFilesystem": own.ReadOnlyRootFilesystem,
+			"RunAsUser": either(own.RunAsUser, ofPod.RunAsUser), "ReadOnlyRootFilesystem": ptr.Deref(own.ReadOnlyRootFilesystem, false), // it has to be true, if it is there
 			"Capability": object{"Add": ptr.Deref(own.Capabilities, corev1.Capabilities{}).Add},
 		},
 	}

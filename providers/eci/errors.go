@@ -35,7 +35,8 @@ var codes = podgroup.Codes{
 	Busy:    []string{"*Idempotent*", "*IncorrectStatus*", "*InvalidStatus*", "*OperationConflict*"},
 	Missing: []string{"Container*NotFound*", "Container*NotExist*", "InvalidContainer*NotFound*", "InvalidContainer*NotExist*"},
 	Away:    []string{"InternalError*", "ServiceUnavailable*", "*Timeout*"},
-	Refused: []string{"Invalid*", "Missing*", "Malformed*", "Illegal*", "Unsupported*", "NotSupport*", "Duplicate*", "*NotFound*", "*NotExist*"},
+	Refused: []string{"Invalid*", "Missing*", "Malformed*", "Illegal*", "Unsupported*", "*NotSupport*", "Duplicate*", "*NotInSameZone*", "DiskNumber*", "*NotMatchCpuArch*",
+		"LocalDiskAmountNotMatch*", "FeatureBasedConstraintConflict*", "*NotFound*", "*NotExist*"},
 }
 
 // codesOf returns the codes for an action.

@@ -14,15 +14,17 @@ import (
 
 // The limits of the API.
 const (
-	maxContainers = 20
-	maxVolumes    = 20
-	maxFile       = 32 << 10 // of a file in a ConfigFileVolume
-	maxTag        = 128      // characters of a tag's value
-	maxTail       = 2000     // lines of a log in one response, which has 1 MB at most
-	maxIDs        = 20       // groups in a list of IDs
-	maxSpecs      = 5        // in eci-use-specs
-	maxWords      = 20       // of a command of ExecContainerCommand,
-	maxWord       = 256      // and characters of each
+	maxContainers  = 20
+	maxVolumes     = 20
+	maxFile        = 32 << 10 // of a file in a ConfigFileVolume
+	maxFiles       = 90       // in a volume,
+	maxVolumeFiles = 60 << 10 // and bytes of them in all
+	maxTag         = 128      // characters of a tag's value
+	maxTail        = 2000     // lines of a log in one response, which has 1 MB at most
+	maxIDs         = 20       // groups in a list of IDs
+	maxSpecs       = 5        // in eci-use-specs
+	maxWords       = 20       // of a command of ExecContainerCommand,
+	maxWord        = 256      // and characters of each
 )
 
 // fields are the fields of a pod's spec for which the API has parameters.
@@ -86,6 +88,15 @@ func check(pod *corev1.Pod) (missing []string) {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if s := podgroup.SizeOf(&c.Resources); gpus(s) > 0 && specs == "" {
 			add("GPUs for container %s without an instance type that has them (annotation %s)", c.Name, AnnotationInstanceType)
+		}
+		own, _ := securityContexts(pod, &c)
+		for _, capability := range ptr.Deref(own.Capabilities, corev1.Capabilities{}).Add {
+			if capability != "NET_ADMIN" && capability != "NET_RAW" {
+				add("capability %s of container %s: ECI has NET_ADMIN and NET_RAW", capability, c.Name)
+			}
+		}
+		if c.ReadinessProbe != nil && c.ReadinessProbe.SuccessThreshold > 1 {
+			add("readinessProbe.successThreshold %d of container %s", c.ReadinessProbe.SuccessThreshold, c.Name)
 		}
 		for what, port := range namedPorts(&c) {
 			if portNumber(&c, port) == 0 {
@@ -163,7 +174,7 @@ func sysctlParameter(name string) string {
 	switch {
 	case slices.Contains(safeSysctls, name):
 		return "SecurityContext"
-	case name != "net.ipv4.tcp_syncookies" && slices.ContainsFunc(otherSysctls, is):
+	case name != "net.ipv4.tcp_syncookies" && name != "kernel.shm_rmid_forced" && slices.ContainsFunc(otherSysctls, is):
 		return "HostSecurityContext"
 	}
 	return ""

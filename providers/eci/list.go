@@ -33,6 +33,7 @@ const (
 	// between those that have changed are: since the last list, and sinceMargin before it.
 	allStatusesEvery = time.Minute
 	sinceMargin      = 30 * time.Second
+	minSince         = 60 // seconds; the API refuses fewer
 )
 
 // groups caches the groups of a list. The API has two: DescribeContainerGroupStatus has ten
@@ -219,7 +220,7 @@ func (g *groups) begin() cursor {
 		stops = stops || k.unit.Phase == podgroup.Stopping
 	}
 	if g.lastAll.Long && now.Sub(g.lastAll.Began) < allStatusesEvery && !stops && !at.Plain {
-		at.Since = int((now.Sub(g.last.Began) + sinceMargin) / time.Second)
+		at.Since = max(minSince, int((now.Sub(g.last.Began)+sinceMargin)/time.Second))
 	}
 	return at
 }

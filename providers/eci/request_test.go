@@ -323,6 +323,12 @@ func TestWhatIsNotSupportedIsNamed(t *testing.T) {
 		"sysctl": {func(pod *corev1.Pod) {
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.tcp_syncookies", Value: "1"}, {Name: "vm.swappiness", Value: "1"}}}
 		}, "sysctl net.ipv4.tcp_syncookies; sysctl vm.swappiness"},
+		"capability": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_RAW", "SYS_ADMIN"}}}
+		}, "capability SYS_ADMIN of container main"},
+		"success threshold": {func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{SuccessThreshold: 2, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}}
+		}, "readinessProbe.successThreshold 2 of container main"},
 		"too many specifications": {func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{AnnotationInstanceType: "1-2Gi,2-4Gi,4-8Gi,8-16Gi,16-32Gi,ecs.c6.large"}
 		}, "6 sizes and instance types"},
@@ -419,5 +425,24 @@ func TestVariablesThatTheAPIDoesNotTake(t *testing.T) {
 		if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s gives %v", name, err)
 		}
+	}
+}
+
+// What a volume may have in all is refused before the service does.
+func TestVolumesWithTooManyFiles(t *testing.T) {
+	for name, count := range map[string]int{"many bytes": 3, "many files": 91} {
+		t.Run(name, func(t *testing.T) {
+			files := volume.Files{}
+			for i := range count {
+				files[fmt.Sprint("f-", i)] = volume.File{Data: make([]byte, 60<<10/count+1)}
+			}
+			if err := checkFiles("v", files); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "volumes[v]") {
+				t.Errorf("got %v", err)
+			}
+			delete(files, "f-0")
+			if err := checkFiles("v", files); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -48,6 +48,9 @@ func volumesOf(r *podgroup.Request) ([]object, error) {
 					v.Name, bound.Name, diskDriver, nasDriver))
 			}
 		case volume.HasContents(v):
+			if err := checkFiles(v.Name, r.Files[v.Name]); err != nil {
+				return nil, err
+			}
 			o = object{"Type": configFileVolume, configFiles: files(r.Files[v.Name], true)}
 		case v.NFS != nil:
 			o = nfs(v.NFS.Server, v.NFS.Path, v.NFS.ReadOnly)
@@ -63,6 +66,19 @@ func volumesOf(r *podgroup.Request) ([]object, error) {
 		list = append(list, o)
 	}
 	return list, nil
+}
+
+// checkFiles returns an error, which is permanent, for more files than a volume of the API may
+// have.
+func checkFiles(name string, files volume.Files) error {
+	size := 0
+	for _, file := range files {
+		size += len(file.Data)
+	}
+	if len(files) > maxFiles || size > maxVolumeFiles {
+		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: volumes[%s] has %d files of %d bytes in all: ECI takes %d files of %d bytes", name, len(files), size, maxFiles, maxVolumeFiles))
+	}
+	return nil
 }
 
 // files returns the files of a volume, sorted by path, with content in base64 and mode in

@@ -133,9 +133,12 @@ func checkVolume(v params) error {
 			return missing("Volume." + name)
 		}
 	}
-	for _, f := range v.Each("ConfigFileVolume.ConfigFileToPath") {
+	size := 0
+	for i, f := range v.Each("ConfigFileVolume.ConfigFileToPath") {
 		if data, err := base64.StdEncoding.DecodeString(f["Content"]); err != nil || f["Path"] == "" || len(data) > 32<<10 {
 			return invalid("ConfigFileVolume", "The content of %q is no base64, or has more than 32 KB.", f["Path"])
+		} else if size += len(data); size > 60<<10 || i >= 90 {
+			return invalid("ConfigFileVolume", "The volume has more than 60 KB, or 90 files.")
 		}
 	}
 	return nil

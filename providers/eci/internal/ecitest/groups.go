@@ -44,6 +44,9 @@ func (s *Server) list(p params, limit int) (page []grouptest.Unit, next string, 
 	if err != nil {
 		return nil, "", err
 	}
+	if since := p.Integer("SinceSecond"); p["SinceSecond"] != "" && (since < 60 || since > 3600) {
+		return nil, "", invalid("SinceSecond", "It is not between 60 and 3600.")
+	}
 	now := s.Now()
 	s.mu.Lock()
 	hidden := p["Action"] == "DescribeContainerGroups" && s.hideGroups || p["Action"] == "DescribeContainerGroupStatus" && s.hideStatuses
