@@ -120,10 +120,10 @@ func (p *Provider) meet(ctx context.Context, n *corev1.Node) error {
 func (p *Provider) ours(far *corev1.Node) *corev1.Node {
 	n := far.DeepCopy()
 	n.Name = p.base.Name
-	with := func(ours, theirs map[string]string) map[string]string {
+	with := func(ours, far map[string]string) map[string]string {
 		all := map[string]string{}
 		maps.Copy(all, ours)
-		maps.Copy(all, theirs)
+		maps.Copy(all, far)
 		return all
 	}
 	n.Labels, n.Annotations = with(p.base.Labels, far.Labels), with(p.base.Annotations, far.Annotations)

@@ -244,7 +244,7 @@ func (s *slow) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	return s.plain.CreatePod(ctx, pod)
 }
 
-// What this process has put on its node stays there, whatever the provider reports, and what
+// What this process has put on its node stays there after any report of the provider, and what
 // the provider takes back goes.
 func TestNode(t *testing.T) {
 	far := newPlain()

@@ -17,8 +17,8 @@
 //   any other            tried again with growing delays
 //
 // The virtual kubelet ends a call by cancelling it: a server has to stop then. A call that is
-// cancelled because a connection broke comes again: CreatePod then has to go on, or begin
-// anew, whatever it had done.
+// cancelled because a connection broke comes again: CreatePod then has to go on from
+// where it was, or to begin again.
 //
 // Each call has the metadata "node-name". A server for another node answers UNAVAILABLE, so
 // that a wrong address loses no pod. The client pings a quiet connection each 30 seconds, which
@@ -474,7 +474,7 @@ func (*DeletePodResponse) Descriptor() ([]byte, []int) {
 //
 // A provider with the capability "pods-by-uid" has several pods of one name, and answers
 // NOT_FOUND for a UID that it does not hold; each of its pods has metadata.uid. Others may
-// ignore the UID, but have to answer NOT_FOUND where they know that theirs is another.
+// ignore the UID, but have to answer NOT_FOUND where they know that their pod has another.
 type PodRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`

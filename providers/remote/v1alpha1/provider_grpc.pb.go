@@ -17,8 +17,8 @@
 //   any other            tried again with growing delays
 //
 // The virtual kubelet ends a call by cancelling it: a server has to stop then. A call that is
-// cancelled because a connection broke comes again: CreatePod then has to go on, or begin
-// anew, whatever it had done.
+// cancelled because a connection broke comes again: CreatePod then has to go on from
+// where it was, or to begin again.
 //
 // Each call has the metadata "node-name". A server for another node answers UNAVAILABLE, so
 // that a wrong address loses no pod. The client pings a quiet connection each 30 seconds, which
