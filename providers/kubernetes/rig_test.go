@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -317,3 +318,41 @@ func (secretsOfHome) Secret(_ context.Context, _, name string) (*corev1.Secret, 
 }
 
 func (secretsOfHome) Subscribe(func(kind, namespace, name string)) func() { return func() {} }
+
+// followedAlone are objects that can be read for pods that are followed.
+type followedAlone struct {
+	secretsOfHome
+	pods map[types.UID]bool
+}
+
+func (f followedAlone) Follow(pod *corev1.Pod) { f.pods[pod.UID] = true }
+func (f followedAlone) Forget(uid types.UID)   { delete(f.pods, uid) }
+
+func (f followedAlone) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	if len(f.pods) == 0 {
+		return nil, apierrors.NewForbidden(corev1.Resource("secrets"), name, nil)
+	}
+	return f.secretsOfHome.Secret(ctx, namespace, name)
+}
+
+// The environment of a pod that the controller has not looked at yet can be read, and a pod
+// that goes meanwhile is not followed for ever.
+func TestEnvironmentIsReadBeforeTheControllerFollowsThePod(t *testing.T) {
+	synctest.Test(t, environmentIsReadBefore)
+}
+
+func environmentIsReadBefore(t *testing.T) {
+	objects := followedAlone{pods: map[types.UID]bool{}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one", UID: "uid"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "main", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}}
+	r := newRigWith(t, newHome("home"), "", fake.NewClientset(), func(init *nodeutil.ProviderConfig) { init.Objects = objects }, pod)
+	if resolved, err := r.resolveEnvironment(t.Context(), pod); err != nil || len(resolved.Spec.Containers[0].Env) != 1 || len(objects.pods) != 1 {
+		t.Errorf("got %+v, %v; followed are %v", resolved, err, objects.pods)
+	}
+	if err := r.pods.Delete(pod); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.resolveEnvironment(t.Context(), pod); err != nil || len(objects.pods) != 0 {
+		t.Errorf("got %v; followed are %v", err, objects.pods)
+	}
+}

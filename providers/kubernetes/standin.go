@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
@@ -98,6 +99,14 @@ func (p *Provider) podOfStandIn(ctx context.Context, local *corev1.Pod) (*corev1
 // resolveEnvironment returns a home pod with its environment resolved, as the pod
 // controller does before CreatePod.
 func (p *Provider) resolveEnvironment(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+	// After a start this may come before the controller has looked at the pod: what pods name
+	// that are not followed is read one by one, which the node's rights do not allow.
+	p.home.Objects.Follow(local)
+	defer func() {
+		if now, err := p.home.Pods.Pods(local.Namespace).Get(local.Name); apierror.IsNotFound(err) || err == nil && now.UID != local.UID {
+			p.home.Objects.Forget(local.UID) // the controller may have done so before Follow
+		}
+	}()
 	pod := local.DeepCopy()
 	options := podenv.Options{HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable()}
 	_, err := podenv.Resolve(pod, environmentSource{ctx, p}, options)
