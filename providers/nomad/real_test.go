@@ -351,7 +351,12 @@ func collected(s *site) {
 	})
 	s.home.SetPod(pod)
 	s.start()
-	if err := s.p.CreatePod(s.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "UnitGone") {
+	var err error
+	until(s.T, "the unit counts as gone", func() bool { // once it has been missing for a minute
+		err = s.p.CreatePod(s.Context(), pod)
+		return !errdefs.IsUnavailable(err)
+	})
+	if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "UnitGone") {
 		s.Errorf("the pod is created again: %v", err)
 	}
 }
