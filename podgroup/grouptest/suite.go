@@ -1,6 +1,7 @@
 package grouptest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -32,6 +33,9 @@ type Suite struct {
 	// Budget is the quota of calls a minute for the check with 1000 pods, of which the
 	// backend has one in Options.Budget. Defaults to 2000.
 	Budget int
+	// RestartPolicy is that of the pods of checks in which no container ends. Defaults to
+	// Always.
+	RestartPolicy corev1.RestartPolicy
 	// Skip are checks, by name, that are left out, each with the reason.
 	Skip map[string]string
 }
@@ -190,8 +194,15 @@ func (r *run) must(err error) {
 	}
 }
 
+// pod returns a pod in which no container ends.
+func (r *run) pod(name string) *corev1.Pod {
+	pod := NewPod(name)
+	pod.Spec.RestartPolicy = cmp.Or(r.suite.RestartPolicy, pod.Spec.RestartPolicy)
+	return pod
+}
+
 func life(r *run) {
-	pod := NewPod("life")
+	pod := r.pod("life")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	if status := r.status(pod); status != nil {
 		r.Errorf("before its creation the status of the pod is %v", status)
@@ -218,7 +229,7 @@ func life(r *run) {
 }
 
 func lostCreation(r *run) {
-	pod := NewPod("lost")
+	pod := r.pod("lost")
 	r.cluster.SetPod(pod)
 	r.world.Lose(r.action(podgroup.ActionCreate), 1)
 	if err := r.p.CreatePod(r.Context(), pod); err == nil || errdefs.IsPermanent(err) {
@@ -236,7 +247,7 @@ func lostCreation(r *run) {
 }
 
 func secondUnit(r *run) {
-	pod := NewPod("twice")
+	pod := r.pod("twice")
 	r.create(pod)
 	r.until("that the pod runs", r.isRunning(pod))
 	first := r.units(pod)[0].ID
@@ -254,7 +265,7 @@ func secondUnit(r *run) {
 }
 
 func restart(r *run) {
-	pod := NewPod("again")
+	pod := r.pod("again")
 	r.create(pod)
 	r.until("that the pod runs", r.isRunning(pod))
 	before := r.status(pod)
@@ -273,7 +284,7 @@ func restart(r *run) {
 }
 
 func endsWhileAway(r *run) {
-	pod := NewPod("job")
+	pod := r.pod("job")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	r.create(pod)
 	r.until("that the pod runs", r.isRunning(pod))
@@ -288,7 +299,7 @@ func endsWhileAway(r *run) {
 }
 
 func orphan(r *run) {
-	pod := NewPod("orphan")
+	pod := r.pod("orphan")
 	r.create(pod)
 	r.until("that the pod runs", r.isRunning(pod))
 	r.cluster.RemovePod(pod)
@@ -302,7 +313,7 @@ func orphan(r *run) {
 }
 
 func foreign(r *run) {
-	other := NewPod("other")
+	other := r.pod("other")
 	r.create(other)
 	r.until("that the pod runs", r.isRunning(other))
 	r.cluster = NewCluster("another")
@@ -310,7 +321,7 @@ func foreign(r *run) {
 	if pods, err := r.p.GetPods(r.Context()); err == nil || !errdefs.IsUnavailable(err) {
 		r.Errorf("a node whose names another cluster uses has pods %v, error %v", pods, err)
 	}
-	ours := NewPod("ours")
+	ours := r.pod("ours")
 	r.cluster.SetPod(ours)
 	if err := r.p.CreatePod(r.Context(), ours); err == nil {
 		r.Error("a node whose names another cluster uses creates pods")
@@ -324,7 +335,7 @@ func foreign(r *run) {
 }
 
 func throttled(r *run) {
-	pod := NewPod("throttled")
+	pod := r.pod("throttled")
 	r.cluster.SetPod(pod)
 	create := r.action(podgroup.ActionCreate)
 	r.world.Refuse(create, 1, ErrQuota)
@@ -347,7 +358,7 @@ func failedList(r *run) {
 	if is[podgroup.Watcher](r.backend) {
 		return // its cache is current without a list
 	}
-	pod := NewPod("kept")
+	pod := r.pod("kept")
 	r.create(pod)
 	r.until("that the pod runs", r.isRunning(pod))
 	time.Sleep(time.Minute)
@@ -361,7 +372,7 @@ func failedList(r *run) {
 }
 
 func unsupported(r *run) {
-	pod := NewPod("unsupported")
+	pod := r.pod("unsupported")
 	host, propagation := true, corev1.MountPropagationBidirectional
 	pod.Spec.ShareProcessNamespace, pod.Spec.HostPID = nil, host
 	pod.Spec.Volumes = []corev1.Volume{{Name: "exotic", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "192.0.2.7", IQN: "iqn.example"}}}}
@@ -389,7 +400,7 @@ func manyPods(r *run) {
 	r.world.SetQuota("", quota)
 	var pods []*corev1.Pod
 	for i := range 1000 {
-		pods = append(pods, NewPod("many-"+strings.Repeat("x", 1+i/100)+"-"+string(rune('0'+i/10%10))+string(rune('0'+i%10))))
+		pods = append(pods, r.pod("many-"+strings.Repeat("x", 1+i/100)+"-"+string(rune('0'+i/10%10))+string(rune('0'+i%10))))
 		r.cluster.SetPod(pods[i])
 	}
 	var wg, poll sync.WaitGroup
@@ -442,7 +453,7 @@ func (r *run) ensured(pod *corev1.Pod) bool {
 }
 
 func (r *run) withVolume(name string, source corev1.VolumeSource) *corev1.Pod {
-	pod := NewPod(name)
+	pod := r.pod(name)
 	pod.Spec.Volumes = []corev1.Volume{{Name: "files", VolumeSource: source}}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "files", MountPath: "/files"}}
 	return pod
@@ -487,7 +498,7 @@ func renewedToken(r *run) {
 }
 
 func logs1(r *run) {
-	pod := NewPod("log")
+	pod := r.pod("log")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	r.create(pod)
 	r.until("that the pod runs", r.isRunning(pod))
@@ -538,7 +549,7 @@ func quiet(r *run) {
 		return
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		r.create(NewPod(name))
+		r.create(r.pod(name))
 	}
 	time.Sleep(5 * time.Minute)
 	r.pods()
