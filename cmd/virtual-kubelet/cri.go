@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_cri
+
 package main
 
 import (
@@ -6,9 +8,14 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
-	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/cri"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/relay"
 )
+
+func init() {
+	providers["cri"] = criEntry
+	atStart = append(atStart, relay.MaybeRelay) // it starts this program between itself and the runtime
+}
 
 var criEntry = providerEntry{
 	summary: "pods in containers, by a runtime on this machine that speaks the CRI, such as containerd",
@@ -27,11 +34,6 @@ var criEntry = providerEntry{
 		return err
 	},
 	new: newCRI,
-}
-
-// machine is the node for a provider whose containers run on this machine.
-func (init *providerInit) machine() machine.Node {
-	return machine.Node{ProviderConfig: init.ProviderConfig, Name: init.NodeName, ClusterDomain: init.ClusterDomain}
 }
 
 func newCRI(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {

@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_eci
+
 package main
 
 import (
@@ -10,6 +12,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci"
 )
+
+func init() { providers["eci"] = eciEntry }
 
 var eciEntry = providerEntry{
 	summary: "pods in container groups of Alibaba Cloud Elastic Container Instance",

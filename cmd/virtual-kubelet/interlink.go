@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_interlink
+
 package main
 
 import (
@@ -9,6 +11,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink"
 )
+
+func init() { providers["interlink"] = interlinkEntry }
 
 var interlinkEntry = providerEntry{
 	summary: "pods run by an interLink API server, and so by its plugin (Slurm, HTCondor, Docker and others)",

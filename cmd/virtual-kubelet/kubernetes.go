@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_kubernetes
+
 package main
 
 import (
@@ -10,6 +12,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes"
 )
+
+func init() { providers["kubernetes"] = kubernetesEntry }
 
 var kubernetesEntry = providerEntry{
 	summary: "pods in another Kubernetes cluster",

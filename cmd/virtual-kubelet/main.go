@@ -11,9 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/relay"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
 
 // The exit statuses.
@@ -30,9 +27,14 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// atStart are the parts of providers that this program is started for by itself. Each
+// returns at once where it is not that part, and else does not return.
+var atStart []func()
+
 func main() {
-	runtime.MaybeShim() // the process provider starts this program for each container
-	relay.MaybeRelay()  // and so does the CRI provider, between itself and the runtime
+	for _, serve := range atStart {
+		serve()
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

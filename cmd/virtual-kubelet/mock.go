@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_mock
+
 package main
 
 import (
@@ -11,6 +13,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
 )
+
+func init() { providers["mock"] = mockEntry }
 
 var mockEntry = providerEntry{
 	summary: "pods that only seem to run, for tests and benchmarks",

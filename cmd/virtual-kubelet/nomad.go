@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_nomad
+
 package main
 
 import (
@@ -8,6 +10,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad"
 )
+
+func init() { providers["nomad"] = nomadEntry }
 
 var nomadEntry = providerEntry{
 	summary: "pods as jobs of HashiCorp Nomad",

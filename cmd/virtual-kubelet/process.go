@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_process
+
 package main
 
 import (
@@ -7,7 +9,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
 )
+
+func init() {
+	providers["process"] = processEntry
+	atStart = append(atStart, runtime.MaybeShim) // it starts this program for each container
+}
 
 var processEntry = providerEntry{
 	summary: "pods as processes of this machine, which needs no container runtime",

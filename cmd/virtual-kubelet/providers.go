@@ -71,20 +71,9 @@ func (o *options) takeEnvironment(getenv func(string) string) {
 	take(o.nodeIP != "", variables.address, &o.nodeIP)
 }
 
-// providers are those that this binary can run.
-var providers = map[string]providerEntry{
-	"cri":        criEntry,
-	"eci":        eciEntry,
-	"interlink":  interlinkEntry,
-	"kubernetes": kubernetesEntry,
-	"mock":       mockEntry,
-	"nomad":      nomadEntry,
-	"process":    processEntry,
-	"remote":     remoteEntry,
-	"slurm":      slurmEntry,
-	"stackpath":  stackpathEntry,
-	"zun":        zunEntry,
-}
+// providers are those that this binary can run, by name. Each has a file of its own, which
+// adds it and which the build tags chosen_providers and provider_NAME leave out or take in.
+var providers = map[string]providerEntry{}
 
 func providerNames() []string { return slices.Sorted(maps.Keys(providers)) }
 

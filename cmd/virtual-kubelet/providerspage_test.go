@@ -49,6 +49,10 @@ func TestProvidersPage(t *testing.T) {
 		}
 	}
 	for name, entry := range providers {
+		constraint := fmt.Sprintf("//go:build !chosen_providers || provider_%s\n", name)
+		if source, err := os.ReadFile(name + ".go"); err != nil || !bytes.HasPrefix(source, []byte(constraint)) {
+			t.Errorf("a binary cannot leave provider %s out: %s.go does not begin with %q: %v", name, name, constraint, err)
+		}
 		for _, c := range nodeutil.Capabilities(entry.sample) {
 			if !strings.Contains(capabilitiesTable, "| "+c+" |") {
 				t.Errorf("capabilitiesTable does not explain %q, which provider %s can", c, name)
@@ -136,6 +140,12 @@ It can do what it has the methods for (` + "[`nodeutil.Provider`](../node/nodeut
 |---|---|---|
 ` + capabilitiesTable + `
 The capabilities of the conformance kit are in [providertest.md](providertest.md).
+
+## A binary with some of them
+
+` + "`make build PROVIDERS=\"cri zun\"`" + ` builds a binary with those providers alone: the build tag
+` + "`chosen_providers`" + ` leaves all out, and ` + "`provider_NAME`" + ` takes one in
+(` + "`go build -tags chosen_providers,provider_cri,provider_zun`" + `).
 `)
 	return page.Bytes()
 }

@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_remote
+
 package main
 
 import (
@@ -8,6 +10,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
 )
+
+func init() { providers["remote"] = remoteEntry }
 
 var remoteEntry = providerEntry{
 	summary: "pods handed to a provider that is a process of its own, in any language",

@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_slurm
+
 package main
 
 import (
@@ -7,6 +9,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm"
 )
+
+func init() { providers["slurm"] = slurmEntry }
 
 var slurmEntry = providerEntry{
 	summary: "pods as jobs of a Slurm cluster, with its commands here or by ssh",

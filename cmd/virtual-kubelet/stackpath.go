@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_stackpath
+
 package main
 
 import (
@@ -8,6 +10,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/stackpath"
 )
+
+func init() { providers["stackpath"] = stackpathEntry }
 
 var stackpathEntry = providerEntry{
 	summary: "pods as workloads of StackPath Edge Compute, a service that has ended",

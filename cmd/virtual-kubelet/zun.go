@@ -1,3 +1,5 @@
+//go:build !chosen_providers || provider_zun
+
 package main
 
 import (
@@ -8,6 +10,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/zun"
 )
+
+func init() { providers["zun"] = zunEntry }
 
 var zunEntry = providerEntry{
 	summary: "pods as capsules of OpenStack Zun",
