@@ -39,6 +39,7 @@ if [ -z "$dry" ]; then
 	[ "$(git rev-list -n1 "$version")" = "$(git rev-parse HEAD)" ] || { echo "check out $version on a branch of its own first" >&2 && exit 1; }
 fi
 release providers/eci "$root"
+release providers/fargate "$root"
 release providers/nomad "$root"
 release providers/zun "$root"
-release cmd/virtual-kubelet "$root" "$root/providers/eci" "$root/providers/nomad" "$root/providers/zun"
+release cmd/virtual-kubelet "$root" "$root/providers/eci" "$root/providers/fargate" "$root/providers/nomad" "$root/providers/zun"

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/virtual-kubelet/virtual-kubelet v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/eci v0.0.0
+	github.com/virtual-kubelet/virtual-kubelet/providers/fargate v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/nomad v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/zun v0.0.0
 )
@@ -13,11 +14,14 @@ replace github.com/virtual-kubelet/virtual-kubelet => ../..
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/eci => ../../providers/eci
 
+replace github.com/virtual-kubelet/virtual-kubelet/providers/fargate => ../../providers/fargate
+
 replace github.com/virtual-kubelet/virtual-kubelet/providers/nomad => ../../providers/nomad
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/zun => ../../providers/zun
 
 require (
+	github.com/aws/aws-sdk-go-v2/config v1.33.16
 	github.com/go-logr/logr v1.4.4
 	github.com/prometheus/client_golang v1.24.1
 	github.com/spf13/cobra v1.10.2
@@ -62,6 +66,22 @@ require (
 
 require (
 	github.com/Microsoft/go-winio v0.6.2 // indirect
+	github.com/aws/aws-sdk-go-v2 v1.47.8 // indirect
+	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.26 // indirect
+	github.com/aws/aws-sdk-go-v2/credentials v1.20.16 // indirect
+	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.8 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.11 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.11 // indirect
+	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.11 // indirect
+	github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs v1.92.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ecs v1.104.1 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/accept-encoding v1.13.24 // indirect
+	github.com/aws/aws-sdk-go-v2/service/internal/presigned-url v1.14.11 // indirect
+	github.com/aws/aws-sdk-go-v2/service/signin v1.12.4 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sso v1.39.4 // indirect
+	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.4 // indirect
+	github.com/aws/aws-sdk-go-v2/service/sts v1.51.9 // indirect
+	github.com/aws/smithy-go v1.28.9 // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/gophercloud/gophercloud/v2 v2.15.0 // indirect

@@ -1,0 +1,67 @@
+//go:build !chosen_providers || provider_fargate
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate"
+)
+
+// credentialsTimeout is how long the chain of credentials of AWS may take.
+const credentialsTimeout = 30 * time.Second
+
+func init() { providers["fargate"] = fargateEntry }
+
+var fargateEntry = providerEntry{
+	summary: "pods as tasks of Amazon ECS on AWS Fargate",
+	config: `YAML, or TOML as for the provider that this one replaces; credentials, and
+the region if it is not here, by the chain of AWS's tools: environment, profile,
+role of the service account or of the machine (providers/fargate/README.md has
+the rest):
+
+  region: eu-west-1
+  clusterName: pods
+  subnets: [subnet-12345678]
+  securityGroups: [sg-12345678]
+  executionRoleArn: arn:aws:iam::123456789012:role/ecsTaskExecutionRole
+  cloudWatchLogGroupName: pods
+  cpu: 20
+  memory: 40Gi
+  pods: 20
+`,
+	sample:          fargate.Sample(),
+	readsClusterUID: true,
+	check: func(config []byte) error {
+		cfg, err := fargate.ParseConfig(config)
+		if err != nil {
+			return err
+		}
+		return cfg.Complete()
+	},
+	new: func(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+		cfg, err := fargate.ParseConfig(init.Config)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), credentialsTimeout)
+		defer cancel()
+		account, err := awsconfig.LoadDefaultConfig(ctx)
+		if err != nil {
+			return nil, nil, nil, errdefs.InvalidInputf("credentials of AWS: %w", err)
+		}
+		p, err := fargate.New(init.ProviderConfig, cfg, account)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("fargate: %w", err)
+		}
+		return p, p, p, nil
+	},
+}

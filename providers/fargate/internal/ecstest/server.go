@@ -1,0 +1,149 @@
+// Package ecstest is a fake of the APIs of Amazon ECS and CloudWatch Logs, as far as package
+// fargate calls them. It refuses fields that the API does not have, states that do not allow a
+// call, and sizes that Fargate does not sell.
+package ecstest
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+)
+
+// Cluster is the only one, and AccessKey the key that has to have signed requests.
+const (
+	Cluster   = "home"
+	AccessKey = "AKIDEXAMPLE"
+)
+
+// Server is ECS and CloudWatch Logs, at any address. It is an http.Handler.
+type Server struct {
+	World *grouptest.World
+
+	mu        sync.Mutex
+	clusters  map[string]bool
+	families  map[string][]*revision
+	reasons   map[string]string // of stopped tasks, by ID
+	unhealthy map[string]string // health of containers, by task and name
+}
+
+// revision is a task definition.
+type revision struct {
+	ecs.RegisterTaskDefinitionInput
+	name, status string // family:1
+}
+
+// New returns a server.
+func New(w *grouptest.World) *Server {
+	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, unhealthy: map[string]string{}}
+}
+
+func refuse(code, message string) error {
+	return &grouptest.Refusal{Status: http.StatusBadRequest, Code: code, Message: message}
+}
+
+func client(message string) error { return refuse("ClientException", message) }
+
+func invalid(message string) error { return refuse("InvalidParameterException", message) }
+
+type object = map[string]any
+
+// calls are those of the APIs, by target.
+var calls = map[string]func(s *Server, r *http.Request) (any, error){
+	ecsTarget + "CreateCluster":              call((*Server).createCluster),
+	ecsTarget + "RegisterTaskDefinition":     call((*Server).register),
+	ecsTarget + "DescribeTaskDefinition":     call((*Server).describeDefinition),
+	ecsTarget + "DeregisterTaskDefinition":   call((*Server).deregister),
+	ecsTarget + "DeleteTaskDefinitions":      call((*Server).deleteDefinitions),
+	ecsTarget + "ListTaskDefinitionFamilies": call((*Server).listFamilies),
+	ecsTarget + "RunTask":                    call((*Server).run),
+	ecsTarget + "StopTask":                   call((*Server).stop),
+	ecsTarget + "ListTasks":                  call((*Server).list),
+	ecsTarget + "DescribeTasks":              call((*Server).describe),
+	"Logs_20140328.GetLogEvents":             call((*Server).logEvents),
+}
+
+const ecsTarget = "AmazonEC2ContainerServiceV20141113."
+
+// call decodes requests strictly.
+func call[T any](f func(*Server, T) (any, error)) func(*Server, *http.Request) (any, error) {
+	return func(s *Server, r *http.Request) (any, error) {
+		var in T
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&in); err != nil {
+			return nil, invalid(err.Error())
+		}
+		return f(s, in)
+	}
+}
+
+// ServeHTTP implements http.Handler: the protocol AWS JSON 1.1.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	target := r.Header.Get("X-Amz-Target")
+	var answer any
+	err := s.World.Serve(r.Context(), target[strings.LastIndexByte(target, '.')+1:], func() (err error) {
+		if !strings.Contains(r.Header.Get("Authorization"), "Credential="+AccessKey+"/") {
+			return refuse("UnrecognizedClientException", "The security token included in the request is invalid.")
+		}
+		serve, found := calls[target]
+		if !found {
+			return refuse("UnknownOperationException", target)
+		}
+		answer, err = serve(s, r)
+		return err
+	})
+	status := grouptest.HTTPStatus(err)
+	if err != nil {
+		code, message := "ClientException", err.Error()
+		refusal, refused := errors.AsType[*grouptest.Refusal](err)
+		switch {
+		case refused:
+			code, message = refusal.Code, refusal.Message
+		case errors.Is(err, grouptest.ErrQuota):
+			status, code, message = http.StatusBadRequest, "ThrottlingException", "Rate exceeded"
+		case errors.Is(err, grouptest.ErrTokenReused):
+			status, code = http.StatusBadRequest, "ConflictException"
+		}
+		answer = object{"__type": code, "message": message}
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+}
+
+// RemoveCluster removes the cluster.
+func (s *Server) RemoveCluster() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.clusters)
+}
+
+func (s *Server) createCluster(in ecs.CreateClusterInput) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range in.CapacityProviders {
+		if !slices.Contains([]string{"FARGATE", "FARGATE_SPOT"}, name) {
+			return nil, invalid("The specified capacity provider was not found.")
+		}
+	}
+	s.clusters[*in.ClusterName] = true
+	return object{"cluster": object{"clusterName": *in.ClusterName, "status": "ACTIVE"}}, nil
+}
+
+func (s *Server) hasCluster(name *string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == nil || !s.clusters[*name] {
+		return refuse("ClusterNotFoundException", "Cluster not found.")
+	}
+	return nil
+}
+
+func arn(resource string) string { return "arn:aws:ecs:eu-west-1:123456789012:" + resource }

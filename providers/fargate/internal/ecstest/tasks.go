@@ -1,0 +1,271 @@
+package ecstest
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+)
+
+const taskARN = "task/" + Cluster + "/"
+
+// Task is what a unit of the World was created with.
+type Task struct {
+	Definition ecs.RegisterTaskDefinitionInput
+	Run        ecs.RunTaskInput
+
+	arn string // of the definition
+}
+
+// SetHealth sets the health of a container: HEALTHY or UNHEALTHY.
+func (s *Server) SetHealth(id, container, status string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unhealthy[id+"/"+container] = status
+}
+
+// Interrupt has Spot stop a task.
+func (s *Server) Interrupt(id string) error {
+	s.mu.Lock()
+	s.reasons[id] = interruption
+	s.mu.Unlock()
+	return s.World.Delete(id)
+}
+
+const interruption = "Your Spot Task was interrupted."
+
+var (
+	keyRule  = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$`)
+	textRule = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]{0,256}$`)
+)
+
+func (s *Server) checkRun(in *ecs.RunTaskInput) error {
+	network := in.NetworkConfiguration
+	overrides, _ := json.Marshal(in.Overrides)
+	switch {
+	case (in.LaunchType == "") == (len(in.CapacityProviderStrategy) == 0):
+		return invalid("Either a launch type or a capacity provider strategy can be specified.")
+	case network == nil || network.AwsvpcConfiguration == nil || len(network.AwsvpcConfiguration.Subnets) == 0:
+		return invalid("Network Configuration must be provided when networkMode 'awsvpc' is specified.")
+	case len(*in.ClientToken) > 64, len(*in.StartedBy) > 128, len(in.Tags) > 50, *in.Count != 1:
+		return invalid("a length is not valid")
+	case len(overrides) > 8192:
+		return invalid("Container Overrides length must be at most 8192")
+	}
+	for _, tag := range in.Tags {
+		if !keyRule.MatchString(*tag.Key) || !textRule.MatchString(*tag.Value) || strings.HasPrefix(*tag.Key, "aws:") {
+			return invalid("Some tags contain invalid characters.")
+		}
+	}
+	return nil
+}
+
+func (s *Server) run(in ecs.RunTaskInput) (any, error) {
+	if err := s.hasCluster(in.Cluster); err != nil {
+		return nil, err
+	}
+	if err := s.checkRun(&in); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	r := s.find(*in.TaskDefinition)
+	s.mu.Unlock()
+	if r == nil || !isActive(r) {
+		return nil, client("TaskDefinition not found.")
+	}
+	if in.EnableExecuteCommand && r.TaskRoleArn == nil {
+		return nil, invalid("The service couldn't be run because a valid taskRoleArn is not being used. Specify a valid task role in your task definition and try again.")
+	}
+	request, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	spec := grouptest.Spec{Token: *in.ClientToken, Request: string(request), Tags: map[string]string{}, RestartPolicy: "Never"}
+	spec.Data = Task{r.RegisterTaskDefinitionInput, in, arn(definitionARN + r.name)}
+	for _, tag := range in.Tags {
+		spec.Tags[*tag.Key] = *tag.Value
+	}
+	for _, c := range r.ContainerDefinitions {
+		named := podgroup.Container{Name: *c.Name, Image: *c.Image}
+		if !*c.Essential && c.RestartPolicy == nil {
+			spec.InitContainers = append(spec.InitContainers, named)
+			continue
+		}
+		spec.Containers = append(spec.Containers, named)
+		if *c.Essential && c.RestartPolicy != nil {
+			spec.RestartPolicy = map[bool]string{true: "OnFailure", false: "Always"}[len(c.RestartPolicy.IgnoredExitCodes) > 0]
+		}
+	}
+	u, err := s.World.Create(spec)
+	if err != nil {
+		return nil, err
+	}
+	return object{"tasks": []any{s.view(&u, true)}, "failures": []any{}}, nil
+}
+
+func (s *Server) stop(in ecs.StopTaskInput) (any, error) {
+	if err := s.hasCluster(in.Cluster); err != nil {
+		return nil, err
+	}
+	id := strings.TrimPrefix(*in.Task, arn(taskARN))
+	u, err := s.World.Unit(id)
+	if errors.Is(err, grouptest.ErrNotFound) {
+		return nil, invalid("The referenced task was not found.")
+	}
+	if len(*in.Reason) > 1024 {
+		return nil, invalid("reason is too long")
+	}
+	if !u.Over() && u.Phase != podgroup.Stopping {
+		s.mu.Lock()
+		s.reasons[id] = *in.Reason
+		s.mu.Unlock()
+		err = s.World.Delete(id)
+	}
+	return object{"task": s.view(&u, false)}, err
+}
+
+func (s *Server) list(in ecs.ListTasksInput) (any, error) {
+	if err := s.hasCluster(in.Cluster); err != nil {
+		return nil, err
+	}
+	token := ""
+	if in.NextToken != nil {
+		token = *in.NextToken
+	}
+	var units []grouptest.Unit
+	if token == "" {
+		units = s.World.Units(func(u *grouptest.Unit) bool {
+			return (u.Over() || u.Phase == podgroup.Stopping) == (in.DesiredStatus == types.DesiredStatusStopped)
+		})
+	}
+	page, next, err := s.World.Page(units, token, 100)
+	names := []string{}
+	for i := range page {
+		names = append(names, arn(taskARN+page[i].ID))
+	}
+	answer := object{"taskArns": names}
+	if next != "" {
+		answer["nextToken"] = next
+	}
+	return answer, err
+}
+
+func (s *Server) describe(in ecs.DescribeTasksInput) (any, error) {
+	if err := s.hasCluster(in.Cluster); err != nil {
+		return nil, err
+	}
+	if len(in.Tasks) > 100 {
+		return nil, invalid("Tasks can have at most 100 items.")
+	}
+	wanted := map[string]bool{}
+	for _, name := range in.Tasks {
+		wanted[strings.TrimPrefix(name, arn(taskARN))] = true
+	}
+	tasks, failures := []any{}, []any{}
+	for _, u := range s.World.Units(func(u *grouptest.Unit) bool { return wanted[u.ID] }) {
+		delete(wanted, u.ID)
+		tasks = append(tasks, s.view(&u, slices.Contains(in.Include, types.TaskFieldTags)))
+	}
+	for id := range wanted {
+		failures = append(failures, object{"arn": arn(taskARN + id), "reason": "MISSING"})
+	}
+	return object{"tasks": tasks, "failures": failures}, nil
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// view is what ECS shows of a task.
+func (s *Server) view(u *grouptest.Unit, withTags bool) object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, desired := "PROVISIONING", "RUNNING"
+	switch u.Phase {
+	case podgroup.Running:
+		last = "RUNNING"
+	case podgroup.Stopping:
+		last, desired = "DEPROVISIONING", "STOPPED"
+	case podgroup.Succeeded, podgroup.Failed:
+		last, desired = "STOPPED", "STOPPED"
+	}
+	task := u.Spec.Data.(Task)
+	view := object{
+		"taskArn": arn(taskARN + u.ID), "taskDefinitionArn": task.arn, "lastStatus": last, "desiredStatus": desired,
+		"createdAt": seconds(u.Created), "startedBy": task.Run.StartedBy, "enableExecuteCommand": task.Run.EnableExecuteCommand,
+	}
+	if u.Over() {
+		view["stopCode"], view["stoppedReason"], view["stoppedAt"] = "EssentialContainerExited", "Essential container in task exited", seconds(u.Ended)
+	}
+	if reason := s.reasons[u.ID]; reason != "" {
+		view["stopCode"], view["stoppedReason"] = "UserInitiated", reason
+		if reason == interruption {
+			view["stopCode"] = "SpotInterruption"
+		}
+	}
+	if withTags {
+		tags := []any{}
+		for key, value := range u.Tags {
+			tags = append(tags, object{"key": key, "value": value})
+		}
+		view["tags"] = tags
+	}
+	if len(u.IPs) > 0 {
+		view["attachments"] = []any{object{"type": "ElasticNetworkInterface", "details": []any{object{"name": "privateIPv4Address", "value": u.IPs[0]}}}}
+	}
+	containers := []any{}
+	for _, c := range u.Containers {
+		shown := object{"name": c.Name, "image": c.Image, "lastStatus": map[podgroup.State]string{podgroup.Waiting: "PENDING", podgroup.Executing: "RUNNING", podgroup.Terminated: "STOPPED"}[c.Now.State], "healthStatus": "UNKNOWN"}
+		if health := s.unhealthy[u.ID+"/"+c.Name]; health != "" {
+			shown["healthStatus"] = health
+		}
+		if c.Now.State != podgroup.Waiting {
+			view["startedAt"] = seconds(c.Now.Started)
+		}
+		if c.Now.State == podgroup.Terminated {
+			shown["exitCode"] = c.Now.ExitCode
+		}
+		containers = append(containers, shown)
+	}
+	view["containers"] = containers
+	return view
+}
+
+// logEvents is the request of GetLogEvents, by the names that it has in JSON.
+type logEvents struct {
+	LogGroupName, LogStreamName string
+	StartFromHead               bool
+	StartTime                   int64
+	Limit                       int
+	NextToken                   string
+}
+
+// logEvents answers with all events at once, and then with none and the same token.
+func (s *Server) logEvents(in logEvents) (any, error) {
+	parts := strings.Split(in.LogStreamName, "/")
+	if in.LogGroupName == "" || len(parts) != 3 || in.Limit > 10000 || in.StartTime < 0 {
+		return nil, invalid("the request is not valid")
+	}
+	lines, err := s.World.Log(parts[2], parts[1], false)
+	if err != nil || len(lines) == 0 {
+		return nil, refuse("ResourceNotFoundException", "The specified log stream does not exist.")
+	}
+	events := []any{}
+	if in.NextToken == "" {
+		for _, line := range lines {
+			if at := line.At.UnixMilli(); at >= in.StartTime {
+				events = append(events, object{"timestamp": at, "message": line.Text})
+			}
+		}
+		if in.Limit > 0 && !in.StartFromHead {
+			events = events[max(0, len(events)-in.Limit):]
+		}
+	}
+	return object{"events": events, "nextForwardToken": "f/end", "nextBackwardToken": "b/end"}, nil
+}

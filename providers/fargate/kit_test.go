@@ -1,0 +1,37 @@
+//go:build integration
+
+package fargate
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/internal/ecstest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
+)
+
+// The fake runs no commands: only the checks without commands are run.
+func TestFargate(t *testing.T) {
+	t.Parallel()
+	account := connect(t, ecstest.New(grouptest.New(200*time.Millisecond)))
+	config := testConfig()
+	config.Pods = new(resource.MustParse("100"))
+	providertest.Suite{
+		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			p, err := New(init, config, account)
+			if err != nil {
+				return nil, nil, err
+			}
+			return p, p, nil
+		},
+		Capabilities: []providertest.Capability{providertest.Logs, providertest.SurvivesRestart},
+		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
+		NodeName:     "providertest-fargate",
+	}.Run(t)
+}

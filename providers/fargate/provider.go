@@ -1,0 +1,367 @@
+package fargate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	kubetypes "k8s.io/apimachinery/pkg/types"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// backend is ECS as a backend of package podgroup.
+type backend struct {
+	cfg  Config // complete
+	api  *ecs.Client
+	log  *cloudwatchlogs.Client
+	node string
+	pods corev1listers.PodLister // as the API has them; nil in tests that need none
+
+	registering singleflight.Group // by family
+	modify      *rate.Limiter      // registrations and deregistrations
+
+	mu      sync.Mutex
+	deleted map[string]time.Time // stopped tasks that ECS shows on, by ARN, and when they were deleted
+	created map[string]newTask   // tasks that lists may lack, by ARN
+	uses    usage
+}
+
+type newTask struct {
+	family string
+	at     time.Time
+}
+
+var (
+	_ podgroup.Lister    = (*backend)(nil)
+	_ podgroup.LogReader = (*backend)(nil)
+)
+
+// New returns the provider of a node, and sets the node's spec and status. It makes no call.
+// credentials, a region and HTTP clients are those of aws. Close stops the provider, and leaves
+// the tasks as they are. An error is of class InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config, credentials aws.Config) (*podgroup.Provider, error) {
+	b, err := newBackend(cfg, credentials)
+	if err != nil {
+		return nil, err
+	}
+	b.pods, b.node = init.Pods, init.Node.Name
+	if b.cfg.CPUArchitecture == archARM {
+		init.Node.Status.NodeInfo.Architecture = "arm64"
+	}
+	p, _, err := podgroup.New(init, b, b.options())
+	if err != nil {
+		return nil, err
+	}
+	return p.(*podgroup.Provider), nil // since b does not watch
+}
+
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
+
+func newBackend(cfg Config, credentials aws.Config) (*backend, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, err
+	}
+	if cfg.Region != "" {
+		credentials.Region = cfg.Region
+	}
+	if cfg.Region = credentials.Region; cfg.Region == "" {
+		return nil, errdefs.InvalidInput("fargate config: region: it is missing, also from the environment and the profile")
+	}
+	if credentials.HTTPClient == nil {
+		credentials.HTTPClient = awshttp.NewBuildableClient()
+	}
+	credentials.HTTPClient = plainBodies{credentials.HTTPClient}
+	credentials.Retryer = func() aws.Retryer { return aws.NopRetryer{} } // podgroup has its own
+	return &backend{
+		cfg: cfg, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials),
+		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, created: map[string]newTask{}, uses: newUsage(),
+	}, nil
+}
+
+// plainBodies hides that bodies of requests can write themselves. Those of the SDK report the end
+// of the file as an error once they are closed, which it does when an answer begins: net/http,
+// which may then still look for the end of the body, would break the answer off.
+type plainBodies struct{ ecs.HTTPClient }
+
+// Do implements ecs.HTTPClient.
+func (c plainBodies) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return c.HTTPClient.Do(r)
+}
+
+// An account may run 20 tasks a second, and make 40 calls a second that change something. Other
+// nodes and programs have their part of it.
+const (
+	runsPerMinute  = 400
+	stopsPerMinute = 600
+)
+
+// listsAreFresh is how old a list may be: one of 1000 pods takes 20 calls and more.
+const listsAreFresh = 5 * time.Second
+
+func (b *backend) options() podgroup.Options {
+	return podgroup.Options{
+		Service: "Fargate", Scheme: "fargate", Sizes: sizes(), Features: b.features(), CacheFor: listsAreFresh,
+		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 256},
+		Capacity: corev1.ResourceList{
+			corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourceEphemeralStorage: *b.cfg.Storage, corev1.ResourcePods: *b.cfg.Pods,
+		},
+		Budget: podgroup.NewBudget(map[podgroup.Action]int{podgroup.ActionCreate: runsPerMinute, podgroup.ActionDelete: stopsPerMinute}),
+	}
+}
+
+// Create implements podgroup.Backend. A repeated RunTask with the same token is the same task.
+func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	for _, login := range r.Logins {
+		if b.cfg.RegistryCredentials[login.Registry] == "" {
+			return podgroup.Unit{}, errdefs.AsPermanent(fmt.Errorf("the credentials of %s have to be in Secrets Manager: set registryCredentials, or leave out the pull secret", login.Registry))
+		}
+	}
+	p, err := b.plan(r)
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	family := *p.definition.Family
+	defer b.begin(r, family)()
+	task, err := b.run(ctx, r, p)
+	if errdefs.IsNotFound(err) { // the definition was deleted with the last pod that had it
+		b.forget(family)
+		task, err = b.run(ctx, r, p)
+	}
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			err = errdefs.AsUnavailable(err)
+		}
+		return podgroup.Unit{}, err
+	}
+	b.mu.Lock()
+	b.created[aws.ToString(task.TaskArn)] = newTask{family, time.Now()}
+	addTask(b.uses.tasks, family, aws.ToString(task.TaskArn))
+	b.mu.Unlock()
+	return b.unit(task), nil
+}
+
+// run runs the task of a plan. An error of class NotFound says that its definition is not there.
+func (b *backend) run(ctx context.Context, r *podgroup.Request, p *plan) (*types.Task, error) {
+	if err := b.ensureDefinition(ctx, p); err != nil {
+		return nil, err
+	}
+	public := types.AssignPublicIpDisabled
+	if b.cfg.AssignPublicIPv4Address {
+		public = types.AssignPublicIpEnabled
+	}
+	all := maps.Clone(r.Tags)
+	maps.Copy(all, b.cfg.Tags)
+	maps.Copy(all, r.Tags) // identity goes before
+	in := &ecs.RunTaskInput{
+		Cluster: &b.cfg.ClusterName, TaskDefinition: p.definition.Family, ClientToken: &r.Token, Count: new(int32(1)), LaunchType: types.LaunchTypeFargate,
+		PlatformVersion: &b.cfg.PlatformVersion, StartedBy: new(string(r.Pod.UID)), Tags: tags(all), EnableExecuteCommand: p.role != "",
+		NetworkConfiguration: &types.NetworkConfiguration{AwsvpcConfiguration: &types.AwsVpcConfiguration{
+			Subnets: b.cfg.Subnets, SecurityGroups: b.cfg.SecurityGroups, AssignPublicIp: public,
+		}},
+	}
+	if len(p.overrides) > 0 {
+		in.Overrides = &types.TaskOverride{ContainerOverrides: p.overrides}
+	}
+	if strategy := b.strategy(r.Pod); len(strategy) > 0 {
+		in.LaunchType, in.CapacityProviderStrategy = "", strategy
+	}
+	out, err := b.api.RunTask(ctx, in)
+	if err != nil {
+		if err := classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) && !errors.As(err, new(*types.ClusterNotFoundException)) {
+			return nil, err
+		}
+		return nil, classify(podgroup.ActionCreate, err)
+	}
+	if len(out.Tasks) == 0 {
+		reason := "it gives no reason"
+		if len(out.Failures) > 0 {
+			reason = strings.TrimSpace(aws.ToString(out.Failures[0].Reason) + " " + aws.ToString(out.Failures[0].Detail))
+		}
+		return nil, codes.Classify(podgroup.ActionCreate, codeCapacity, 0, 0, errors.New("ECS has started no task: "+reason))
+	}
+	return &out.Tasks[0], nil
+}
+
+// strategy returns where the task of a pod is placed; empty is on FARGATE.
+func (b *backend) strategy(pod *corev1.Pod) (list []types.CapacityProviderStrategyItem) {
+	if name := pod.Annotations[annotationCapacity]; name != "" {
+		return []types.CapacityProviderStrategyItem{{CapacityProvider: &name, Weight: 1}}
+	}
+	for i := range b.cfg.CapacityProviders {
+		p := &b.cfg.CapacityProviders[i]
+		list = append(list, types.CapacityProviderStrategyItem{CapacityProvider: &p.Name, Weight: p.Weight, Base: p.Base})
+	}
+	return list
+}
+
+// The reasons of tasks that this provider has stopped: those of pods that were deleted, which
+// ECS shows on for about an hour, and those whose liveness probe has failed.
+const (
+	stopReason = "its pod was deleted (virtual-kubelet)"
+	sickReason = "its liveness probe has failed (virtual-kubelet)"
+)
+
+// Delete implements podgroup.Backend. ECS stops the containers within their stop timeout.
+func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
+	err := b.stop(ctx, u.ID, stopReason)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	b.mu.Lock()
+	for id, at := range b.deleted {
+		if time.Since(at) > shownFor {
+			delete(b.deleted, id)
+		}
+	}
+	if u.Over() {
+		b.deleted[u.ID] = time.Now()
+	}
+	delete(b.created, u.ID)
+	b.mu.Unlock()
+	if data, ok := u.Data.(taskData); ok && data.definition != "" {
+		b.release(ctx, u.ID, data.definition)
+	}
+	return err
+}
+
+func (b *backend) stop(ctx context.Context, task, reason string) error {
+	_, err := b.api.StopTask(ctx, &ecs.StopTaskInput{Cluster: &b.cfg.ClusterName, Task: &task, Reason: &reason})
+	return classify(podgroup.ActionDelete, err)
+}
+
+// shownFor is how long ECS shows a stopped task at most.
+const shownFor = 2 * time.Hour
+
+// List implements podgroup.Lister: the tasks that run, and then those that have stopped, 100
+// a page.
+func (b *backend) List(ctx context.Context, _ map[string]string, page string) (found podgroup.Page, err error) {
+	status, token, _ := strings.Cut(page, ":")
+	in := &ecs.ListTasksInput{Cluster: &b.cfg.ClusterName, DesiredStatus: types.DesiredStatusRunning, LaunchType: types.LaunchTypeFargate}
+	if status == string(types.DesiredStatusStopped) {
+		in.DesiredStatus = types.DesiredStatusStopped
+	}
+	if token != "" {
+		in.NextToken = &token
+	}
+	list, err := b.listTasks(ctx, in)
+	if err != nil {
+		return found, err
+	}
+	var tasks []types.Task
+	if len(list.TaskArns) > 0 {
+		if tasks, err = b.describe(ctx, list.TaskArns); err != nil {
+			return found, err
+		}
+	}
+	switch {
+	case aws.ToString(list.NextToken) != "":
+		found.Next = string(in.DesiredStatus) + ":" + *list.NextToken
+	case in.DesiredStatus == types.DesiredStatusRunning:
+		found.Next = string(types.DesiredStatusStopped) + ":"
+	}
+	for i := range tasks {
+		if !b.isDeleted(&tasks[i]) {
+			u := b.unit(&tasks[i])
+			b.probe(ctx, &u, &tasks[i])
+			found.Units = append(found.Units, u)
+		}
+	}
+	b.listed(ctx, page == "", found.Next == "", tasks)
+	return found, nil
+}
+
+// listTasks lists tasks of the cluster, which it creates if there is none, as the older
+// provider has done.
+func (b *backend) listTasks(ctx context.Context, in *ecs.ListTasksInput) (*ecs.ListTasksOutput, error) {
+	list, err := b.api.ListTasks(ctx, in)
+	if errors.As(err, new(*types.ClusterNotFoundException)) && !strings.HasPrefix(b.cfg.ClusterName, "arn:") {
+		if _, err := b.api.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: &b.cfg.ClusterName, CapacityProviders: []string{onDemand, onSpot}}); err != nil {
+			return nil, fmt.Errorf("cluster %s does not exist: %w", b.cfg.ClusterName, classify(podgroup.ActionList, err))
+		}
+		list, err = b.api.ListTasks(ctx, in)
+	}
+	return list, classify(podgroup.ActionList, err)
+}
+
+func (b *backend) describe(ctx context.Context, arns []string) ([]types.Task, error) {
+	out, err := b.api.DescribeTasks(ctx, &ecs.DescribeTasksInput{Cluster: &b.cfg.ClusterName, Tasks: arns, Include: []types.TaskField{types.TaskFieldTags}})
+	if err != nil {
+		return nil, classify(podgroup.ActionList, err)
+	}
+	for _, f := range out.Failures {
+		if reason := aws.ToString(f.Reason); reason != "MISSING" { // since it was listed
+			return nil, errdefs.AsUnavailable(fmt.Errorf("ECS does not describe task %s: %s", aws.ToString(f.Arn), reason))
+		}
+	}
+	return out.Tasks, nil
+}
+
+// isDeleted reports whether a task has stopped because its pod was deleted, or was deleted
+// after it had stopped.
+func (b *backend) isDeleted(t *types.Task) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return aws.ToString(t.LastStatus) == statusStopped && b.deletedBefore(t)
+}
+
+// deletedBefore reports whether the pod of a task was deleted. The caller holds b.mu.
+func (b *backend) deletedBefore(t *types.Task) bool {
+	_, deleted := b.deleted[aws.ToString(t.TaskArn)]
+	return deleted || strings.Contains(aws.ToString(t.StoppedReason), stopReason)
+}
+
+// probe applies what the health checks of a task mean for the probes of its pod: an unhealthy
+// container is not ready, and a task whose liveness probe has failed is stopped, since ECS
+// replaces tasks of its own services only.
+func (b *backend) probe(ctx context.Context, u *podgroup.Unit, t *types.Task) {
+	pod := b.podOf(u.Tags)
+	if pod == nil || u.Phase != podgroup.Running {
+		return
+	}
+	sick := false
+	for i := range t.Containers {
+		c := u.Container(aws.ToString(t.Containers[i].Name))
+		for _, spec := range pod.Spec.Containers {
+			if spec.Name != c.Name {
+				continue
+			}
+			c.Ready = nil
+			if spec.ReadinessProbe != nil {
+				c.Ready = new(t.Containers[i].HealthStatus == types.HealthStatusHealthy)
+			}
+			sick = sick || spec.LivenessProbe != nil && t.Containers[i].HealthStatus == types.HealthStatusUnhealthy
+		}
+	}
+	if sick {
+		_ = b.stop(ctx, u.ID, sickReason) // the next list tries it again
+	}
+}
+
+// podOf returns the pod of a task as the API has it, or nil.
+func (b *backend) podOf(tags map[string]string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = tags[podgroup.TagNamespace], tags[podgroup.TagPodName], kubetypes.UID(tags[podgroup.TagUID])
+	return b.original(pod)
+}
