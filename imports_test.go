@@ -70,6 +70,7 @@ var allowed = map[string][]string{
 	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
+	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/remote":                         {"errdefs", "log", "node", "internal/config", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},

@@ -123,6 +123,9 @@ func (p *Provider) identify(ctx context.Context) error {
 	if err := p.checkRemoteCluster(ctx); err != nil {
 		return err
 	}
+	if err := p.prepareService(ctx); err != nil {
+		return err
+	}
 	mismatch, err := p.findOthers(ctx)
 	if mismatch == nil || err != nil {
 		return err

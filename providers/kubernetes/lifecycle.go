@@ -28,6 +28,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
+	p.forgetAdopted(pod)
 	wanted, err := p.remotePod(ctx, pod)
 	if err != nil {
 		return err
@@ -66,7 +67,11 @@ func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 			return nil, err
 		}
 	}
-	return p.translate.Pod(pod, volumes)
+	remote, err := p.translate.Pod(pod, volumes)
+	if err == nil && p.service != nil && p.service.CompletePod != nil {
+		err = p.service.CompletePod(remote)
+	}
+	return remote, err
 }
 
 func (p *Provider) create(ctx context.Context, pod, wanted *corev1.Pod) error {
@@ -192,6 +197,13 @@ func (p *Provider) ensureNamespace(ctx context.Context, name string) error {
 
 func (p *Provider) createNamespace(ctx context.Context, name string) error {
 	if !p.cfg.Namespaces.Create {
+		return nil
+	}
+	if p.service != nil {
+		if err := p.service.PrepareNamespace(ctx, p.remote, name); err != nil {
+			return fmt.Errorf("cannot use namespace %s: %w", name, err)
+		}
+		p.recordNamespace(name)
 		return nil
 	}
 	_, err := p.remote.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -44,13 +45,21 @@ func (p *Provider) ping(ctx context.Context) error {
 		return err
 	}
 	p.recordRemoteCluster(ctx)
-	if err := p.remote.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+	if err := p.askReady(ctx); err != nil {
 		return errdefs.AsUnavailable(remoteError("ask whether it is ready", err))
 	}
 	if err := p.listWatch.check(); err != nil {
 		return errdefs.AsUnavailable(remoteError("list and watch the pods", err))
 	}
 	return nil
+}
+
+func (p *Provider) askReady(ctx context.Context) error {
+	if p.service != nil { // the namespace is all that its tenants can ask for
+		_, err := p.remote.CoreV1().Namespaces().Get(ctx, p.namespace, metav1.GetOptions{})
+		return err
+	}
+	return p.remote.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
 // NotifyNodeStatus implements node.NodeProvider. It reports changes of the capacity,

@@ -46,7 +46,9 @@ type Provider struct {
 	started   time.Time
 
 	clients
-	namespace string // the only remote one, or all
+	service   *Service // nil with a cluster
+	namespace string   // the only remote one, or all
+	adopted   sync.Map // adoptedPod by the name of the home pod
 
 	reflector  *reflection.Reflector
 	claims     *claims.Claims            // nil if no storage class is mapped
@@ -87,15 +89,25 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, cfg Config) (*Provid
 	if err != nil {
 		return nil, err
 	}
-	remote, err := clientset.NewForConfig(nodeutil.Protobuf(config))
+	clients, err := newClients(config, nodeutil.Protobuf(config))
 	if err != nil {
-		return nil, fmt.Errorf("cannot create a client for the remote cluster: %w", err)
+		return nil, err
+	}
+	return newProvider(ctx, home, cfg, options, clients, nil)
+}
+
+// newClients returns the clients of the remote cluster. Typed ones use the second
+// configuration.
+func newClients(config, typed *rest.Config) (clients, error) {
+	remote, err := clientset.NewForConfig(typed)
+	if err != nil {
+		return clients{}, fmt.Errorf("cannot create a client for the remote cluster: %w", err)
 	}
 	meta, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot create a client for the remote cluster: %w", err)
+		return clients{}, fmt.Errorf("cannot create a client for the remote cluster: %w", err)
 	}
-	return newProvider(ctx, home, cfg, options, clients{config, remote, meta})
+	return clients{config, remote, meta}, nil
 }
 
 // clients are the clients of the remote cluster.
@@ -105,9 +117,9 @@ type clients struct {
 	metadata metadata.Interface
 }
 
-func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, options *translate.Options, clients clients) (*Provider, error) {
+func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, options *translate.Options, clients clients, service *Service) (*Provider, error) {
 	p := &Provider{
-		cfg: cfg, home: home, translate: options, started: time.Now(), clients: clients,
+		cfg: cfg, home: home, translate: options, started: time.Now(), clients: clients, service: service,
 		replacements: map[types.UID]*replacement{},
 		backoffs:     map[types.UID]replaceBackoff{},
 		unconfirmed:  map[types.UID]*corev1.Pod{},
@@ -117,6 +129,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		deleting:     map[types.UID]bool{},
 		identity:     newIdentity(home.Client.CoreV1()),
 	}
+	options.AdoptedName = p.adoptedName
 	var err error
 	// From here on, Close is needed: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -97,6 +97,9 @@ func (p *Provider) checkRemoteCluster(ctx context.Context) error {
 // remoteUID returns the UID of the remote cluster's kube-system, or nothing without the
 // right to read it.
 func (p *Provider) remoteUID(ctx context.Context) (types.UID, error) {
+	if p.service != nil { // its tenants have no such namespace
+		return "", nil
+	}
 	found, err := p.remote.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):

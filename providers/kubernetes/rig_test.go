@@ -97,7 +97,7 @@ func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Cl
 		HostIPs: func() []string { return nil }, NodeAllocatable: func() corev1.ResourceList { return nil },
 	}
 	with(&made)
-	r.Provider, err = newProvider(t.Context(), made, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)})
+	r.Provider, err = newProvider(t.Context(), made, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

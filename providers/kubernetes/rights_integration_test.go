@@ -150,10 +150,11 @@ func (a audit) wantUsed(t *testing.T, rights map[right]bool) {
 // testCommands runs what kubectl can do with a pod. The remote namespace has default
 // limits, which stay.
 func (w *world) testCommands(t *testing.T) {
+	namespace := w.at(t, "commands").Namespace
 	w.remote.applyText(`
 apiVersion: v1
 kind: LimitRange
-metadata: {name: defaults, namespace: home-default}
+metadata: {name: defaults, namespace: ` + namespace + `}
 spec: {limits: [{type: Container, default: {memory: 64Mi}}]}
 `)
 	pod := w.pod(t, "commands", func(pod *corev1.Pod) {
@@ -175,23 +176,12 @@ spec: {limits: [{type: Container, default: {memory: 64Mi}}]}
 		}
 		return nil
 	})
-	w.kubectl(t, "patch", "pod", "commands", "--subresource=resize", "--patch", `{"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "200m"}}}]}}`)
-	eventually(t, "the remote pod is resized", func(ctx context.Context) error {
-		if now := far(ctx); len(now.Spec.Containers) == 0 || now.Spec.Containers[0].Resources.Requests.Cpu().String() != "200m" {
-			return fmt.Errorf("%+v", now.Spec.Containers)
-		}
-		return nil
-	})
+	if !w.isService {
+		w.testChanges(t, far)
+	}
 	if limits := far(t.Context()).Spec.Containers[0].Resources.Limits; limits.Memory().String() != "64Mi" {
 		t.Errorf("the remote namespace's limits are %v", limits)
 	}
-	w.kubectl(t, "debug", "commands", "--image=example.com/debug:1", "--container=look")
-	eventually(t, "the remote pod has the ephemeral container", func(ctx context.Context) error {
-		if now := far(ctx); len(now.Spec.EphemeralContainers) != 1 {
-			return fmt.Errorf("%+v", now.Spec.EphemeralContainers)
-		}
-		return nil
-	})
 	attach := w.home.Kubectl(t.Context(), "attach", "commands", "-c", "main", "-i")
 	attach.Stdin = strings.NewReader("hello\n")
 	if out, err := attach.CombinedOutput(); err != nil {
@@ -202,9 +192,27 @@ spec: {limits: [{type: Container, default: {memory: 64Mi}}]}
 		t.Errorf("an update failed: %s %v", events, err)
 	}
 	w.delete(t, pod)
-	if err := w.remote.client.CoreV1().LimitRanges("home-default").Delete(t.Context(), "defaults", metav1.DeleteOptions{}); err != nil {
+	if err := w.remote.client.CoreV1().LimitRanges(namespace).Delete(t.Context(), "defaults", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// testChanges changes the resources of pod commands, and adds a container to it.
+func (w *world) testChanges(t *testing.T, far func(context.Context) *corev1.Pod) {
+	w.kubectl(t, "patch", "pod", "commands", "--subresource=resize", "--patch", `{"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "200m"}}}]}}`)
+	eventually(t, "the remote pod is resized", func(ctx context.Context) error {
+		if now := far(ctx); len(now.Spec.Containers) == 0 || now.Spec.Containers[0].Resources.Requests.Cpu().String() != "200m" {
+			return fmt.Errorf("%+v", now.Spec.Containers)
+		}
+		return nil
+	})
+	w.kubectl(t, "debug", "commands", "--image=example.com/debug:1", "--container=look")
+	eventually(t, "the remote pod has the ephemeral container", func(ctx context.Context) error {
+		if now := far(ctx); len(now.Spec.EphemeralContainers) != 1 {
+			return fmt.Errorf("%+v", now.Spec.EphemeralContainers)
+		}
+		return nil
+	})
 }
 
 func (w *world) kubectl(t *testing.T, args ...string) {

@@ -66,6 +66,14 @@ func (o *Options) Pod(pod *corev1.Pod, claims map[string]string) (*corev1.Pod, e
 	return remote, nil
 }
 
+// MetadataOf returns the labels and annotations that the remote pod of a home pod has from
+// home.
+func (o *Options) MetadataOf(pod *corev1.Pod) (labels, annotations map[string]string) {
+	var meta metav1.ObjectMeta
+	o.setMetadata(pod, &meta)
+	return meta.Labels, meta.Annotations
+}
+
 // setMetadata sets the labels and annotations of a remote pod: those copied from the
 // home pod, and those of the provider.
 func (o *Options) setMetadata(pod *corev1.Pod, to *metav1.ObjectMeta) {

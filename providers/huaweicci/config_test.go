@@ -1,0 +1,90 @@
+package huaweicci
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+)
+
+// older are the environment variables of the older provider, which had a typing error in one
+// of its names.
+var older = map[string]string{"CCI_APP_KEP": "key", "CCI_APP_SECRET": "hush"}
+
+// The configuration file that the older provider published is used as it is.
+func TestConfigOfTheOlderProvider(t *testing.T) {
+	data, err := os.ReadFile("testdata/cci.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseConfig(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Merge(func(name string) string { return older[name] })
+	if err := c.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if c.keys.access != "key" || c.keys.secret != "hush" || c.API != APIv1 || c.Endpoint != "https://cci.cn-north-1.myhuaweicloud.com" || c.Kubernetes.Namespaces.Name != "default" {
+		t.Errorf("it is %+v", c)
+	}
+	capacity := c.Kubernetes.Capacity.Resources
+	if cpu, memory, pods := capacity[corev1.ResourceCPU], capacity[corev1.ResourceMemory], capacity[corev1.ResourcePods]; cpu.String()+" "+memory.String()+" "+pods.String() != "20 100Gi 20" {
+		t.Errorf("the capacity is %v", capacity)
+	}
+	c.Merge(func(name string) string {
+		return map[string]string{"CCI_APP_KEY": "right", "CCI_APP_KEP": "wrong"}[name]
+	})
+	if c.keys.access != "right" {
+		t.Errorf("of two keys %s was taken", c.keys.access)
+	}
+}
+
+func TestConfigMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"Proyect: x":                              "Proyect",
+		"API: v3":                                 "not one of v1 and v2",
+		`OperatingSystem = "Windows"`:             "Linux only",
+		"Project: Not_a_name":                     "name of a namespace",
+		"Endpoint: http://insecure.example.com":   "https://",
+		"Endpoint: https://host.example.com/path": "https://",
+		"CPU: many":                               `CPU: "many" is no quantity`,
+		"Size: 3.00_3.0":                          "Size:",
+		"Network: {SubnetID: s}":                  "Network: set",
+		"ProjectID: p\nNetwork: {SubnetID: s, SecurityGroup: g, DomainID: d}": "CCI 1 needs VPC",
+		"IAM: {User: robot, Domain: account}":                                 "either",
+		"Kubernetes: {cluster: other}":                                        "follow from",
+		"Kubernetes: {namespaces: {mapping: same}}":                           "follow from",
+		"Kubernetes: {remote: {inCluster: true}}":                             "follow from",
+		"Kubernetes: {stats: kubelets}":                                       "a service has no nodes",
+		"Kubernetes: {storageClasses: {a: b}}":                                "a service has no nodes",
+		"Kubernetes: {services: true}":                                        "namespaces.mapping: fixed",
+		"Kubernetes: {evicted: perhaps}":                                      "evicted",
+	} {
+		c, err := ParseConfig([]byte(text))
+		if err == nil {
+			c.Merge(func(name string) string { return older[name] })
+			_, err = New(t.Context(), homeConfig(), c)
+		}
+		if !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for what, environment := range map[string]map[string]string{
+		"none": {}, "no secret": {"CCI_APP_KEY": "k"}, "no key": {"CCI_APP_SECRET": "hush"},
+	} {
+		var c Config
+		c.Merge(func(name string) string { return environment[name] })
+		if err := c.complete(); !errdefs.IsInvalidInput(err) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	c := Config{IAM: IAM{User: "robot", Password: "hush"}}
+	if err := c.complete(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "Domain") || strings.Contains(fmt.Sprintf("%+v %v", c, err), "hush") {
+		t.Errorf("a user without a domain: %v", err)
+	}
+}

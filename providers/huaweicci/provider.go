@@ -1,0 +1,64 @@
+package huaweicci
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes"
+)
+
+// New returns the provider of a node, whose pods are those of one namespace of CCI. It sends
+// no request. The error is of class InvalidInput if the configuration is wrong.
+func New(ctx context.Context, home nodeutil.ProviderConfig, config Config) (*kubernetes.Provider, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	client, err := config.client()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForService(ctx, home, config.Kubernetes, kubernetes.Service{
+		Client: client, PrepareNamespace: config.prepareNamespace, CompletePod: config.completePod, Adopt: olderPod,
+	})
+}
+
+// client returns the configuration of clients of the service.
+func (c *Config) client() (*rest.Config, error) {
+	client := &rest.Config{Host: c.Endpoint, TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile}, QPS: -1, UserAgent: "virtual-kubelet"}
+	wrapper := transport{api: c.API, projectID: c.ProjectID, keys: c.keys}
+	if c.IAM.User != "" {
+		plain, err := rest.HTTPClientFor(client)
+		if err != nil {
+			return nil, fmt.Errorf("cannot create a client for IAM: %w", err)
+		}
+		if wrapper.tokens, err = newTokens(plain, &c.IAM, c.IAM.Project); err != nil {
+			return nil, err
+		}
+	}
+	client.WrapTransport = func(base http.RoundTripper) http.RoundTripper {
+		wrapped := wrapper
+		wrapped.base = base
+		return &wrapped
+	}
+	return client, nil
+}
+
+// The annotations of pods of the older provider.
+const (
+	olderNamespace = "virtual-kubelet-namespace"
+	olderName      = "virtual-kubelet-podname"
+	olderUID       = "virtual-kubelet-uid"
+	olderNode      = "virtual-kubelet-nodename"
+)
+
+// olderPod returns the home pod of a pod of the older provider.
+func olderPod(remote metav1.Object) (home types.NamespacedName, uid types.UID, node string) {
+	has := remote.GetAnnotations()
+	return types.NamespacedName{Namespace: has[olderNamespace], Name: has[olderName]}, types.UID(has[olderUID]), has[olderNode]
+}

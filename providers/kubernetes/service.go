@@ -1,0 +1,158 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
+)
+
+// Service is a cloud service that runs pods and has the API of Kubernetes for its tenants:
+// namespaces, pods, ConfigMaps, Secrets and events, but no nodes, and no namespace
+// kube-system. A provider of such a service is this one with NewForService.
+type Service struct {
+	// Client configures the connection. Its WrapTransport may authenticate requests, and
+	// translate them and their answers; bodies are JSON. Required.
+	Client *rest.Config
+	// PrepareNamespace makes sure that a namespace can have pods. It is called before the
+	// pods are listed, and again when the namespace seems to be gone. It must be idempotent;
+	// errors are retried. Required.
+	PrepareNamespace func(ctx context.Context, client clientset.Interface, name string) error
+	// CompletePod changes a remote pod before it is created. An error of class Permanent
+	// refuses the pod. May be nil.
+	CompletePod func(remote *corev1.Pod) error
+	// Adopt returns the home pod of a remote pod that another provider has made, and the name
+	// of its node; the UID is empty if it was made otherwise. Those of pods that the node has
+	// at home are adopted when the provider starts. May be nil.
+	Adopt func(remote metav1.Object) (home types.NamespacedName, uid types.UID, node string)
+}
+
+// NewForService returns a provider whose node is one namespace of a service, that of
+// config.Namespaces.Name. Config.Remote is not used. The error is of class InvalidInput if
+// the configuration needs what a service does not have.
+func NewForService(ctx context.Context, home nodeutil.ProviderConfig, config Config, service Service) (*Provider, error) {
+	config.APIVersion, config.Kind, config.Remote = ConfigAPIVersion, ConfigKind, Remote{InCluster: true}
+	config.Namespaces.Mapping, config.Namespaces.Create = MappingFixed, true
+	err := config.complete()
+	if config.Capacity.Source == CapacityNodes || config.Stats == StatsKubelets || len(config.StorageClasses) > 0 || config.AllowHostNamespaces || config.AllowHostPath {
+		err = errors.Join(err, errors.New("a service has no nodes and no storage classes: capacity.source: nodes, stats: kubelets, storageClasses, allowHostNamespaces and allowHostPath are for clusters"))
+	}
+	if err != nil {
+		return nil, errdefs.AsInvalidInput(err)
+	}
+	options, err := config.translation(home.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	client := rest.CopyConfig(service.Client)
+	client.ContentType, client.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	clients, err := newClients(client, client)
+	if err != nil {
+		return nil, err
+	}
+	return newProvider(ctx, home, config, options, clients, &service)
+}
+
+// prepareService prepares the namespace of a service, and adopts the pods of another
+// provider in it.
+func (p *Provider) prepareService(ctx context.Context) error {
+	if p.service == nil {
+		return nil
+	}
+	if err := p.createNamespace(ctx, p.namespace); err != nil {
+		return remoteError("prepare namespace "+p.namespace, err)
+	}
+	if p.service.Adopt == nil {
+		return nil
+	}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := p.metadata.Resource(podKind.resource).Namespace(p.namespace).List(ctx, options)
+		if err != nil {
+			return remoteError("list the pods", err)
+		}
+		for i := range list.Items {
+			if err := p.adoptOfService(ctx, &list.Items[i]); err != nil {
+				return err
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// adoptedPod is a remote pod that was adopted: its name, and the UID of its home pod.
+type adoptedPod struct {
+	name string
+	uid  types.UID
+}
+
+// adoptOfService adopts a remote pod of another provider, unless it belongs to another
+// home, or was adopted before. It keeps its name.
+func (p *Provider) adoptOfService(ctx context.Context, remote *metav1.PartialObjectMetadata) error {
+	name, uid, node := p.service.Adopt(remote)
+	switch {
+	case uid == "" || node != p.home.Node.Name:
+		return nil
+	case p.translate.Home.Owns(remote):
+		p.adopted.Store(translate.NameOf(remote), adoptedPod{remote.Name, uid})
+		return nil
+	case remote.Labels[translate.LabelCluster] != "": // another home has it
+		return nil
+	}
+	local, err := p.home.Client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if err != nil && !apierror.IsNotFound(err) {
+		return fmt.Errorf("read pod %s: %w", name, err)
+	}
+	if err != nil || local.UID != uid || local.Spec.NodeName != node {
+		log.G(ctx).WithField("remotePod", remote.Name).Warn("The namespace has a pod of an older provider whose pod at home is gone, or in another cluster; not touching it: delete it if it is left over")
+		return nil
+	}
+	labels, annotations := p.translate.MetadataOf(local)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": remote.UID, "labels": labels, "annotations": annotations}})
+	if err != nil {
+		return fmt.Errorf("encode the labels of pod %s: %w", name, err)
+	}
+	_, err = p.metadata.Resource(podKind.resource).Namespace(p.namespace).
+		Patch(ctx, remote.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager})
+	if apierror.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // it was replaced meanwhile
+		return nil
+	}
+	if err != nil {
+		return remoteError("label the pod "+remote.Name+" of an older provider", err)
+	}
+	log.G(ctx).WithField("remotePod", remote.Name).WithField("pod", name.String()).Info("Adopted a pod of an older provider")
+	p.adopted.Store(name, adoptedPod{remote.Name, uid})
+	return nil
+}
+
+// adoptedName returns the name of the remote pod that was adopted for a home pod.
+func (p *Provider) adoptedName(home types.NamespacedName) string {
+	found, _ := p.adopted.Load(home)
+	adopted, _ := found.(adoptedPod)
+	return adopted.name
+}
+
+// forgetAdopted makes a new home pod get a remote pod with the usual name: the one that was
+// adopted was that of an earlier home pod.
+func (p *Provider) forgetAdopted(pod *corev1.Pod) {
+	if found, ok := p.adopted.Load(translate.Key(pod)); ok && found != (adoptedPod{p.adoptedName(translate.Key(pod)), pod.UID}) {
+		p.adopted.Delete(translate.Key(pod))
+	}
+}

@@ -1,0 +1,153 @@
+//go:build integration
+
+package kubernetes_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/ccigateway"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/huaweicci"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
+)
+
+// guests is the namespace in the service.
+const guests = "guests"
+
+// cci returns a configuration of provider huaweicci for a gateway.
+func cci(t *testing.T, gateway *ccigateway.Gateway, more string) huaweicci.Config {
+	t.Helper()
+	cfg, err := huaweicci.ParseConfig([]byte("Project: " + guests + "\nRegion: " + ccigateway.Region + "\nEndpoint: " + gateway.URL + "\nCAFile: " + gateway.CAFile + "\nCluster: home\n" + more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment := map[string]string{"CCI_APP_KEY": ccigateway.AccessKey, "CCI_APP_SECRET": ccigateway.SecretKey}
+	if strings.Contains(more, "IAM:") {
+		environment = map[string]string{"CCI_IAM_PASSWORD": ccigateway.Password}
+	}
+	cfg.Merge(func(name string) string { return environment[name] })
+	return cfg
+}
+
+func newCCI(cfg huaweicci.Config) nodeutil.NewProviderFunc {
+	return func(home nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		p, err := huaweicci.New(context.Background(), home, cfg)
+		return p, p, err
+	}
+}
+
+// TestCCI has a home cluster, and the API of Huawei CCI 2.0 with signed requests before
+// another. What the gateway refuses fails the test.
+func TestCCI(t *testing.T) {
+	t.Parallel() // it mostly waits
+	home := startCluster(t)
+	remote, asked := startAudited(t)
+	startMock(t, remote, "remote-1")
+	gateway := ccigateway.Start(t, remote.Config(), ccigateway.Options{V2: true, Watches: true})
+	cfg := cci(t, gateway, `
+API: v2
+ProjectID: "`+ccigateway.ProjectID+`"
+Network: {SubnetID: subnet, SecurityGroup: group, DomainID: account}
+Kubernetes:
+  evicted: restart
+  podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
+`)
+	virtual := startNode(t, home.client, homeNode, newCCI(cfg))
+	w := &world{t: t, home: home, remote: remote, namespaces: translate.Namespaces{Mapping: translate.Fixed, Name: guests}, isService: true}
+	restart := func(meanwhile func()) {
+		virtual.end()
+		meanwhile()
+		virtual = startNode(t, home.client, homeNode, newCCI(cfg)) // ends with t, not with a subtest
+	}
+	t.Run("clash", w.testNameConflict)
+	t.Run("commands", w.testCommands)
+	t.Run("taken away", w.testTakenAway)
+	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
+	t.Run("deployment", w.testDeployment)
+	t.Run("taken back", func(t *testing.T) { w.testMetadataRemoved(t, restart, asked) })
+	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
+	t.Run("nothing is left", w.testNothingLeft)
+	if n := len(gateway.Networks(guests)); n != 1 {
+		t.Errorf("the namespace has %d networks", n)
+	}
+	wantNoneRefused(t, gateway)
+}
+
+// TestCCIConformance runs pods of CCI 1 as processes of a node of the cluster behind it.
+func TestCCIConformance(t *testing.T) {
+	remote := startCluster(t)
+	createNamespace(t, remote.client)
+	startProcesses(t, remote)
+	gateway := ccigateway.Start(t, remote.Config(), ccigateway.Options{Watches: true})
+	gateway.Bind(guests)
+	cfg := cci(t, gateway, "IAM: {User: "+ccigateway.User+", Domain: "+ccigateway.Domain+"}\n")
+	providertest.Suite{
+		NewProvider: newCCI(cfg),
+		Capabilities: []providertest.Capability{
+			providertest.Commands, providertest.Logs, providertest.Exec, providertest.Attach, providertest.PortForward,
+			providertest.Volumes, providertest.Tokens, providertest.InitContainers, providertest.Sidecars, providertest.Restarts,
+			providertest.Deadlines, providertest.Probes, providertest.Hooks, providertest.TerminationMessages, providertest.SurvivesRestart,
+		},
+		ControlPlane: controlPlane,
+		NodeName:     "providertest-huaweicci",
+	}.Run(t)
+	wantNoneRefused(t, gateway)
+}
+
+// wantNoneRefused checks that the gateway has not refused anything.
+func wantNoneRefused(t *testing.T, gateway *ccigateway.Gateway) {
+	t.Helper()
+	for _, refused := range gateway.Refused() {
+		t.Error(refused)
+	}
+}
+
+func createNamespace(t *testing.T, client clientset.Interface) {
+	t.Helper()
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: guests}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the service account is there", func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(guests).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// startProcesses starts a node whose pods are processes.
+func startProcesses(t *testing.T, c *cluster) {
+	t.Helper()
+	root, err := os.MkdirTemp("", "remote-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	if err := os.Chmod(root, 0o755); err != nil { // processes run as nobody
+		t.Fatal(err)
+	}
+	startNode(t, c.client, "remote-1", func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+		var config process.Config
+		config.Root = root
+		config.Runtime.Isolation = runtime.IsolationNamespaces
+		config.Runtime.SharedNetwork = true
+		config.CgroupParent = "/remote-" + strconv.Itoa(os.Getpid()) + "-" + t.Name()
+		p, err := process.New(context.Background(), machine.Node{ProviderConfig: cfg, Name: cfg.Node.Name, ClusterDomain: "cluster.local"}, config)
+		return nodeutil.AsProvider(p), p, err
+	}, func(cfg *nodeutil.NodeConfig) error {
+		cfg.SkipDownwardAPIResolution = true
+		return nil
+	})
+}
