@@ -58,6 +58,7 @@ var allowed = map[string][]string{
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/periodic", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podgroup":                   {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/clusteruid", "internal/periodic", "internal/providercalls"},
 	"podgroup/grouptest":         {"errdefs", "node", "podgroup", "podspec"},
+	"internal/ccigateway":        {},
 	"internal/nodecheck":         {"internal/listwatch", "internal/periodic", "internal/podstatus", "internal/podstream"},
 	"internal/metricsservertest": {"internal/daemon", "internal/lockedbuffer", "test/controlplane"},
 	"providers":                  {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/filetree", "internal/periodic", "internal/turns"},

@@ -13,9 +13,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,8 +45,9 @@ type Options struct {
 // Gateway is a gateway. It is safe for concurrent use.
 type Gateway struct {
 	Options
-	// URL is its address, CAFile the path of its certificate authority.
-	URL, CAFile string
+	// URL is its address, CA its certificate authority.
+	URL string
+	CA  []byte
 
 	backend *httputil.ReverseProxy
 	now     func() time.Time
@@ -91,10 +89,7 @@ func Start(t testing.TB, backend *rest.Config, options Options) *Gateway {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	g.URL, g.CAFile = server.URL, filepath.Join(t.TempDir(), "gateway.crt")
-	if err := os.WriteFile(g.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	g.URL, g.CA = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return g
 }
 
@@ -203,27 +198,15 @@ func write(w http.ResponseWriter, status int, header map[string]string, body any
 
 // issue is IAM.
 func (g *Gateway) issue(w http.ResponseWriter, r *http.Request, body []byte) {
-	var ask struct {
-		Auth struct {
-			Identity struct {
-				Methods  []string
-				Password struct {
-					User struct {
-						Name, Password string
-						Domain         struct{ Name string }
-					}
-				}
-			}
-			Scope struct{ Project struct{ Name string } }
-		}
-	}
+	var ask map[string]any
 	err := json.Unmarshal(body, &ask)
-	user := ask.Auth.Identity.Password.User
-	if err != nil || r.Method != http.MethodPost || strings.Join(ask.Auth.Identity.Methods, ",") != "password" || ask.Auth.Scope.Project.Name != Region {
+	project := text(ask, "auth", "scope", "project", "name")
+	if err != nil || r.Method != http.MethodPost || project != Region {
 		answer(w, http.StatusBadRequest, "IAM.0011", "Request body is invalid.")
 		return
 	}
-	if user.Name != User || user.Password != Password || user.Domain.Name != Domain {
+	password := []string{"auth", "identity", "password", "user"}
+	if text(ask, append(password, "name")...) != User || text(ask, append(password, "password")...) != Password || text(ask, append(password, "domain", "name")...) != Domain {
 		answer(w, http.StatusUnauthorized, "IAM.0006", "The username or password is wrong.")
 		return
 	}
@@ -234,4 +217,13 @@ func (g *Gateway) issue(w http.ResponseWriter, r *http.Request, body []byte) {
 	expires := g.tokens[token]
 	g.mu.Unlock()
 	write(w, http.StatusCreated, map[string]string{"X-Subject-Token": token}, map[string]any{"token": map[string]string{"expires_at": expires.UTC().Format("2006-01-02T15:04:05.000000Z")}})
+}
+
+// text returns the text at a path in JSON.
+func text(in map[string]any, path ...string) string {
+	for _, name := range path[:len(path)-1] {
+		in, _ = in[name].(map[string]any)
+	}
+	found, _ := in[path[len(path)-1]].(string)
+	return found
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,7 +30,11 @@ func behind(t *testing.T, options ccigateway.Options, change func(*Config), hand
 	backend := httptest.NewServer(handler)
 	t.Cleanup(backend.Close)
 	gateway := ccigateway.Start(t, &rest.Config{Host: backend.URL}, options)
-	c := Config{Project: "guests", Region: ccigateway.Region, Endpoint: gateway.URL, CAFile: gateway.CAFile, ProjectID: ccigateway.ProjectID, API: APIv1}
+	caFile := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(caFile, gateway.CA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Project: "guests", Region: ccigateway.Region, Endpoint: gateway.URL, CAFile: caFile, ProjectID: ccigateway.ProjectID, API: APIv1}
 	if options.V2 {
 		c.API = APIv2
 	}

@@ -5,6 +5,7 @@ package kubernetes_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +32,11 @@ const guests = "guests"
 // cci returns a configuration of provider huaweicci for a gateway.
 func cci(t *testing.T, gateway *ccigateway.Gateway, more string) huaweicci.Config {
 	t.Helper()
-	cfg, err := huaweicci.ParseConfig([]byte("Project: " + guests + "\nRegion: " + ccigateway.Region + "\nEndpoint: " + gateway.URL + "\nCAFile: " + gateway.CAFile + "\nCluster: home\n" + more))
+	caFile := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(caFile, gateway.CA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := huaweicci.ParseConfig([]byte("Project: " + guests + "\nRegion: " + ccigateway.Region + "\nEndpoint: " + gateway.URL + "\nCAFile: " + caFile + "\nCluster: home\n" + more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +65,7 @@ func TestCCI(t *testing.T) {
 	gateway := ccigateway.Start(t, remote.Config(), ccigateway.Options{V2: true, Watches: true})
 	cfg := cci(t, gateway, `
 API: v2
+Pods: 200
 ProjectID: "`+ccigateway.ProjectID+`"
 Network: {SubnetID: subnet, SecurityGroup: group, DomainID: account}
 Kubernetes:
