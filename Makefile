@@ -8,7 +8,7 @@ TESTFLAGS ?= -race -shuffle=on
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
-MODULES = . providers/azurebatch providers/eci providers/fargate providers/nomad providers/zun cmd/virtual-kubelet
+MODULES = . providers/eci providers/fargate providers/nomad providers/zun cmd/virtual-kubelet
 
 .DEFAULT_GOAL := help
 
@@ -115,10 +115,11 @@ conformance-more: build conformance-parts ## The other specs about pods and the 
 		-expected conformance/expected-failures-$(NODE).txt -results bin/conformance/results/$(NODE)-more $(CONFORMANCE_$(NODE)) $(CONFORMANCE)
 
 .PHONY: containers
-containers: containerd-up image images controlplane ## The tests that need containerd, the conformance module's own
+containers: containerd-up image images controlplane slurm-tools ## The tests that need containerd, the conformance module's own
 	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test -count=1 -tags containers -run '^TestSessionsAreSmall$$' ./providers/cri # the race detector takes memory, too
 	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/cri/... ./providers/providertest/...
+	cd cmd/virtual-kubelet && $(GO) test -count=1 $(TESTFLAGS) -tags containers -timeout 10m -parallel 64 -run '^TestEveryProvider$$' .
 
 # The whole is make conformance; this takes four minutes.
 .PHONY: conformance-sample
@@ -168,7 +169,6 @@ lint: ## gofmt, go vet, staticcheck and retired words on all modules
 	$(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
 	cd cmd/virtual-kubelet && for provider in $$(sed -n 's,^//go:build !chosen_providers || provider_\([a-z]*\)$$,\1,p' *.go); do $(GO) vet -tags chosen_providers,provider_$$provider . || exit 1; done
 	$(GO) vet -tags slurmlive ./providers/slurm
-	cd providers/azurebatch && $(GO) vet -tags integration ./... && $(GO) vet -tags azurebatchlive ./...
 	cd providers/eci && $(GO) vet -tags integration ./... && $(GO) vet -tags ecilive ./...
 	cd providers/fargate && $(GO) vet -tags integration ./... && $(GO) vet -tags fargatelive ./...
 	cd providers/nomad && $(GO) vet -tags integration ./... && $(GO) vet -tags nomadlive ./...

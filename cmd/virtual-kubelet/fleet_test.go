@@ -22,6 +22,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	for _, serve := range atStart {
+		serve()
+	}
 	utilruntime.ErrorHandlers = nil // which wait in real time
 	os.Exit(m.Run())
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 )
 
 // rigOf returns a rig of one of several clusters on an API.

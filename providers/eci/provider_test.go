@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 )
 
 func TestAPodGoesThroughItsPhases(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 )
 
 // The service rounds up to what it sells; containers never have more than their group.

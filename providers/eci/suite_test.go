@@ -5,7 +5,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 )
 
 func TestSuite(t *testing.T) {

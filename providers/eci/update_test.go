@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/internal/ecitest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 )
 
 // An update that is not incremental would take commands, environment, mounts and probes from the

@@ -12,7 +12,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/internal/ecstest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/internal/ecstest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
 )
 
 const roleARN = "arn:aws:iam::123456789012:role/pods"

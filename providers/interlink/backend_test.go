@@ -26,7 +26,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/interlinktest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
 )
 

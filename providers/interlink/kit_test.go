@@ -10,7 +10,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/interlinktest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/interlinktest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/plugin"
 )
 

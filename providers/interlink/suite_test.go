@@ -6,7 +6,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/interlinktest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
 )
 
 // serve starts an interLink API server before a plugin, and returns what connects to it.

@@ -20,7 +20,7 @@ import (
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/internal/nomadtest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
 )
 
 // rig is a provider that watches, and a fake of Nomad.

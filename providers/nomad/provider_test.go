@@ -8,7 +8,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/internal/nomadtest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
 )
 
 func TestMain(m *testing.M) {

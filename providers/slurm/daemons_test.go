@@ -3,118 +3,17 @@
 package slurm
 
 import (
-	"context"
-	"crypto/rand"
-	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
+	"github.com/virtual-kubelet/virtual-kubelet/test/slurm"
 )
 
-// cluster is a Slurm of one machine that really runs: munged, slurmctld and slurmd in a
-// directory of their own, with ports of their own. It needs root, and "make slurm-tools".
-type cluster struct {
-	dir, conf      string
-	stopController func()
-}
+// cluster is a real Slurm.
+type cluster struct{ *slurm.Cluster }
 
-// startCluster starts a cluster, which ends with the test.
-func startCluster(t *testing.T) *cluster {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "slurm-") // a short one: it has a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{dir: dir, conf: filepath.Join(dir, "slurm.conf")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, pattern := range []string{"*.log", "pods/*/state", "pods/*/slurm.out", "pods/*/logs/*/*"} {
-				names, _ := filepath.Glob(filepath.Join(dir, pattern))
-				for _, name := range names {
-					log, _ := os.ReadFile(name)
-					t.Logf("%s:\n%s", name, log[max(0, len(log)-1500):])
-				}
-			}
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, _, _ = strings.Cut(host, ".")
-	must(t, os.Chmod(dir, 0o755))
-	for _, name := range []string{"state", "spool", "pods"} {
-		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
-	}
-	key := make([]byte, 1024)
-	_, _ = rand.Read(key) // never fails
-	must(t, os.WriteFile(filepath.Join(dir, "key"), key, 0o400))
-	// More processors than there are: pods wait for each other otherwise.
-	must(t, os.WriteFile(c.conf, fmt.Appendf(nil, `ClusterName=test
-SlurmctldHost=%[1]s(127.0.0.1)
-SlurmUser=root
-SlurmctldPort=%[3]d
-SlurmdPort=%[4]d
-AuthType=auth/munge
-AuthInfo=socket=%[2]s/munge.sock
-CredType=cred/munge
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SlurmdParameters=config_overrides
-SchedulerParameters=batch_sched_delay=0,sched_interval=1
-PreemptType=preempt/partition_prio
-PreemptMode=CANCEL
-ReturnToService=2
-SwitchType=switch/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherFrequency=task=1
-AccountingStorageType=accounting_storage/none
-MinJobAge=3600
-KillWait=15
-OverTimeLimit=0
-StateSaveLocation=%[2]s/state
-SlurmdSpoolDir=%[2]s/spool
-SlurmctldPidFile=%[2]s/slurmctld.pid
-SlurmdPidFile=%[2]s/slurmd.pid
-SlurmctldLogFile=%[2]s/slurmctld.log
-SlurmdLogFile=%[2]s/slurmd.log
-NodeName=%[1]s NodeAddr=127.0.0.1 CPUs=64 RealMemory=4000
-PartitionName=normal Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
-`, host, dir, freePort(t), freePort(t)), 0o644))
-	at := func(name string) string { return filepath.Join(dir, name) }
-	c.launch(t, "munged", "--foreground", "--force", "--key-file="+at("key"), "--socket="+at("munge.sock"),
-		"--pid-file="+at("munge.pid"), "--log-file="+at("munge.log"), "--seed-file="+at("seed"))
-	c.until(t, "munged has its socket", func() bool { _, err := os.Stat(at("munge.sock")); return err == nil })
-	c.stopController = c.launch(t, "slurmctld", "-D", "-f", c.conf)
-	c.launch(t, "slurmd", "-D", "-f", c.conf)
-	c.until(t, "the node is idle", func() bool {
-		out, _ := c.command(t, "sinfo", "--noheader", "--partition=normal", "--format=%T").Output()
-		return strings.TrimSpace(string(out)) == "idle"
-	})
-	t.Cleanup(func() { // before the daemons end
-		_ = c.command(t, "scancel", "--user=root").Run()
-		c.until(t, "no job is left", func() bool {
-			out, err := c.command(t, "squeue", "--noheader").Output()
-			return err != nil || len(out) == 0
-		})
-	})
-	return c
-}
+func startCluster(t *testing.T) *cluster { return &cluster{slurm.Start(t)} }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -123,67 +22,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// launch starts a daemon that ends with the test, and returns what stops it before.
-func (c *cluster) launch(t *testing.T, name string, args ...string) (stop func()) {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("run make slurm-tools: %v", err)
-	}
-	log, err := os.Create(filepath.Join(c.dir, name+".out"))
-	must(t, err)
-	p, err := daemon.Launch(exec.Command(path, args...), log) //nolint:noctx // Stop ends it
-	must(t, err)
-	stop = sync.OnceFunc(func() {
-		_ = p.Stop(syscall.SIGTERM) // some end with an exit code
-		must(t, log.Close())
-	})
-	t.Cleanup(stop)
-	return stop
-}
-
-// command is a command of Slurm.
-func (c *cluster) command(t *testing.T, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
-	cmd.Env = append(os.Environ(), "SLURM_CONF="+c.conf)
-	return cmd
-}
-
-// run runs a command of Slurm, and returns its output.
-func (c *cluster) run(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	out, err := c.command(t, name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v: %s", name, args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// hung is how long what does not happen is waited for. Nothing fails because it is slow:
-// on a machine with other work Slurm's daemons may answer after half a minute.
-const hung = 5 * time.Minute
-
-func (c *cluster) until(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(hung); !f(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v it is not so that %s", hung, what)
-		}
-	}
-}
-
 // config is that of a provider.
 func (c *cluster) config(runtime Runtime) Config {
-	config := Config{Cluster: "test", Runtime: runtime, Root: filepath.Join(c.dir, "pods"), Environment: map[string]string{"SLURM_CONF": c.conf}, Partition: "normal"}
+	config := Config{Cluster: "test", Runtime: runtime, Root: filepath.Join(c.Dir, "pods"), Environment: map[string]string{"SLURM_CONF": c.Conf}, Partition: "normal"}
 	config.Refresh.Duration = 500 * time.Millisecond
 	return config
 }

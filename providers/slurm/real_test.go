@@ -29,6 +29,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
+	"github.com/virtual-kubelet/virtual-kubelet/test/slurm"
 )
 
 // site is a provider on a real Slurm, and what a provider gets of Kubernetes.
@@ -79,7 +80,7 @@ func (s *site) status(pod *corev1.Pod) *corev1.PodStatus {
 func (s *site) await(pod *corev1.Pod, phase corev1.PodPhase) *corev1.PodStatus {
 	s.Helper()
 	var status *corev1.PodStatus
-	s.slurm.until(s.T, fmt.Sprintf("pod %s is %q", pod.Name, phase), func() bool {
+	s.slurm.Until(s.T, fmt.Sprintf("pod %s is %q", pod.Name, phase), func() bool {
 		status = s.status(pod)
 		return phase == "" && (status == nil || status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded) || status != nil && status.Phase == phase
 	})
@@ -108,7 +109,7 @@ func (s *site) release(pod *corev1.Pod) {
 // directory is that of a pod.
 func (s *site) directory(pod *corev1.Pod) string {
 	s.Helper()
-	states, err := filepath.Glob(filepath.Join(s.slurm.dir, "pods", "*", "state"))
+	states, err := filepath.Glob(filepath.Join(s.slurm.Dir, "pods", "*", "state"))
 	must(s.T, err)
 	for _, name := range states {
 		if text, _ := os.ReadFile(name); bytes.Contains(text, []byte(pod.UID)) {
@@ -120,7 +121,7 @@ func (s *site) directory(pod *corev1.Pod) string {
 }
 
 func (s *site) job(pod *corev1.Pod) string {
-	return s.slurm.run(s.T, "squeue", "--noheader", "--states=all", "--name="+filepath.Base(s.directory(pod)), "--format=%A")
+	return s.slurm.Run(s.T, "squeue", "--noheader", "--states=all", "--name="+filepath.Base(s.directory(pod)), "--format=%A")
 }
 
 // A real Slurm, with processes of the machine. Subtests share it, each with its own pods.
@@ -176,14 +177,14 @@ func hostileValues(s *site) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "env", Command: []string{"env"}, Env: c.Env})
 	s.create(pod)
 	read := func(name string) string {
-		found, _ := filepath.Glob(filepath.Join(s.slurm.dir, "pods", "default-hostile-name-*", "volumes", "out", name))
+		found, _ := filepath.Glob(filepath.Join(s.slurm.Dir, "pods", "default-hostile-name-*", "volumes", "out", name))
 		if len(found) != 1 {
 			return ""
 		}
 		text, _ := os.ReadFile(found[0])
 		return string(text)
 	}
-	s.slurm.until(s.T, "the names are there", func() bool { return read("names") != "" })
+	s.slurm.Until(s.T, "the names are there", func() bool { return read("names") != "" })
 	if got := read("both"); got != value+value {
 		s.Errorf("variable and argument are %q", got)
 	}
@@ -209,7 +210,7 @@ func hostileValues(s *site) {
 	if _, err := os.Stat("/tmp/hostile"); err == nil {
 		s.Error("a value was executed")
 	}
-	if _, err := os.Stat(filepath.Join(s.slurm.dir, "pods")); err != nil {
+	if _, err := os.Stat(filepath.Join(s.slurm.Dir, "pods")); err != nil {
 		s.Error(err)
 	}
 }
@@ -228,13 +229,13 @@ func secret(s *site) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		s.Errorf("the directory is %v, error %v", info, err)
 	}
-	if out := s.slurm.run(s.T, "scontrol", "show", "job", s.job(pod)); strings.Contains(out, word) {
+	if out := s.slurm.Run(s.T, "scontrol", "show", "job", s.job(pod)); strings.Contains(out, word) {
 		s.Errorf("Slurm shows the secret: %s", out)
 	}
 	if out, _ := exec.CommandContext(s.Context(), "ps", "axww", "-o", "args").Output(); bytes.Contains(out, []byte(word)) {
 		s.Error("ps shows the secret")
 	}
-	if out, _ := exec.CommandContext(s.Context(), "grep", "-rl", word, filepath.Join(s.slurm.dir, "state"), filepath.Join(s.slurm.dir, "spool")).Output(); len(out) > 0 {
+	if out, _ := exec.CommandContext(s.Context(), "grep", "-rl", word, filepath.Join(s.slurm.Dir, "state"), filepath.Join(s.slurm.Dir, "spool")).Output(); len(out) > 0 {
 		s.Errorf("Slurm keeps the secret: %s", out)
 	}
 	s.release(pod)
@@ -332,7 +333,7 @@ func brokenStaging(s *site) {
 // A directory that is never complete, because the agent was stopped and the pod deleted
 // meanwhile, does not keep its secrets.
 func incomplete(s *site) {
-	dir := filepath.Join(s.slurm.dir, "pods", "default-incomplete-0123456789")
+	dir := filepath.Join(s.slurm.Dir, "pods", "default-incomplete-0123456789")
 	must(s.T, os.MkdirAll(filepath.Join(dir, "volumes", "secret"), 0o700))
 	must(s.T, os.WriteFile(filepath.Join(dir, "state"), []byte("created 1000\n"), 0o600))
 	s.gone(dir)
@@ -344,7 +345,7 @@ func submittedTwice(s *site) {
 	pod := s.pod("twice", "echo x >>"+marks+"; sleep 4")
 	s.create(pod)
 	dir := s.directory(pod)
-	s.slurm.run(s.T, "sbatch", "--parsable", "--output=/dev/null", "--job-name="+filepath.Base(dir), "--wrap=exec /bin/bash "+dir+"/run")
+	s.slurm.Run(s.T, "sbatch", "--parsable", "--output=/dev/null", "--job-name="+filepath.Base(dir), "--wrap=exec /bin/bash "+dir+"/run")
 	s.await(pod, corev1.PodSucceeded)
 	if text, _ := os.ReadFile(marks); string(text) != "x\n" {
 		s.Errorf("the container ran %q", text)
@@ -355,7 +356,7 @@ func cancelled(s *site) {
 	pod := s.pod("cancelled", "sleep 1000")
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	s.slurm.run(s.T, "scancel", s.job(pod))
+	s.slurm.Run(s.T, "scancel", s.job(pod))
 	status := s.await(pod, corev1.PodFailed)
 	end := status.ContainerStatuses[0].State.Terminated
 	// A job that has just begun may be killed before its script can write how the container has ended.
@@ -371,8 +372,8 @@ func requeued(s *site) {
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
 	job := s.job(pod)
-	s.slurm.run(s.T, "scontrol", "update", "job="+job, "requeue=1")
-	s.slurm.run(s.T, "scontrol", "requeue", job)
+	s.slurm.Run(s.T, "scontrol", "update", "job="+job, "requeue=1")
+	s.slurm.Run(s.T, "scontrol", "requeue", job)
 	s.await(pod, corev1.PodFailed)
 	if text, _ := os.ReadFile(marks); string(text) != "x\n" {
 		s.Errorf("the container ran %q", text)
@@ -387,11 +388,11 @@ func gracePeriod(s *site) {
 	pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds = &seconds, &seconds
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	s.slurm.until(s.T, "it is ready", func() bool { return strings.Contains(s.log(pod, api.ContainerLogOpts{}), "ready") })
+	s.slurm.Until(s.T, "it is ready", func() bool { return strings.Contains(s.log(pod, api.ContainerLogOpts{}), "ready") })
 	dir, job := s.directory(pod), s.job(pod)
 	must(s.T, s.p.DeletePod(s.Context(), pod))
 	var log []byte
-	s.slurm.until(s.T, "it was asked, and had time", func() bool {
+	s.slurm.Until(s.T, "it was asked, and had time", func() bool {
 		log, _ = os.ReadFile(filepath.Join(dir, "logs", "main", "0"))
 		return bytes.Contains(log, []byte("saved"))
 	})
@@ -399,7 +400,7 @@ func gracePeriod(s *site) {
 		s.Errorf("the log is %q", log)
 	}
 	s.gone(dir)
-	if state := s.slurm.run(s.T, "squeue", "--noheader", "--states=all", "--jobs="+job, "--format=%T"); state != "FAILED" {
+	if state := s.slurm.Run(s.T, "squeue", "--noheader", "--states=all", "--jobs="+job, "--format=%T"); state != "FAILED" {
 		s.Errorf("the job is %s: Slurm has ended it, and not its script", state)
 	}
 }
@@ -407,12 +408,12 @@ func gracePeriod(s *site) {
 // gone checks that nothing is left of a pod.
 func (s *site) gone(dir string) {
 	s.Helper()
-	s.slurm.until(s.T, "the directory is gone", func() bool {
+	s.slurm.Until(s.T, "the directory is gone", func() bool {
 		_, _ = s.p.GetPods(s.Context()) // a list removes it
 		_, err := os.Stat(dir)
 		return errors.Is(err, os.ErrNotExist)
 	})
-	if out := s.slurm.run(s.T, "squeue", "--noheader", "--states=RUNNING,PENDING", "--name="+filepath.Base(dir)); out != "" {
+	if out := s.slurm.Run(s.T, "squeue", "--noheader", "--states=RUNNING,PENDING", "--name="+filepath.Base(dir)); out != "" {
 		s.Errorf("jobs are left: %s", out)
 	}
 }
@@ -435,7 +436,7 @@ func queued(s *site) {
 	pod := s.pod("queued", "true")
 	pod.Annotations = map[string]string{annotationFlags: "--hold"}
 	s.create(pod)
-	s.slurm.until(s.T, "the status says why it waits", func() bool {
+	s.slurm.Until(s.T, "the status says why it waits", func() bool {
 		waits := s.status(pod).ContainerStatuses[0].State.Waiting
 		return waits != nil && strings.Contains(waits.Message, "JobHeldUser")
 	})
@@ -462,7 +463,7 @@ func refused(s *site) {
 	if err := s.p.CreatePod(s.Context(), pod); !errdefs.IsPermanent(err) {
 		s.Errorf("more memory than there is: %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.slurm.dir, "pods", "default-refused-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(s.slurm.Dir, "pods", "default-refused-*")); len(left) > 0 {
 		s.Errorf("a job that is refused leaves %v", left)
 	}
 }
@@ -505,7 +506,7 @@ func followedLog(s *site) {
 	began := time.Now().Add(-time.Second)
 	pod := s.pod("log", "for i in 1 2 3; do echo line $i; echo error $i >&2; sleep 1; done; printf end")
 	s.create(pod)
-	s.slurm.until(s.T, "it has begun", func() bool { return s.status(pod).Phase != corev1.PodPending })
+	s.slurm.Until(s.T, "it has begun", func() bool { return s.status(pod).Phase != corev1.PodPending })
 	if got := s.log(pod, api.ContainerLogOpts{Follow: true}); got != "line 1\nerror 1\nline 2\nerror 2\nline 3\nerror 3\nend\n" {
 		s.Errorf("the log that is followed is %q", got)
 	}
@@ -532,9 +533,9 @@ func followedLog(s *site) {
 		out, _ := exec.CommandContext(s.Context(), "pgrep", "-f", "tail .*"+name).Output()
 		return string(out)
 	}
-	s.slurm.until(s.T, "the log is read", func() bool { return tails() != "" })
+	s.slurm.Until(s.T, "the log is read", func() bool { return tails() != "" })
 	must(s.T, r.Close())
-	s.slurm.until(s.T, "nothing reads the log", func() bool { return tails() == "" })
+	s.slurm.Until(s.T, "nothing reads the log", func() bool { return tails() == "" })
 }
 
 // terminal is the client of a command.
@@ -589,10 +590,10 @@ func command(s *site) {
 		_ = s.p.RunInContainer(ctx, pod.Namespace, pod.Name, "main", []string{"sleep", "98765"}, &terminal{in: blocked{s.Context()}})
 	})
 	runs := func() bool { return exec.CommandContext(s.Context(), "pgrep", "-fx", "sleep 98765").Run() == nil }
-	s.slurm.until(s.T, "the command runs", runs)
+	s.slurm.Until(s.T, "the command runs", runs)
 	cancel()
 	wait.Wait()
-	s.slurm.until(s.T, "the command has ended", func() bool { return !runs() })
+	s.slurm.Until(s.T, "the command has ended", func() bool { return !runs() })
 	must(s.T, s.p.DeletePod(s.Context(), pod))
 	s.await(pod, "")
 }
@@ -647,7 +648,7 @@ func figures(s *site) {
 	pod := s.pod("figures", "while :; do :; done")
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	s.slurm.until(s.T, "there are figures", func() bool {
+	s.slurm.Until(s.T, "there are figures", func() bool {
 		time.Sleep(time.Second) // for as long they are the last ones
 		summary, err := s.p.GetStatsSummary(s.Context())
 		must(s.T, err)
@@ -672,7 +673,7 @@ func TestRealControllerRestart(t *testing.T) {
 	pod := s.pod("stays", "true"+untilReleased+"exit 3")
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	c.stopController()
+	c.StopController()
 	for range 3 {
 		time.Sleep(time.Second) // the list is older then than the provider's Refresh
 		if _, err := s.p.GetPods(t.Context()); !errdefs.IsUnavailable(err) {
@@ -684,8 +685,8 @@ func TestRealControllerRestart(t *testing.T) {
 	if err := s.p.CreatePod(t.Context(), late); err == nil || errdefs.IsPermanent(err) {
 		t.Errorf("without a controller a creation returns %v", err)
 	}
-	c.launch(t, "slurmctld", "-D", "-f", c.conf)
-	c.until(t, "the controller answers", func() bool {
+	c.Launch(t, "slurmctld", "-D", "-f", c.Conf)
+	c.Until(t, "the controller answers", func() bool {
 		_, err := s.p.GetPods(t.Context())
 		return err == nil
 	})
@@ -694,7 +695,7 @@ func TestRealControllerRestart(t *testing.T) {
 	if end := s.await(pod, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 3 {
 		t.Errorf("the container has ended with %v", end)
 	}
-	c.until(t, "the pod is created", func() bool { return s.p.CreatePod(t.Context(), late) == nil })
+	c.Until(t, "the pod is created", func() bool { return s.p.CreatePod(t.Context(), late) == nil })
 	s.await(late, corev1.PodSucceeded)
 	if jobs := strings.Fields(s.job(late)); len(jobs) != 1 {
 		t.Errorf("the jobs are %v", jobs)
@@ -720,15 +721,15 @@ func TestRealDisruptions(t *testing.T) {
 	pod := s.pod("preempted", "sleep 1000")
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	urgent := c.run(t, "sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000")
+	urgent := c.Run(t, "sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1000")
 	disrupted(pod, "Preempted")
-	c.run(t, "scancel", urgent)
+	c.Run(t, "scancel", urgent)
 
 	pod = s.pod("failed", "sleep 1000")
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	host := c.run(t, "sinfo", "--noheader", "--partition=normal", "--format=%N")
-	c.run(t, "scontrol", "update", "nodename="+host, "state=DOWN", "reason=test")
+	host := c.Run(t, "sinfo", "--noheader", "--partition=normal", "--format=%N")
+	c.Run(t, "scontrol", "update", "nodename="+host, "state=DOWN", "reason=test")
 	disrupted(pod, "NodeFailure")
 }
 
@@ -745,14 +746,14 @@ func TestRealSSH(t *testing.T) {
 	}
 	must(t, os.Chmod(dir, 0o700))
 	must(t, os.MkdirAll("/run/sshd", 0o755)) // sshd does not start without it
-	port := freePort(t)
+	port := slurm.FreePort(t)
 	me, err := user.Current()
 	must(t, err)
-	c.launch(t, "sshd", "-D", "-e", "-f", "/dev/null", "-p", fmt.Sprint(port), "-h", at("host"), "-o", "ListenAddress=127.0.0.1", "-o", "PidFile=none",
+	c.Launch(t, "sshd", "-D", "-e", "-f", "/dev/null", "-p", fmt.Sprint(port), "-h", at("host"), "-o", "ListenAddress=127.0.0.1", "-o", "PidFile=none",
 		"-o", "AuthorizedKeysFile="+at("client.pub"), "-o", "StrictModes=no", "-o", "PermitRootLogin=yes", "-o", "UsePAM=no")
 	config := c.config(RuntimeNone)
 	config.SSH = &SSH{Host: "127.0.0.1", User: me.Username, Port: port, IdentityFile: at("client"), Options: []string{"UserKnownHostsFile=" + at("known"), "StrictHostKeyChecking=accept-new"}}
-	c.until(t, "the server answers", func() bool {
+	c.Until(t, "the server answers", func() bool {
 		return (&login.Shell{SSH: config.SSH.argv(), Environment: config.Environment}).Run(t.Context(), login.Command{Verb: "report", Args: []string{""}}) == nil
 	})
 	s := c.on(t, config)
@@ -760,7 +761,7 @@ func TestRealSSH(t *testing.T) {
 	followedLog(s)
 	command(s)
 	gracePeriod(s)
-	config.SSH.Port = freePort(t)
+	config.SSH.Port = slurm.FreePort(t)
 	b := newBackend(config, &login.Shell{SSH: config.SSH.argv()})
 	if _, err := b.List(t.Context(), nil, ""); !errdefs.IsUnavailable(err) {
 		t.Errorf("a machine that cannot be reached has a list, error %v", err)
@@ -793,7 +794,7 @@ func TestRealPodman(t *testing.T) {
 	pod.Spec.Containers = append(pod.Spec.Containers, *other)
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
-	s.slurm.until(t, "main has ended", func() bool { return s.status(pod).ContainerStatuses[0].State.Terminated != nil })
+	s.slurm.Until(t, "main has ended", func() bool { return s.status(pod).ContainerStatuses[0].State.Terminated != nil })
 	if end := s.status(pod).ContainerStatuses[0].State.Terminated; end.ExitCode != 3 {
 		t.Errorf("main has ended with %v", end)
 	}
@@ -830,10 +831,10 @@ func busyboxImage(t *testing.T, c *cluster) (name, preamble string) {
 	for _, applet := range []string{"sh", "cat", "sleep", "ls"} {
 		must(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
 	}
-	storage := filepath.Join(c.dir, "storage.conf")
-	must(t, os.WriteFile(storage, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = \"%[1]s/images\"\nrunroot = \"%[1]s/containers\"\n", c.dir), 0o644))
-	containers := filepath.Join(c.dir, "containers.conf")
-	must(t, os.WriteFile(containers, fmt.Appendf(nil, "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\ntmp_dir = \"%s/libpod\"\n", c.dir), 0o644))
+	storage := filepath.Join(c.Dir, "storage.conf")
+	must(t, os.WriteFile(storage, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = \"%[1]s/images\"\nrunroot = \"%[1]s/containers\"\n", c.Dir), 0o644))
+	containers := filepath.Join(c.Dir, "containers.conf")
+	must(t, os.WriteFile(containers, fmt.Appendf(nil, "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\ntmp_dir = \"%s/libpod\"\n", c.Dir), 0o644))
 	preamble = fmt.Sprintf("export CONTAINERS_STORAGE_CONF=%s CONTAINERS_CONF=%s", storage, containers)
 	name = "localhost/busybox:test"
 	if out, err := exec.CommandContext(t.Context(), "bash", "-c", preamble+"\ntar -C "+root+" -c . | podman import --quiet - "+name).CombinedOutput(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/stackpath/stackpathtest"
 )
 
 func testConfig() Config {
@@ -30,7 +31,7 @@ func (p plain) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func connect(t *testing.T, w *grouptest.World) http.RoundTripper {
 	t.Helper()
-	return plain{grouptest.Serve(t, &fake{world: w, ends: map[string]time.Time{}}).Transport(t)}
+	return plain{grouptest.Serve(t, stackpathtest.New(w)).Transport(t)}
 }
 
 func TestSuite(t *testing.T) {

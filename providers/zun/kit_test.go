@@ -13,7 +13,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/zuntest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/zuntest"
 )
 
 // The fake runs no commands: only the checks without commands are run.

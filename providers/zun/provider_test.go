@@ -20,7 +20,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/wire"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/zuntest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/zuntest"
 )
 
 // rig is a provider before a fake.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/zuntest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/zuntest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

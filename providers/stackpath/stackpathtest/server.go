@@ -1,4 +1,5 @@
-package stackpath
+// Package stackpathtest is a fake of the API of StackPath Edge Compute, as published.
+package stackpathtest
 
 import (
 	"encoding/json"
@@ -6,17 +7,32 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// fake is the API: a codec on a World. Slugs are the tokens of creations.
-type fake struct {
+// The credentials that the fake takes, and the only stack.
+const (
+	StackID      = "stack"
+	ClientSecret = "hush"
+)
+
+// Server is the API: a codec on a World. Slugs are the tokens of creations. It is an
+// http.Handler, and safe for concurrent use.
+type Server struct {
 	world *grouptest.World
-	ends  map[string]time.Time // of tokens
+
+	mu   sync.Mutex
+	ends map[string]time.Time // of tokens
 }
+
+// New returns a server.
+func New(w *grouptest.World) *Server { return &Server{world: w, ends: map[string]time.Time{}} }
+
+type object = map[string]any
 
 // fields are the fields of the published models, of objects that are sent.
 var fields = strings.Fields(`workload name slug metadata labels spec containers imagePullCredentials dockerRegistry server username password networkInterfaces network enableOneToOneNat
@@ -34,12 +50,15 @@ func unknown(in any, free bool) (found string) {
 	return found
 }
 
-func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/workload/v1/stacks/stack/workloads"), "/")
+// ServeHTTP implements http.Handler.
+func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/workload/v1/stacks/"+StackID+"/workloads"), "/")
 	var answer any
 	err := f.world.Serve(r.Context(), r.Method+strings.Repeat("/", len(path)-1), func() (err error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		if r.URL.Path == "/identity/v1/oauth2/token" {
-			if r.FormValue("client_secret") != "hush" || r.FormValue("grant_type") != "client_credentials" {
+			if r.FormValue("client_secret") != ClientSecret || r.FormValue("grant_type") != "client_credentials" {
 				return &grouptest.Refusal{Status: http.StatusUnauthorized}
 			}
 			f.ends["Bearer t"] = f.world.Now().Add(time.Hour)
@@ -56,7 +75,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
 }
 
-func (f *fake) answer(r *http.Request, path []string) (any, error) {
+func (f *Server) answer(r *http.Request, path []string) (any, error) {
 	switch {
 	case r.Method == http.MethodPost:
 		return f.create(r)
@@ -83,7 +102,7 @@ func (f *fake) answer(r *http.Request, path []string) (any, error) {
 	return nil, grouptest.ErrNotFound
 }
 
-func (f *fake) create(r *http.Request) (any, error) {
+func (f *Server) create(r *http.Request) (any, error) {
 	var in struct {
 		Workload struct {
 			Slug     string
