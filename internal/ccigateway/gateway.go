@@ -57,7 +57,7 @@ type Gateway struct {
 	issued   int
 	networks map[string][]json.RawMessage // by namespace
 	refused  []string
-	requests map[string]int // by method, kind and subresource
+	requests map[string]int // see Count
 }
 
 // Start starts a gateway before an API server, until the test ends.
@@ -100,7 +100,8 @@ func (g *Gateway) Refused() []string {
 	return append([]string(nil), g.refused...)
 }
 
-// Count returns how many requests had a method and a kind, such as "POST pods".
+// Count returns how many successful requests had a method and a kind, and its subresource,
+// such as "POST pods" or "GET pods/log".
 func (g *Gateway) Count(what string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -50,9 +50,6 @@ func (g *Gateway) route(w http.ResponseWriter, r *http.Request, body []byte) ([]
 	if allowed, ok := kinds[kind]; kind != "namespaces" && (!ok || subresource != "" && !slices.Contains(allowed, subresource)) {
 		return nil, &failure{status: http.StatusNotFound, reason: "NotFound", detail: "the server could not find the requested resource"}
 	}
-	g.mu.Lock()
-	g.requests[strings.TrimSuffix(r.Method+" "+kind+"/"+subresource, "/")]++
-	g.mu.Unlock()
 	if f := g.checkQuery(r); f != nil {
 		return nil, f
 	}
@@ -187,6 +184,7 @@ func (g *Gateway) network(w http.ResponseWriter, r *http.Request, rest string, b
 
 // modify gives the answers of the API server the version of CCI 2.0.
 func (g *Gateway) modify(response *http.Response) error {
+	g.count(response)
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if !g.V2 || media != "application/json" || strings.HasPrefix(response.Request.URL.Path, "/apis/") {
 		return nil
@@ -210,6 +208,21 @@ func (g *Gateway) modify(response *http.Response) error {
 	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	response.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	return nil
+}
+
+// count counts a request that was successful.
+func (g *Gateway) count(response *http.Response) {
+	parts := strings.Split(response.Request.URL.Path, "/") // "", api, v1, namespaces, NAMESPACE, KIND, NAME, SUBRESOURCE
+	if len(parts) < 6 || response.StatusCode >= http.StatusBadRequest {
+		return
+	}
+	what := response.Request.Method + " " + parts[5]
+	if len(parts) > 7 {
+		what += "/" + parts[7]
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.requests[what]++
 }
 
 // events are those of a watch, with the version of CCI 2.0.

@@ -76,7 +76,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	t.Run("taken away", w.testTakenAway)
 	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)
-	t.Run("taken back", func(t *testing.T) { w.testMetadataRemoved(t, restart, askedRemote) })
+	t.Run("taken back", func(t *testing.T) { w.testMetadataRemoved(t, restart, askedRemote.changesOf) })
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
 	t.Run("nothing is left", w.testNothingLeft)
 	virtual.end()

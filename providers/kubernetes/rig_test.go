@@ -78,6 +78,12 @@ func newRigAt(t *testing.T, home *fake.Clientset, more string, remote *fake.Clie
 // newRigWith is newRigAt with changes to the provider's parameters.
 func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, with func(*nodeutil.ProviderConfig), homePods ...*corev1.Pod) *rig {
 	t.Helper()
+	return newRigOfService(t, home, more, remote, nil, with, homePods...)
+}
+
+// newRigOfService is newRigWith for a service, unless that is nil.
+func newRigOfService(t *testing.T, home *fake.Clientset, more string, remote *fake.Clientset, service *Service, with func(*nodeutil.ProviderConfig), homePods ...*corev1.Pod) *rig {
+	t.Helper()
 	cfg, err := ParseConfig([]byte(header + "cluster: home\nremote: {kubeconfig: testdata/kubeconfig}\n" + more))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +103,7 @@ func newRigWith(t *testing.T, home *fake.Clientset, more string, remote *fake.Cl
 		HostIPs: func() []string { return nil }, NodeAllocatable: func() corev1.ResourceList { return nil },
 	}
 	with(&made)
-	r.Provider, err = newProvider(t.Context(), made, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)}, nil)
+	r.Provider, err = newProvider(t.Context(), made, cfg, options, clients{remote: remote, metadata: metadataOf(t, remote)}, service)
 	if err != nil {
 		t.Fatal(err)
 	}

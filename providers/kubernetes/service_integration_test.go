@@ -60,7 +60,7 @@ func newCCI(cfg huaweicci.Config) nodeutil.NewProviderFunc {
 func TestCCI(t *testing.T) {
 	t.Parallel() // it mostly waits
 	home := startCluster(t)
-	remote, asked := startAudited(t)
+	remote := startCluster(t)
 	startMock(t, remote, "remote-1")
 	gateway := ccigateway.Start(t, remote.Config(), ccigateway.Options{V2: true, Watches: true})
 	cfg := cci(t, gateway, `
@@ -84,7 +84,9 @@ Kubernetes:
 	t.Run("taken away", w.testTakenAway)
 	t.Run("taken away unseen", func(t *testing.T) { w.testTakenAwayUnseen(t, restart) })
 	t.Run("deployment", w.testDeployment)
-	t.Run("taken back", func(t *testing.T) { w.testMetadataRemoved(t, restart, asked) })
+	t.Run("taken back", func(t *testing.T) {
+		w.testMetadataRemoved(t, restart, func(*testing.T, *corev1.Pod) int { return gateway.Count("PATCH pods") })
+	})
 	t.Run("reflection", func(t *testing.T) { w.testReflection(t, restart) })
 	t.Run("nothing is left", w.testNothingLeft)
 	if n := len(gateway.Networks(guests)); n != 1 {

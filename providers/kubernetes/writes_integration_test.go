@@ -64,8 +64,9 @@ func (a audit) changesOf(t *testing.T, pod *corev1.Pod) (count int) {
 }
 
 // testMetadataRemoved removes labels and annotations of a pod at home while no node runs:
-// they are removed in the remote cluster, and what others have added there stays.
-func (w *world) testMetadataRemoved(t *testing.T, restart func(meanwhile func()), asked audit) {
+// they are removed in the remote cluster, and what others have added there stays. changesOf
+// counts the writes of a remote pod.
+func (w *world) testMetadataRemoved(t *testing.T, restart func(meanwhile func()), changesOf func(*testing.T, *corev1.Pod) int) {
 	pod := w.waitRunning(t, w.pod(t, "labelled", func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"color": "red", "app": "labelled"}
 		pod.Annotations = map[string]string{"note": "old"}
@@ -78,7 +79,7 @@ func (w *world) testMetadataRemoved(t *testing.T, restart func(meanwhile func())
 	if _, err := w.remote.client.CoreV1().Pods(far.Namespace).Patch(t.Context(), far.Name, types.MergePatchType, injected, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	before := asked.changesOf(t, far)
+	before := changesOf(t, far)
 	restart(func() {
 		w.kubectl(t, "label", "pod", "labelled", "color-")
 		w.kubectl(t, "annotate", "pod", "labelled", "note-")
@@ -96,7 +97,7 @@ func (w *world) testMetadataRemoved(t *testing.T, restart func(meanwhile func())
 		}
 		return nil
 	})
-	if n := asked.changesOf(t, far) - before; n != 1 {
+	if n := changesOf(t, far) - before; n != 1 {
 		t.Errorf("that took %d writes, want one", n)
 	}
 	restart(func() {})
@@ -108,7 +109,7 @@ func (w *world) testMetadataRemoved(t *testing.T, restart func(meanwhile func())
 		}
 		return err
 	})
-	if n := asked.changesOf(t, far) - before; n != 2 {
+	if n := changesOf(t, far) - before; n != 2 {
 		t.Errorf("there were %d writes, want two: a restart alone takes none", n)
 	}
 	w.delete(t, pod)

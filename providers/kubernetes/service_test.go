@@ -1,0 +1,145 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
+)
+
+// newServiceRig returns a rig of a service, whose older provider has annotated pods with the
+// UID and node of their home pods.
+func newServiceRig(t *testing.T, home, remote *fake.Clientset, change func(*Service), homePods ...*corev1.Pod) *rig {
+	t.Helper()
+	service := &Service{
+		PrepareNamespace: func(ctx context.Context, client clientset.Interface, name string) error {
+			_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if err != nil && !strings.Contains(err.Error(), "already exists") {
+				return err
+			}
+			return nil
+		},
+		CompletePod: func(pod *corev1.Pod) error {
+			if pod.Spec.Containers[0].Image == "huge" {
+				return errdefs.AsPermanent(errors.New("ProviderNotSupported: too large"))
+			}
+			pod.Annotations["size"] = "small"
+			return nil
+		},
+		Adopt: func(remote metav1.Object) (types.NamespacedName, types.UID, string) {
+			has := remote.GetAnnotations()
+			return types.NamespacedName{Namespace: "shop", Name: has["of"]}, types.UID(has["uid"]), has["node"]
+		},
+	}
+	if change != nil {
+		change(service)
+	}
+	return newRigOfService(t, home, "namespaces: {mapping: fixed, name: guests, create: true}\n", remote, service, func(*nodeutil.ProviderConfig) {}, homePods...)
+}
+
+// A service has no kube-system and no /readyz: the node is ready if its namespace is there.
+func TestService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := fake.NewClientset()
+		r := newServiceRig(t, newHome("home"), remote, nil)
+		if err := r.Ping(t.Context()); err != nil {
+			t.Errorf("ping: %v", err)
+		}
+		if far := r.create(named("one")); far.Namespace != "guests" || far.Annotations["size"] != "small" {
+			t.Errorf("the remote pod is %+v", far.ObjectMeta)
+		}
+		huge := named("two")
+		huge.Spec.Containers[0].Image = "huge"
+		r.setHomePod(huge)
+		if err := r.CreatePod(t.Context(), huge); !errdefs.IsPermanent(err) {
+			t.Errorf("a pod that the service does not have: %v", err)
+		}
+		if err := remote.CoreV1().Namespaces().Delete(t.Context(), "guests", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Ping(t.Context()); !errdefs.IsUnavailable(err) {
+			t.Errorf("ping without the namespace: %v", err)
+		}
+	})
+}
+
+// A namespace that cannot be prepared is retried, and no pod is created meanwhile.
+func TestServiceWithoutNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newServiceRig(t, newHome("home"), fake.NewClientset(), func(s *Service) {
+			s.PrepareNamespace = func(context.Context, clientset.Interface, string) error { return errors.New("no network") }
+		})
+		if err := r.Ping(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no network") {
+			t.Errorf("ping: %v", err)
+		}
+		pod := named("one")
+		r.setHomePod(pod)
+		if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) || errdefs.IsPermanent(err) {
+			t.Errorf("created with %v", err)
+		}
+	})
+}
+
+// Pods of an older provider are adopted under their names if the node has their pods at home,
+// also after another restart. A later pod of the same name gets the usual one.
+func TestAdoptionFromAnOlderProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		older := func(name, of, uid, node string) *corev1.Pod {
+			return &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "guests", Name: name, UID: types.UID("far-" + name), Annotations: map[string]string{"of": of, "uid": uid, "node": node}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/app:1"}}},
+			}
+		}
+		remote := fake.NewClientset(
+			older("guests-web", "web", "uid-web", "far"), older("guests-gone", "gone", "uid-gone", "far"), older("guests-again", "again", "before", "far"),
+			older("guests-near", "near", "uid-near", "near"), older("guests-foreign", "", "", ""))
+		web, again, near := named("web"), named("again"), named("near")
+		near.Spec.NodeName = "near"
+		home := newHome("home", web, again, near)
+		for range 2 {
+			r := newServiceRig(t, home, remote, nil, web, again, near)
+			synctest.Wait()
+			s, err := r.GetPodStatusByUID(t.Context(), web.Namespace, web.Name, web.UID)
+			if err != nil || s == nil {
+				t.Errorf("the adopted pod: %v, %v", s, err)
+			}
+			if _, err := r.GetPodByUID(t.Context(), again.Namespace, again.Name, again.UID); !errdefs.IsNotFound(err) {
+				t.Errorf("a pod whose home pod is another: %v", err)
+			}
+			pods, err := r.GetPods(t.Context())
+			if err != nil || len(pods) != 1 {
+				t.Errorf("there are %d pods, %v", len(pods), err)
+			}
+			_ = r.Close()
+		}
+		list, err := remote.CoreV1().Pods("guests").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range list.Items {
+			if adopted := pod.Name == "guests-web"; adopted != (pod.Labels[translate.LabelClusterUID] == "home") {
+				t.Errorf("%s has the labels %v", pod.Name, pod.Labels)
+			}
+		}
+		r := newServiceRig(t, home, remote, nil, web, again, near)
+		if err := r.DeletePod(t.Context(), web); err != nil {
+			t.Fatal(err)
+		}
+		next := named("web")
+		next.UID = "next"
+		if far := r.create(next); !strings.HasPrefix(far.Name, "web-") {
+			t.Errorf("the next pod of the name is %s", far.Name)
+		}
+	})
+}
