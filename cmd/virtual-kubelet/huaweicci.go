@@ -35,8 +35,11 @@ variables CCI_APP_KEY and CCI_APP_SECRET have the access key:
 	readsClusterUID: true,
 	rights:          []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}},
 	check: func(config []byte) error {
-		_, err := huaweicci.ParseConfig(config)
-		return err
+		cfg, err := huaweicci.ParseConfig(config)
+		if err != nil {
+			return err
+		}
+		return cfg.Check()
 	},
 	new: func(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 		cfg, err := huaweicci.ParseConfig(init.Config)

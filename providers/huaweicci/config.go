@@ -113,9 +113,13 @@ func (c *Config) Merge(getenv func(string) string) {
 	c.IAM.Password = cmp.Or(Secret(getenv("CCI_IAM_PASSWORD")), c.IAM.Password)
 }
 
+// Check returns an error of class InvalidInput that names what is wrong, apart from
+// credentials, which are in the environment.
+func (c Config) Check() error { return c.complete(nil) }
+
 // complete sets defaults, and returns an error of class InvalidInput that names what is
-// missing or wrong.
-func (c *Config) complete() error {
+// missing or wrong. access is what is wrong with the credentials.
+func (c *Config) complete(access error) error {
 	c.Project = cmp.Or(c.Project, "default")
 	if c.Region == "" || c.Region == "southchina" {
 		c.Region = "cn-north-1"
@@ -127,7 +131,7 @@ func (c *Config) complete() error {
 	c.InstanceType = cmp.Or(c.InstanceType, "general-computing")
 	c.Size = cmp.Or(c.Size, "0.50_1.0")
 	_, sizeErr := parseSize(c.Size)
-	errs := []error{c.checkAccess(), c.checkNetwork(), c.checkKubernetes()}
+	errs := []error{access, c.checkNetwork(), c.checkKubernetes()}
 	if sizeErr != nil {
 		errs = append(errs, fmt.Errorf("Size: %w", sizeErr))
 	}
@@ -203,5 +207,10 @@ func (c *Config) checkKubernetes() error {
 		}
 		k.Capacity.Resources[s.name] = quantity
 	}
+	completed, err := kubernetes.CompleteForService(*k)
+	if err != nil {
+		return fmt.Errorf("Kubernetes: %w", err)
+	}
+	*k = completed
 	return nil
 }

@@ -1,6 +1,7 @@
 package huaweicci
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes"
 )
 
 // older are the environment variables of the older provider, which had a typing error in one
@@ -26,7 +28,7 @@ func TestConfigOfTheOlderProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Merge(func(name string) string { return older[name] })
-	if err := c.complete(); err != nil {
+	if err := errors.Join(c.Check(), c.complete(c.checkAccess())); err != nil {
 		t.Fatal(err)
 	}
 	if c.keys.access != "key" || c.keys.secret != "hush" || c.API != APIv1 || c.Endpoint != "https://cci.cn-north-1.myhuaweicloud.com" || c.Kubernetes.Namespaces.Name != "default" {
@@ -74,17 +76,20 @@ func TestConfigMistakes(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
+	if err := (Config{Kubernetes: kubernetes.Config{Evicted: "perhaps"}}).Check(); !errdefs.IsInvalidInput(err) {
+		t.Errorf("checked with %v", err)
+	}
 	for what, environment := range map[string]map[string]string{
 		"none": {}, "no secret": {"CCI_APP_KEY": "k"}, "no key": {"CCI_APP_SECRET": "hush"},
 	} {
 		var c Config
 		c.Merge(func(name string) string { return environment[name] })
-		if err := c.complete(); !errdefs.IsInvalidInput(err) || strings.Contains(err.Error(), "hush") {
+		if err := c.complete(c.checkAccess()); !errdefs.IsInvalidInput(err) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	c := Config{IAM: IAM{User: "robot", Password: "hush"}}
-	if err := c.complete(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "Domain") || strings.Contains(fmt.Sprintf("%+v %v", c, err), "hush") {
+	if err := c.complete(c.checkAccess()); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "Domain") || strings.Contains(fmt.Sprintf("%+v %v", c, err), "hush") {
 		t.Errorf("a user without a domain: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // New returns the provider of a node, whose pods are those of one namespace of CCI. It sends
 // no request. The error is of class InvalidInput if the configuration is wrong.
 func New(ctx context.Context, home nodeutil.ProviderConfig, config Config) (*kubernetes.Provider, error) {
-	if err := config.complete(); err != nil {
+	if err := config.complete(config.checkAccess()); err != nil {
 		return nil, err
 	}
 	client, err := config.client()

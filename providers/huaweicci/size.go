@@ -59,7 +59,7 @@ func parseSize(text string) (size, error) {
 			return s, nil
 		}
 	}
-	return size{}, fmt.Errorf("%q is no size of CCI 2.0: write CPUs and GiB such as 0.50_1.0 or 2.00_4.0, as its documentation lists them", text)
+	return size{}, fmt.Errorf("%.20q is no size of CCI 2.0: write CPUs and GiB such as 0.50_1.0 or 2.00_4.0, as its documentation lists them", text)
 }
 
 // fit returns the smallest size with at least what is needed.

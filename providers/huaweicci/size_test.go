@@ -47,6 +47,7 @@ func TestSizeOfCCI2(t *testing.T) {
 		"too large":        {containers: []corev1.Container{container("a", resources("memory", "513Gi"), nil)}, error: "CCI has no pod"},
 		"annotation":       {annotation: "2.00_4.0", containers: []corev1.Container{container("a", resources("cpu", "2"), nil)}, want: "2.00_4.0"},
 		"another format":   {annotation: "2_4", containers: []corev1.Container{{}}, error: "no size of CCI 2.0"},
+		"hostile":          {annotation: strings.Repeat("9", 1000), containers: []corev1.Container{{}}, error: "\"" + strings.Repeat("9", 20) + "\" is no size of CCI 2.0"},
 		"no such size":     {annotation: "2.00_40.0", containers: []corev1.Container{{}}, error: "no size of CCI 2.0"},
 		"annotation small": {annotation: "0.25_0.5", containers: []corev1.Container{container("a", resources("cpu", "2"), nil)}, error: "is less than the 2.00_0.0"},
 	} {

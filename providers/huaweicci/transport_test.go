@@ -42,7 +42,7 @@ func behind(t *testing.T, options ccigateway.Options, change func(*Config), hand
 	if change != nil {
 		change(&c)
 	}
-	if err := c.complete(); err != nil {
+	if err := c.complete(c.checkAccess()); err != nil {
 		t.Fatal(err)
 	}
 	config, err := c.client()

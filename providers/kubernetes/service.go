@@ -42,10 +42,10 @@ type Service struct {
 	Adopt func(remote metav1.Object) (home types.NamespacedName, uid types.UID, node string)
 }
 
-// NewForService returns a provider whose node is one namespace of a service, that of
-// config.Namespaces.Name. Config.Remote is not used. The error is of class InvalidInput if
-// the configuration needs what a service does not have.
-func NewForService(ctx context.Context, home nodeutil.ProviderConfig, config Config, service Service) (*Provider, error) {
+// CompleteForService sets defaults, and returns an error of class InvalidInput if a
+// configuration is wrong, or needs what a service does not have. The node is the namespace
+// config.Namespaces.Name; config.Remote is not used.
+func CompleteForService(config Config) (Config, error) {
 	config.APIVersion, config.Kind, config.Remote = ConfigAPIVersion, ConfigKind, Remote{InCluster: true}
 	config.Namespaces.Mapping, config.Namespaces.Create = MappingFixed, true
 	err := config.complete()
@@ -53,7 +53,17 @@ func NewForService(ctx context.Context, home nodeutil.ProviderConfig, config Con
 		err = errors.Join(err, errors.New("a service has no nodes and no storage classes: capacity.source: nodes, stats: kubelets, storageClasses, allowHostNamespaces and allowHostPath are for clusters"))
 	}
 	if err != nil {
-		return nil, errdefs.AsInvalidInput(err)
+		return Config{}, errdefs.AsInvalidInput(err)
+	}
+	return config, nil
+}
+
+// NewForService returns a provider whose node is one namespace of a service. It sends no
+// request. Errors are those of CompleteForService.
+func NewForService(ctx context.Context, home nodeutil.ProviderConfig, config Config, service Service) (*Provider, error) {
+	config, err := CompleteForService(config)
+	if err != nil {
+		return nil, err
 	}
 	options, err := config.translation(home.Node.Name)
 	if err != nil {
@@ -111,7 +121,7 @@ func (p *Provider) adoptOfService(ctx context.Context, remote *metav1.PartialObj
 	case uid == "" || node != p.home.Node.Name:
 		return nil
 	case p.translate.Home.Owns(remote):
-		p.adopted.Store(translate.NameOf(remote), adoptedPod{remote.Name, uid})
+		p.adopted.Store(translate.NameOf(remote), adoptedPod{remote.Name, translate.UIDOf(remote)})
 		return nil
 	case remote.Labels[translate.LabelCluster] != "": // another home has it
 		return nil

@@ -93,6 +93,15 @@ Kubernetes:
 		t.Errorf("the namespace has %d networks", n)
 	}
 	wantNoneRefused(t, gateway)
+
+	// Without watches, pods are listed again and again.
+	virtual.end()
+	gateway = ccigateway.Start(t, remote.Config(), ccigateway.Options{V2: true})
+	gateway.Bind(guests)
+	startNode(t, home.client, homeNode, newCCI(cci(t, gateway, "API: v2\nPods: 200\n")))
+	t.Run("without watches", func(t *testing.T) { w.delete(t, w.waitRunning(t, w.pod(t, "unwatched", nil))) })
+	t.Run("nothing is left", w.testNothingLeft)
+	wantNoneRefused(t, gateway)
 }
 
 // TestCCIConformance runs pods of CCI 1 as processes of a node of the cluster behind it.
@@ -102,7 +111,7 @@ func TestCCIConformance(t *testing.T) {
 	startProcesses(t, remote)
 	gateway := ccigateway.Start(t, remote.Config(), ccigateway.Options{Watches: true})
 	gateway.Bind(guests)
-	cfg := cci(t, gateway, "IAM: {User: "+ccigateway.User+", Domain: "+ccigateway.Domain+"}\n")
+	cfg := cci(t, gateway, "Pods: 200\nIAM: {User: "+ccigateway.User+", Domain: "+ccigateway.Domain+", Endpoint: \""+gateway.URL+"\"}\n")
 	providertest.Suite{
 		NewProvider: newCCI(cfg),
 		Capabilities: []providertest.Capability{
