@@ -1,6 +1,8 @@
 package huaweicci
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -111,6 +113,49 @@ func TestWrongCredentials(t *testing.T) {
 		}
 	}
 }
+
+// What is changed between the signature and the gateway is refused.
+func TestTampering(t *testing.T) {
+	for what, change := range map[string]func(*http.Request){
+		"nothing": func(*http.Request) {},
+		"method":  func(r *http.Request) { r.Method = http.MethodPut },
+		"path":    func(r *http.Request) { r.URL.Path += "x" },
+		"query":   func(r *http.Request) { r.URL.RawQuery += "&dryRun=All" },
+		"body":    func(r *http.Request) { withBody(r, []byte(`{"kind":"Secret"}`)) },
+		"project": func(r *http.Request) { r.Header.Del(headerProject) },
+		"date":    func(r *http.Request) { r.Header.Set(headerDate, time.Now().Add(time.Minute).UTC().Format(dateFormat)) },
+		"clock": func(r *http.Request) {
+			keys{access: ccigateway.AccessKey, secret: ccigateway.SecretKey}.sign(r, []byte(`{"kind":"ConfigMap"}`), time.Now().Add(-20*time.Minute))
+		},
+		"a header that is not signed": func(r *http.Request) { r.Header.Set("Accept-Language", "de") },
+	} {
+		gateway, _ := behind(t, ccigateway.Options{}, nil, func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, http.StatusCreated, "{}") })
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(gateway.CA)
+		base := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+		t.Cleanup(base.CloseIdleConnections)
+		client := http.Client{Transport: &transport{
+			api: APIv1, projectID: ccigateway.ProjectID, keys: keys{access: ccigateway.AccessKey, secret: ccigateway.SecretKey},
+			base: roundTripper(func(r *http.Request) (*http.Response, error) { change(r); return base.RoundTrip(r) }),
+		}}
+		response, err := client.Post(gateway.URL+"/api/v1/namespaces/guests/configmaps?fieldManager=x", contentJSON, strings.NewReader(`{"kind":"ConfigMap"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		want := http.StatusUnauthorized
+		if what == "nothing" || strings.HasPrefix(what, "a header") {
+			want = http.StatusCreated
+		}
+		if response.StatusCode != want {
+			t.Errorf("%s: %s; refused: %q", what, response.Status, gateway.Refused())
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A token is used until shortly before its end, and renewed once it is refused.
 func TestTokens(t *testing.T) {
