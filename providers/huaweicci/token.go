@@ -14,6 +14,9 @@ import (
 // tokenMargin is how long before its end a token is renewed. Tokens live 24 hours.
 const tokenMargin = 30 * time.Minute
 
+// tokenTimeout is the timeout of a request for a token.
+const tokenTimeout = 30 * time.Second
+
 // tokens gets tokens of the identity service (IAM), and keeps the last. It is safe for
 // concurrent use.
 type tokens struct {
@@ -51,6 +54,8 @@ func (t *tokens) get(ctx context.Context, refused string) (string, error) {
 	if t.token != "" && t.token != refused && time.Until(t.expires) > tokenMargin {
 		return t.token, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout) // other requests wait
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(t.request))
 	if err != nil {
 		return "", fmt.Errorf("ask IAM for a token: %w", err)

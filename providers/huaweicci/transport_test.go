@@ -1,9 +1,11 @@
 package huaweicci
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -183,6 +186,23 @@ func TestTokens(t *testing.T) {
 	if n := gateway.Issued(); n != 2 {
 		t.Errorf("two requests with tokens that end soon took %d", n)
 	}
+}
+
+// An IAM that does not answer delays requests, but not for ever.
+func TestIAMDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}
+		tokens, err := newTokens(client, &IAM{User: "robot", Endpoint: "https://iam.example.com"}, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tokens.get(context.Background(), ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // Objects, lists, errors and watches of CCI 2.0 are as Kubernetes has them, and only of what

@@ -7,4 +7,7 @@
 // this node, are all the state there is: a provider that starts adopts what it finds.
 // It only changes objects with the labels of this cluster and node, which include the
 // UID of the home cluster. README.md says how to run it.
+//
+// NewForService makes it the provider of a cloud service that has the API of Kubernetes for
+// its tenants, such as package huaweicci.
 package kubernetes
