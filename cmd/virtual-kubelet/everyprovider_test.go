@@ -33,6 +33,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/azurebatch/batchtest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
@@ -69,6 +70,7 @@ type site struct {
 // sites make the site of each provider: real ones where there is one, else fakes that a
 // client of the service takes for it.
 var sites = map[string]func(t *testing.T, remote everyCluster) site{
+	"azurebatch": azurebatchSite,
 	"cri":        criSite,
 	"eci":        eciSite,
 	"fargate":    fargateSite,
@@ -393,7 +395,25 @@ func serveEvery(t *testing.T, handler http.Handler) (url string) {
 	return s.URL
 }
 
+func serveEveryTLS(t *testing.T, handler http.Handler) (url string) {
+	s := httptest.NewTLSServer(handler)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 func newWorld() *grouptest.World { return grouptest.New(200 * time.Millisecond) }
+
+func azurebatchSite(t *testing.T, _ everyCluster) site {
+	w := newWorld()
+	fake := batchtest.New(w)
+	fake.Containers, fake.Properties = true, map[string]any{"taskSlotsPerNode": 64}
+	made := serviceOf(t, w, map[string]any{
+		"accountName": batchtest.Account, "accountKey": batchtest.Key, "poolID": batchtest.Pool, "clusterName": "home",
+		"accountEndpoint": serveEveryTLS(t, fake),
+	})
+	made.refuses = corev1.RestartPolicyAlways
+	return made
+}
 
 func criSite(t *testing.T, _ everyCluster) site {
 	c, err := containerd.Start(t.Context(), containerd.Options{
@@ -541,11 +561,9 @@ func slurmSite(t *testing.T, _ everyCluster) site {
 
 func stackpathSite(t *testing.T, _ everyCluster) site {
 	w := newWorld()
-	s := httptest.NewTLSServer(stackpathtest.New(w))
-	t.Cleanup(s.Close)
 	made := serviceOf(t, w, map[string]any{
 		"stack_id": stackpathtest.StackID, "client_id": "id", "client_secret": stackpathtest.ClientSecret, "city_code": "dfw",
-		"base_url": strings.TrimPrefix(s.URL, "https://"),
+		"base_url": strings.TrimPrefix(serveEveryTLS(t, stackpathtest.New(w)), "https://"),
 	})
 	made.refuses = corev1.RestartPolicyNever
 	return made

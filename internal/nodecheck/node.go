@@ -26,6 +26,8 @@ type Options struct {
 	// need Commands are not possible; the image then has to run until it is
 	// stopped.
 	Shell []string
+	// RestartPolicy is that of pods that are no jobs. Defaults to Always.
+	RestartPolicy corev1.RestartPolicy
 	// UserAgent is that of all requests. Defaults to "virtual-kubelet-nodecheck".
 	UserAgent string
 	// Timeout is how long a check may take, without its cleaning up. Zero means

@@ -73,6 +73,7 @@ func (s *Scope) Pod(containers ...corev1.Container) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName:                      s.Name,
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			RestartPolicy:                 s.RestartPolicy,
 			TerminationGracePeriodSeconds: ptr.To[int64](10),
 			AutomountServiceAccountToken:  ptr.To(false),
 			Containers:                    containers,

@@ -62,6 +62,10 @@ type Suite struct {
 	// appended. Defaults to sh -c.
 	Shell []string
 
+	// RestartPolicy is that of pods that are to run until they are deleted: another
+	// one than Always, the default, for services that start nothing again.
+	RestartPolicy corev1.RestartPolicy
+
 	// Directories are where the provider keeps the files of pods, volumes and logs
 	// among them. With them it is checked that volumes are given back when a pod has
 	// finished, and that nothing of a pod stays once it is deleted.
@@ -101,12 +105,13 @@ func (s Suite) Run(t *testing.T) {
 	}
 	config := s.cluster(t)
 	n, err := nodecheck.New(config, nodecheck.Options{
-		Name:        s.NodeName,
-		Namespace:   s.Namespace,
-		Image:       s.Image,
-		Shell:       s.Shell,
-		Timeout:     s.Timeout,
-		Directories: s.Directories,
+		Name:          s.NodeName,
+		Namespace:     s.Namespace,
+		Image:         s.Image,
+		Shell:         s.Shell,
+		RestartPolicy: s.RestartPolicy,
+		Timeout:       s.Timeout,
+		Directories:   s.Directories,
 	})
 	if err != nil {
 		t.Fatal(err)
