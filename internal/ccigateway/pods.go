@@ -3,7 +3,6 @@ package ccigateway
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,15 +41,15 @@ func (g *Gateway) checkPod(namespace string, body []byte) *failure {
 			if c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged {
 				return invalid("privileged containers are not supported")
 			}
+			if c.RestartPolicy != nil {
+				return invalid("unknown field restartPolicy of container " + c.Name)
+			}
 			if f := g.checkContainer(&c); f != nil {
 				return f
 			}
 		}
 	}
-	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-		if i := slices.IndexFunc(pod.Spec.InitContainers, func(init corev1.Container) bool { return init.Name == c.Name }); i >= 0 && c.RestartPolicy == nil {
-			continue
-		}
+	for _, c := range pod.Spec.Containers {
 		milliCPU += c.Resources.Limits.Cpu().MilliValue()
 		mebibytes += c.Resources.Limits.Memory().Value() >> 20
 	}

@@ -1,7 +1,6 @@
 package huaweicci
 
 import (
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,33 +71,21 @@ func fit(needed size) (size, error) {
 	return size{}, errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: CCI has no pod with %v CPUs and %v MiB of memory", float64(needed.milliCPU)/1000, needed.mebibytes))
 }
 
-// sizeOf returns what the containers of a pod need: the sum of those that run at the same
-// time, or the largest init container. Limits count, and requests where there are none.
+// sizeOf returns what the containers of a pod need: their sum, or the largest init container.
+// Limits count, and requests where there are none.
 func sizeOf(spec *corev1.PodSpec) size {
-	sidecars, first := size{}, size{}
+	needed := sumOf(spec.Containers)
 	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		needed := containerSize(c)
-		if c.RestartPolicy != nil { // a sidecar
-			sidecars = sidecars.plus(needed)
-			needed = size{}
-		}
-		first = first.max(sidecars.plus(needed))
+		needed = needed.max(containerSize(&spec.InitContainers[i]))
 	}
-	return runningSize(spec).max(first)
+	return needed
 }
 
-// runningSize returns what the containers and sidecars of a pod need together.
-func runningSize(spec *corev1.PodSpec) (total size) {
-	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i]; c.RestartPolicy != nil {
-			total = total.plus(containerSize(c))
-		}
+func sumOf(containers []corev1.Container) (sum size) {
+	for i := range containers {
+		sum = sum.plus(containerSize(&containers[i]))
 	}
-	for i := range spec.Containers {
-		total = total.plus(containerSize(&spec.Containers[i]))
-	}
-	return total
+	return sum
 }
 
 func (s size) plus(other size) size {
@@ -124,8 +111,8 @@ func containerSize(c *corev1.Container) size {
 func (c *Config) completePod(pod *corev1.Pod) error {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			if s := containers[i].SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
-				return errdefs.AsPermanent(errors.New("ProviderNotSupported: CCI has no privileged containers"))
+			if what := unsupported(&containers[i]); what != "" {
+				return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: container %s: CCI has no %s", containers[i].Name, what))
 			}
 		}
 	}
@@ -157,6 +144,32 @@ func (c *Config) completePod(pod *corev1.Pod) error {
 	return err
 }
 
+// unsupported names a feature of a container that is not in the pods of CCI, which would
+// ignore it: a sidecar, for example, would be an init container that never ends.
+func unsupported(c *corev1.Container) string {
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if probe != nil && probe.GRPC != nil {
+			return "probes by gRPC"
+		}
+	}
+	if c.Lifecycle != nil {
+		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if hook != nil && (hook.Sleep != nil || hook.TCPSocket != nil) {
+				return "hooks but exec and httpGet"
+			}
+		}
+	}
+	switch {
+	case c.RestartPolicy != nil || len(c.RestartPolicyRules) > 0:
+		return "restart policies of containers, such as those of sidecars"
+	case c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged:
+		return "privileged containers"
+	case len(c.VolumeDevices) > 0:
+		return "volumeDevices"
+	}
+	return ""
+}
+
 const (
 	maxContainers  = 5     // of a pod in CCI 1
 	cpuStep        = 250   // of a container's CPU there, in thousandths
@@ -183,7 +196,7 @@ func roundContainers(spec *corev1.PodSpec) error {
 			}
 		}
 	}
-	has, running := sizeOf(spec), runningSize(spec)
+	has, running := sizeOf(spec), sumOf(spec.Containers)
 	wanted := size{has.milliCPU, roundUp(has.mebibytes, memoryStep)}
 	wanted.milliCPU = max(wanted.milliCPU, roundUp((wanted.mebibytes*1000/1024+maxMemoryRatio-1)/maxMemoryRatio, cpuStep))
 	wanted.milliCPU = roundUpCPUs(wanted.milliCPU)

@@ -26,8 +26,6 @@ func container(name string, limits, requests corev1.ResourceList) corev1.Contain
 
 func TestSizeOfCCI2(t *testing.T) {
 	cfg := Config{API: APIv2, InstanceType: "general-computing", Size: "0.50_1.0"}
-	sidecar := container("proxy", resources("cpu", "500m"), nil)
-	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	for what, c := range map[string]struct {
 		annotation  string
 		containers  []corev1.Container
@@ -39,9 +37,9 @@ func TestSizeOfCCI2(t *testing.T) {
 		"memory alone":            {containers: []corev1.Container{container("a", resources("memory", "7Gi"), nil)}, want: "1.00_7.0"},
 		"requests where no limit": {containers: []corev1.Container{container("a", resources("cpu", "2"), resources("cpu", "1", "memory", "100M"))}, want: "2.00_2.0"},
 		"a sum":                   {containers: []corev1.Container{container("a", resources("cpu", "2", "memory", "4Gi"), nil), container("b", resources("cpu", "2", "memory", "5Gi"), nil)}, want: "4.00_9.0"},
-		"init and sidecar": {
+		"init": {
 			containers: []corev1.Container{container("a", resources("cpu", "500m", "memory", "1Gi"), nil)},
-			init:       []corev1.Container{sidecar, container("first", resources("memory", "3Gi"), nil)}, want: "1.00_3.0",
+			init:       []corev1.Container{container("first", resources("memory", "3Gi"), nil), container("second", resources("cpu", "1"), nil)}, want: "1.00_3.0",
 		},
 		"many CPUs":        {containers: []corev1.Container{container("a", resources("cpu", "33"), nil)}, want: "48.00_96.0"},
 		"too large":        {containers: []corev1.Container{container("a", resources("memory", "513Gi"), nil)}, error: "CCI has no pod"},
@@ -64,9 +62,19 @@ func TestSizeOfCCI2(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", what, pod.Annotations, err, c.want)
 		}
 	}
-	privileged := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}}}
-	if err := cfg.completePod(privileged); !errdefs.IsPermanent(err) {
-		t.Errorf("a privileged container: %v", err)
+	for what, c := range map[string]corev1.Container{
+		"privileged containers": {SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}},
+		"restart policies":      {RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+		"probes by gRPC":        {LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}}},
+		"hooks but exec":        {Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}},
+		"volumeDevices":         {VolumeDevices: []corev1.VolumeDevice{{}}},
+	} {
+		for _, spec := range []corev1.PodSpec{{Containers: []corev1.Container{{}, c}}, {InitContainers: []corev1.Container{c}, Containers: []corev1.Container{{}}}} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}, Spec: spec}
+			if err := cfg.completePod(pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "ProviderNotSupported") || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
 	}
 	if len(sizes()) != 3+5+8+15+29+15+15+4+3+3 {
 		t.Errorf("there are %d sizes", len(sizes()))
@@ -75,19 +83,16 @@ func TestSizeOfCCI2(t *testing.T) {
 
 func TestContainersOfCCI1(t *testing.T) {
 	cfg := Config{API: APIv1, InstanceType: "general-computing"}
-	sidecar := container("proxy", resources("cpu", "300m", "memory", "300Mi"), nil)
-	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	for what, c := range map[string]struct {
 		containers, init []corev1.Container
 		want             string // of the first container
 	}{
-		"nothing":        {containers: []corev1.Container{{}}, want: "0.25_1.0"},
-		"rounded up":     {containers: []corev1.Container{container("a", resources("cpu", "1100m", "memory", "1Gi"), nil)}, want: "1.25_3.0"},
-		"much memory":    {containers: []corev1.Container{container("a", resources("cpu", "250m", "memory", "9Gi"), nil)}, want: "1.25_9.0"},
-		"several":        {containers: []corev1.Container{container("a", resources("cpu", "1"), nil), container("b", nil, resources("cpu", "1"))}, want: "1.00_3.5"},
-		"with a sidecar": {containers: []corev1.Container{container("a", resources("cpu", "1"), nil)}, init: []corev1.Container{sidecar}, want: "1.00_2.7"},
-		"large init":     {containers: []corev1.Container{container("a", resources("cpu", "1", "memory", "1Gi"), nil)}, init: []corev1.Container{container("b", resources("memory", "4Gi"), nil)}, want: "1.00_4.0"},
-		"33 CPUs":        {containers: []corev1.Container{container("a", resources("cpu", "33"), nil)}, want: "48.00_96.0"},
+		"nothing":     {containers: []corev1.Container{{}}, want: "0.25_1.0"},
+		"rounded up":  {containers: []corev1.Container{container("a", resources("cpu", "1100m", "memory", "1Gi"), nil)}, want: "1.25_3.0"},
+		"much memory": {containers: []corev1.Container{container("a", resources("cpu", "250m", "memory", "9Gi"), nil)}, want: "1.25_9.0"},
+		"several":     {containers: []corev1.Container{container("a", resources("cpu", "1"), nil), container("b", nil, resources("cpu", "1"))}, want: "1.00_3.5"},
+		"large init":  {containers: []corev1.Container{container("a", resources("cpu", "1", "memory", "1Gi"), nil)}, init: []corev1.Container{container("b", resources("memory", "4Gi"), nil)}, want: "1.00_4.0"},
+		"33 CPUs":     {containers: []corev1.Container{container("a", resources("cpu", "33"), nil)}, want: "48.00_96.0"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}, Spec: corev1.PodSpec{Containers: c.containers, InitContainers: c.init}}
 		err := cfg.completePod(pod)
@@ -95,7 +100,7 @@ func TestContainersOfCCI1(t *testing.T) {
 		if err != nil || containerSize(&pod.Spec.Containers[0]).String() != c.want || first.Limits.Cpu().Cmp(*first.Requests.Cpu()) != 0 || first.Limits.Memory().Cmp(*first.Requests.Memory()) != 0 {
 			t.Errorf("%s: %+v, %v, want %s", what, first, err, c.want)
 		}
-		if s := runningSize(&pod.Spec); s.mebibytes%1024 != 0 || s.milliCPU%250 != 0 {
+		if s := sumOf(pod.Spec.Containers); s.mebibytes%1024 != 0 || s.milliCPU%250 != 0 {
 			t.Errorf("%s: the pod has %s", what, s)
 		}
 	}

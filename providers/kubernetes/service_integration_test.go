@@ -124,7 +124,7 @@ func TestCCIConformance(t *testing.T) {
 		NewProvider: newCCI(cfg),
 		Capabilities: []providertest.Capability{
 			providertest.Commands, providertest.Logs, providertest.Exec, providertest.Attach, providertest.PortForward,
-			providertest.Volumes, providertest.Tokens, providertest.InitContainers, providertest.Sidecars, providertest.Restarts,
+			providertest.Volumes, providertest.Tokens, providertest.InitContainers, providertest.Restarts,
 			providertest.Deadlines, providertest.Probes, providertest.Hooks, providertest.TerminationMessages, providertest.SurvivesRestart,
 		},
 		ControlPlane: controlPlane,
