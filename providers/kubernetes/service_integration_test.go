@@ -99,7 +99,16 @@ Kubernetes:
 		virtual.end()
 		gateway := ccigateway.Start(t, remote.Config(), options)
 		gateway.Bind(guests)
+		older := w.pod(t, "older-"+what, nil)
+		w.createAsOlderProvider(t, older)
 		virtual = startNode(t, home.client, homeNode, newCCI(cci(t, gateway, "API: "+what+"\nPods: 200\n")))
+		t.Run("older "+what, func(t *testing.T) {
+			w.waitRunning(t, older)
+			if far, err := w.remotePod(t.Context(), older.UID); err != nil || far.Name != guests+"-"+older.Name {
+				t.Errorf("the pod of the older provider was not adopted: %v, %v", far, err)
+			}
+			w.delete(t, older)
+		})
 		t.Run("another "+what, func(t *testing.T) {
 			pod := w.waitRunning(t, w.pod(t, "another-"+what, nil))
 			if out, err := w.home.Kubectl(t.Context(), "exec", pod.Name, "--", "sh", "-c", "echo far; exit 7").CombinedOutput(); err == nil || !strings.Contains(string(out), "far") || !strings.Contains(string(out), "7") {
@@ -109,6 +118,21 @@ Kubernetes:
 			w.testNothingLeft(t)
 		})
 		wantNoneRefused(t, gateway)
+	}
+}
+
+// createAsOlderProvider creates the remote pod of a home pod as the older provider of CCI did.
+func (w *world) createAsOlderProvider(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	older := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: guests + "-" + pod.Name, Annotations: map[string]string{
+			"virtual-kubelet-namespace": pod.Namespace, "virtual-kubelet-podname": pod.Name,
+			"virtual-kubelet-uid": string(pod.UID), "virtual-kubelet-nodename": homeNode,
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/app:1"}}},
+	}
+	if _, err := w.remote.client.CoreV1().Pods(guests).Create(t.Context(), older, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
