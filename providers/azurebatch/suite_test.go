@@ -2,6 +2,7 @@ package azurebatch
 
 import (
 	"net/http"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,7 +13,12 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/azurebatch/batchtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if directory := os.Getenv(dockerVariable); directory != "" {
+		os.Exit(docker{directory}.run(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func testConfig() Config {
 	return Config{AccountName: batchtest.Account, AccountLocation: "westeurope", AccountKey: batchtest.Key, PoolID: batchtest.Pool, ClusterName: "home"}

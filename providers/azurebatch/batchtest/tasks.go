@@ -403,35 +403,46 @@ func retention(t *Task) time.Duration {
 }
 
 // lines is a log of a container: that of so many runs ago.
-func (s *Server) lines(u *grouptest.Unit, container string, ago int32, stamps bool) (text string) {
+func (s *Server) lines(u *grouptest.Unit, container string, ago int32, stamps bool) string {
 	lines, err := s.World.Log(u.ID, container, ago > 0)
 	if err != nil {
 		return ""
 	}
+	var text strings.Builder
 	for _, l := range lines {
 		if stamps {
-			text += l.At.UTC().Format(time.RFC3339Nano) + " "
+			text.WriteString(l.At.UTC().Format(time.RFC3339Nano) + " ")
 		}
-		text += l.Text + "\n"
+		text.WriteString(l.Text + "\n")
 	}
-	return text
+	return text.String()
 }
 
-// stateOf is what the script of a task writes.
-func stateOf(u *grouptest.Unit) (text string) {
+// stateOf is what the script of a task writes: it adds lines only.
+func stateOf(u *grouptest.Unit) string {
+	var lines []grouptest.Line
+	add := func(at time.Time, format string, args ...any) {
+		lines = append(lines, grouptest.Line{At: at, Text: fmt.Sprintf(format+" \n", args...)})
+	}
 	for _, c := range u.Containers {
 		exited := func(run int32, r podgroup.Run) {
-			text += fmt.Sprintf("%s %d exited %d %s %s %s \n", c.Name, run, r.ExitCode, r.Reason, r.Started.UTC().Format(time.RFC3339), r.Finished.UTC().Format(time.RFC3339))
+			add(r.Finished, "%s %d exited %d %s %s %s", c.Name, run, r.ExitCode, r.Reason, r.Started.UTC().Format(time.RFC3339), r.Finished.UTC().Format(time.RFC3339))
 		}
 		if c.Last.State == podgroup.Terminated {
+			add(c.Last.Started, "%s %d running %s", c.Name, c.Restarts-1, c.Last.Started.UTC().Format(time.RFC3339))
 			exited(c.Restarts-1, c.Last)
 		}
 		if !c.Now.Started.IsZero() {
-			text += fmt.Sprintf("%s %d running %s\n", c.Name, c.Restarts, c.Now.Started.UTC().Format(time.RFC3339))
+			add(c.Now.Started, "%s %d running %s", c.Name, c.Restarts, c.Now.Started.UTC().Format(time.RFC3339))
 		}
 		if c.Now.State == podgroup.Terminated {
 			exited(c.Restarts, c.Now)
 		}
+	}
+	slices.SortStableFunc(lines, func(a, b grouptest.Line) int { return a.At.Compare(b.At) })
+	text := ""
+	for _, l := range lines {
+		text += l.Text
 	}
 	return text
 }
