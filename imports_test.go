@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"providers/kubernetes/internal/services":   {"log", "internal/apierror", "internal/listwatch", "providers/kubernetes/internal/translate"},
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
 	"providers/azurebatch":                     {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
-	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/config"},
+	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/config", "internal/turns"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},

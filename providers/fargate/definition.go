@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
-	"github.com/distribution/reference"
+	imagereference "github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -44,6 +45,8 @@ type plan struct {
 	definition *ecs.RegisterTaskDefinitionInput
 	overrides  []types.ContainerOverride
 	role       string
+	secrets    secrets
+	login      string // the registry whose login is among the secrets
 }
 
 // plan translates the request for a pod. The family of its definition is made of all that the
@@ -73,11 +76,16 @@ func (b *backend) plan(r *podgroup.Request) (*plan, error) {
 	if d.Volumes, err = volumes(r); err != nil {
 		return nil, err
 	}
-	own := b.ownVariables(r.Pod)
-	var before []types.ContainerDependency // what has to have completed, or started
+	if err := errors.Join(b.checkCommands(r.Pod), b.addLogins(r, p)); err != nil {
+		return nil, err
+	}
+	before, err := b.addFiles(r, p) // what has to have completed, or started
+	if err != nil {
+		return nil, err
+	}
 	for i := range r.Pod.Spec.InitContainers {
 		c := &r.Pod.Spec.InitContainers[i]
-		definition, override := b.container(r, c, own[c.Name])
+		definition, override := b.container(r, p, c)
 		definition.Essential, definition.DependsOn = new(false), slices.Clone(before)
 		condition := types.ContainerConditionSuccess
 		if podspec.IsSidecar(c) {
@@ -92,14 +100,18 @@ func (b *backend) plan(r *podgroup.Request) (*plan, error) {
 	}
 	for i := range r.Pod.Spec.Containers {
 		c := &r.Pod.Spec.Containers[i]
-		definition, override := b.container(r, c, own[c.Name])
+		definition, override := b.container(r, p, c)
 		definition.Essential, definition.DependsOn, definition.RestartPolicy = new(true), before, restartPolicy(r.Pod.Spec.RestartPolicy)
 		p.add(definition, override)
 	}
 	if err := p.limitOverrides(); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(d)
+	hidden, err := p.secrets.texts()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal([]any{d, hidden})
 	if err != nil {
 		return nil, err
 	}
@@ -153,20 +165,26 @@ func restartPolicy(of corev1.RestartPolicy) *types.ContainerRestartPolicy {
 	return p
 }
 
-// ownVariables returns the names of the variables of each container that are about this pod
-// alone, such as its name. They are not in the definition, which other pods then share.
-func (b *backend) ownVariables(pod *corev1.Pod) map[string][]string {
-	own := map[string][]string{}
-	if original := b.original(pod); original != nil {
+// variableKinds returns functions that report whether a variable of a container is about this pod
+// alone, such as its name, and whether it is secret. The first are not in the definition, which
+// other pods then share.
+func (b *backend) variableKinds(pod *corev1.Pod, container string) (own, secret func(name string) bool) {
+	original := b.original(pod)
+	var names []string
+	if original != nil {
 		for _, c := range slices.Concat(original.Spec.InitContainers, original.Spec.Containers) {
 			for _, v := range c.Env {
-				if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
-					own[c.Name] = append(own[c.Name], v.Name)
+				if c.Name == container && v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
+					names = append(names, v.Name)
 				}
 			}
 		}
 	}
-	return own
+	own = func(name string) bool { return slices.Contains(names, name) }
+	if !b.cfg.SecretsManager {
+		return own, func(string) bool { return false }
+	}
+	return own, isSecret(original, container)
 }
 
 // original returns a pod as it is in the API, with references in place of values, or nil.
@@ -181,54 +199,87 @@ func (b *backend) original(pod *corev1.Pod) *corev1.Pod {
 }
 
 // container translates what containers and init containers share.
-func (b *backend) container(r *podgroup.Request, c *corev1.Container, own []string) (d types.ContainerDefinition, o *types.ContainerOverride) {
+func (b *backend) container(r *podgroup.Request, p *plan, c *corev1.Container) (d types.ContainerDefinition, o *types.ContainerOverride) {
 	d = types.ContainerDefinition{Name: &c.Name, Image: &c.Image, EntryPoint: c.Command, Command: c.Args, HealthCheck: healthCheck(c)}
 	if c.WorkingDir != "" {
 		d.WorkingDirectory = &c.WorkingDir
 	}
+	own, secret := b.variableKinds(r.Pod, c.Name)
 	for _, v := range c.Env {
 		pair := types.KeyValuePair{Name: new(v.Name), Value: new(v.Value)}
-		if !slices.Contains(own, v.Name) {
+		switch {
+		case secret(v.Name) && v.Value != "":
+			d.Secrets = append(d.Secrets, types.Secret{Name: pair.Name, ValueFrom: p.secrets.add(v.Value)})
+		case own(v.Name):
+			if o == nil {
+				o = &types.ContainerOverride{Name: &c.Name}
+			}
+			o.Environment = append(o.Environment, pair)
+		default:
 			d.Environment = append(d.Environment, pair)
-			continue
 		}
-		if o == nil {
-			o = &types.ContainerOverride{Name: &c.Name}
-		}
-		o.Environment = append(o.Environment, pair)
 	}
-	for _, p := range c.Ports {
+	for _, port := range c.Ports {
 		protocol := types.TransportProtocolTcp
-		if p.Protocol == corev1.ProtocolUDP {
+		if port.Protocol == corev1.ProtocolUDP {
 			protocol = types.TransportProtocolUdp
 		}
-		d.PortMappings = append(d.PortMappings, types.PortMapping{ContainerPort: new(p.ContainerPort), Protocol: protocol})
+		d.PortMappings = append(d.PortMappings, types.PortMapping{ContainerPort: new(port.ContainerPort), Protocol: protocol})
 	}
 	for _, m := range c.VolumeMounts {
-		has := func(v corev1.Volume) bool { return v.Name == m.Name && isMounted(&v) } // others are ignored
+		has := func(v corev1.Volume) bool { return v.Name == m.Name && isMounted(r, &v) } // others are ignored
 		if slices.ContainsFunc(r.Pod.Spec.Volumes, has) {
-			d.MountPoints = append(d.MountPoints, types.MountPoint{SourceVolume: new(m.Name), ContainerPath: new(m.MountPath), ReadOnly: new(m.ReadOnly)})
+			_, isFiles := r.Files[m.Name]
+			d.MountPoints = append(d.MountPoints, types.MountPoint{SourceVolume: new(m.Name), ContainerPath: new(m.MountPath), ReadOnly: new(m.ReadOnly || isFiles)})
 		}
 	}
-	if size := podgroup.SizeOf(&c.Resources); podspec.IsSidecar(c) || slices.ContainsFunc(r.Pod.Spec.Containers, func(main corev1.Container) bool { return main.Name == c.Name }) {
+	if podspec.IsSidecar(c) || slices.ContainsFunc(r.Pod.Spec.Containers, func(main corev1.Container) bool { return main.Name == c.Name }) {
 		if mib := c.Resources.Limits.Memory().Value() >> 20; mib >= 6 {
 			d.Memory = new(int32(min(mib, r.Size.Memory.Value()>>20))) // #nosec G115 -- what Fargate sells at most
 		}
-		d.Cpu = int32(min(size.CPU.MilliValue(), r.Size.CPU.MilliValue()) * 1024 / 1000) // #nosec G115 -- as above
+		d.Cpu = int32(c.Resources.Requests.Cpu().MilliValue() * 1024 / 1000) // #nosec G115 -- as above; limits may be more than the task has
 	}
 	b.secure(&d, r.Pod, c)
 	d.StopTimeout = new(int32(min(max(int64(podspec.GracePeriod(r.Pod, nil).Seconds()), minStopTimeout), maxStopTimeout))) // #nosec G115 -- limited
-	if b.cfg.CloudWatchLogGroupName != "" {
-		d.LogConfiguration = &types.LogConfiguration{LogDriver: types.LogDriverAwslogs, Options: map[string]string{
-			"awslogs-group": b.cfg.CloudWatchLogGroupName, "awslogs-region": b.cfg.Region, "awslogs-stream-prefix": streamPrefix,
-		}}
-	}
-	if name, err := reference.ParseNormalizedNamed(c.Image); err == nil {
-		if arn := b.cfg.RegistryCredentials[reference.Domain(name)]; arn != "" {
+	d.LogConfiguration = b.logs()
+	if name, err := imagereference.ParseNormalizedNamed(c.Image); err == nil {
+		registry := imagereference.Domain(name)
+		if arn := b.cfg.RegistryCredentials[registry]; arn != "" {
 			d.RepositoryCredentials = &types.RepositoryCredentials{CredentialsParameter: &arn}
+		} else if registry == p.login {
+			d.RepositoryCredentials = &types.RepositoryCredentials{CredentialsParameter: new(loginSecret)}
 		}
 	}
 	return d, o
+}
+
+// logs returns where the log of a container is written; nil is nowhere.
+func (b *backend) logs() *types.LogConfiguration {
+	if b.cfg.CloudWatchLogGroupName == "" {
+		return nil
+	}
+	return &types.LogConfiguration{LogDriver: types.LogDriverAwslogs, Options: map[string]string{
+		"awslogs-group": b.cfg.CloudWatchLogGroupName, "awslogs-region": b.cfg.Region, "awslogs-stream-prefix": streamPrefix,
+	}}
+}
+
+// addLogins keeps the pod's own login of a registry, where that is allowed.
+func (b *backend) addLogins(r *podgroup.Request, p *plan) error {
+	for _, login := range r.Logins {
+		switch {
+		case b.cfg.RegistryCredentials[login.Registry] != "": // it goes before
+		case !b.cfg.SecretsManager:
+			return errdefs.AsPermanent(fmt.Errorf("the credentials of %s have to be in Secrets Manager: set secretsManager or registryCredentials, or leave out the pull secret", login.Registry))
+		case p.login != "":
+			return errdefs.AsPermanent(fmt.Errorf("pull secrets of two registries, %s and %s: set registryCredentials for one", p.login, login.Registry))
+		default:
+			p.login = login.Registry
+			if err := p.secrets.addLogin(login); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // secure sets what security contexts ask for.

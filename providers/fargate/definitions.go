@@ -2,6 +2,7 @@ package fargate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,7 +20,12 @@ const modifyPerSecond, modifyBurst = 1, 15
 
 // sweepEvery is how often definitions are looked for that no task has: of creations that
 // failed, or left over by a process that ended.
-const sweepEvery = 30 * time.Minute
+// One deletes a few at once, since a list waits for it, and the next comes soon if there are more.
+const (
+	sweepEvery  = 30 * time.Minute
+	sweepAgain  = 10 * time.Second
+	sweepAtOnce = 5
+)
 
 // usage is which definitions are in use, by family.
 type usage struct {
@@ -50,33 +56,43 @@ func addTask(to map[string]map[string]bool, family, task string) {
 	to[family][task] = true
 }
 
-// ensureDefinition registers the definition of a plan, unless it is there. Concurrent calls of
-// one family register it once.
+// ensureDefinition registers the definition of a plan, unless it is there. Calls about one family
+// take turns.
 func (b *backend) ensureDefinition(ctx context.Context, p *plan) error {
 	family := *p.definition.Family
+	end, err := b.families.Take(ctx, family)
+	if err != nil {
+		return err
+	}
+	defer end()
 	b.mu.Lock()
 	known := b.uses.known[family]
 	b.mu.Unlock()
 	if known {
 		return nil
 	}
-	_, err, _ := b.registering.Do(family, func() (any, error) {
-		_, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &family})
-		if err = classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) {
-			if err := b.modify.Wait(ctx); err != nil {
-				return nil, errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("more pods than an account may register task definitions for at once: %w", err)), time.Minute)
-			}
-			_, err = b.api.RegisterTaskDefinition(ctx, p.definition)
-			return nil, classify(podgroup.ActionCreate, err)
-		}
-		return nil, err
-	})
-	if err == nil {
-		b.mu.Lock()
-		b.uses.known[family] = true
-		b.mu.Unlock()
+	if err := b.register(ctx, p); err != nil {
+		return err
 	}
-	return err
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uses.known[family] = true
+	return nil
+}
+
+func (b *backend) register(ctx context.Context, p *plan) error {
+	_, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: p.definition.Family})
+	if err = classify(podgroup.ActionLog, err); !errdefs.IsNotFound(err) {
+		return err
+	}
+	if err := b.modify.Wait(ctx); err != nil {
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("more pods than an account may register task definitions for at once: %w", err)), time.Minute)
+	}
+	if err := b.store(ctx, p); err != nil {
+		return err
+	}
+	_, err = b.api.RegisterTaskDefinition(ctx, p.definition)
+	return classify(podgroup.ActionCreate, err)
 }
 
 // begin notes that a definition is about to be used; the result ends that.
@@ -107,24 +123,39 @@ func (b *backend) release(ctx context.Context, task, definition string) {
 	family := familyOf(definition)
 	b.mu.Lock()
 	delete(b.uses.tasks[family], task)
-	used := len(b.uses.tasks[family]) > 0 || b.uses.plans[family] > 0
 	b.mu.Unlock()
-	if !used {
-		_ = b.deleteDefinition(ctx, family, definition)
-	}
+	_ = b.deleteDefinition(ctx, family, definition)
 }
 
-// deleteDefinition deletes a revision; tasks that have it go on.
+// isUsed reports whether a definition has tasks, or is to have one.
+func (b *backend) isUsed(family string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.uses.tasks[family]) > 0 || b.uses.plans[family] > 0
+}
+
+// deleteDefinition deletes a revision, and the secrets of its family, unless it is used.
 func (b *backend) deleteDefinition(ctx context.Context, family, revision string) error {
+	end, err := b.families.Take(ctx, family)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if b.isUsed(family) {
+		return nil
+	}
 	if !b.modify.Allow() {
-		return errdefs.AsUnavailable(fmt.Errorf("too many task definitions were deregistered"))
+		return errdefs.AsUnavailable(errors.New("too many task definitions were deregistered"))
 	}
 	b.forget(family)
-	_, err := b.api.DeregisterTaskDefinition(ctx, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &revision})
+	_, err = b.api.DeregisterTaskDefinition(ctx, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &revision})
 	if err == nil {
 		_, err = b.api.DeleteTaskDefinitions(ctx, &ecs.DeleteTaskDefinitionsInput{TaskDefinitions: []string{revision}})
 	}
-	return classify(podgroup.ActionDelete, err)
+	if err != nil {
+		return classify(podgroup.ActionDelete, err)
+	}
+	return b.deleteSecrets(ctx, family)
 }
 
 // listed notes the tasks of a page of a list. After the last page it is known which
@@ -155,28 +186,34 @@ func (b *backend) listed(ctx context.Context, first, last bool, tasks []types.Ta
 	}
 	prefix := b.uses.prefix
 	b.mu.Unlock()
-	if due {
-		b.sweep(ctx, prefix)
+	if due && !b.sweep(ctx, prefix) {
+		b.mu.Lock()
+		b.uses.swept = time.Now().Add(sweepAgain - sweepEvery)
+		b.mu.Unlock()
 	}
 }
 
-// sweep deletes definitions of this node that have no task. What fails is tried again with the
-// next one.
-func (b *backend) sweep(ctx context.Context, prefix string) {
-	out, err := b.api.ListTaskDefinitionFamilies(ctx, &ecs.ListTaskDefinitionFamiliesInput{FamilyPrefix: &prefix, Status: types.TaskDefinitionFamilyStatusActive})
-	if err != nil {
-		return
-	}
-	for _, family := range out.Families {
-		b.mu.Lock()
-		used := len(b.uses.tasks[family]) > 0 || b.uses.plans[family] > 0
-		b.mu.Unlock()
-		if used || !strings.HasPrefix(family, prefix) {
-			continue
+// sweep deletes definitions of this node that have no task, and reports whether none is left.
+func (b *backend) sweep(ctx context.Context, prefix string) (done bool) {
+	left := sweepAtOnce
+	pages := ecs.NewListTaskDefinitionFamiliesPaginator(b.api, &ecs.ListTaskDefinitionFamiliesInput{FamilyPrefix: &prefix, Status: types.TaskDefinitionFamilyStatusActive})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return false
 		}
-		found, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &family})
-		if err != nil || b.deleteDefinition(ctx, family, aws.ToString(found.TaskDefinition.TaskDefinitionArn)) != nil {
-			return
+		for _, family := range out.Families {
+			if b.isUsed(family) || !strings.HasPrefix(family, prefix) {
+				continue
+			}
+			if left--; left < 0 {
+				return false
+			}
+			found, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &family})
+			if err != nil || b.deleteDefinition(ctx, family, aws.ToString(found.TaskDefinition.TaskDefinitionArn)) != nil {
+				return false
+			}
 		}
 	}
+	return true
 }

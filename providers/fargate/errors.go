@@ -21,9 +21,9 @@ var codes = podgroup.Codes{
 	Throttled: []string{"Throttling*", "RequestLimitExceeded", "TooManyRequestsException"},
 	Exhausted: []string{codeCapacity, "LimitExceededException", "BlockedException"},
 	Denied:    []string{"AccessDenied*", "UnrecognizedClientException", "ExpiredToken*", "InvalidSignatureException", "MissingAuthenticationToken*", "UnauthorizedOperation"},
-	Busy:      []string{"ConflictException", "UpdateInProgressException"},
+	Busy:      []string{"ConflictException", "UpdateInProgressException", "ResourceExistsException"},
 	Missing:   []string{codeMissing, "ClusterNotFoundException", "ResourceNotFoundException"},
-	Away:      []string{"ServerException", "ServiceUnavailable*", "InternalFailure"},
+	Away:      []string{"ServerException", "ServiceUnavailable*", "InternalFailure", "InternalServiceError", "InvalidRequestException"},
 	Refused:   []string{"InvalidParameterException", "ClientException", "UnsupportedFeatureException", "Platform*"},
 }
 

@@ -31,6 +31,9 @@ func (b *backend) features() podgroup.Features {
 		},
 		Ignored: []string{"volumes.emptyDir.sizeLimit"}, Containers: 10, Check: check, Ignores: ignores,
 	}
+	if b.cfg.FilesImage != "" {
+		f.Fields, f.Containers = append(f.Fields, "volumes.configMap", "volumes.secret", "volumes.downwardAPI"), f.Containers-1
+	}
 	return f
 }
 
@@ -67,8 +70,9 @@ func ignores(pod *corev1.Pod) (ignored []string) {
 }
 
 // isMounted reports whether a volume of a pod is one of the task.
-func isMounted(v *corev1.Volume) bool {
-	return v.EmptyDir != nil || v.PersistentVolumeClaim != nil || v.NFS != nil
+func isMounted(r *podgroup.Request, v *corev1.Volume) bool {
+	_, isFiles := r.Files[v.Name]
+	return isFiles || v.EmptyDir != nil || v.PersistentVolumeClaim != nil || v.NFS != nil
 }
 
 // efsDriver is the name of the CSI driver whose volumes are EFS.
@@ -80,8 +84,8 @@ func volumes(r *podgroup.Request) (list []types.Volume, err error) {
 	for i := range r.Pod.Spec.Volumes {
 		v := &r.Pod.Spec.Volumes[i]
 		switch {
-		case !isMounted(v):
-		case v.EmptyDir != nil:
+		case !isMounted(r, v):
+		case v.PersistentVolumeClaim == nil && v.NFS == nil:
 			list = append(list, types.Volume{Name: &v.Name})
 		default:
 			efs, err := fileSystem(v, r.Claims[v.Name])

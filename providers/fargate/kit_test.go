@@ -16,21 +16,21 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
-// The fake runs no commands: only the checks without commands are run.
+// The fake runs no containers, and commands of kubectl exec on this machine.
 func TestFargate(t *testing.T) {
 	t.Parallel()
-	account := connect(t, ecstest.New(grouptest.New(200*time.Millisecond)))
+	server := ecstest.New(grouptest.New(200 * time.Millisecond))
 	config := testConfig()
 	config.Pods = new(resource.MustParse("100"))
 	providertest.Suite{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-			p, err := New(init, config, account)
+			p, err := newProvider(init, connect(t, server, config))
 			if err != nil {
 				return nil, nil, err
 			}
 			return p, p, nil
 		},
-		Capabilities: []providertest.Capability{providertest.Logs, providertest.SurvivesRestart},
+		Capabilities: []providertest.Capability{providertest.Logs, providertest.Exec, providertest.SurvivesRestart},
 		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
 		NodeName:     "providertest-fargate",
 	}.Run(t)

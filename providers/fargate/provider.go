@@ -16,27 +16,31 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
-	"golang.org/x/sync/singleflight"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	kubetypes "k8s.io/apimachinery/pkg/types"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 // backend is ECS as a backend of package podgroup.
 type backend struct {
-	cfg  Config // complete
-	api  *ecs.Client
-	log  *cloudwatchlogs.Client
-	node string
-	pods corev1listers.PodLister // as the API has them; nil in tests that need none
+	cfg     Config // complete
+	api     *ecs.Client
+	log     *cloudwatchlogs.Client
+	secrets *secretsmanager.Client
+	node    string
+	dialer  *websocket.Dialer       // of sessions
+	pods    corev1listers.PodLister // as the API has them; nil in tests that need none
 
-	registering singleflight.Group // by family
-	modify      *rate.Limiter      // registrations and deregistrations
+	families turns.Turns   // who registers and deletes definitions, by family
+	modify   *rate.Limiter // registrations and deregistrations
 
 	mu      sync.Mutex
 	deleted map[string]time.Time // stopped tasks that ECS shows on, by ARN, and when they were deleted
@@ -52,6 +56,7 @@ type newTask struct {
 var (
 	_ podgroup.Lister    = (*backend)(nil)
 	_ podgroup.LogReader = (*backend)(nil)
+	_ podgroup.Execer    = (*backend)(nil)
 )
 
 // New returns the provider of a node, and sets the node's spec and status. It makes no call.
@@ -62,6 +67,10 @@ func New(init nodeutil.ProviderConfig, cfg Config, credentials aws.Config) (*pod
 	if err != nil {
 		return nil, err
 	}
+	return newProvider(init, b)
+}
+
+func newProvider(init nodeutil.ProviderConfig, b *backend) (*podgroup.Provider, error) {
 	b.pods, b.node = init.Pods, init.Node.Name
 	if b.cfg.CPUArchitecture == archARM {
 		init.Node.Status.NodeInfo.Architecture = "arm64"
@@ -92,7 +101,7 @@ func newBackend(cfg Config, credentials aws.Config) (*backend, error) {
 	credentials.HTTPClient = plainBodies{credentials.HTTPClient}
 	credentials.Retryer = func() aws.Retryer { return aws.NopRetryer{} } // podgroup has its own
 	return &backend{
-		cfg: cfg, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials),
+		cfg: cfg, dialer: &websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: 45 * time.Second}, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials), secrets: secretsmanager.NewFromConfig(credentials),
 		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, created: map[string]newTask{}, uses: newUsage(),
 	}, nil
 }
@@ -133,11 +142,6 @@ func (b *backend) options() podgroup.Options {
 
 // Create implements podgroup.Backend. A repeated RunTask with the same token is the same task.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
-	for _, login := range r.Logins {
-		if b.cfg.RegistryCredentials[login.Registry] == "" {
-			return podgroup.Unit{}, errdefs.AsPermanent(fmt.Errorf("the credentials of %s have to be in Secrets Manager: set registryCredentials, or leave out the pull secret", login.Registry))
-		}
-	}
 	p, err := b.plan(r)
 	if err != nil {
 		return podgroup.Unit{}, err

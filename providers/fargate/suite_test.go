@@ -6,6 +6,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -15,27 +17,25 @@ import (
 const roleARN = "arn:aws:iam::123456789012:role/pods"
 
 func testConfig() Config {
-	return Config{ClusterName: ecstest.Cluster, Subnets: []string{"subnet-1"}, CloudWatchLogGroupName: "pods", ExecutionRoleArn: roleARN}
+	return Config{ClusterName: ecstest.Cluster, Subnets: []string{"subnet-1"}, CloudWatchLogGroupName: "pods", ExecutionRoleArn: roleARN, TaskRoleArn: roleARN}
 }
 
-// connect returns the credentials and the connection for a fake.
-func connect(t *testing.T, s *ecstest.Server) aws.Config {
+// connect returns a backend before a fake, connected in memory.
+func connect(t *testing.T, s *ecstest.Server, cfg Config) *backend {
 	t.Helper()
-	return aws.Config{
-		Region: "eu-west-1", BaseEndpoint: new("http://ecs.test"), HTTPClient: &http.Client{Transport: grouptest.Serve(t, s).Transport(t)},
+	d := grouptest.Serve(t, s)
+	b, err := newBackend(cfg, aws.Config{
+		Region: "eu-west-1", BaseEndpoint: new("http://ecs.test"), HTTPClient: &http.Client{Transport: d.Transport(t)},
 		Credentials: credentials.NewStaticCredentialsProvider(ecstest.AccessKey, "secret", ""),
-	}
-}
-
-// newTestBackend returns a backend before a fake, connected in memory.
-func newTestBackend(t *testing.T, s *ecstest.Server) *backend {
-	t.Helper()
-	b, err := newBackend(testConfig(), connect(t, s))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.dialer = &websocket.Dialer{NetDialContext: d.DialContext}
 	return b
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSuite(t *testing.T) {
 	servers := map[*grouptest.World]*ecstest.Server{}
@@ -44,7 +44,7 @@ func TestSuite(t *testing.T) {
 			if servers[w] == nil {
 				servers[w] = ecstest.New(w)
 			}
-			b := newTestBackend(t, servers[w])
+			b := connect(t, servers[w], testConfig())
 			return b, b.options()
 		},
 		Actions:      map[podgroup.Action]string{podgroup.ActionCreate: "RunTask", podgroup.ActionList: "ListTasks"},

@@ -13,6 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
+// maxFamilies is how many families a page has.
+const maxFamilies = 100
+
 const definitionARN = "task-definition/"
 
 // Definitions returns the families with an active task definition.
@@ -20,6 +23,26 @@ func (s *Server) Definitions() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.active("")
+}
+
+// Leave registers a definition as a process has left it that ended.
+func (s *Server) Leave(family string) error {
+	_, err := s.register(ecs.RegisterTaskDefinitionInput{
+		Family: &family, Cpu: new("256"), Memory: new("512"), NetworkMode: types.NetworkModeAwsvpc, RequiresCompatibilities: []types.Compatibility{types.CompatibilityFargate},
+		ContainerDefinitions: []types.ContainerDefinition{{Name: new("main"), Image: new("nginx"), Essential: new(true)}},
+	})
+	return err
+}
+
+// Deregister deregisters all definitions, as others may.
+func (s *Server) Deregister() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, list := range s.families {
+		for _, r := range list {
+			r.status = "INACTIVE"
+		}
+	}
 }
 
 // active returns the families with a prefix that have an active definition. The caller holds
@@ -79,7 +102,7 @@ func (r *revision) view() object {
 }
 
 func checkContainers(in *ecs.RegisterTaskDefinitionInput, taskMemory int) error {
-	names, essential, used := map[string]bool{}, false, 0
+	names, essential, used, cpu := map[string]bool{}, false, 0, 0
 	if len(in.ContainerDefinitions) > 10 {
 		return client("A task definition can have at most 10 containers.")
 	}
@@ -97,6 +120,7 @@ func checkContainers(in *ecs.RegisterTaskDefinitionInput, taskMemory int) error 
 				return client("condition HEALTHY needs a health check")
 			}
 		}
+		cpu += int(c.Cpu)
 		if c.Memory != nil {
 			used += int(*c.Memory)
 		}
@@ -107,6 +131,9 @@ func checkContainers(in *ecs.RegisterTaskDefinitionInput, taskMemory int) error 
 		if err := checkContainer(in, c); err != nil {
 			return err
 		}
+	}
+	if units, err := strconv.Atoi(*in.Cpu); err != nil || cpu > units {
+		return client("Total cpu of the containers must be less than or equal to that of the task.")
 	}
 	if !essential || used > taskMemory {
 		return client("Task definition needs an essential container, and memory for all.")
@@ -203,5 +230,12 @@ func (s *Server) listFamilies(in ecs.ListTaskDefinitionFamiliesInput) (any, erro
 		return nil, invalid("the fake lists active families only")
 	}
 	names := s.active(*in.FamilyPrefix)
-	return object{"families": names[:min(len(names), 100)]}, nil
+	if in.NextToken != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return name <= *in.NextToken })
+	}
+	answer := object{"families": names[:min(len(names), maxFamilies)]}
+	if len(names) > maxFamilies {
+		answer["nextToken"] = names[maxFamilies-1]
+	}
+	return answer, nil
 }

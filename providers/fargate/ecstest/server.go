@@ -1,4 +1,5 @@
-// Package ecstest is a fake of the APIs of Amazon ECS and CloudWatch Logs, as far as package
+// Package ecstest is a fake of the APIs of Amazon ECS, Session Manager, Secrets Manager and
+// CloudWatch Logs, as far as package
 // fargate calls them. It refuses fields that the API does not have, states that do not allow a
 // call, and sizes that Fargate does not sell.
 package ecstest
@@ -25,11 +26,17 @@ const (
 // Server is ECS and CloudWatch Logs, at any address. It is an http.Handler.
 type Server struct {
 	World *grouptest.World
+	// Faults are those of sessions.
+	Faults Faults
 
 	mu        sync.Mutex
 	clusters  map[string]bool
 	families  map[string][]*revision
 	reasons   map[string]string // of stopped tasks, by ID
+	codes     map[string]string // of those that were not stopped by their users
+	sessions  map[string]commandSession
+	secrets   map[string]secret // by name
+	stopped   []grouptest.Unit
 	unhealthy map[string]string // health of containers, by task and name
 }
 
@@ -41,7 +48,7 @@ type revision struct {
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, unhealthy: map[string]string{}}
+	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}}
 }
 
 func refuse(code, message string) error {
@@ -63,9 +70,13 @@ var calls = map[string]func(s *Server, r *http.Request) (any, error){
 	ecsTarget + "DeleteTaskDefinitions":      call((*Server).deleteDefinitions),
 	ecsTarget + "ListTaskDefinitionFamilies": call((*Server).listFamilies),
 	ecsTarget + "RunTask":                    call((*Server).run),
+	ecsTarget + "ExecuteCommand":             call((*Server).executeCommand),
 	ecsTarget + "StopTask":                   call((*Server).stop),
 	ecsTarget + "ListTasks":                  call((*Server).list),
 	ecsTarget + "DescribeTasks":              call((*Server).describe),
+	"secretsmanager.CreateSecret":            call((*Server).createSecret),
+	"secretsmanager.DescribeSecret":          call((*Server).describeSecret),
+	"secretsmanager.DeleteSecret":            call((*Server).deleteSecret),
 	"Logs_20140328.GetLogEvents":             call((*Server).logEvents),
 }
 
@@ -86,6 +97,10 @@ func call[T any](f func(*Server, T) (any, error)) func(*Server, *http.Request) (
 
 // ServeHTTP implements http.Handler: the protocol AWS JSON 1.1.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, channelPath) {
+		s.serveChannel(w, r)
+		return
+	}
 	target := r.Header.Get("X-Amz-Target")
 	var answer any
 	err := s.World.Serve(r.Context(), target[strings.LastIndexByte(target, '.')+1:], func() (err error) {

@@ -32,15 +32,23 @@ func (s *Server) SetHealth(id, container, status string) {
 	s.unhealthy[id+"/"+container] = status
 }
 
-// Interrupt has Spot stop a task.
-func (s *Server) Interrupt(id string) error {
+// SetReason sets why a task has stopped, with the code of that.
+func (s *Server) SetReason(id, code, reason string) {
 	s.mu.Lock()
-	s.reasons[id] = interruption
-	s.mu.Unlock()
-	return s.World.Delete(id)
+	defer s.mu.Unlock()
+	s.codes[id], s.reasons[id] = code, reason
 }
 
-const interruption = "Your Spot Task was interrupted."
+// Interrupt has Spot stop the task of a pod.
+func (s *Server) Interrupt(pod string) error {
+	return s.World.Change(pod, func(u *grouptest.Unit) {
+		u.Phase, u.Ended = podgroup.Failed, time.Now()
+		for i := range u.Containers {
+			u.Containers[i].Now.State, u.Containers[i].Now.ExitCode = podgroup.Terminated, 143
+		}
+		s.SetReason(u.ID, "SpotInterruption", "Your Spot Task was interrupted.")
+	})
+}
 
 var (
 	keyRule  = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$`)
@@ -55,7 +63,7 @@ func (s *Server) checkRun(in *ecs.RunTaskInput) error {
 		return invalid("Either a launch type or a capacity provider strategy can be specified.")
 	case network == nil || network.AwsvpcConfiguration == nil || len(network.AwsvpcConfiguration.Subnets) == 0:
 		return invalid("Network Configuration must be provided when networkMode 'awsvpc' is specified.")
-	case len(*in.ClientToken) > 64, len(*in.StartedBy) > 128, len(in.Tags) > 50, *in.Count != 1:
+	case in.ClientToken != nil && len(*in.ClientToken) > 64, len(*in.StartedBy) > 128, len(in.Tags) > 50, *in.Count != 1:
 		return invalid("a length is not valid")
 	case len(overrides) > 8192:
 		return invalid("Container Overrides length must be at most 8192")
@@ -88,8 +96,11 @@ func (s *Server) run(in ecs.RunTaskInput) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := grouptest.Spec{Token: *in.ClientToken, Request: string(request), Tags: map[string]string{}, RestartPolicy: "Never"}
+	spec := grouptest.Spec{Request: string(request), Tags: map[string]string{}, RestartPolicy: "Never"}
 	spec.Data = Task{r.RegisterTaskDefinitionInput, in, arn(definitionARN + r.name)}
+	if in.ClientToken != nil {
+		spec.Token = *in.ClientToken
+	}
 	for _, tag := range in.Tags {
 		spec.Tags[*tag.Key] = *tag.Value
 	}
@@ -126,10 +137,41 @@ func (s *Server) stop(in ecs.StopTaskInput) (any, error) {
 	if !u.Over() && u.Phase != podgroup.Stopping {
 		s.mu.Lock()
 		s.reasons[id] = *in.Reason
+		s.stopped = append(s.stopped, ended(u, s.World.Now()))
 		s.mu.Unlock()
 		err = s.World.Delete(id)
 	}
 	return object{"task": s.view(&u, false)}, err
+}
+
+// shownFor is how long tasks are shown that were stopped.
+const shownFor = time.Hour
+
+// ended returns a unit as it is once it was stopped.
+func ended(u grouptest.Unit, at time.Time) grouptest.Unit {
+	u.Phase, u.Ended = podgroup.Failed, at
+	u.Containers = slices.Clone(u.Containers)
+	for i := range u.Containers {
+		if now := &u.Containers[i].Now; now.State == podgroup.Executing {
+			now.State, now.ExitCode = podgroup.Terminated, 143
+		}
+	}
+	return u
+}
+
+// units returns the units that match, with those that were stopped and are shown on.
+func (s *Server) units(matches func(*grouptest.Unit) bool) []grouptest.Unit {
+	all := s.World.Units(matches)
+	s.mu.Lock()
+	stopped := slices.Clone(s.stopped)
+	s.mu.Unlock()
+	for i := range stopped {
+		u := &stopped[i]
+		if _, err := s.World.Unit(u.ID); err != nil && s.World.Now().Sub(u.Ended) < shownFor && matches(u) {
+			all = append(all, *u)
+		}
+	}
+	return all
 }
 
 func (s *Server) list(in ecs.ListTasksInput) (any, error) {
@@ -142,7 +184,7 @@ func (s *Server) list(in ecs.ListTasksInput) (any, error) {
 	}
 	var units []grouptest.Unit
 	if token == "" {
-		units = s.World.Units(func(u *grouptest.Unit) bool {
+		units = s.units(func(u *grouptest.Unit) bool {
 			return (u.Over() || u.Phase == podgroup.Stopping) == (in.DesiredStatus == types.DesiredStatusStopped)
 		})
 	}
@@ -170,7 +212,7 @@ func (s *Server) describe(in ecs.DescribeTasksInput) (any, error) {
 		wanted[strings.TrimPrefix(name, arn(taskARN))] = true
 	}
 	tasks, failures := []any{}, []any{}
-	for _, u := range s.World.Units(func(u *grouptest.Unit) bool { return wanted[u.ID] }) {
+	for _, u := range s.units(func(u *grouptest.Unit) bool { return wanted[u.ID] }) {
 		delete(wanted, u.ID)
 		tasks = append(tasks, s.view(&u, slices.Contains(in.Include, types.TaskFieldTags)))
 	}
@@ -205,8 +247,8 @@ func (s *Server) view(u *grouptest.Unit, withTags bool) object {
 	}
 	if reason := s.reasons[u.ID]; reason != "" {
 		view["stopCode"], view["stoppedReason"] = "UserInitiated", reason
-		if reason == interruption {
-			view["stopCode"] = "SpotInterruption"
+		if code := s.codes[u.ID]; code != "" {
+			view["stopCode"] = code
 		}
 	}
 	if withTags {

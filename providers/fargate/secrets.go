@@ -1,0 +1,175 @@
+package fargate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	secrettypes "github.com/aws/aws-sdk-go-v2/service/secretsmanager/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// The endings of the names of a definition's secrets, which begin with its family: values of
+// variables and files, and the login of a registry.
+const (
+	valuesSecret = "-values"
+	loginSecret  = "-login"
+)
+
+// maxSecret is how large a secret may be, in bytes.
+const maxSecret = 64 << 10
+
+// secrets are what a definition has in Secrets Manager. References in the definition to what is
+// not there yet begin with a colon (keys of values) or are the ending of the name.
+type secrets struct {
+	values map[string]string
+	login  string // as ECS wants it; empty if there is none
+}
+
+// add keeps a value, and returns the reference to it.
+func (s *secrets) add(value string) *string {
+	if s.values == nil {
+		s.values = map[string]string{}
+	}
+	key := strconv.Itoa(len(s.values))
+	s.values[key] = value
+	return new(":" + key + "::")
+}
+
+// texts returns the secrets by the endings of their names.
+func (s *secrets) texts() (map[string]string, error) {
+	texts := map[string]string{}
+	if s.login != "" {
+		texts[loginSecret] = s.login
+	}
+	if len(s.values) > 0 {
+		text, err := json.Marshal(s.values)
+		if err != nil {
+			return nil, err
+		}
+		if texts[valuesSecret] = string(text); len(text) > maxSecret {
+			return nil, errdefs.AsPermanent(fmt.Errorf("the values of Secrets have %d bytes, more than %d", len(text), maxSecret))
+		}
+	}
+	return texts, nil
+}
+
+// addLogin has an image pulled with the pod's own credentials.
+func (s *secrets) addLogin(login podgroup.Login) error {
+	text, err := json.Marshal(map[string]string{"username": login.Username, "password": login.Password})
+	s.login = string(text)
+	return err
+}
+
+// isSecret returns a function that reports whether a variable of a container has a value from a
+// Secret, as far as the pod in the API shows that: it may be one if it does not.
+func isSecret(original *corev1.Pod, container string) func(name string) bool {
+	if original == nil {
+		return func(string) bool { return true }
+	}
+	clear, hidden, all := map[string]bool{}, map[string]bool{}, false
+	for _, c := range slices.Concat(original.Spec.InitContainers, original.Spec.Containers) {
+		if c.Name != container {
+			continue
+		}
+		for _, from := range c.EnvFrom {
+			all = all || from.SecretRef != nil
+		}
+		for _, v := range c.Env {
+			secret := v.ValueFrom != nil && v.ValueFrom.SecretKeyRef != nil || strings.Contains(v.Value, "$(") // it may refer to one
+			clear[v.Name], hidden[v.Name] = !secret, secret
+		}
+	}
+	return func(name string) bool { return hidden[name] || all && !clear[name] }
+}
+
+// reference is a reference to a variable in a command.
+var reference = regexp.MustCompile(`\$\(([^)]+)\)`)
+
+// checkCommands returns a permanent error if a command has the value of a Secret, which would be
+// in the definition.
+func (b *backend) checkCommands(pod *corev1.Pod) error {
+	original := b.original(pod)
+	if !b.cfg.SecretsManager || original == nil {
+		return nil
+	}
+	for _, c := range slices.Concat(original.Spec.InitContainers, original.Spec.Containers) {
+		secret := isSecret(original, c.Name)
+		for _, word := range slices.Concat(c.Command, c.Args) {
+			for _, name := range reference.FindAllStringSubmatch(word, -1) {
+				if secret(name[1]) {
+					return errdefs.AsPermanent(fmt.Errorf("containers[%s]: command or args refer to $(%s), whose value is of a Secret: it would be in the task definition in clear; let a shell in the container read the variable", c.Name, name[1]))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// store creates the secrets of a plan, and sets the references to them. Those that exist are
+// the same, since their name is made of their values.
+func (b *backend) store(ctx context.Context, p *plan) error {
+	texts, err := p.secrets.texts()
+	if err != nil {
+		return err
+	}
+	arns := map[string]string{}
+	for ending, text := range texts {
+		name := *p.definition.Family + ending
+		var labels []secrettypes.Tag
+		for key, value := range b.cfg.Tags {
+			labels = append(labels, secrettypes.Tag{Key: &key, Value: &value})
+		}
+		out, err := b.secrets.CreateSecret(ctx, &secretsmanager.CreateSecretInput{Name: &name, SecretString: &text, Tags: labels})
+		if errors.As(err, new(*secrettypes.ResourceExistsException)) {
+			known, err := b.secrets.DescribeSecret(ctx, &secretsmanager.DescribeSecretInput{SecretId: &name})
+			if err != nil {
+				return classify(podgroup.ActionCreate, err)
+			}
+			arns[ending] = aws.ToString(known.ARN)
+			continue
+		}
+		if err != nil {
+			return classify(podgroup.ActionCreate, err)
+		}
+		arns[ending] = aws.ToString(out.ARN)
+	}
+	for i := range p.definition.ContainerDefinitions {
+		c := &p.definition.ContainerDefinitions[i]
+		for j := range c.Secrets {
+			if key := *c.Secrets[j].ValueFrom; strings.HasPrefix(key, ":") {
+				c.Secrets[j].ValueFrom = new(arns[valuesSecret] + key)
+			}
+		}
+		if r := c.RepositoryCredentials; r != nil && *r.CredentialsParameter == loginSecret {
+			c.RepositoryCredentials = &types.RepositoryCredentials{CredentialsParameter: new(arns[loginSecret])}
+		}
+	}
+	return nil
+}
+
+// deleteSecrets deletes the secrets of a family, if there are any.
+func (b *backend) deleteSecrets(ctx context.Context, family string) error {
+	if !b.cfg.SecretsManager || strings.HasPrefix(family, olderFamily) {
+		return nil
+	}
+	var errs []error
+	for _, ending := range []string{valuesSecret, loginSecret} {
+		_, err := b.secrets.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: new(family + ending), ForceDeleteWithoutRecovery: new(true)})
+		if err = classify(podgroup.ActionDelete, err); !errdefs.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
