@@ -151,7 +151,9 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	task, err := b.run(ctx, r, p)
 	if errdefs.IsNotFound(err) { // the definition was deleted with the last pod that had it
 		b.forget(family)
-		task, err = b.run(ctx, r, p)
+		if p, err = b.plan(r); err == nil { // with references to secrets that are to be made again
+			task, err = b.run(ctx, r, p)
+		}
 	}
 	if err != nil {
 		if errdefs.IsNotFound(err) {

@@ -293,7 +293,7 @@ func TestDefinitionsWithoutTasks(t *testing.T) {
 		other := grouptest.NewPod("other")
 		other.Spec.Containers[0].Image = "other"
 		n.run(other)
-		for range 360 { // as a controller asks
+		for range 200 { // as a controller asks
 			n.phase(other)
 		}
 		if names := n.server.Definitions(); len(names) != 121 {
@@ -508,10 +508,11 @@ func TestSecretsAreKept(t *testing.T) {
 		main.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}
 		main.VolumeMounts = []corev1.VolumeMount{{Name: "key", MountPath: "/key"}}
 		pod.Spec.Volumes = []corev1.Volume{{Name: "key", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "key"}}}}
-		task := n.run(pod, func(pod *corev1.Pod) {
+		resolve := func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].EnvFrom = nil
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PLAIN", Value: "open"}, {Name: "SECRET", Value: "hush-1"}, {Name: "DERIVED", Value: "x-hush-1"}, {Name: "FROM_ALL", Value: "hush-2"}}
-		})
+		}
+		task := n.run(pod, resolve)
 		if text := fmt.Sprintf("%s %s", asJSON(n, task.Definition), asJSON(n, task.Run)); strings.Contains(text, "hush") || !strings.Contains(text, "open") {
 			n.Errorf("the task is %s", text)
 		}
@@ -524,6 +525,12 @@ func TestSecretsAreKept(t *testing.T) {
 		if r := definitionOf(task, "main").RepositoryCredentials; r == nil || !strings.Contains(*r.CredentialsParameter, ":secret:") {
 			n.Errorf("the credentials are %+v", r)
 		}
+		n.server.Deregister()
+		again := pod.DeepCopy()
+		again.Name, again.UID = "again", "another"
+		if env := n.server.Environment(n.run(again, resolve), "main"); env["SECRET"] != "hush-1" {
+			n.Errorf("the variables of a pod whose secrets were deleted are %v", env)
+		}
 		shown := grouptest.NewPod("shown")
 		shown.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SECRET", ValueFrom: ref}}
 		shown.Spec.Containers[0].Args = []string{"--password=$(SECRET)"}
@@ -533,7 +540,7 @@ func TestSecretsAreKept(t *testing.T) {
 		if err := n.CreatePod(n.Context(), resolved); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "$(SECRET)") || strings.Contains(err.Error(), "hush") {
 			n.Errorf("a secret in the arguments: %v", err)
 		}
-		n.remove(pod)
+		n.remove(pod, again)
 		if left := n.server.Secrets(); len(left) != 0 || len(n.server.Definitions()) != 0 {
 			n.Errorf("left over: %d secrets, %v", len(left), n.server.Definitions())
 		}

@@ -34,7 +34,7 @@ func (s *Server) Leave(family string) error {
 	return err
 }
 
-// Deregister deregisters all definitions, as others may.
+// Deregister deregisters all definitions, and deletes their secrets, as others may.
 func (s *Server) Deregister() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,6 +43,7 @@ func (s *Server) Deregister() {
 			r.status = "INACTIVE"
 		}
 	}
+	clear(s.secrets)
 }
 
 // active returns the families with a prefix that have an active definition. The caller holds
