@@ -181,15 +181,15 @@ func TestScriptRestarts(t *testing.T) {
 	pod := grouptest.NewPod("again")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 	pod.Spec.Containers = []corev1.Container{shell("main", "echo no; exit 5")}
-	m := runTask(t, request(pod), func(c *Config) { c.MaxRetries = new(int32(2)) })
+	m := runTask(t, request(pod), func(c *Config) { c.MaxRetries = new(int32(1)) })
 	if code := m.wait(t); code != 5 {
 		t.Errorf("the task has ended with %d: %s", code, m.output.String())
 	}
 	state, _ := parseState(nil, m.file(t, "state.txt"), nil)
-	if got := state["main"]; got.run != 2 || got.now.ExitCode != 5 || got.last.ExitCode != 5 {
+	if got := state["main"]; got.run != 1 || got.now.ExitCode != 5 || got.last.ExitCode != 5 {
 		t.Errorf("%+v", got)
 	}
-	for _, name := range []string{"logs/main.0.log", "logs/main.2.log"} {
+	for _, name := range []string{"logs/main.0.log", "logs/main.1.log"} {
 		if text := m.file(t, name); !strings.HasSuffix(text, " no\n") {
 			t.Errorf("%s is %q", name, text)
 		}
