@@ -28,7 +28,7 @@ func (b *backend) unit(t *azbatch.Task, filter map[string]string) podgroup.Unit 
 	}
 	u.Tags, u.Data = l.Tags, l
 	if address := b.addressOf(t); address != "" {
-		u.IPs, u.HostIPs = []string{address}, []string{address}
+		u.IPs = []string{address}
 	}
 	info := t.ExecutionInfo
 	if info == nil {
