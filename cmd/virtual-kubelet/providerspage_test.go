@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 var update = flag.Bool("update", false, "write docs/providers.md and the table of README.md")
@@ -122,17 +125,22 @@ func providersPage(list []listed) []byte {
 Those of this repository; ` + "`virtual-kubelet providers`" + ` lists what a binary has. This page is
 made of [providers/providers.yaml](../providers/providers.yaml).
 
-| provider | runs | takes | can | passes of the conformance kit |
-|---|---|---|---|---|
+| provider | runs | takes | can | passes of the conformance kit | calls | lines |
+|---|---|---|---|---|---|---|
 `)
 	for _, p := range list {
 		can := "not in this binary"
 		if entry, ok := providers[p.Name]; ok {
 			can = strings.Join(nodeutil.Capabilities(entry.sample), ", ")
 		}
-		fmt.Fprintf(&page, "| [%s](../providers/%s/README.md) | %s | %s | %s | %s |\n", p.Name, p.Name, p.Runs, p.Takes, can, p.Conformance)
+		fmt.Fprintf(&page, "| [%s](../providers/%s/README.md) | %s | %s | %s | %s | %s | %s |\n", p.Name, p.Name, p.Runs, p.Takes, can, p.Conformance, callsOf(p.Name), linesOf(p.Name))
 	}
 	page.WriteString(`
+The calls of its service that 1000 pods take were counted over a fake of it by the tests of
+the provider, which fail where it is half as many more: to create them, in a minute in which
+nothing happens, and to delete them. The lines are those of its code without blanks and
+comments, to the next hundred, and those of the fake.
+
 A provider takes whole pods, or containers, of which the [pod engine](podengine.md) makes pods.
 It can do what it has the methods for (` + "[`nodeutil.Provider`](../node/nodeutil/provider.go)" + `):
 
@@ -148,4 +156,45 @@ The capabilities of the conformance kit are in [providertest.md](providertest.md
 (` + "`go build -tags chosen_providers,provider_cri,provider_zun`" + `).
 `)
 	return page.Bytes()
+}
+
+// callsOf returns what the tests of a provider allow, or nothing.
+func callsOf(provider string) string {
+	text, err := os.ReadFile(filepath.Join("../../providers", provider, grouptest.CallsFile))
+	var calls grouptest.Calls
+	if err != nil || json.Unmarshal(text, &calls) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d, %d, %d", calls.Create, calls.Minute, calls.Delete)
+}
+
+// linesOf returns how many lines of code a provider and its fake have.
+func linesOf(provider string) string {
+	mapping, fake := 0, 0
+	_ = filepath.WalkDir(filepath.Join("../../providers", provider), func(path string, d fs.DirEntry, err error) error {
+		name := filepath.ToSlash(path)
+		switch {
+		case err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".pb.go"):
+		case strings.HasSuffix(filepath.Dir(name), "test"):
+			fake += linesIn(path)
+		default:
+			mapping += linesIn(path)
+		}
+		return err
+	})
+	round := func(n int) int { return (n + 99) / 100 * 100 }
+	if fake == 0 {
+		return fmt.Sprint(round(mapping))
+	}
+	return fmt.Sprintf("%d / %d", round(mapping), round(fake))
+}
+
+func linesIn(path string) (n int) {
+	text, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			n++
+		}
+	}
+	return n
 }

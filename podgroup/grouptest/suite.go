@@ -3,8 +3,10 @@ package grouptest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -443,6 +445,59 @@ func manyPods(r *run) {
 	}
 	if creations := r.world.Calls(r.action(podgroup.ActionCreate)); creations != len(pods) {
 		r.Errorf("%d creations of %d pods", creations, len(pods))
+	}
+
+	calls := Calls{Create: r.world.Calls("")}
+	for range 12 {
+		time.Sleep(5 * time.Second)
+		_, err := r.p.GetPods(r.Context())
+		r.must(err)
+	}
+	calls.Minute = r.world.Calls("") - calls.Create
+	todo = make(chan *corev1.Pod)
+	for range 10 {
+		wg.Go(func() {
+			for pod := range todo {
+				for err := r.p.DeletePod(r.Context(), pod); err != nil && !errdefs.IsNotFound(err); err = r.p.DeletePod(r.Context(), pod) {
+					time.Sleep(time.Second)
+				}
+			}
+		})
+	}
+	for _, pod := range pods {
+		todo <- pod
+	}
+	close(todo)
+	wg.Wait()
+	r.until("that no pod runs", func() bool { // some services show for a while what has ended
+		return !slices.ContainsFunc(r.pods(), func(pod *corev1.Pod) bool {
+			return pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+		})
+	})
+	calls.Delete = r.world.Calls("") - calls.Minute - calls.Create
+	r.compare(calls)
+}
+
+// Calls are how many calls of a service 1000 pods take: to create them, in a minute in which
+// nothing happens, and to delete them. CallsFile has the most.
+type Calls struct{ Create, Minute, Delete int }
+
+// CallsFile is the file, in the directory of the package that runs the suite.
+const CallsFile = "testdata/calls.json"
+
+// compare fails where there were more calls than the file says, by half: how many lists are
+// made is a matter of what runs first and for how long.
+func (r *run) compare(calls Calls) {
+	text, err := json.Marshal(calls)
+	r.must(err)
+	var most Calls
+	file, err := os.ReadFile(CallsFile)
+	if err == nil {
+		err = json.Unmarshal(file, &most)
+	}
+	allowed := func(n int) int { return n + n/2 + 10 }
+	if err != nil || calls.Create > allowed(most.Create) || calls.Minute > allowed(most.Minute) || calls.Delete > allowed(most.Delete) {
+		r.Errorf("1000 pods took other calls than %s says (%v), which docs/providers.md shows: it was %s", CallsFile, err, text)
 	}
 }
 
