@@ -154,7 +154,7 @@ func TestExecOfATerminalThatChanges(t *testing.T) {
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		c.sizes <- api.TermSize{Width: 100, Height: 40}
-		for _, line := range []string{"stty size\n", "exit 7\n"} {
+		for _, line := range []string{"until stty size | grep '40 100'; do sleep 0.1; done\n", "exit 7\n"} { // sizes and input come in no order
 			_, _ = io.WriteString(w, line) // each waits for the one before, which was lost
 		}
 	})
