@@ -8,7 +8,7 @@ TESTFLAGS ?= -race -shuffle=on
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
-MODULES = . providers/azurebatch providers/eci providers/fargate providers/nomad providers/zun cmd/virtual-kubelet
+MODULES = . providers/aci providers/azurebatch providers/eci providers/fargate providers/nomad providers/zun cmd/virtual-kubelet
 
 .DEFAULT_GOAL := help
 
@@ -169,6 +169,7 @@ lint: ## gofmt, go vet, staticcheck and retired words on all modules
 	$(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
 	cd cmd/virtual-kubelet && for provider in $$(sed -n 's,^//go:build !chosen_providers || provider_\([a-z]*\)$$,\1,p' *.go); do $(GO) vet -tags chosen_providers,provider_$$provider . || exit 1; done
 	$(GO) vet -tags slurmlive ./providers/slurm
+	cd providers/aci && $(GO) vet -tags integration ./... && $(GO) vet -tags acilive ./...
 	cd providers/azurebatch && $(GO) vet -tags integration ./... && $(GO) vet -tags azurebatchlive ./...
 	cd providers/eci && $(GO) vet -tags integration ./... && $(GO) vet -tags ecilive ./...
 	cd providers/fargate && $(GO) vet -tags integration ./... && $(GO) vet -tags fargatelive ./...

@@ -38,9 +38,10 @@ if [ -z "$dry" ]; then
 	[ -z "$(git status --porcelain)" ] || { echo "commit or stash what is changed first" >&2 && exit 1; }
 	[ "$(git rev-list -n1 "$version")" = "$(git rev-parse HEAD)" ] || { echo "check out $version on a branch of its own first" >&2 && exit 1; }
 fi
+release providers/aci "$root"
 release providers/azurebatch "$root"
 release providers/eci "$root"
 release providers/fargate "$root"
 release providers/nomad "$root"
 release providers/zun "$root"
-release cmd/virtual-kubelet "$root" "$root/providers/azurebatch" "$root/providers/eci" "$root/providers/fargate" "$root/providers/nomad" "$root/providers/zun"
+release cmd/virtual-kubelet "$root" "$root/providers/aci" "$root/providers/azurebatch" "$root/providers/eci" "$root/providers/fargate" "$root/providers/nomad" "$root/providers/zun"

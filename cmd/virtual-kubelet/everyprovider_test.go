@@ -33,6 +33,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/aci/acitest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/azurebatch/batchtest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
@@ -70,6 +71,7 @@ type site struct {
 // sites make the site of each provider: real ones where there is one, else fakes that a
 // client of the service takes for it.
 var sites = map[string]func(t *testing.T, remote everyCluster) site{
+	"aci":        aciSite,
 	"azurebatch": azurebatchSite,
 	"cri":        criSite,
 	"eci":        eciSite,
@@ -447,6 +449,18 @@ func eciSite(t *testing.T, _ everyCluster) site {
 	return serviceOf(t, w, map[string]any{
 		"clusterName": "home", "region": ecitest.Region, "accessKey": ecitest.AccessKey, "secretKey": ecitest.SecretKey,
 		"secureGroup": "sg-1", "vSwitch": "vsw-1", "cacheFor": "1s", "endpoint": serveEvery(t, ecitest.On(w)),
+	})
+}
+
+func aciSite(t *testing.T, _ everyCluster) site {
+	w := newWorld()
+	service := httptest.NewTLSServer(acitest.New(w))
+	t.Cleanup(service.Close)
+	t.Setenv("IDENTITY_ENDPOINT", service.URL+"/identity")
+	t.Setenv("IDENTITY_HEADER", "header")
+	return serviceOf(t, w, map[string]any{
+		"subscriptionID": acitest.Subscription, "resourceGroup": acitest.ResourceGroup, "region": acitest.Region, "endpoint": service.URL,
+		"clusterName": "home", "vnetName": "net", "subnetName": "groups",
 	})
 }
 

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/virtual-kubelet/virtual-kubelet v0.0.0
+	github.com/virtual-kubelet/virtual-kubelet/providers/aci v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/azurebatch v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/eci v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/fargate v0.0.0
@@ -12,6 +13,8 @@ require (
 )
 
 replace github.com/virtual-kubelet/virtual-kubelet => ../..
+
+replace github.com/virtual-kubelet/virtual-kubelet/providers/aci => ../../providers/aci
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/azurebatch => ../../providers/azurebatch
 
@@ -72,6 +75,7 @@ require (
 	github.com/Azure/azure-sdk-for-go/sdk/azidentity v1.15.0 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/batch/azbatch v0.1.0 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/internal v1.13.0 // indirect
+	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2 v2.4.0 // indirect
 	github.com/AzureAD/microsoft-authentication-library-for-go v1.10.1 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
 	github.com/aws/aws-sdk-go-v2 v1.47.8 // indirect

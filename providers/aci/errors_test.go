@@ -1,0 +1,37 @@
+package aci
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+func TestClassifyWithoutAnswer(t *testing.T) {
+	refused := &azidentity.AuthenticationFailedError{RawResponse: &http.Response{StatusCode: http.StatusUnauthorized, Status: "401 Unauthorized"}}
+	err := classify(podgroup.ActionList, refused)
+	if delay, ok := errdefs.RetryAfter(err); !ok || delay < time.Minute || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "refuses the credentials") {
+		t.Errorf("credentials that are refused: %v", err)
+	}
+	if err := classify(podgroup.ActionCreate, errors.New("no route to host")); !errdefs.IsUnavailable(err) {
+		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "15": 15 * time.Second, "soon": 0} {
+		if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {text}}}); got != want {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+	at := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {at}}}); got < 50*time.Minute || got > time.Hour {
+		t.Errorf("%q: %s", at, got)
+	}
+}

@@ -1,0 +1,676 @@
+package aci
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	aci "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/aci/acitest"
+)
+
+// rig is a provider before a fake.
+type rig struct {
+	*podgroup.Provider
+	world   *grouptest.World
+	cluster *grouptest.Cluster
+	server  *acitest.Server
+}
+
+func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		world := grouptest.New(time.Second)
+		r := &rig{world: world, cluster: grouptest.NewCluster("home"), server: acitest.New(world)}
+		r.start(t, change)
+		test(t, r)
+	})
+}
+
+func (r *rig) start(t *testing.T, change func(*Config)) {
+	t.Helper()
+	cfg := testConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := newProvider(r.cluster.Config(), cfg, connect(r.server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { grouptest.Close(t, p) })
+	r.Provider = p
+}
+
+func (r *rig) create(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	r.cluster.SetPod(pod)
+	if err := r.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Second)
+}
+
+func (r *rig) status(t *testing.T, pod *corev1.Pod) *corev1.PodStatus {
+	t.Helper()
+	time.Sleep(30 * time.Second)
+	status, err := r.GetPodStatusByUID(t.Context(), pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// group returns the group of a pod as it was sent.
+func (r *rig) group(t *testing.T, pod string) *acitest.Group {
+	t.Helper()
+	u, err := r.world.OfPod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Spec.Data.(*acitest.Group)
+}
+
+// claim adds a claim that is bound to a share of Azure Files.
+func (r *rig) claim(t *testing.T, name string, source corev1.PersistentVolumeSource) {
+	t.Helper()
+	client := r.cluster.Client().CoreV1()
+	_, err := client.PersistentVolumeClaims("default").Create(t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fullPod() *corev1.Pod {
+	pod := grouptest.NewPod("full")
+	pod.Annotations = map[string]string{annotationPolicy: "cG9saWN5", annotationZones: "1,2"}
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}},
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, DefaultMode: new(int32(0o644))}}},
+		{Name: "share", VolumeSource: corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{ShareName: "share", SecretName: "account"}}},
+		{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: fileDriver, VolumeAttributes: map[string]string{"shareName": "other", "secretName": "account"}}}},
+		{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		}}}},
+	}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox", Command: []string{"true"}, VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}}}
+	pod.Spec.Containers[0] = corev1.Container{
+		Name: "main", Image: "registry.example/app:1", Command: []string{"app"}, Args: []string{"-x", "a b"},
+		Env:   []corev1.EnvVar{{Name: "COLOUR", Value: "not-to-be-shown"}, {Name: "EMPTY"}, {Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"}},
+		Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("255m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1500M")},
+		},
+		LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/live", Port: intstr.FromString("web")}}, PeriodSeconds: 7},
+		ReadinessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"ready"}}}},
+		SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1000)), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "d", MountPath: "/data", ReadOnly: true}, {Name: "conf", MountPath: "/conf"}, {Name: "share", MountPath: "/share"},
+			{Name: "kube-api-access-abcde", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
+		},
+	}
+	return pod
+}
+
+func TestGroup(t *testing.T) {
+	identity := "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/images"
+	inBubble(t, func(c *Config) {
+		c.MasterURI, c.ImageIdentity, c.LogAnalyticsID, c.LogAnalyticsKey = "https://api.example:6443", identity, "workspace", "not-to-be-shown"
+	}, func(t *testing.T, r *rig) {
+		r.cluster.SetConfigMap("settings", map[string]string{"level": "not-to-be-shown"})
+		r.cluster.SetSecret("account", corev1.SecretTypeOpaque, map[string][]byte{"azurestorageaccountname": []byte("store"), "azurestorageaccountkey": []byte("not-to-be-shown")})
+		r.cluster.SetSecret("pull", corev1.SecretTypeDockerConfigJson, map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths": {"registry.example": {"username": "u", "password": "not-to-be-shown"}}}`)})
+		r.claim(t, "data", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: fileDriver, VolumeHandle: "group#store#claimed#", NodeStageSecretRef: &corev1.SecretReference{Namespace: "default", Name: "account"},
+		}})
+		pod := fullPod()
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "side", Image: "team.azurecr.io/side:1"})
+		r.create(t, pod)
+		g := r.group(t, "full")
+		p, main := g.Properties, g.Properties.Containers[0].Properties
+		var command []string
+		for _, word := range main.Command {
+			command = append(command, *word)
+		}
+		got := fmt.Sprintln(command, *main.Resources.Requests.CPU, *main.Resources.Requests.MemoryInGB, *main.Resources.Limits.MemoryInGB, *p.Containers[1].Properties.Resources.Requests.MemoryInGB,
+			*main.LivenessProbe.HTTPGet.Port, *main.LivenessProbe.PeriodSeconds, *main.ReadinessProbe.Exec.Command[0], *main.SecurityContext.RunAsUser, *main.SecurityContext.Capabilities.Add[0],
+			*main.EnvironmentVariables[0].SecureValue, *main.EnvironmentVariables[1].Value, *main.EnvironmentVariables[2].SecureValue, *p.SKU, *p.ConfidentialComputeProperties.CcePolicy,
+			*g.Zones[0], *g.Zones[1], *p.DNSConfig.NameServers[0], *p.DNSConfig.SearchDomains, *p.SubnetIDs[0].ID, p.IPAddress)
+		want := "[app -x a b] 0.26 1.1 1.5 1.5 80 7 ready 1000 NET_ADMIN not-to-be-shown  api.example Confidential cG9saWN5 1 2 10.0.0.10 default.svc.cluster.local svc.cluster.local cluster.local " +
+			"/subscriptions/" + acitest.Subscription + "/resourceGroups/" + acitest.ResourceGroup + "/providers/Microsoft.Network/virtualNetworks/net/subnets/groups <nil>"
+		if strings.TrimSpace(got) != want {
+			t.Errorf("the group has\n%s, want\n%s", got, want)
+		}
+		claimed, conf, token := p.Volumes[0].AzureFile, p.Volumes[2].Secret, p.Volumes[5].Secret
+		if *claimed.ShareName != "claimed" || *claimed.StorageAccountName != "store" || !*claimed.ReadOnly || *conf["level"] != "bm90LXRvLWJlLXNob3du" || token["token"] == nil || p.Volumes[1].EmptyDir == nil || *p.Volumes[4].AzureFile.ShareName != "other" {
+			t.Errorf("the volumes are %+v", p.Volumes)
+		}
+		credentials := p.ImageRegistryCredentials
+		if len(credentials) != 2 || *credentials[0].Server != "registry.example" || *credentials[0].Password != "not-to-be-shown" || *credentials[1].Server != "team.azurecr.io" || *credentials[1].Identity != identity {
+			t.Errorf("the credentials are %+v", credentials)
+		}
+		if text, _ := json.Marshal(g.Tags); strings.Contains(string(text), "not-to-be-shown") {
+			t.Errorf("the tags have secrets: %s", text)
+		}
+		if s := r.status(t, pod); s.Phase != corev1.PodRunning || s.PodIP == "" || len(s.InitContainerStatuses) != 1 || s.InitContainerStatuses[0].State.Terminated == nil || !s.ContainerStatuses[0].Ready {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+func TestPublicGroup(t *testing.T) {
+	inBubble(t, func(c *Config) { c.VNetName, c.SubnetName = "", "" }, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("web")
+		pod.Annotations = map[string]string{annotationDNSLabel: "my-label", annotationGPU: "V100"}
+		main := &pod.Spec.Containers[0]
+		main.Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 443, Protocol: corev1.ProtocolTCP}}
+		main.Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("2")}
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "side", Image: "side", Ports: []corev1.ContainerPort{{ContainerPort: 80}}})
+		r.create(t, pod)
+		p := r.group(t, "web").Properties
+		gpu := p.Containers[0].Properties.Resources.Requests.Gpu
+		if a := p.IPAddress; a == nil || *a.Type != aci.ContainerGroupIPAddressTypePublic || len(a.Ports) != 2 || *a.DNSNameLabel != "my-label" || *gpu.Count != 2 || *gpu.SKU != aci.GpuSKUV100 || p.DNSConfig != nil {
+			t.Errorf("the group is %+v", p)
+		}
+		spot := grouptest.NewPod("spot")
+		spot.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+		spot.Annotations = map[string]string{annotationPriority: "Spot"}
+		r.create(t, spot)
+		if p := r.group(t, "spot").Properties; *p.Priority != aci.ContainerGroupPrioritySpot || p.IPAddress != nil {
+			t.Errorf("the group is %+v", p)
+		}
+		if s := r.status(t, spot); s.Phase != corev1.PodRunning || s.PodIP != "" {
+			t.Errorf("the status of a pod without an address is %+v", s)
+		}
+	})
+}
+
+func TestRefused(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		for want, change := range map[string]func(*corev1.Pod){
+			"a name with two hyphens": func(p *corev1.Pod) { p.Spec.Containers[0].Name = "a--b" },
+			"args without command":    func(p *corev1.Pod) { p.Spec.Containers[0].Args = []string{"a"} },
+			`env["a.b"]`: func(p *corev1.Pod) {
+				p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "a.b", Value: "not-to-be-shown"}}
+			},
+			"SCTP": func(p *corev1.Pod) {
+				p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1, Protocol: corev1.ProtocolSCTP}}
+			},
+			"workingDir": func(p *corev1.Pod) { p.Spec.Containers[0].WorkingDir = "/srv" },
+			"startupProbe": func(p *corev1.Pod) {
+				p.Spec.Containers[0].StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"a"}}}}
+			},
+			"livenessProbe.tcpSocket": func(p *corev1.Pod) {
+				p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}}
+			},
+			"there is no port of that name": func(p *corev1.Pod) {
+				p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}}}
+			},
+			"initContainers[side].restartPolicy": func(p *corev1.Pod) {
+				p.Spec.InitContainers = []corev1.Container{{Name: "side", Image: "a", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			},
+			"is none of Standard, Confidential": func(p *corev1.Pod) { p.Annotations = map[string]string{annotationSKU: "cheap"} },
+			"neither Regular nor Spot":          func(p *corev1.Pod) { p.Annotations = map[string]string{annotationPriority: "spot"} },
+			"is not a zone":                     func(p *corev1.Pod) { p.Annotations = map[string]string{annotationZones: "1,x"} },
+			"is no DNS label":                   func(p *corev1.Pod) { p.Annotations = map[string]string{annotationDNSLabel: "A"} },
+			"3 GPUs": func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("3")}
+			},
+			"resources.limits[example.com/fpga]": func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/fpga": resource.MustParse("1")}
+			},
+			"csi.driver disk.csi.azure.com": func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "disk.csi.azure.com"}}}}
+			},
+			"file a/b is in a directory": func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Items: []corev1.KeyToPath{{Key: "level", Path: "a/b"}},
+				}}}}
+			},
+			"GPUs in a subnet": func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("1")}
+			},
+			"an ID beyond": func(p *corev1.Pod) {
+				p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1 << 40))}
+			},
+		} {
+			r.cluster.SetConfigMap("settings", map[string]string{"level": "a"})
+			pod := grouptest.NewPod("refused")
+			change(pod)
+			r.cluster.SetPod(pod)
+			if err := r.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "not-to-be-shown") {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+		if n := r.world.Calls(acitest.ActionCreate); n != 0 {
+			t.Errorf("%d creations were sent", n)
+		}
+	})
+}
+
+// A pod with what Kubernetes allows in names and values, and Azure does not.
+func TestHostilePod(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("a--b." + strings.Repeat("x", 200) + "--c")
+		long := strings.Repeat("A", 60) + "_SERVICE_HOST"
+		value := "a\nb'\"\\$(id)\x01" + strings.Repeat("ü", 5000)
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: long, Value: "10.0.0.1"}, {Name: "VALUE", Value: value}}
+		pod.Spec.Containers[0].Command = []string{"", "--", value}
+		pod.Spec.Volumes = []corev1.Volume{{Name: strings.Repeat("v", 63), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		r.create(t, pod)
+		if s := r.status(t, pod); s.Phase != corev1.PodRunning {
+			t.Errorf("the status is %+v", s)
+		}
+		g := r.group(t, pod.Name)
+		main := g.Properties.Containers[0].Properties
+		if len(main.EnvironmentVariables) != 1 || *main.EnvironmentVariables[0].SecureValue != value || *main.Command[2] != value || strings.Contains(g.Name, "--") {
+			t.Errorf("the group is %s, %+v", g.Name, main)
+		}
+		if err := r.DeletePod(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if n := len(r.world.Units(nil)); n != 0 {
+			t.Errorf("%d groups are left", n)
+		}
+	})
+}
+
+// What the service answers to creations, and what becomes of the pods.
+func TestCreationErrors(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("image")
+		pod.Spec.Containers[0].Image = "inaccessible:1"
+		r.cluster.SetPod(pod)
+		err := r.CreatePod(t.Context(), pod)
+		if delay, ok := errdefs.RetryAfter(err); !ok || delay < time.Minute || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "InaccessibleImage") {
+			t.Errorf("an image that cannot be pulled: %v", err)
+		}
+		r.server.MaxGroups = 0
+		other := grouptest.NewPod("quota")
+		r.cluster.SetPod(other)
+		err = r.CreatePod(t.Context(), other)
+		if delay, ok := errdefs.RetryAfter(err); !ok || delay < time.Minute || !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "Limit: '0'") {
+			t.Errorf("without a quota: %v", err)
+		}
+		r.server.MaxGroups = 10
+		for code, want := range map[*grouptest.Refusal]func(error) bool{
+			{Status: http.StatusBadRequest, Code: "InvalidImageName", Message: "no"}:                                errdefs.IsPermanent,
+			{Status: http.StatusConflict, Code: "ContainerGroupTransitioning", Message: "no"}:                       errdefs.IsConflict,
+			{Status: http.StatusInternalServerError, Code: "InternalServerError", Message: "no"}:                    errdefs.IsUnavailable,
+			{Status: http.StatusForbidden, Code: "AuthorizationFailed", Message: strings.Repeat("long text ", 100)}: func(err error) bool { _, ok := errdefs.RetryAfter(err); return ok && len(err.Error()) < 700 },
+			{Status: http.StatusNotFound, Code: "ResourceGroupNotFound", Message: "no"}:                             func(err error) bool { return !errdefs.IsNotFound(err) && !errdefs.IsPermanent(err) },
+		} {
+			r.world.Refuse(acitest.ActionCreate, 1, code)
+			if err := r.CreatePod(t.Context(), other); !want(err) {
+				t.Errorf("%s: %v", code.Code, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		r.world.Refuse(acitest.ActionCreate, 1, grouptest.ErrQuota)
+		err = r.CreatePod(t.Context(), other)
+		if delay, _ := errdefs.RetryAfter(err); delay < 15*time.Second { // as Azure has asked
+			t.Errorf("too many calls: %v, again after %s", err, delay)
+		}
+	})
+}
+
+func TestStatus(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("web")
+		r.create(t, pod)
+		if err := r.world.Exit("web", "main", 7); err != nil {
+			t.Fatal(err)
+		}
+		s := r.status(t, pod).ContainerStatuses[0]
+		if last := s.LastTerminationState.Terminated; s.RestartCount != 1 || s.State.Running == nil || last == nil || last.ExitCode != 7 {
+			t.Errorf("after a restart the status is %+v", s)
+		}
+		// Azure waits before it starts a container again.
+		now := r.world.Now()
+		if err := r.world.Change("web", func(u *grouptest.Unit) {
+			u.Containers[0].Now = podgroup.Run{State: podgroup.Terminated, ExitCode: 2, Started: now, Finished: now}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s = r.status(t, pod).ContainerStatuses[0]
+		if s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" || s.LastTerminationState.Terminated.ExitCode != 2 {
+			t.Errorf("between two runs the status is %+v", s)
+		}
+		failed := grouptest.NewPod("failed")
+		r.cluster.SetPod(failed)
+		if err := r.CreatePod(t.Context(), failed); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.world.FailUnit("failed", "FailedPull", "the registry does not answer"); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.status(t, failed); s.Phase != corev1.PodFailed || s.Reason != "ProvisioningFailed" || !strings.Contains(s.Message, "the registry does not answer") {
+			t.Errorf("a group that was not provisioned: %+v", s)
+		}
+		if !strings.Contains(drain(r.cluster), "the registry does not answer") {
+			t.Error("the event of the group is not among the pod's")
+		}
+	})
+}
+
+func drain(c *grouptest.Cluster) (all string) {
+	for {
+		select {
+		case e := <-c.Events.Events:
+			all += e + "\n"
+		default:
+			return all
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	b := &backend{cfg: testConfig()}
+	view := func(policy aci.ContainerGroupRestartPolicy, state, instance string, now *aci.ContainerState) podgroup.Unit {
+		g := &aci.ContainerGroup{Name: new("g"), Properties: &aci.ContainerGroupPropertiesProperties{
+			ProvisioningState: &state, RestartPolicy: &policy, InstanceView: &aci.ContainerGroupPropertiesInstanceView{State: &instance},
+			Containers: []*aci.Container{{Name: new("main"), Properties: &aci.ContainerProperties{Image: new("a"), InstanceView: &aci.ContainerPropertiesInstanceView{CurrentState: now}}}},
+		}}
+		return b.unit(g, &view{group: g, at: at})
+	}
+	ended := &aci.ContainerState{State: new("Terminated"), FinishTime: &at, DetailStatus: new("OOMKilled"), ExitCode: new(int32(137))}
+	running := &aci.ContainerState{State: new("Running"), StartTime: &at}
+	for _, test := range []struct {
+		policy          aci.ContainerGroupRestartPolicy
+		state, instance string
+		now             *aci.ContainerState
+		want            podgroup.Phase
+		run             podgroup.State
+		reason          string
+	}{
+		{"Always", "Succeeded", "Running", running, podgroup.Running, podgroup.Executing, ""},
+		{"Always", "Succeeded", "Failed", ended, podgroup.Running, podgroup.Waiting, "CrashLoopBackOff"},
+		{"Always", "Repairing", "", nil, podgroup.Running, podgroup.Waiting, ""},
+		{"Always", "Unhealthy", "Unavailable", running, podgroup.Running, podgroup.Executing, ""},
+		{"Never", "Succeeded", "Failed", ended, podgroup.Failed, podgroup.Terminated, "OOMKilled"},
+		{"Never", "Succeeded", "Succeeded", &aci.ContainerState{State: new("Terminated"), DetailStatus: new("Completed")}, podgroup.Succeeded, podgroup.Terminated, "Completed"},
+		{"OnFailure", "Succeeded", "Running", ended, podgroup.Running, podgroup.Waiting, "CrashLoopBackOff"},
+		{"Never", "Succeeded", "Failed", &aci.ContainerState{State: new("Failed")}, podgroup.Failed, podgroup.Terminated, "ContainerStatusUnknown"},
+		{"Always", "Succeeded", "Stopped", ended, podgroup.Failed, podgroup.Terminated, "OOMKilled"},
+		{"Always", "Deleting", "Running", running, podgroup.Stopping, podgroup.Executing, ""},
+		{"Always", "Canceled", "", nil, podgroup.Failed, podgroup.Waiting, ""},
+		{"Always", "Creating", "Pending", &aci.ContainerState{State: new("Waiting"), DetailStatus: new("ErrImagePull")}, podgroup.Pending, podgroup.Waiting, "ErrImagePull"},
+	} {
+		u := view(test.policy, test.state, test.instance, test.now)
+		if now := u.Containers[0].Now; u.Phase != test.want || now.State != test.run || now.Reason != test.reason {
+			t.Errorf("%s %s %s: phase %d, run %+v", test.policy, test.state, test.instance, u.Phase, now)
+		}
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	probe := &aci.ContainerProbe{InitialDelaySeconds: new(int32(20)), PeriodSeconds: new(int32(10))}
+	failure := func(after time.Duration) []*aci.Event {
+		return []*aci.Event{{Message: new("Readiness probe failed: no"), LastTimestamp: new(start.Add(after))}}
+	}
+	for _, test := range []struct {
+		after  time.Duration
+		events []*aci.Event
+		want   bool
+	}{
+		{10 * time.Second, nil, false}, {31 * time.Second, nil, true}, {60 * time.Second, failure(55 * time.Second), false},
+		{90 * time.Second, failure(55 * time.Second), true}, {31 * time.Second, failure(-time.Second), true},
+	} {
+		if got := isReady(probe, test.events, start, start.Add(test.after)); got != test.want {
+			t.Errorf("after %s, events %v: %t", test.after, test.events, got)
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("web")
+		r.create(t, pod)
+		for _, line := range []string{"one", "two", "three"} {
+			time.Sleep(10 * time.Second)
+			if err := r.world.Print("web", "main", line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for want, opts := range map[string]api.ContainerLogOpts{
+			"two\nthree\n":  {Tail: 2},
+			"three\n":       {SinceSeconds: 5},
+			"two\nthree\n ": {SinceSeconds: 15, Tail: 2},
+			"container main started\none\ntwo\nthree\n": {},
+		} {
+			stream, err := r.GetContainerLogs(t.Context(), "default", "web", "main", opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(stream)
+			_ = stream.Close()
+			if err != nil || string(text) != strings.TrimSuffix(want, " ") {
+				t.Errorf("%+v: %q, %v", opts, text, err)
+			}
+		}
+		stream, err := r.GetContainerLogs(t.Context(), "default", "web", "main", api.ContainerLogOpts{SinceSeconds: 5, Timestamps: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(stream)
+		if stamp, line, _ := strings.Cut(string(text), " "); err != nil || line != "three\n" || len(stamp) < len(time.RFC3339)-5 {
+			t.Errorf("with timestamps: %q, %v", text, err)
+		}
+	})
+}
+
+// The groups of the older provider have names of their own, an empty name of the cluster, and
+// times in Go's form.
+func TestOlderGroups(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("old")
+		cpu, memory := 1.0, 1.5
+		tags := map[string]string{
+			"PodName": "old", "ClusterName": "", "NodeName": "vk", "Namespace": "default", "UID": string(pod.UID), "CreationTimestamp": "2026-01-02 03:04:05 +0000 UTC",
+		}
+		group := &acitest.Group{Name: "default-old", ContainerGroup: aci.ContainerGroup{Location: new(acitest.Region), Properties: &aci.ContainerGroupPropertiesProperties{
+			OSType: new(aci.OperatingSystemTypesLinux),
+			Containers: []*aci.Container{{Name: new("main"), Properties: &aci.ContainerProperties{
+				Image: new("busybox:1"), Resources: &aci.ResourceRequirements{Requests: &aci.ResourceRequests{CPU: &cpu, MemoryInGB: &memory}},
+			}}},
+		}}}
+		if _, err := r.world.Create(grouptest.Spec{Tags: tags, Containers: []podgroup.Container{{Name: "main", Image: "busybox:1"}}, Data: group}); err != nil {
+			t.Fatal(err)
+		}
+		stranger := map[string]string{"PodName": "stranger", "ClusterName": "", "NodeName": "vk", "Namespace": "default", "UID": "of-another-cluster", "CreationTimestamp": ""}
+		if _, err := r.world.Create(grouptest.Spec{Tags: stranger, Containers: []podgroup.Container{{Name: "main"}}, Data: &acitest.Group{Name: "default-stranger", ContainerGroup: group.ContainerGroup}}); err != nil {
+			t.Fatal(err)
+		}
+		r.cluster.SetPod(pod)
+		time.Sleep(time.Minute)
+		pods, err := r.GetPods(t.Context())
+		if err != nil || len(pods) != 1 || pods[0].UID != pod.UID || pods[0].Status.Phase != corev1.PodRunning || !pods[0].Status.StartTime.Equal(&pod.CreationTimestamp) {
+			t.Fatalf("the pods are %v, %v", pods, err)
+		}
+		if err := r.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if units := r.world.Units(nil); len(units) != 1 || units[0].Tags["PodName"] != "stranger" {
+			t.Errorf("the groups are %v", units)
+		}
+	})
+}
+
+// A node with 300 groups keeps to its reads, and sees changes all the same.
+func TestCalls(t *testing.T) {
+	inBubble(t, func(c *Config) { c.ReadsPerMinute = 120 }, func(t *testing.T, r *rig) {
+		r.world.SetQuota("", 400)
+		var pods []*corev1.Pod
+		for i := range 300 {
+			pod := grouptest.NewPod(fmt.Sprintf("pod-%d", i))
+			pods = append(pods, pod)
+			r.cluster.SetPod(pod)
+			for r.CreatePod(t.Context(), pod) != nil {
+				time.Sleep(time.Second)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		listen := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Second) {
+				if _, err := r.GetPods(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		listen(5 * time.Minute)
+		before := r.world.Calls(acitest.ActionGet)
+		listen(time.Minute)
+		if n := r.world.Calls(acitest.ActionGet) - before; n > 150 || n < 60 {
+			t.Errorf("%d groups were read in a minute, and 120 may be", n)
+		}
+		t.Logf("a minute with 300 groups: %d reads of groups", r.world.Calls(acitest.ActionGet)-before)
+		if err := r.world.Exit(pods[17].Name, "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		listen(4 * time.Minute)
+		if s, err := r.GetPodStatusByUID(t.Context(), "default", pods[17].Name, pods[17].UID); err != nil || s.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("a restart is not seen: %+v, %v", s, err)
+		}
+		if n := r.world.Refused(); n != 0 {
+			t.Errorf("%d calls were refused", n)
+		}
+	})
+}
+
+// After a start all groups are read before any is shown: without its state a pod would seem
+// not to run. That takes as long as the budget says, and is not undone by a refusal.
+func TestStartWithManyGroups(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		for i := range 250 {
+			pod := grouptest.NewPod(fmt.Sprintf("pod-%d", i))
+			r.cluster.SetPod(pod)
+			for r.CreatePod(t.Context(), pod) != nil {
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(time.Minute)
+		r.start(t, func(c *Config) { c.ReadsPerMinute = 60 })
+		r.world.Refuse(acitest.ActionGet, 1, grouptest.ErrQuota)
+		start := time.Now()
+		for {
+			pods, err := r.GetPods(t.Context())
+			if err == nil {
+				for _, pod := range pods {
+					if pod.Status.Phase != corev1.PodRunning {
+						t.Fatalf("pod %s is %s", pod.Name, pod.Status.Phase)
+					}
+				}
+				if len(pods) != 250 {
+					t.Errorf("there are %d pods", len(pods))
+				}
+				break
+			}
+			if _, later := errdefs.RetryAfter(err); !later {
+				t.Fatal(err)
+			}
+			if err := r.Ping(t.Context()); err != nil {
+				t.Fatalf("the node is not ready: %v", err)
+			}
+			if time.Since(start) > 10*time.Minute {
+				t.Fatalf("after ten minutes there is no list: %v", err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if d := time.Since(start); d < 3*time.Minute {
+			t.Errorf("it took %s", d)
+		}
+	})
+}
+
+func TestReport(t *testing.T) {
+	inBubble(t, func(c *Config) { c.VNetName, c.SubnetName = "", "" }, func(t *testing.T, r *rig) {
+		r.server.MaxGroups = 70
+		var node *corev1.Node
+		r.NotifyNodeStatus(t.Context(), func(n *corev1.Node) { node = n })
+		if err := r.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if node == nil || node.Status.Capacity.Pods().Value() != 70 || node.Status.Allocatable.Cpu().Value() != 100 || node.Status.Capacity.Memory().String() != "4Ti" {
+			t.Fatalf("the node is %+v", node)
+		}
+		large := grouptest.NewPod("large")
+		large.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
+		r.cluster.SetPod(large)
+		if err := r.CreatePod(t.Context(), large); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "the most in region") {
+			t.Errorf("a pod that no group is large enough for: %v", err)
+		}
+		large.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("1")}
+		large.Annotations = map[string]string{annotationGPU: "K80"}
+		if err := r.CreatePod(t.Context(), large); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "no GPUs of type K80") {
+			t.Errorf("a pod with GPUs that the region lacks: %v", err)
+		}
+		r.world.Refuse(acitest.ActionUsage, 1, &grouptest.Refusal{Status: http.StatusForbidden, Code: "AuthorizationFailed"})
+		time.Sleep(reportInterval)
+		if err := r.Ping(t.Context()); err != nil {
+			t.Errorf("quotas that cannot be read make the node not ready: %v", err)
+		}
+	})
+}
+
+func TestStandbyPool(t *testing.T) {
+	id := func(kind string) string { return "/subscriptions/s/resourceGroups/g/providers/" + kind + "/one" }
+	inBubble(t, func(c *Config) {
+		c.StandbyPool, c.ContainerGroupProfile, c.ProfileRevision = id("Microsoft.StandbyPool/standbyContainerGroupPools"), id("Microsoft.ContainerInstance/containerGroupProfiles"), 3
+	}, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("fast")
+		r.create(t, pod)
+		if got := r.server.Standby(); got != id("Microsoft.StandbyPool/standbyContainerGroupPools")+" "+id("Microsoft.ContainerInstance/containerGroupProfiles")+" 3" {
+			t.Errorf("the pool is %q", got)
+		}
+		if s := r.status(t, pod); s.Phase != corev1.PodRunning {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+// A list that breaks off, and one whose token has ended.
+func TestPages(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.server.PageSize = 3
+		for i := range 10 {
+			r.create(t, grouptest.NewPod(fmt.Sprintf("pod-%d", i)))
+		}
+		time.Sleep(time.Minute)
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 10 {
+			t.Fatalf("%d pods, %v", len(pods), err)
+		}
+		time.Sleep(time.Minute)
+		r.world.Refuse(acitest.ActionGet, 100, &grouptest.Refusal{Status: http.StatusInternalServerError, Code: "InternalServerError"})
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 10 || pods[0].Status.Phase != corev1.PodRunning {
+			t.Errorf("while groups cannot be read: %d pods, %v", len(pods), err)
+		}
+	})
+}

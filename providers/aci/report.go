@@ -1,0 +1,115 @@
+package aci
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	aci "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// reportInterval is how often quotas and limits of the region are read.
+const reportInterval = 10 * time.Minute
+
+// report is what the region says.
+type report struct {
+	at           time.Time // of the last try
+	quotas       map[string]int32
+	capabilities []*aci.Capabilities
+}
+
+// Report implements podgroup.Reporter: the capacity is the configured one, within the quotas
+// of the subscription in the region. That these cannot be read harms nobody.
+func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
+	b.mu.Lock()
+	due := time.Since(b.report.at) >= reportInterval
+	if due {
+		b.report.at = time.Now()
+	}
+	b.mu.Unlock()
+	if due {
+		if err := b.readRegion(ctx); err != nil {
+			log.G(ctx).WithError(err).Warn("Cannot read the quotas of the region; the node's capacity stays as it is")
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for quota, name := range map[string]corev1.ResourceName{"ContainerGroups": corev1.ResourcePods, "StandardCores": corev1.ResourceCPU} {
+		limit, ok := b.report.quotas[quota]
+		if q := n.Status.Capacity[name]; ok && q.CmpInt64(int64(limit)) > 0 {
+			q = *resource.NewQuantity(int64(limit), resource.DecimalSI)
+			n.Status.Capacity[name], n.Status.Allocatable[name] = q, q
+		}
+	}
+	return nil
+}
+
+func (b *backend) readRegion(ctx context.Context) error {
+	quotas := map[string]int32{}
+	for pager := b.locations.NewListUsagePager(b.cfg.Region, nil); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return classify(podgroup.ActionReport, err)
+		}
+		for _, usage := range page.Value {
+			if usage.Name != nil && usage.Limit != nil {
+				quotas[valueOf(usage.Name.Value)] = *usage.Limit
+			}
+		}
+	}
+	var capabilities []*aci.Capabilities
+	for pager := b.locations.NewListCapabilitiesPager(b.cfg.Region, nil); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return classify(podgroup.ActionReport, err)
+		}
+		capabilities = append(capabilities, page.Value...)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.report.quotas, b.report.capabilities = quotas, capabilities
+	return nil
+}
+
+// fits returns a permanent error if a group is larger than the region has, as far as that is
+// known: Azure's own error is that of a region without stock, which may pass.
+func (b *backend) fits(g *aci.ContainerGroup) error {
+	var cpu, memory, gpus float64
+	sku := ""
+	for _, c := range g.Properties.Containers {
+		r := c.Properties.Resources.Requests
+		cpu, memory = cpu+*r.CPU, memory+*r.MemoryInGB
+		if r.Gpu != nil {
+			gpus, sku = gpus+float64(*r.Gpu.Count), string(*r.Gpu.SKU)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var known, fits bool
+	var most aci.CapabilitiesCapabilities
+	for _, c := range b.report.capabilities {
+		if c.Capabilities == nil || !strings.EqualFold(valueOf(c.OSType), b.cfg.OperatingSystem) || !strings.EqualFold(strings.ReplaceAll(valueOf(c.Gpu), "None", ""), sku) {
+			continue
+		}
+		known = true
+		fits = fits || cpu <= float64(valueOf(c.Capabilities.MaxCPU)) && memory <= float64(valueOf(c.Capabilities.MaxMemoryInGB)) && gpus <= float64(valueOf(c.Capabilities.MaxGpuCount))
+		if valueOf(c.Capabilities.MaxCPU) >= valueOf(most.MaxCPU) {
+			most = *c.Capabilities
+		}
+	}
+	switch {
+	case fits, len(b.report.capabilities) == 0, !known && sku == "":
+		return nil
+	case !known:
+		return errdefs.AsPermanent(fmt.Errorf("region %s has no GPUs of type %s", b.cfg.Region, sku))
+	}
+	return errdefs.AsPermanent(fmt.Errorf("the containers need %g CPUs, %g GB and %g GPUs: %g, %g and %g are the most in region %s",
+		cpu, memory, gpus, valueOf(most.MaxCPU), valueOf(most.MaxMemoryInGB), valueOf(most.MaxGpuCount), b.cfg.Region))
+}

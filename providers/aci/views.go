@@ -1,0 +1,211 @@
+package aci
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+const (
+	// viewInterval is how often the state of a group is read that runs, and pendingInterval
+	// of one that does not yet, for its events, if the budget allows it.
+	viewInterval, pendingInterval = 10 * time.Second, 30 * time.Second
+	// viewMaxAge is how long the state of a group is kept that lists no longer have.
+	viewMaxAge = 10 * time.Minute
+	// minSilence is for how long no group is read after a refusal for too many calls.
+	minSilence = 10 * time.Second
+	// parallelViews is how many groups are read at once.
+	parallelViews = 10
+)
+
+// view is a group as it was read by itself: lists do not have the states of containers.
+type view struct {
+	group    *armcontainerinstance.ContainerGroup // nil of one that had not begun to run
+	uid      string                               // of the pod
+	state    string                               // the list's, when it was read
+	at, seen time.Time
+}
+
+// List implements podgroup.Lister. Of each group of the node the state is read, too, as often
+// as the budget allows: at once where the list shows a change, and else the oldest first.
+func (b *backend) List(ctx context.Context, filter map[string]string, page string) (found podgroup.Page, err error) {
+	pager := b.groups.NewListByResourceGroupPager(b.cfg.ResourceGroup, nil)
+	if page != "" { // as if it had just read a page with this link
+		link, err := json.Marshal(map[string]string{"nextLink": page})
+		if err == nil {
+			err = json.Unmarshal(link, pager)
+		}
+		if err == nil {
+			_, err = pager.NextPage(ctx)
+		}
+		if err != nil {
+			return podgroup.Page{}, err
+		}
+	}
+	list, err := pager.NextPage(ctx)
+	if err != nil {
+		return podgroup.Page{}, classify(podgroup.ActionList, err)
+	}
+	ours := slices.DeleteFunc(list.Value, func(g *armcontainerinstance.ContainerGroup) bool {
+		tags := b.tags(g)
+		for key, value := range filter {
+			if tags[key] != value {
+				return true
+			}
+		}
+		return g.Name == nil || g.Properties == nil
+	})
+	gone, err := b.look(ctx, ours)
+	if err != nil {
+		return podgroup.Page{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range ours {
+		if !gone[*g.Name] {
+			found.Units = append(found.Units, b.unit(g, b.views[*g.Name]))
+		}
+	}
+	found.Next = valueOf(list.NextLink)
+	return found, nil
+}
+
+// look reads the states of groups that are due. Those that began to run when nobody looked have
+// to be read, or their pods would seem not to run; it returns the names of groups that no longer exist.
+func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.ContainerGroup) (gone map[string]bool, err error) {
+	type due struct {
+		group *armcontainerinstance.ContainerGroup
+		rank  int // 0 has to be read
+		at    time.Time
+	}
+	var list []due
+	now := time.Now()
+	b.mu.Lock()
+	for name, v := range b.views {
+		if now.Sub(v.seen) > viewMaxAge {
+			delete(b.views, name)
+		}
+	}
+	silence := time.Until(b.quiet)
+	// Groups of later pages would never get their turn if those of the first were always due.
+	fair := time.Duration(len(b.views)) * time.Minute / time.Duration(b.cfg.ReadsPerMinute) * 5 / 4
+	for _, g := range groups {
+		v, state := b.views[*g.Name], provisioningState(g)
+		if uid := valueOf(g.Tags[podgroup.TagUID]); v == nil || v.uid != uid {
+			if !isStarting(state) {
+				list = append(list, due{group: g})
+				continue
+			}
+			v = &view{uid: uid, state: state, at: now}
+			b.views[*g.Name] = v
+		}
+		v.seen = now
+		interval := max(viewInterval, fair)
+		if isStarting(state) {
+			interval = max(pendingInterval, fair)
+		}
+		switch age := now.Sub(v.at); {
+		case v.state != state && !isStarting(state):
+			list = append(list, due{g, 1, v.at})
+		case age >= interval && !b.isOver(v):
+			list = append(list, due{g, 2, v.at})
+		}
+	}
+	b.mu.Unlock()
+	slices.SortStableFunc(list, func(a, b due) int { return cmp.Or(cmp.Compare(a.rank, b.rank), a.at.Compare(b.at)) })
+
+	var mu sync.Mutex
+	gone = map[string]bool{}
+	work, within := errgroup.WithContext(ctx)
+	work.SetLimit(parallelViews)
+	for _, d := range list {
+		if silence > 0 || d.rank > 0 && !b.reads.Allow() {
+			if d.rank > 0 {
+				continue
+			}
+			err = podgroup.Throttled(errors.New("groups cannot be read at the moment: Azure has asked to wait"), silence)
+			break
+		}
+		if d.rank == 0 {
+			if limited := b.reads.Wait(within); limited != nil { // the next list goes on
+				err = podgroup.Throttled(fmt.Errorf("the groups a minute that may be read (readsPerMinute) are used up: %w", limited), 0)
+				break
+			}
+		}
+		work.Go(func() error {
+			err := b.read(within, d.group)
+			if errdefs.IsNotFound(err) {
+				mu.Lock()
+				defer mu.Unlock()
+				gone[*d.group.Name] = true
+				return nil
+			}
+			if d.rank > 0 { // it is as it was
+				return nil
+			}
+			return err
+		})
+	}
+	switch failed := work.Wait(); {
+	case failed != nil && ctx.Err() != nil: // what was read is kept
+		err = podgroup.Throttled(failed, 0)
+	case failed != nil: // it says more than that the wait has ended
+		err = failed
+	}
+	return gone, err
+}
+
+// read reads the state of a group.
+func (b *backend) read(ctx context.Context, listed *armcontainerinstance.ContainerGroup) error {
+	at := time.Now()
+	got, err := b.groups.Get(ctx, b.cfg.ResourceGroup, *listed.Name, nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok && refused.StatusCode == http.StatusTooManyRequests {
+		b.quiet = time.Now().Add(max(retryAfter(refused.RawResponse), minSilence))
+	}
+	if err != nil {
+		return classify(actionView, err)
+	}
+	b.views[*listed.Name] = &view{group: &got.ContainerGroup, uid: valueOf(listed.Tags[podgroup.TagUID]), state: provisioningState(listed), at: at, seen: at}
+	return nil
+}
+
+// isOver reports whether the group of a view will not change by itself.
+func (b *backend) isOver(v *view) bool {
+	if v.group == nil {
+		return false
+	}
+	u := b.unit(v.group, v)
+	return u.Over()
+}
+
+// isStarting reports whether a group in a state of a list has not begun to run.
+func isStarting(state string) bool {
+	return slices.Contains([]string{"", "Accepted", "Pending", "Creating", "NotSpecified", "PreProvisioned"}, state)
+}
+
+func provisioningState(g *armcontainerinstance.ContainerGroup) string {
+	return valueOf(g.Properties.ProvisioningState)
+}
+
+// valueOf returns what a pointer of the SDK points to, or the zero value.
+func valueOf[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}
