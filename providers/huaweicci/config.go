@@ -133,7 +133,7 @@ func (c *Config) complete(access error) error {
 	_, sizeErr := parseSize(c.Size)
 	errs := []error{access, c.checkNetwork(), c.checkKubernetes()}
 	if sizeErr != nil {
-		errs = append(errs, fmt.Errorf("Size: %w", sizeErr))
+		errs = append(errs, fmt.Errorf("field Size: %w", sizeErr))
 	}
 	if c.API != APIv1 && c.API != APIv2 {
 		errs = append(errs, fmt.Errorf("API: %q is not one of v1 and v2", c.API))
@@ -142,7 +142,7 @@ func (c *Config) complete(access error) error {
 		errs = append(errs, fmt.Errorf("OperatingSystem: %q: CCI runs Linux only", c.OperatingSystem))
 	}
 	if problems := validation.IsDNS1123Label(c.Project); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("Project: %q cannot be the name of a namespace: %s", c.Project, problems[0]))
+		errs = append(errs, fmt.Errorf("field Project: %q cannot be the name of a namespace: %s", c.Project, problems[0]))
 	}
 	for name, endpoint := range map[string]string{"Endpoint": c.Endpoint, "IAM.Endpoint": c.IAM.Endpoint} {
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
@@ -187,7 +187,7 @@ func (c *Config) checkNetwork() error {
 func (c *Config) checkKubernetes() error {
 	k := &c.Kubernetes
 	if k.Cluster != "" || k.Namespaces.Name != "" || k.Namespaces.Mapping != "" || k.Remote != (kubernetes.Remote{}) {
-		return errors.New("Kubernetes: cluster, remote and namespaces follow from Cluster, Endpoint and Project")
+		return errors.New("field Kubernetes: cluster, remote and namespaces follow from Cluster, Endpoint and Project")
 	}
 	k.Cluster, k.Namespaces.Name = cmp.Or(c.Cluster, "kubernetes"), c.Project
 	k.Stats = cmp.Or(k.Stats, kubernetes.StatsMetrics)
@@ -209,7 +209,7 @@ func (c *Config) checkKubernetes() error {
 	}
 	completed, err := kubernetes.CompleteForService(*k)
 	if err != nil {
-		return fmt.Errorf("Kubernetes: %w", err)
+		return fmt.Errorf("field Kubernetes: %w", err)
 	}
 	*k = completed
 	return nil
