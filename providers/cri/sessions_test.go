@@ -229,9 +229,7 @@ func hop(t *testing.T, p *Provider) (closes func()) {
 	s := &idleSession{in: in, seen: make(chan struct{}, 1), sizes: make(chan api.TermSize)}
 	done := make(chan error, 1)
 	go func() { done <- p.RunInContainer(ctx, "default", "sessions", "main", []string{"cat"}, s) }()
-	if _, err := send.Write([]byte("hello\n")); err != nil {
-		t.Fatal(err)
-	}
+	go func() { _, _ = send.Write([]byte("hello\n")) }() // until it is read, or send is closed
 	select {
 	case <-s.seen:
 	case err := <-done:
