@@ -438,7 +438,7 @@ func criSite(t *testing.T, _ everyCluster) site {
 func processSite(t *testing.T, _ everyCluster) site {
 	root := t.TempDir()
 	return site{
-		config: map[string]any{"root": root, "logRoot": filepath.Join(root, "logs"), "runtime": map[string]any{"sharedNetwork": true}},
+		config: map[string]any{"root": root, "logRoot": filepath.Join(root, "logs"), "runtime": map[string]any{"sharedNetwork": true}, "evictionHard": map[string]string{}},
 		prints: greeting,
 		left:   func() ([]string, error) { return filepath.Glob(filepath.Join(root, "pods", "*")) },
 	}

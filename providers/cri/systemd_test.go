@@ -148,6 +148,7 @@ func newTestProvider(t *testing.T, dir, endpoint string) *Provider {
 	cfg.Endpoint = endpoint
 	cfg.Root = filepath.Join(dir, "pods") // unmounted and removed with the rest
 	cfg.LogRoot = filepath.Join(dir, "logs")
+	cfg.EvictionHard = map[string]string{} // regardless of the free space of the machine's disk
 	n := machine.Node{Name: "n1", ClusterDomain: "cluster.local", ProviderConfig: nodeutil.ProviderConfig{
 		Node:     &corev1.Node{},
 		Services: corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
