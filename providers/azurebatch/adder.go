@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/batch/azbatch"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -135,6 +138,14 @@ var errNoResult = errors.New("it is not known whether Azure Batch has added the 
 func (b *backend) sendTasks(ctx context.Context, tasks []azbatch.CreateTaskContent) map[string]error {
 	results := map[string]error{}
 	answered, err := b.client.CreateTaskCollection(ctx, b.cfg.JobID, azbatch.TaskGroup{Value: tasks}, nil)
+	if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && len(tasks) > 1 &&
+		(refusal.StatusCode == http.StatusBadRequest || refusal.StatusCode == http.StatusRequestEntityTooLarge) {
+		// They are too large together, or one of them is the reason: the others are not to fail with it.
+		half := len(tasks) / 2
+		maps.Copy(results, b.sendTasks(ctx, tasks[:half]))
+		maps.Copy(results, b.sendTasks(ctx, tasks[half:]))
+		return results
+	}
 	err = classify(podgroup.ActionCreate, err)
 	for _, task := range tasks {
 		results[*task.ID] = err

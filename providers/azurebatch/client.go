@@ -108,7 +108,7 @@ func (s *sharedKey) Do(request *policy.Request) (*http.Response, error) {
 	for _, name := range signedHeaders {
 		value := r.Header.Get(name)
 		if name == "Content-Length" {
-			if value = ""; r.ContentLength > 0 {
+			if value = ""; r.ContentLength > 0 || r.Method == http.MethodPost { // which has the header without a body, too
 				value = strconv.FormatInt(r.ContentLength, 10)
 			}
 		}
@@ -144,7 +144,7 @@ var codes = podgroup.Codes{
 	Exhausted: []string{"*QuotaReached", "PoolNotFound", "AccountIsDisabled"},
 	Denied:    []string{"AuthenticationFailed*", "Insufficient*Permissions", "AuthorizationFailure", "PermissionDenied", "InvalidAuthenticationInfo"},
 	Busy: []string{
-		"TaskExists", "JobExists", "TaskCompleted", "Job*", "PoolBeing*", "Node*", "OperationInvalidForCurrentState", "ConditionNotMet", "UpdateConditionNotMet",
+		"TaskExists", "JobExists", "TaskCompleted", "Job*", "PoolBeing*", "Node*", "TaskFiles*", "OperationInvalid*", "OperationNotValid*", "ConditionNotMet", "UpdateConditionNotMet",
 	},
 	Missing: []string{"TaskNotFound", "FileNotFound", "TaskFileNotFound", "ResourceNotFound"},
 	Away:    []string{"InternalError", "OperationTimedOut"},

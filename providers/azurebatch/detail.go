@@ -24,13 +24,24 @@ import (
 type detail struct {
 	seen       time.Time // when a list had it last
 	read       time.Time // when the script's file was read last
+	tried      time.Time // when it could not be read last
+	failing    time.Time // since when it cannot be read
 	final      bool      // it will not change any more, or not be there
 	containers map[string]written
 	offset     int64            // up to which the file was read
-	requeued   int32            // how often the task was, when it was read
+	run        string           // of the task, when it was read: see runOf
 	failed     *podspec.Failure // of the pod as a whole
 	older      *label           // of a task of the older provider
-	ended      bool             // it was terminated
+	again      bool             // it is to run once, and runs again
+	ended      bool             // it was terminated for that
+}
+
+// lastTry is when the script's file was read last, or could not be read.
+func (d detail) lastTry() time.Time {
+	if d.tried.After(d.read) {
+		return d.tried
+	}
+	return d.read
 }
 
 // written is what the script has written of a container: the run, and the one before.
@@ -45,6 +56,11 @@ const (
 	// maxReads is how many tasks are read for one list, and maxParallel at the same time.
 	maxReads    = 40
 	maxParallel = 8
+	// readTime is how long a list waits for files: a machine that does not answer must not
+	// delay what all others do.
+	readTime = 10 * time.Second
+	// readLife is for how long the file of a task that has ended is tried to be read.
+	readLife = 10 * time.Minute
 	// detailLife is how long details are kept that no list had.
 	detailLife = time.Hour
 	// stateFile is what the script writes.
@@ -75,38 +91,46 @@ func (b *backend) setDetail(id string, change func(*detail)) {
 	change(d)
 }
 
-// refresh reads what a list of tasks does not say, the oldest first, as far as it is due. An
-// error is that of tasks of which it is not known whose they are.
-func (b *backend) refresh(ctx context.Context, tasks []azbatch.Task) error {
+// refresh reads what a list of tasks does not say, the oldest first, as far as it is due, of
+// those with the tags of filter. An error is that of tasks of which it is not known whose they
+// are.
+func (b *backend) refresh(ctx context.Context, tasks []azbatch.Task, filter map[string]string) error {
 	var due []*azbatch.Task
 	var unknown []*azbatch.Task
 	at := time.Now()
 	for i := range tasks {
 		t := &tasks[i]
-		id, l := deref(t.ID), parseLabel(deref(t.DisplayName))
+		id := deref(t.ID)
 		d := b.detailOf(id)
+		l := labelOf(t, &d)
 		switch {
-		case l == nil && d.older == nil && olderID.MatchString(id):
+		case l == nil && olderID.MatchString(id):
 			unknown = append(unknown, t)
-		case requeuedForever(t, l) && !d.ended:
+		case !d.ended && (d.again || b.runsAgain(t, l)):
+			d.again = true
 			due = append(due, t)
-		case l != nil && b.needsDetail(t, l) && !d.final && hasStarted(t) && (same(t.State, azbatch.TaskStateCompleted) || at.Sub(d.read) >= detailAge):
+		case l != nil && l.has(filter) && b.needsDetail(t, l) && !d.final && hasStarted(t) &&
+			at.Sub(d.tried) >= detailAge && (same(t.State, azbatch.TaskStateCompleted) || at.Sub(d.read) >= detailAge):
 			due = append(due, t)
 		}
-		b.setDetail(id, func(d *detail) { d.seen = at })
+		b.setDetail(id, func(known *detail) { known.seen, known.again = at, d.again })
 	}
 	b.mu.Lock()
 	maps.DeleteFunc(b.details, func(_ string, d *detail) bool { return at.Sub(d.seen) > detailLife })
 	b.mu.Unlock()
 	slices.SortStableFunc(due, func(x, y *azbatch.Task) int {
-		return b.detailOf(deref(x.ID)).read.Compare(b.detailOf(deref(y.ID)).read)
+		return b.detailOf(deref(x.ID)).lastTry().Compare(b.detailOf(deref(y.ID)).lastTry())
 	})
+	reading, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
 	b.parallel(due[:min(len(due), maxReads)], func(t *azbatch.Task) {
-		if requeuedForever(t, parseLabel(deref(t.DisplayName))) {
-			b.end(ctx, deref(t.ID))
-			return
+		switch {
+		case reading.Err() != nil: // in the next list
+		case b.detailOf(deref(t.ID)).again:
+			b.end(reading, deref(t.ID))
+		default:
+			b.readState(reading, t)
 		}
-		b.readState(ctx, t)
 	})
 	var mu sync.Mutex
 	var failed error
@@ -148,23 +172,41 @@ func (b *backend) end(ctx context.Context, id string) {
 	b.setDetail(id, func(d *detail) { d.ended = true })
 }
 
+// runOf distinguishes the runs of a task. Batch counts only those that a user has caused.
+func runOf(t *azbatch.Task) string {
+	var text string
+	if info := t.ExecutionInfo; info != nil {
+		text = strconv.Itoa(int(deref(info.RequeueCount))) + " " + deref(info.StartTime).UTC().Format(time.RFC3339)
+	}
+	if t.NodeInfo != nil {
+		text += " " + deref(t.NodeInfo.NodeID)
+	}
+	return text
+}
+
 // readState reads what is new in what the script of a task has written. On another machine
 // the file begins again.
 func (b *backend) readState(ctx context.Context, t *azbatch.Task) {
 	id, completed := deref(t.ID), same(t.State, azbatch.TaskStateCompleted)
-	var requeued int32
-	if t.ExecutionInfo != nil {
-		requeued = deref(t.ExecutionInfo.RequeueCount)
-	}
+	run := runOf(t)
 	d := b.detailOf(id)
-	if d.requeued != requeued {
-		d = detail{requeued: requeued}
+	if d.run != run {
+		d = detail{run: run, failing: d.failing}
 	}
 	for {
 		text, err := b.readRange(ctx, id, stateFile, d.offset, maxState)
 		gone := errdefs.IsNotFound(err) || errdefs.IsConflict(err) // with the machine; or it is not there yet
+		if completed && !d.failing.IsZero() && time.Since(d.failing) >= readLife {
+			gone = true // a pod must not run for ever because of it
+		}
 		if err != nil && !gone {
 			log.G(ctx).WithField("task", id).WithError(err).Debug("Cannot read what the containers of a task do")
+			b.setDetail(id, func(known *detail) {
+				known.tried = time.Now()
+				if known.failing.IsZero() {
+					known.failing = known.tried
+				}
+			})
 			return
 		}
 		whole := text[:strings.LastIndexByte(text, '\n')+1]
@@ -174,11 +216,11 @@ func (b *backend) readState(ctx context.Context, t *azbatch.Task) {
 		}
 	}
 	b.setDetail(id, func(known *detail) {
-		if known.requeued == requeued && known.offset > d.offset { // another reader was faster
+		if known.run == run && known.offset > d.offset { // another reader was faster
 			return
 		}
-		known.read, known.final = time.Now(), completed
-		known.containers, known.failed, known.offset, known.requeued = d.containers, d.failed, d.offset, requeued
+		known.read, known.final, known.failing = time.Now(), completed, time.Time{}
+		known.containers, known.failed, known.offset, known.run = d.containers, d.failed, d.offset, run
 	})
 }
 

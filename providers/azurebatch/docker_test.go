@@ -18,6 +18,9 @@ import (
 // processes of the machine.
 const dockerVariable = "AZUREBATCH_TEST_DOCKER"
 
+// mountVariable has what is mounted in a container, which shares the machine's files.
+const mountVariable = "AZUREBATCH_TEST_MOUNTS"
+
 // missingImage is an image that does not exist.
 const missingImage = "registry.example/missing:1"
 
@@ -145,7 +148,7 @@ func (d docker) start(name string) int {
 	c := d.container(name)
 	script := `"$@" >"$0.log" 2>&1; echo $? >"$0.code.new"; mv "$0.code.new" "$0.code"`
 	process := exec.Command("/bin/sh", append([]string{"-c", script, filepath.Join(d.directory, name)}, c.Command...)...)
-	process.Env = append([]string{"PATH=" + os.Getenv("PATH")}, c.Env...)
+	process.Env = append([]string{"PATH=" + os.Getenv("PATH"), mountVariable + "=" + strings.Join(c.Volumes, " ")}, c.Env...)
 	process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := process.Start(); err != nil {
 		return 1

@@ -60,6 +60,9 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 		return nil, errdefs.NotFound("the task does not say which pod it runs")
 	}
 	c := u.Container(container)
+	if opts.Previous {
+		opts.Follow = false // nothing is added to it
+	}
 	s := &stream{b: b, task: u.ID, container: container, opts: opts, run: c.Restarts, since: opts.SinceTime, line: stamped}
 	if opts.SinceSeconds > 0 {
 		s.since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)

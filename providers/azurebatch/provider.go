@@ -18,6 +18,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
@@ -89,6 +90,9 @@ func (b *backend) Close() error {
 	return nil
 }
 
+// scheme is what IDs of containers begin with.
+const scheme = "azurebatch"
+
 // Actions that package podgroup does not make itself.
 const (
 	actionJob  podgroup.Action = "create the job"
@@ -158,15 +162,23 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 }
 
 // Delete implements podgroup.Backend. Batch stops what runs of the task, and removes its
-// files; containers that its script has started are stopped by the one that watches it.
+// files; containers that its script has started are stopped by the one that watches it. A task
+// that waits is terminated before: the deletion of a new one takes effect up to ten minutes
+// later, and Batch tries to run it until then.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
+	if u.Phase == podgroup.Pending {
+		_, err := b.client.TerminateTask(ctx, b.cfg.JobID, u.ID, nil)
+		if err = classify(actionEnd, err); err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+			log.G(ctx).WithField("task", u.ID).WithError(err).Debug("Cannot terminate a task that is deleted")
+		}
+	}
 	_, err := b.client.DeleteTask(ctx, b.cfg.JobID, u.ID, nil)
 	return classify(podgroup.ActionDelete, err)
 }
 
 // listed is what lists show of a task: neither its environment nor its command line, which
 // have the files of the pod.
-var listed = []string{"id", "displayName", "state", "stateTransitionTime", "creationTime", "executionInfo", "nodeInfo", "constraints"}
+var listed = []string{"id", "displayName", "state", "previousState", "stateTransitionTime", "creationTime", "executionInfo", "nodeInfo", "constraints"}
 
 // pageSize is how many tasks are requested at once, the most that Batch allows.
 const pageSize int32 = 1000
@@ -188,7 +200,7 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		return podgroup.Page{}, err
 	}
 	b.listNodes(ctx, list.Value)
-	if err := b.refresh(ctx, list.Value); err != nil {
+	if err := b.refresh(ctx, list.Value, filter); err != nil {
 		return podgroup.Page{}, err
 	}
 	for i := range list.Value {
@@ -202,7 +214,9 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 // token there.
 func (b *backend) goOn(ctx context.Context, pager *runtime.Pager[azbatch.ListTasksResponse], link string) error {
 	u, err := url.Parse(link)
-	if err != nil || !strings.HasPrefix(link, b.cfg.AccountEndpoint+"/") || u.User != nil {
+	ours, _ := url.Parse(b.cfg.AccountEndpoint) // Complete has seen to it
+	host := func(u *url.URL) string { return strings.ToLower(strings.TrimSuffix(u.Host, ":443")) }
+	if err != nil || u.Scheme != "https" || host(u) != host(ours) || u.User != nil {
 		return errdefs.AsUnavailable(errors.New("a list of Azure Batch goes on at an address that is not the account's"))
 	}
 	text, err := json.Marshal(map[string]string{"odata.nextLink": link})
@@ -227,7 +241,7 @@ func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 func (b *backend) options() podgroup.Options {
 	return podgroup.Options{
-		Service: "Azure Batch", Scheme: "azurebatch",
+		Service: "Azure Batch", Scheme: scheme,
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 253},
 		Features: podgroup.Features{Fields: fields, Check: check, Ignores: b.ignores, FilesBytes: maxFiles, TokenLifetime: tokenLifetime},
 		Capacity: corev1.ResourceList{},

@@ -266,6 +266,112 @@ func TestLostMachine(t *testing.T) {
 	}
 }
 
+// Batch does not count the runs of a task after its machine was preempted or has failed.
+func TestRecoveredMachine(t *testing.T) {
+	for runs, stranger := range map[bool]bool{false: false, true: true} {
+		inBubble(t, false, func(t *testing.T, r *rig) {
+			pod, other := job("recovered"), job("stranger")
+			r.create(t, pod)
+			pod.Status = *r.status(t, pod)
+			r.cluster.SetPod(pod)
+			if stranger { // a task whose pod this cluster does not have
+				r.create(t, other)
+				r.cluster.RemovePod(other)
+			}
+			time.Sleep(time.Hour)
+			if s := r.status(t, pod); s.Phase != corev1.PodRunning {
+				t.Fatalf("before, the status is %+v", s)
+			}
+			for _, name := range []string{pod.Name, other.Name} {
+				if err := r.fake.Recover(name, runs); err != nil && (name == pod.Name || stranger) {
+					t.Fatal(err)
+				}
+			}
+			if s := r.status(t, pod); s.Phase != corev1.PodFailed || s.Reason != "NodeLost" {
+				t.Errorf("runs %v: the status is %+v", runs, s)
+			}
+			r.status(t, pod)
+			if n := r.world.Calls(batchtest.ActionTerminate); n != 1 {
+				t.Errorf("runs %v: tasks were terminated %d times", runs, n)
+			}
+		})
+	}
+}
+
+// What the script writes on the next machine begins again.
+func TestRecoveredScript(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, r *rig) {
+		pod := job("recovered")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+		r.create(t, pod)
+		before := r.status(t, pod).ContainerStatuses[0].State.Running.StartedAt
+		time.Sleep(time.Hour)
+		if err := r.fake.Recover(pod.Name, true); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.status(t, pod).ContainerStatuses[0]; s.State.Running == nil || !s.State.Running.StartedAt.After(before.Time) {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+// A machine that does not answer delays neither lists nor what the others' tasks do, and
+// files that cannot be read do not have a pod run for ever.
+func TestFilesThatCannotBeRead(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, r *rig) {
+		pod := job("silent")
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "other", Image: "busybox"})
+		r.world.Delay(batchtest.ActionFile, 1, time.Hour)
+		r.create(t, pod)
+		before := time.Now()
+		if _, err := r.GetPods(t.Context()); err != nil || time.Since(before) > 15*time.Second {
+			t.Errorf("a list has taken %s, %v", time.Since(before), err)
+		}
+		r.world.Refuse(batchtest.ActionFile, 1_000_000, &grouptest.Refusal{Status: 403, Code: "AuthorizationFailure", Message: "no right"})
+		for _, name := range []string{"main", "other"} {
+			if err := r.world.Exit(pod.Name, name, 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		calls := r.world.Calls(batchtest.ActionFile)
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			if _, err := r.GetPods(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := r.world.Calls(batchtest.ActionFile) - calls; n > 4 {
+			t.Errorf("the file was requested %d times in a minute", n)
+		}
+		time.Sleep(readLife)
+		r.status(t, pod)
+		if s := r.status(t, pod); s.Phase != corev1.PodFailed {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+// The deletion of a new task takes effect late, and its termination at once.
+func TestDeletionOfTaskThatWaits(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, r *rig) {
+		pod, other := job("waits"), job("runs")
+		r.create(t, other)
+		r.status(t, other)
+		r.cluster.SetPod(pod)
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range []*corev1.Pod{pod, other} {
+			if err := r.DeletePod(t.Context(), pod); err != nil {
+				t.Error(err)
+			}
+		}
+		if terminated, deleted, left := r.world.Calls(batchtest.ActionTerminate), r.world.Calls(batchtest.ActionDelete), len(r.world.Units(nil)); terminated != 1 || deleted != 2 || left != 0 {
+			t.Errorf("%d terminations and %d deletions; %d tasks are left", terminated, deleted, left)
+		}
+	})
+}
+
 func TestTaskThatCannotStart(t *testing.T) {
 	inBubble(t, true, func(t *testing.T, r *rig) {
 		pod := job("broken")
@@ -359,7 +465,7 @@ func TestLogs(t *testing.T) {
 		if s := r.status(t, pod); s.ContainerStatuses[0].RestartCount != 1 || s.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode != 1 {
 			t.Errorf("the status is %+v", s)
 		}
-		if text, err := r.log(t, pod, "main", api.ContainerLogOpts{Previous: true, Tail: 1}); err != nil || text != "last\n" {
+		if text, err := r.log(t, pod, "main", api.ContainerLogOpts{Previous: true, Follow: true, Tail: 1}); err != nil || text != "last\n" {
 			t.Errorf("the log of the run before is %q, %v", text, err)
 		}
 		if text, err := r.log(t, pod, "main", api.ContainerLogOpts{}); err != nil || text != "container main started\n" {
@@ -395,6 +501,30 @@ func TestManyAtOnce(t *testing.T) {
 			t.Errorf("%d pods have failed, of 250 that were added by %d calls", failed, n)
 		}
 	})
+}
+
+// A call is refused because of one of its tasks, or because they are too long together: the
+// others are added.
+func TestRefusedTogether(t *testing.T) {
+	for status, code := range map[int]string{400: "InvalidRequestBody", 413: "RequestBodyTooLarge"} {
+		inBubble(t, false, func(t *testing.T, r *rig) {
+			r.world.Refuse(batchtest.ActionAdd, 1, &grouptest.Refusal{Status: status, Code: code}) // that of all
+			var wg sync.WaitGroup
+			for i := range 8 {
+				pod := job(fmt.Sprint("together-", i))
+				r.cluster.SetPod(pod)
+				wg.Go(func() {
+					if err := r.CreatePod(t.Context(), pod); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if n := len(r.world.Units(nil)); n != 8 {
+				t.Errorf("%d tasks of 8", n)
+			}
+		})
+	}
 }
 
 // Calls are not longer than Batch takes them, and callers that give up harm no others.
@@ -568,7 +698,10 @@ func TestTokens(t *testing.T) {
 	if _, err := b.List(t.Context(), nil, ""); err != nil || credential.scopes[0] != "https://batch.chinacloudapi.cn//.default" {
 		t.Errorf("%v, scopes %v", err, credential.scopes)
 	}
-	for _, link := range []string{"https://other.example/jobs", "https://pods.westeurope.batch.azure.com.evil.example/jobs", "https://pods.westeurope.batch.chinacloudapi.cn@evil.example/"} {
+	if _, err := b.List(t.Context(), nil, "https://PODS.westeurope.batch.chinacloudapi.cn:443/jobs/vk/tasks?api-version=2024-07-01.20.0"); err != nil {
+		t.Error(err)
+	}
+	for _, link := range []string{"http://pods.westeurope.batch.chinacloudapi.cn/jobs", "https://other.example/jobs", "https://pods.westeurope.batch.azure.com.evil.example/jobs", "https://pods.westeurope.batch.chinacloudapi.cn@evil.example/"} {
 		if _, err := b.List(t.Context(), nil, link); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "not the account's") {
 			t.Errorf("%s: %v", link, err)
 		}

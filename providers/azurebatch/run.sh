@@ -18,10 +18,18 @@ mkdir -p "$wd/logs"
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 say() { echo "$*" >>"$wd/state.txt"; }
 
-# The container with the pod's network outlives this script if that is killed: it removes the
-# containers when nobody writes the time into the file alive any more.
+# The container with the pod's network outlives this script if that is killed: when the file
+# alive has not changed for a minute, or is gone, it removes the containers, the files of the
+# pod, and itself. The file is empty for a moment at each change, and clocks may jump.
 # shellcheck disable=SC2016
-watch='while [ $(($(date +%s) - $(cat /pod/.vk/alive 2>/dev/null || echo 0))) -lt 60 ]; do sleep 5; done
+watch='n=0 last=
+while [ "$n" -lt 12 ] && now=$(cat /pod/.vk/alive 2>/dev/null); do
+	if [ "$now" = "$last" ]; then n=$((n + 1)); else n=0; fi
+	last=$now
+	sleep 5
+done
+docker ps -aq --filter "label=$0" --filter "label=container" | xargs -r docker rm -f -v
+rm -rf /pod/.vk /pod/volumes
 docker ps -aq --filter "label=$0" | xargs -r docker rm -f -v'
 
 # network ARG...: starts it, with arguments of docker run.
@@ -57,6 +65,7 @@ finish() {
 # Batch wants the task to end.
 stop() {
 	trap '' TERM INT
+	: >stopping # nothing is started again
 	running=$(docker ps -q --filter "label=$label" --filter "label=container")
 	# shellcheck disable=SC2086
 	[ -z "$running" ] || docker stop -t "$grace" $running >/dev/null 2>&1
@@ -64,6 +73,19 @@ stop() {
 	finish 143
 }
 trap stop TERM INT
+
+# inside ARG...: reports whether the directories of volumes that are mounted are where they
+# seem to be. A container that has run may have made one a link to a directory of the machine.
+inside() {
+	for arg; do
+		case $arg in
+		"$wd"/volumes/*)
+			arg=${arg%%:*}
+			[ "$(readlink -f "$arg")" = "$(readlink -f "$wd")${arg#"$wd"}" ] || return 1
+			;;
+		esac
+	done
+}
 
 # run NAME RESTART ARG...: runs a container with arguments of docker create, again as RESTART
 # says, and returns how it has ended.
@@ -73,7 +95,10 @@ run() {
 	while :; do
 		start=$(now) seconds=$(date +%s) message=
 		log=$wd/logs/$name.$n.log
-		if id=$(docker create --name "$pod-$name-$n" --label "$label" --label "container=$name" --network "container:$pod" --ipc "container:$pod" "$@" 2>"$name.err") &&
+		if ! inside "$@"; then
+			code=128 reason=StartError message="a volume has a symbolic link in place of a directory that is mounted"
+			echo "$start $message" >"$log"
+		elif id=$(docker create --name "$pod-$name-$n" --label "$label" --label "container=$name" --network "container:$pod" --ipc "container:$pod" "$@" 2>"$name.err") &&
 			docker start "$id" >/dev/null 2>"$name.err"; then
 			say "$name $n running $start"
 			docker logs -f -t "$id" >"$log" 2>&1 &
@@ -94,6 +119,9 @@ run() {
 		fi
 		[ $(($(date +%s) - seconds)) -lt 600 ] || delay=10
 		sleep "$delay"
+		if [ -e stopping ] || [ ! -e alive ]; then # the pod has ended meanwhile
+			return "$code"
+		fi
 		delay=$((delay < 150 ? delay * 2 : 300))
 		n=$((n + 1))
 	done

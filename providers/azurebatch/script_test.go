@@ -218,3 +218,96 @@ func TestScriptIsStopped(t *testing.T) {
 		t.Errorf("the task has left %v", left)
 	}
 }
+
+// A container that is to be started again is not, once the task is stopped.
+func TestScriptIsStoppedBetweenRuns(t *testing.T) {
+	t.Parallel()
+	pod := grouptest.NewPod("between")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	pod.Spec.Containers = []corev1.Container{shell("main", "exit 5")}
+	m := runTask(t, request(pod), func(*Config) {})
+	m.task.WaitDelay = 20 * time.Second
+	for {
+		if text, _ := os.ReadFile(filepath.Join(m.working, "state.txt")); strings.Contains(string(text), "main 1 exited") {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := m.task.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := m.wait(t); code != 143 {
+		t.Errorf("the task has ended with %d: %s", code, m.output.String())
+	}
+	ended := m.file(t, "state.txt")
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		if text := m.file(t, "state.txt"); text != ended {
+			t.Fatalf("the script goes on: %s", text)
+		}
+	}
+}
+
+// An init container makes a link to a directory of the machine of one that the next container
+// mounts.
+func TestScriptWithLinks(t *testing.T) {
+	t.Parallel()
+	pod := grouptest.NewPod("links")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	setup := shell("setup", `d=${`+mountVariable+`%%:*}; rmdir "$d/sub" && ln -s / "$d/sub"`)
+	setup.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s"}}
+	main := shell("main", "true")
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s", SubPath: "sub"}}
+	pod.Spec.InitContainers, pod.Spec.Containers = []corev1.Container{setup}, []corev1.Container{main}
+	m := runTask(t, request(pod), func(*Config) {})
+	if code := m.wait(t); code != 128 {
+		t.Errorf("the task has ended with %d: %s", code, m.output.String())
+	}
+	state, _ := parseState(nil, m.file(t, "state.txt"), nil)
+	if got := state["main"].now; got.Reason != "StartError" || !strings.Contains(got.Message, "symbolic link") || state["setup"].now.ExitCode != 0 {
+		t.Errorf("%+v", state)
+	}
+}
+
+// The container with the network goes on while the file with the time is empty, and removes
+// all when that is gone.
+func TestScriptWatch(t *testing.T) {
+	t.Parallel()
+	_, rest, _ := strings.Cut(functions, "watch='")
+	watch, _, _ := strings.Cut(rest, "'\n")
+	bin, pod := t.TempDir(), t.TempDir()
+	for _, name := range []string{".vk", "volumes", "logs"} {
+		if err := os.Mkdir(filepath.Join(pod, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		// Each sleep is followed by another content of the file; after the fourth it is gone.
+		"sleep":  `echo x >>"$POD/sleeps"; case $(wc -l <"$POD/sleeps") in 1) : >"$POD/.vk/alive";; 2) echo 7 >"$POD/.vk/alive";; 3) : >"$POD/.vk/alive";; *) rm "$POD/.vk/alive";; esac`,
+		"docker": `echo "$*" >>"$POD/docker"; case $1 in ps) echo id;; esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(pod, ".vk", "alive"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", strings.ReplaceAll(watch, "/pod/", pod+"/"), "label")
+	c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "POD=" + pod}
+	if output, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	if sleeps, _ := os.ReadFile(filepath.Join(pod, "sleeps")); strings.Count(string(sleeps), "x") != 4 {
+		t.Errorf("it has waited %q times", sleeps)
+	}
+	calls, _ := os.ReadFile(filepath.Join(pod, "docker"))
+	if want := "ps -aq --filter label=label --filter label=container\nrm -f -v id\nps -aq --filter label=label\nrm -f -v id\n"; string(calls) != want {
+		t.Errorf("it has called docker with %s", calls)
+	}
+	left, _ := filepath.Glob(filepath.Join(pod, "*"))
+	if hidden, _ := filepath.Glob(filepath.Join(pod, ".vk")); len(hidden) > 0 || slices.Contains(left, filepath.Join(pod, "volumes")) || !slices.Contains(left, filepath.Join(pod, "logs")) {
+		t.Errorf("it has left %v, %v", left, hidden)
+	}
+}

@@ -49,6 +49,16 @@ func parseLabel(text string) *label {
 	return &l
 }
 
+// has reports whether the pod has all of these tags.
+func (l *label) has(tags map[string]string) bool {
+	for key, value := range tags {
+		if l.Tags[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
 func namesOf(containers []corev1.Container) (names []string) {
 	for i := range containers {
 		names = append(names, containers[i].Name)
@@ -176,11 +186,11 @@ func (b *backend) hasSecretEnv(pod *corev1.Pod) bool {
 	if b.pods == nil {
 		return false
 	}
-	pod, err := b.pods.Pods(pod.Namespace).Get(pod.Name) // its variables are not resolved
-	if err != nil {
+	known, err := b.pods.Pods(pod.Namespace).Get(pod.Name) // its variables are not resolved
+	if err != nil || known.UID != pod.UID {
 		return true
 	}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range known.Spec.Containers {
 		if slices.ContainsFunc(c.EnvFrom, func(e corev1.EnvFromSource) bool { return e.SecretRef != nil }) ||
 			slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) {
 			return true

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/batch/azbatch"
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +19,9 @@ import (
 // have, for tasks of the older provider, which have none.
 func (b *backend) unit(t *azbatch.Task, filter map[string]string) podgroup.Unit {
 	d := b.detailOf(deref(t.ID))
-	l := parseLabel(deref(t.DisplayName))
-	if l == nil && d.older != nil {
-		l = &label{Tags: maps.Clone(d.older.Tags), Init: d.older.Init, Containers: d.older.Containers, Restart: d.older.Restart}
+	l := labelOf(t, &d)
+	if l != nil && l == d.older {
+		l = &label{Tags: maps.Clone(l.Tags), Init: l.Init, Containers: l.Containers, Restart: l.Restart}
 		maps.Copy(l.Tags, filter)
 	}
 	u := podgroup.Unit{ID: deref(t.ID), Created: deref(t.CreationTime)}
@@ -42,7 +44,7 @@ func (b *backend) unit(t *azbatch.Task, filter map[string]string) podgroup.Unit 
 		})
 	}
 	switch {
-	case requeued && l.Restart == corev1.RestartPolicyNever && (!ended || info.ExitCode == nil):
+	case (requeued || d.again) && l.Restart == corev1.RestartPolicyNever && (!ended || info.ExitCode == nil):
 		// It is to run once, and has run; refresh terminates the task.
 		u.Phase, u.Ended = podgroup.Failed, cmp.Or(deref(info.LastRequeueTime), deref(t.StateTransitionTime))
 		u.Failure = &podspec.Failure{Reason: "NodeLost", Message: "the machine on which the pod ran was taken away, or has failed", Disrupted: true}
@@ -128,7 +130,56 @@ func (w *written) container(name string, restart corev1.RestartPolicy, retries i
 	return c
 }
 
-// requeuedForever reports whether a task that is to run once waits to run again.
-func requeuedForever(t *azbatch.Task, l *label) bool {
-	return l != nil && l.Restart == corev1.RestartPolicyNever && t.ExecutionInfo != nil && deref(t.ExecutionInfo.RequeueCount) > 0 && !same(t.State, azbatch.TaskStateCompleted)
+// labelOf returns what a task says of its pod, or what is known of one of the older provider.
+func labelOf(t *azbatch.Task, d *detail) *label {
+	if l := parseLabel(deref(t.DisplayName)); l != nil {
+		return l
+	}
+	return d.older
+}
+
+// againAfter is how much later than its pod a task has started that runs again: clocks differ.
+const againAfter = time.Minute
+
+// runsAgain reports whether a task that is to run once has run, and waits to run again or
+// does. Batch counts only what users have put into the queue. Where a machine was preempted,
+// has failed or was started again, the state before says that the task has run, while it
+// waits; and once it runs, that it has started later than the pod's status says. Tasks whose
+// pods this cluster does not have are others' affair.
+func (b *backend) runsAgain(t *azbatch.Task, l *label) bool {
+	if l == nil || l.Restart != corev1.RestartPolicyNever || same(t.State, azbatch.TaskStateCompleted) || b.pods == nil {
+		return false
+	}
+	pod, err := b.pods.Pods(l.Tags[podgroup.TagNamespace]).Get(l.Tags[podgroup.TagPodName])
+	if err != nil || string(pod.UID) != l.Tags[podgroup.TagUID] {
+		return false
+	}
+	info := t.ExecutionInfo
+	if info != nil && deref(info.RequeueCount) > 0 {
+		return true
+	}
+	if !same(t.State, azbatch.TaskStateRunning) {
+		return same(t.PreviousState, azbatch.TaskStateRunning)
+	}
+	started := startOf(pod, deref(t.ID))
+	return info != nil && !started.IsZero() && deref(info.StartTime).Sub(started) > againAfter
+}
+
+// startOf returns when the first container of a pod has started in a task, by the pod's
+// status; zero if that is not known.
+func startOf(pod *corev1.Pod, id string) (first time.Time) {
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		at := time.Time{}
+		switch {
+		case !strings.HasPrefix(s.ContainerID, scheme+"://"+id+"/"): // such as one of the older provider
+		case s.State.Running != nil:
+			at = s.State.Running.StartedAt.Time
+		case s.State.Terminated != nil:
+			at = s.State.Terminated.StartedAt.Time
+		}
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
 }

@@ -36,7 +36,7 @@ func TestTracesOfAPod(t *testing.T) {
 	waitForGone(t, pod)
 	end := wholeTrace(t, received, pod, "removePod", "")
 	// The status is due when the watch shows the deletion, for the observed
-	// generation, or, if it was taken up before, when the provider reports the end.
+	// generation, or, if that was handled before, when the provider reports the end.
 	spanTree(t, end, pod, n.name, "syncPod[waitForWorker DeletePod writeStatus[waitForWorker] removePod[waitForWorker]]",
 		"syncPod[waitForWorker writeStatus[waitForWorker] DeletePod removePod[waitForWorker]]")
 	if string(start[0].GetTraceId()) == string(end[0].GetTraceId()) {

@@ -212,7 +212,7 @@ func (s *Server) isAuthentic(r *http.Request, length int64) bool {
 		return false
 	}
 	size := ""
-	if length > 0 {
+	if length > 0 || r.Method == http.MethodPost {
 		size = strconv.FormatInt(length, 10)
 	}
 	h := r.Header.Get

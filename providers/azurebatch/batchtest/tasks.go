@@ -27,8 +27,11 @@ type Task struct {
 		Script           bool
 		Restart          string
 	}
-	// Requeued is when its machine was lost.
+	// Requeued is when a user had it wait again.
 	Requeued time.Time
+	// Recovered is when it was to run again because its machine was lost, which Batch does
+	// not count.
+	Recovered time.Time
 }
 
 var (
@@ -219,20 +222,42 @@ func (s *Server) terminate(r *http.Request, _ http.Header) (int, any, error) {
 	case u.Over():
 		return 0, nil, refuse(http.StatusConflict, "TaskCompleted", "The specified task is already in a completed state.")
 	}
-	return http.StatusNoContent, nil, s.World.Change(u.Tags[podgroup.TagPodName], func(u *grouptest.Unit) { u.Phase, u.Ended = podgroup.Failed, s.now() })
+	return http.StatusNoContent, nil, s.World.Change(u.Tags[podgroup.TagPodName], func(of *grouptest.Unit) {
+		if of.ID == u.ID { // not another one of the pod
+			of.Phase, of.Ended = podgroup.Failed, s.now()
+		}
+	})
 }
 
 // now is for a World that is locked.
 func (s *Server) now() time.Time { return time.Now() }
 
-// Requeue has the machine of a pod be lost: its task waits again.
+// Requeue has a user remove the machine of a pod: its task waits again.
 func (s *Server) Requeue(pod string) error {
 	return s.World.Change(pod, func(u *grouptest.Unit) {
-		u.Phase, u.Spec.Data.(*Task).Requeued = podgroup.Pending, time.Now()
-		for i := range u.Containers {
-			u.Containers[i].Now = podgroup.Run{}
+		u.Spec.Data.(*Task).Requeued = time.Now()
+		begin(u, podgroup.Run{})
+	})
+}
+
+// Recover has the machine of a pod be lost: its task waits again, or runs at once.
+func (s *Server) Recover(pod string, runs bool) error {
+	return s.World.Change(pod, func(u *grouptest.Unit) {
+		u.Spec.Data.(*Task).Recovered = time.Now()
+		if begin(u, podgroup.Run{}); runs {
+			begin(u, podgroup.Run{State: podgroup.Executing, Started: time.Now()})
 		}
 	})
+}
+
+// begin has all containers of a task begin again.
+func begin(u *grouptest.Unit, with podgroup.Run) {
+	if u.Phase = podgroup.Pending; with.State == podgroup.Executing {
+		u.Phase = podgroup.Running
+	}
+	for i := range u.Containers {
+		u.Containers[i].Now = with
+	}
 }
 
 func (s *Server) list(r *http.Request, _ http.Header) (int, any, error) {
@@ -285,12 +310,18 @@ func view(u *grouptest.Unit, id string) map[string]any {
 	info := map[string]any{"retryCount": 0, "requeueCount": 0}
 	changed := u.Created
 	var code *int32
+	var first time.Time // when the task has started
 	for i, c := range u.Containers {
+		start := c.Now.Started
+		if t.Label.Script && !c.Last.Started.IsZero() {
+			start = c.Last.Started
+		}
+		if !start.IsZero() && (first.IsZero() || start.Before(first)) {
+			first = start
+			info["startTime"], changed = timeOf(start), start
+		}
 		if i < len(u.Spec.InitContainers) {
 			continue
-		}
-		if start := c.Now.Started; !start.IsZero() {
-			info["startTime"], changed = timeOf(start), start
 		}
 		if !t.Label.Script {
 			info["retryCount"] = c.Restarts
@@ -320,7 +351,13 @@ func view(u *grouptest.Unit, id string) map[string]any {
 	}
 	all := map[string]any{
 		"id": id, "url": "https://pods.westeurope.batch.azure.com/tasks/" + id, "eTag": etag(u), "creationTime": timeOf(u.Created), "lastModified": timeOf(u.Changed),
-		"state": state, "stateTransitionTime": timeOf(changed), "executionInfo": info, "nodeInfo": nil,
+		"state": state, "stateTransitionTime": timeOf(changed), "executionInfo": info, "nodeInfo": nil, "previousState": nil,
+	}
+	switch {
+	case state == "running":
+		all["previousState"] = "active"
+	case state == "completed" || !t.Requeued.IsZero() || !t.Recovered.IsZero():
+		all["previousState"] = "running"
 	}
 	if state != "active" {
 		all["nodeInfo"] = map[string]any{"poolId": Pool, "nodeId": node, "taskRootDirectory": "workitems/job/" + id}
@@ -343,7 +380,7 @@ func (s *Server) file(r *http.Request, header http.Header) (int, any, error) {
 	text, ok := s.text(&u, r.PathValue("file"))
 	switch {
 	case s.NoFiles:
-		return 0, nil, refuse(http.StatusConflict, "NodeNotFound", "The node on which the task ran is gone.")
+		return 0, nil, refuse(http.StatusConflict, "TaskFilesUnavailable", "The files of the specified task are unavailable.")
 	case !ok:
 		return 0, nil, refuse(http.StatusNotFound, "FileNotFound", "The specified file does not exist.")
 	}
