@@ -69,6 +69,7 @@ type CapacityProvider struct {
 	// Name is FARGATE or FARGATE_SPOT.
 	Name string `json:"name"`
 	// Weight is its share of the tasks, and Base how many tasks it has before the weights count.
+	// A single one has weight 1; else one at least has to have a weight.
 	Weight int32 `json:"weight,omitempty"`
 	Base   int32 `json:"base,omitempty"`
 }
@@ -120,6 +121,11 @@ func (c *Config) Complete() error {
 	}
 	check(c.CloudWatchLogGroupName == "" || c.ExecutionRoleArn != "", "cloudWatchLogGroupName: it needs executionRoleArn, by which logs are written")
 	check(!c.SecretsManager || c.ExecutionRoleArn != "", "secretsManager: it needs executionRoleArn, by which secrets are read")
+	if p := c.CapacityProviders; len(p) == 1 && p[0].Weight == 0 {
+		p[0].Weight = 1
+	}
+	weighty := func(p CapacityProvider) bool { return p.Weight > 0 }
+	check(len(c.CapacityProviders) == 0 || slices.ContainsFunc(c.CapacityProviders, weighty), "capacityProviders: none has a weight")
 	for _, p := range c.CapacityProviders {
 		check(p.Name == onDemand || p.Name == onSpot, "capacityProviders: %q is neither %s nor %s", p.Name, onDemand, onSpot)
 		check(p.Weight >= 0 && p.Weight <= 1000 && p.Base >= 0, "capacityProviders: weight or base of %s is out of range", p.Name)

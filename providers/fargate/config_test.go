@@ -47,12 +47,17 @@ func TestMistakes(t *testing.T) {
 		"cloudWatchLogGroupName": good(func(c *Config) { c.ExecutionRoleArn = "" }),
 		"secretsManager":         good(func(c *Config) { c.ExecutionRoleArn, c.CloudWatchLogGroupName, c.SecretsManager = "", "", true }),
 		"capacityProviders":      good(func(c *Config) { c.CapacityProviders = []CapacityProvider{{Name: "SPOT"}} }),
+		"none has a weight":      good(func(c *Config) { c.CapacityProviders = []CapacityProvider{{Name: "FARGATE"}, {Name: "FARGATE_SPOT"}} }),
 		"tags":                   good(func(c *Config) { c.Tags = map[string]string{"aws:team": "a"} }),
 		"registryCredentials":    good(func(c *Config) { c.RegistryCredentials = map[string]string{"quay.io": "secret"} }),
 	} {
 		if err := c.Complete(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+	single := good(func(c *Config) { c.CapacityProviders = []CapacityProvider{{Name: "FARGATE_SPOT"}} })
+	if err := single.Complete(); err != nil || single.CapacityProviders[0].Weight != 1 {
+		t.Errorf("a single capacity provider: %v, %+v", err, single.CapacityProviders)
 	}
 	if _, err := newBackend(testConfig(), aws.Config{}); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "region") {
 		t.Errorf("no region: %v", err)

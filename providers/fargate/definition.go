@@ -145,8 +145,13 @@ func (p *plan) limitOverrides() error {
 // other's, so that the node may delete them.
 func (b *backend) familyPrefix(identity map[string]string) string {
 	node := identity[podgroup.TagNodeName]
+	return nodePrefix(node) + shortHash(b.cfg.ClusterName + "/" + identity[podgroup.TagClusterUID] + "/" + node)[:8] + "-"
+}
+
+// nodePrefix returns the readable part of a family prefix. Nodes with similar names may share it.
+func nodePrefix(node string) string {
 	readable := strings.ReplaceAll(node, ".", "-")
-	return "vk-" + readable[:min(len(readable), 100)] + "-" + shortHash(b.cfg.ClusterName + "/" + identity[podgroup.TagClusterUID] + "/" + node)[:8] + "-"
+	return "vk-" + readable[:min(len(readable), 100)] + "-"
 }
 
 func shortHash(text string) string {
@@ -228,9 +233,8 @@ func (b *backend) container(r *podgroup.Request, p *plan, c *corev1.Container) (
 	}
 	for _, m := range c.VolumeMounts {
 		has := func(v corev1.Volume) bool { return v.Name == m.Name && isMounted(r, &v) } // others are ignored
-		if slices.ContainsFunc(r.Pod.Spec.Volumes, has) {
-			_, isFiles := r.Files[m.Name]
-			d.MountPoints = append(d.MountPoints, types.MountPoint{SourceVolume: new(m.Name), ContainerPath: new(m.MountPath), ReadOnly: new(m.ReadOnly || isFiles)})
+		if i := slices.IndexFunc(r.Pod.Spec.Volumes, has); i >= 0 {
+			d.MountPoints = append(d.MountPoints, types.MountPoint{SourceVolume: new(m.Name), ContainerPath: new(m.MountPath), ReadOnly: new(m.ReadOnly || isReadOnly(r, &r.Pod.Spec.Volumes[i]))})
 		}
 	}
 	if podspec.IsSidecar(c) || slices.ContainsFunc(r.Pod.Spec.Containers, func(main corev1.Container) bool { return main.Name == c.Name }) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,17 +31,22 @@ const (
 
 // usage is which definitions are in use, by family.
 type usage struct {
-	known map[string]bool            // families that have an active revision
-	tasks map[string]map[string]bool // the tasks of each, that have not been deleted
-	plans map[string]int             // creations under way
+	known map[string]bool                 // families that have an active revision
+	tasks map[string]map[string]time.Time // the tasks of each, that have not been deleted, and when they were seen
+	plans map[string]int                  // creations under way
+	alone map[string]bool                 // families that may have secrets without a definition
 
-	listing map[string]map[string]bool // tasks of a list that is being read
-	prefix  string                     // of the families of this node, once one is known
-	swept   time.Time
+	began  time.Time // the list that is being read
+	prefix string    // of the families of this node, once one is known
+	swept  time.Time
 }
 
+// doubt is for how long before a list a task has to have been missing: lists may lack new ones,
+// and be empty for a while.
+const doubt = time.Minute
+
 func newUsage() usage {
-	return usage{known: map[string]bool{}, tasks: map[string]map[string]bool{}, plans: map[string]int{}, listing: map[string]map[string]bool{}}
+	return usage{known: map[string]bool{}, tasks: map[string]map[string]time.Time{}, plans: map[string]int{}, alone: map[string]bool{}}
 }
 
 // familyOf returns the family of the ARN of a definition.
@@ -49,11 +56,12 @@ func familyOf(definition string) string {
 	return family
 }
 
-func addTask(to map[string]map[string]bool, family, task string) {
-	if to[family] == nil {
-		to[family] = map[string]bool{}
+// see notes that there is a task.
+func (u *usage) see(family, task string) {
+	if u.tasks[family] == nil {
+		u.tasks[family] = map[string]time.Time{}
 	}
-	to[family][task] = true
+	u.tasks[family][task] = time.Now()
 }
 
 // ensureDefinition registers the definition of a plan, unless it is there. Calls about one family
@@ -77,17 +85,24 @@ func (b *backend) ensureDefinition(ctx context.Context, p *plan) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.uses.known[family] = true
+	delete(b.uses.alone, family)
 	return nil
 }
 
 func (b *backend) register(ctx context.Context, p *plan) error {
 	_, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: p.definition.Family})
-	if err = classify(podgroup.ActionLog, err); !errdefs.IsNotFound(err) {
+	switch err = classify(podgroup.ActionLog, err); {
+	case err == nil:
+		if stored, err := b.isStored(ctx, p); err != nil || stored {
+			return err
+		} // else no task of it would start
+	case !errdefs.IsNotFound(err):
 		return err
 	}
 	if err := b.modify.Wait(ctx); err != nil {
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("more pods than an account may register task definitions for at once: %w", err)), time.Minute)
 	}
+	b.leave(*p.definition.Family)
 	if err := b.store(ctx, p); err != nil {
 		return err
 	}
@@ -115,6 +130,15 @@ func (b *backend) forget(family string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.uses.known, family)
+}
+
+// leave notes that the secrets of a family may have no definition: they are left to sweep.
+func (b *backend) leave(family string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cfg.SecretsManager && !strings.HasPrefix(family, olderFamily) {
+		b.uses.alone[family] = true
+	}
 }
 
 // release notes that a task was deleted, and deletes its definition if no other has it. What
@@ -148,14 +172,32 @@ func (b *backend) deleteDefinition(ctx context.Context, family, revision string)
 		return errdefs.AsUnavailable(errors.New("too many task definitions were deregistered"))
 	}
 	b.forget(family)
-	_, err = b.api.DeregisterTaskDefinition(ctx, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &revision})
-	if err == nil {
-		_, err = b.api.DeleteTaskDefinitions(ctx, &ecs.DeleteTaskDefinitionsInput{TaskDefinitions: []string{revision}})
-	}
-	if err != nil {
+	b.leave(family)
+	if _, err = b.api.DeregisterTaskDefinition(ctx, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &revision}); err != nil {
 		return classify(podgroup.ActionDelete, err)
 	}
-	return b.deleteSecrets(ctx, family)
+	_, err = b.api.DeleteTaskDefinitions(ctx, &ecs.DeleteTaskDefinitionsInput{TaskDefinitions: []string{revision}})
+	return errors.Join(classify(podgroup.ActionDelete, err), b.deleteSecrets(ctx, family))
+}
+
+// deleteLeft deletes secrets of families without a definition.
+func (b *backend) deleteLeft(ctx context.Context) {
+	b.mu.Lock()
+	families := slices.Collect(maps.Keys(b.uses.alone))
+	b.mu.Unlock()
+	for _, family := range families[:min(len(families), sweepAtOnce)] {
+		end, err := b.families.Take(ctx, family)
+		if err != nil {
+			return
+		}
+		b.mu.Lock()
+		still := b.uses.alone[family]
+		b.mu.Unlock()
+		if still && !b.isUsed(family) {
+			_ = b.deleteSecrets(ctx, family) // the next time tries it again
+		}
+		end()
+	}
 }
 
 // listed notes the tasks of a page of a list. After the last page it is known which
@@ -163,29 +205,31 @@ func (b *backend) deleteDefinition(ctx context.Context, family, revision string)
 func (b *backend) listed(ctx context.Context, first, last bool, tasks []types.Task) {
 	b.mu.Lock()
 	if first {
-		b.uses.listing = map[string]map[string]bool{}
+		b.uses.began = time.Now()
 	}
 	for i := range tasks {
-		if task := aws.ToString(tasks[i].TaskArn); !b.deletedBefore(&tasks[i]) {
-			addTask(b.uses.listing, familyOf(aws.ToString(tasks[i].TaskDefinitionArn)), task)
+		family, task := familyOf(aws.ToString(tasks[i].TaskDefinitionArn)), aws.ToString(tasks[i].TaskArn)
+		if b.deletedBefore(&tasks[i]) {
+			delete(b.uses.tasks[family], task)
+		} else {
+			b.uses.see(family, task)
 		}
 	}
 	due := last && b.uses.prefix != "" && time.Since(b.uses.swept) >= sweepEvery
 	if last {
-		b.uses.tasks, b.uses.listing = b.uses.listing, map[string]map[string]bool{}
-		for id, c := range b.created { // which the list may lack
-			if time.Since(c.at) < time.Minute {
-				addTask(b.uses.tasks, c.family, id)
-			} else {
-				delete(b.created, id)
-			}
-		}
+		maps.DeleteFunc(b.uses.tasks, func(_ string, tasks map[string]time.Time) bool {
+			maps.DeleteFunc(tasks, func(_ string, seen time.Time) bool { return seen.Before(b.uses.began.Add(-doubt)) })
+			return len(tasks) == 0
+		})
 	}
 	if due {
 		b.uses.swept = time.Now()
 	}
 	prefix := b.uses.prefix
 	b.mu.Unlock()
+	if due {
+		b.deleteLeft(ctx)
+	}
 	if due && !b.sweep(ctx, prefix) {
 		b.mu.Lock()
 		b.uses.swept = time.Now().Add(sweepAgain - sweepEvery)

@@ -3,6 +3,7 @@ package fargate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -43,13 +44,18 @@ func classify(action podgroup.Action, err error) error {
 	}
 	code, text := answer.ErrorCode(), answer.ErrorMessage()
 	switch {
-	case strings.Contains(text, "Capacity is unavailable"), strings.Contains(text, "reached the limit"):
+	case containsAny(text, "ErrorCode: Throttling", "RequestLimitExceeded"): // what it has asked another service, as InvalidParameterException
+		code = "Throttling"
+	case containsAny(text, "Capacity is unavailable", "reached the limit", "above your limit", "Error retrieving", "Unable to assume", "unable to assume"): // a person cures it, or time
 		code = codeCapacity
-	case strings.Contains(text, "Unable to describe task definition"), strings.Contains(text, "TaskDefinition is inactive"),
-		strings.Contains(text, "TaskDefinition not found"), strings.Contains(text, "referenced task was not found"):
+	case containsAny(text, "Unable to describe task definition", "TaskDefinition is inactive", "TaskDefinition not found", "referenced task was not found"):
 		code = codeMissing
 	case action == podgroup.ActionCreate && code == "ClusterNotFoundException": // the next list creates it
 		code = codeCapacity
 	}
 	return codes.Classify(action, code, status, 0, fmt.Errorf("AWS refuses to %s: %s: %s", action, answer.ErrorCode(), text))
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -75,6 +75,21 @@ func isMounted(r *podgroup.Request, v *corev1.Volume) bool {
 	return isFiles || v.EmptyDir != nil || v.PersistentVolumeClaim != nil || v.NFS != nil
 }
 
+// isReadOnly reports whether no container may write to a volume.
+func isReadOnly(r *podgroup.Request, v *corev1.Volume) bool {
+	if _, isFiles := r.Files[v.Name]; isFiles {
+		return true
+	}
+	nfs := v.NFS
+	if claimed := r.Claims[v.Name]; claimed != nil {
+		if csi := claimed.Spec.CSI; csi != nil && csi.ReadOnly {
+			return true
+		}
+		nfs = claimed.Spec.NFS
+	}
+	return nfs != nil && nfs.ReadOnly || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+}
+
 // efsDriver is the name of the CSI driver whose volumes are EFS.
 const efsDriver = "efs.csi.aws.com"
 

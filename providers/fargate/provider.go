@@ -2,6 +2,7 @@ package fargate
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -44,14 +45,19 @@ type backend struct {
 
 	mu      sync.Mutex
 	deleted map[string]time.Time // stopped tasks that ECS shows on, by ARN, and when they were deleted
-	created map[string]newTask   // tasks that lists may lack, by ARN
+	refused map[string]refusal   // requests that have started no task, by their token
 	uses    usage
 }
 
-type newTask struct {
-	family string
+// refusal is a request that has started no task, when that was, and what the token of the next
+// one ends in: ECS repeats its answer to a token.
+type refusal struct {
 	at     time.Time
+	ending string
 }
+
+// tokenLife is for how long ECS remembers a token.
+const tokenLife = 24 * time.Hour
 
 var (
 	_ podgroup.Lister    = (*backend)(nil)
@@ -102,7 +108,7 @@ func newBackend(cfg Config, credentials aws.Config) (*backend, error) {
 	credentials.Retryer = func() aws.Retryer { return aws.NopRetryer{} } // podgroup has its own
 	return &backend{
 		cfg: cfg, dialer: &websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: 45 * time.Second}, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials), secrets: secretsmanager.NewFromConfig(credentials),
-		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, created: map[string]newTask{}, uses: newUsage(),
+		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, refused: map[string]refusal{}, uses: newUsage(),
 	}, nil
 }
 
@@ -162,10 +168,28 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return podgroup.Unit{}, err
 	}
 	b.mu.Lock()
-	b.created[aws.ToString(task.TaskArn)] = newTask{family, time.Now()}
-	addTask(b.uses.tasks, family, aws.ToString(task.TaskArn))
+	b.uses.see(family, aws.ToString(task.TaskArn))
 	b.mu.Unlock()
-	return b.unit(task), nil
+	u := b.unit(task)
+	if u.Over() { // an answer that is repeated does not say how: the next list does
+		u.Phase, u.Failure, u.Ended = podgroup.Pending, nil, time.Time{}
+	}
+	return u, nil
+}
+
+// token returns the token of a request.
+func (b *backend) token(r *podgroup.Request) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return r.Token + b.refused[r.Token].ending
+}
+
+// refuse notes that a request has started no task, for sure.
+func (b *backend) refuse(r *podgroup.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.refused, func(_ string, known refusal) bool { return time.Since(known.at) > tokenLife })
+	b.refused[r.Token] = refusal{time.Now(), "-" + rand.Text()[:8]}
 }
 
 // run runs the task of a plan. An error of class NotFound says that its definition is not there.
@@ -181,7 +205,7 @@ func (b *backend) run(ctx context.Context, r *podgroup.Request, p *plan) (*types
 	maps.Copy(all, b.cfg.Tags)
 	maps.Copy(all, r.Tags) // identity goes before
 	in := &ecs.RunTaskInput{
-		Cluster: &b.cfg.ClusterName, TaskDefinition: p.definition.Family, ClientToken: &r.Token, Count: new(int32(1)), LaunchType: types.LaunchTypeFargate,
+		Cluster: &b.cfg.ClusterName, TaskDefinition: p.definition.Family, ClientToken: new(b.token(r)), Count: new(int32(1)), LaunchType: types.LaunchTypeFargate,
 		PlatformVersion: &b.cfg.PlatformVersion, StartedBy: new(string(r.Pod.UID)), Tags: tags(all), EnableExecuteCommand: p.role != "",
 		NetworkConfiguration: &types.NetworkConfiguration{AwsvpcConfiguration: &types.AwsVpcConfiguration{
 			Subnets: b.cfg.Subnets, SecurityGroups: b.cfg.SecurityGroups, AssignPublicIp: public,
@@ -201,6 +225,7 @@ func (b *backend) run(ctx context.Context, r *podgroup.Request, p *plan) (*types
 		return nil, classify(podgroup.ActionCreate, err)
 	}
 	if len(out.Tasks) == 0 {
+		b.refuse(r)
 		reason := "it gives no reason"
 		if len(out.Failures) > 0 {
 			reason = strings.TrimSpace(aws.ToString(out.Failures[0].Reason) + " " + aws.ToString(out.Failures[0].Detail))
@@ -244,7 +269,6 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration)
 	if u.Over() {
 		b.deleted[u.ID] = time.Now()
 	}
-	delete(b.created, u.ID)
 	b.mu.Unlock()
 	if data, ok := u.Data.(taskData); ok && data.definition != "" {
 		b.release(ctx, u.ID, data.definition)

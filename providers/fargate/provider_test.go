@@ -147,7 +147,7 @@ func TestPlan(t *testing.T) {
 		pod.Spec.Volumes = []corev1.Volume{
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
-			{Name: "share", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "fs-87654321.efs.eu-west-1.amazonaws.com", Path: "/pods"}}},
+			{Name: "share", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "fs-87654321.efs.eu-west-1.amazonaws.com", Path: "/pods", ReadOnly: true}}},
 		}
 		always := corev1.ContainerRestartPolicyAlways
 		pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox"}, {Name: "proxy", Image: "envoy", RestartPolicy: &always}, {Name: "migrate", Image: "busybox"}}
@@ -181,7 +181,7 @@ func TestPlan(t *testing.T) {
 			n.Errorf("the sidecar is %+v", proxy)
 		}
 		efs := d.Volumes[1].EfsVolumeConfiguration
-		if len(d.Volumes) != 3 || *efs.FileSystemId != "fs-12345678" || *efs.AuthorizationConfig.AccessPointId != "fsap-1" || efs.TransitEncryption != "ENABLED" || !*main.MountPoints[1].ReadOnly ||
+		if len(d.Volumes) != 3 || *efs.FileSystemId != "fs-12345678" || *efs.AuthorizationConfig.AccessPointId != "fsap-1" || efs.TransitEncryption != "ENABLED" || *main.MountPoints[0].ReadOnly || !*main.MountPoints[1].ReadOnly || !*main.MountPoints[2].ReadOnly ||
 			*d.Volumes[2].EfsVolumeConfiguration.FileSystemId != "fs-87654321" || *d.Volumes[2].EfsVolumeConfiguration.RootDirectory != "/pods" {
 			n.Errorf("the volumes are %+v", d.Volumes)
 		}

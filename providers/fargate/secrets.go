@@ -23,7 +23,7 @@ import (
 // The endings of the names of a definition's secrets, which begin with its family: values of
 // variables and files, and the login of a registry.
 const (
-	valuesSecret = "-values"
+	valuesSecret = "-secrets" // not six characters, which would look like those that Secrets Manager adds
 	loginSecret  = "-login"
 )
 
@@ -133,11 +133,12 @@ func (b *backend) store(ctx context.Context, p *plan) error {
 		}
 		out, err := b.secrets.CreateSecret(ctx, &secretsmanager.CreateSecretInput{Name: &name, SecretString: &text, Tags: labels})
 		if errors.As(err, new(*secrettypes.ResourceExistsException)) {
-			known, err := b.secrets.DescribeSecret(ctx, &secretsmanager.DescribeSecretInput{SecretId: &name})
-			if err != nil {
-				return classify(podgroup.ActionCreate, err)
+			if arns[ending], err = b.secretARN(ctx, name); err != nil {
+				return err
 			}
-			arns[ending] = aws.ToString(known.ARN)
+			if arns[ending] == "" {
+				return errdefs.AsUnavailable(fmt.Errorf("secret %s of Secrets Manager is being deleted: it is created again then", name))
+			}
 			continue
 		}
 		if err != nil {
@@ -159,6 +160,29 @@ func (b *backend) store(ctx context.Context, p *plan) error {
 	return nil
 }
 
+// secretARN returns the ARN of a secret, or nothing if there is none, or not for much longer.
+func (b *backend) secretARN(ctx context.Context, name string) (string, error) {
+	known, err := b.secrets.DescribeSecret(ctx, &secretsmanager.DescribeSecretInput{SecretId: &name})
+	if err = classify(podgroup.ActionLog, err); err != nil && !errdefs.IsNotFound(err) {
+		return "", err
+	}
+	if err != nil || known.DeletedDate != nil {
+		return "", nil
+	}
+	return aws.ToString(known.ARN), nil
+}
+
+// isStored reports whether the secrets of a plan exist.
+func (b *backend) isStored(ctx context.Context, p *plan) (bool, error) {
+	texts, err := p.secrets.texts()
+	for ending := range texts {
+		if arn, err := b.secretARN(ctx, *p.definition.Family+ending); err != nil || arn == "" {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
 // deleteSecrets deletes the secrets of a family, if there are any.
 func (b *backend) deleteSecrets(ctx context.Context, family string) error {
 	if !b.cfg.SecretsManager || strings.HasPrefix(family, olderFamily) {
@@ -171,5 +195,11 @@ func (b *backend) deleteSecrets(ctx context.Context, family string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.uses.alone, family)
+	}
+	return err
 }

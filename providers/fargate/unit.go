@@ -6,6 +6,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -34,7 +36,7 @@ func (b *backend) unit(t *types.Task) podgroup.Unit {
 		u.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
 	}
 	if len(t.Tags) == 0 {
-		u.Tags = b.olderTags(t)
+		u.Tags = b.identityOf(t)
 	}
 	for _, a := range t.Attachments {
 		for _, d := range a.Details {
@@ -50,11 +52,12 @@ func (b *backend) unit(t *types.Task) podgroup.Unit {
 		starting = starting && c.Now.State == podgroup.Waiting
 		u.Containers = append(u.Containers, c)
 	}
+	why := failure(t)
 	switch last := aws.ToString(t.LastStatus); {
-	case last == statusStopped && good:
+	case last == statusStopped && good && (why == nil || why.Reason == reasonStopped): // else it was ended, and has answered the signal with 0
 		u.Phase = podgroup.Succeeded
 	case last == statusStopped:
-		u.Phase, u.Failure = podgroup.Failed, failure(t)
+		u.Phase, u.Failure = podgroup.Failed, why
 	case aws.ToString(t.DesiredStatus) == statusStopped && strings.Contains(aws.ToString(t.StoppedReason), stopReason):
 		u.Phase = podgroup.Stopping
 	case last == statusRunning, t.StartedAt != nil, !starting:
@@ -70,27 +73,31 @@ func (b *backend) unit(t *types.Task) podgroup.Unit {
 // and name of the pod follow, with underscores, which the last two do not have.
 const olderFamily = "vk-podspec_"
 
-// olderTags returns the identity of a task of the provider that this one replaces, if it is of
-// a pod that this node has: the UID is in what has started it.
-func (b *backend) olderTags(t *types.Task) map[string]string {
-	names, ok := strings.CutPrefix(familyOf(aws.ToString(t.TaskDefinitionArn)), olderFamily+b.cfg.ClusterName+"_")
-	namespace, name, both := strings.Cut(names, "_")
-	if !ok || !both || b.pods == nil {
+// identityOf returns the identity of a task without tags, if it is of a pod that this node has:
+// the pod's UID has started it. Tasks of the provider that this one replaces have none, and
+// StopTask deletes them.
+func (b *backend) identityOf(t *types.Task) map[string]string {
+	family := familyOf(aws.ToString(t.TaskDefinitionArn))
+	if b.pods == nil || !strings.HasPrefix(family, olderFamily+b.cfg.ClusterName+"_") && !strings.HasPrefix(family, nodePrefix(b.node)) {
 		return nil
 	}
-	pod, err := b.pods.Pods(namespace).Get(name)
-	if err != nil || string(pod.UID) != aws.ToString(t.StartedBy) {
+	pods, err := b.pods.List(labels.Everything())
+	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return string(pod.UID) == aws.ToString(t.StartedBy) })
+	if err != nil || i < 0 {
 		return nil
 	}
 	return map[string]string{
 		podgroup.TagClusterName: b.cfg.ClusterName, podgroup.TagNodeName: b.node,
-		podgroup.TagNamespace: namespace, podgroup.TagPodName: name, podgroup.TagUID: string(pod.UID),
+		podgroup.TagNamespace: pods[i].Namespace, podgroup.TagPodName: pods[i].Name, podgroup.TagUID: string(pods[i].UID),
 	}
 }
 
+// reasonStopped is the reason of a task that has stopped without having been ended by somebody.
+const reasonStopped = "TaskStopped"
+
 // failure returns why ECS stopped a task, if its containers do not show it.
 func failure(t *types.Task) *podspec.Failure {
-	disrupted := []types.TaskStopCode{types.TaskStopCodeSpotInterruption, types.TaskStopCodeTerminationNotice, types.TaskStopCodeUserInitiated}
+	disrupted := []types.TaskStopCode{types.TaskStopCodeSpotInterruption, types.TaskStopCodeTerminationNotice, types.TaskStopCodeInfrastructureHealth, types.TaskStopCodeUserInitiated}
 	text := aws.ToString(t.StoppedReason)
 	switch {
 	case strings.Contains(text, sickReason):
@@ -100,7 +107,7 @@ func failure(t *types.Task) *podspec.Failure {
 	case slices.Contains(disrupted, t.StopCode):
 		return &podspec.Failure{Reason: string(t.StopCode), Message: text, Disrupted: true}
 	}
-	return &podspec.Failure{Reason: "TaskStopped", Message: strings.TrimPrefix(string(t.StopCode)+": "+text, ": ")}
+	return &podspec.Failure{Reason: reasonStopped, Message: strings.TrimPrefix(string(t.StopCode)+": "+text, ": ")}
 }
 
 // container translates what ECS says of a container. Its own times are those of the task.

@@ -3,6 +3,7 @@ package ecstest
 import (
 	"crypto/rand"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -11,7 +12,10 @@ import (
 )
 
 // secret is a secret of Secrets Manager.
-type secret struct{ arn, text string }
+type secret struct {
+	arn, text string
+	dying     bool
+}
 
 var secretRule = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,512}$`)
 
@@ -21,9 +25,26 @@ func (s *Server) Secrets() map[string]string {
 	defer s.mu.Unlock()
 	texts := map[string]string{}
 	for name, secret := range s.secrets {
-		texts[name] = secret.text
+		if !secret.dying {
+			texts[name] = secret.text
+		}
 	}
 	return texts
+}
+
+// DropSecrets deletes all secrets, as others may.
+func (s *Server) DropSecrets() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.secrets)
+}
+
+// SlowSecrets sets whether secrets exist on for some time after their deletion.
+func (s *Server) SlowSecrets(slow bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = slow
+	maps.DeleteFunc(s.secrets, func(_ string, known secret) bool { return !slow && known.dying })
 }
 
 func (s *Server) createSecret(in secretsmanager.CreateSecretInput) (any, error) {
@@ -36,7 +57,7 @@ func (s *Server) createSecret(in secretsmanager.CreateSecretInput) (any, error) 
 		return nil, refuse("ResourceExistsException", "The operation failed because the secret already exists.")
 	}
 	arn := "arn:aws:secretsmanager:eu-west-1:123456789012:secret:" + *in.Name + "-" + rand.Text()[:6]
-	s.secrets[*in.Name] = secret{arn, *in.SecretString}
+	s.secrets[*in.Name] = secret{arn: arn, text: *in.SecretString}
 	return object{"ARN": arn, "Name": *in.Name}, nil
 }
 
@@ -47,7 +68,11 @@ func (s *Server) describeSecret(in secretsmanager.DescribeSecretInput) (any, err
 	if !ok {
 		return nil, refuse("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
 	}
-	return object{"ARN": known.arn, "Name": *in.SecretId}, nil
+	answer := object{"ARN": known.arn, "Name": *in.SecretId}
+	if known.dying {
+		answer["DeletedDate"] = seconds(s.World.Now())
+	}
+	return answer, nil
 }
 
 // deleteSecret succeeds for one that does not exist, as the service does when it is forced.
@@ -57,7 +82,12 @@ func (s *Server) deleteSecret(in secretsmanager.DeleteSecretInput) (any, error) 
 	if in.ForceDeleteWithoutRecovery == nil || !*in.ForceDeleteWithoutRecovery {
 		return nil, invalid("the fake deletes at once only")
 	}
-	delete(s.secrets, *in.SecretId)
+	if known, found := s.secrets[*in.SecretId]; found && s.slow {
+		known.dying = true
+		s.secrets[*in.SecretId] = known
+	} else {
+		delete(s.secrets, *in.SecretId)
+	}
 	return object{"Name": *in.SecretId}, nil
 }
 
@@ -93,7 +123,7 @@ func (s *Server) Environment(t Task, container string) map[string]string {
 // secretValue returns the value at ARN:KEY::, or nothing. The caller holds s.mu.
 func (s *Server) secretValue(from string) string {
 	for _, known := range s.secrets {
-		if key, ok := strings.CutPrefix(from, known.arn+":"); ok {
+		if key, ok := strings.CutPrefix(from, known.arn+":"); ok && !known.dying {
 			var values map[string]string
 			_ = json.Unmarshal([]byte(known.text), &values)
 			return values[strings.TrimSuffix(key, "::")]

@@ -38,6 +38,10 @@ type Server struct {
 	secrets   map[string]secret // by name
 	stopped   []grouptest.Unit
 	unhealthy map[string]string // health of containers, by task and name
+	untagged  map[string]bool   // tasks that StopTask was called for, by ID
+	lacking   int               // how many requests will find no capacity
+	lacked    map[string]bool   // those that have, by token
+	slow      bool              // secrets that are deleted exist on
 }
 
 // revision is a task definition.
@@ -48,7 +52,7 @@ type revision struct {
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}}
+	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]bool{}}
 }
 
 func refuse(code, message string) error {

@@ -115,13 +115,39 @@ func (s *Server) run(in ecs.RunTaskInput) (any, error) {
 			spec.RestartPolicy = map[bool]string{true: "OnFailure", false: "Always"}[len(c.RestartPolicy.IgnoredExitCodes) > 0]
 		}
 	}
+	if s.lacks(spec.Token) {
+		return object{"tasks": []any{}, "failures": []any{object{"reason": "Capacity is unavailable at this time. Please try again later or in a different availability zone"}}}, nil
+	}
 	u, err := s.World.Create(spec)
 	if err != nil {
 		return nil, err
 	}
+	if u.Over() { // the answer to a repetition
+		return object{"tasks": []any{object{"taskArn": arn(taskARN + u.ID), "lastStatus": "STOPPED", "desiredStatus": "STOPPED"}}, "failures": []any{}}, nil
+	}
 	return object{"tasks": []any{s.view(&u, true)}, "failures": []any{}}, nil
 }
 
+// LackCapacity has the next requests to run a task find no capacity. Their repetitions, with the
+// same token, are answered like them.
+func (s *Server) LackCapacity(requests int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lacking = requests
+}
+
+// lacks reports whether a request with a token finds no capacity, or has found none.
+func (s *Server) lacks(token string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lacked[token] && s.lacking > 0 {
+		s.lacking--
+		s.lacked[token] = true
+	}
+	return s.lacked[token]
+}
+
+// stop stops a task, and deletes its tags.
 func (s *Server) stop(in ecs.StopTaskInput) (any, error) {
 	if err := s.hasCluster(in.Cluster); err != nil {
 		return nil, err
@@ -136,7 +162,7 @@ func (s *Server) stop(in ecs.StopTaskInput) (any, error) {
 	}
 	if !u.Over() && u.Phase != podgroup.Stopping {
 		s.mu.Lock()
-		s.reasons[id] = *in.Reason
+		s.reasons[id], s.untagged[id] = *in.Reason, true
 		s.stopped = append(s.stopped, ended(u, s.World.Now()))
 		s.mu.Unlock()
 		err = s.World.Delete(id)
@@ -251,7 +277,7 @@ func (s *Server) view(u *grouptest.Unit, withTags bool) object {
 			view["stopCode"] = code
 		}
 	}
-	if withTags {
+	if withTags && !s.untagged[u.ID] {
 		tags := []any{}
 		for key, value := range u.Tags {
 			tags = append(tags, object{"key": key, "value": value})

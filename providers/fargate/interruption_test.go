@@ -1,0 +1,225 @@
+package fargate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/aws/smithy-go"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
+)
+
+// A request that finds no capacity succeeds without a task, and ECS answers so for a day if it is
+// repeated with the same token.
+func TestCapacityThatComesBack(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("waits")
+		n.cluster.SetPod(pod)
+		n.server.LackCapacity(2)
+		for range 2 {
+			if err := n.CreatePod(n.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+				n.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		n.run(pod)
+	})
+}
+
+// ECS refuses a request as invalid if EC2 has refused what it has asked for it.
+func TestErrorsOfOthers(t *testing.T) {
+	for text, throttled := range map[string]bool{
+		"Error retrieving subnet information for [subnet-1]: Rate exceeded (ErrorCode: Throttling)":                                         true,
+		"Error retrieving security group information for [sg-1]: Request limit exceeded. (ErrorCode: RequestLimitExceeded)":                 true,
+		"Error retrieving subnet information for [subnet-1]: The subnet ID 'subnet-1' does not exist (ErrorCode: InvalidSubnetID.NotFound)": false,
+		"Unable to assume the service linked role. Please verify that the ECS service linked role exists.":                                  false,
+		"ECS was unable to assume the role 'arn:aws:iam::123456789012:role/pods' that was provided for this task.":                          false,
+		"The requested CPU configuration is above your limit":                                                                               false,
+	} {
+		err := classify(podgroup.ActionCreate, &smithy.GenericAPIError{Code: "InvalidParameterException", Message: text})
+		delay, later := errdefs.RetryAfter(err)
+		if errdefs.IsPermanent(err) || !later || throttled != (delay < time.Minute) {
+			t.Errorf("%v, again after %s", err, delay)
+		}
+	}
+	if err := classify(podgroup.ActionCreate, &smithy.GenericAPIError{Code: "InvalidParameterException", Message: "Family contains invalid characters."}); !errdefs.IsPermanent(err) {
+		t.Error(err)
+	}
+}
+
+// StopTask deletes the tags of a task.
+func TestTaskThatAPersonStops(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("stopped")
+		n.run(pod)
+		if _, err := n.backend.api.StopTask(n.Context(), &ecs.StopTaskInput{Cluster: new(ecstest.Cluster), Task: new("arn:aws:ecs:eu-west-1:123456789012:task/home/" + n.id(pod)), Reason: new("by hand")}); err != nil {
+			n.Fatal(err)
+		}
+		if status := n.phase(pod); status.Phase != corev1.PodFailed || status.Reason != "UserInitiated" || !isDisrupted(status) {
+			n.Errorf("%+v", status)
+		}
+	})
+}
+
+func isDisrupted(s *corev1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+func TestHostThatIsIll(t *testing.T) {
+	if f := failure(&types.Task{StopCode: types.TaskStopCodeInfrastructureHealth}); f == nil || !f.Disrupted {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A container may answer the signal of an interruption with 0: its work is not done.
+func TestInterruptionThatEndsWell(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("polite")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.run(pod)
+		if err := n.server.Interrupt(pod.Name); err != nil {
+			n.Fatal(err)
+		}
+		if err := n.world.Change(pod.Name, func(u *grouptest.Unit) { u.Containers[0].Now.ExitCode = 0 }); err != nil {
+			n.Fatal(err)
+		}
+		if status := n.phase(pod); status.Phase != corev1.PodFailed || status.Reason != "SpotInterruption" || !isDisrupted(status) {
+			n.Errorf("%+v", status)
+		}
+	})
+}
+
+// The answer to a repetition does not say how a task has ended that has stopped meanwhile.
+func TestCreationThatIsRepeatedLate(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("quick")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.cluster.SetPod(pod)
+		n.world.Lose("RunTask", 1)
+		if err := n.CreatePod(n.Context(), pod); err == nil {
+			n.Fatal("the answer was not lost")
+		}
+		time.Sleep(10 * time.Second)
+		if err := n.world.Exit(pod.Name, "main", 0); err != nil {
+			n.Fatal(err)
+		}
+		n.world.Hide(true)
+		if err := n.CreatePod(n.Context(), pod); err != nil {
+			n.Fatal(err)
+		}
+		if status := n.phase(pod); status.Phase != corev1.PodPending {
+			n.Errorf("before a list has it: %+v", status)
+		}
+		n.world.Hide(false)
+		if status := n.phase(pod); status.Phase != corev1.PodSucceeded {
+			n.Errorf("%+v", status)
+		}
+	})
+}
+
+// withSecret returns a pod with a variable of a Secret, and what resolves it.
+func withSecret(name string) (pod *corev1.Pod, resolve func(*corev1.Pod)) {
+	pod = grouptest.NewPod(name)
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}}}
+	return pod, func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "SECRET", Value: "hush"}} }
+}
+
+// Secrets are deleted, also those whose definition could not be registered, or not be deleted.
+func TestSecretsAreNotLeft(t *testing.T) {
+	for _, fault := range []struct {
+		action, code string
+		created      bool
+	}{{"RegisterTaskDefinition", "ClientException", false}, {"DeleteTaskDefinitions", "AccessDeniedException", true}, {"DeleteSecret", "ThrottlingException", true}} {
+		t.Run(fault.action, func(t *testing.T) {
+			onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
+				n.world.Refuse(fault.action, 1, &grouptest.Refusal{Status: 400, Code: fault.code, Message: "not now"})
+				pod, resolve := withSecret("refused")
+				n.cluster.SetPod(pod)
+				resolved := pod.DeepCopy()
+				resolve(resolved)
+				if err := n.CreatePod(n.Context(), resolved); (err == nil) != fault.created {
+					n.Fatal(err)
+				}
+				if fault.created {
+					n.remove(pod)
+				} else {
+					n.cluster.RemovePod(pod)
+				}
+				other := grouptest.NewPod("other")
+				n.run(other)
+				for range 200 { // as a controller asks
+					n.phase(other)
+				}
+				if left := n.server.Secrets(); len(left) != 0 {
+					n.Errorf("%d secrets are left", len(left))
+				}
+			})
+		})
+	}
+}
+
+// A secret that was deleted may exist on for some time, or be gone while its definition is there.
+func TestSecretsThatAreGone(t *testing.T) {
+	onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
+		first, resolve := withSecret("first")
+		n.run(first, resolve)
+		n.server.SlowSecrets(true)
+		n.remove(first)
+		second, _ := withSecret("second")
+		n.cluster.SetPod(second)
+		resolved := second.DeepCopy()
+		resolve(resolved)
+		if err := n.CreatePod(n.Context(), resolved); !errdefs.IsUnavailable(err) {
+			n.Errorf("while the secret is being deleted: %v", err)
+		}
+		n.server.SlowSecrets(false)
+		if env := n.server.Environment(n.run(second, resolve), "main"); env["SECRET"] != "hush" {
+			n.Errorf("%v", env)
+		}
+		n.server.DropSecrets()
+		n.backend.mu.Lock()
+		clear(n.backend.uses.known) // as in another process
+		n.backend.mu.Unlock()
+		third, _ := withSecret("third")
+		if env := n.server.Environment(n.run(third, resolve), "main"); env["SECRET"] != "hush" {
+			n.Errorf("%v", env)
+		}
+	})
+}
+
+// A list that is empty for a moment does not mean that definitions, and their secrets, have no task.
+func TestEmptyList(t *testing.T) {
+	onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
+		pod, resolve := withSecret("starts")
+		n.run(pod, resolve)
+		n.phase(pod)
+		n.world.Hide(true)
+		n.backend.mu.Lock()
+		n.backend.uses.swept = time.Time{}
+		n.backend.mu.Unlock()
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			if _, err := n.GetPods(n.Context()); err != nil {
+				n.Fatal(err)
+			}
+		}
+		if len(n.server.Definitions()) != 1 || len(n.server.Secrets()) != 1 {
+			n.Errorf("definitions %v, %d secrets", n.server.Definitions(), len(n.server.Secrets()))
+		}
+		n.world.Hide(false)
+		n.phase(pod)
+		n.remove(pod)
+		if len(n.server.Definitions()) != 0 || len(n.server.Secrets()) != 0 {
+			n.Errorf("left over: %v, %d secrets", n.server.Definitions(), len(n.server.Secrets()))
+		}
+	})
+}
