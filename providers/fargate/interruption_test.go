@@ -201,7 +201,8 @@ func TestEmptyList(t *testing.T) {
 	onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
 		pod, resolve := withSecret("starts")
 		n.run(pod, resolve)
-		n.phase(pod)
+		pod.Status = *n.phase(pod) // which says in the API that the pod has had a unit
+		n.cluster.SetPod(pod)
 		n.world.Hide(true)
 		n.backend.mu.Lock()
 		n.backend.uses.swept = time.Time{}
