@@ -49,8 +49,8 @@ type Config struct {
 	API API `json:"API,omitempty"`
 	// Cluster is the name of this cluster, a label of all objects. Defaults to kubernetes.
 	Cluster string `json:"Cluster,omitempty"`
-	// Endpoint defaults to https://cci.REGION.myhuaweicloud.com. CAFile is a certificate
-	// authority besides those of the system.
+	// Endpoint defaults to https://cci.REGION.myhuaweicloud.com. CAFile has certificate
+	// authorities in place of those of the system, for IAM, too.
 	Endpoint string `json:"Endpoint,omitempty"`
 	CAFile   string `json:"CAFile,omitempty"`
 	// ProjectID is the ID of the project in IAM.

@@ -136,6 +136,9 @@ func (t *transport) fromService(request *http.Request, response *http.Response, 
 	if json.Unmarshal(body, &object) == nil { // what is none is left to the caller
 		if response.StatusCode >= http.StatusBadRequest {
 			object = statusOf(request, response, object)
+		} else if request.Method == http.MethodGet && object["metadata"] == nil && object["items"] == nil {
+			// It would be decoded as a pod of nobody, or a list of none.
+			return nil, fmt.Errorf("the answer %s has no object: %s", response.Status, shorten(body))
 		}
 		if body, err = translated(object, selector); err != nil {
 			return nil, err

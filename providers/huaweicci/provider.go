@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -31,7 +33,11 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, config Config) (*kub
 // client returns the configuration of clients of the service.
 func (c *Config) client() (*rest.Config, error) {
 	client := &rest.Config{Host: c.Endpoint, TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile}, QPS: -1, UserAgent: "virtual-kubelet"}
-	wrapper := transport{api: c.API, projectID: c.ProjectID, keys: c.keys}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the endpoint of CCI: %w", err)
+	}
+	wrapper := transport{host: endpoint.Host, api: c.API, projectID: c.ProjectID, keys: c.keys}
 	if c.IAM.User != "" {
 		plain, err := rest.HTTPClientFor(client)
 		if err != nil {
@@ -57,8 +63,13 @@ const (
 	olderNode      = "virtual-kubelet-nodename"
 )
 
-// olderPod returns the home pod of a pod of the older provider.
+// olderPod returns the home pod of a pod of the older provider. No pod has other names than
+// those that Kubernetes allows, and asking for one would fail at each start.
 func olderPod(remote metav1.Object) (home types.NamespacedName, uid types.UID, node string) {
 	has := remote.GetAnnotations()
-	return types.NamespacedName{Namespace: has[olderNamespace], Name: has[olderName]}, types.UID(has[olderUID]), has[olderNode]
+	home = types.NamespacedName{Namespace: has[olderNamespace], Name: has[olderName]}
+	if len(validation.IsDNS1123Label(home.Namespace))+len(validation.IsDNS1123Subdomain(home.Name)) > 0 {
+		return home, "", ""
+	}
+	return home, types.UID(has[olderUID]), has[olderNode]
 }

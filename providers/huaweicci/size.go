@@ -116,6 +116,11 @@ func (c *Config) completePod(pod *corev1.Pod) error {
 			}
 		}
 	}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Image != nil {
+			return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: volume %s: CCI has no volumes of images", v.Name))
+		}
+	}
 	if pod.Annotations[AnnotationInstanceType] == "" {
 		pod.Annotations[AnnotationInstanceType] = c.InstanceType
 	}
@@ -153,6 +158,9 @@ func unsupported(c *corev1.Container) string {
 		}
 	}
 	if c.Lifecycle != nil {
+		if c.Lifecycle.StopSignal != nil {
+			return "stop signals of containers"
+		}
 		for _, hook := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
 			if hook != nil && (hook.Sleep != nil || hook.TCPSocket != nil) {
 				return "hooks but exec and httpGet"

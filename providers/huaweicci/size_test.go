@@ -68,6 +68,7 @@ func TestSizeOfCCI2(t *testing.T) {
 		"probes by gRPC":        {LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}}},
 		"hooks but exec":        {Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}},
 		"volumeDevices":         {VolumeDevices: []corev1.VolumeDevice{{}}},
+		"stop signals":          {Lifecycle: &corev1.Lifecycle{StopSignal: ptr.To(corev1.SIGUSR1)}},
 	} {
 		for _, spec := range []corev1.PodSpec{{Containers: []corev1.Container{{}, c}}, {InitContainers: []corev1.Container{c}, Containers: []corev1.Container{{}}}} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}, Spec: spec}
@@ -75,6 +76,11 @@ func TestSizeOfCCI2(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
+	}
+	images := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}, Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}}}}}
+	images.Annotations = map[string]string{}
+	if err := cfg.completePod(images); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "ProviderNotSupported: volume v") {
+		t.Errorf("a volume of an image: %v", err)
 	}
 	if len(sizes()) != 3+5+8+15+29+15+15+4+3+3 {
 		t.Errorf("there are %d sizes", len(sizes()))

@@ -16,6 +16,7 @@ const headerToken = "X-Auth-Token" //nolint:gosec // the name of a header
 // safe for concurrent use.
 type transport struct {
 	base      http.RoundTripper
+	host      string // of the service: no other one gets credentials
 	api       API
 	projectID string
 	keys      keys
@@ -32,6 +33,9 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	body, err := readBody(request)
 	if err != nil {
 		return nil, err
+	}
+	if request.URL.Scheme != "https" || request.URL.Host != t.host {
+		return nil, fmt.Errorf("the service redirects to %s://%s, which is not followed: it would get the credentials", request.URL.Scheme, request.URL.Host)
 	}
 	selector, err := selectorOf(request)
 	if err != nil {

@@ -138,7 +138,7 @@ func TestTampering(t *testing.T) {
 		base := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 		t.Cleanup(base.CloseIdleConnections)
 		client := http.Client{Transport: &transport{
-			api: APIv1, projectID: ccigateway.ProjectID, keys: keys{access: ccigateway.AccessKey, secret: ccigateway.SecretKey},
+			host: strings.TrimPrefix(gateway.URL, "https://"), api: APIv1, projectID: ccigateway.ProjectID, keys: keys{access: ccigateway.AccessKey, secret: ccigateway.SecretKey},
 			base: roundTripper(func(r *http.Request) (*http.Response, error) { change(r); return base.RoundTrip(r) }),
 		}}
 		response, err := client.Post(gateway.URL+"/api/v1/namespaces/guests/configmaps?fieldManager=x", contentJSON, strings.NewReader(`{"kind":"ConfigMap"}`))
@@ -205,6 +205,86 @@ func TestIAMDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// answers is a transport with the answers of f, which counts the requests.
+func answers(asked *int, f func(r *http.Request) (code int, header http.Header, body string)) *http.Client {
+	return &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		*asked++
+		code, header, body := f(r)
+		return &http.Response{StatusCode: code, Status: fmt.Sprint(code), Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	})}
+}
+
+// IAM is not asked again at once after it has refused the user, nor for one token after the
+// other while the service refuses all of them.
+func TestIAMIsNotAskedAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, wrong := 0, true
+		tokens, err := newTokens(answers(&asked, func(*http.Request) (int, http.Header, string) {
+			if wrong {
+				return http.StatusUnauthorized, http.Header{}, `{"error_msg": "The username or password is wrong."}`
+			}
+			return http.StatusCreated, http.Header{"X-Subject-Token": {fmt.Sprint("token", asked)}}, fmt.Sprintf(`{"token": {"expires_at": %q}}`, time.Now().Add(24*time.Hour).Format(time.RFC3339))
+		}), &IAM{User: "robot", Endpoint: "https://iam.example.com"}, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		get := func(refused, want string, wantAsked int) {
+			t.Helper()
+			if token, err := tokens.get(t.Context(), refused); token != want || (err != nil) != (want == "") || asked != wantAsked {
+				t.Errorf("got %q, %v, after %d requests, want %q after %d", token, err, asked, want, wantAsked)
+			}
+		}
+		get("", "", 1)
+		get("", "", 1)
+		time.Sleep(tokenDelay)
+		get("", "", 2)
+		wrong = false
+		time.Sleep(tokenDelay)
+		get("", "token3", 3)
+		get("token3", "token4", 4)
+		get("token3", "token4", 4)
+		get("token4", "token4", 4)
+		time.Sleep(tokenDelay)
+		get("token4", "token5", 5)
+	})
+}
+
+// Who is not the service gets neither a token nor a signature, and nobody but IAM the
+// password.
+func TestRedirects(t *testing.T) {
+	asked := 0
+	elsewhere := answers(&asked, func(r *http.Request) (int, http.Header, string) {
+		if r.URL.Host == "elsewhere.example.com" || r.URL.Scheme != "https" {
+			t.Errorf("%s gets %v", r.URL, r.Header)
+		}
+		to := "https://elsewhere.example.com/"
+		if strings.HasSuffix(r.URL.Path, "/plain") {
+			to = "http://cci.example.com/"
+		}
+		return http.StatusTemporaryRedirect, http.Header{"Location": {to}}, ""
+	})
+	tokens, err := newTokens(elsewhere, &IAM{User: "robot", Password: "hush", Endpoint: "https://iam.example.com"}, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := tokens.get(t.Context(), ""); err == nil || asked != 1 {
+		t.Errorf("IAM that redirects gives %q, after %d requests", token, asked)
+	}
+	tokens.token, tokens.expires = "token", time.Now().Add(time.Hour)
+	for _, of := range []*transport{{keys: keys{access: "k", secret: "s"}}, {tokens: tokens}} {
+		of.base, of.host, of.api = elsewhere.Transport, "cci.example.com", APIv1
+		for _, path := range []string{"/pods", "/plain"} {
+			response, err := (&http.Client{Transport: of}).Get("https://cci.example.com" + path)
+			if err == nil {
+				_ = response.Body.Close()
+				t.Errorf("%s: a redirect was followed to %v", path, response.Request.URL)
+			} else if !strings.Contains(err.Error(), "redirects to") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+}
+
 // Objects, lists, errors and watches of CCI 2.0 are as Kubernetes has them, and only of what
 // the selector selects.
 func TestDialect(t *testing.T) {
@@ -219,6 +299,8 @@ func TestDialect(t *testing.T) {
 				kind := []string{"ADDED", "ADDED", "MODIFIED", "MODIFIED"}[i]
 				_, _ = fmt.Fprintf(w, `{"type": %q, "object": {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "%d", "labels": %s}}}`, kind, i, labels)
 			}
+		case strings.HasSuffix(r.URL.Path, "/empty"):
+			answerJSON(w, http.StatusOK, `{}`)
 		case strings.HasSuffix(r.URL.Path, "/absent"):
 			answerJSON(w, http.StatusNotFound, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "details": {"name": "absent", "kind": "pods"}}`)
 		case strings.HasSuffix(r.URL.Path, "/pods"):
@@ -235,6 +317,9 @@ func TestDialect(t *testing.T) {
 	}
 	if _, err := pods.Get(t.Context(), "absent", metav1.GetOptions{}); !apierror.IsNotFound(err) {
 		t.Errorf("an absent pod: %v", err)
+	}
+	if pod, err := pods.Get(t.Context(), "empty", metav1.GetOptions{}); err == nil || apierror.IsNotFound(err) {
+		t.Errorf("an answer without a pod is %+v, %v", pod, err)
 	}
 	if _, err := client.AppsV1().Deployments("guests").Get(t.Context(), "absent", metav1.GetOptions{}); err == nil || apierror.IsNotFound(err) || !strings.Contains(err.Error(), "APIGW.0101") {
 		t.Errorf("a kind that the gateway does not have: %v", err)
