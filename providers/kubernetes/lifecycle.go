@@ -28,7 +28,6 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
-	p.forgetAdopted(pod)
 	wanted, err := p.remotePod(ctx, pod)
 	if err != nil {
 		return err
@@ -68,7 +67,15 @@ func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 		}
 	}
 	remote, err := p.translate.Pod(pod, volumes)
-	if err == nil && p.service != nil && p.service.CompletePod != nil {
+	if err != nil || p.service == nil {
+		return remote, err
+	}
+	at, err := p.remoteName(pod.Namespace, pod.Name, pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	remote.Name = at.Name
+	if p.service.CompletePod != nil {
 		err = p.service.CompletePod(remote)
 	}
 	return remote, err
@@ -150,7 +157,7 @@ func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) 
 // find reads the remote pod of a home pod from the remote API server. Without a UID it
 // goes by the name. An error of class NotFound means that there is none.
 func (p *Provider) find(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
-	at, err := p.translate.PodName(namespace, name)
+	at, err := p.remoteName(namespace, name, uid)
 	if err != nil {
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster: %v", namespace, name, err)
 	}

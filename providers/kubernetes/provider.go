@@ -48,7 +48,7 @@ type Provider struct {
 	clients
 	service   *Service // nil with a cluster
 	namespace string   // the only remote one, or all
-	adopted   sync.Map // adoptedPod by the name of the home pod
+	adopted   sync.Map // the names of adopted remote pods by UID of the home pod: see remoteName
 
 	reflector  *reflection.Reflector
 	claims     *claims.Claims            // nil if no storage class is mapped
@@ -129,7 +129,6 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		deleting:     map[types.UID]bool{},
 		identity:     newIdentity(home.Client.CoreV1()),
 	}
-	options.AdoptedName = p.adoptedName
 	var err error
 	// From here on, Close is needed: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -63,7 +63,7 @@ func (p *Provider) observedPod(remote *corev1.Pod) *corev1.Pod {
 // cachedPod returns the remote pod of a home pod from the cache, or nil. Then it may
 // still exist.
 func (p *Provider) cachedPod(namespace, name string, uid types.UID) *corev1.Pod {
-	at, err := p.translate.PodName(namespace, name)
+	at, err := p.remoteName(namespace, name, uid)
 	if err != nil || uid == "" || !p.informer.HasSynced() || p.listWatch.check() != nil {
 		return nil
 	}

@@ -107,23 +107,18 @@ func (p *Provider) prepareService(ctx context.Context) error {
 	}
 }
 
-// adoptedPod is a remote pod that was adopted: its name, and the UID of its home pod.
-type adoptedPod struct {
-	name string
-	uid  types.UID
-}
-
 // adoptOfService adopts a remote pod of another provider, unless it belongs to another
-// home, or was adopted before. It keeps its name.
+// home, was adopted before, or its home pod has another one. It keeps its name.
 func (p *Provider) adoptOfService(ctx context.Context, remote *metav1.PartialObjectMetadata) error {
+	if p.translate.Home.Owns(remote) {
+		name := translate.NameOf(remote)
+		if usual, err := p.translate.PodName(name.Namespace, name.Name); err == nil && usual.Name != remote.Name {
+			p.adopted.Store(translate.UIDOf(remote), remote.Name)
+		}
+		return nil
+	}
 	name, uid, node := p.service.Adopt(remote)
-	switch {
-	case uid == "" || node != p.home.Node.Name:
-		return nil
-	case p.translate.Home.Owns(remote):
-		p.adopted.Store(translate.NameOf(remote), adoptedPod{remote.Name, translate.UIDOf(remote)})
-		return nil
-	case remote.Labels[translate.LabelCluster] != "": // another home has it
+	if uid == "" || node != p.home.Node.Name || remote.Labels[translate.LabelCluster] != "" { // or another home has it
 		return nil
 	}
 	local, err := p.home.Client.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
@@ -133,6 +128,17 @@ func (p *Provider) adoptOfService(ctx context.Context, remote *metav1.PartialObj
 	if err != nil || local.UID != uid || local.Spec.NodeName != node {
 		log.G(ctx).WithField("remotePod", remote.Name).Warn("The namespace has a pod of an older provider whose pod at home is gone, or in another cluster; not touching it: delete it if it is left over")
 		return nil
+	}
+	at, err := p.remoteName(name.Namespace, name.Name, uid)
+	if err != nil {
+		return err
+	}
+	switch other, err := p.remote.CoreV1().Pods(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{}); {
+	case err == nil && p.isOf(uid, other):
+		log.G(ctx).WithField("remotePod", remote.Name).WithField("other", other.Name).Warn("The namespace has a pod with the annotations of an older provider, whose pod at home has another one; not touching it: delete it if it is left over")
+		return nil
+	case err != nil && !apierror.IsNotFound(err):
+		return remoteError("read the pod "+at.Name, err)
 	}
 	labels, annotations := p.translate.MetadataOf(local)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": remote.UID, "labels": labels, "annotations": annotations}})
@@ -148,21 +154,24 @@ func (p *Provider) adoptOfService(ctx context.Context, remote *metav1.PartialObj
 		return remoteError("label the pod "+remote.Name+" of an older provider", err)
 	}
 	log.G(ctx).WithField("remotePod", remote.Name).WithField("pod", name.String()).Info("Adopted a pod of an older provider")
-	p.adopted.Store(name, adoptedPod{remote.Name, uid})
+	p.adopted.Store(uid, remote.Name)
 	return nil
 }
 
-// adoptedName returns the name of the remote pod that was adopted for a home pod.
-func (p *Provider) adoptedName(home types.NamespacedName) string {
-	found, _ := p.adopted.Load(home)
-	adopted, _ := found.(adoptedPod)
-	return adopted.name
-}
-
-// forgetAdopted makes a new home pod get a remote pod with the usual name: the one that was
-// adopted was that of an earlier home pod.
-func (p *Provider) forgetAdopted(pod *corev1.Pod) {
-	if found, ok := p.adopted.Load(translate.Key(pod)); ok && found != (adoptedPod{p.adoptedName(translate.Key(pod)), pod.UID}) {
-		p.adopted.Delete(translate.Key(pod))
+// remoteName returns the namespace and name of the remote pod of a home pod: the usual ones,
+// or those with which it was adopted. Without a UID the home pod is the one that there is.
+func (p *Provider) remoteName(namespace, name string, uid types.UID) (types.NamespacedName, error) {
+	at, err := p.translate.PodName(namespace, name)
+	if err != nil || p.service == nil {
+		return at, err
 	}
+	if uid == "" {
+		if local, err := p.home.Pods.Pods(namespace).Get(name); err == nil {
+			uid = local.UID
+		}
+	}
+	if found, ok := p.adopted.Load(uid); ok {
+		at.Name, _ = found.(string)
+	}
+	return at, nil
 }

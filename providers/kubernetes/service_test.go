@@ -91,16 +91,18 @@ func TestServiceWithoutNamespace(t *testing.T) {
 	})
 }
 
+// older returns a remote pod of an older provider.
+func older(name, of, uid, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "guests", Name: name, UID: types.UID("far-" + name), Annotations: map[string]string{"of": of, "uid": uid, "node": node}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/app:1"}}},
+	}
+}
+
 // Pods of an older provider are adopted under their names if the node has their pods at home,
 // also after another restart. A later pod of the same name gets the usual one.
 func TestAdoptionFromAnOlderProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		older := func(name, of, uid, node string) *corev1.Pod {
-			return &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "guests", Name: name, UID: types.UID("far-" + name), Annotations: map[string]string{"of": of, "uid": uid, "node": node}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/app:1"}}},
-			}
-		}
 		remote := fake.NewClientset(
 			older("guests-web", "web", "uid-web", "far"), older("guests-gone", "gone", "uid-gone", "far"), older("guests-again", "again", "before", "far"),
 			older("guests-near", "near", "uid-near", "near"), older("guests-foreign", "", "", ""))
@@ -140,6 +142,64 @@ func TestAdoptionFromAnOlderProvider(t *testing.T) {
 		next.UID = "next"
 		if far := r.create(next); !strings.HasPrefix(far.Name, "web-") {
 			t.Errorf("the next pod of the name is %s", far.Name)
+		}
+	})
+}
+
+// An adopted pod that is still there and a later one of its name are distinguished by their
+// UIDs: neither counts as lost, and the adopted one can be deleted, also after a restart, and
+// if nothing but its labels is left of the adoption.
+func TestAdoptedPodAndLaterOneOfItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		if _, err := remote.CoreV1().Pods("guests").Create(t.Context(), older("guests-web", "web", "uid-web", "far"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		web, next := named("web"), named("web")
+		next.UID = "next"
+		home := newHome("home", web)
+		r := newServiceRig(t, home, remote, nil, web)
+		far := r.create(next)
+		wantBoth := func(when string) {
+			t.Helper()
+			for uid, want := range map[types.UID]string{web.UID: "guests-web", next.UID: far.Name, "": far.Name} {
+				if found, err := r.find(t.Context(), "shop", "web", uid); err != nil || found.Name != want {
+					t.Errorf("%s: the remote pod of %q is %v, %v, want %s", when, uid, found, err, want)
+				}
+			}
+		}
+		wantBoth("after the creation")
+		r.change(r.remotePod(web), func(pod *corev1.Pod) { delete(pod.Annotations, "uid") })
+		_ = r.Close()
+		r = newServiceRig(t, home, remote, nil, next)
+		wantBoth("after a restart")
+		if err := r.DeletePod(t.Context(), web); err != nil {
+			t.Fatal(err)
+		}
+		if left := r.remotePod(web); left != nil || r.remotePod(next) == nil {
+			t.Errorf("after the deletion there is %v", left)
+		}
+	})
+}
+
+// Who has the annotations of a pod that has a remote pod already is not adopted in its place.
+func TestForgedAdoption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote, web := newRemote(), named("web")
+		home := newHome("home", web)
+		r := newServiceRig(t, home, remote, nil, web)
+		far := r.create(web)
+		_ = r.Close()
+		if _, err := remote.CoreV1().Pods("guests").Create(t.Context(), older("forged", "web", "uid-web", "far"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r = newServiceRig(t, home, remote, nil, web)
+		if found, err := r.find(t.Context(), "shop", "web", web.UID); err != nil || found.Name != far.Name {
+			t.Errorf("the remote pod is %v, %v", found, err)
+		}
+		forged, err := remote.CoreV1().Pods("guests").Get(t.Context(), "forged", metav1.GetOptions{})
+		if err != nil || len(forged.Labels) > 0 {
+			t.Errorf("the other one is %v, %v", forged, err)
 		}
 	})
 }

@@ -63,11 +63,6 @@ func (o *Options) PodName(namespace, name string) (types.NamespacedName, error) 
 	if err != nil {
 		return types.NamespacedName{}, err
 	}
-	if o.AdoptedName != nil {
-		if adopted := o.AdoptedName(types.NamespacedName{Namespace: namespace, Name: name}); adopted != "" {
-			return types.NamespacedName{Namespace: remote, Name: adopted}, nil
-		}
-	}
 	if o.Namespaces.shared() {
 		name = shorten(name, 253, namespace, name)
 	}

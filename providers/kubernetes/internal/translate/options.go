@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
 
@@ -15,9 +14,6 @@ import (
 type Options struct {
 	Home       Home
 	Namespaces Namespaces
-	// AdoptedName returns the name of the remote pod of a home pod that another provider has
-	// made under a name of its own, or nothing. May be nil.
-	AdoptedName func(home types.NamespacedName) string
 
 	// Labels and Annotations select the labels and annotations that are copied to the
 	// remote pod.
