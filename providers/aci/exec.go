@@ -129,7 +129,8 @@ func script(command []string, token string, tty, stdin bool) string {
 	line := strings.Join(words, " ")
 	of := func(letter rune) string { return mark(letter, token) }
 	if tty {
-		return fmt.Sprintf("stty echo 2>/dev/null; printf '%s'; %s\nprintf '%s%%d;' $?; exit", of(markBegin), line, of(markExit))
+		// A shell would give up the rest when Ctrl-C ends the command.
+		return fmt.Sprintf("trap : INT; stty echo 2>/dev/null; printf '%s'; %s\nprintf '%s%%d;' $?; exit", of(markBegin), line, of(markExit))
 	}
 	if !stdin {
 		line += " </dev/null"

@@ -229,6 +229,41 @@ func TestExec(t *testing.T) {
 	}
 }
 
+// interrupting presses Ctrl-C once the command has printed a word.
+type interrupting struct {
+	client
+	keys  *io.PipeWriter
+	typed bool
+}
+
+func (c *interrupting) Stdout() io.WriteCloser { return closer{c} }
+
+func (c *interrupting) Write(p []byte) (int, error) {
+	n, err := c.out.Write(p)
+	if err == nil && !c.typed && strings.Contains(c.out.String(), "begun") {
+		c.typed = true
+		_, err = c.keys.Write([]byte{3})
+	}
+	return n, err
+}
+
+// Ctrl-C ends the command, and with it the session: it does not leave the client in the shell.
+func TestExecInterrupted(t *testing.T) {
+	p, s := connected(t)
+	for name, args := range shells(t) {
+		s.shell = args
+		in, keys := io.Pipe()
+		c := &interrupting{client: client{in: in, tty: true}, keys: keys}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := p.RunInContainer(ctx, "default", "web", "main", []string{"sh", "-c", "echo begun; sleep 60"}, c)
+		cancel()
+		_ = keys.Close()
+		if exit, ok := errors.AsType[utilexec.ExitError](err); !ok || exit.ExitStatus() != 130 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestExecWithoutShell(t *testing.T) {
 	p, _ := connected(t)
 	c := &client{}

@@ -2,6 +2,7 @@ package aci
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -43,11 +44,12 @@ type backend struct {
 }
 
 var (
-	_ podgroup.Lister    = (*backend)(nil)
-	_ podgroup.LogReader = (*backend)(nil)
-	_ podgroup.Attacher  = (*backend)(nil)
-	_ podgroup.Execer    = (*backend)(nil)
-	_ podgroup.Reporter  = (*backend)(nil)
+	_ podgroup.Lister         = (*backend)(nil)
+	_ podgroup.EmptyConfirmer = (*backend)(nil)
+	_ podgroup.LogReader      = (*backend)(nil)
+	_ podgroup.Attacher       = (*backend)(nil)
+	_ podgroup.Execer         = (*backend)(nil)
+	_ podgroup.Reporter       = (*backend)(nil)
 )
 
 // New returns the provider of a node, whose pods are container groups, and sets the node's
@@ -160,7 +162,10 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	name := groupName(r)
 	known, err := b.groups.Get(ctx, b.cfg.ResourceGroup, name, nil)
 	if err == nil {
-		return b.unit(&known.ContainerGroup, nil), nil
+		if g := &known.ContainerGroup; b.tags(g)[podgroup.TagUID] == r.Tags[podgroup.TagUID] {
+			return b.unit(g, &view{group: g, at: time.Now()}), nil
+		}
+		return podgroup.Unit{}, errdefs.AsConflict(fmt.Errorf("container group %s exists, and its tags are not those of the pod: delete it if nobody needs it", name))
 	}
 	if err = classify(actionView, err); !errdefs.IsNotFound(err) {
 		return podgroup.Unit{}, err

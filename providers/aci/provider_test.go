@@ -369,11 +369,22 @@ func TestStatus(t *testing.T) {
 		if err := r.world.FailUnit("failed", "FailedPull", "the registry does not answer"); err != nil {
 			t.Fatal(err)
 		}
-		if s := r.status(t, failed); s.Phase != corev1.PodFailed || s.Reason != "ProvisioningFailed" || !strings.Contains(s.Message, "the registry does not answer") {
-			t.Errorf("a group that was not provisioned: %+v", s)
+		// Azure goes on trying with such a group.
+		waiting := r.status(t, failed)
+		if s := waiting.ContainerStatuses[0].State.Waiting; waiting.Phase != corev1.PodPending || s == nil || s.Reason != "ProvisioningFailed" || !strings.Contains(s.Message, "the registry does not answer") {
+			t.Errorf("a group that was not provisioned: %+v", waiting)
 		}
 		if !strings.Contains(drain(r.cluster), "the registry does not answer") {
 			t.Error("the event of the group is not among the pod's")
+		}
+		if err := r.world.Change("failed", func(u *grouptest.Unit) {
+			u.Phase, u.Ended = podgroup.Running, time.Time{}
+			u.Containers[0].Now = podgroup.Run{State: podgroup.Executing, Started: r.world.Now()}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if s := r.status(t, failed); s.Phase != corev1.PodRunning {
+			t.Errorf("a group that was provisioned late: %+v", s)
 		}
 	})
 }
@@ -419,7 +430,10 @@ func TestUnits(t *testing.T) {
 		{"Never", "Succeeded", "Failed", &aci.ContainerState{State: new("Failed")}, podgroup.Failed, podgroup.Terminated, "ContainerStatusUnknown"},
 		{"Always", "Succeeded", "Stopped", ended, podgroup.Failed, podgroup.Terminated, "OOMKilled"},
 		{"Always", "Deleting", "Running", running, podgroup.Stopping, podgroup.Executing, ""},
-		{"Always", "Canceled", "", nil, podgroup.Failed, podgroup.Waiting, ""},
+		{"Always", "Canceled", "", nil, podgroup.Pending, podgroup.Waiting, "ProvisioningCanceled"},
+		{"Never", "Failed", "Pending", &aci.ContainerState{State: new("Waiting"), DetailStatus: new("ErrImagePull")}, podgroup.Pending, podgroup.Waiting, "ErrImagePull"},
+		{"Never", "Failed", "Running", running, podgroup.Running, podgroup.Executing, ""},
+		{"OnFailure", "Succeeded", "Failed", ended, podgroup.Running, podgroup.Waiting, "CrashLoopBackOff"},
 		{"Always", "Creating", "Pending", &aci.ContainerState{State: new("Waiting"), DetailStatus: new("ErrImagePull")}, podgroup.Pending, podgroup.Waiting, "ErrImagePull"},
 	} {
 		u := view(test.policy, test.state, test.instance, test.now)
@@ -520,6 +534,56 @@ func TestOlderGroups(t *testing.T) {
 		time.Sleep(time.Minute)
 		if units := r.world.Units(nil); len(units) != 1 || units[0].Tags["PodName"] != "stranger" {
 			t.Errorf("the groups are %v", units)
+		}
+	})
+}
+
+// A creation finds the group that an earlier one has made, in any state, and none of another pod.
+func TestGroupExists(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("web")
+		pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"ready"}}}}
+		r.create(t, pod)
+		if s := r.status(t, pod); s.Phase != corev1.PodRunning {
+			t.Fatalf("the status is %+v", s)
+		}
+		if err := r.CreatePod(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+		if err := r.world.Change("web", func(u *grouptest.Unit) { u.Tags[podgroup.TagUID] = "another" }); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CreatePod(t.Context(), pod); !errdefs.IsConflict(err) {
+			t.Errorf("a group of another pod: %v", err)
+		}
+		if n := r.world.Calls(acitest.ActionCreate); n != 1 {
+			t.Errorf("there were %d creations", n)
+		}
+	})
+}
+
+// Lists may lack groups that exist.
+func TestStaleList(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("job")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		r.create(t, pod)
+		pod = pod.DeepCopy()
+		pod.Status = *r.status(t, pod)
+		r.cluster.SetPod(pod)
+		r.server.Stale = true
+		for range 5 {
+			time.Sleep(time.Minute)
+			if pods, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "exists") {
+				t.Fatalf("the list is empty, and the pods are %v, %v", pods, err)
+			}
+		}
+		if err := r.world.Remove("job"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 0 {
+			t.Errorf("after the group was removed: %v, %v", pods, err)
 		}
 	})
 }

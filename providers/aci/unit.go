@@ -62,12 +62,10 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: "Stopped", Message: "The container group was stopped in Azure"}
 	case instance == "Succeeded" && !always:
 		u.Phase = podgroup.Succeeded
-	case instance == "Failed" && !always:
+	case instance == "Failed" && !restarts: // with another policy the group goes on
 		u.Phase = podgroup.Failed
 	case instance != "" && instance != "Pending", state == "Unhealthy", state == "Repairing":
 		u.Phase = podgroup.Running
-	case state == "Failed", state == "Canceled":
-		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: "Provisioning" + state, Message: cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")}
 	}
 	for _, c := range p.InitContainers {
 		if c.Properties != nil && c.Properties.InstanceView != nil {
@@ -86,6 +84,10 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 			i = &armcontainerinstance.ContainerPropertiesInstanceView{}
 		}
 		one := container(&u, c.Name, c.Properties.Image, i.CurrentState, i.PreviousState, i.RestartCount, i.Events, restarts, always)
+		if failed := state == "Failed" || state == "Canceled"; failed && u.Phase == podgroup.Pending && one.Now.State == podgroup.Waiting {
+			// Azure goes on trying until the group is deleted: the pod may run yet, and has not failed.
+			one.Now.Reason, one.Now.Message = cmp.Or(one.Now.Reason, "Provisioning"+state), cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")
+		}
 		if probe := c.Properties.ReadinessProbe; probe != nil && i.CurrentState != nil {
 			one.Ready = new(isReady(probe, i.Events, one.Now.Started, v.at))
 		}

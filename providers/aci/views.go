@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -82,6 +83,30 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	found.Next = valueOf(list.NextLink)
 	return found, nil
 }
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer: lists of Resource Manager may lack groups for
+// a while, such as the first of a region. A group that is read by its name is there, or is not.
+func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
+	if len(unitID) > maxName { // a hash, of the provider that this one replaces
+		unitID = pod.Namespace + "-" + pod.Name
+	}
+	if len(unitID) > maxName || hyphens.MatchString(unitID) {
+		return nil // Azure has no such names
+	}
+	got, err := b.groups.Get(ctx, b.cfg.ResourceGroup, unitID, nil)
+	switch err = classify(actionView, err); {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the list has no container group of this node, and whether group %s of pod %s/%s is gone cannot be found out: %w", unitID, pod.Namespace, pod.Name, err)
+	case b.tags(&got.ContainerGroup)[podgroup.TagUID] != string(pod.UID), provisioningState(&got.ContainerGroup) == "Deleting":
+		return nil
+	}
+	return fmt.Errorf("the list has no container group of this node, while group %s of pod %s/%s exists", unitID, pod.Namespace, pod.Name)
+}
+
+// maxName is how long the name of a group may be.
+const maxName = 63
 
 // look reads the states of groups that are due. Those that began to run when nobody looked have
 // to be read, or their pods would seem not to run; it returns the names of groups that no longer exist.

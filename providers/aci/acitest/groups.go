@@ -300,7 +300,7 @@ func (s *Server) list(r *http.Request) (int, any, error) {
 	if !strings.HasPrefix(r.URL.Path, "/subscriptions/"+Subscription+"/resourceGroups/"+ResourceGroup+"/providers/Microsoft.ContainerInstance/containerGroups") {
 		return 0, nil, refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group could not be found.")
 	}
-	all := s.World.Units(nil)
+	all := s.World.Units(func(*grouptest.Unit) bool { return !s.Stale })
 	seen, names := map[string]bool{}, map[string]string{}
 	for i := range all {
 		names[all[i].ID] = nameOf(&all[i], seen)

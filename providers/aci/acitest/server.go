@@ -51,6 +51,9 @@ type Server struct {
 	PageSize, MaxGroups int
 	// Sessions is the address of the WebSockets of commands.
 	Sessions string
+	// Stale has lists have no groups, as those of a region that Resource Manager does not know
+	// to have any.
+	Stale bool
 
 	sdk *fake.ServerFactoryTransport
 	// creating has creations take turns: of two with one name the second is an update.
