@@ -47,6 +47,9 @@ func (b *backend) group(ctx context.Context, r *podgroup.Request) (*aci.Containe
 	volumes := map[string]string{} // the names in the group
 	for i := range r.Pod.Spec.Volumes {
 		source := &r.Pod.Spec.Volumes[i]
+		if b.cfg.OperatingSystem == "Windows" {
+			continue // it is the token's, which is ignored
+		}
 		v, err := b.volume(ctx, r, source)
 		if err != nil {
 			return nil, fmt.Errorf("volume %s: %w", source.Name, err)
@@ -183,7 +186,9 @@ func (b *backend) environment(c *corev1.Container) (all []*aci.EnvironmentVariab
 
 func mounts(c *corev1.Container, names map[string]string) (all []*aci.VolumeMount) {
 	for _, m := range c.VolumeMounts {
-		all = append(all, &aci.VolumeMount{Name: new(names[m.Name]), MountPath: new(m.MountPath), ReadOnly: new(m.ReadOnly)})
+		if name := names[m.Name]; name != "" { // else it is ignored
+			all = append(all, &aci.VolumeMount{Name: &name, MountPath: new(m.MountPath), ReadOnly: new(m.ReadOnly)})
+		}
 	}
 	return all
 }

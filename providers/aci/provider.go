@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type backend struct {
 
 	mu     sync.Mutex
 	views  map[string]*view // by name
+	began  time.Time        // of the list
 	quiet  time.Time        // no states are read before
 	report report
 }
@@ -143,6 +145,11 @@ func (b *backend) options() podgroup.Options {
 	if !b.cfg.GPU.IsZero() {
 		o.Capacity[gpuResource] = *b.cfg.GPU
 	}
+	if b.cfg.OperatingSystem == "Windows" { // groups have one container there, and no volumes
+		ofVolumes := func(field string) bool { return strings.HasPrefix(strings.TrimPrefix(field, "-"), "volumes.") }
+		o.Features.Fields, o.Features.Ignored = slices.DeleteFunc(slices.Clone(fields), ofVolumes), slices.DeleteFunc(slices.Clone(ignored), ofVolumes)
+		o.Features.Containers = 1
+	}
 	if b.cfg.SubnetName != "" && b.cfg.OperatingSystem == "Linux" { // elsewhere groups cannot be given a DNS
 		o.Features.Fields = slices.Concat(o.Features.Fields, []string{"dnsConfig"})
 		if b.cfg.KubeDNSIP != "" {
@@ -179,7 +186,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return podgroup.Unit{}, classify(podgroup.ActionCreate, err)
 	}
 	b.mu.Lock()
-	b.views[name] = &view{uid: r.Tags[podgroup.TagUID], at: created, seen: created}
+	b.views[name] = &view{uid: r.Tags[podgroup.TagUID], at: created, seen: time.Now()}
 	b.mu.Unlock()
 	return podgroup.Unit{ID: name, Created: created}, nil // its states are in lists, as those of all
 }
@@ -196,6 +203,11 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration)
 	_, err := b.groups.BeginDelete(policy.WithCaptureResponse(ctx, &response), b.cfg.ResourceGroup, u.ID, nil)
 	if err == nil && response.StatusCode == http.StatusNoContent {
 		return errdefs.NotFoundf("Azure has no container group %s", u.ID)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if v := b.views[u.ID]; v != nil && err == nil {
+		v.leaving = true
 	}
 	return classify(podgroup.ActionDelete, err)
 }

@@ -272,6 +272,36 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// On Windows groups have no volumes, not even that with the token, and one container.
+func TestWindows(t *testing.T) {
+	inBubble(t, func(c *Config) { c.OperatingSystem = "Windows" }, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("plain")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}},
+		}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-abcde", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
+		r.create(t, pod)
+		if p := r.group(t, "plain").Properties; len(p.Volumes) != 0 || len(p.Containers[0].Properties.VolumeMounts) != 0 {
+			t.Errorf("the group has volumes: %+v", p)
+		}
+		for want, change := range map[string]func(*corev1.Pod){
+			"emptyDir": func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			},
+			"2 containers": func(p *corev1.Pod) {
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "side", Image: "side"})
+			},
+		} {
+			pod := grouptest.NewPod("refused")
+			change(pod)
+			r.cluster.SetPod(pod)
+			if err := r.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+	})
+}
+
 // A pod with what Kubernetes allows in names and values, and Azure does not.
 func TestHostilePod(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
@@ -574,9 +604,18 @@ func TestStaleList(t *testing.T) {
 		r.server.Stale = true
 		for range 5 {
 			time.Sleep(time.Minute)
-			if pods, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "exists") {
+			if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
 				t.Fatalf("the list is empty, and the pods are %v, %v", pods, err)
 			}
+		}
+		r.world.Refuse(acitest.ActionGet, 1, &grouptest.Refusal{Status: http.StatusInternalServerError, Code: "InternalServerError"})
+		time.Sleep(time.Minute)
+		if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
+			t.Errorf("the list is empty, the group cannot be read, and the pods are %v, %v", pods, err)
+		}
+		r.start(t, nil) // it has seen nothing yet
+		if pods, err := r.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "exists") {
+			t.Errorf("the list is empty after a start, and the pods are %v, %v", pods, err)
 		}
 		if err := r.world.Remove("job"); err != nil {
 			t.Fatal(err)

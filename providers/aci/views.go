@@ -37,6 +37,7 @@ type view struct {
 	group    *armcontainerinstance.ContainerGroup // nil of one that had not begun to run
 	uid      string                               // of the pod
 	state    string                               // the list's, when it was read
+	leaving  bool                                 // its deletion was accepted
 	at, seen time.Time
 }
 
@@ -44,7 +45,11 @@ type view struct {
 // as the budget allows: at once where the list shows a change, and else the oldest first.
 func (b *backend) List(ctx context.Context, filter map[string]string, page string) (found podgroup.Page, err error) {
 	pager := b.groups.NewListByResourceGroupPager(b.cfg.ResourceGroup, nil)
-	if page != "" { // as if it had just read a page with this link
+	if page == "" {
+		b.mu.Lock()
+		b.began = time.Now()
+		b.mu.Unlock()
+	} else { // as if it had just read a page with this link
 		link, err := json.Marshal(map[string]string{"nextLink": page})
 		if err == nil {
 			err = json.Unmarshal(link, pager)
@@ -73,6 +78,9 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	if err != nil {
 		return podgroup.Page{}, err
 	}
+	if valueOf(list.NextLink) == "" {
+		ours = append(ours, b.missed(ctx)...)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range ours {
@@ -84,13 +92,50 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	return found, nil
 }
 
-// ConfirmEmpty implements podgroup.EmptyConfirmer: lists of Resource Manager may lack groups for
-// a while, such as the first of a region. A group that is read by its name is there, or is not.
+// missed returns the groups that were there, and that no page of the list has: lists of Resource
+// Manager may lack some for a while, such as the first of a region, and a group that is read by
+// its name is there or not. One that cannot be read is as it was.
+func (b *backend) missed(ctx context.Context) (groups []*armcontainerinstance.ContainerGroup) {
+	lacking := map[string]view{}
+	b.mu.Lock()
+	for name, v := range b.views {
+		switch {
+		case !v.seen.Before(b.began):
+		case v.leaving:
+			delete(b.views, name)
+		default:
+			lacking[name] = *v
+		}
+	}
+	silence := time.Until(b.quiet)
+	b.mu.Unlock()
+	for name, v := range lacking {
+		var err error
+		if silence <= 0 {
+			err = b.read(ctx, &armcontainerinstance.ContainerGroup{
+				Name: &name, Tags: map[string]*string{podgroup.TagUID: &v.uid}, Properties: &armcontainerinstance.ContainerGroupPropertiesProperties{ProvisioningState: &v.state},
+			})
+		}
+		b.mu.Lock()
+		switch found := b.views[name]; {
+		case found == nil, found.group == nil && !errdefs.IsNotFound(err):
+		case errdefs.IsNotFound(err), valueOf(found.group.Tags[podgroup.TagUID]) != v.uid:
+			delete(b.views, name)
+		default:
+			groups = append(groups, found.group)
+		}
+		b.mu.Unlock()
+	}
+	return groups
+}
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer, for the groups that missed does not know
+// after a start.
 func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
-	if len(unitID) > maxName { // a hash, of the provider that this one replaces
+	if !nameRule.MatchString(unitID) { // a hash, of the provider that this one replaces
 		unitID = pod.Namespace + "-" + pod.Name
 	}
-	if len(unitID) > maxName || hyphens.MatchString(unitID) {
+	if !nameRule.MatchString(unitID) || hyphens.MatchString(unitID) {
 		return nil // Azure has no such names
 	}
 	got, err := b.groups.Get(ctx, b.cfg.ResourceGroup, unitID, nil)
@@ -102,11 +147,8 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.P
 	case b.tags(&got.ContainerGroup)[podgroup.TagUID] != string(pod.UID), provisioningState(&got.ContainerGroup) == "Deleting":
 		return nil
 	}
-	return fmt.Errorf("the list has no container group of this node, while group %s of pod %s/%s exists", unitID, pod.Namespace, pod.Name)
+	return fmt.Errorf("the list has no container group of this node, while group %s of pod %s/%s exists: it is late, or clusterName was changed", unitID, pod.Namespace, pod.Name)
 }
-
-// maxName is how long the name of a group may be.
-const maxName = 63
 
 // look reads the states of groups that are due. Those that began to run when nobody looked have
 // to be read, or their pods would seem not to run; it returns the names of groups that no longer exist.
@@ -205,7 +247,10 @@ func (b *backend) read(ctx context.Context, listed *armcontainerinstance.Contain
 	if err != nil {
 		return classify(actionView, err)
 	}
-	b.views[*listed.Name] = &view{group: &got.ContainerGroup, uid: valueOf(listed.Tags[podgroup.TagUID]), state: provisioningState(listed), at: at, seen: at}
+	before := b.views[*listed.Name]
+	b.views[*listed.Name] = &view{
+		group: &got.ContainerGroup, uid: valueOf(listed.Tags[podgroup.TagUID]), state: provisioningState(listed), leaving: before != nil && before.leaving, at: at, seen: at,
+	}
 	return nil
 }
 

@@ -95,6 +95,8 @@ func wrong(name string, g *aci.ContainerGroup) error {
 		return bad("LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type 'Microsoft.ContainerInstance/containerGroups'.", *g.Location)
 	case len(p.Containers)+len(p.InitContainers) > 60:
 		return bad("ContainerLimitExceeded", "There are more than 60 containers.")
+	case *p.OSType == aci.OperatingSystemTypesWindows && len(p.Volumes)+len(p.Containers)+len(p.InitContainers) > 1:
+		return bad("InvalidRequestContent", "Groups of Windows have one container, and no volumes.")
 	case len(p.Volumes) > 20:
 		return bad("VolumeLimitExceeded", "There are more than 20 volumes.")
 	case len(g.Tags) > 50:
