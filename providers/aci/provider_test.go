@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -404,12 +405,17 @@ func TestStatus(t *testing.T) {
 		if s := waiting.ContainerStatuses[0].State.Waiting; waiting.Phase != corev1.PodPending || s == nil || s.Reason != "ProvisioningFailed" || !strings.Contains(s.Message, "the registry does not answer") {
 			t.Errorf("a group that was not provisioned: %+v", waiting)
 		}
-		if !strings.Contains(drain(r.cluster), "the registry does not answer") {
-			t.Error("the event of the group is not among the pod's")
+		events := drain(r.cluster)
+		if !strings.Contains(events, "the registry does not answer") {
+			t.Errorf("the event of the group is not among the pod's: %s", events)
 		}
+		if strings.Count(events, "Warning ProvisioningFailed ") != 1 || !strings.Contains(events, "until the pod is deleted") {
+			t.Errorf("no event, or more than one, says that the group may never run: %s", events)
+		}
+		now = r.world.Now() // Change holds the world's mutex
 		if err := r.world.Change("failed", func(u *grouptest.Unit) {
 			u.Phase, u.Ended = podgroup.Running, time.Time{}
-			u.Containers[0].Now = podgroup.Run{State: podgroup.Executing, Started: r.world.Now()}
+			u.Containers[0].Now = podgroup.Run{State: podgroup.Executing, Started: now}
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -469,6 +475,10 @@ func TestUnits(t *testing.T) {
 		u := view(test.policy, test.state, test.instance, test.now)
 		if now := u.Containers[0].Now; u.Phase != test.want || now.State != test.run || now.Reason != test.reason {
 			t.Errorf("%s %s %s: phase %d, run %+v", test.policy, test.state, test.instance, u.Phase, now)
+		}
+		warned := slices.ContainsFunc(u.Events, func(e podgroup.Event) bool { return e.Reason == "Provisioning"+test.state })
+		if want := u.Phase == podgroup.Pending && test.state != "Creating"; warned != want {
+			t.Errorf("%s %s %s: the events are %+v", test.policy, test.state, test.instance, u.Events)
 		}
 	}
 }

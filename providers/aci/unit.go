@@ -53,6 +53,7 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 	if p.IPAddress != nil && valueOf(p.IPAddress.IP) != "" {
 		u.IPs = []string{*p.IPAddress.IP}
 	}
+	var waits podgroup.Run // of containers of a group that was not provisioned
 	restarts := valueOf(p.RestartPolicy) != armcontainerinstance.ContainerGroupRestartPolicyNever
 	always := restarts && valueOf(p.RestartPolicy) != armcontainerinstance.ContainerGroupRestartPolicyOnFailure // the default
 	switch {
@@ -66,6 +67,12 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 		u.Phase = podgroup.Failed
 	case instance != "" && instance != "Pending", state == "Unhealthy", state == "Repairing":
 		u.Phase = podgroup.Running
+	}
+	if unprovisioned := u.Phase == podgroup.Pending && (state == "Failed" || state == "Canceled"); unprovisioned {
+		// Azure goes on trying until the group is deleted: the pod may run yet, and has not failed.
+		waits.Reason, waits.Message = "Provisioning"+state, cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")
+		u.Events = append(u.Events, podgroup.Event{Type: corev1.EventTypeWarning, Reason: waits.Reason, At: u.Created,
+			Message: "Azure could not provision container group " + u.ID + ", and goes on trying until the pod is deleted, if it does: its events and the activity log of the resource group say why"})
 	}
 	for _, c := range p.InitContainers {
 		if c.Properties != nil && c.Properties.InstanceView != nil {
@@ -84,9 +91,8 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 			i = &armcontainerinstance.ContainerPropertiesInstanceView{}
 		}
 		one := container(&u, c.Name, c.Properties.Image, i.CurrentState, i.PreviousState, i.RestartCount, i.Events, restarts, always)
-		if failed := state == "Failed" || state == "Canceled"; failed && u.Phase == podgroup.Pending && one.Now.State == podgroup.Waiting {
-			// Azure goes on trying until the group is deleted: the pod may run yet, and has not failed.
-			one.Now.Reason, one.Now.Message = cmp.Or(one.Now.Reason, "Provisioning"+state), cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")
+		if waits.Reason != "" && one.Now.State == podgroup.Waiting {
+			one.Now.Reason, one.Now.Message = cmp.Or(one.Now.Reason, waits.Reason), waits.Message
 		}
 		if probe := c.Properties.ReadinessProbe; probe != nil && i.CurrentState != nil {
 			one.Ready = new(isReady(probe, i.Events, one.Now.Started, v.at))
