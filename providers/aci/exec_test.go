@@ -229,20 +229,19 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// interrupting presses Ctrl-C once the command has printed a word.
-type interrupting struct {
+// starting closes begun once the command has printed a word.
+type starting struct {
 	client
-	keys  *io.PipeWriter
-	typed bool
+	begun chan struct{}
+	once  sync.Once
 }
 
-func (c *interrupting) Stdout() io.WriteCloser { return closer{c} }
+func (c *starting) Stdout() io.WriteCloser { return closer{c} }
 
-func (c *interrupting) Write(p []byte) (int, error) {
+func (c *starting) Write(p []byte) (int, error) {
 	n, err := c.out.Write(p)
-	if err == nil && !c.typed && strings.Contains(c.out.String(), "begun") {
-		c.typed = true
-		_, err = c.keys.Write([]byte{3})
+	if strings.Contains(c.out.String(), "begun") {
+		c.once.Do(func() { close(c.begun) })
 	}
 	return n, err
 }
@@ -253,10 +252,25 @@ func TestExecInterrupted(t *testing.T) {
 	for name, args := range shells(t) {
 		s.shell = args
 		in, keys := io.Pipe()
-		c := &interrupting{client: client{in: in, tty: true}, keys: keys}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		c := &starting{client: client{in: in, tty: true}, begun: make(chan struct{})}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var pressing sync.WaitGroup
+		pressing.Go(func() { // until it has an effect: dash loses a signal that comes right before it executes a command
+			select {
+			case <-c.begun:
+			case <-ctx.Done():
+			}
+			for ctx.Err() == nil {
+				if _, err := keys.Write([]byte{3}); err != nil {
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
 		err := p.RunInContainer(ctx, "default", "web", "main", []string{"sh", "-c", "echo begun; sleep 60"}, c)
 		cancel()
+		_ = in.Close()
+		pressing.Wait()
 		_ = keys.Close()
 		if exit, ok := errors.AsType[utilexec.ExitError](err); !ok || exit.ExitStatus() != 130 {
 			t.Errorf("%s: %v", name, err)
