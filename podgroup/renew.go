@@ -101,7 +101,7 @@ func (r *renewals) objectChanged(kind, namespace, name string) {
 		return // the lister of a cache returns no error
 	}
 	for _, pod := range pods {
-		if hasObject(pod, func(k, n string) bool { return k == kind && n == name }) {
+		if volume.HasObject(pod, func(k, n string) bool { return k == kind && n == name }) {
 			r.queue.Add(cache.MetaObjectToName(pod))
 		}
 	}
@@ -334,23 +334,4 @@ func (r *renewals) adoptTokens(pod *corev1.Pod, found *Unit) {
 			}
 		}
 	}
-}
-
-// hasObject reports whether a volume of the pod has the contents of an object that matches.
-func hasObject(pod *corev1.Pod, is func(kind, name string) bool) bool {
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		switch {
-		case v.ConfigMap != nil && is("ConfigMap", v.ConfigMap.Name), v.Secret != nil && is("Secret", v.Secret.SecretName):
-			return true
-		case v.Projected == nil:
-			continue
-		}
-		for _, from := range v.Projected.Sources {
-			if from.ConfigMap != nil && is("ConfigMap", from.ConfigMap.Name) || from.Secret != nil && is("Secret", from.Secret.Name) {
-				return true
-			}
-		}
-	}
-	return false
 }

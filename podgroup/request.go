@@ -80,7 +80,7 @@ func (p *Provider) readFiles(ctx context.Context, pod *corev1.Pod) (files map[st
 		sources.NodeAllocatable = p.init.NodeAllocatable()
 	}
 	p.renewals.update(pod.UID, func(*renewal) {}) // so that adopt drops its tokens with the pod
-	if hasObject(pod, func(string, string) bool { return true }) {
+	if volume.HasObject(pod, func(string, string) bool { return true }) {
 		due = time.Now().Add(rereadInterval)
 	}
 	var errs []error

@@ -40,6 +40,26 @@ func HasContents(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
+// HasObject reports whether a volume of the pod has the contents of an object that matches: of
+// kind "ConfigMap" or "Secret" and of this name, in the pod's namespace.
+func HasObject(pod *corev1.Pod, is func(kind, name string) bool) bool {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		switch {
+		case v.ConfigMap != nil && is("ConfigMap", v.ConfigMap.Name), v.Secret != nil && is("Secret", v.Secret.SecretName):
+			return true
+		case v.Projected == nil:
+			continue
+		}
+		for _, from := range v.Projected.Sources {
+			if from.ConfigMap != nil && is("ConfigMap", from.ConfigMap.Name) || from.Secret != nil && is("Secret", from.Secret.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Contents returns what is in a configMap, secret, downwardAPI or projected
 // volume of pod, and when a token in it is to be renewed, if there is one: a
 // call at that time returns a new one. Of files with the same path in several

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"encoding/json"
 	"net"
 	"path/filepath"
 	"sync"
@@ -22,12 +23,17 @@ func serve(t *testing.T, s *server.Server) (address string) {
 // listen serves a provider until stop, or the end of the test.
 func listen(t *testing.T, s *server.Server, socket string) (stop func()) {
 	t.Helper()
+	grpcServer := grpc.NewServer(s.ServerOptions()...)
+	s.Register(grpcServer)
+	return serveOn(t, grpcServer, socket)
+}
+
+func serveOn(t *testing.T, grpcServer *grpc.Server, socket string) (stop func()) {
+	t.Helper()
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	grpcServer := grpc.NewServer(s.ServerOptions()...)
-	s.Register(grpcServer)
 	ended := make(chan error, 1)
 	go func() { ended <- grpcServer.Serve(listener) }()
 	stop = sync.OnceFunc(func() {
@@ -36,4 +42,13 @@ func listen(t *testing.T, s *server.Server, socket string) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+func encoded(t *testing.T, object any) string {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }

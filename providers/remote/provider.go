@@ -39,6 +39,8 @@ type Provider struct {
 	sessionConn *grpc.ClientConn
 	sessions    pb.ProviderClient
 
+	volumes *volumes // nil for a provider that is not sent them
+
 	closing sync.Once
 	closed  error
 }
@@ -67,6 +69,11 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	defer cancel()
 	if err := p.meet(ctx, init.Node); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("the provider at %s: %w", cfg.Address, err), p.Close())
+	}
+	if !p.Lacks(capabilityVolumes) {
+		if p.volumes, err = newVolumes(p, init); err != nil {
+			return nil, nil, errors.Join(err, p.Close())
+		}
 	}
 	return nodeutil.AsProvider(p.withOptional()), p, nil
 }
@@ -173,7 +180,10 @@ func (p *Provider) Lacks(capability string) bool {
 
 // Close implements io.Closer. Calls that are under way fail.
 func (p *Provider) Close() error {
-	p.closing.Do(func() { p.closed = errors.Join(p.conn.Close(), p.sessionConn.Close()) })
+	p.closing.Do(func() {
+		p.volumes.stop()
+		p.closed = errors.Join(p.conn.Close(), p.sessionConn.Close())
+	})
 	return p.closed
 }
 
@@ -181,34 +191,49 @@ var _ io.Closer = (*Provider)(nil)
 
 // CreatePod implements node.PodLifecycleHandler.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
-	return p.hand(pod, func(data []byte) error {
-		_, err := p.client.CreatePod(ctx, &pb.CreatePodRequest{Pod: data})
+	data, err := encode(pod)
+	if err != nil {
 		return err
-	})
+	}
+	request := &pb.CreatePodRequest{Pod: data}
+	created, err := p.volumes.addTo(ctx, request, pod)
+	if err != nil {
+		return err
+	}
+	if err = checkSize(request); err == nil {
+		_, err = p.client.CreatePod(ctx, request)
+	}
+	created(err)
+	return wire.FromStatus(err)
 }
 
 // UpdatePod implements node.PodLifecycleHandler.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	return p.hand(pod, func(data []byte) error {
-		_, err := p.client.UpdatePod(ctx, &pb.UpdatePodRequest{Pod: data})
+	data, err := encode(pod)
+	if err != nil {
 		return err
-	})
+	}
+	_, err = p.client.UpdatePod(ctx, &pb.UpdatePodRequest{Pod: data})
+	p.volumes.podChanged(pod)
+	return wire.FromStatus(err)
 }
 
 // DeletePod implements node.PodLifecycleHandler.
 func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
-	return p.hand(pod, func(data []byte) error {
-		_, err := p.client.DeletePod(ctx, &pb.DeletePodRequest{Pod: data})
+	data, err := encode(pod)
+	if err != nil {
 		return err
-	})
+	}
+	_, err = p.client.DeletePod(ctx, &pb.DeletePodRequest{Pod: data})
+	return wire.FromStatus(err)
 }
 
-func (p *Provider) hand(pod *corev1.Pod, call func(data []byte) error) error {
+func encode(pod *corev1.Pod) ([]byte, error) {
 	data, err := json.Marshal(pod)
 	if err != nil {
-		return errdefs.AsPermanent(fmt.Errorf("the pod cannot be sent: %w", err))
+		return nil, errdefs.AsPermanent(fmt.Errorf("the pod cannot be sent: %w", err))
 	}
-	return wire.FromStatus(call(data))
+	return data, nil
 }
 
 // GetPod implements node.PodLifecycleHandler.
@@ -273,6 +298,7 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 	for {
 		page, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
+			p.volumes.adopt(pods)
 			return pods, nil
 		}
 		if err != nil {

@@ -61,6 +61,7 @@ func (p *Provider) NotifyNodeStatus(ctx context.Context, notify func(*corev1.Nod
 		if !slices.Equal(slices.Sorted(slices.Values(info.GetCapabilities())), slices.Sorted(slices.Values(p.able))) {
 			log.G(ctx).WithFields(log.Fields{"before": p.able, "now": info.GetCapabilities()}).Warn("The provider can do something else than at the start: restart the virtual kubelet, which goes by that")
 		}
+		p.volumes.sendAgain()
 		stream, err := p.client.WatchNode(ctx, &pb.WatchNodeRequest{})
 		if err != nil {
 			return err

@@ -41,6 +41,7 @@ type Server struct {
 	provider nodeutil.Provider
 	able     []string
 	byUID    node.PodUIDLifecycleHandler // nil without
+	taker    VolumeTaker                 // nil without
 	ping     func(context.Context) error
 	pods     changes
 	node     nodeState
@@ -57,6 +58,9 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 	s := &Server{ctx: ctx, opts: opts, provider: provider, able: nodeutil.Capabilities(provider)}
 	s.able = slices.DeleteFunc(s.able, func(c string) bool { return c == capabilityNode }) // it is nodeProvider's
 	s.byUID, _ = unwrapped(provider).(node.PodUIDLifecycleHandler)
+	if s.taker, _ = unwrapped(provider).(VolumeTaker); s.taker != nil {
+		s.able = append(s.able, capabilityVolumes)
+	}
 	s.ping = func(ctx context.Context) error { return ctx.Err() }
 	s.node.node, s.node.changed = cmp.Or(opts.Node, &corev1.Node{}).DeepCopy(), make(chan struct{})
 	if nodeProvider != nil {
@@ -124,14 +128,18 @@ func (s *Server) CreatePod(ctx context.Context, in *pb.CreatePodRequest) (*pb.Cr
 	if err != nil {
 		return nil, wire.ToStatus(err)
 	}
+	create, err := s.creation(pod, in.GetVolumes())
+	if err != nil {
+		return nil, wire.ToStatus(err)
+	}
 	came := s.created.now()
-	done, err := s.turn(ctx, pod)
+	done, err := s.turn(ctx, pod.Namespace, pod.Name)
 	if err != nil {
 		return nil, wire.ToStatus(err)
 	}
 	defer done()
 	if !s.created.since(came, pod) {
-		if err := s.provider.CreatePod(ctx, pod); err != nil {
+		if err := create(ctx, pod); err != nil {
 			return nil, wire.ToStatus(err)
 		}
 		s.created.record(pod)
@@ -155,7 +163,7 @@ func (s *Server) change(ctx context.Context, data []byte, call func(context.Cont
 	if err != nil {
 		return err
 	}
-	done, err := s.turn(ctx, pod)
+	done, err := s.turn(ctx, pod.Namespace, pod.Name)
 	if err != nil {
 		return err
 	}
@@ -165,8 +173,8 @@ func (s *Server) change(ctx context.Context, data []byte, call func(context.Cont
 
 // turn waits until no other call changes the pod: one whose connection has broken may
 // still be under way when it comes again.
-func (s *Server) turn(ctx context.Context, pod *corev1.Pod) (done func(), err error) {
-	if done, err = s.turns.Take(ctx, pod.Namespace+"/"+pod.Name); err != nil {
+func (s *Server) turn(ctx context.Context, namespace, name string) (done func(), err error) {
+	if done, err = s.turns.Take(ctx, namespace+"/"+name); err != nil {
 		return nil, errdefs.AsUnavailable(fmt.Errorf("another call for the pod is under way: %w", err))
 	}
 	return done, nil

@@ -99,7 +99,11 @@ type GetInfoResponse struct {
 	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// What it can do beside running pods: notify, pods-by-uid, node-status, logs, exec,
-	// attach, port-forward, stats, metrics. Names that are not known are ignored.
+	// attach, port-forward, stats, metrics, log-streams, volumes. Names that are not known are
+	// ignored.
+	//
+	// A server with "volumes" is sent what is in the pods' volumes. One without it gets the pods
+	// alone: it reads ConfigMaps, Secrets and tokens itself, or refuses such pods.
 	Capabilities  []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -232,7 +236,11 @@ type CreatePodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The JSON of a Pod. Variables of the environment have their values already, but for
 	// valueFrom of status.podIP and status.podIPs.
-	Pod           []byte `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	Pod []byte `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	// With the capability "volumes", one for each volume of the pod of the kinds configMap,
+	// secret, downwardAPI and projected, tokens included. Messages have 16 MiB at most: a pod
+	// that needs more fails to be created.
+	Volumes       []*Volume `protobuf:"bytes,2,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,6 +282,13 @@ func (x *CreatePodRequest) GetPod() []byte {
 	return nil
 }
 
+func (x *CreatePodRequest) GetVolumes() []*Volume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
 type CreatePodResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -310,6 +325,221 @@ func (*CreatePodResponse) Descriptor() ([]byte, []int) {
 	return file_provider_proto_rawDescGZIP(), []int{5}
 }
 
+// Volume is what is in a volume.
+type Volume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The volume's name in the pod.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// All of its files; a file that is missing here was removed.
+	Files         []*VolumeFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Volume) Reset() {
+	*x = Volume{}
+	mi := &file_provider_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Volume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Volume) ProtoMessage() {}
+
+func (x *Volume) ProtoReflect() protoreflect.Message {
+	mi := &file_provider_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Volume.ProtoReflect.Descriptor instead.
+func (*Volume) Descriptor() ([]byte, []int) {
+	return file_provider_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Volume) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Volume) GetFiles() []*VolumeFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+type VolumeFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Relative, clean, with slashes, and without "..".
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// The permissions, such as 0644. What the pod's fsGroup adds is left to the server.
+	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// The owner, where it is not to be the user that writes the file: that of a token.
+	Uid           *int64 `protobuf:"varint,4,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeFile) Reset() {
+	*x = VolumeFile{}
+	mi := &file_provider_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeFile) ProtoMessage() {}
+
+func (x *VolumeFile) ProtoReflect() protoreflect.Message {
+	mi := &file_provider_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
+func (*VolumeFile) Descriptor() ([]byte, []int) {
+	return file_provider_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *VolumeFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VolumeFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *VolumeFile) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *VolumeFile) GetUid() int64 {
+	if x != nil && x.Uid != nil {
+		return *x.Uid
+	}
+	return 0
+}
+
+type UpdateVolumesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pod   *PodRef                `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	// Those that have changed.
+	Volumes       []*Volume `protobuf:"bytes,2,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateVolumesRequest) Reset() {
+	*x = UpdateVolumesRequest{}
+	mi := &file_provider_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateVolumesRequest) ProtoMessage() {}
+
+func (x *UpdateVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_provider_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateVolumesRequest.ProtoReflect.Descriptor instead.
+func (*UpdateVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_provider_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UpdateVolumesRequest) GetPod() *PodRef {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+func (x *UpdateVolumesRequest) GetVolumes() []*Volume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+type UpdateVolumesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateVolumesResponse) Reset() {
+	*x = UpdateVolumesResponse{}
+	mi := &file_provider_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateVolumesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateVolumesResponse) ProtoMessage() {}
+
+func (x *UpdateVolumesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_provider_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateVolumesResponse.ProtoReflect.Descriptor instead.
+func (*UpdateVolumesResponse) Descriptor() ([]byte, []int) {
+	return file_provider_proto_rawDescGZIP(), []int{9}
+}
+
 type UpdatePodRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pod           []byte                 `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
@@ -319,7 +549,7 @@ type UpdatePodRequest struct {
 
 func (x *UpdatePodRequest) Reset() {
 	*x = UpdatePodRequest{}
-	mi := &file_provider_proto_msgTypes[6]
+	mi := &file_provider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +561,7 @@ func (x *UpdatePodRequest) String() string {
 func (*UpdatePodRequest) ProtoMessage() {}
 
 func (x *UpdatePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[6]
+	mi := &file_provider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +574,7 @@ func (x *UpdatePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePodRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePodRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{6}
+	return file_provider_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdatePodRequest) GetPod() []byte {
@@ -362,7 +592,7 @@ type UpdatePodResponse struct {
 
 func (x *UpdatePodResponse) Reset() {
 	*x = UpdatePodResponse{}
-	mi := &file_provider_proto_msgTypes[7]
+	mi := &file_provider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +604,7 @@ func (x *UpdatePodResponse) String() string {
 func (*UpdatePodResponse) ProtoMessage() {}
 
 func (x *UpdatePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[7]
+	mi := &file_provider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +617,7 @@ func (x *UpdatePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePodResponse.ProtoReflect.Descriptor instead.
 func (*UpdatePodResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{7}
+	return file_provider_proto_rawDescGZIP(), []int{11}
 }
 
 type DeletePodRequest struct {
@@ -399,7 +629,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_provider_proto_msgTypes[8]
+	mi := &file_provider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +641,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[8]
+	mi := &file_provider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +654,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{8}
+	return file_provider_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeletePodRequest) GetPod() []byte {
@@ -442,7 +672,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_provider_proto_msgTypes[9]
+	mi := &file_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +684,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[9]
+	mi := &file_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +697,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{9}
+	return file_provider_proto_rawDescGZIP(), []int{13}
 }
 
 // PodRef names a pod. The UID is empty where the caller does not know it.
@@ -486,7 +716,7 @@ type PodRef struct {
 
 func (x *PodRef) Reset() {
 	*x = PodRef{}
-	mi := &file_provider_proto_msgTypes[10]
+	mi := &file_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +728,7 @@ func (x *PodRef) String() string {
 func (*PodRef) ProtoMessage() {}
 
 func (x *PodRef) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[10]
+	mi := &file_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +741,7 @@ func (x *PodRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodRef.ProtoReflect.Descriptor instead.
 func (*PodRef) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{10}
+	return file_provider_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PodRef) GetNamespace() string {
@@ -544,7 +774,7 @@ type GetPodRequest struct {
 
 func (x *GetPodRequest) Reset() {
 	*x = GetPodRequest{}
-	mi := &file_provider_proto_msgTypes[11]
+	mi := &file_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +786,7 @@ func (x *GetPodRequest) String() string {
 func (*GetPodRequest) ProtoMessage() {}
 
 func (x *GetPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[11]
+	mi := &file_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +799,7 @@ func (x *GetPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodRequest.ProtoReflect.Descriptor instead.
 func (*GetPodRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{11}
+	return file_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetPodRequest) GetPod() *PodRef {
@@ -589,7 +819,7 @@ type GetPodResponse struct {
 
 func (x *GetPodResponse) Reset() {
 	*x = GetPodResponse{}
-	mi := &file_provider_proto_msgTypes[12]
+	mi := &file_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +831,7 @@ func (x *GetPodResponse) String() string {
 func (*GetPodResponse) ProtoMessage() {}
 
 func (x *GetPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[12]
+	mi := &file_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +844,7 @@ func (x *GetPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodResponse.ProtoReflect.Descriptor instead.
 func (*GetPodResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{12}
+	return file_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetPodResponse) GetPod() []byte {
@@ -632,7 +862,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_provider_proto_msgTypes[13]
+	mi := &file_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +874,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[13]
+	mi := &file_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +887,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{13}
+	return file_provider_proto_rawDescGZIP(), []int{17}
 }
 
 type ListPodsResponse struct {
@@ -670,7 +900,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_provider_proto_msgTypes[14]
+	mi := &file_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +912,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[14]
+	mi := &file_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +925,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{14}
+	return file_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPodsResponse) GetPods() [][]byte {
@@ -716,7 +946,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_provider_proto_msgTypes[15]
+	mi := &file_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +958,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[15]
+	mi := &file_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +971,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{15}
+	return file_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchPodsRequest) GetResumeToken() string {
@@ -768,7 +998,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_provider_proto_msgTypes[16]
+	mi := &file_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +1010,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[16]
+	mi := &file_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +1023,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{16}
+	return file_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchPodsResponse) GetPod() *PodRef {
@@ -832,7 +1062,7 @@ type WatchNodeRequest struct {
 
 func (x *WatchNodeRequest) Reset() {
 	*x = WatchNodeRequest{}
-	mi := &file_provider_proto_msgTypes[17]
+	mi := &file_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1074,7 @@ func (x *WatchNodeRequest) String() string {
 func (*WatchNodeRequest) ProtoMessage() {}
 
 func (x *WatchNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[17]
+	mi := &file_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1087,7 @@ func (x *WatchNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{17}
+	return file_provider_proto_rawDescGZIP(), []int{21}
 }
 
 type WatchNodeResponse struct {
@@ -870,7 +1100,7 @@ type WatchNodeResponse struct {
 
 func (x *WatchNodeResponse) Reset() {
 	*x = WatchNodeResponse{}
-	mi := &file_provider_proto_msgTypes[18]
+	mi := &file_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1112,7 @@ func (x *WatchNodeResponse) String() string {
 func (*WatchNodeResponse) ProtoMessage() {}
 
 func (x *WatchNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[18]
+	mi := &file_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1125,7 @@ func (x *WatchNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{18}
+	return file_provider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchNodeResponse) GetNode() []byte {
@@ -920,14 +1150,16 @@ type GetLogsRequest struct {
 	// Lines no older than this, in nanoseconds since 1970; 0 means all.
 	SinceUnixNano int64 `protobuf:"varint,8,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"`
 	// Lines no older than so many seconds, by the server's clock; 0 means all.
-	SinceSeconds  int64 `protobuf:"varint,9,opt,name=since_seconds,json=sinceSeconds,proto3" json:"since_seconds,omitempty"`
+	SinceSeconds int64 `protobuf:"varint,9,opt,name=since_seconds,json=sinceSeconds,proto3" json:"since_seconds,omitempty"`
+	// "Stdout" or "Stderr" for the lines of that stream alone (capability "log-streams").
+	Stream        string `protobuf:"bytes,10,opt,name=stream,proto3" json:"stream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_provider_proto_msgTypes[19]
+	mi := &file_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1171,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[19]
+	mi := &file_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1184,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{19}
+	return file_provider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetLogsRequest) GetPod() *PodRef {
@@ -1018,6 +1250,13 @@ func (x *GetLogsRequest) GetSinceSeconds() int64 {
 	return 0
 }
 
+func (x *GetLogsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
 type GetLogsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -1027,7 +1266,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_provider_proto_msgTypes[20]
+	mi := &file_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1278,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[20]
+	mi := &file_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1291,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{20}
+	return file_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetLogsResponse) GetData() []byte {
@@ -1077,7 +1316,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_provider_proto_msgTypes[21]
+	mi := &file_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1328,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[21]
+	mi := &file_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1341,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{21}
+	return file_provider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExecRequest) GetRequest() isExecRequest_Request {
@@ -1192,7 +1431,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_provider_proto_msgTypes[22]
+	mi := &file_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1443,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[22]
+	mi := &file_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1456,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{22}
+	return file_provider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecStart) GetPod() *PodRef {
@@ -1279,7 +1518,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_provider_proto_msgTypes[23]
+	mi := &file_provider_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1530,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[23]
+	mi := &file_provider_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1543,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{23}
+	return file_provider_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TerminalSize) GetWidth() uint32 {
@@ -1335,7 +1574,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_provider_proto_msgTypes[24]
+	mi := &file_provider_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1586,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[24]
+	mi := &file_provider_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1599,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{24}
+	return file_provider_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExecResponse) GetResponse() isExecResponse_Response {
@@ -1430,7 +1669,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_provider_proto_msgTypes[25]
+	mi := &file_provider_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1681,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[25]
+	mi := &file_provider_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1694,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{25}
+	return file_provider_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1485,7 +1724,7 @@ type PortForwardRequest struct {
 
 func (x *PortForwardRequest) Reset() {
 	*x = PortForwardRequest{}
-	mi := &file_provider_proto_msgTypes[26]
+	mi := &file_provider_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1736,7 @@ func (x *PortForwardRequest) String() string {
 func (*PortForwardRequest) ProtoMessage() {}
 
 func (x *PortForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[26]
+	mi := &file_provider_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1749,7 @@ func (x *PortForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardRequest.ProtoReflect.Descriptor instead.
 func (*PortForwardRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{26}
+	return file_provider_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PortForwardRequest) GetRequest() isPortForwardRequest_Request {
@@ -1564,7 +1803,7 @@ type PortForwardStart struct {
 
 func (x *PortForwardStart) Reset() {
 	*x = PortForwardStart{}
-	mi := &file_provider_proto_msgTypes[27]
+	mi := &file_provider_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1815,7 @@ func (x *PortForwardStart) String() string {
 func (*PortForwardStart) ProtoMessage() {}
 
 func (x *PortForwardStart) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[27]
+	mi := &file_provider_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1828,7 @@ func (x *PortForwardStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardStart.ProtoReflect.Descriptor instead.
 func (*PortForwardStart) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{27}
+	return file_provider_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PortForwardStart) GetPod() *PodRef {
@@ -1615,7 +1854,7 @@ type PortForwardResponse struct {
 
 func (x *PortForwardResponse) Reset() {
 	*x = PortForwardResponse{}
-	mi := &file_provider_proto_msgTypes[28]
+	mi := &file_provider_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1866,7 @@ func (x *PortForwardResponse) String() string {
 func (*PortForwardResponse) ProtoMessage() {}
 
 func (x *PortForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[28]
+	mi := &file_provider_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1879,7 @@ func (x *PortForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardResponse.ProtoReflect.Descriptor instead.
 func (*PortForwardResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{28}
+	return file_provider_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PortForwardResponse) GetData() []byte {
@@ -1658,7 +1897,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_provider_proto_msgTypes[29]
+	mi := &file_provider_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1909,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[29]
+	mi := &file_provider_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1922,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{29}
+	return file_provider_proto_rawDescGZIP(), []int{33}
 }
 
 type GetStatsResponse struct {
@@ -1696,7 +1935,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_provider_proto_msgTypes[30]
+	mi := &file_provider_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1947,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[30]
+	mi := &file_provider_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1960,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{30}
+	return file_provider_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetStatsResponse) GetSummary() []byte {
@@ -1739,7 +1978,7 @@ type GetMetricsRequest struct {
 
 func (x *GetMetricsRequest) Reset() {
 	*x = GetMetricsRequest{}
-	mi := &file_provider_proto_msgTypes[31]
+	mi := &file_provider_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1990,7 @@ func (x *GetMetricsRequest) String() string {
 func (*GetMetricsRequest) ProtoMessage() {}
 
 func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[31]
+	mi := &file_provider_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +2003,7 @@ func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricsRequest.ProtoReflect.Descriptor instead.
 func (*GetMetricsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{31}
+	return file_provider_proto_rawDescGZIP(), []int{35}
 }
 
 type GetMetricsResponse struct {
@@ -1777,7 +2016,7 @@ type GetMetricsResponse struct {
 
 func (x *GetMetricsResponse) Reset() {
 	*x = GetMetricsResponse{}
-	mi := &file_provider_proto_msgTypes[32]
+	mi := &file_provider_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +2028,7 @@ func (x *GetMetricsResponse) String() string {
 func (*GetMetricsResponse) ProtoMessage() {}
 
 func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[32]
+	mi := &file_provider_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +2041,7 @@ func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricsResponse.ProtoReflect.Descriptor instead.
 func (*GetMetricsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{32}
+	return file_provider_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetMetricsResponse) GetText() []byte {
@@ -1824,10 +2063,25 @@ const file_provider_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\"\n" +
 	"\fcapabilities\x18\x03 \x03(\tR\fcapabilities\"\r\n" +
 	"\vPingRequest\"\x0e\n" +
-	"\fPingResponse\"$\n" +
+	"\fPingResponse\"h\n" +
 	"\x10CreatePodRequest\x12\x10\n" +
-	"\x03pod\x18\x01 \x01(\fR\x03pod\"\x13\n" +
-	"\x11CreatePodResponse\"$\n" +
+	"\x03pod\x18\x01 \x01(\fR\x03pod\x12B\n" +
+	"\avolumes\x18\x02 \x03(\v2(.virtualkubelet.provider.v1alpha1.VolumeR\avolumes\"\x13\n" +
+	"\x11CreatePodResponse\"`\n" +
+	"\x06Volume\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12B\n" +
+	"\x05files\x18\x02 \x03(\v2,.virtualkubelet.provider.v1alpha1.VolumeFileR\x05files\"g\n" +
+	"\n" +
+	"VolumeFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x15\n" +
+	"\x03uid\x18\x04 \x01(\x03H\x00R\x03uid\x88\x01\x01B\x06\n" +
+	"\x04_uid\"\x96\x01\n" +
+	"\x14UpdateVolumesRequest\x12:\n" +
+	"\x03pod\x18\x01 \x01(\v2(.virtualkubelet.provider.v1alpha1.PodRefR\x03pod\x12B\n" +
+	"\avolumes\x18\x02 \x03(\v2(.virtualkubelet.provider.v1alpha1.VolumeR\avolumes\"\x17\n" +
+	"\x15UpdateVolumesResponse\"$\n" +
 	"\x10UpdatePodRequest\x12\x10\n" +
 	"\x03pod\x18\x01 \x01(\fR\x03pod\"\x13\n" +
 	"\x11UpdatePodResponse\"$\n" +
@@ -1854,7 +2108,7 @@ const file_provider_proto_rawDesc = "" +
 	"\fresume_token\x18\x04 \x01(\tR\vresumeToken\"\x12\n" +
 	"\x10WatchNodeRequest\"'\n" +
 	"\x11WatchNodeResponse\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\fR\x04node\"\xcb\x02\n" +
+	"\x04node\x18\x01 \x01(\fR\x04node\"\xe3\x02\n" +
 	"\x0eGetLogsRequest\x12:\n" +
 	"\x03pod\x18\x01 \x01(\v2(.virtualkubelet.provider.v1alpha1.PodRefR\x03pod\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x1d\n" +
@@ -1868,7 +2122,9 @@ const file_provider_proto_rawDesc = "" +
 	"\x06follow\x18\x06 \x01(\bR\x06follow\x12\x1a\n" +
 	"\bprevious\x18\a \x01(\bR\bprevious\x12&\n" +
 	"\x0fsince_unix_nano\x18\b \x01(\x03R\rsinceUnixNano\x12#\n" +
-	"\rsince_seconds\x18\t \x01(\x03R\fsinceSeconds\"%\n" +
+	"\rsince_seconds\x18\t \x01(\x03R\fsinceSeconds\x12\x16\n" +
+	"\x06stream\x18\n" +
+	" \x01(\tR\x06stream\"%\n" +
 	"\x0fGetLogsResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\xe4\x01\n" +
 	"\vExecRequest\x12C\n" +
@@ -1911,12 +2167,13 @@ const file_provider_proto_rawDesc = "" +
 	"\asummary\x18\x01 \x01(\fR\asummary\"\x13\n" +
 	"\x11GetMetricsRequest\"(\n" +
 	"\x12GetMetricsResponse\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\fR\x04text2\xcb\r\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text2\xce\x0e\n" +
 	"\bProvider\x12n\n" +
 	"\aGetInfo\x120.virtualkubelet.provider.v1alpha1.GetInfoRequest\x1a1.virtualkubelet.provider.v1alpha1.GetInfoResponse\x12e\n" +
 	"\x04Ping\x12-.virtualkubelet.provider.v1alpha1.PingRequest\x1a..virtualkubelet.provider.v1alpha1.PingResponse\x12t\n" +
 	"\tCreatePod\x122.virtualkubelet.provider.v1alpha1.CreatePodRequest\x1a3.virtualkubelet.provider.v1alpha1.CreatePodResponse\x12t\n" +
-	"\tUpdatePod\x122.virtualkubelet.provider.v1alpha1.UpdatePodRequest\x1a3.virtualkubelet.provider.v1alpha1.UpdatePodResponse\x12t\n" +
+	"\tUpdatePod\x122.virtualkubelet.provider.v1alpha1.UpdatePodRequest\x1a3.virtualkubelet.provider.v1alpha1.UpdatePodResponse\x12\x80\x01\n" +
+	"\rUpdateVolumes\x126.virtualkubelet.provider.v1alpha1.UpdateVolumesRequest\x1a7.virtualkubelet.provider.v1alpha1.UpdateVolumesResponse\x12t\n" +
 	"\tDeletePod\x122.virtualkubelet.provider.v1alpha1.DeletePodRequest\x1a3.virtualkubelet.provider.v1alpha1.DeletePodResponse\x12k\n" +
 	"\x06GetPod\x12/.virtualkubelet.provider.v1alpha1.GetPodRequest\x1a0.virtualkubelet.provider.v1alpha1.GetPodResponse\x12s\n" +
 	"\bListPods\x121.virtualkubelet.provider.v1alpha1.ListPodsRequest\x1a2.virtualkubelet.provider.v1alpha1.ListPodsResponse0\x01\x12v\n" +
@@ -1942,87 +2199,97 @@ func file_provider_proto_rawDescGZIP() []byte {
 	return file_provider_proto_rawDescData
 }
 
-var file_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_provider_proto_goTypes = []any{
-	(*GetInfoRequest)(nil),      // 0: virtualkubelet.provider.v1alpha1.GetInfoRequest
-	(*GetInfoResponse)(nil),     // 1: virtualkubelet.provider.v1alpha1.GetInfoResponse
-	(*PingRequest)(nil),         // 2: virtualkubelet.provider.v1alpha1.PingRequest
-	(*PingResponse)(nil),        // 3: virtualkubelet.provider.v1alpha1.PingResponse
-	(*CreatePodRequest)(nil),    // 4: virtualkubelet.provider.v1alpha1.CreatePodRequest
-	(*CreatePodResponse)(nil),   // 5: virtualkubelet.provider.v1alpha1.CreatePodResponse
-	(*UpdatePodRequest)(nil),    // 6: virtualkubelet.provider.v1alpha1.UpdatePodRequest
-	(*UpdatePodResponse)(nil),   // 7: virtualkubelet.provider.v1alpha1.UpdatePodResponse
-	(*DeletePodRequest)(nil),    // 8: virtualkubelet.provider.v1alpha1.DeletePodRequest
-	(*DeletePodResponse)(nil),   // 9: virtualkubelet.provider.v1alpha1.DeletePodResponse
-	(*PodRef)(nil),              // 10: virtualkubelet.provider.v1alpha1.PodRef
-	(*GetPodRequest)(nil),       // 11: virtualkubelet.provider.v1alpha1.GetPodRequest
-	(*GetPodResponse)(nil),      // 12: virtualkubelet.provider.v1alpha1.GetPodResponse
-	(*ListPodsRequest)(nil),     // 13: virtualkubelet.provider.v1alpha1.ListPodsRequest
-	(*ListPodsResponse)(nil),    // 14: virtualkubelet.provider.v1alpha1.ListPodsResponse
-	(*WatchPodsRequest)(nil),    // 15: virtualkubelet.provider.v1alpha1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),   // 16: virtualkubelet.provider.v1alpha1.WatchPodsResponse
-	(*WatchNodeRequest)(nil),    // 17: virtualkubelet.provider.v1alpha1.WatchNodeRequest
-	(*WatchNodeResponse)(nil),   // 18: virtualkubelet.provider.v1alpha1.WatchNodeResponse
-	(*GetLogsRequest)(nil),      // 19: virtualkubelet.provider.v1alpha1.GetLogsRequest
-	(*GetLogsResponse)(nil),     // 20: virtualkubelet.provider.v1alpha1.GetLogsResponse
-	(*ExecRequest)(nil),         // 21: virtualkubelet.provider.v1alpha1.ExecRequest
-	(*ExecStart)(nil),           // 22: virtualkubelet.provider.v1alpha1.ExecStart
-	(*TerminalSize)(nil),        // 23: virtualkubelet.provider.v1alpha1.TerminalSize
-	(*ExecResponse)(nil),        // 24: virtualkubelet.provider.v1alpha1.ExecResponse
-	(*Exit)(nil),                // 25: virtualkubelet.provider.v1alpha1.Exit
-	(*PortForwardRequest)(nil),  // 26: virtualkubelet.provider.v1alpha1.PortForwardRequest
-	(*PortForwardStart)(nil),    // 27: virtualkubelet.provider.v1alpha1.PortForwardStart
-	(*PortForwardResponse)(nil), // 28: virtualkubelet.provider.v1alpha1.PortForwardResponse
-	(*GetStatsRequest)(nil),     // 29: virtualkubelet.provider.v1alpha1.GetStatsRequest
-	(*GetStatsResponse)(nil),    // 30: virtualkubelet.provider.v1alpha1.GetStatsResponse
-	(*GetMetricsRequest)(nil),   // 31: virtualkubelet.provider.v1alpha1.GetMetricsRequest
-	(*GetMetricsResponse)(nil),  // 32: virtualkubelet.provider.v1alpha1.GetMetricsResponse
+	(*GetInfoRequest)(nil),        // 0: virtualkubelet.provider.v1alpha1.GetInfoRequest
+	(*GetInfoResponse)(nil),       // 1: virtualkubelet.provider.v1alpha1.GetInfoResponse
+	(*PingRequest)(nil),           // 2: virtualkubelet.provider.v1alpha1.PingRequest
+	(*PingResponse)(nil),          // 3: virtualkubelet.provider.v1alpha1.PingResponse
+	(*CreatePodRequest)(nil),      // 4: virtualkubelet.provider.v1alpha1.CreatePodRequest
+	(*CreatePodResponse)(nil),     // 5: virtualkubelet.provider.v1alpha1.CreatePodResponse
+	(*Volume)(nil),                // 6: virtualkubelet.provider.v1alpha1.Volume
+	(*VolumeFile)(nil),            // 7: virtualkubelet.provider.v1alpha1.VolumeFile
+	(*UpdateVolumesRequest)(nil),  // 8: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest
+	(*UpdateVolumesResponse)(nil), // 9: virtualkubelet.provider.v1alpha1.UpdateVolumesResponse
+	(*UpdatePodRequest)(nil),      // 10: virtualkubelet.provider.v1alpha1.UpdatePodRequest
+	(*UpdatePodResponse)(nil),     // 11: virtualkubelet.provider.v1alpha1.UpdatePodResponse
+	(*DeletePodRequest)(nil),      // 12: virtualkubelet.provider.v1alpha1.DeletePodRequest
+	(*DeletePodResponse)(nil),     // 13: virtualkubelet.provider.v1alpha1.DeletePodResponse
+	(*PodRef)(nil),                // 14: virtualkubelet.provider.v1alpha1.PodRef
+	(*GetPodRequest)(nil),         // 15: virtualkubelet.provider.v1alpha1.GetPodRequest
+	(*GetPodResponse)(nil),        // 16: virtualkubelet.provider.v1alpha1.GetPodResponse
+	(*ListPodsRequest)(nil),       // 17: virtualkubelet.provider.v1alpha1.ListPodsRequest
+	(*ListPodsResponse)(nil),      // 18: virtualkubelet.provider.v1alpha1.ListPodsResponse
+	(*WatchPodsRequest)(nil),      // 19: virtualkubelet.provider.v1alpha1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),     // 20: virtualkubelet.provider.v1alpha1.WatchPodsResponse
+	(*WatchNodeRequest)(nil),      // 21: virtualkubelet.provider.v1alpha1.WatchNodeRequest
+	(*WatchNodeResponse)(nil),     // 22: virtualkubelet.provider.v1alpha1.WatchNodeResponse
+	(*GetLogsRequest)(nil),        // 23: virtualkubelet.provider.v1alpha1.GetLogsRequest
+	(*GetLogsResponse)(nil),       // 24: virtualkubelet.provider.v1alpha1.GetLogsResponse
+	(*ExecRequest)(nil),           // 25: virtualkubelet.provider.v1alpha1.ExecRequest
+	(*ExecStart)(nil),             // 26: virtualkubelet.provider.v1alpha1.ExecStart
+	(*TerminalSize)(nil),          // 27: virtualkubelet.provider.v1alpha1.TerminalSize
+	(*ExecResponse)(nil),          // 28: virtualkubelet.provider.v1alpha1.ExecResponse
+	(*Exit)(nil),                  // 29: virtualkubelet.provider.v1alpha1.Exit
+	(*PortForwardRequest)(nil),    // 30: virtualkubelet.provider.v1alpha1.PortForwardRequest
+	(*PortForwardStart)(nil),      // 31: virtualkubelet.provider.v1alpha1.PortForwardStart
+	(*PortForwardResponse)(nil),   // 32: virtualkubelet.provider.v1alpha1.PortForwardResponse
+	(*GetStatsRequest)(nil),       // 33: virtualkubelet.provider.v1alpha1.GetStatsRequest
+	(*GetStatsResponse)(nil),      // 34: virtualkubelet.provider.v1alpha1.GetStatsResponse
+	(*GetMetricsRequest)(nil),     // 35: virtualkubelet.provider.v1alpha1.GetMetricsRequest
+	(*GetMetricsResponse)(nil),    // 36: virtualkubelet.provider.v1alpha1.GetMetricsResponse
 }
 var file_provider_proto_depIdxs = []int32{
-	10, // 0: virtualkubelet.provider.v1alpha1.GetPodRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	10, // 1: virtualkubelet.provider.v1alpha1.WatchPodsResponse.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	10, // 2: virtualkubelet.provider.v1alpha1.GetLogsRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	22, // 3: virtualkubelet.provider.v1alpha1.ExecRequest.start:type_name -> virtualkubelet.provider.v1alpha1.ExecStart
-	23, // 4: virtualkubelet.provider.v1alpha1.ExecRequest.resize:type_name -> virtualkubelet.provider.v1alpha1.TerminalSize
-	10, // 5: virtualkubelet.provider.v1alpha1.ExecStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	25, // 6: virtualkubelet.provider.v1alpha1.ExecResponse.exit:type_name -> virtualkubelet.provider.v1alpha1.Exit
-	27, // 7: virtualkubelet.provider.v1alpha1.PortForwardRequest.start:type_name -> virtualkubelet.provider.v1alpha1.PortForwardStart
-	10, // 8: virtualkubelet.provider.v1alpha1.PortForwardStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	0,  // 9: virtualkubelet.provider.v1alpha1.Provider.GetInfo:input_type -> virtualkubelet.provider.v1alpha1.GetInfoRequest
-	2,  // 10: virtualkubelet.provider.v1alpha1.Provider.Ping:input_type -> virtualkubelet.provider.v1alpha1.PingRequest
-	4,  // 11: virtualkubelet.provider.v1alpha1.Provider.CreatePod:input_type -> virtualkubelet.provider.v1alpha1.CreatePodRequest
-	6,  // 12: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:input_type -> virtualkubelet.provider.v1alpha1.UpdatePodRequest
-	8,  // 13: virtualkubelet.provider.v1alpha1.Provider.DeletePod:input_type -> virtualkubelet.provider.v1alpha1.DeletePodRequest
-	11, // 14: virtualkubelet.provider.v1alpha1.Provider.GetPod:input_type -> virtualkubelet.provider.v1alpha1.GetPodRequest
-	13, // 15: virtualkubelet.provider.v1alpha1.Provider.ListPods:input_type -> virtualkubelet.provider.v1alpha1.ListPodsRequest
-	15, // 16: virtualkubelet.provider.v1alpha1.Provider.WatchPods:input_type -> virtualkubelet.provider.v1alpha1.WatchPodsRequest
-	17, // 17: virtualkubelet.provider.v1alpha1.Provider.WatchNode:input_type -> virtualkubelet.provider.v1alpha1.WatchNodeRequest
-	19, // 18: virtualkubelet.provider.v1alpha1.Provider.GetLogs:input_type -> virtualkubelet.provider.v1alpha1.GetLogsRequest
-	21, // 19: virtualkubelet.provider.v1alpha1.Provider.Exec:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
-	21, // 20: virtualkubelet.provider.v1alpha1.Provider.Attach:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
-	26, // 21: virtualkubelet.provider.v1alpha1.Provider.PortForward:input_type -> virtualkubelet.provider.v1alpha1.PortForwardRequest
-	29, // 22: virtualkubelet.provider.v1alpha1.Provider.GetStats:input_type -> virtualkubelet.provider.v1alpha1.GetStatsRequest
-	31, // 23: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:input_type -> virtualkubelet.provider.v1alpha1.GetMetricsRequest
-	1,  // 24: virtualkubelet.provider.v1alpha1.Provider.GetInfo:output_type -> virtualkubelet.provider.v1alpha1.GetInfoResponse
-	3,  // 25: virtualkubelet.provider.v1alpha1.Provider.Ping:output_type -> virtualkubelet.provider.v1alpha1.PingResponse
-	5,  // 26: virtualkubelet.provider.v1alpha1.Provider.CreatePod:output_type -> virtualkubelet.provider.v1alpha1.CreatePodResponse
-	7,  // 27: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:output_type -> virtualkubelet.provider.v1alpha1.UpdatePodResponse
-	9,  // 28: virtualkubelet.provider.v1alpha1.Provider.DeletePod:output_type -> virtualkubelet.provider.v1alpha1.DeletePodResponse
-	12, // 29: virtualkubelet.provider.v1alpha1.Provider.GetPod:output_type -> virtualkubelet.provider.v1alpha1.GetPodResponse
-	14, // 30: virtualkubelet.provider.v1alpha1.Provider.ListPods:output_type -> virtualkubelet.provider.v1alpha1.ListPodsResponse
-	16, // 31: virtualkubelet.provider.v1alpha1.Provider.WatchPods:output_type -> virtualkubelet.provider.v1alpha1.WatchPodsResponse
-	18, // 32: virtualkubelet.provider.v1alpha1.Provider.WatchNode:output_type -> virtualkubelet.provider.v1alpha1.WatchNodeResponse
-	20, // 33: virtualkubelet.provider.v1alpha1.Provider.GetLogs:output_type -> virtualkubelet.provider.v1alpha1.GetLogsResponse
-	24, // 34: virtualkubelet.provider.v1alpha1.Provider.Exec:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
-	24, // 35: virtualkubelet.provider.v1alpha1.Provider.Attach:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
-	28, // 36: virtualkubelet.provider.v1alpha1.Provider.PortForward:output_type -> virtualkubelet.provider.v1alpha1.PortForwardResponse
-	30, // 37: virtualkubelet.provider.v1alpha1.Provider.GetStats:output_type -> virtualkubelet.provider.v1alpha1.GetStatsResponse
-	32, // 38: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:output_type -> virtualkubelet.provider.v1alpha1.GetMetricsResponse
-	24, // [24:39] is the sub-list for method output_type
-	9,  // [9:24] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	6,  // 0: virtualkubelet.provider.v1alpha1.CreatePodRequest.volumes:type_name -> virtualkubelet.provider.v1alpha1.Volume
+	7,  // 1: virtualkubelet.provider.v1alpha1.Volume.files:type_name -> virtualkubelet.provider.v1alpha1.VolumeFile
+	14, // 2: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	6,  // 3: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest.volumes:type_name -> virtualkubelet.provider.v1alpha1.Volume
+	14, // 4: virtualkubelet.provider.v1alpha1.GetPodRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	14, // 5: virtualkubelet.provider.v1alpha1.WatchPodsResponse.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	14, // 6: virtualkubelet.provider.v1alpha1.GetLogsRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	26, // 7: virtualkubelet.provider.v1alpha1.ExecRequest.start:type_name -> virtualkubelet.provider.v1alpha1.ExecStart
+	27, // 8: virtualkubelet.provider.v1alpha1.ExecRequest.resize:type_name -> virtualkubelet.provider.v1alpha1.TerminalSize
+	14, // 9: virtualkubelet.provider.v1alpha1.ExecStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	29, // 10: virtualkubelet.provider.v1alpha1.ExecResponse.exit:type_name -> virtualkubelet.provider.v1alpha1.Exit
+	31, // 11: virtualkubelet.provider.v1alpha1.PortForwardRequest.start:type_name -> virtualkubelet.provider.v1alpha1.PortForwardStart
+	14, // 12: virtualkubelet.provider.v1alpha1.PortForwardStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	0,  // 13: virtualkubelet.provider.v1alpha1.Provider.GetInfo:input_type -> virtualkubelet.provider.v1alpha1.GetInfoRequest
+	2,  // 14: virtualkubelet.provider.v1alpha1.Provider.Ping:input_type -> virtualkubelet.provider.v1alpha1.PingRequest
+	4,  // 15: virtualkubelet.provider.v1alpha1.Provider.CreatePod:input_type -> virtualkubelet.provider.v1alpha1.CreatePodRequest
+	10, // 16: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:input_type -> virtualkubelet.provider.v1alpha1.UpdatePodRequest
+	8,  // 17: virtualkubelet.provider.v1alpha1.Provider.UpdateVolumes:input_type -> virtualkubelet.provider.v1alpha1.UpdateVolumesRequest
+	12, // 18: virtualkubelet.provider.v1alpha1.Provider.DeletePod:input_type -> virtualkubelet.provider.v1alpha1.DeletePodRequest
+	15, // 19: virtualkubelet.provider.v1alpha1.Provider.GetPod:input_type -> virtualkubelet.provider.v1alpha1.GetPodRequest
+	17, // 20: virtualkubelet.provider.v1alpha1.Provider.ListPods:input_type -> virtualkubelet.provider.v1alpha1.ListPodsRequest
+	19, // 21: virtualkubelet.provider.v1alpha1.Provider.WatchPods:input_type -> virtualkubelet.provider.v1alpha1.WatchPodsRequest
+	21, // 22: virtualkubelet.provider.v1alpha1.Provider.WatchNode:input_type -> virtualkubelet.provider.v1alpha1.WatchNodeRequest
+	23, // 23: virtualkubelet.provider.v1alpha1.Provider.GetLogs:input_type -> virtualkubelet.provider.v1alpha1.GetLogsRequest
+	25, // 24: virtualkubelet.provider.v1alpha1.Provider.Exec:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
+	25, // 25: virtualkubelet.provider.v1alpha1.Provider.Attach:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
+	30, // 26: virtualkubelet.provider.v1alpha1.Provider.PortForward:input_type -> virtualkubelet.provider.v1alpha1.PortForwardRequest
+	33, // 27: virtualkubelet.provider.v1alpha1.Provider.GetStats:input_type -> virtualkubelet.provider.v1alpha1.GetStatsRequest
+	35, // 28: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:input_type -> virtualkubelet.provider.v1alpha1.GetMetricsRequest
+	1,  // 29: virtualkubelet.provider.v1alpha1.Provider.GetInfo:output_type -> virtualkubelet.provider.v1alpha1.GetInfoResponse
+	3,  // 30: virtualkubelet.provider.v1alpha1.Provider.Ping:output_type -> virtualkubelet.provider.v1alpha1.PingResponse
+	5,  // 31: virtualkubelet.provider.v1alpha1.Provider.CreatePod:output_type -> virtualkubelet.provider.v1alpha1.CreatePodResponse
+	11, // 32: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:output_type -> virtualkubelet.provider.v1alpha1.UpdatePodResponse
+	9,  // 33: virtualkubelet.provider.v1alpha1.Provider.UpdateVolumes:output_type -> virtualkubelet.provider.v1alpha1.UpdateVolumesResponse
+	13, // 34: virtualkubelet.provider.v1alpha1.Provider.DeletePod:output_type -> virtualkubelet.provider.v1alpha1.DeletePodResponse
+	16, // 35: virtualkubelet.provider.v1alpha1.Provider.GetPod:output_type -> virtualkubelet.provider.v1alpha1.GetPodResponse
+	18, // 36: virtualkubelet.provider.v1alpha1.Provider.ListPods:output_type -> virtualkubelet.provider.v1alpha1.ListPodsResponse
+	20, // 37: virtualkubelet.provider.v1alpha1.Provider.WatchPods:output_type -> virtualkubelet.provider.v1alpha1.WatchPodsResponse
+	22, // 38: virtualkubelet.provider.v1alpha1.Provider.WatchNode:output_type -> virtualkubelet.provider.v1alpha1.WatchNodeResponse
+	24, // 39: virtualkubelet.provider.v1alpha1.Provider.GetLogs:output_type -> virtualkubelet.provider.v1alpha1.GetLogsResponse
+	28, // 40: virtualkubelet.provider.v1alpha1.Provider.Exec:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
+	28, // 41: virtualkubelet.provider.v1alpha1.Provider.Attach:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
+	32, // 42: virtualkubelet.provider.v1alpha1.Provider.PortForward:output_type -> virtualkubelet.provider.v1alpha1.PortForwardResponse
+	34, // 43: virtualkubelet.provider.v1alpha1.Provider.GetStats:output_type -> virtualkubelet.provider.v1alpha1.GetStatsResponse
+	36, // 44: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:output_type -> virtualkubelet.provider.v1alpha1.GetMetricsResponse
+	29, // [29:45] is the sub-list for method output_type
+	13, // [13:29] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_provider_proto_init() }
@@ -2030,18 +2297,19 @@ func file_provider_proto_init() {
 	if File_provider_proto != nil {
 		return
 	}
-	file_provider_proto_msgTypes[21].OneofWrappers = []any{
+	file_provider_proto_msgTypes[7].OneofWrappers = []any{}
+	file_provider_proto_msgTypes[25].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClosed)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_provider_proto_msgTypes[24].OneofWrappers = []any{
+	file_provider_proto_msgTypes[28].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_provider_proto_msgTypes[26].OneofWrappers = []any{
+	file_provider_proto_msgTypes[30].OneofWrappers = []any{
 		(*PortForwardRequest_Start)(nil),
 		(*PortForwardRequest_Data)(nil),
 	}
@@ -2051,7 +2319,7 @@ func file_provider_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_provider_proto_rawDesc), len(file_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -46,21 +46,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Provider_GetInfo_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/GetInfo"
-	Provider_Ping_FullMethodName        = "/virtualkubelet.provider.v1alpha1.Provider/Ping"
-	Provider_CreatePod_FullMethodName   = "/virtualkubelet.provider.v1alpha1.Provider/CreatePod"
-	Provider_UpdatePod_FullMethodName   = "/virtualkubelet.provider.v1alpha1.Provider/UpdatePod"
-	Provider_DeletePod_FullMethodName   = "/virtualkubelet.provider.v1alpha1.Provider/DeletePod"
-	Provider_GetPod_FullMethodName      = "/virtualkubelet.provider.v1alpha1.Provider/GetPod"
-	Provider_ListPods_FullMethodName    = "/virtualkubelet.provider.v1alpha1.Provider/ListPods"
-	Provider_WatchPods_FullMethodName   = "/virtualkubelet.provider.v1alpha1.Provider/WatchPods"
-	Provider_WatchNode_FullMethodName   = "/virtualkubelet.provider.v1alpha1.Provider/WatchNode"
-	Provider_GetLogs_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/GetLogs"
-	Provider_Exec_FullMethodName        = "/virtualkubelet.provider.v1alpha1.Provider/Exec"
-	Provider_Attach_FullMethodName      = "/virtualkubelet.provider.v1alpha1.Provider/Attach"
-	Provider_PortForward_FullMethodName = "/virtualkubelet.provider.v1alpha1.Provider/PortForward"
-	Provider_GetStats_FullMethodName    = "/virtualkubelet.provider.v1alpha1.Provider/GetStats"
-	Provider_GetMetrics_FullMethodName  = "/virtualkubelet.provider.v1alpha1.Provider/GetMetrics"
+	Provider_GetInfo_FullMethodName       = "/virtualkubelet.provider.v1alpha1.Provider/GetInfo"
+	Provider_Ping_FullMethodName          = "/virtualkubelet.provider.v1alpha1.Provider/Ping"
+	Provider_CreatePod_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/CreatePod"
+	Provider_UpdatePod_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/UpdatePod"
+	Provider_UpdateVolumes_FullMethodName = "/virtualkubelet.provider.v1alpha1.Provider/UpdateVolumes"
+	Provider_DeletePod_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/DeletePod"
+	Provider_GetPod_FullMethodName        = "/virtualkubelet.provider.v1alpha1.Provider/GetPod"
+	Provider_ListPods_FullMethodName      = "/virtualkubelet.provider.v1alpha1.Provider/ListPods"
+	Provider_WatchPods_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/WatchPods"
+	Provider_WatchNode_FullMethodName     = "/virtualkubelet.provider.v1alpha1.Provider/WatchNode"
+	Provider_GetLogs_FullMethodName       = "/virtualkubelet.provider.v1alpha1.Provider/GetLogs"
+	Provider_Exec_FullMethodName          = "/virtualkubelet.provider.v1alpha1.Provider/Exec"
+	Provider_Attach_FullMethodName        = "/virtualkubelet.provider.v1alpha1.Provider/Attach"
+	Provider_PortForward_FullMethodName   = "/virtualkubelet.provider.v1alpha1.Provider/PortForward"
+	Provider_GetStats_FullMethodName      = "/virtualkubelet.provider.v1alpha1.Provider/GetStats"
+	Provider_GetMetrics_FullMethodName    = "/virtualkubelet.provider.v1alpha1.Provider/GetMetrics"
 )
 
 // ProviderClient is the client API for Provider service.
@@ -80,6 +81,11 @@ type ProviderClient interface {
 	// UpdatePod takes over a change of a pod's metadata, or of what may change of a spec
 	// (images, tolerations, activeDeadlineSeconds, ephemeral containers, resources).
 	UpdatePod(ctx context.Context, in *UpdatePodRequest, opts ...grpc.CallOption) (*UpdatePodResponse, error)
+	// UpdateVolumes replaces the files of some of a pod's volumes (capability "volumes"), since
+	// an object has changed or a token is due; volumes that are not in it stay as they are. It
+	// comes as well when nothing has changed: after a connection was made again, and after a
+	// restart of the virtual kubelet. NOT_FOUND is no failure: the pod's creation has them.
+	UpdateVolumes(ctx context.Context, in *UpdateVolumesRequest, opts ...grpc.CallOption) (*UpdateVolumesResponse, error)
 	// DeletePod asks for the end of a pod: with metadata.deletionGracePeriodSeconds 0 at
 	// once, else gracefully within that time. It may return before the pod has stopped,
 	// and is called again to kill the pod when its time is up. The virtual kubelet waits
@@ -163,6 +169,16 @@ func (c *providerClient) UpdatePod(ctx context.Context, in *UpdatePodRequest, op
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UpdatePodResponse)
 	err := c.cc.Invoke(ctx, Provider_UpdatePod_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *providerClient) UpdateVolumes(ctx context.Context, in *UpdateVolumesRequest, opts ...grpc.CallOption) (*UpdateVolumesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateVolumesResponse)
+	err := c.cc.Invoke(ctx, Provider_UpdateVolumes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -341,6 +357,11 @@ type ProviderServer interface {
 	// UpdatePod takes over a change of a pod's metadata, or of what may change of a spec
 	// (images, tolerations, activeDeadlineSeconds, ephemeral containers, resources).
 	UpdatePod(context.Context, *UpdatePodRequest) (*UpdatePodResponse, error)
+	// UpdateVolumes replaces the files of some of a pod's volumes (capability "volumes"), since
+	// an object has changed or a token is due; volumes that are not in it stay as they are. It
+	// comes as well when nothing has changed: after a connection was made again, and after a
+	// restart of the virtual kubelet. NOT_FOUND is no failure: the pod's creation has them.
+	UpdateVolumes(context.Context, *UpdateVolumesRequest) (*UpdateVolumesResponse, error)
 	// DeletePod asks for the end of a pod: with metadata.deletionGracePeriodSeconds 0 at
 	// once, else gracefully within that time. It may return before the pod has stopped,
 	// and is called again to kill the pod when its time is up. The virtual kubelet waits
@@ -401,6 +422,9 @@ func (UnimplementedProviderServer) CreatePod(context.Context, *CreatePodRequest)
 }
 func (UnimplementedProviderServer) UpdatePod(context.Context, *UpdatePodRequest) (*UpdatePodResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdatePod not implemented")
+}
+func (UnimplementedProviderServer) UpdateVolumes(context.Context, *UpdateVolumesRequest) (*UpdateVolumesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateVolumes not implemented")
 }
 func (UnimplementedProviderServer) DeletePod(context.Context, *DeletePodRequest) (*DeletePodResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeletePod not implemented")
@@ -524,6 +548,24 @@ func _Provider_UpdatePod_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ProviderServer).UpdatePod(ctx, req.(*UpdatePodRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Provider_UpdateVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateVolumesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServer).UpdateVolumes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Provider_UpdateVolumes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServer).UpdateVolumes(ctx, req.(*UpdateVolumesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -687,6 +729,10 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdatePod",
 			Handler:    _Provider_UpdatePod_Handler,
+		},
+		{
+			MethodName: "UpdateVolumes",
+			Handler:    _Provider_UpdateVolumes_Handler,
 		},
 		{
 			MethodName: "DeletePod",

@@ -1,0 +1,322 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/internal/wire"
+	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
+)
+
+// capabilityVolumes is that of a provider which is sent what is in volumes.
+const capabilityVolumes = "volumes"
+
+const (
+	// The back-off of updates that fail.
+	firstVolumesRetry = 5 * time.Second
+	lastVolumesRetry  = 5 * time.Minute
+	// rereadInterval is how often contents are read again: objects that nobody reads for five
+	// minutes are no longer watched.
+	rereadInterval = 2 * time.Minute
+	// staleEventInterval is the least time between events that a pod's volumes are not up to
+	// date.
+	staleEventInterval = time.Hour
+)
+
+// volumes sends the provider what is in the volumes of pods: with their creation, and again
+// when it has changed, one pod at a time. A nil one sends nothing.
+type volumes struct {
+	p           *Provider
+	init        nodeutil.ProviderConfig
+	sources     volume.Sources
+	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	unsubscribe func()
+	worker      sync.WaitGroup
+
+	mu   sync.Mutex
+	pods map[cache.ObjectName]*sentVolumes
+}
+
+// sentVolumes is what the provider has of a pod's volumes. Contents themselves are not kept.
+type sentVolumes struct {
+	uid     types.UID
+	tried   bool              // whether a creation may have arrived
+	digests map[string]digest // of what was accepted last, by the volume's name
+	warned  time.Time         // when an event last reported that it is not up to date
+}
+
+type digest = [sha256.Size]byte
+
+// newVolumes starts the worker, which ends with stop, and nothing that acts on the provider.
+func newVolumes(p *Provider, init nodeutil.ProviderConfig) (*volumes, error) {
+	if init.Objects == nil || init.Pods == nil || init.Client == nil {
+		return nil, errdefs.InvalidInput("the provider is sent what is in volumes: ProviderConfig needs Pods, Objects and Client")
+	}
+	v := &volumes{p: p, init: init, pods: map[cache.ObjectName]*sentVolumes{}}
+	v.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
+	v.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstVolumesRetry, lastVolumesRetry))
+	ctx, cancel := context.WithCancel(context.Background()) // calls of the worker end with stop
+	v.worker.Go(func() {
+		for v.next(ctx) {
+		}
+	})
+	unsubscribe := init.Objects.Subscribe(v.objectChanged)
+	v.unsubscribe = func() { unsubscribe(); cancel() }
+	return v, nil
+}
+
+func (v *volumes) stop() {
+	if v != nil {
+		v.unsubscribe()
+		v.queue.ShutDown()
+		v.worker.Wait()
+	}
+}
+
+// with calls do with the state of a pod, which may be new.
+func (v *volumes) with(pod *corev1.Pod, do func(*sentVolumes)) {
+	name := cache.MetaObjectToName(pod)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	state := v.pods[name]
+	if state == nil || state.uid != pod.UID {
+		if state != nil {
+			v.sources.Tokens.Forget(state.uid)
+		}
+		state = &sentVolumes{uid: pod.UID}
+		v.pods[name] = state
+	}
+	do(state)
+}
+
+func (v *volumes) forget(name cache.ObjectName) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if state := v.pods[name]; state != nil {
+		v.sources.Tokens.Forget(state.uid)
+		delete(v.pods, name)
+	}
+	v.queue.Forget(name)
+}
+
+func hasContents(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return volume.HasContents(&v) })
+}
+
+// objectChanged queues the pods that have an object in a volume.
+func (v *volumes) objectChanged(kind, namespace, name string) {
+	pods, err := v.init.Pods.Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return // the lister of a cache returns no error
+	}
+	for _, pod := range pods {
+		if volume.HasObject(pod, func(k, n string) bool { return k == kind && n == name }) {
+			v.queue.Add(cache.MetaObjectToName(pod))
+		}
+	}
+}
+
+// podChanged queues a pod: its metadata are in downward API volumes.
+func (v *volumes) podChanged(pod *corev1.Pod) {
+	if v != nil && hasContents(pod) {
+		v.queue.Add(cache.MetaObjectToName(pod))
+	}
+}
+
+// adopt queues the pods that the provider holds from an earlier process.
+func (v *volumes) adopt(held []*corev1.Pod) {
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, pod := range held {
+		if name := cache.MetaObjectToName(pod); v.pods[name] == nil {
+			v.queue.Add(name)
+		}
+	}
+}
+
+// sendAgain sends all volumes again: the provider may have begun again without them.
+func (v *volumes) sendAgain() {
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for name, state := range v.pods {
+		state.digests = nil
+		v.queue.Add(name)
+	}
+}
+
+// addTo adds what is in the pod's volumes to the request for its creation.
+func (v *volumes) addTo(ctx context.Context, request *pb.CreatePodRequest, pod *corev1.Pod) (created func(err error), err error) {
+	if v == nil || !hasContents(pod) {
+		return func(error) {}, nil
+	}
+	sent, digests, _, err := v.read(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	request.Volumes = sent
+	first := false
+	v.with(pod, func(state *sentVolumes) { first, state.tried = !state.tried, true })
+	return func(err error) {
+		if err == nil && first { // otherwise an earlier request may have been the creation
+			v.with(pod, func(state *sentVolumes) { state.digests = digests })
+		}
+		v.podChanged(pod) // something may have changed meanwhile, and tokens will be due
+	}, nil
+}
+
+// read returns what is in the volumes of a pod that have contents, digests of it, and when to
+// read it again. The error names the volumes that could not be read; the others are there.
+func (v *volumes) read(ctx context.Context, pod *corev1.Pod) (found []*pb.Volume, digests map[string]digest, again time.Time, err error) {
+	sources := v.sources
+	if v.init.NodeAllocatable != nil {
+		sources.NodeAllocatable = v.init.NodeAllocatable()
+	}
+	again, digests = time.Now().Add(rereadInterval), map[string]digest{}
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		from := &pod.Spec.Volumes[i]
+		if !volume.HasContents(from) {
+			continue
+		}
+		files, renew, err := sources.Contents(ctx, pod, from)
+		if !renew.IsZero() && renew.Before(again) {
+			again = renew
+		}
+		if err != nil {
+			errs = append(errs, &volume.SetUpError{Volume: from.Name, Err: err})
+			continue
+		}
+		message := wire.FromFiles(from.Name, files)
+		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+		if err != nil {
+			errs = append(errs, &volume.SetUpError{Volume: from.Name, Err: err})
+			continue
+		}
+		found, digests[from.Name] = append(found, message), sha256.Sum256(encoded)
+	}
+	return found, digests, again, errors.Join(errs...)
+}
+
+// next processes one pod of the queue. It returns false once the provider is closed.
+func (v *volumes) next(ctx context.Context) bool {
+	name, closed := v.queue.Get()
+	if closed {
+		return false
+	}
+	defer v.queue.Done(name)
+	pod, err := v.init.Pods.Pods(name.Namespace).Get(name.Name)
+	if apierrors.IsNotFound(err) || err == nil && (!hasContents(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
+		v.forget(name)
+		return true
+	}
+	var again time.Time
+	if err == nil {
+		again, err = v.update(ctx, pod)
+	}
+	if err != nil {
+		v.retry(ctx, pod, name, err)
+	} else {
+		v.queue.Forget(name)
+	}
+	if !again.IsZero() { // the queue takes the earlier one
+		v.queue.AddAfter(name, max(time.Until(again), time.Second))
+	}
+	return true
+}
+
+// update sends the volumes of a pod that have changed, and returns when to check again. A volume
+// that cannot be read stays as it is.
+func (v *volumes) update(ctx context.Context, pod *corev1.Pod) (again time.Time, err error) {
+	found, digests, again, unread := v.read(ctx, pod)
+	v.with(pod, func(state *sentVolumes) {
+		found = slices.DeleteFunc(found, func(m *pb.Volume) bool {
+			sent, is := state.digests[m.GetName()]
+			return is && sent == digests[m.GetName()]
+		})
+	})
+	if len(found) == 0 {
+		return again, unread
+	}
+	if v.init.MayBegin != nil && !v.init.MayBegin() {
+		return again, errdefs.AsUnavailable(errors.New("another process may have taken the node"))
+	}
+	request := &pb.UpdateVolumesRequest{Pod: &pb.PodRef{Namespace: pod.Namespace, Name: pod.Name, Uid: string(pod.UID)}, Volumes: found}
+	if err := checkSize(request); err != nil {
+		return again, err
+	}
+	late, cancel := context.WithTimeout(ctx, v.p.cfg.CallTimeout.Duration)
+	defer cancel()
+	_, err = v.p.client.UpdateVolumes(late, request)
+	if err = v.p.unlessLate(ctx, err); errdefs.IsOnlyNotFound(err) {
+		return again, nil // it is not created yet, which will send them, or gone
+	}
+	if err != nil {
+		return again, err
+	}
+	v.with(pod, func(state *sentVolumes) {
+		if state.digests == nil {
+			state.digests = map[string]digest{}
+		}
+		for _, m := range found {
+			state.digests[m.GetName()] = digests[m.GetName()]
+		}
+		if unread == nil {
+			state.warned = time.Time{}
+		}
+	})
+	log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "volumes": len(found)}).Debug("Sent the provider what is in volumes of a pod")
+	return again, unread
+}
+
+// retry queues a pod again after an error. That a provider is away is no event of each pod.
+func (v *volumes) retry(ctx context.Context, pod *corev1.Pod, name cache.ObjectName, err error) {
+	if pod != nil && ctx.Err() == nil && !errdefs.IsUnavailable(err) {
+		log.G(ctx).WithFields(log.Fields{"namespace": name.Namespace, "pod": name.Name}).WithError(err).Warn("Cannot update what is in the volumes of a pod")
+		stale := pod.Status.Phase == corev1.PodRunning // else its creation fails, and reports it
+		v.with(pod, func(state *sentVolumes) {
+			if stale = stale && (state.warned.IsZero() || time.Since(state.warned) >= staleEventInterval); stale {
+				state.warned = time.Now()
+			}
+		})
+		if stale && v.init.Events != nil {
+			v.init.Events.Event(pod, corev1.EventTypeWarning, node.ReasonProviderUpdateFailed, fmt.Sprintf("The volumes keep their previous contents: %s", err))
+		}
+	}
+	if delay, named := errdefs.RetryAfter(err); named {
+		v.queue.AddAfter(name, delay)
+	} else {
+		v.queue.AddRateLimited(name)
+	}
+}
+
+// checkSize returns an error for a request that is larger than what either side takes.
+func checkSize(request proto.Message) error {
+	if size := proto.Size(request); size > wire.MaxMessage {
+		return errdefs.InvalidInputf("the pod with what is in its volumes has %d bytes, more than the %d that a provider in another process can be sent: make its ConfigMaps and Secrets smaller, or name the items that it needs", size, wire.MaxMessage)
+	}
+	return nil
+}
