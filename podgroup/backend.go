@@ -235,6 +235,10 @@ type Unit struct {
 	// Annotations are what the annotations of its pod shall say of it, such as the ID of a
 	// job. They are written through the pod's status, which a node may do.
 	Annotations map[string]string
+	// Unknown is set of a unit that exists, and whose state cannot be read at the moment: the
+	// status of its pod stays as it is. A list goes on without the states of a few units, and
+	// with the units, since those that it lacks count as gone.
+	Unknown bool
 	// Data is what the backend wants to find again when it is called with this unit. It is
 	// not changed.
 	Data any

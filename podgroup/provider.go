@@ -397,6 +397,9 @@ func (p *Provider) pod(u *Unit) *corev1.Pod {
 	pod := podOf(u, p.opts.Identity.Node)
 	if known, err := p.init.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID {
 		pod = known.DeepCopy()
+		if u.Unknown {
+			return pod
+		}
 	}
 	pod.Status = p.statuses.status(pod, u, metav1.Now())
 	return pod

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,6 +62,42 @@ func events(c *grouptest.Cluster) (all []string) {
 			return all
 		}
 	}
+}
+
+// sightless is a listing that cannot read the states of its units.
+type sightless struct{ listing }
+
+func (b sightless) List(ctx context.Context, filter map[string]string, page string) (podgroup.Page, error) {
+	found, err := b.listing.List(ctx, filter, page)
+	for i := range found.Units {
+		u := &found.Units[i]
+		*u = podgroup.Unit{ID: u.ID, Tags: u.Tags, Created: u.Created, Unknown: true}
+	}
+	return found, err
+}
+
+// A unit whose state cannot be read, as after a start of the agent, is there, and the status of
+// its pod stays as it is.
+func TestUnitOfUnknownState(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		pod := grouptest.NewPod("web")
+		create(t, c, p, pod)
+		time.Sleep(time.Minute)
+		pod = pod.DeepCopy()
+		pod.Status = *statusOf(t, p, pod)
+		c.SetPod(pod)
+		p, _ = c.Start(t, sightless{listing{memory{w}}}, options())
+		if got := statusOf(t, p, pod); !equality.Semantic.DeepEqual(*got, pod.Status) || got.Phase != corev1.PodRunning {
+			t.Errorf("the status is %+v, and was %+v", got, pod.Status)
+		}
+		if err := p.DeletePod(t.Context(), pod); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if n := len(w.Units(nil)); n != 0 {
+			t.Errorf("%d units are left", n)
+		}
+	})
 }
 
 // A service forgets units that have ended. A pod that was created and has ended while no

@@ -637,6 +637,59 @@ func TestStaleList(t *testing.T) {
 	})
 }
 
+// A group that Azure fails to read, at once or by not answering, keeps nobody from the others.
+func TestUnreadableGroup(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		pods := map[string]*corev1.Pod{}
+		for _, name := range []string{"bad", "good", "last"} {
+			pod := grouptest.NewPod(name)
+			r.create(t, pod)
+			pod = pod.DeepCopy()
+			pod.Status = *r.status(t, pod)
+			r.cluster.SetPod(pod)
+			pods[name] = pod
+		}
+		check := func(when string, want int) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			start := time.Now()
+			found, err := r.GetPods(t.Context())
+			if err != nil || len(found) != want || time.Since(start) > 20*time.Second {
+				t.Fatalf("%s: %d pods, %v, after %s", when, len(found), err, time.Since(start))
+			}
+			for _, pod := range found {
+				if pod.Status.Phase != corev1.PodRunning {
+					t.Errorf("%s: pod %s is %+v", when, pod.Name, pod.Status)
+				}
+			}
+			if err := r.Ping(t.Context()); err != nil {
+				t.Errorf("%s: the node is not ready: %v", when, err)
+			}
+		}
+		r.world.Delay(acitest.ActionGet, 1, time.Hour)
+		r.start(t, nil)
+		check("one read is not answered", 3)
+		r.server.Unreadable = r.group(t, "bad").Name
+		check("a group can no longer be read", 3)
+		r.start(t, nil)
+		check("a group cannot be read", 3)
+		if err := r.DeletePod(t.Context(), pods["good"]); err != nil {
+			t.Fatal(err)
+		}
+		check("another one was deleted", 2)
+		r.server.Stale = true
+		check("the list is empty", 2)
+		r.server.Stale, r.server.Unreadable = false, ""
+		if err := r.world.Exit("bad", "main", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if s := r.status(t, pods["bad"]); s.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("once it can be read again the status is %+v", s)
+		}
+	})
+}
+
 // A node with 300 groups keeps to its reads, and sees changes all the same.
 func TestCalls(t *testing.T) {
 	inBubble(t, func(c *Config) { c.ReadsPerMinute = 120 }, func(t *testing.T, r *rig) {

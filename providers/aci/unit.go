@@ -44,7 +44,7 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 	state, p := provisioningState(listed), listed.Properties
 	instance := ""
 	if v != nil && v.group != nil {
-		p = v.group.Properties
+		p, u.Unknown = v.group.Properties, v.unread
 		if p.InstanceView != nil {
 			instance = valueOf(p.InstanceView.State)
 			u.Events = events("", p.InstanceView.Events)
@@ -68,7 +68,7 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 	case instance != "" && instance != "Pending", state == "Unhealthy", state == "Repairing":
 		u.Phase = podgroup.Running
 	}
-	if unprovisioned := u.Phase == podgroup.Pending && (state == "Failed" || state == "Canceled"); unprovisioned {
+	if unprovisioned := !u.Unknown && u.Phase == podgroup.Pending && (state == "Failed" || state == "Canceled"); unprovisioned {
 		// Azure goes on trying until the group is deleted: the pod may run yet, and has not failed.
 		waits.Reason, waits.Message = "Provisioning"+state, cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")
 		u.Events = append(u.Events, podgroup.Event{Type: corev1.EventTypeWarning, Reason: waits.Reason, At: u.Created,

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
@@ -28,8 +29,9 @@ const (
 	viewMaxAge = 10 * time.Minute
 	// minSilence is for how long no group is read after a refusal for too many calls.
 	minSilence = 10 * time.Second
-	// parallelViews is how many groups are read at once.
+	// parallelViews is how many groups are read at once, and readTimeout for how long one is.
 	parallelViews = 10
+	readTimeout   = 10 * time.Second
 )
 
 // view is a group as it was read by itself: lists do not have the states of containers.
@@ -38,7 +40,9 @@ type view struct {
 	uid      string                               // of the pod
 	state    string                               // the list's, when it was read
 	leaving  bool                                 // its deletion was accepted
+	unread   bool                                 // group is that of a list: it could not be read yet
 	at, seen time.Time
+	failed   time.Time // when it could not be read, if it was not read since
 }
 
 // List implements podgroup.Lister. Of each group of the node the state is read, too, as often
@@ -151,7 +155,8 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.P
 }
 
 // look reads the states of groups that are due. Those that began to run when nobody looked have
-// to be read, or their pods would seem not to run; it returns the names of groups that no longer exist.
+// to be read, or their pods would seem not to run; one that cannot be is unknown, and does not keep
+// the list from the others. It returns the names of groups that no longer exist.
 func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.ContainerGroup) (gone map[string]bool, err error) {
 	type due struct {
 		group *armcontainerinstance.ContainerGroup
@@ -184,10 +189,11 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 		if isStarting(state) {
 			interval = max(pendingInterval, fair)
 		}
-		switch age := now.Sub(v.at); {
+		switch {
+		case now.Sub(v.failed) < max(pendingInterval, fair): // it would keep others waiting
 		case v.state != state && !isStarting(state):
 			list = append(list, due{g, 1, v.at})
-		case age >= interval && !b.isOver(v):
+		case now.Sub(v.at) >= interval && !b.isOver(v):
 			list = append(list, due{g, 2, v.at})
 		}
 	}
@@ -214,16 +220,20 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 		}
 		work.Go(func() error {
 			err := b.read(within, d.group)
-			if errdefs.IsNotFound(err) {
+			switch {
+			case err == nil:
+			case errdefs.IsNotFound(err):
 				mu.Lock()
 				defer mu.Unlock()
 				gone[*d.group.Name] = true
-				return nil
+			case within.Err() != nil || b.isQuiet():
+				if d.rank == 0 {
+					return err
+				}
+			default:
+				b.cannotRead(ctx, d.group, err)
 			}
-			if d.rank > 0 { // it is as it was
-				return nil
-			}
-			return err
+			return nil
 		})
 	}
 	switch failed := work.Wait(); {
@@ -238,6 +248,8 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 // read reads the state of a group.
 func (b *backend) read(ctx context.Context, listed *armcontainerinstance.ContainerGroup) error {
 	at := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	got, err := b.groups.Get(ctx, b.cfg.ResourceGroup, *listed.Name, nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,6 +264,29 @@ func (b *backend) read(ctx context.Context, listed *armcontainerinstance.Contain
 		group: &got.ContainerGroup, uid: valueOf(listed.Tags[podgroup.TagUID]), state: provisioningState(listed), leaving: before != nil && before.leaving, at: at, seen: at,
 	}
 	return nil
+}
+
+// isQuiet reports whether Azure has asked to read no groups at the moment.
+func (b *backend) isQuiet() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.quiet)
+}
+
+// cannotRead notes that a group cannot be read: it is as it was, or unknown if it never was read.
+func (b *backend) cannotRead(ctx context.Context, listed *armcontainerinstance.ContainerGroup, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	uid := valueOf(listed.Tags[podgroup.TagUID])
+	v := b.views[*listed.Name]
+	if v == nil || v.uid != uid {
+		v = &view{group: listed, uid: uid, unread: true, seen: time.Now()}
+		b.views[*listed.Name] = v
+	}
+	if v.failed.IsZero() {
+		log.G(ctx).WithField("group", *listed.Name).WithError(err).Warn("Cannot read the state of a container group; its pod's status stays as it is")
+	}
+	v.failed = time.Now()
 }
 
 // isOver reports whether the group of a view will not change by itself.

@@ -278,6 +278,9 @@ func (s *Server) find(in, name string) (grouptest.Unit, error) {
 }
 
 func (s *Server) get(in, name string) (int, any, error) {
+	if name == s.Unreadable {
+		return 0, nil, refuse(http.StatusInternalServerError, "InternalServerError", "The server encountered an internal error.")
+	}
 	u, err := s.find(in, name)
 	if err != nil {
 		return 0, nil, err

@@ -54,6 +54,8 @@ type Server struct {
 	// Stale has lists have no groups, as those of a region that Resource Manager does not know
 	// to have any.
 	Stale bool
+	// Unreadable is the name of a group whose state Azure fails to find out.
+	Unreadable string
 
 	sdk *fake.ServerFactoryTransport
 	// creating has creations take turns: of two with one name the second is an update.
