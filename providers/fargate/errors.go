@@ -9,18 +9,19 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 // The codes of what ECS has no code of its own for.
 const (
-	codeCapacity = "capacity"
-	codeMissing  = "missing"
+	codeLater   = "later" // a person cures it, or time
+	codeMissing = "missing"
 )
 
 var codes = podgroup.Codes{
 	Throttled: []string{"Throttling*", "RequestLimitExceeded", "TooManyRequestsException"},
-	Exhausted: []string{codeCapacity, "LimitExceededException", "BlockedException"},
+	Exhausted: []string{codeLater, "LimitExceededException", "BlockedException"},
 	Denied:    []string{"AccessDenied*", "UnrecognizedClientException", "ExpiredToken*", "InvalidSignatureException", "MissingAuthenticationToken*", "UnauthorizedOperation"},
 	Busy:      []string{"ConflictException", "UpdateInProgressException", "ResourceExistsException"},
 	Missing:   []string{codeMissing, "ClusterNotFoundException", "ResourceNotFoundException"},
@@ -46,14 +47,21 @@ func classify(action podgroup.Action, err error) error {
 	switch {
 	case containsAny(text, "ErrorCode: Throttling", "RequestLimitExceeded"): // what it has asked another service, as InvalidParameterException
 		code = "Throttling"
-	case containsAny(text, "Capacity is unavailable", "reached the limit", "above your limit", "Error retrieving", "Unable to assume", "unable to assume"): // a person cures it, or time
-		code = codeCapacity
+	case containsAny(text, "Capacity is unavailable", "reached the limit", "above your limit", "Error retrieving", "Unable to assume", "unable to assume", "ole is not valid", "Too many concurrent attempts"):
+		code = codeLater
 	case containsAny(text, "Unable to describe task definition", "TaskDefinition is inactive", "TaskDefinition not found", "referenced task was not found"):
 		code = codeMissing
 	case action == podgroup.ActionCreate && code == "ClusterNotFoundException": // the next list creates it
-		code = codeCapacity
+		code = codeLater
 	}
-	return codes.Classify(action, code, status, 0, fmt.Errorf("AWS refuses to %s: %s: %s", action, answer.ErrorCode(), text))
+	refused := fmt.Errorf("AWS refuses to %s: %s: %s", action, answer.ErrorCode(), text)
+	out := codes.Classify(action, code, status, 0, refused)
+	if call, ok := errors.AsType[*smithy.OperationError](err); ok && call.OperationName == "RunTask" && errdefs.IsPermanent(out) {
+		// What a pod says is in the definition, which was registered: the subnets, the security
+		// groups, the platform version and the rest are the node's.
+		return codes.Classify(action, codeLater, status, 0, refused)
+	}
+	return out
 }
 
 func containsAny(text string, parts ...string) bool {

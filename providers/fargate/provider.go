@@ -32,21 +32,23 @@ import (
 
 // backend is ECS as a backend of package podgroup.
 type backend struct {
-	cfg     Config // complete
-	api     *ecs.Client
-	log     *cloudwatchlogs.Client
-	secrets *secretsmanager.Client
-	node    string
-	dialer  *websocket.Dialer       // of sessions
-	pods    corev1listers.PodLister // as the API has them; nil in tests that need none
+	cfg      Config // complete
+	api      *ecs.Client
+	log      *cloudwatchlogs.Client
+	secrets  *secretsmanager.Client
+	node     string
+	dialer   *websocket.Dialer       // of sessions
+	pods     corev1listers.PodLister // as the API has them; nil in tests that need none
+	mayBegin func() bool             // reports whether this process is the node's; nil if it always is
 
 	families turns.Turns   // who registers and deletes definitions, by family
 	modify   *rate.Limiter // registrations and deregistrations
 
-	mu      sync.Mutex
-	deleted map[string]time.Time // stopped tasks that ECS shows on, by ARN, and when they were deleted
-	refused map[string]refusal   // requests that have started no task, by their token
-	uses    usage
+	mu       sync.Mutex
+	deleted  map[string]time.Time // stopped tasks that ECS shows on, by ARN, and when they were deleted
+	refused  map[string]refusal   // requests that have started no task, by their token
+	uses     usage
+	attempts attempts
 }
 
 // refusal is a request that has started no task, when that was, and what the token of the next
@@ -77,7 +79,7 @@ func New(init nodeutil.ProviderConfig, cfg Config, credentials aws.Config) (*pod
 }
 
 func newProvider(init nodeutil.ProviderConfig, b *backend) (*podgroup.Provider, error) {
-	b.pods, b.node = init.Pods, init.Node.Name
+	b.pods, b.node, b.mayBegin = init.Pods, init.Node.Name, init.MayBegin
 	if b.cfg.CPUArchitecture == archARM {
 		init.Node.Status.NodeInfo.Architecture = "arm64"
 	}
@@ -109,6 +111,7 @@ func newBackend(cfg Config, credentials aws.Config) (*backend, error) {
 	return &backend{
 		cfg: cfg, dialer: &websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: 45 * time.Second}, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials), secrets: secretsmanager.NewFromConfig(credentials),
 		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, refused: map[string]refusal{}, uses: newUsage(),
+		attempts: attempts{waiting: map[string]*attempt{}},
 	}, nil
 }
 
@@ -197,6 +200,11 @@ func (b *backend) run(ctx context.Context, r *podgroup.Request, p *plan) (*types
 	if err := b.ensureDefinition(ctx, p); err != nil {
 		return nil, err
 	}
+	return b.start(ctx, r, p)
+}
+
+// start runs the task of a plan whose definition is registered.
+func (b *backend) start(ctx context.Context, r *podgroup.Request, p *plan) (*types.Task, error) {
 	public := types.AssignPublicIpDisabled
 	if b.cfg.AssignPublicIPv4Address {
 		public = types.AssignPublicIpEnabled
@@ -230,7 +238,7 @@ func (b *backend) run(ctx context.Context, r *podgroup.Request, p *plan) (*types
 		if len(out.Failures) > 0 {
 			reason = strings.TrimSpace(aws.ToString(out.Failures[0].Reason) + " " + aws.ToString(out.Failures[0].Detail))
 		}
-		return nil, codes.Classify(podgroup.ActionCreate, codeCapacity, 0, 0, errors.New("ECS has started no task: "+reason))
+		return nil, codes.Classify(podgroup.ActionCreate, codeLater, 0, 0, errors.New("ECS has started no task: "+reason))
 	}
 	return &out.Tasks[0], nil
 }
@@ -266,9 +274,7 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration)
 			delete(b.deleted, id)
 		}
 	}
-	if u.Over() {
-		b.deleted[u.ID] = time.Now()
-	}
+	b.deleted[u.ID] = time.Now()
 	b.mu.Unlock()
 	if data, ok := u.Data.(taskData); ok && data.definition != "" {
 		b.release(ctx, u.ID, data.definition)
@@ -311,12 +317,21 @@ func (b *backend) List(ctx context.Context, _ map[string]string, page string) (f
 	case in.DesiredStatus == types.DesiredStatusRunning:
 		found.Next = string(types.DesiredStatusStopped) + ":"
 	}
+	if page == "" {
+		b.mu.Lock()
+		b.attempts.newest, b.attempts.failed = map[string]*types.Task{}, map[string][]*types.Task{}
+		b.mu.Unlock()
+	}
 	for i := range tasks {
-		if !b.isDeleted(&tasks[i]) {
+		b.seeAttempt(&tasks[i])
+		if !isUnstarted(&tasks[i]) && !b.isDeleted(&tasks[i]) {
 			u := b.unit(&tasks[i])
 			b.probe(ctx, &u, &tasks[i])
 			found.Units = append(found.Units, u)
 		}
+	}
+	if found.Next == "" {
+		found.Units = append(found.Units, b.settle(ctx)...)
 	}
 	b.listed(ctx, page == "", found.Next == "", tasks)
 	return found, nil

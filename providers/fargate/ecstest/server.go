@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 
@@ -37,11 +38,14 @@ type Server struct {
 	sessions  map[string]commandSession
 	secrets   map[string]secret // by name
 	stopped   []grouptest.Unit
-	unhealthy map[string]string // health of containers, by task and name
-	untagged  map[string]bool   // tasks that StopTask was called for, by ID
-	lacking   int               // how many requests will find no capacity
-	lacked    map[string]bool   // those that have, by token
-	slow      bool              // secrets that are deleted exist on
+	unhealthy map[string]string    // health of containers, by task and name
+	untagged  map[string]bool      // tasks that StopTask was called for, by ID
+	lacking   int                  // how many requests will find no capacity
+	lacked    map[string]bool      // those that have, by token
+	slow      bool                 // secrets that are deleted exist on
+	failing   int                  // how many tasks will not start
+	why       string               // they will not
+	unstarted map[string]time.Time // tasks that did not start, and when, by ID
 }
 
 // revision is a task definition.
@@ -52,7 +56,7 @@ type revision struct {
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]bool{}}
+	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]bool{}, unstarted: map[string]time.Time{}}
 }
 
 func refuse(code, message string) error {

@@ -125,7 +125,20 @@ func (s *Server) run(in ecs.RunTaskInput) (any, error) {
 	if u.Over() { // the answer to a repetition
 		return object{"tasks": []any{object{"taskArn": arn(taskARN + u.ID), "lastStatus": "STOPPED", "desiredStatus": "STOPPED"}}, "failures": []any{}}, nil
 	}
+	s.mu.Lock()
+	if at := s.unstarted[u.ID]; s.failing > 0 && at.IsZero() {
+		s.failing--
+		s.unstarted[u.ID], s.codes[u.ID], s.reasons[u.ID] = s.World.Now(), "TaskFailedToStart", s.why
+	}
+	s.mu.Unlock()
 	return object{"tasks": []any{s.view(&u, true)}, "failures": []any{}}, nil
+}
+
+// FailStarts has the next tasks end before their containers start.
+func (s *Server) FailStarts(tasks int, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing, s.why = tasks, why
 }
 
 // LackCapacity has the next requests to run a task find no capacity. Their repetitions, with the
@@ -160,7 +173,10 @@ func (s *Server) stop(in ecs.StopTaskInput) (any, error) {
 	if len(*in.Reason) > 1024 {
 		return nil, invalid("reason is too long")
 	}
-	if !u.Over() && u.Phase != podgroup.Stopping {
+	s.mu.Lock()
+	_, unstarted := s.unstarted[id]
+	s.mu.Unlock()
+	if !unstarted && !u.Over() && u.Phase != podgroup.Stopping {
 		s.mu.Lock()
 		s.reasons[id], s.untagged[id] = *in.Reason, true
 		s.stopped = append(s.stopped, ended(u, s.World.Now()))
@@ -187,9 +203,22 @@ func ended(u grouptest.Unit, at time.Time) grouptest.Unit {
 
 // units returns the units that match, with those that were stopped and are shown on.
 func (s *Server) units(matches func(*grouptest.Unit) bool) []grouptest.Unit {
-	all := s.World.Units(matches)
+	all := s.World.Units(nil)
 	s.mu.Lock()
+	for i := range all {
+		if at, ok := s.unstarted[all[i].ID]; ok {
+			u := &all[i]
+			u.Phase, u.Ended, u.IPs = podgroup.Failed, at, nil
+			for j := range u.Containers {
+				u.Containers[j].Now = podgroup.Run{}
+			}
+		}
+	}
 	stopped := slices.Clone(s.stopped)
+	all = slices.DeleteFunc(all, func(u grouptest.Unit) bool {
+		at, ok := s.unstarted[u.ID]
+		return !matches(&u) || ok && s.World.Now().Sub(at) >= shownFor
+	})
 	s.mu.Unlock()
 	for i := range stopped {
 		u := &stopped[i]
@@ -250,6 +279,21 @@ func (s *Server) describe(in ecs.DescribeTasksInput) (any, error) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
+func overrides(in *types.TaskOverride) []any {
+	list := []any{}
+	if in == nil {
+		return list
+	}
+	for _, c := range in.ContainerOverrides {
+		env := []any{}
+		for _, v := range c.Environment {
+			env = append(env, object{"name": v.Name, "value": v.Value})
+		}
+		list = append(list, object{"name": c.Name, "environment": env})
+	}
+	return list
+}
+
 // view is what ECS shows of a task.
 func (s *Server) view(u *grouptest.Unit, withTags bool) object {
 	s.mu.Lock()
@@ -267,6 +311,7 @@ func (s *Server) view(u *grouptest.Unit, withTags bool) object {
 	view := object{
 		"taskArn": arn(taskARN + u.ID), "taskDefinitionArn": task.arn, "lastStatus": last, "desiredStatus": desired,
 		"createdAt": seconds(u.Created), "startedBy": task.Run.StartedBy, "enableExecuteCommand": task.Run.EnableExecuteCommand,
+		"overrides": object{"containerOverrides": overrides(task.Run.Overrides)},
 	}
 	if u.Over() {
 		view["stopCode"], view["stoppedReason"], view["stoppedAt"] = "EssentialContainerExited", "Essential container in task exited", seconds(u.Ended)
