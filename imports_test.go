@@ -83,6 +83,7 @@ var allowed = map[string][]string{
 	"bench":                                    {"bench", "node", "internal/daemon", "test"},
 	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
 
+	"cmd/virtual-kubelet/internal/doctor":    {"node", "internal/nodemarks"},
 	"cmd/virtual-kubelet/internal/nodepools": {"internal/config"},
 	"cmd/virtual-kubelet/internal/fleet":     {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},
 }

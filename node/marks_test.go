@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,17 @@ func TestStopped(t *testing.T) {
 		want(t, "by the word of the control plane", nodemarks.Stopped(n), true)
 		n.Status.Conditions = nil
 		want(t, "without a word", nodemarks.Stopped(n), false)
+	})
+}
+
+func TestHolder(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		leases := &versionedLeases{}
+		first := newProcess(t, r, leases, identified("first"))
+		first.begin()
+		pass(time.Minute)
+		lease := leases.now()
+		want(t, "holder", nodemarks.Holder(&lease), "first")
 	})
 }
 

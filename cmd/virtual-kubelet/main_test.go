@@ -96,6 +96,10 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"no cluster", []string{"--provider", "mock"}, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
 		{"broken kubeconfig", []string{"--provider", "mock", "--kubeconfig", file}, nil, exitFailed, []string{file}},
 		{"unknown provider", []string{"providers", "nope"}, nil, exitUsage, []string{`"nope"`, "mock"}},
+		{"output of the doctor", []string{"doctor", "-o", "xml"}, nil, exitUsage, []string{"xml", "json"}},
+		{"account of the doctor", []string{"doctor", "--service-account", "x"}, nil, exitUsage, []string{"--service-account", "namespace"}},
+		{"argument of the doctor", []string{"doctor", "--nodes", "2", "--config", "x"}, nil, exitUsage, []string{"--nodes", "--config"}},
+		{"no cluster of the doctor", []string{"doctor"}, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
 		{"version output", []string{"version", "-o", "xml"}, nil, exitUsage, []string{"xml", "json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

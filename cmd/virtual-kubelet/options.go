@@ -160,6 +160,17 @@ func (o *options) addFlags(flags *pflag.FlagSet, getenv func(string) string) {
 
 // complete checks the values, and fills in defaults.
 func (o *options) complete() error {
+	if err := o.completeAll(); err != nil {
+		return err
+	}
+	if o.provider == "" && o.poolsFile == "" {
+		return fmt.Errorf("no provider is named: give --provider, with one of %s", strings.Join(providerNames(), ", "))
+	}
+	return nil
+}
+
+// completeAll is complete for who needs no provider.
+func (o *options) completeAll() error {
 	if o.portText != "" {
 		return fmt.Errorf("KUBELET_PORT is %q, which is no number: set a port from 0 to 65535", o.portText)
 	}
@@ -227,10 +238,7 @@ func (o *options) complete() error {
 		if wanted, err := newPoolFile(o).Load(); wanted == nil {
 			return err
 		}
-		return nil // what is wrong with some of the pools does not keep the others from running
-	}
-	if o.provider == "" {
-		return fmt.Errorf("no provider is named: give --provider, with one of %s", strings.Join(providerNames(), ", "))
+		// What is wrong with some of the pools does not keep the others from running.
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,9 +58,12 @@ that a virtual node needs, and no others. A node with an identity of its own
 	command.Flags().BoolVar(&o.leaderElect, "leader-elect", false, "add the rights for virtual-kubelet --leader-elect")
 	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights for virtual-kubelet --shards")
 	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards; use one of its own with --shards, which needs rights on all leases there")
-	command.Flags().StringVar(&o.account, "service-account", "kube-system/virtual-kubelet", "namespace and name of the service account")
+	command.Flags().StringVar(&o.account, "service-account", defaultAccount, "namespace and name of the service account")
 	return command
 }
+
+// defaultAccount is the namespace and name of the service account.
+const defaultAccount = "kube-system/virtual-kubelet"
 
 type rbacOptions struct {
 	nodeName  string
@@ -108,6 +112,33 @@ func (o *rbacOptions) complete() error {
 	}
 	o.nodeName, o.providers, o.deleteNodes = "", wanted.Providers, wanted.DeleteNodes
 	return nil
+}
+
+// command returns the command that prints the objects, without --service-account.
+func (o *rbacOptions) command() string {
+	text := "virtual-kubelet config print-rbac"
+	if o.poolsFile != "" {
+		text += " --config " + o.poolsFile
+	} else {
+		text += " --nodename " + cmp.Or(o.nodeName, `""`)
+	}
+	for _, flag := range []struct {
+		name, value string
+	}{{"provider", o.provider}, {"namespace", o.namespace}} {
+		if flag.value != "" {
+			text += " --" + flag.name + " " + flag.value
+		}
+	}
+	if o.leaderElect {
+		text += " --leader-elect"
+	}
+	if o.shards {
+		text += " --shards"
+	}
+	if o.leaderElect || o.shards {
+		text += " --leader-elect-namespace " + o.electNamespace
+	}
+	return text
 }
 
 // objects returns the service account, its roles and their bindings.

@@ -56,6 +56,6 @@ Environment variables, besides those that flags name:
 	klogFlags.VisitAll(func(f *goflag.Flag) {
 		command.Flags().Lookup(f.Name).Hidden = true // --log-level and --log-format are for users
 	})
-	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv), newConformanceCommand(getenv), newInterlinkPluginCommand())
+	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv), newConformanceCommand(getenv), newDoctorCommand(getenv), newInterlinkPluginCommand())
 	return command
 }

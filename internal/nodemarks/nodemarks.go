@@ -1,12 +1,13 @@
-// Package nodemarks reads from a Node what its node.NodeController has written there:
-// whether it has stopped, and which labels are its own. The tests of package node
-// check that what is written can be read.
+// Package nodemarks reads what a node.NodeController has written into its Node and its
+// lease: whether it has stopped, which labels are its own, and which process has the
+// node. The tests of package node check that what is written can be read.
 package nodemarks
 
 import (
 	"encoding/json"
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -16,6 +17,8 @@ const (
 	stoppedReason = "KubeletStopped"
 	// annotationOwned has the names of what a NodeController has put on its Node.
 	annotationOwned = "virtual-kubelet.io/owned"
+	// annotationHolder has the identity of the process that has a lease.
+	annotationHolder = "virtual-kubelet.io/holder"
 )
 
 // Stopped reports whether no process keeps a Node any more, by its Ready condition:
@@ -44,3 +47,6 @@ func WroteLabel(n *corev1.Node, key string) bool {
 	}
 	return slices.Contains(owned.Labels, key)
 }
+
+// Holder returns the identity of the process that has a node's lease; empty if none has.
+func Holder(lease *coordinationv1.Lease) string { return lease.Annotations[annotationHolder] }

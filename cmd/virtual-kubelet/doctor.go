@@ -1,0 +1,199 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/doctor"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
+)
+
+const doctorHelp = `Look at the cluster and at the nodes of this configuration in it, and print what is
+wrong and how to fix it. Give the flags and environment variables with which
+virtual-kubelet runs; those that matter are --kubeconfig, --nodename (or --nodes,
+--config), --provider and --provider-config, and none is required.
+
+It changes nothing. All it creates are reviews of who it is and what it may do, which
+the API server does not keep. It is of most use twice: with the credentials of the
+node, and, since these may not read all that there is to see, with an administrator's
+and --service-account, which the rights are then checked of.
+
+Exit status:
+  0  nothing failed; there may be warnings
+  1  a check failed, or there is no cluster
+  2  the command line is wrong`
+
+// doctorOptions are the values of the flags beside those of virtual-kubelet itself.
+type doctorOptions struct {
+	*options
+	account string
+	output  string
+}
+
+func newDoctorCommand(getenv func(string) string) *cobra.Command {
+	o := doctorOptions{options: &options{}}
+	command := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out what is wrong with a node",
+		Long:  doctorHelp,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.takeEnvironment(getenv)
+			if err := o.complete(); err != nil {
+				return usageError{err}
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	o.addFlags(command.Flags(), getenv)
+	command.Flags().StringVar(&o.account, "service-account", "", "namespace and name of the nodes' service account, to check its rights by impersonation (default: the account of the kubeconfig)")
+	command.Flags().StringVarP(&o.output, "output", "o", "text", "output format: text or json")
+	return command
+}
+
+// complete checks the values, and fills in defaults.
+func (o *doctorOptions) complete() error {
+	if err := oneOf("--output", o.output, "text", "json"); err != nil {
+		return err
+	}
+	return o.completeAll()
+}
+
+// run runs the checks, and writes what they find.
+func (o *doctorOptions) run(ctx context.Context, stdout io.Writer) error {
+	config, err := o.examined()
+	if err != nil {
+		return err
+	}
+	results, err := doctor.Run(ctx, config)
+	if err != nil {
+		return err
+	}
+	write := doctor.WriteText
+	if o.output == "json" {
+		write = doctor.WriteJSON
+	}
+	if err := write(stdout, results); err != nil {
+		return fmt.Errorf("cannot write the results: %w", err)
+	}
+	if names := doctor.FailedChecks(results); len(names) > 0 {
+		return fmt.Errorf("failed checks: %s", strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// examined is what the flags name.
+func (o *doctorOptions) examined() (doctor.Config, error) {
+	nodes, poolErr, err := o.configuredNodes()
+	if err != nil {
+		return doctor.Config{}, err
+	}
+	rbac := o.rbac()
+	if err := rbac.complete(); err != nil && poolErr == nil {
+		return doctor.Config{}, usageError{err}
+	}
+	cluster, source, err := o.credentials()
+	if err != nil {
+		return doctor.Config{}, err
+	}
+	cluster.UserAgent = "virtual-kubelet-doctor/" + o.nodeName
+	return doctor.Config{
+		Cluster:        cluster,
+		Source:         source,
+		Configuration:  poolErr,
+		ServiceAccount: o.account,
+		Grants:         rbac.objects(),
+		GrantCommand:   rbac.command(),
+		Kubernetes:     buildinfo.Get().Kubernetes,
+		Nodes:          nodes,
+		NoLease:        !o.enableNodeLease,
+		Holder:         o.describeHolder,
+	}, nil
+}
+
+// rbac returns the options of print-rbac for the nodes.
+func (o *doctorOptions) rbac() *rbacOptions {
+	rbac := &rbacOptions{
+		nodeName:       o.nodeName,
+		namespace:      o.namespace,
+		provider:       o.provider,
+		poolsFile:      o.poolsFile,
+		account:        cmp.Or(o.account, defaultAccount),
+		leaderElect:    o.leaderElect,
+		shards:         o.shards > 0,
+		electNamespace: o.electNamespace,
+	}
+	if o.nodes > 0 {
+		rbac.nodeName = ""
+	}
+	return rbac
+}
+
+// configuredNodes returns the nodes, and what is wrong with some of the pools.
+func (o *doctorOptions) configuredNodes() (nodes []doctor.Node, poolErr, err error) {
+	wanted, err := o.numberedNodes()
+	switch {
+	case o.poolsFile != "":
+		wanted, poolErr = newPoolFile(o.options).Load()
+		if wanted == nil {
+			return nil, nil, usageError{poolErr}
+		}
+	case o.nodes == 0:
+		return []doctor.Node{{Name: o.nodeName, Provider: o.provider}}, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	for _, n := range wanted.Nodes {
+		nodes = append(nodes, doctor.Node{Name: n.Name, Provider: n.Provider})
+	}
+	return nodes, poolErr, nil
+}
+
+// credentials returns the API server and the credentials for it. A node's own
+// certificate is used if there is one, and not requested.
+func (o *doctorOptions) credentials() (config *rest.Config, source string, err error) {
+	if o.bootstrap == "" {
+		return kubeConfig(o.options)
+	}
+	if config, source, err := kubeConfig(o.options); o.kubeconfig != "" && err == nil && hasCredentials(config) {
+		return config, source, nil
+	}
+	bootstrap := *o.options
+	bootstrap.kubeconfig = o.bootstrap
+	config, _, err = kubeConfig(&bootstrap)
+	if err != nil {
+		return nil, "", err
+	}
+	certificate := filepath.Join(o.certDir, clientCertificate)
+	if _, err := os.Stat(certificate); err != nil {
+		return nil, "", fmt.Errorf("node %s has no client certificate yet: %w (start virtual-kubelet, and approve its request if the cluster does not: kubectl get csr)", o.nodeName, err)
+	}
+	config = rest.AnonymousClientConfig(config)
+	config.CertFile, config.KeyFile = certificate, certificate
+	return limit(config, o.options), "the certificate " + certificate, nil
+}
+
+// clientCertificate is the file in --cert-dir that has a node's own certificate.
+const clientCertificate = "kubelet-client-current.pem"
+
+// describeHolder describes the process that has a node's lease, by its identity. It is a
+// rival if this runs in another pod, and the two do not elect a leader.
+func (o *doctorOptions) describeHolder(identity string) (description string, rival bool) {
+	id, ok := parseProcessID(identity)
+	if !ok {
+		return identity, false
+	}
+	description = "process " + id.pid + " of " + id.host
+	if id.pod != "" {
+		description += " (pod UID " + id.pod + ")"
+	}
+	return description, o.podUID != "" && id.pod != o.podUID && o.identity.Group == ""
+}
