@@ -2,6 +2,7 @@ package aci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -177,13 +178,15 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err = classify(actionView, err); !errdefs.IsNotFound(err) {
 		return podgroup.Unit{}, err
 	}
-	if err := b.fits(group); err != nil {
-		return podgroup.Unit{}, err
-	}
 	created := time.Now()
 	group.Tags[tagCreated] = new(created.UTC().Format(time.RFC3339Nano))
 	if _, err := b.groups.BeginCreateOrUpdate(ctx, b.cfg.ResourceGroup, name, *group, nil); err != nil {
-		return podgroup.Unit{}, classify(podgroup.ActionCreate, err)
+		refused, _ := errors.AsType[*azcore.ResponseError](err)
+		err = classify(podgroup.ActionCreate, err)
+		if reason := b.tooLarge(group); reason != "" && refused != nil && refused.StatusCode < http.StatusInternalServerError && refused.StatusCode != http.StatusTooManyRequests {
+			err = fmt.Errorf("%w (%s)", err, reason)
+		}
+		return podgroup.Unit{}, err
 	}
 	b.mu.Lock()
 	b.views[name] = &view{uid: r.Tags[podgroup.TagUID], at: created, seen: time.Now()}

@@ -787,16 +787,23 @@ func TestReport(t *testing.T) {
 		if node == nil || node.Status.Capacity.Pods().Value() != 70 || node.Status.Allocatable.Cpu().Value() != 100 || node.Status.Capacity.Memory().String() != "4Ti" {
 			t.Fatalf("the node is %+v", node)
 		}
-		large := grouptest.NewPod("large")
-		large.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
-		r.cluster.SetPod(large)
-		if err := r.CreatePod(t.Context(), large); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "the most in region") {
-			t.Errorf("a pod that no group is large enough for: %v", err)
+		// What the region publishes is no reason for a refusal: it may be out of date.
+		pod := func(name, cpus string) *corev1.Pod {
+			pod := grouptest.NewPod(name)
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+			return pod
 		}
-		large.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("1")}
-		large.Annotations = map[string]string{annotationGPU: "K80"}
-		if err := r.CreatePod(t.Context(), large); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "no GPUs of type K80") {
-			t.Errorf("a pod with GPUs that the region lacks: %v", err)
+		r.create(t, pod("beyond", "5"))
+		// It explains that of Azure, which says that a retry may help.
+		large, old := pod("large", "8"), pod("old", "1")
+		old.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("1")}
+		old.Annotations = map[string]string{annotationGPU: "K80"}
+		for want, pod := range map[string]*corev1.Pod{"publishes 4, 16 and 0 as the most": large, "publishes no GPUs of type K80": old} {
+			r.cluster.SetPod(pod)
+			err := r.CreatePod(t.Context(), pod)
+			if delay, _ := errdefs.RetryAfter(err); delay < time.Minute || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "not available in the location") || !strings.Contains(err.Error(), want) {
+				t.Errorf("pod %s: %v", pod.Name, err)
+			}
 		}
 		r.world.Refuse(acitest.ActionUsage, 1, &grouptest.Refusal{Status: http.StatusForbidden, Code: "AuthorizationFailed"})
 		time.Sleep(reportInterval)

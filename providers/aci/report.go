@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
@@ -78,9 +77,10 @@ func (b *backend) readRegion(ctx context.Context) error {
 	return nil
 }
 
-// fits returns a permanent error if a group is larger than the region has, as far as that is
-// known: Azure's own error is that of a region without stock, which may pass.
-func (b *backend) fits(g *aci.ContainerGroup) error {
+// tooLarge returns why a group is larger than what the region publishes, and nothing if it is not.
+// It explains a refusal, which may sound as if it passed, and is no reason for one: what regions
+// publish is out of date for some of them.
+func (b *backend) tooLarge(g *aci.ContainerGroup) string {
 	var cpu, memory, gpus float64
 	sku := ""
 	for _, c := range g.Properties.Containers {
@@ -92,24 +92,24 @@ func (b *backend) fits(g *aci.ContainerGroup) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var known, fits bool
-	var most aci.CapabilitiesCapabilities
+	var most *aci.CapabilitiesCapabilities
 	for _, c := range b.report.capabilities {
 		if c.Capabilities == nil || !strings.EqualFold(valueOf(c.OSType), b.cfg.OperatingSystem) || !strings.EqualFold(strings.ReplaceAll(valueOf(c.Gpu), "None", ""), sku) {
 			continue
 		}
-		known = true
-		fits = fits || cpu <= float64(valueOf(c.Capabilities.MaxCPU)) && memory <= float64(valueOf(c.Capabilities.MaxMemoryInGB)) && gpus <= float64(valueOf(c.Capabilities.MaxGpuCount))
-		if valueOf(c.Capabilities.MaxCPU) >= valueOf(most.MaxCPU) {
-			most = *c.Capabilities
+		if cpu <= float64(valueOf(c.Capabilities.MaxCPU)) && memory <= float64(valueOf(c.Capabilities.MaxMemoryInGB)) && gpus <= float64(valueOf(c.Capabilities.MaxGpuCount)) {
+			return ""
+		}
+		if most == nil || valueOf(c.Capabilities.MaxCPU) >= valueOf(most.MaxCPU) {
+			most = c.Capabilities
 		}
 	}
 	switch {
-	case fits, len(b.report.capabilities) == 0, !known && sku == "":
-		return nil
-	case !known:
-		return errdefs.AsPermanent(fmt.Errorf("region %s has no GPUs of type %s", b.cfg.Region, sku))
+	case most != nil:
+		return fmt.Sprintf("the containers need %g CPUs, %g GB and %g GPUs: region %s publishes %g, %g and %g as the most",
+			cpu, memory, gpus, b.cfg.Region, valueOf(most.MaxCPU), valueOf(most.MaxMemoryInGB), valueOf(most.MaxGpuCount))
+	case sku != "" && len(b.report.capabilities) > 0:
+		return fmt.Sprintf("region %s publishes no GPUs of type %s", b.cfg.Region, sku)
 	}
-	return errdefs.AsPermanent(fmt.Errorf("the containers need %g CPUs, %g GB and %g GPUs: %g, %g and %g are the most in region %s",
-		cpu, memory, gpus, valueOf(most.MaxCPU), valueOf(most.MaxMemoryInGB), valueOf(most.MaxGpuCount), b.cfg.Region))
+	return ""
 }

@@ -167,6 +167,7 @@ func wrongContainers(p *aci.ContainerGroupPropertiesProperties) error {
 		return n != nil && *n > 0 && math.Abs(*n/step-math.Round(*n/step)) < 1e-6
 	}
 	var cpu float64
+	var gpuTypes []string
 	ports := map[string]bool{}
 	for _, c := range p.Containers {
 		r := c.Properties.Resources
@@ -179,6 +180,8 @@ func wrongContainers(p *aci.ContainerGroupPropertiesProperties) error {
 		}
 		if gpu := r.Requests.Gpu; gpu != nil && (p.SubnetIDs != nil || !slices.Contains([]int32{1, 2, 4}, *gpu.Count)) {
 			return bad("GpuNotSupported", "GPUs are 1, 2 or 4, and not in a virtual network.")
+		} else if gpu != nil {
+			gpuTypes = append(gpuTypes, string(*gpu.SKU))
 		}
 		for _, port := range c.Properties.Ports {
 			ports[fmt.Sprint(*port.Port, *port.Protocol)] = true
@@ -200,14 +203,14 @@ func wrongContainers(p *aci.ContainerGroupPropertiesProperties) error {
 			delete(ports, fmt.Sprint(*port.Port, *port.Protocol))
 		}
 	}
-	if cpu > maxCPU {
+	if cpu > maxCPU || slices.Contains(gpuTypes, "K80") {
 		return refuse(http.StatusConflict, "ServiceUnavailable", "The requested resource is not available in the location '%s' at this moment. Please retry with a different resource request or in another location. Resource requested: '%g' CPU.", Region, cpu)
 	}
 	return nil
 }
 
-// maxCPU and maxGB are the largest group of the region.
-const maxCPU, maxGB = 4, 16
+// maxCPU is that of the largest group of the region, which publishes less.
+const maxCPU, publishedCPU, publishedGB = 6, 4, 16
 
 func (s *Server) create(in, name string, g *aci.ContainerGroup) (int, any, error) {
 	s.creating.Lock()
@@ -426,5 +429,5 @@ func limits() any {
 		return map[string]any{"resourceType": "containerGroups", "osType": "Linux", "location": Region, "ipAddressType": "Public", "gpu": gpu,
 			"capabilities": map[string]any{"maxMemoryInGB": memory, "maxCpu": cpu, "maxGpuCount": gpus}}
 	}
-	return map[string]any{"value": []any{of("None", maxCPU, maxGB, 0), of("V100", 24, 448, 4)}}
+	return map[string]any{"value": []any{of("None", publishedCPU, publishedGB, 0), of("V100", 24, 448, 4)}}
 }
