@@ -26,12 +26,13 @@ var codes = podgroup.Codes{
 	Denied: []string{
 		"Authorization*", "*AuthorizationFailed", "Authentication*", "*AuthenticationToken*", "Unauthorized", "Forbidden", "*NotRegistered", "MissingSubscriptionRegistration",
 		"ReadOnlyDisabledSubscription", "RequestDisallowedByPolicy", "ScopeLocked", "ResourceGroupNotFound", "SubscriptionNotFound", "ResourceGroupBeingDeleted",
+		"InvalidSubscriptionId", "InvalidApiVersionParameter", "InvalidResourceType", "InvalidResourceNamespace", "NoRegisteredProviderFound", // of the configuration, not of pods
 		"InaccessibleImage", "RegistryErrorResponse",
 	},
 	Busy:    []string{"ContainerGroupTransitioning", "Conflict", "AnotherOperationInProgress", "OperationPreempted", "ContainerGroupDeploymentNotReady"},
 	Missing: []string{"ResourceNotFound", "NotFound", "ContainerGroupNotFound"},
 	Away:    []string{"Internal*", "ServerTimeout", "GatewayTimeout", "BadGateway"},
-	Refused: []string{"Invalid*", "BadRequest", "*NotSupported*", "*NotSpecified", "*Duplicate*", "*OutOfRange", "*Exceed*", "RequestEntityTooLarge", "LinkedInvalidPropertyId", "LocationNotAvailable*"},
+	Refused: []string{"Invalid*", "BadRequest", "*NotSupported*", "*NotSpecified", "*Duplicate*", "*OutOfRange", "*Exceed*", "RequestEntityTooLarge", "LinkedInvalidPropertyId"},
 }
 
 // maxErrorText is how much of Azure's text an error has.
