@@ -58,14 +58,22 @@ type Config struct {
 	// ClusterDomain its domain, by default cluster.local.
 	KubeDNSIP     string `json:"kubeDNSIP,omitempty"`
 	ClusterDomain string `json:"clusterDomain,omitempty"`
-	// MasterURI is the address of the API server that pods are given in
+	// MasterURI is the address of the API server, by default by HTTPS, that pods are given in
 	// KUBERNETES_SERVICE_HOST, since addresses of services cannot be reached from groups.
 	MasterURI string `json:"masterURI,omitempty"`
 	// ClusterCIDR is accepted for users of an older provider, and not needed.
 	ClusterCIDR string `json:"clusterCIDR,omitempty"`
 	// LogAnalyticsID and LogAnalyticsKey are of the workspace that gets the groups' logs.
-	LogAnalyticsID  string `json:"logAnalyticsID,omitempty"`
-	LogAnalyticsKey Secret `json:"logAnalyticsKey,omitempty"`
+	// LogAnalyticsFile is a JSON file with workspaceId and workspaceKey, which ReadCredentials
+	// reads if these are not set. With ClusterResourceID, the resource ID of the cluster,
+	// Container Insights gets the logs, with the node and the pod.
+	LogAnalyticsID    string `json:"logAnalyticsID,omitempty"`
+	LogAnalyticsKey   Secret `json:"logAnalyticsKey,omitempty"`
+	LogAnalyticsFile  string `json:"logAnalyticsFile,omitempty"`
+	ClusterResourceID string `json:"clusterResourceID,omitempty"`
+	// EnableRealTimeMetrics is accepted for users of an older provider. There are no figures of
+	// pods, which is logged.
+	EnableRealTimeMetrics bool `json:"enableRealTimeMetrics,omitempty"`
 	// Identities are the resource IDs of the user-assigned managed identities of groups,
 	// and ImageIdentity is one of them that reads images from Azure's registries.
 	Identities    []string `json:"identities,omitempty"`
@@ -113,7 +121,8 @@ func (c *Config) Merge(getenv func(string) string) error {
 		"ACI_RESOURCE_GROUP": &c.ResourceGroup, "ACI_REGION": &c.Region, "ACI_QUOTA_CPU": &c.CPU, "ACI_QUOTA_MEMORY": &c.Memory, "ACI_QUOTA_POD": &c.Pods, "ACI_QUOTA_GPU": &c.GPU,
 		"ACI_VNET_NAME": &c.VNetName, "ACI_VNET_RESOURCE_GROUP": &c.VNetResourceGroup, "ACI_VNET_SUBSCRIPTION_ID": &c.VNetSubscriptionID,
 		"ACI_SUBNET_NAME": &c.SubnetName, "ACI_SUBNET_CIDR": &c.SubnetCIDR, "KUBE_DNS_IP": &c.KubeDNSIP, "CLUSTER_CIDR": &c.ClusterCIDR, "MASTER_URI": &c.MasterURI,
-		"LOG_ANALYTICS_ID": &c.LogAnalyticsID, "LOG_ANALYTICS_KEY": (*string)(&c.LogAnalyticsKey),
+		"LOG_ANALYTICS_ID": &c.LogAnalyticsID, "LOG_ANALYTICS_KEY": (*string)(&c.LogAnalyticsKey), "LOG_ANALYTICS_AUTH_LOCATION": &c.LogAnalyticsFile,
+		"CLUSTER_RESOURCE_ID": &c.ClusterResourceID, "ENABLE_REAL_TIME_METRICS": &c.EnableRealTimeMetrics,
 		"AZURE_AUTH_LOCATION": &c.AuthFile, "AKS_CREDENTIAL_LOCATION": &c.AKSCredentialFile,
 		"AZURE_CLIENT_ID": &c.ClientID, "AZURE_CLIENT_SECRET": (*string)(&c.ClientSecret), "AZURE_TENANT_ID": &c.TenantID, "AZURE_SUBSCRIPTION_ID": &c.SubscriptionID,
 		"AZURE_FEDERATED_TOKEN_FILE": &c.FederatedTokenFile, "VIRTUALNODE_USER_IDENTITY_CLIENTID": &c.ManagedIdentity,
@@ -124,8 +133,8 @@ func (c *Config) Merge(getenv func(string) string) error {
 	return nil
 }
 
-// ReadCredentials sets what is not set to what AuthFile and AKSCredentialFile have, which it
-// reads by read. An error is of class InvalidInput.
+// ReadCredentials sets what is not set to what AuthFile, AKSCredentialFile and LogAnalyticsFile
+// have, which it reads by read. An error is of class InvalidInput.
 func (c *Config) ReadCredentials(read func(string) ([]byte, error)) error {
 	decode := func(path string, into any) error {
 		if path == "" {
@@ -152,6 +161,13 @@ func (c *Config) ReadCredentials(read func(string) ([]byte, error)) error {
 	}
 	if err := decode(c.AuthFile, &auth); err != nil {
 		return err
+	}
+	var workspace struct{ WorkspaceID, WorkspaceKey string }
+	if c.LogAnalyticsID == "" && c.LogAnalyticsKey == "" {
+		if err := decode(c.LogAnalyticsFile, &workspace); err != nil {
+			return err
+		}
+		c.LogAnalyticsID, c.LogAnalyticsKey = workspace.WorkspaceID, Secret(workspace.WorkspaceKey)
 	}
 	if strings.EqualFold(aks.AADClientID, "msi") { // a managed identity
 		aks.AADClientID, aks.AADClientSecret = "", ""
@@ -217,6 +233,9 @@ func (c *Config) Complete() error {
 		check(err == nil && u.Scheme == "https" && u.Host != "", "endpoint: it is not a URL such as https://management.azure.com")
 	}
 	if c.MasterURI != "" {
+		if !strings.Contains(c.MasterURI, "://") {
+			c.MasterURI = "https://" + c.MasterURI
+		}
 		u, err := url.Parse(c.MasterURI)
 		check(err == nil && u.Hostname() != "", "masterURI: it is not a URL such as https://kubernetes.example:443")
 	}

@@ -65,6 +65,30 @@ func TestUsersConfiguration(t *testing.T) {
 	}
 }
 
+// Variables that the older provider has for logs and figures, and addresses of API servers.
+func TestOlderVariables(t *testing.T) {
+	c := testConfig()
+	variables := map[string]string{"LOG_ANALYTICS_AUTH_LOCATION": "workspace", "CLUSTER_RESOURCE_ID": "/subscriptions/s", "ENABLE_REAL_TIME_METRICS": "true", "MASTER_URI": "api.example:6443"}
+	read := files(map[string]string{"workspace": `{"workspaceId": "id", "workspaceKey": "not-to-be-shown"}`})
+	if err := errors.Join(c.Merge(func(name string) string { return variables[name] }), c.ReadCredentials(read), c.Complete()); err != nil {
+		t.Fatal(err)
+	}
+	if c.LogAnalyticsID != "id" || c.LogAnalyticsKey.Reveal() != "not-to-be-shown" || c.ClusterResourceID != "/subscriptions/s" || !c.EnableRealTimeMetrics || c.MasterURI != "https://api.example:6443" {
+		t.Errorf("the configuration is %+v", c)
+	}
+	c.LogAnalyticsID, c.LogAnalyticsKey = "own", "own"
+	if err := c.ReadCredentials(files(nil)); err != nil || c.LogAnalyticsID != "own" {
+		t.Errorf("settings do not go before the file: %s, %v", c.LogAnalyticsID, err)
+	}
+	for uri, want := range map[string]string{"10.0.0.1": "https://10.0.0.1", "api.example": "https://api.example", "http://api.example": "http://api.example"} {
+		c := testConfig()
+		c.MasterURI = uri
+		if err := c.Complete(); err != nil || c.MasterURI != want {
+			t.Errorf("%s: %s, %v", uri, c.MasterURI, err)
+		}
+	}
+}
+
 func TestCredentials(t *testing.T) {
 	const identity = "22222222-2222-3333-4444-555555555555"
 	msi := strings.NewReplacer(`"aadClientId": "client"`, `"aadClientId": "msi"`, `"userAssignedIdentityID": ""`, `"userAssignedIdentityID": "`+identity+`"`).Replace(usersAKS)
@@ -116,7 +140,7 @@ func TestMistakes(t *testing.T) {
 		"vnetName":              func(c *Config) { c.VNetName = "" },
 		"subnetCIDR":            func(c *Config) { c.SubnetCIDR = "10.0.0.0" },
 		"kubeDNSIP":             func(c *Config) { c.KubeDNSIP = "dns" },
-		"masterURI":             func(c *Config) { c.MasterURI = "master" },
+		"masterURI":             func(c *Config) { c.MasterURI = "https://" },
 		"logAnalyticsID":        func(c *Config) { c.LogAnalyticsKey = "not-to-be-shown" },
 		"standbyPool and":       func(c *Config) { c.StandbyPool = "/subscriptions/s/resourceGroups/g/providers/a/b/c" },
 		"is not a resource ID":  func(c *Config) { c.ImageIdentity = "images" },

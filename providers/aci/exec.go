@@ -332,11 +332,12 @@ func (s *session) mark() (taken int, whole bool) {
 	case markOutput:
 		s.errors = false
 	case markExit:
-		end := bytes.IndexByte(s.pending[length:], ';')
-		if end < 0 {
-			return 0, false
+		text := s.pending[length:min(length+4, len(s.pending))]
+		end := bytes.IndexByte(text, ';')
+		if end < 0 { // a code has three digits at most: what is longer is the container's
+			return 0, len(text) == 4
 		}
-		code, err := strconv.Atoi(string(s.pending[length : length+end]))
+		code, err := strconv.Atoi(string(text[:end]))
 		if err != nil {
 			return 0, true
 		}

@@ -328,6 +328,20 @@ func TestMarks(t *testing.T) {
 			t.Fatalf("in pieces of %d: %q", size, got)
 		}
 	}
+	c := &client{} // a container may know the token, and print what never becomes a mark
+	s := &session{attach: c, token: token, begun: true}
+	hostile := "\001ETOKEN" + strings.Repeat("1", 1<<16)
+	for i := range len(hostile) {
+		if err := s.output([]byte(hostile[i : i+1])); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.pending) > 20 {
+			t.Fatalf("%d bytes of output are kept", len(s.pending))
+		}
+	}
+	if c.out.String() != hostile {
+		t.Errorf("printed %d bytes of %d", c.out.Len(), len(hostile))
+	}
 	if err := (&session{attach: &client{}, token: token, begun: true}).over(t.Context(), nil); !errdefs.IsUnavailable(err) {
 		t.Errorf("a command whose end does not arrive: %v", err)
 	}

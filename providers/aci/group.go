@@ -107,6 +107,12 @@ func (b *backend) group(ctx context.Context, r *podgroup.Request) (*aci.Containe
 	}
 	if id := b.cfg.LogAnalyticsID; id != "" {
 		p.Diagnostics = &aci.ContainerGroupDiagnostics{LogAnalytics: &aci.LogAnalytics{WorkspaceID: &id, WorkspaceKey: new(b.cfg.LogAnalyticsKey.Reveal())}}
+		if cluster := b.cfg.ClusterResourceID; cluster != "" { // the names are those of Container Insights
+			p.Diagnostics.LogAnalytics.LogType = new(aci.LogAnalyticsLogTypeContainerInsights)
+			p.Diagnostics.LogAnalytics.Metadata = map[string]*string{
+				"cluster-resource-id": &cluster, "node-name": &r.Pod.Spec.NodeName, "pod-uuid": new(string(r.Pod.UID)),
+			}
+		}
 	}
 	if policy := notes[annotationPolicy]; policy != "" {
 		p.ConfidentialComputeProperties = &aci.ConfidentialComputeProperties{CcePolicy: &policy}
@@ -258,7 +264,7 @@ func resources(c *corev1.Container, gpuType string) *aci.ResourceRequirements {
 		if gpuType == "" {
 			gpuType = string(aci.GpuSKUV100)
 		}
-		all.Requests.Gpu = &aci.GpuResource{Count: new(int32(q.Value())), SKU: new(aci.GpuSKU(gpuType))} // #nosec G115 -- check has seen to it
+		all.Requests.Gpu = &aci.GpuResource{Count: new(int32(q.Value())), SKU: new(aci.GpuSKU(strings.ToUpper(gpuType)))} // #nosec G115 -- check has seen to it
 		if all.Limits != nil {
 			limits.Gpu = all.Requests.Gpu
 		}

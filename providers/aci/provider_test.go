@@ -141,6 +141,7 @@ func TestGroup(t *testing.T) {
 	identity := "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/images"
 	inBubble(t, func(c *Config) {
 		c.MasterURI, c.ImageIdentity, c.LogAnalyticsID, c.LogAnalyticsKey = "https://api.example:6443", identity, "workspace", "not-to-be-shown"
+		c.ClusterResourceID = "/subscriptions/s/cluster"
 	}, func(t *testing.T, r *rig) {
 		r.cluster.SetConfigMap("settings", map[string]string{"level": "not-to-be-shown"})
 		r.cluster.SetSecret("account", corev1.SecretTypeOpaque, map[string][]byte{"azurestorageaccountname": []byte("store"), "azurestorageaccountkey": []byte("not-to-be-shown")})
@@ -170,6 +171,11 @@ func TestGroup(t *testing.T) {
 		if *claimed.ShareName != "claimed" || *claimed.StorageAccountName != "store" || !*claimed.ReadOnly || *conf["level"] != "bm90LXRvLWJlLXNob3du" || token["token"] == nil || p.Volumes[1].EmptyDir == nil || *p.Volumes[4].AzureFile.ShareName != "other" {
 			t.Errorf("the volumes are %+v", p.Volumes)
 		}
+		logs := p.Diagnostics.LogAnalytics
+		if *logs.WorkspaceID != "workspace" || *logs.WorkspaceKey != "not-to-be-shown" || *logs.LogType != aci.LogAnalyticsLogTypeContainerInsights ||
+			*logs.Metadata["cluster-resource-id"] != "/subscriptions/s/cluster" || *logs.Metadata["node-name"] != pod.Spec.NodeName || *logs.Metadata["pod-uuid"] != string(pod.UID) {
+			t.Errorf("the logs go to %+v", logs)
+		}
 		credentials := p.ImageRegistryCredentials
 		if len(credentials) != 2 || *credentials[0].Server != "registry.example" || *credentials[0].Password != "not-to-be-shown" || *credentials[1].Server != "team.azurecr.io" || *credentials[1].Identity != identity {
 			t.Errorf("the credentials are %+v", credentials)
@@ -186,7 +192,7 @@ func TestGroup(t *testing.T) {
 func TestPublicGroup(t *testing.T) {
 	inBubble(t, func(c *Config) { c.VNetName, c.SubnetName = "", "" }, func(t *testing.T, r *rig) {
 		pod := grouptest.NewPod("web")
-		pod.Annotations = map[string]string{annotationDNSLabel: "my-label", annotationGPU: "V100"}
+		pod.Annotations = map[string]string{annotationDNSLabel: "my-label", annotationGPU: "v100"}
 		main := &pod.Spec.Containers[0]
 		main.Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 443, Protocol: corev1.ProtocolTCP}}
 		main.Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("2")}
@@ -448,6 +454,7 @@ func TestUnits(t *testing.T) {
 	}
 	ended := &aci.ContainerState{State: new("Terminated"), FinishTime: &at, DetailStatus: new("OOMKilled"), ExitCode: new(int32(137))}
 	running := &aci.ContainerState{State: new("Running"), StartTime: &at}
+	completed := &aci.ContainerState{State: new("Terminated"), DetailStatus: new("Completed")}
 	for _, test := range []struct {
 		policy          aci.ContainerGroupRestartPolicy
 		state, instance string
@@ -461,10 +468,14 @@ func TestUnits(t *testing.T) {
 		{"Always", "Repairing", "", nil, podgroup.Running, podgroup.Waiting, ""},
 		{"Always", "Unhealthy", "Unavailable", running, podgroup.Running, podgroup.Executing, ""},
 		{"Never", "Succeeded", "Failed", ended, podgroup.Failed, podgroup.Terminated, "OOMKilled"},
-		{"Never", "Succeeded", "Succeeded", &aci.ContainerState{State: new("Terminated"), DetailStatus: new("Completed")}, podgroup.Succeeded, podgroup.Terminated, "Completed"},
+		{"Never", "Succeeded", "Succeeded", completed, podgroup.Succeeded, podgroup.Terminated, "Completed"},
 		{"OnFailure", "Succeeded", "Running", ended, podgroup.Running, podgroup.Waiting, "CrashLoopBackOff"},
 		{"Never", "Succeeded", "Failed", &aci.ContainerState{State: new("Failed")}, podgroup.Failed, podgroup.Terminated, "ContainerStatusUnknown"},
-		{"Always", "Succeeded", "Stopped", ended, podgroup.Failed, podgroup.Terminated, "OOMKilled"},
+		{"Always", "Succeeded", "Stopped", ended, podgroup.Running, podgroup.Waiting, "Stopped"},
+		{"Always", "Succeeded", "Stopped", nil, podgroup.Running, podgroup.Waiting, "Stopped"},
+		{"OnFailure", "Succeeded", "Stopped", ended, podgroup.Failed, podgroup.Terminated, "OOMKilled"},
+		{"OnFailure", "Succeeded", "Stopped", completed, podgroup.Succeeded, podgroup.Terminated, "Completed"},
+		{"Never", "Succeeded", "Stopped", nil, podgroup.Failed, podgroup.Waiting, ""},
 		{"Always", "Deleting", "Running", running, podgroup.Stopping, podgroup.Executing, ""},
 		{"Always", "Canceled", "", nil, podgroup.Pending, podgroup.Waiting, "ProvisioningCanceled"},
 		{"Never", "Failed", "Pending", &aci.ContainerState{State: new("Waiting"), DetailStatus: new("ErrImagePull")}, podgroup.Pending, podgroup.Waiting, "ErrImagePull"},
@@ -804,6 +815,11 @@ func TestReport(t *testing.T) {
 			if delay, _ := errdefs.RetryAfter(err); delay < time.Minute || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "not available in the location") || !strings.Contains(err.Error(), want) {
 				t.Errorf("pod %s: %v", pod.Name, err)
 			}
+		}
+		r.world.Delay(acitest.ActionUsage, 1, time.Hour)
+		time.Sleep(reportInterval)
+		if start := time.Now(); r.Ping(t.Context()) != nil || time.Since(start) > 2*reportTimeout {
+			t.Errorf("quotas that are not read keep a ping waiting for %s", time.Since(start))
 		}
 		r.world.Refuse(acitest.ActionUsage, 1, &grouptest.Refusal{Status: http.StatusForbidden, Code: "AuthorizationFailed"})
 		time.Sleep(reportInterval)

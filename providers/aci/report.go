@@ -14,8 +14,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-// reportInterval is how often quotas and limits of the region are read.
-const reportInterval = 10 * time.Minute
+// reportInterval is how often quotas and limits of the region are read, and reportTimeout how
+// long a ping waits for that.
+const reportInterval, reportTimeout = 10 * time.Minute, 5 * time.Second
 
 // report is what the region says.
 type report struct {
@@ -28,11 +29,14 @@ type report struct {
 // of the subscription in the region. That these cannot be read harms nobody.
 func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
 	b.mu.Lock()
-	due := time.Since(b.report.at) >= reportInterval
+	first, due := b.report.at.IsZero(), time.Since(b.report.at) >= reportInterval
 	if due {
 		b.report.at = time.Now()
 	}
 	b.mu.Unlock()
+	if first && b.cfg.EnableRealTimeMetrics {
+		log.G(ctx).Warn("There are no figures of pods in Azure Container Instances: enableRealTimeMetrics (ENABLE_REAL_TIME_METRICS) has no effect")
+	}
 	if due {
 		if err := b.readRegion(ctx); err != nil {
 			log.G(ctx).WithError(err).Warn("Cannot read the quotas of the region; the node's capacity stays as it is")
@@ -51,6 +55,8 @@ func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
 }
 
 func (b *backend) readRegion(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	quotas := map[string]int32{}
 	for pager := b.locations.NewListUsagePager(b.cfg.Region, nil); pager.More(); {
 		page, err := pager.NextPage(ctx)

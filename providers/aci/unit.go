@@ -53,13 +53,19 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 	if p.IPAddress != nil && valueOf(p.IPAddress.IP) != "" {
 		u.IPs = []string{*p.IPAddress.IP}
 	}
-	var waits podgroup.Run // of containers of a group that was not provisioned
+	stopped := instance == "Stopped" || instance == "Terminated"
+	var waits podgroup.Run // of containers of a group that Azure does not run
 	restarts := valueOf(p.RestartPolicy) != armcontainerinstance.ContainerGroupRestartPolicyNever
 	always := restarts && valueOf(p.RestartPolicy) != armcontainerinstance.ContainerGroupRestartPolicyOnFailure // the default
 	switch {
 	case state == "Deleting":
 		u.Phase = podgroup.Stopping
-	case instance == "Stopped", instance == "Terminated":
+	case stopped && always:
+		u.Phase = podgroup.Running // it may be started there, too
+		waits = podgroup.Run{Reason: "Stopped", Message: "The container group was stopped in Azure, and does not run until it is started there"}
+	case stopped && haveCompleted(p):
+		u.Phase = podgroup.Succeeded
+	case stopped:
 		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: "Stopped", Message: "The container group was stopped in Azure"}
 	case instance == "Succeeded" && !always:
 		u.Phase = podgroup.Succeeded
@@ -70,9 +76,11 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 	}
 	if unprovisioned := !u.Unknown && u.Phase == podgroup.Pending && (state == "Failed" || state == "Canceled"); unprovisioned {
 		// Azure goes on trying until the group is deleted: the pod may run yet, and has not failed.
-		waits.Reason, waits.Message = "Provisioning"+state, cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")
+		waits = podgroup.Run{Reason: "Provisioning" + state, Message: cmp.Or(lastWarning(p, u.Events), "Azure gives no reason")}
 		u.Events = append(u.Events, podgroup.Event{Type: corev1.EventTypeWarning, Reason: waits.Reason, At: u.Created,
 			Message: "Azure could not provision container group " + u.ID + ", and goes on trying until the pod is deleted, if it does: its events and the activity log of the resource group say why"})
+	} else if waits.Reason != "" {
+		u.Events = append(u.Events, podgroup.Event{Type: corev1.EventTypeWarning, Reason: waits.Reason, At: u.Created, Message: waits.Message + "; to have the pod run elsewhere, delete it"})
 	}
 	for _, c := range p.InitContainers {
 		if c.Properties != nil && c.Properties.InstanceView != nil {
@@ -92,7 +100,10 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 		}
 		one := container(&u, c.Name, c.Properties.Image, i.CurrentState, i.PreviousState, i.RestartCount, i.Events, restarts, always)
 		if waits.Reason != "" && one.Now.State == podgroup.Waiting {
-			one.Now.Reason, one.Now.Message = cmp.Or(one.Now.Reason, waits.Reason), waits.Message
+			if one.Now.Reason == "" || stopped {
+				one.Now.Reason = waits.Reason
+			}
+			one.Now.Message = waits.Message
 		}
 		if probe := c.Properties.ReadinessProbe; probe != nil && i.CurrentState != nil {
 			one.Ready = new(isReady(probe, i.Events, one.Now.Started, v.at))
@@ -107,6 +118,17 @@ func (b *backend) unit(listed *armcontainerinstance.ContainerGroup, v *view) pod
 		}
 	}
 	return u
+}
+
+// haveCompleted reports whether all containers of a group have ended without a failure.
+func haveCompleted(p *armcontainerinstance.ContainerGroupPropertiesProperties) bool {
+	return !slices.ContainsFunc(p.Containers, func(c *armcontainerinstance.Container) bool {
+		if c.Properties == nil || c.Properties.InstanceView == nil {
+			return true
+		}
+		r := run(c.Properties.InstanceView.CurrentState)
+		return r.State != podgroup.Terminated || r.ExitCode != 0
+	})
 }
 
 // container translates what Azure says of a container, and adds its events to the unit's.
