@@ -70,7 +70,8 @@ func (n nodeEnvironment) render(name, text string) (string, error) {
 	return path, nil
 }
 
-// criConfig is the configuration of the provider cri.
+// criConfig is the configuration of the provider cri. A full disk is not what is tested
+// here, and images cannot be had again.
 //
 //go:embed cri.json
 var criConfig string

@@ -80,8 +80,8 @@ func (m *criMachine) config() any {
 	return map[string]any{
 		"endpoint": m.containerd.Endpoint(), "root": m.root, "logRoot": filepath.Join(m.root, "logs"), "cgroupParent": m.cgroup,
 		"relay":        m.relay,
-		"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
-		"hostPaths":    []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
+		"evictionHard": map[string]string{}, "imageGCHighThresholdPercent": 100, // regardless of the free space of the machine's disk
+		"hostPaths": []string{os.TempDir()}, "cpu": "100", "memory": "100Gi",
 	}
 }
 

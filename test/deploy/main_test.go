@@ -76,7 +76,7 @@ func (w *world) startHost(t *testing.T) {
 	root, cgroup := filepath.Join(w.containerd.Dir(), "node"), fmt.Sprintf("/deploy-%d", os.Getpid())
 	must(t, os.Mkdir(root, 0o711))
 	config, err := json.Marshal(map[string]any{"endpoint": w.containerd.Endpoint(), "root": root, "cgroupParent": cgroup,
-		"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
+		"evictionHard": map[string]string{}, "imageGCHighThresholdPercent": 100, // regardless of the free space of the machine's disk
 	})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "provider.json")
