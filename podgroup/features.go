@@ -92,11 +92,12 @@ func (f *Features) validate() error {
 	return errors.Join(wrong...)
 }
 
-// check returns an error that names all that the service cannot do of what a pod needs, and
-// else what it ignores. The error is permanent.
-func (p *Provider) check(pod *corev1.Pod) (ignored []string, err error) {
+// Unsupported returns what of a pod the service does not have, a short text for each: that for
+// which CreatePod refuses the pod, and that without which it runs all the same. It looks at
+// the pod alone, not at its files or at what the service has left.
+func (p *Provider) Unsupported(pod *corev1.Pod) (missing, ignored []string) {
 	f := &p.opts.Features
-	missing, ignored := f.unsupported(pod)
+	missing, ignored = f.unsupported(pod)
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !f.DaemonSets {
 		missing = append(missing, "pods of a DaemonSet, such as "+owner.Name)
 	}
@@ -112,6 +113,13 @@ func (p *Provider) check(pod *corev1.Pod) (ignored []string, err error) {
 	if f.Ignores != nil {
 		ignored = append(ignored, f.Ignores(pod)...)
 	}
+	return missing, ignored
+}
+
+// check returns an error that names all that the service cannot do of what a pod needs, and
+// else what it ignores. The error is permanent.
+func (p *Provider) check(pod *corev1.Pod) (ignored []string, err error) {
+	missing, ignored := p.Unsupported(pod)
 	if len(missing) == 0 {
 		return ignored, nil
 	}

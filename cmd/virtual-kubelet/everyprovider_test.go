@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,11 +110,34 @@ func TestEveryProvider(t *testing.T) {
 		_, err := remote.client.CoreV1().Nodes().Patch(ctx, "mock", types.MergePatchType, []byte(`{"metadata": {"labels": {"type": null}}}`), metav1.PatchOptions{})
 		return err
 	})
+	var made sync.Map // the providers, by name
+	for name, entry := range providers {
+		newProvider := entry.new
+		entry.new = func(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			p, n, closer, err := newProvider(init)
+			made.Store(name, p)
+			if partial, ok := p.(interface {
+				Unwrap() node.PodLifecycleHandler
+			}); ok {
+				made.Store(name, partial.Unwrap())
+			}
+			return p, n, closer, err
+		}
+		providers[name] = entry
+	}
 	nodes := map[string]*onSite{}
 	for name, newSite := range sites {
 		nodes[name] = &onSite{site: newSite(t, remote), client: home.client, provider: name}
 		runEveryNode(t, home.client, name, nodes[name].config)
 	}
+	made.Range(func(name, p any) bool {
+		if p, ok := p.(interface {
+			Unsupported(*corev1.Pod) (missing, ignored []string)
+		}); ok {
+			compareFields(t, name.(string), mapped(p.Unsupported))
+		}
+		return true
+	})
 	t.Run("together", func(t *testing.T) { // ends when all have
 		for name, s := range nodes {
 			t.Run(name+" Deployment", func(t *testing.T) {
@@ -129,6 +154,21 @@ func TestEveryProvider(t *testing.T) {
 		if s.left != nil {
 			eventually(t, "nothing is left of "+name, func(context.Context) error { return s.nothingLeft() })
 		}
+	}
+}
+
+// compareFields compares what of pods a provider runs with what its file says, which
+// docs/providers.md shows. With -update it is written.
+func compareFields(t *testing.T, provider string, found map[string]string) {
+	t.Helper()
+	file := filepath.Join("../../providers", provider, fieldsFile)
+	text, err := json.MarshalIndent(found, "", "  ")
+	must(t, err)
+	if *update {
+		must(t, os.WriteFile(file, append(text, '\n'), 0o644))
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != string(text)+"\n" {
+		t.Errorf("%s is not what the provider says, %s (%v): run this test, and then TestProvidersPage, with -update", file, text, err)
 	}
 }
 
@@ -428,7 +468,7 @@ func criSite(t *testing.T, _ everyCluster) site {
 	return site{
 		config: map[string]any{
 			"endpoint": c.Endpoint(), "root": root, "logRoot": filepath.Join(root, "logs"), "cgroupParent": "/every-provider",
-			"evictionHard": map[string]string{}, // regardless of the free space of the machine's disk
+			"evictionHard": map[string]string{}, "imageGCHighThresholdPercent": 100, // regardless of the free space of the machine's disk
 		},
 		prints: greeting,
 		left:   func() ([]string, error) { return filepath.Glob(filepath.Join(root, "pods", "*")) },

@@ -149,6 +149,16 @@ It can do what it has the methods for (` + "[`nodeutil.Provider`](../node/nodeut
 ` + capabilitiesTable + `
 The capabilities of the conformance kit are in [providertest.md](providertest.md).
 
+## What of a pod they run
+
+Of those that hand a whole pod to a service (a test compares the table with what the providers
+say). A pod that needs more is refused before anything is created, in one event; what is done
+in part is named in an event, too. Files are those of ConfigMaps, Secrets, the downward API and
+projected volumes. Each README says more.
+
+` + fieldsTable(list) + `
+The others take all of this, each with the exceptions that its README names.
+
 ## A binary with some of them
 
 ` + "`make build PROVIDERS=\"cri zun\"`" + ` builds a binary with those providers alone: the build tag
@@ -197,4 +207,26 @@ func linesIn(path string) (n int) {
 		}
 	}
 	return n
+}
+
+// fieldsTable has a column for each provider whose tests have found what it runs.
+func fieldsTable(list []listed) string {
+	header, rule, rows := "| |", "|---|", make([]string, len(fieldGroups))
+	for _, p := range list {
+		text, err := os.ReadFile(filepath.Join("../../providers", p.Name, fieldsFile))
+		var found map[string]string
+		if err != nil || json.Unmarshal(text, &found) != nil {
+			continue
+		}
+		header, rule = header+" "+p.Name+" |", rule+"---|"
+		for i, group := range fieldGroups {
+			rows[i] += " " + found[group.name] + " |"
+		}
+	}
+	var table strings.Builder
+	fmt.Fprintf(&table, "%s\n%s\n", header, rule)
+	for i, group := range fieldGroups {
+		fmt.Fprintf(&table, "| %s |%s\n", group.name, rows[i])
+	}
+	return table.String()
 }

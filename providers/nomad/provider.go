@@ -33,6 +33,7 @@ type engine interface {
 	GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts vkapi.ContainerLogOpts) (io.ReadCloser, error)
 	RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach vkapi.AttachIO) error
 	GetStatsSummary(ctx context.Context) (*stats.Summary, error)
+	Unsupported(pod *corev1.Pod) (missing, ignored []string)
 }
 
 // backend is Nomad as a backend of package podgroup.
