@@ -237,7 +237,8 @@ type Unit struct {
 	Annotations map[string]string
 	// Unknown is set of a unit that exists, and whose state cannot be read at the moment: the
 	// status of its pod stays as it is. A list goes on without the states of a few units, and
-	// with the units, since those that it lacks count as gone.
+	// with the units, since those that it lacks count as gone. Logs of containers that it
+	// names can be read, and commands run in them, if the service does so.
 	Unknown bool
 	// Data is what the backend wants to find again when it is called with this unit. It is
 	// not changed.

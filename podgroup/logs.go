@@ -38,7 +38,7 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 		return nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", containerName, podName)
 	}
 	// A container that waits to be started again has the log of its last run.
-	if !opts.Previous && c.Now.State == Waiting && c.Last.State != Terminated {
+	if !opts.Previous && !u.Unknown && c.Now.State == Waiting && c.Last.State != Terminated {
 		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", containerName, podName)
 	}
 	if streams {

@@ -3,6 +3,7 @@ package podgroup_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func (b sightless) List(ctx context.Context, filter map[string]string, page stri
 	found, err := b.listing.List(ctx, filter, page)
 	for i := range found.Units {
 		u := &found.Units[i]
-		*u = podgroup.Unit{ID: u.ID, Tags: u.Tags, Created: u.Created, Unknown: true}
+		*u = podgroup.Unit{ID: u.ID, Tags: u.Tags, Created: u.Created, Unknown: true, Containers: []podgroup.Container{{Name: u.Containers[0].Name}}}
 	}
 	return found, err
 }
@@ -89,6 +90,13 @@ func TestUnitOfUnknownState(t *testing.T) {
 		p, _ = c.Start(t, sightless{listing{memory{w}}}, options())
 		if got := statusOf(t, p, pod); !equality.Semantic.DeepEqual(*got, pod.Status) || got.Phase != corev1.PodRunning {
 			t.Errorf("the status is %+v, and was %+v", got, pod.Status)
+		}
+		log, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(log); err != nil || string(text) != "container main started\n" {
+			t.Errorf("the log is %q, %v", text, err)
 		}
 		if err := p.DeletePod(t.Context(), pod); err != nil {
 			t.Error(err)

@@ -26,7 +26,7 @@ func (p *Provider) running(ctx context.Context, namespace, podName, container st
 	if c == nil {
 		return nil, errdefs.NotFoundf("container %q not found in pod %s/%s", container, namespace, podName)
 	}
-	if c.Now.State != Executing {
+	if c.Now.State != Executing && !found.Unknown { // of an unknown one the service decides
 		return nil, errdefs.AsConflict(fmt.Errorf("container %q in pod %q is not running", container, podName))
 	}
 	return &found, nil
