@@ -92,12 +92,12 @@ func (o *doctorOptions) run(ctx context.Context, stdout io.Writer) error {
 
 // examined is what the flags name.
 func (o *doctorOptions) examined() (doctor.Config, error) {
-	nodes, poolErr, err := o.configuredNodes()
+	nodes, wrong, err := o.configuredNodes()
 	if err != nil {
 		return doctor.Config{}, err
 	}
 	rbac := o.rbac()
-	if err := rbac.complete(); err != nil && poolErr == nil {
+	if err := rbac.complete(); err != nil && wrong == nil {
 		return doctor.Config{}, usageError{err}
 	}
 	cluster, source, err := o.credentials()
@@ -108,12 +108,13 @@ func (o *doctorOptions) examined() (doctor.Config, error) {
 	return doctor.Config{
 		Cluster:        cluster,
 		Source:         source,
-		Configuration:  poolErr,
+		Configuration:  wrong,
 		ServiceAccount: o.account,
 		Grants:         rbac.objects(),
 		GrantCommand:   rbac.command(),
 		Kubernetes:     buildinfo.Get().Kubernetes,
 		Nodes:          nodes,
+		ClientCAFile:   o.clientCAFile,
 		NoLease:        !o.enableNodeLease,
 		Holder:         o.describeHolder,
 	}, nil
@@ -137,24 +138,43 @@ func (o *doctorOptions) rbac() *rbacOptions {
 	return rbac
 }
 
-// configuredNodes returns the nodes, and what is wrong with some of the pools.
-func (o *doctorOptions) configuredNodes() (nodes []doctor.Node, poolErr, err error) {
+// configuredNodes returns the nodes, and what is wrong with the provider's configuration
+// or with some of the pools.
+func (o *doctorOptions) configuredNodes() (nodes []doctor.Node, wrong, err error) {
 	wanted, err := o.numberedNodes()
-	switch {
-	case o.poolsFile != "":
-		wanted, poolErr = newPoolFile(o.options).Load()
-		if wanted == nil {
-			return nil, nil, usageError{poolErr}
-		}
-	case o.nodes == 0:
-		return []doctor.Node{{Name: o.nodeName, Provider: o.provider}}, nil, nil
-	case err != nil:
+	if err != nil {
 		return nil, nil, err
+	}
+	if o.poolsFile != "" {
+		if wanted, wrong = newPoolFile(o.options).Load(); wanted == nil {
+			return nil, nil, usageError{wrong}
+		}
+	} else if wrong, err = o.checkProvider(); err != nil {
+		return nil, nil, err
+	}
+	if o.nodes == 0 && o.poolsFile == "" {
+		return []doctor.Node{{Name: o.nodeName, Provider: o.provider}}, wrong, nil
 	}
 	for _, n := range wanted.Nodes {
 		nodes = append(nodes, doctor.Node{Name: n.Name, Provider: n.Provider})
 	}
-	return nodes, poolErr, nil
+	return nodes, wrong, nil
+}
+
+// checkProvider returns what is wrong with the provider's configuration.
+func (o *doctorOptions) checkProvider() (wrong, err error) {
+	entry, known := providers[o.provider]
+	if !known {
+		return nil, nil
+	}
+	content, err := readProviderConfig(o.providerConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := entry.check(content); err != nil {
+		return fmt.Errorf("--provider-config: %w", err), nil
+	}
+	return nil, nil
 }
 
 // credentials returns the API server and the credentials for it. A node's own

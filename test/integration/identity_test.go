@@ -111,7 +111,7 @@ func startItself(t *testing.T, bootstrap, certDir string, args ...string) *virtu
 func assertExpectedRefusals(t *testing.T, n *virtualNode) {
 	t.Helper()
 	for _, request := range requestsOf(t, n.user) {
-		if request.ResponseStatus == nil || request.ResponseStatus.Code != 403 {
+		if request.ResponseStatus == nil || request.ResponseStatus.Code != 403 || strings.HasPrefix(request.UserAgent, doctorAgent) {
 			continue
 		}
 		what, why := request.Verb+" "+request.ObjectRef.Resource, request.ResponseStatus.Message

@@ -21,7 +21,7 @@ const nodeUser = "system:node:"
 // checkConfiguration reports what was found when the configuration was read.
 func checkConfiguration(_ context.Context, e *examination) Finding {
 	if e.Configuration != nil {
-		return failed("correct the file; virtual-kubelet runs the other pools meanwhile", "%v", e.Configuration)
+		return failed("correct the file (virtual-kubelet providers NAME has what a provider's holds)", "%v", e.Configuration)
 	}
 	return ok("of %d nodes", len(e.Nodes))
 }

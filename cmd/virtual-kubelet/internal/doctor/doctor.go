@@ -37,6 +37,9 @@ type Config struct {
 	Kubernetes string
 	// Nodes are the nodes to examine.
 	Nodes []Node
+	// ClientCAFile is the file with the CA of callers of the kubelet API. Empty means
+	// that it is the cluster's.
+	ClientCAFile string
 	// NoLease means that the nodes have no leases.
 	NoLease bool
 	// Holder describes the process whose identity is in a node's lease, and reports
@@ -92,12 +95,18 @@ var (
 		{"version", []string{"credentials"}, checkVersion},
 		{"clock", []string{"credentials"}, checkClock},
 		{"rights", []string{"configuration", "credentials"}, checkRights},
+		{"client-ca", []string{"credentials"}, checkClientCA},
+		{"metrics-server", []string{"credentials"}, checkMetricsServer},
 	}
 	nodeChecks = []check{
 		{"node", []string{"credentials"}, checkNode},
 		{"lease", []string{"node", "clock"}, checkLease},
 		{"holder", []string{"lease"}, checkHolder},
 		{"ready", []string{"lease"}, checkReady},
+		{"certificate-request", []string{"node"}, checkCertificateRequest},
+		{"certificate", []string{"lease", "certificate-request"}, checkCertificate},
+		{"address", []string{"certificate"}, checkAddress},
+		{"pods", []string{"node"}, checkPods},
 	}
 )
 
