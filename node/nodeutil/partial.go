@@ -74,8 +74,9 @@ type (
 // Limited is a provider with methods for what it cannot do, such as one that wraps a
 // backend of which it is not known before what that can do.
 type Limited interface {
-	// Lacks reports whether the provider cannot do what a name of Capabilities stands
-	// for, although it has the methods. The answer is always the same.
+	// Lacks reports whether the provider cannot do what a name of Capabilities, or
+	// "log-streams" (GetContainerLogStream), stands for, although it has the methods. The
+	// answer is always the same.
 	Lacks(capability string) bool
 }
 
@@ -141,7 +142,7 @@ func providerRoutes(p Provider) api.PodHandlerConfig {
 	if can("logs") {
 		config.GetContainerLogs = p.GetContainerLogs
 	}
-	if able, ok := provider.(logStreamProvider); ok {
+	if able, ok := provider.(logStreamProvider); ok && !isWithout(provider, "log-streams") {
 		config.GetContainerLogStream = able.GetContainerLogStream
 	}
 	if can("stats") {

@@ -515,6 +515,32 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// split keeps the streams of logs apart.
+type split struct{ *rich }
+
+func (split) GetContainerLogStream(_ context.Context, _, _, container, stream string, _ api.ContainerLogOpts) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(stream + " of " + container)), nil
+}
+
+func TestLogsOfOneStream(t *testing.T) {
+	type streams interface {
+		GetContainerLogStream(ctx context.Context, namespace, podName, container, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error)
+	}
+	far := &rich{plain: newPlain()}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	if _, err := p.(streams).GetContainerLogStream(t.Context(), "default", "one", "main", "Stderr", api.ContainerLogOpts{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	p, _, _ = connect(t, serve(t, serverOf(t, split{far}, nil)))
+	log, err := p.(streams).GetContainerLogStream(t.Context(), "default", "one", "main", "Stderr", api.ContainerLogOpts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(log); err != nil || string(text) != "Stderr of main" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
 type closeReader struct {
 	io.Reader
 	close func()
@@ -612,6 +638,28 @@ func TestSessionThatBreaks(t *testing.T) {
 	if err := p.RunInContainer(t.Context(), "default", "one", "main", []string{"wait"}, &client{}); err == nil {
 		t.Error("it seems to have ended with exit code 0")
 	}
+}
+
+// A command that does not read its input learns of the size of the terminal.
+func TestResizeBehindUnreadInput(t *testing.T) {
+	far := &rich{plain: newPlain(), run: func(_ context.Context, _ []string, attach api.AttachIO) error {
+		size := <-attach.Resize()
+		fmt.Fprintf(attach.Stdout(), "%d x %d", size.Width, size.Height)
+		return nil
+	}}
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	reading, typed := io.Pipe()
+	sizes := make(chan api.TermSize)
+	go func() {
+		_, _ = typed.Write([]byte("typed ahead\n"))
+		_, _ = typed.Write([]byte("and more\n")) // once it is taken, the first is on its way
+		sizes <- api.TermSize{Width: 120, Height: 40}
+	}()
+	c := &client{in: reading, tty: true, sizes: sizes}
+	if err := p.RunInContainer(t.Context(), "default", "one", "main", []string{"x"}, c); err != nil || c.out.String() != "120 x 40" {
+		t.Errorf("got %q, %v", &c.out, err)
+	}
+	_ = reading.Close()
 }
 
 func TestPortForward(t *testing.T) {

@@ -25,8 +25,18 @@ import (
 
 // GetContainerLogs implements nodeutil.Provider.
 func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	return p.GetContainerLogStream(ctx, namespace, podName, container, "", opts)
+}
+
+// GetContainerLogStream is GetContainerLogs for one of a container's output streams, "Stdout" or
+// "Stderr".
+func (p *Provider) GetContainerLogStream(ctx context.Context, namespace, podName, container, output string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	if output != "" && p.Lacks("log-streams") { // it would send both
+		return nil, fmt.Errorf("the provider does not keep the streams of logs apart: %w", errors.ErrUnsupported)
+	}
 	in := &pb.GetLogsRequest{
-		Pod: &pb.PodRef{Namespace: namespace, Name: podName}, Container: container,
+		Stream: output,
+		Pod:    &pb.PodRef{Namespace: namespace, Name: podName}, Container: container,
 		TailLines: int64(opts.Tail), LimitBytes: int64(opts.LimitBytes),
 		Timestamps: opts.Timestamps, Follow: opts.Follow, Previous: opts.Previous,
 	}

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -9,13 +11,15 @@ import (
 
 // creations are those that have succeeded, in their order.
 type creations struct {
-	mu   sync.Mutex
-	last int64
-	pods map[types.NamespacedName]creation
+	mu    sync.Mutex
+	last  int64
+	swept time.Time
+	pods  map[types.NamespacedName]creation
 }
 
 type creation struct {
 	number int64
+	at     time.Time
 	uid    types.UID
 }
 
@@ -37,7 +41,13 @@ func (c *creations) record(pod *corev1.Pod) {
 		c.pods = map[types.NamespacedName]creation{}
 	}
 	c.last++
-	c.pods[nameOf(pod)] = creation{c.last, pod.UID}
+	now := time.Now()
+	c.pods[nameOf(pod)] = creation{c.last, now, pod.UID}
+	if now.Sub(c.swept) >= sweepInterval {
+		c.swept = now
+		// A call that waited for one that succeeded gets its turn at once.
+		maps.DeleteFunc(c.pods, func(_ types.NamespacedName, made creation) bool { return now.Sub(made.at) > keepFor })
+	}
 }
 
 // since reports whether a pod was created after the one of a number.
@@ -46,19 +56,4 @@ func (c *creations) since(number int64, pod *corev1.Pod) bool {
 	defer c.mu.Unlock()
 	found, ok := c.pods[nameOf(pod)]
 	return ok && found.uid == pod.UID && found.number > number
-}
-
-// prune forgets the pods that are not held any more.
-func (c *creations) prune(held []*corev1.Pod) {
-	there := make(map[types.NamespacedName]bool, len(held))
-	for _, pod := range held {
-		there[nameOf(pod)] = true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name := range c.pods {
-		if !there[name] {
-			delete(c.pods, name)
-		}
-	}
 }

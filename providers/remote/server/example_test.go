@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -35,7 +34,7 @@ func Example() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual-1", Labels: map[string]string{}, Annotations: map[string]string{}}}
 	provider.ConfigureNode(ctx, node)
 	socket := filepath.Join(dir, "provider.sock")
-	listener, err := net.Listen("unix", socket)
+	listener, err := server.Listen(socket)
 	if err != nil {
 		panic(err)
 	}

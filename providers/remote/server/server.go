@@ -36,17 +36,18 @@ type Options struct {
 type Server struct {
 	pb.UnimplementedProviderServer
 
-	ctx      context.Context // ends the watches
-	opts     Options
-	provider nodeutil.Provider
-	able     []string
-	byUID    node.PodUIDLifecycleHandler // nil without
-	taker    VolumeTaker                 // nil without
-	ping     func(context.Context) error
-	pods     changes
-	node     nodeState
-	turns    turns.Turns // of pods, by namespace and name
-	created  creations
+	ctx        context.Context // ends the watches
+	opts       Options
+	provider   nodeutil.Provider
+	able       []string
+	byUID      node.PodUIDLifecycleHandler // nil without
+	taker      VolumeTaker                 // nil without
+	logStreams logStreamer                 // nil without
+	ping       func(context.Context) error
+	pods       changes
+	node       nodeState
+	turns      turns.Turns // of pods, by namespace and name
+	created    creations
 }
 
 // capabilityNode is the name of what a node.NodeProvider can do.
@@ -61,6 +62,9 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 	if s.taker, _ = unwrapped(provider).(VolumeTaker); s.taker != nil {
 		s.able = append(s.able, capabilityVolumes)
 	}
+	if streams, ok := unwrapped(provider).(logStreamer); ok && !lacks(provider, capabilityLogStreams) {
+		s.logStreams, s.able = streams, append(s.able, capabilityLogStreams)
+	}
 	s.ping = func(ctx context.Context) error { return ctx.Err() }
 	s.node.node, s.node.changed = cmp.Or(opts.Node, &corev1.Node{}).DeepCopy(), make(chan struct{})
 	if nodeProvider != nil {
@@ -73,6 +77,14 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 		notifier.NotifyPods(ctx, s.pods.record)
 	}
 	return s
+}
+
+// capabilityLogStreams is that of a provider which is a logStreamer.
+const capabilityLogStreams = "log-streams"
+
+func lacks(provider nodeutil.Provider, capability string) bool {
+	limited, ok := unwrapped(provider).(nodeutil.Limited)
+	return ok && limited.Lacks(capability)
 }
 
 // unwrapped is what nodeutil.AsProvider was given, which has the optional interfaces.
@@ -260,7 +272,7 @@ const pageBytes = 1 << 20
 
 // ListPods implements the protocol.
 func (s *Server) ListPods(_ *pb.ListPodsRequest, stream grpc.ServerStreamingServer[pb.ListPodsResponse]) error {
-	pods, err := s.list(stream.Context())
+	pods, err := s.provider.GetPods(stream.Context())
 	if err != nil {
 		return wire.ToStatus(err)
 	}
@@ -279,16 +291,6 @@ func (s *Server) ListPods(_ *pb.ListPodsRequest, stream grpc.ServerStreamingServ
 		page.Pods = append(page.Pods, data)
 	}
 	return stream.Send(page)
-}
-
-// list returns the provider's pods, and lets go of what was kept of others.
-func (s *Server) list(ctx context.Context) ([]*corev1.Pod, error) {
-	pods, err := s.provider.GetPods(ctx)
-	if err == nil {
-		s.pods.prune(pods, time.Now())
-		s.created.prune(pods)
-	}
-	return pods, err
 }
 
 func decodePod(data []byte) (*corev1.Pod, error) {

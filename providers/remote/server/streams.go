@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ func (s *Server) GetLogs(in *pb.GetLogsRequest, stream grpc.ServerStreamingServe
 	if since := in.GetSinceUnixNano(); since != 0 {
 		opts.SinceTime = time.Unix(0, since)
 	}
-	log, err := s.provider.GetContainerLogs(stream.Context(), in.GetPod().GetNamespace(), in.GetPod().GetName(), in.GetContainer(), opts)
+	log, err := s.openLog(stream.Context(), in, opts)
 	if err != nil {
 		return wire.ToStatus(err)
 	}
@@ -44,6 +45,22 @@ func (s *Server) GetLogs(in *pb.GetLogsRequest, stream grpc.ServerStreamingServe
 	}
 	_, err = io.Copy(wire.Writer{Mutex: new(sync.Mutex), Send: func(data []byte) error { return stream.Send(&pb.GetLogsResponse{Data: data}) }}, log)
 	return wire.ToStatus(err)
+}
+
+// logStreamer is what a provider may be that keeps the streams of logs apart.
+type logStreamer interface {
+	GetContainerLogStream(ctx context.Context, namespace, podName, containerName, stream string, opts api.ContainerLogOpts) (io.ReadCloser, error)
+}
+
+func (s *Server) openLog(ctx context.Context, in *pb.GetLogsRequest, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	namespace, name := in.GetPod().GetNamespace(), in.GetPod().GetName()
+	switch {
+	case in.GetStream() == "":
+		return s.provider.GetContainerLogs(ctx, namespace, name, in.GetContainer(), opts)
+	case s.logStreams == nil:
+		return nil, fmt.Errorf("this provider does not keep the streams of logs apart: %w", errors.ErrUnsupported)
+	}
+	return s.logStreams.GetContainerLogStream(ctx, namespace, name, in.GetContainer(), in.GetStream(), opts)
 }
 
 type execStream = grpc.BidiStreamingServer[pb.ExecRequest, pb.ExecResponse]
@@ -95,12 +112,18 @@ type attachIO struct {
 	stdout, stderr io.WriteCloser
 	tty            bool
 	sizes          chan api.TermSize
-	input          *io.PipeReader
+	input          chan []byte // what was received and is not read yet; closed at its end
+	inputErr       error       // set before input is closed: why it has ended so early
+	ended          chan struct{}
 	turn           sync.Mutex // of Send
 }
 
+// unreadInput is how many messages of input are received before they are read: sizes of the
+// terminal come in the same stream, and are not to wait for a command that does not read.
+const unreadInput = 8
+
 func newAttachIO(stream execStream, start *pb.ExecStart) *attachIO {
-	a := &attachIO{tty: start.GetTty(), sizes: make(chan api.TermSize, 1)}
+	a := &attachIO{tty: start.GetTty(), sizes: make(chan api.TermSize, 1), input: make(chan []byte, unreadInput), ended: make(chan struct{})}
 	writer := func(response func(data []byte) *pb.ExecResponse) io.WriteCloser {
 		return wire.Writer{Mutex: &a.turn, Send: func(data []byte) error { return stream.Send(response(data)) }}
 	}
@@ -114,37 +137,55 @@ func newAttachIO(stream execStream, start *pb.ExecStart) *attachIO {
 			return &pb.ExecResponse{Response: &pb.ExecResponse_Stderr{Stderr: data}}
 		})
 	}
-	reader, writeEnd := io.Pipe()
-	a.input = reader
 	if start.GetStdin() {
-		a.stdin = reader
-	} else {
-		_ = reader.Close() // nobody reads
+		a.stdin = &wire.Reader{Receive: a.nextInput}
 	}
 	// It ends with the stream, which ends with the handler.
-	go a.receive(stream, writeEnd)
+	go a.receive(stream, start.GetStdin())
 	return a
 }
 
-// receive hands on what the client sends.
-func (a *attachIO) receive(stream execStream, stdin *io.PipeWriter) {
-	defer close(a.sizes)
-	for {
-		in, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			_ = stdin.Close()
-			return
+// nextInput returns the next message of the client's input.
+func (a *attachIO) nextInput() ([]byte, error) {
+	select {
+	case data, ok := <-a.input:
+		switch {
+		case ok:
+			return data, nil
+		case a.inputErr != nil:
+			return nil, a.inputErr
 		}
+		return nil, io.EOF
+	case <-a.ended:
+		return nil, io.ErrClosedPipe
+	}
+}
+
+// receive hands on what the client sends. Input that nobody reads is dropped: sizes may follow.
+func (a *attachIO) receive(stream execStream, reads bool) {
+	defer close(a.sizes)
+	closeInput := sync.OnceFunc(func() { close(a.input) })
+	defer closeInput()
+	for open := reads; ; {
+		in, err := stream.Recv()
 		if err != nil {
-			_ = stdin.CloseWithError(wire.FromStatus(err))
+			if open && !errors.Is(err, io.EOF) {
+				a.inputErr = err
+			}
 			return
 		}
 		switch request := in.GetRequest().(type) {
 		case *pb.ExecRequest_Stdin:
-			// One that nobody reads any more is dropped: sizes may follow.
-			_, _ = stdin.Write(request.Stdin)
+			if !open {
+				continue
+			}
+			select {
+			case a.input <- request.Stdin:
+			case <-a.ended:
+			}
 		case *pb.ExecRequest_StdinClosed:
-			_ = stdin.Close()
+			open = false
+			closeInput()
 		case *pb.ExecRequest_Resize:
 			size := api.TermSize{Width: uint16(request.Resize.GetWidth()), Height: uint16(request.Resize.GetHeight())}
 			select {
@@ -156,8 +197,8 @@ func (a *attachIO) receive(stream execStream, stdin *io.PipeWriter) {
 	}
 }
 
-// end lets a goroutine go on that waits for its input to be read.
-func (a *attachIO) end() { _ = a.input.Close() }
+// end ends the input.
+func (a *attachIO) end() { close(a.ended) }
 
 func (a *attachIO) Stdin() io.Reader            { return a.stdin }
 func (a *attachIO) Stdout() io.WriteCloser      { return a.stdout }

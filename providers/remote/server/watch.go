@@ -30,6 +30,8 @@ type changes struct {
 
 	mu      sync.Mutex
 	last    int64 // the number of the last report
+	dropped int64 // the highest number of a report that is not kept any more
+	swept   time.Time
 	pods    map[podKey]*change
 	changed chan struct{} // closed with the next report
 }
@@ -51,6 +53,14 @@ func (c *changes) start() {
 	c.epoch, c.pods, c.changed = rand.Text(), map[podKey]*change{}, make(chan struct{})
 }
 
+// keepFor is for how long a report is kept for a virtual kubelet that was away. One that has
+// missed others gets the list of all pods. sweepInterval is the least time between two looks
+// for reports that are older.
+const (
+	keepFor       = 10 * time.Minute
+	sweepInterval = time.Minute
+)
+
 // record takes a report of the provider.
 func (c *changes) record(pod *corev1.Pod) {
 	kept := &corev1.Pod{Status: *pod.Status.DeepCopy()}
@@ -58,51 +68,55 @@ func (c *changes) record(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
-	c.pods[keyOf(pod)] = &change{c.last, time.Now(), kept}
+	now := time.Now()
+	c.pods[keyOf(pod)] = &change{c.last, now, kept}
+	if now.Sub(c.swept) >= sweepInterval {
+		c.swept = now
+		for key, change := range c.pods {
+			if now.Sub(change.at) > keepFor {
+				c.dropped = max(c.dropped, change.number)
+				delete(c.pods, key)
+			}
+		}
+	}
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// keepGone is for how long the last status of a pod that has gone is kept, for a virtual
-// kubelet that was away.
-const keepGone = 10 * time.Minute
-
-// prune forgets pods that the provider does not hold any more.
-func (c *changes) prune(held []*corev1.Pod, now time.Time) {
-	there := make(map[podKey]bool, len(held))
-	for _, pod := range held {
-		there[keyOf(pod)] = true
-	}
+// lastNumber returns the number of the last report.
+func (c *changes) lastNumber() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, change := range c.pods {
-		if !there[key] && now.Sub(change.at) > keepGone {
-			delete(c.pods, key)
-		}
-	}
+	return c.last
 }
 
-// after returns the reports that are younger than a number, oldest first, the number of
-// the last, and a channel that is closed when there are more.
-func (c *changes) after(number int64) (found []*change, last int64, more <-chan struct{}) {
+// after returns the reports that are younger than a number, oldest first, and a channel that
+// is closed when there are more. It is not ok if some of them are not kept any more.
+func (c *changes) after(number int64) (found []*change, more <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if number < c.dropped {
+		return nil, nil, false
+	}
 	for _, change := range c.pods {
 		if change.number > number {
 			found = append(found, change)
 		}
 	}
 	slices.SortFunc(found, func(a, b *change) int { return int(a.number - b.number) })
-	return found, c.last, c.changed
+	return found, c.changed, true
 }
 
 func (c *changes) token(number int64) string { return c.epoch + "/" + strconv.FormatInt(number, 10) }
 
-// since returns the number that a token of this process has.
+// since returns the number that a token of this process has. It is not ok if not all later
+// reports are kept.
 func (c *changes) since(token string) (number int64, ok bool) {
 	epoch, text, _ := strings.Cut(token, "/")
 	number, err := strconv.ParseInt(text, 10, 64)
-	return number, err == nil && epoch == c.epoch
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return number, err == nil && epoch == c.epoch && number >= c.dropped
 }
 
 // WatchPods implements the protocol.
@@ -120,8 +134,8 @@ func (s *Server) WatchPods(in *pb.WatchPodsRequest, stream grpc.ServerStreamingS
 	}
 	sent, resumed := s.pods.since(in.GetResumeToken())
 	if !resumed {
-		_, sent, _ = s.pods.after(0) // a report that comes while the list is read is sent, too
-		pods, err := s.list(ctx)
+		sent = s.pods.lastNumber() // a report that comes while the list is read is sent, too
+		pods, err := s.provider.GetPods(ctx)
 		if err != nil {
 			return wire.ToStatus(err)
 		}
@@ -135,7 +149,10 @@ func (s *Server) WatchPods(in *pb.WatchPodsRequest, stream grpc.ServerStreamingS
 		return err
 	}
 	for {
-		found, _, more := s.pods.after(sent)
+		found, more, ok := s.pods.after(sent)
+		if !ok { // it was too slow, and begins again
+			return wire.ToStatus(errdefs.AsUnavailable(fmt.Errorf("the watch has not read for %v, and has missed statuses", keepFor)))
+		}
 		for _, change := range found {
 			if err := send(change.pod, s.pods.token(change.number)); err != nil {
 				return err

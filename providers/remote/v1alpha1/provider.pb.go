@@ -388,7 +388,7 @@ type VolumeFile struct {
 	// The permissions, such as 0644. What the pod's fsGroup adds is left to the server.
 	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
 	// The owner, where it is not to be the user that writes the file: that of a token.
-	Uid           *int64 `protobuf:"varint,4,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
+	Owner         *FileOwner `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -444,9 +444,53 @@ func (x *VolumeFile) GetMode() uint32 {
 	return 0
 }
 
-func (x *VolumeFile) GetUid() int64 {
-	if x != nil && x.Uid != nil {
-		return *x.Uid
+func (x *VolumeFile) GetOwner() *FileOwner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+type FileOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           int64                  `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileOwner) Reset() {
+	*x = FileOwner{}
+	mi := &file_provider_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileOwner) ProtoMessage() {}
+
+func (x *FileOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_provider_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileOwner.ProtoReflect.Descriptor instead.
+func (*FileOwner) Descriptor() ([]byte, []int) {
+	return file_provider_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FileOwner) GetUid() int64 {
+	if x != nil {
+		return x.Uid
 	}
 	return 0
 }
@@ -462,7 +506,7 @@ type UpdateVolumesRequest struct {
 
 func (x *UpdateVolumesRequest) Reset() {
 	*x = UpdateVolumesRequest{}
-	mi := &file_provider_proto_msgTypes[8]
+	mi := &file_provider_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +518,7 @@ func (x *UpdateVolumesRequest) String() string {
 func (*UpdateVolumesRequest) ProtoMessage() {}
 
 func (x *UpdateVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[8]
+	mi := &file_provider_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +531,7 @@ func (x *UpdateVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateVolumesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{8}
+	return file_provider_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateVolumesRequest) GetPod() *PodRef {
@@ -512,7 +556,7 @@ type UpdateVolumesResponse struct {
 
 func (x *UpdateVolumesResponse) Reset() {
 	*x = UpdateVolumesResponse{}
-	mi := &file_provider_proto_msgTypes[9]
+	mi := &file_provider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +568,7 @@ func (x *UpdateVolumesResponse) String() string {
 func (*UpdateVolumesResponse) ProtoMessage() {}
 
 func (x *UpdateVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[9]
+	mi := &file_provider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +581,7 @@ func (x *UpdateVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateVolumesResponse.ProtoReflect.Descriptor instead.
 func (*UpdateVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{9}
+	return file_provider_proto_rawDescGZIP(), []int{10}
 }
 
 type UpdatePodRequest struct {
@@ -549,7 +593,7 @@ type UpdatePodRequest struct {
 
 func (x *UpdatePodRequest) Reset() {
 	*x = UpdatePodRequest{}
-	mi := &file_provider_proto_msgTypes[10]
+	mi := &file_provider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +605,7 @@ func (x *UpdatePodRequest) String() string {
 func (*UpdatePodRequest) ProtoMessage() {}
 
 func (x *UpdatePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[10]
+	mi := &file_provider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +618,7 @@ func (x *UpdatePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePodRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePodRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{10}
+	return file_provider_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UpdatePodRequest) GetPod() []byte {
@@ -592,7 +636,7 @@ type UpdatePodResponse struct {
 
 func (x *UpdatePodResponse) Reset() {
 	*x = UpdatePodResponse{}
-	mi := &file_provider_proto_msgTypes[11]
+	mi := &file_provider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +648,7 @@ func (x *UpdatePodResponse) String() string {
 func (*UpdatePodResponse) ProtoMessage() {}
 
 func (x *UpdatePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[11]
+	mi := &file_provider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +661,7 @@ func (x *UpdatePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePodResponse.ProtoReflect.Descriptor instead.
 func (*UpdatePodResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{11}
+	return file_provider_proto_rawDescGZIP(), []int{12}
 }
 
 type DeletePodRequest struct {
@@ -629,7 +673,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_provider_proto_msgTypes[12]
+	mi := &file_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +685,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[12]
+	mi := &file_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +698,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{12}
+	return file_provider_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeletePodRequest) GetPod() []byte {
@@ -672,7 +716,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_provider_proto_msgTypes[13]
+	mi := &file_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +728,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[13]
+	mi := &file_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +741,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{13}
+	return file_provider_proto_rawDescGZIP(), []int{14}
 }
 
 // PodRef names a pod. The UID is empty where the caller does not know it.
@@ -716,7 +760,7 @@ type PodRef struct {
 
 func (x *PodRef) Reset() {
 	*x = PodRef{}
-	mi := &file_provider_proto_msgTypes[14]
+	mi := &file_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +772,7 @@ func (x *PodRef) String() string {
 func (*PodRef) ProtoMessage() {}
 
 func (x *PodRef) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[14]
+	mi := &file_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +785,7 @@ func (x *PodRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodRef.ProtoReflect.Descriptor instead.
 func (*PodRef) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{14}
+	return file_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PodRef) GetNamespace() string {
@@ -774,7 +818,7 @@ type GetPodRequest struct {
 
 func (x *GetPodRequest) Reset() {
 	*x = GetPodRequest{}
-	mi := &file_provider_proto_msgTypes[15]
+	mi := &file_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +830,7 @@ func (x *GetPodRequest) String() string {
 func (*GetPodRequest) ProtoMessage() {}
 
 func (x *GetPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[15]
+	mi := &file_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +843,7 @@ func (x *GetPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodRequest.ProtoReflect.Descriptor instead.
 func (*GetPodRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{15}
+	return file_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetPodRequest) GetPod() *PodRef {
@@ -819,7 +863,7 @@ type GetPodResponse struct {
 
 func (x *GetPodResponse) Reset() {
 	*x = GetPodResponse{}
-	mi := &file_provider_proto_msgTypes[16]
+	mi := &file_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +875,7 @@ func (x *GetPodResponse) String() string {
 func (*GetPodResponse) ProtoMessage() {}
 
 func (x *GetPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[16]
+	mi := &file_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +888,7 @@ func (x *GetPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodResponse.ProtoReflect.Descriptor instead.
 func (*GetPodResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{16}
+	return file_provider_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetPodResponse) GetPod() []byte {
@@ -862,7 +906,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_provider_proto_msgTypes[17]
+	mi := &file_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +918,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[17]
+	mi := &file_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +931,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{17}
+	return file_provider_proto_rawDescGZIP(), []int{18}
 }
 
 type ListPodsResponse struct {
@@ -900,7 +944,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_provider_proto_msgTypes[18]
+	mi := &file_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +956,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[18]
+	mi := &file_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +969,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{18}
+	return file_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListPodsResponse) GetPods() [][]byte {
@@ -946,7 +990,7 @@ type WatchPodsRequest struct {
 
 func (x *WatchPodsRequest) Reset() {
 	*x = WatchPodsRequest{}
-	mi := &file_provider_proto_msgTypes[19]
+	mi := &file_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1002,7 @@ func (x *WatchPodsRequest) String() string {
 func (*WatchPodsRequest) ProtoMessage() {}
 
 func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[19]
+	mi := &file_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1015,7 @@ func (x *WatchPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsRequest.ProtoReflect.Descriptor instead.
 func (*WatchPodsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{19}
+	return file_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchPodsRequest) GetResumeToken() string {
@@ -998,7 +1042,7 @@ type WatchPodsResponse struct {
 
 func (x *WatchPodsResponse) Reset() {
 	*x = WatchPodsResponse{}
-	mi := &file_provider_proto_msgTypes[20]
+	mi := &file_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1054,7 @@ func (x *WatchPodsResponse) String() string {
 func (*WatchPodsResponse) ProtoMessage() {}
 
 func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[20]
+	mi := &file_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1067,7 @@ func (x *WatchPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchPodsResponse.ProtoReflect.Descriptor instead.
 func (*WatchPodsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{20}
+	return file_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchPodsResponse) GetPod() *PodRef {
@@ -1062,7 +1106,7 @@ type WatchNodeRequest struct {
 
 func (x *WatchNodeRequest) Reset() {
 	*x = WatchNodeRequest{}
-	mi := &file_provider_proto_msgTypes[21]
+	mi := &file_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1118,7 @@ func (x *WatchNodeRequest) String() string {
 func (*WatchNodeRequest) ProtoMessage() {}
 
 func (x *WatchNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[21]
+	mi := &file_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1131,7 @@ func (x *WatchNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeRequest.ProtoReflect.Descriptor instead.
 func (*WatchNodeRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{21}
+	return file_provider_proto_rawDescGZIP(), []int{22}
 }
 
 type WatchNodeResponse struct {
@@ -1100,7 +1144,7 @@ type WatchNodeResponse struct {
 
 func (x *WatchNodeResponse) Reset() {
 	*x = WatchNodeResponse{}
-	mi := &file_provider_proto_msgTypes[22]
+	mi := &file_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1156,7 @@ func (x *WatchNodeResponse) String() string {
 func (*WatchNodeResponse) ProtoMessage() {}
 
 func (x *WatchNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[22]
+	mi := &file_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1169,7 @@ func (x *WatchNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchNodeResponse.ProtoReflect.Descriptor instead.
 func (*WatchNodeResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{22}
+	return file_provider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchNodeResponse) GetNode() []byte {
@@ -1159,7 +1203,7 @@ type GetLogsRequest struct {
 
 func (x *GetLogsRequest) Reset() {
 	*x = GetLogsRequest{}
-	mi := &file_provider_proto_msgTypes[23]
+	mi := &file_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1215,7 @@ func (x *GetLogsRequest) String() string {
 func (*GetLogsRequest) ProtoMessage() {}
 
 func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[23]
+	mi := &file_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1228,7 @@ func (x *GetLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsRequest.ProtoReflect.Descriptor instead.
 func (*GetLogsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{23}
+	return file_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetLogsRequest) GetPod() *PodRef {
@@ -1266,7 +1310,7 @@ type GetLogsResponse struct {
 
 func (x *GetLogsResponse) Reset() {
 	*x = GetLogsResponse{}
-	mi := &file_provider_proto_msgTypes[24]
+	mi := &file_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1322,7 @@ func (x *GetLogsResponse) String() string {
 func (*GetLogsResponse) ProtoMessage() {}
 
 func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[24]
+	mi := &file_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1335,7 @@ func (x *GetLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLogsResponse.ProtoReflect.Descriptor instead.
 func (*GetLogsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{24}
+	return file_provider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetLogsResponse) GetData() []byte {
@@ -1316,7 +1360,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_provider_proto_msgTypes[25]
+	mi := &file_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1372,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[25]
+	mi := &file_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1385,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{25}
+	return file_provider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExecRequest) GetRequest() isExecRequest_Request {
@@ -1431,7 +1475,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_provider_proto_msgTypes[26]
+	mi := &file_provider_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1487,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[26]
+	mi := &file_provider_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1500,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{26}
+	return file_provider_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExecStart) GetPod() *PodRef {
@@ -1518,7 +1562,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_provider_proto_msgTypes[27]
+	mi := &file_provider_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1574,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[27]
+	mi := &file_provider_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1587,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{27}
+	return file_provider_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TerminalSize) GetWidth() uint32 {
@@ -1574,7 +1618,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_provider_proto_msgTypes[28]
+	mi := &file_provider_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1630,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[28]
+	mi := &file_provider_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1643,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{28}
+	return file_provider_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecResponse) GetResponse() isExecResponse_Response {
@@ -1669,7 +1713,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_provider_proto_msgTypes[29]
+	mi := &file_provider_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1725,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[29]
+	mi := &file_provider_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1738,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{29}
+	return file_provider_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1724,7 +1768,7 @@ type PortForwardRequest struct {
 
 func (x *PortForwardRequest) Reset() {
 	*x = PortForwardRequest{}
-	mi := &file_provider_proto_msgTypes[30]
+	mi := &file_provider_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1780,7 @@ func (x *PortForwardRequest) String() string {
 func (*PortForwardRequest) ProtoMessage() {}
 
 func (x *PortForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[30]
+	mi := &file_provider_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1793,7 @@ func (x *PortForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardRequest.ProtoReflect.Descriptor instead.
 func (*PortForwardRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{30}
+	return file_provider_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PortForwardRequest) GetRequest() isPortForwardRequest_Request {
@@ -1803,7 +1847,7 @@ type PortForwardStart struct {
 
 func (x *PortForwardStart) Reset() {
 	*x = PortForwardStart{}
-	mi := &file_provider_proto_msgTypes[31]
+	mi := &file_provider_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1859,7 @@ func (x *PortForwardStart) String() string {
 func (*PortForwardStart) ProtoMessage() {}
 
 func (x *PortForwardStart) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[31]
+	mi := &file_provider_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1872,7 @@ func (x *PortForwardStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardStart.ProtoReflect.Descriptor instead.
 func (*PortForwardStart) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{31}
+	return file_provider_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PortForwardStart) GetPod() *PodRef {
@@ -1854,7 +1898,7 @@ type PortForwardResponse struct {
 
 func (x *PortForwardResponse) Reset() {
 	*x = PortForwardResponse{}
-	mi := &file_provider_proto_msgTypes[32]
+	mi := &file_provider_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1910,7 @@ func (x *PortForwardResponse) String() string {
 func (*PortForwardResponse) ProtoMessage() {}
 
 func (x *PortForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[32]
+	mi := &file_provider_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1923,7 @@ func (x *PortForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortForwardResponse.ProtoReflect.Descriptor instead.
 func (*PortForwardResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{32}
+	return file_provider_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PortForwardResponse) GetData() []byte {
@@ -1897,7 +1941,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_provider_proto_msgTypes[33]
+	mi := &file_provider_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1953,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[33]
+	mi := &file_provider_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1966,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{33}
+	return file_provider_proto_rawDescGZIP(), []int{34}
 }
 
 type GetStatsResponse struct {
@@ -1935,7 +1979,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_provider_proto_msgTypes[34]
+	mi := &file_provider_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +1991,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[34]
+	mi := &file_provider_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2004,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{34}
+	return file_provider_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetStatsResponse) GetSummary() []byte {
@@ -1978,7 +2022,7 @@ type GetMetricsRequest struct {
 
 func (x *GetMetricsRequest) Reset() {
 	*x = GetMetricsRequest{}
-	mi := &file_provider_proto_msgTypes[35]
+	mi := &file_provider_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2034,7 @@ func (x *GetMetricsRequest) String() string {
 func (*GetMetricsRequest) ProtoMessage() {}
 
 func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[35]
+	mi := &file_provider_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2047,7 @@ func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricsRequest.ProtoReflect.Descriptor instead.
 func (*GetMetricsRequest) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{35}
+	return file_provider_proto_rawDescGZIP(), []int{36}
 }
 
 type GetMetricsResponse struct {
@@ -2016,7 +2060,7 @@ type GetMetricsResponse struct {
 
 func (x *GetMetricsResponse) Reset() {
 	*x = GetMetricsResponse{}
-	mi := &file_provider_proto_msgTypes[36]
+	mi := &file_provider_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2072,7 @@ func (x *GetMetricsResponse) String() string {
 func (*GetMetricsResponse) ProtoMessage() {}
 
 func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_provider_proto_msgTypes[36]
+	mi := &file_provider_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2085,7 @@ func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricsResponse.ProtoReflect.Descriptor instead.
 func (*GetMetricsResponse) Descriptor() ([]byte, []int) {
-	return file_provider_proto_rawDescGZIP(), []int{36}
+	return file_provider_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetMetricsResponse) GetText() []byte {
@@ -2070,14 +2114,15 @@ const file_provider_proto_rawDesc = "" +
 	"\x11CreatePodResponse\"`\n" +
 	"\x06Volume\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12B\n" +
-	"\x05files\x18\x02 \x03(\v2,.virtualkubelet.provider.v1alpha1.VolumeFileR\x05files\"g\n" +
+	"\x05files\x18\x02 \x03(\v2,.virtualkubelet.provider.v1alpha1.VolumeFileR\x05files\"\x8b\x01\n" +
 	"\n" +
 	"VolumeFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x15\n" +
-	"\x03uid\x18\x04 \x01(\x03H\x00R\x03uid\x88\x01\x01B\x06\n" +
-	"\x04_uid\"\x96\x01\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12A\n" +
+	"\x05owner\x18\x04 \x01(\v2+.virtualkubelet.provider.v1alpha1.FileOwnerR\x05owner\"\x1d\n" +
+	"\tFileOwner\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x03R\x03uid\"\x96\x01\n" +
 	"\x14UpdateVolumesRequest\x12:\n" +
 	"\x03pod\x18\x01 \x01(\v2(.virtualkubelet.provider.v1alpha1.PodRefR\x03pod\x12B\n" +
 	"\avolumes\x18\x02 \x03(\v2(.virtualkubelet.provider.v1alpha1.VolumeR\avolumes\"\x17\n" +
@@ -2199,7 +2244,7 @@ func file_provider_proto_rawDescGZIP() []byte {
 	return file_provider_proto_rawDescData
 }
 
-var file_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_provider_proto_goTypes = []any{
 	(*GetInfoRequest)(nil),        // 0: virtualkubelet.provider.v1alpha1.GetInfoRequest
 	(*GetInfoResponse)(nil),       // 1: virtualkubelet.provider.v1alpha1.GetInfoResponse
@@ -2209,87 +2254,89 @@ var file_provider_proto_goTypes = []any{
 	(*CreatePodResponse)(nil),     // 5: virtualkubelet.provider.v1alpha1.CreatePodResponse
 	(*Volume)(nil),                // 6: virtualkubelet.provider.v1alpha1.Volume
 	(*VolumeFile)(nil),            // 7: virtualkubelet.provider.v1alpha1.VolumeFile
-	(*UpdateVolumesRequest)(nil),  // 8: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest
-	(*UpdateVolumesResponse)(nil), // 9: virtualkubelet.provider.v1alpha1.UpdateVolumesResponse
-	(*UpdatePodRequest)(nil),      // 10: virtualkubelet.provider.v1alpha1.UpdatePodRequest
-	(*UpdatePodResponse)(nil),     // 11: virtualkubelet.provider.v1alpha1.UpdatePodResponse
-	(*DeletePodRequest)(nil),      // 12: virtualkubelet.provider.v1alpha1.DeletePodRequest
-	(*DeletePodResponse)(nil),     // 13: virtualkubelet.provider.v1alpha1.DeletePodResponse
-	(*PodRef)(nil),                // 14: virtualkubelet.provider.v1alpha1.PodRef
-	(*GetPodRequest)(nil),         // 15: virtualkubelet.provider.v1alpha1.GetPodRequest
-	(*GetPodResponse)(nil),        // 16: virtualkubelet.provider.v1alpha1.GetPodResponse
-	(*ListPodsRequest)(nil),       // 17: virtualkubelet.provider.v1alpha1.ListPodsRequest
-	(*ListPodsResponse)(nil),      // 18: virtualkubelet.provider.v1alpha1.ListPodsResponse
-	(*WatchPodsRequest)(nil),      // 19: virtualkubelet.provider.v1alpha1.WatchPodsRequest
-	(*WatchPodsResponse)(nil),     // 20: virtualkubelet.provider.v1alpha1.WatchPodsResponse
-	(*WatchNodeRequest)(nil),      // 21: virtualkubelet.provider.v1alpha1.WatchNodeRequest
-	(*WatchNodeResponse)(nil),     // 22: virtualkubelet.provider.v1alpha1.WatchNodeResponse
-	(*GetLogsRequest)(nil),        // 23: virtualkubelet.provider.v1alpha1.GetLogsRequest
-	(*GetLogsResponse)(nil),       // 24: virtualkubelet.provider.v1alpha1.GetLogsResponse
-	(*ExecRequest)(nil),           // 25: virtualkubelet.provider.v1alpha1.ExecRequest
-	(*ExecStart)(nil),             // 26: virtualkubelet.provider.v1alpha1.ExecStart
-	(*TerminalSize)(nil),          // 27: virtualkubelet.provider.v1alpha1.TerminalSize
-	(*ExecResponse)(nil),          // 28: virtualkubelet.provider.v1alpha1.ExecResponse
-	(*Exit)(nil),                  // 29: virtualkubelet.provider.v1alpha1.Exit
-	(*PortForwardRequest)(nil),    // 30: virtualkubelet.provider.v1alpha1.PortForwardRequest
-	(*PortForwardStart)(nil),      // 31: virtualkubelet.provider.v1alpha1.PortForwardStart
-	(*PortForwardResponse)(nil),   // 32: virtualkubelet.provider.v1alpha1.PortForwardResponse
-	(*GetStatsRequest)(nil),       // 33: virtualkubelet.provider.v1alpha1.GetStatsRequest
-	(*GetStatsResponse)(nil),      // 34: virtualkubelet.provider.v1alpha1.GetStatsResponse
-	(*GetMetricsRequest)(nil),     // 35: virtualkubelet.provider.v1alpha1.GetMetricsRequest
-	(*GetMetricsResponse)(nil),    // 36: virtualkubelet.provider.v1alpha1.GetMetricsResponse
+	(*FileOwner)(nil),             // 8: virtualkubelet.provider.v1alpha1.FileOwner
+	(*UpdateVolumesRequest)(nil),  // 9: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest
+	(*UpdateVolumesResponse)(nil), // 10: virtualkubelet.provider.v1alpha1.UpdateVolumesResponse
+	(*UpdatePodRequest)(nil),      // 11: virtualkubelet.provider.v1alpha1.UpdatePodRequest
+	(*UpdatePodResponse)(nil),     // 12: virtualkubelet.provider.v1alpha1.UpdatePodResponse
+	(*DeletePodRequest)(nil),      // 13: virtualkubelet.provider.v1alpha1.DeletePodRequest
+	(*DeletePodResponse)(nil),     // 14: virtualkubelet.provider.v1alpha1.DeletePodResponse
+	(*PodRef)(nil),                // 15: virtualkubelet.provider.v1alpha1.PodRef
+	(*GetPodRequest)(nil),         // 16: virtualkubelet.provider.v1alpha1.GetPodRequest
+	(*GetPodResponse)(nil),        // 17: virtualkubelet.provider.v1alpha1.GetPodResponse
+	(*ListPodsRequest)(nil),       // 18: virtualkubelet.provider.v1alpha1.ListPodsRequest
+	(*ListPodsResponse)(nil),      // 19: virtualkubelet.provider.v1alpha1.ListPodsResponse
+	(*WatchPodsRequest)(nil),      // 20: virtualkubelet.provider.v1alpha1.WatchPodsRequest
+	(*WatchPodsResponse)(nil),     // 21: virtualkubelet.provider.v1alpha1.WatchPodsResponse
+	(*WatchNodeRequest)(nil),      // 22: virtualkubelet.provider.v1alpha1.WatchNodeRequest
+	(*WatchNodeResponse)(nil),     // 23: virtualkubelet.provider.v1alpha1.WatchNodeResponse
+	(*GetLogsRequest)(nil),        // 24: virtualkubelet.provider.v1alpha1.GetLogsRequest
+	(*GetLogsResponse)(nil),       // 25: virtualkubelet.provider.v1alpha1.GetLogsResponse
+	(*ExecRequest)(nil),           // 26: virtualkubelet.provider.v1alpha1.ExecRequest
+	(*ExecStart)(nil),             // 27: virtualkubelet.provider.v1alpha1.ExecStart
+	(*TerminalSize)(nil),          // 28: virtualkubelet.provider.v1alpha1.TerminalSize
+	(*ExecResponse)(nil),          // 29: virtualkubelet.provider.v1alpha1.ExecResponse
+	(*Exit)(nil),                  // 30: virtualkubelet.provider.v1alpha1.Exit
+	(*PortForwardRequest)(nil),    // 31: virtualkubelet.provider.v1alpha1.PortForwardRequest
+	(*PortForwardStart)(nil),      // 32: virtualkubelet.provider.v1alpha1.PortForwardStart
+	(*PortForwardResponse)(nil),   // 33: virtualkubelet.provider.v1alpha1.PortForwardResponse
+	(*GetStatsRequest)(nil),       // 34: virtualkubelet.provider.v1alpha1.GetStatsRequest
+	(*GetStatsResponse)(nil),      // 35: virtualkubelet.provider.v1alpha1.GetStatsResponse
+	(*GetMetricsRequest)(nil),     // 36: virtualkubelet.provider.v1alpha1.GetMetricsRequest
+	(*GetMetricsResponse)(nil),    // 37: virtualkubelet.provider.v1alpha1.GetMetricsResponse
 }
 var file_provider_proto_depIdxs = []int32{
 	6,  // 0: virtualkubelet.provider.v1alpha1.CreatePodRequest.volumes:type_name -> virtualkubelet.provider.v1alpha1.Volume
 	7,  // 1: virtualkubelet.provider.v1alpha1.Volume.files:type_name -> virtualkubelet.provider.v1alpha1.VolumeFile
-	14, // 2: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	6,  // 3: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest.volumes:type_name -> virtualkubelet.provider.v1alpha1.Volume
-	14, // 4: virtualkubelet.provider.v1alpha1.GetPodRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	14, // 5: virtualkubelet.provider.v1alpha1.WatchPodsResponse.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	14, // 6: virtualkubelet.provider.v1alpha1.GetLogsRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	26, // 7: virtualkubelet.provider.v1alpha1.ExecRequest.start:type_name -> virtualkubelet.provider.v1alpha1.ExecStart
-	27, // 8: virtualkubelet.provider.v1alpha1.ExecRequest.resize:type_name -> virtualkubelet.provider.v1alpha1.TerminalSize
-	14, // 9: virtualkubelet.provider.v1alpha1.ExecStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	29, // 10: virtualkubelet.provider.v1alpha1.ExecResponse.exit:type_name -> virtualkubelet.provider.v1alpha1.Exit
-	31, // 11: virtualkubelet.provider.v1alpha1.PortForwardRequest.start:type_name -> virtualkubelet.provider.v1alpha1.PortForwardStart
-	14, // 12: virtualkubelet.provider.v1alpha1.PortForwardStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
-	0,  // 13: virtualkubelet.provider.v1alpha1.Provider.GetInfo:input_type -> virtualkubelet.provider.v1alpha1.GetInfoRequest
-	2,  // 14: virtualkubelet.provider.v1alpha1.Provider.Ping:input_type -> virtualkubelet.provider.v1alpha1.PingRequest
-	4,  // 15: virtualkubelet.provider.v1alpha1.Provider.CreatePod:input_type -> virtualkubelet.provider.v1alpha1.CreatePodRequest
-	10, // 16: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:input_type -> virtualkubelet.provider.v1alpha1.UpdatePodRequest
-	8,  // 17: virtualkubelet.provider.v1alpha1.Provider.UpdateVolumes:input_type -> virtualkubelet.provider.v1alpha1.UpdateVolumesRequest
-	12, // 18: virtualkubelet.provider.v1alpha1.Provider.DeletePod:input_type -> virtualkubelet.provider.v1alpha1.DeletePodRequest
-	15, // 19: virtualkubelet.provider.v1alpha1.Provider.GetPod:input_type -> virtualkubelet.provider.v1alpha1.GetPodRequest
-	17, // 20: virtualkubelet.provider.v1alpha1.Provider.ListPods:input_type -> virtualkubelet.provider.v1alpha1.ListPodsRequest
-	19, // 21: virtualkubelet.provider.v1alpha1.Provider.WatchPods:input_type -> virtualkubelet.provider.v1alpha1.WatchPodsRequest
-	21, // 22: virtualkubelet.provider.v1alpha1.Provider.WatchNode:input_type -> virtualkubelet.provider.v1alpha1.WatchNodeRequest
-	23, // 23: virtualkubelet.provider.v1alpha1.Provider.GetLogs:input_type -> virtualkubelet.provider.v1alpha1.GetLogsRequest
-	25, // 24: virtualkubelet.provider.v1alpha1.Provider.Exec:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
-	25, // 25: virtualkubelet.provider.v1alpha1.Provider.Attach:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
-	30, // 26: virtualkubelet.provider.v1alpha1.Provider.PortForward:input_type -> virtualkubelet.provider.v1alpha1.PortForwardRequest
-	33, // 27: virtualkubelet.provider.v1alpha1.Provider.GetStats:input_type -> virtualkubelet.provider.v1alpha1.GetStatsRequest
-	35, // 28: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:input_type -> virtualkubelet.provider.v1alpha1.GetMetricsRequest
-	1,  // 29: virtualkubelet.provider.v1alpha1.Provider.GetInfo:output_type -> virtualkubelet.provider.v1alpha1.GetInfoResponse
-	3,  // 30: virtualkubelet.provider.v1alpha1.Provider.Ping:output_type -> virtualkubelet.provider.v1alpha1.PingResponse
-	5,  // 31: virtualkubelet.provider.v1alpha1.Provider.CreatePod:output_type -> virtualkubelet.provider.v1alpha1.CreatePodResponse
-	11, // 32: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:output_type -> virtualkubelet.provider.v1alpha1.UpdatePodResponse
-	9,  // 33: virtualkubelet.provider.v1alpha1.Provider.UpdateVolumes:output_type -> virtualkubelet.provider.v1alpha1.UpdateVolumesResponse
-	13, // 34: virtualkubelet.provider.v1alpha1.Provider.DeletePod:output_type -> virtualkubelet.provider.v1alpha1.DeletePodResponse
-	16, // 35: virtualkubelet.provider.v1alpha1.Provider.GetPod:output_type -> virtualkubelet.provider.v1alpha1.GetPodResponse
-	18, // 36: virtualkubelet.provider.v1alpha1.Provider.ListPods:output_type -> virtualkubelet.provider.v1alpha1.ListPodsResponse
-	20, // 37: virtualkubelet.provider.v1alpha1.Provider.WatchPods:output_type -> virtualkubelet.provider.v1alpha1.WatchPodsResponse
-	22, // 38: virtualkubelet.provider.v1alpha1.Provider.WatchNode:output_type -> virtualkubelet.provider.v1alpha1.WatchNodeResponse
-	24, // 39: virtualkubelet.provider.v1alpha1.Provider.GetLogs:output_type -> virtualkubelet.provider.v1alpha1.GetLogsResponse
-	28, // 40: virtualkubelet.provider.v1alpha1.Provider.Exec:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
-	28, // 41: virtualkubelet.provider.v1alpha1.Provider.Attach:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
-	32, // 42: virtualkubelet.provider.v1alpha1.Provider.PortForward:output_type -> virtualkubelet.provider.v1alpha1.PortForwardResponse
-	34, // 43: virtualkubelet.provider.v1alpha1.Provider.GetStats:output_type -> virtualkubelet.provider.v1alpha1.GetStatsResponse
-	36, // 44: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:output_type -> virtualkubelet.provider.v1alpha1.GetMetricsResponse
-	29, // [29:45] is the sub-list for method output_type
-	13, // [13:29] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 2: virtualkubelet.provider.v1alpha1.VolumeFile.owner:type_name -> virtualkubelet.provider.v1alpha1.FileOwner
+	15, // 3: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	6,  // 4: virtualkubelet.provider.v1alpha1.UpdateVolumesRequest.volumes:type_name -> virtualkubelet.provider.v1alpha1.Volume
+	15, // 5: virtualkubelet.provider.v1alpha1.GetPodRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	15, // 6: virtualkubelet.provider.v1alpha1.WatchPodsResponse.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	15, // 7: virtualkubelet.provider.v1alpha1.GetLogsRequest.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	27, // 8: virtualkubelet.provider.v1alpha1.ExecRequest.start:type_name -> virtualkubelet.provider.v1alpha1.ExecStart
+	28, // 9: virtualkubelet.provider.v1alpha1.ExecRequest.resize:type_name -> virtualkubelet.provider.v1alpha1.TerminalSize
+	15, // 10: virtualkubelet.provider.v1alpha1.ExecStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	30, // 11: virtualkubelet.provider.v1alpha1.ExecResponse.exit:type_name -> virtualkubelet.provider.v1alpha1.Exit
+	32, // 12: virtualkubelet.provider.v1alpha1.PortForwardRequest.start:type_name -> virtualkubelet.provider.v1alpha1.PortForwardStart
+	15, // 13: virtualkubelet.provider.v1alpha1.PortForwardStart.pod:type_name -> virtualkubelet.provider.v1alpha1.PodRef
+	0,  // 14: virtualkubelet.provider.v1alpha1.Provider.GetInfo:input_type -> virtualkubelet.provider.v1alpha1.GetInfoRequest
+	2,  // 15: virtualkubelet.provider.v1alpha1.Provider.Ping:input_type -> virtualkubelet.provider.v1alpha1.PingRequest
+	4,  // 16: virtualkubelet.provider.v1alpha1.Provider.CreatePod:input_type -> virtualkubelet.provider.v1alpha1.CreatePodRequest
+	11, // 17: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:input_type -> virtualkubelet.provider.v1alpha1.UpdatePodRequest
+	9,  // 18: virtualkubelet.provider.v1alpha1.Provider.UpdateVolumes:input_type -> virtualkubelet.provider.v1alpha1.UpdateVolumesRequest
+	13, // 19: virtualkubelet.provider.v1alpha1.Provider.DeletePod:input_type -> virtualkubelet.provider.v1alpha1.DeletePodRequest
+	16, // 20: virtualkubelet.provider.v1alpha1.Provider.GetPod:input_type -> virtualkubelet.provider.v1alpha1.GetPodRequest
+	18, // 21: virtualkubelet.provider.v1alpha1.Provider.ListPods:input_type -> virtualkubelet.provider.v1alpha1.ListPodsRequest
+	20, // 22: virtualkubelet.provider.v1alpha1.Provider.WatchPods:input_type -> virtualkubelet.provider.v1alpha1.WatchPodsRequest
+	22, // 23: virtualkubelet.provider.v1alpha1.Provider.WatchNode:input_type -> virtualkubelet.provider.v1alpha1.WatchNodeRequest
+	24, // 24: virtualkubelet.provider.v1alpha1.Provider.GetLogs:input_type -> virtualkubelet.provider.v1alpha1.GetLogsRequest
+	26, // 25: virtualkubelet.provider.v1alpha1.Provider.Exec:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
+	26, // 26: virtualkubelet.provider.v1alpha1.Provider.Attach:input_type -> virtualkubelet.provider.v1alpha1.ExecRequest
+	31, // 27: virtualkubelet.provider.v1alpha1.Provider.PortForward:input_type -> virtualkubelet.provider.v1alpha1.PortForwardRequest
+	34, // 28: virtualkubelet.provider.v1alpha1.Provider.GetStats:input_type -> virtualkubelet.provider.v1alpha1.GetStatsRequest
+	36, // 29: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:input_type -> virtualkubelet.provider.v1alpha1.GetMetricsRequest
+	1,  // 30: virtualkubelet.provider.v1alpha1.Provider.GetInfo:output_type -> virtualkubelet.provider.v1alpha1.GetInfoResponse
+	3,  // 31: virtualkubelet.provider.v1alpha1.Provider.Ping:output_type -> virtualkubelet.provider.v1alpha1.PingResponse
+	5,  // 32: virtualkubelet.provider.v1alpha1.Provider.CreatePod:output_type -> virtualkubelet.provider.v1alpha1.CreatePodResponse
+	12, // 33: virtualkubelet.provider.v1alpha1.Provider.UpdatePod:output_type -> virtualkubelet.provider.v1alpha1.UpdatePodResponse
+	10, // 34: virtualkubelet.provider.v1alpha1.Provider.UpdateVolumes:output_type -> virtualkubelet.provider.v1alpha1.UpdateVolumesResponse
+	14, // 35: virtualkubelet.provider.v1alpha1.Provider.DeletePod:output_type -> virtualkubelet.provider.v1alpha1.DeletePodResponse
+	17, // 36: virtualkubelet.provider.v1alpha1.Provider.GetPod:output_type -> virtualkubelet.provider.v1alpha1.GetPodResponse
+	19, // 37: virtualkubelet.provider.v1alpha1.Provider.ListPods:output_type -> virtualkubelet.provider.v1alpha1.ListPodsResponse
+	21, // 38: virtualkubelet.provider.v1alpha1.Provider.WatchPods:output_type -> virtualkubelet.provider.v1alpha1.WatchPodsResponse
+	23, // 39: virtualkubelet.provider.v1alpha1.Provider.WatchNode:output_type -> virtualkubelet.provider.v1alpha1.WatchNodeResponse
+	25, // 40: virtualkubelet.provider.v1alpha1.Provider.GetLogs:output_type -> virtualkubelet.provider.v1alpha1.GetLogsResponse
+	29, // 41: virtualkubelet.provider.v1alpha1.Provider.Exec:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
+	29, // 42: virtualkubelet.provider.v1alpha1.Provider.Attach:output_type -> virtualkubelet.provider.v1alpha1.ExecResponse
+	33, // 43: virtualkubelet.provider.v1alpha1.Provider.PortForward:output_type -> virtualkubelet.provider.v1alpha1.PortForwardResponse
+	35, // 44: virtualkubelet.provider.v1alpha1.Provider.GetStats:output_type -> virtualkubelet.provider.v1alpha1.GetStatsResponse
+	37, // 45: virtualkubelet.provider.v1alpha1.Provider.GetMetrics:output_type -> virtualkubelet.provider.v1alpha1.GetMetricsResponse
+	30, // [30:46] is the sub-list for method output_type
+	14, // [14:30] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_provider_proto_init() }
@@ -2297,19 +2344,18 @@ func file_provider_proto_init() {
 	if File_provider_proto != nil {
 		return
 	}
-	file_provider_proto_msgTypes[7].OneofWrappers = []any{}
-	file_provider_proto_msgTypes[25].OneofWrappers = []any{
+	file_provider_proto_msgTypes[26].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClosed)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_provider_proto_msgTypes[28].OneofWrappers = []any{
+	file_provider_proto_msgTypes[29].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_provider_proto_msgTypes[30].OneofWrappers = []any{
+	file_provider_proto_msgTypes[31].OneofWrappers = []any{
 		(*PortForwardRequest_Start)(nil),
 		(*PortForwardRequest_Data)(nil),
 	}
@@ -2319,7 +2365,7 @@ func file_provider_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_provider_proto_rawDesc), len(file_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,12 +27,7 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 		s.nodes[n.Name].provider.change(n.Overlay)
 		s.nodes[n.Name].Node = n
 	}
-	for _, n := range append(changes.Replaced, changes.Added...) {
-		if ctx.Err() != nil {
-			break
-		}
-		errs = append(errs, s.add(ctx, n, ours[n.Name]))
-	}
+	errs = append(errs, s.add(ctx, append(changes.Replaced, changes.Added...), ours))
 	if !changes.Empty() {
 		log.G(ctx).WithFields(log.Fields{
 			"added": len(changes.Added), "removed": len(changes.Removed),

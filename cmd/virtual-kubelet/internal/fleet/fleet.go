@@ -80,11 +80,7 @@ func New(cfg Config) (*Fleet, error) {
 	if f.sharded() {
 		return f, nil
 	}
-	errs := []error{fileErr}
-	for _, n := range wanted.Nodes {
-		errs = append(errs, f.all.add(context.Background(), n, false))
-	}
-	f.startErr = errors.Join(errs...)
+	f.startErr = errors.Join(fileErr, f.all.add(context.Background(), wanted.Nodes, nil))
 	if len(f.all.nodes) == 0 && f.startErr != nil {
 		return nil, f.startErr
 	}

@@ -65,18 +65,36 @@ func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
 	return &some, read, err
 }
 
-// add adds a node to the fleet, unless ctx has ended when its provider is made: then
-// another process may have the node already. With adopt its Node may be that of another
-// provider. A node that cannot be added is recorded in s.failed.
-func (s *nodeSet) add(ctx context.Context, n nodepools.Node, adopt bool) error {
-	added, err := s.newNode(ctx, n, adopt)
-	if err != nil {
-		s.failed[n.Name] = n
-		return err
+// maxAdditions is how many nodes are added at the same time.
+const maxAdditions = 50
+
+// add adds nodes to the fleet, unless ctx has ended when a node's provider is made: then
+// another process may have the node already. The Nodes that adopt has may be those of another
+// provider. One whose provider is long in being made does not hold up the others. Nodes that
+// cannot be added are recorded in s.failed.
+func (s *nodeSet) add(ctx context.Context, nodes []nodepools.Node, adopt map[string]bool) error {
+	added, errs := make([]*runningNode, len(nodes)), make([]error, len(nodes))
+	var adding errgroup.Group
+	adding.SetLimit(maxAdditions)
+	for i, n := range nodes {
+		adding.Go(func() error {
+			if ctx.Err() == nil {
+				added[i], errs[i] = s.newNode(ctx, n, adopt[n.Name])
+			}
+			return nil
+		})
 	}
-	s.nodes[n.Name] = added
-	delete(s.failed, n.Name)
-	return nil
+	_ = adding.Wait() // the errors are in errs
+	for i, n := range nodes {
+		switch {
+		case errs[i] != nil:
+			s.failed[n.Name] = n
+		case added[i] != nil:
+			s.nodes[n.Name] = added[i]
+			delete(s.failed, n.Name)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*runningNode, error) {

@@ -3,11 +3,13 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,7 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // A provider that cannot be made at the start does not keep the others from running,
@@ -38,6 +45,37 @@ func TestNodeThatCannotBeMadeAtTheStart(t *testing.T) {
 		time.Sleep(retryInterval)
 		r.pass()
 		r.want("both", map[string]string{"a-0": "ready 20", "b-0": "ready 20"})
+	})
+}
+
+// Providers that are away, and are waited for, are waited for together.
+func TestProvidersThatAreLongInBeingMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
+		r.write(`{pools: [{name: a, count: 5}, {name: b, count: 1}]}`)
+		began := time.Now()
+		f, err := New(Config{
+			Nodes:      nodeutil.FleetConfig{Client: r.client},
+			NodeConfig: r.nodeConfig,
+			NewProvider: func(n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+				if n.Name == "b-0" {
+					return newMock(n, cfg)
+				}
+				time.Sleep(time.Minute)
+				return nil, nil, nil, errors.New("it is away")
+			},
+			File: NewFile(mockOptions(file)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, took := f.Names(), time.Since(began); len(names) != 1 || took > time.Minute {
+			t.Errorf("after %v there are the nodes %v", took, names)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

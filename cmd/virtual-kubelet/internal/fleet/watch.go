@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -98,10 +99,12 @@ func (s *nodeSet) dropTaken(ctx context.Context) bool {
 // addFailed tries again to add the nodes that could not be added, while the file cannot
 // be used. It reports whether there are any left.
 func (s *nodeSet) addFailed(ctx context.Context) bool {
+	var again []nodepools.Node
 	for name, n := range s.failed {
-		if s.nodes[name] == nil && ctx.Err() == nil {
-			_ = s.add(ctx, n, false) // the error was logged before
+		if s.nodes[name] == nil {
+			again = append(again, n)
 		}
 	}
+	_ = s.add(ctx, again, nil) // the error was logged before
 	return len(s.failed) > 0
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Runs the containers of pods as processes of this machine, for a virtual kubelet:
-
-    provider.py unix:///run/provider.sock NODE
-
-It is an example of a provider (providers/remote), and no sandbox: each process may do what
-this one may. Containers have no volumes and no probes, and are not restarted.
-"""
-import datetime, fcntl, json, os, pty, queue, shutil, signal, struct, subprocess, sys, tempfile, termios, threading, time
+# Runs the containers of pods as processes of this machine, for a virtual kubelet:
+#
+#     provider.py unix:///run/provider.sock NODE DIRECTORY
+#
+# It is an example of a provider (providers/remote), and no sandbox: each process may do what
+# this one may. Containers have no probes, and are not restarted. They find a volume in the
+# directory that VOLUME_NAME names. What is known of pods is in DIRECTORY, and each container has
+# a shell that keeps its log and exit code: they run on while this process is away.
+import contextlib, datetime, fcntl, json, os, pathlib, pty, selectors, shutil, signal, struct, subprocess, sys, tempfile, termios, threading, time
 from concurrent import futures
 
 import grpc
@@ -15,65 +16,90 @@ import provider_pb2_grpc
 
 IP, LIMIT = "127.0.0.1", 16 << 20
 
+# $1 is the path of a container's files, $2 where it runs, the rest its command. The lock on .pid
+# is held until its output ends; .exit is there when .log, of lines "TIME STREAM TEXT", is complete.
+RUNNER = r"""
+exec 9>>"$1.pid"; /usr/bin/flock -n 9 && [ ! -s "$1.pid" ] || exit  # another one runs it, or ran it
+run() { { cd "$2" && exec /usr/bin/setsid "${@:3}"; } 3>&- 9>&- & echo $! >&9; wait $!; echo $? >"$1.code"; kill -KILL -- -$! 2>&-; }
+keep() { while IFS= read -r line || [ "$line" ]; do printf '%s %s %s\n' "$EPOCHREALTIME" "$1" "$line"; done; }
+{ run "$@" 2>&1 >&3 | keep Stderr >>"$1.log"; } 3>&1 | keep Stdout >>"$1.log"
+/bin/mv "$1.code" "$1.exit"
+"""
 
-def now(layout="%Y-%m-%dT%H:%M:%SZ"):
-    return datetime.datetime.now(datetime.timezone.utc).strftime(layout)
 
-
-def exit_code(returned):
-    return 128 - returned if returned < 0 else returned
+def utc(seconds, layout="%Y-%m-%dT%H:%M:%SZ"):
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(layout)
 
 
 class Container:
-    """A process with a session of its own; each line of its log begins with a time."""
-
-    def __init__(self, spec, directory):
-        self.spec, self.name, self.log = spec, spec["name"], os.path.join(directory, spec["name"])
+    def __init__(self, pod, spec):
+        self.spec, self.name = spec, spec["name"]
+        self.log, self.pid, self.exit = (pod.directory / (self.name + suffix) for suffix in (".log", ".pid", ".exit"))
         # All variables have values but those that only the provider knows.
         self.environment = {"PATH": os.environ["PATH"]} | {e["name"]: IP if "valueFrom" in e else e.get("value", "") for e in spec.get("env", [])}
-        self.process, self.error, self.started, self.finished = None, None, now(), None
-        open(self.log, "wb").close()
-        try:
-            command = spec.get("command", []) + spec.get("args", [])
-            self.process = subprocess.Popen(command or ["sleep", "infinity"], cwd=spec.get("workingDir"), env=self.environment, start_new_session=True,
-                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            self.pump = threading.Thread(target=self.keep_log, daemon=True)
-            self.pump.start()
-            threading.Thread(target=self.end, daemon=True).start()
-        except OSError as error:
-            self.error, self.finished = str(error), now()
+        self.environment |= {"VOLUME_" + m["name"].upper().replace("-", "_"): str(pod.volumes / m["name"]) for m in spec.get("volumeMounts", [])}
+        command = [str(pod.directory / self.name), spec.get("workingDir") or "."] + (spec.get("command", []) + spec.get("args", []) or ["sleep", "infinity"])
+        self.log.touch(), self.pid.touch()
+        runner = subprocess.Popen(["/bin/bash", "-c", RUNNER, "bash", *command], env=self.environment, start_new_session=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        threading.Thread(target=runner.wait, daemon=True).start()
+        while runner.poll() is None and not self.pid.read_text():
+            time.sleep(0.01)
 
-    def end(self):
-        self.process.wait()
-        self.finished = now()
-
-    def keep_log(self):
-        with open(self.log, "ab", 0) as log:
-            for line in self.process.stdout:
-                log.write(now("%Y-%m-%dT%H:%M:%S.%fZ ").encode() + line)
+    def state(self):
+        # The process if it runs, else 0, and its exit code.
+        with open(self.pid) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                pid = 0
+            except OSError:
+                pid = int(file.read())
+        if self.exit.exists():
+            return 0, int(self.exit.read_text())
+        return pid, 137  # if it does not run, nothing is known of its end
 
     def signal(self, number):
-        if self.running():
-            os.killpg(self.process.pid, number)
-
-    def running(self):
-        return self.process is not None and self.process.poll() is None
+        with contextlib.suppress(ProcessLookupError):
+            if pid := self.state()[0]:
+                os.killpg(pid, number)
 
     def status(self):
-        state = {"running": {"startedAt": self.started}}
-        if not self.running():
-            self.finished = self.finished or now()
-            code = 128 if self.error else exit_code(self.process.returncode)
-            state = {"terminated": {"exitCode": code, "startedAt": self.started, "finishedAt": self.finished, "message": self.error or "",
-                                    "reason": "StartError" if self.error else "Error" if code else "Completed"}}
-        return {"name": self.name, "image": self.spec["image"], "imageID": self.spec["image"], "containerID": f"process://{id(self)}",
-                "restartCount": 0, "ready": "running" in state, "started": "running" in state, "state": state}
+        pid, code = self.state()
+        state = {"running": {"startedAt": utc(self.pid.stat().st_mtime)}}
+        if not pid:
+            ended = self.exit if self.exit.exists() else self.log
+            state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": utc(ended.stat().st_mtime)} | state["running"]}
+        return {"name": self.name, "image": self.spec["image"], "imageID": self.spec["image"], "containerID": f"process://{self.pid}",
+                "restartCount": 0, "ready": bool(pid), "started": bool(pid), "state": state}
 
 
 class Pod:
-    def __init__(self, pod):
-        self.pod, self.started, self.directory = pod, now(), tempfile.mkdtemp(prefix="pod-")
-        self.containers = [Container(c, self.directory) for c in pod["spec"]["containers"]]
+    def __init__(self, pod, directory, volumes=()):
+        self.directory, self.volumes, self.started = directory, directory / "volumes", utc(time.time())
+        for name in [""] + [v["name"] for v in pod["spec"].get("volumes", []) if "emptyDir" in v]:
+            (self.volumes / name).mkdir(parents=True, exist_ok=True)
+        self.mount(volumes)
+        self.keep(pod)  # from here on it is there, also after a restart
+        self.containers = [Container(self, c) for c in pod["spec"]["containers"]]
+
+    def keep(self, pod):
+        self.pod, new = pod, self.directory / "pod.new"
+        new.write_text(json.dumps(pod))
+        new.replace(self.directory / "pod.json")
+
+    def mount(self, volumes):
+        # Replaces the files of volumes, each at once: its path is a link.
+        for volume in volumes:
+            path, new = self.volumes / volume.name, pathlib.Path(tempfile.mkdtemp(dir=self.volumes))
+            for file in volume.files:
+                (new / file.path).parent.mkdir(parents=True, exist_ok=True)
+                (new / file.path).write_bytes(file.data)
+                (new / file.path).chmod(file.mode)
+            before, link = path.is_symlink() and path.resolve(), new.with_suffix(".link")
+            link.symlink_to(new)
+            link.replace(path)
+            if before:
+                shutil.rmtree(before)
 
     def encoded(self):
         states = [c.status() for c in self.containers]
@@ -85,9 +111,20 @@ class Pod:
         return json.dumps(self.pod | {"status": status}).encode()
 
 
+def key_of(pod):
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def ref_to(pod):
+    return pb.PodRef(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+
+
 class Provider(provider_pb2_grpc.ProviderServicer):
-    def __init__(self, node):
-        self.node, self.lock, self.pods = node, threading.Lock(), {}
+    def __init__(self, node, directory):
+        self.node, self.directory, self.lock, self.pods = node, directory, threading.Lock(), {}
+        for found in directory.glob("*/pod.json"):
+            pod = Pod(json.loads(found.read_text()), found.parent)
+            self.pods[key_of(pod.pod)] = pod
 
     def find(self, ref, context):
         with self.lock:
@@ -97,46 +134,48 @@ class Provider(provider_pb2_grpc.ProviderServicer):
         return pod
 
     def container(self, ref, name, context):
-        for container in self.find(ref, context).containers:
-            if container.name == name:
-                return container
-        context.abort(grpc.StatusCode.NOT_FOUND, f"there is no container {name} in pod {ref.name}")
+        found = [c for c in self.find(ref, context).containers if c.name == name]
+        return found[0] if found else context.abort(grpc.StatusCode.NOT_FOUND, f"there is no container {name} in pod {ref.name}")
 
     def GetInfo(self, request, context):
         if request.node_name != self.node:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this provider runs the pods of node {self.node}")
-        return pb.GetInfoResponse(name="python-processes", version="1", capabilities=["pods-by-uid", "logs", "exec"])
+        return pb.GetInfoResponse(name="python-processes", version="1", capabilities=["pods-by-uid", "logs", "log-streams", "exec", "volumes"])
 
     def Ping(self, request, context):
         return pb.PingResponse()
 
     def CreatePod(self, request, context):
-        pod = json.loads(request.pod)
-        if pod["spec"].get("initContainers") or any(not v["name"].startswith("kube-api-access-") for v in pod["spec"].get("volumes", [])):
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "init containers and volumes are not supported")
-        key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        pod, sent = json.loads(request.pod), [v.name for v in request.volumes]
+        key, uid = key_of(pod), pod["metadata"]["uid"]
+        if pod["spec"].get("initContainers") or any("emptyDir" not in v and v["name"] not in sent for v in pod["spec"].get("volumes", [])):
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "init containers, and volumes of the host or of claims, are not supported")
         with self.lock:
-            held = self.pods[key] = self.pods.get(key) or Pod(pod)
-        if held.pod["metadata"]["uid"] != pod["metadata"]["uid"]:
+            held = self.pods[key] = self.pods.get(key) or Pod(pod, self.directory / uid, request.volumes)
+        if held.pod["metadata"]["uid"] != uid:
             context.abort(grpc.StatusCode.ABORTED, "another pod of this name is there still")
         return pb.CreatePodResponse()
 
     def UpdatePod(self, request, context):
         pod = json.loads(request.pod)
-        self.find(pb.PodRef(namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"], uid=pod["metadata"]["uid"]), context).pod = pod
+        self.find(ref_to(pod), context).keep(pod)
         return pb.UpdatePodResponse()
 
+    def UpdateVolumes(self, request, context):
+        self.find(request.pod, context).mount(request.volumes)
+        return pb.UpdateVolumesResponse()
+
     def DeletePod(self, request, context):
-        meta = json.loads(request.pod)["metadata"]
-        pod, grace = self.find(pb.PodRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"]), context), meta.get("deletionGracePeriodSeconds", 30)
+        sent = json.loads(request.pod)
+        pod, grace = self.find(ref_to(sent), context), sent["metadata"].get("deletionGracePeriodSeconds", 30)
         for container in pod.containers:
             container.signal(signal.SIGTERM if grace else signal.SIGKILL)
-        threading.Thread(target=self.forget, args=((meta["namespace"], meta["name"]), pod, grace), daemon=True).start()
+        threading.Thread(target=self.forget, args=(key_of(sent), pod, grace), daemon=True).start()
         return pb.DeletePodResponse()
 
     def forget(self, key, pod, grace):
         deadline = time.monotonic() + grace
-        while any(c.running() for c in pod.containers) and time.monotonic() < deadline:
+        while any(c.state()[0] for c in pod.containers) and time.monotonic() < deadline:
             time.sleep(0.05)
         for container in pod.containers:
             container.signal(signal.SIGKILL)
@@ -144,7 +183,7 @@ class Provider(provider_pb2_grpc.ProviderServicer):
         with self.lock:
             if self.pods.get(key) is pod:
                 del self.pods[key]
-        shutil.rmtree(pod.directory, ignore_errors=True)
+                shutil.rmtree(pod.directory, ignore_errors=True)
 
     def GetPod(self, request, context):
         return pb.GetPodResponse(pod=self.find(request.pod, context).encoded())
@@ -167,26 +206,22 @@ class Provider(provider_pb2_grpc.ProviderServicer):
         if request.previous:
             context.abort(grpc.StatusCode.NOT_FOUND, "containers are not restarted: there is no previous instance")
         since = time.time() - request.since_seconds if request.since_seconds else request.since_unix_nano / 1e9
-        since = datetime.datetime.fromtimestamp(since, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
-        yield pb.GetLogsResponse()  # there is a log
         with open(container.log, "rb") as log:
-            tail, rest = request.tail_lines, b""
-            while context.is_active():
-                over = not container.running() and not (container.process and container.pump.is_alive())
+            tail, rest, over = request.tail_lines, b"", False
+            yield pb.GetLogsResponse()  # there is a log
+            while context.is_active() and not over:
+                over = not request.follow or not container.state()[0]
                 *lines, rest = (rest + log.read()).split(b"\n")
-                lines = [line + b"\n" for line in lines] + ([rest] if over and rest else [])
-                for line in lines[-tail:]:  # 0 is all
-                    if line >= since:
-                        yield pb.GetLogsResponse(data=line if request.timestamps else line.split(b" ", 1)[1])
-                if over or not request.follow:
-                    return
+                lines = [(float(at), text + b"\n") for at, stream, text in (line.split(b" ", 2) for line in lines) if request.stream in ("", stream.decode())]
+                for at, text in [line for line in lines if line[0] >= since][-tail:]:  # 0 is all
+                    yield pb.GetLogsResponse(data=utc(at, "%Y-%m-%dT%H:%M:%S.%fZ ").encode() + text if request.timestamps else text)
                 tail = 0
-                time.sleep(0.1)
+                time.sleep(0 if over else 0.1)
 
     def Exec(self, requests, context):
         start = next(requests).start
         container = self.container(start.pod, start.container, context)
-        if not container.running():
+        if not container.state()[0]:
             context.abort(grpc.StatusCode.ABORTED, f"container {start.container} is not running")
         master, slave = pty.openpty() if start.tty else (None, subprocess.PIPE)
         try:
@@ -195,35 +230,30 @@ class Provider(provider_pb2_grpc.ProviderServicer):
             yield pb.ExecResponse(exit=pb.Exit(code=126, message=str(error)))
             return
         context.add_callback(lambda: process.poll() is None and os.killpg(process.pid, signal.SIGKILL))
-        output = queue.Queue(16)  # a slow user stops the command
-        stdin, sources = process.stdin, {"stdout": process.stdout, "stderr": process.stderr}
+        stdin, sources = process.stdin, {process.stdout: "stdout", process.stderr: "stderr"}
         if start.tty:
             os.close(slave)
             stdin = open(master, "r+b", 0)
-            sources = {"stdout": stdin}
+            sources = {stdin: "stdout"}
         threading.Thread(target=feed, args=(requests, stdin, start), daemon=True).start()
-        for name, source in sources.items():
-            threading.Thread(target=read, args=(name, source, output), daemon=True).start()
-        for _ in sources:
-            while message := output.get():
-                yield message
-        yield pb.ExecResponse(exit=pb.Exit(code=exit_code(process.wait())))
-
-
-def read(name, source, output):
-    try:
-        while data := os.read(source.fileno(), 32768):
-            output.put(pb.ExecResponse(**{name: data}), timeout=60)
-        output.put(None, timeout=60)
-    except queue.Full:
-        pass  # the user has gone
-    except OSError:
-        output.put(None)  # a terminal ends so
+        with selectors.DefaultSelector() as selector:
+            for source, name in sources.items():
+                selector.register(source, selectors.EVENT_READ, name)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    data = b""
+                    with contextlib.suppress(OSError):  # a terminal ends so
+                        data = os.read(key.fd, 32768)
+                    if data:
+                        yield pb.ExecResponse(**{key.data: data})
+                    else:
+                        selector.unregister(key.fileobj)
+        yield pb.ExecResponse(exit=pb.Exit(code=128 - process.returncode if process.wait() < 0 else process.returncode))
 
 
 def feed(requests, stdin, start):
-    """Hands on what the user types. It ends with the session."""
-    try:
+    # Hands on what the user types. It ends with the session, or with the command.
+    with contextlib.suppress(OSError, grpc.RpcError):
         for request in requests if start.stdin or start.tty else ():
             if request.WhichOneof("request") == "stdin_closed":
                 break
@@ -234,15 +264,14 @@ def feed(requests, stdin, start):
                 data = data[os.write(stdin.fileno(), data):]
         if not start.tty:
             stdin.close()
-    except (OSError, grpc.RpcError):
-        pass  # the command, or the user, has gone
 
 
-def main(address, node):
+def main(address, node, directory):
+    os.umask(0o077)  # for the socket, the logs and volumes
+    os.makedirs(directory, exist_ok=True)
     options = {"max_receive_message_length": LIMIT, "max_send_message_length": LIMIT, "http2.max_ping_strikes": 0}
     server = grpc.server(futures.ThreadPoolExecutor(4096), options=[("grpc." + name, value) for name, value in options.items()])
-    provider_pb2_grpc.add_ProviderServicer_to_server(Provider(node), server)
-    os.umask(0o077)  # for the socket, and the logs
+    provider_pb2_grpc.add_ProviderServicer_to_server(Provider(node, pathlib.Path(directory).absolute()), server)
     server.add_insecure_port(address)
     server.start()
     server.wait_for_termination()

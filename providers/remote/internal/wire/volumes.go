@@ -15,7 +15,11 @@ import (
 func FromFiles(name string, files volume.Files) *pb.Volume {
 	out := &pb.Volume{Name: name}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		out.Files = append(out.Files, &pb.VolumeFile{Path: path, Data: files[path].Data, Mode: uint32(files[path].Mode.Perm()), Uid: files[path].UID})
+		f := &pb.VolumeFile{Path: path, Data: files[path].Data, Mode: uint32(files[path].Mode.Perm())}
+		if uid := files[path].UID; uid != nil {
+			f.Owner = &pb.FileOwner{Uid: *uid}
+		}
+		out.Files = append(out.Files, f)
 	}
 	return out
 }
@@ -27,7 +31,11 @@ func ToFiles(in []*pb.Volume) (map[string]volume.Files, error) {
 	for _, v := range in {
 		files := make(volume.Files, len(v.GetFiles()))
 		for _, f := range v.GetFiles() {
-			files[f.GetPath()] = volume.File{Data: f.GetData(), Mode: fs.FileMode(f.GetMode()) & fs.ModePerm, UID: f.Uid}
+			file := volume.File{Data: f.GetData(), Mode: fs.FileMode(f.GetMode()) & fs.ModePerm}
+			if owner := f.GetOwner(); owner != nil {
+				file.UID = &owner.Uid
+			}
+			files[f.GetPath()] = file
 		}
 		if err := files.Validate(); err != nil {
 			return nil, errdefs.AsInvalidInput(fmt.Errorf("volume %q: %w", v.GetName(), err))
