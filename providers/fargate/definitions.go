@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	secrettypes "github.com/aws/aws-sdk-go-v2/service/secretsmanager/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -22,19 +23,24 @@ const modifyPerSecond, modifyBurst = 1, 15
 
 // sweepEvery is how often definitions are looked for that no task has: of creations that
 // failed, or left over by a process that ended.
-// One deletes a few at once, since a list waits for it, and the next comes soon if there are more.
+// The first comes after firstSweep, when some lists have shown the tasks. One deletes a few at
+// once, since a list waits for it, and the next comes soon if there are more.
 const (
+	firstSweep  = 5 * time.Minute
 	sweepEvery  = 30 * time.Minute
 	sweepAgain  = 10 * time.Second
 	sweepAtOnce = 5
 )
+
+// secretAge is how old a secret without a definition has to be to be deleted: that may be about
+// to be registered, by a process whose place this one takes.
+const secretAge = 10 * time.Minute
 
 // usage is which definitions are in use, by family.
 type usage struct {
 	known map[string]bool                 // families that have an active revision
 	tasks map[string]map[string]time.Time // the tasks of each, that have not been deleted, and when they were seen
 	plans map[string]int                  // creations under way
-	alone map[string]bool                 // families that may have secrets without a definition
 
 	began  time.Time // the list that is being read
 	prefix string    // of the families of this node, once one is known
@@ -46,7 +52,7 @@ type usage struct {
 const doubt = time.Minute
 
 func newUsage() usage {
-	return usage{known: map[string]bool{}, tasks: map[string]map[string]time.Time{}, plans: map[string]int{}, alone: map[string]bool{}}
+	return usage{known: map[string]bool{}, tasks: map[string]map[string]time.Time{}, plans: map[string]int{}, swept: time.Now().Add(firstSweep - sweepEvery)}
 }
 
 // familyOf returns the family of the ARN of a definition.
@@ -85,7 +91,6 @@ func (b *backend) ensureDefinition(ctx context.Context, p *plan) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.uses.known[family] = true
-	delete(b.uses.alone, family)
 	return nil
 }
 
@@ -102,7 +107,6 @@ func (b *backend) register(ctx context.Context, p *plan) error {
 	if err := b.modify.Wait(ctx); err != nil {
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("more pods than an account may register task definitions for at once: %w", err)), time.Minute)
 	}
-	b.leave(*p.definition.Family)
 	if err := b.store(ctx, p); err != nil {
 		return err
 	}
@@ -132,15 +136,6 @@ func (b *backend) forget(family string) {
 	delete(b.uses.known, family)
 }
 
-// leave notes that the secrets of a family may have no definition: they are left to sweep.
-func (b *backend) leave(family string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cfg.SecretsManager && !strings.HasPrefix(family, olderFamily) {
-		b.uses.alone[family] = true
-	}
-}
-
 // release notes that a task was deleted, and deletes its definition if no other has it. What
 // fails, or has to wait, is left to sweep.
 func (b *backend) release(ctx context.Context, task, definition string) {
@@ -155,6 +150,11 @@ func (b *backend) release(ctx context.Context, task, definition string) {
 func (b *backend) isUsed(family string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, a := range b.attempts.waiting { // ECS may have forgotten the task
+		if familyOf(aws.ToString(a.failed.TaskDefinitionArn)) == family {
+			return true
+		}
+	}
 	return len(b.uses.tasks[family]) > 0 || b.uses.plans[family] > 0
 }
 
@@ -172,32 +172,11 @@ func (b *backend) deleteDefinition(ctx context.Context, family, revision string)
 		return errdefs.AsUnavailable(errors.New("too many task definitions were deregistered"))
 	}
 	b.forget(family)
-	b.leave(family)
 	if _, err = b.api.DeregisterTaskDefinition(ctx, &ecs.DeregisterTaskDefinitionInput{TaskDefinition: &revision}); err != nil {
 		return classify(podgroup.ActionDelete, err)
 	}
 	_, err = b.api.DeleteTaskDefinitions(ctx, &ecs.DeleteTaskDefinitionsInput{TaskDefinitions: []string{revision}})
 	return errors.Join(classify(podgroup.ActionDelete, err), b.deleteSecrets(ctx, family))
-}
-
-// deleteLeft deletes secrets of families without a definition.
-func (b *backend) deleteLeft(ctx context.Context) {
-	b.mu.Lock()
-	families := slices.Collect(maps.Keys(b.uses.alone))
-	b.mu.Unlock()
-	for _, family := range families[:min(len(families), sweepAtOnce)] {
-		end, err := b.families.Take(ctx, family)
-		if err != nil {
-			return
-		}
-		b.mu.Lock()
-		still := b.uses.alone[family]
-		b.mu.Unlock()
-		if still && !b.isUsed(family) {
-			_ = b.deleteSecrets(ctx, family) // the next time tries it again
-		}
-		end()
-	}
 }
 
 // listed notes the tasks of a page of a list. After the last page it is known which
@@ -215,49 +194,129 @@ func (b *backend) listed(ctx context.Context, first, last bool, tasks []types.Ta
 			b.uses.see(family, task)
 		}
 	}
-	due := last && b.uses.prefix != "" && time.Since(b.uses.swept) >= sweepEvery
+	due := last && time.Since(b.uses.swept) >= sweepEvery
 	if last {
 		maps.DeleteFunc(b.uses.tasks, func(_ string, tasks map[string]time.Time) bool {
 			maps.DeleteFunc(tasks, func(_ string, seen time.Time) bool { return seen.Before(b.uses.began.Add(-doubt)) })
 			return len(tasks) == 0
 		})
 	}
-	if due {
-		b.uses.swept = time.Now()
-	}
 	prefix := b.uses.prefix
 	b.mu.Unlock()
-	if due {
-		b.deleteLeft(ctx)
+	if !due || b.mayBegin != nil && !b.mayBegin() { // another process may be creating a task
+		return
 	}
-	if due && !b.sweep(ctx, prefix) {
-		b.mu.Lock()
-		b.uses.swept = time.Now().Add(sweepAgain - sweepEvery)
-		b.mu.Unlock()
+	if prefix == "" && b.home != nil {
+		uid, err := b.home.UID(ctx)
+		if err != nil {
+			return // the next list tries it again
+		}
+		prefix = b.familyPrefix(map[string]string{podgroup.TagClusterUID: string(uid), podgroup.TagNodeName: b.node})
 	}
+	wait := time.Duration(0)
+	if prefix != "" && b.sweep(ctx, prefix) {
+		wait = sweepAgain - sweepEvery
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uses.swept = time.Now().Add(wait)
 }
 
-// sweep deletes definitions of this node that have no task, and reports whether none is left.
-func (b *backend) sweep(ctx context.Context, prefix string) (done bool) {
+// sweep deletes definitions and secrets of this node that no task has, and reports whether there
+// are more.
+func (b *backend) sweep(ctx context.Context, prefix string) (more bool) {
 	left := sweepAtOnce
-	pages := ecs.NewListTaskDefinitionFamiliesPaginator(b.api, &ecs.ListTaskDefinitionFamiliesInput{FamilyPrefix: &prefix, Status: types.TaskDefinitionFamilyStatusActive})
+	more = b.sweepActive(ctx, prefix, &left)
+	more = b.sweepInactive(ctx, prefix, &left) || more
+	if b.cfg.SecretsManager {
+		more = b.sweepSecrets(ctx, prefix, &left) || more
+	}
+	return more
+}
+
+// eachFamily calls f with each unused family of this node in a state, until it returns false.
+func (b *backend) eachFamily(ctx context.Context, prefix string, status types.TaskDefinitionFamilyStatus, f func(family string) bool) {
+	pages := ecs.NewListTaskDefinitionFamiliesPaginator(b.api, &ecs.ListTaskDefinitionFamiliesInput{FamilyPrefix: &prefix, Status: status})
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
-			return false
+			return // the next sweep tries it again
 		}
 		for _, family := range out.Families {
-			if b.isUsed(family) || !strings.HasPrefix(family, prefix) {
-				continue
-			}
-			if left--; left < 0 {
-				return false
-			}
-			found, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &family})
-			if err != nil || b.deleteDefinition(ctx, family, aws.ToString(found.TaskDefinition.TaskDefinitionArn)) != nil {
-				return false
+			if strings.HasPrefix(family, prefix) && !b.isUsed(family) && !f(family) {
+				return
 			}
 		}
 	}
-	return true
+}
+
+func (b *backend) sweepActive(ctx context.Context, prefix string, left *int) (more bool) {
+	b.eachFamily(ctx, prefix, types.TaskDefinitionFamilyStatusActive, func(family string) bool {
+		if *left--; *left < 0 {
+			more = true
+			return false
+		}
+		found, err := b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &family})
+		more = err != nil || b.deleteDefinition(ctx, family, aws.ToString(found.TaskDefinition.TaskDefinitionArn)) != nil
+		return !more
+	})
+	return more
+}
+
+// sweepInactive deletes what was deregistered and could not be deleted.
+func (b *backend) sweepInactive(ctx context.Context, prefix string, left *int) (more bool) {
+	b.eachFamily(ctx, prefix, types.TaskDefinitionFamilyStatusInactive, func(family string) bool {
+		found, err := b.api.ListTaskDefinitions(ctx, &ecs.ListTaskDefinitionsInput{FamilyPrefix: &family, Status: types.TaskDefinitionStatusInactive, MaxResults: new(int32(10))})
+		if err != nil || len(found.TaskDefinitionArns) == 0 {
+			return err == nil
+		}
+		if *left--; *left < 0 {
+			more = true
+			return false
+		}
+		_, err = b.api.DeleteTaskDefinitions(ctx, &ecs.DeleteTaskDefinitionsInput{TaskDefinitions: found.TaskDefinitionArns})
+		return err == nil
+	})
+	return more
+}
+
+// sweepSecrets deletes secrets whose family has no definition: a process may have ended before it
+// registered that, or after it has deleted it.
+func (b *backend) sweepSecrets(ctx context.Context, prefix string, left *int) (more bool) {
+	byName := []secrettypes.Filter{{Key: secrettypes.FilterNameStringTypeName, Values: []string{prefix}}}
+	pages := secretsmanager.NewListSecretsPaginator(b.secrets, &secretsmanager.ListSecretsInput{Filters: byName})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return more // the next sweep tries it again
+		}
+		for _, secret := range out.SecretList {
+			name := aws.ToString(secret.Name)
+			family := strings.TrimSuffix(strings.TrimSuffix(name, valuesSecret), loginSecret)
+			if family == name || !strings.HasPrefix(name, prefix) || time.Since(aws.ToTime(secret.CreatedDate)) < secretAge || b.isUsed(family) {
+				continue
+			}
+			if *left--; *left < 0 {
+				return true
+			}
+			if b.deleteUndefined(ctx, family) != nil {
+				more = true
+			}
+		}
+	}
+	return more
+}
+
+// deleteUndefined deletes the secrets of a family that has no definition.
+func (b *backend) deleteUndefined(ctx context.Context, family string) error {
+	end, err := b.families.Take(ctx, family)
+	if err != nil {
+		return err
+	}
+	defer end()
+	_, err = b.api.DescribeTaskDefinition(ctx, &ecs.DescribeTaskDefinitionInput{TaskDefinition: &family})
+	if err = classify(podgroup.ActionLog, err); !errdefs.IsNotFound(err) || b.isUsed(family) {
+		return err
+	}
+	return b.deleteSecrets(ctx, family)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
 
@@ -156,11 +157,11 @@ func TestSecretsAreNotLeft(t *testing.T) {
 				}
 				other := grouptest.NewPod("other")
 				n.run(other)
-				for range 200 { // as a controller asks
+				for range 250 { // as a controller asks
 					n.phase(other)
 				}
-				if left := n.server.Secrets(); len(left) != 0 {
-					n.Errorf("%d secrets are left", len(left))
+				if left := n.server.Secrets(); len(left) != 0 || len(n.server.Inactive()) != 0 {
+					n.Errorf("%d secrets are left, and definitions %v", len(left), n.server.Inactive())
 				}
 			})
 		})
@@ -205,7 +206,7 @@ func TestEmptyList(t *testing.T) {
 		n.cluster.SetPod(pod)
 		n.world.Hide(true)
 		n.backend.mu.Lock()
-		n.backend.uses.swept = time.Time{}
+		n.backend.uses.swept = time.Time{} // a sweep is due
 		n.backend.mu.Unlock()
 		for range 3 {
 			time.Sleep(10 * time.Second)
@@ -221,6 +222,47 @@ func TestEmptyList(t *testing.T) {
 		n.remove(pod)
 		if len(n.server.Definitions()) != 0 || len(n.server.Secrets()) != 0 {
 			n.Errorf("left over: %v, %d secrets", n.server.Definitions(), len(n.server.Secrets()))
+		}
+	})
+}
+
+// A process may end between the calls that create secrets, definitions and tasks. The next one
+// deletes what is left, also if it creates nothing.
+func TestWhatAProcessHasLeft(t *testing.T) {
+	onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
+		kept, resolve := withSecret("kept")
+		n.run(kept, resolve)
+		first := n.backend.uses.prefix
+		for _, family := range []string{first + "crashed", first + "late", "vk-other-"} {
+			if _, err := n.backend.secrets.CreateSecret(n.Context(), &secretsmanager.CreateSecretInput{Name: new(family + valuesSecret), SecretString: new("hush")}); err != nil {
+				n.Fatal(err)
+			}
+		}
+		if err := n.server.Leave(first + "left"); err != nil {
+			n.Fatal(err)
+		}
+		cfg := testConfig()
+		cfg.SecretsManager = true
+		p, err := newProvider(n.cluster.Config(), connect(n.T, n.server, cfg))
+		if err != nil {
+			n.Fatal(err)
+		}
+		defer grouptest.Close(n.T, p)
+		list := func(minutes int) {
+			for range 2 * minutes {
+				time.Sleep(30 * time.Second)
+				if _, err := p.GetPods(n.Context()); err != nil {
+					n.Fatal(err)
+				}
+			}
+		}
+		list(6)
+		if len(n.server.Secrets()) != 4 || len(n.server.Definitions()) != 1 {
+			n.Errorf("young secrets: %d are left, definitions %v", len(n.server.Secrets()), n.server.Definitions())
+		}
+		list(35)
+		if left := n.server.Secrets(); len(left) != 2 || left["vk-other-"+valuesSecret] == "" {
+			n.Errorf("the secrets are %v", left)
 		}
 	})
 }

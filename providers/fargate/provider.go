@@ -25,6 +25,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -39,6 +40,7 @@ type backend struct {
 	node     string
 	dialer   *websocket.Dialer       // of sessions
 	pods     corev1listers.PodLister // as the API has them; nil in tests that need none
+	home     *clusteruid.Reader      // as above
 	mayBegin func() bool             // reports whether this process is the node's; nil if it always is
 
 	families turns.Turns   // who registers and deletes definitions, by family
@@ -80,6 +82,7 @@ func New(init nodeutil.ProviderConfig, cfg Config, credentials aws.Config) (*pod
 
 func newProvider(init nodeutil.ProviderConfig, b *backend) (*podgroup.Provider, error) {
 	b.pods, b.node, b.mayBegin = init.Pods, init.Node.Name, init.MayBegin
+	b.home = clusteruid.New(init.Client.CoreV1())
 	if b.cfg.CPUArchitecture == archARM {
 		init.Node.Status.NodeInfo.Architecture = "arm64"
 	}

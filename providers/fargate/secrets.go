@@ -195,11 +195,5 @@ func (b *backend) deleteSecrets(ctx context.Context, family string) error {
 			errs = append(errs, err)
 		}
 	}
-	err := errors.Join(errs...)
-	if err == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.uses.alone, family)
-	}
-	return err
+	return errors.Join(errs...)
 }

@@ -57,6 +57,42 @@ func (s *Server) active(prefix string) (names []string) {
 	return names
 }
 
+// inactive returns the families with a prefix that have definitions, and no active one. The caller
+// holds s.mu.
+func (s *Server) inactive(prefix string) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.families)) {
+		if strings.HasPrefix(name, prefix) && !slices.ContainsFunc(s.families[name], isActive) && slices.ContainsFunc(s.families[name], isInactive) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Inactive returns the families whose definitions were deregistered, and not deleted.
+func (s *Server) Inactive() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inactive("")
+}
+
+func isInactive(r *revision) bool { return r.status == "INACTIVE" }
+
+// listDefinitions lists the inactive definitions of a family.
+func (s *Server) listDefinitions(in ecs.ListTaskDefinitionsInput) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in.Status != types.TaskDefinitionStatusInactive {
+		return nil, invalid("the fake lists inactive definitions only")
+	}
+	names := []string{}
+	for _, r := range s.families[*in.FamilyPrefix] {
+		if isInactive(r) && len(names) < int(*in.MaxResults) {
+			names = append(names, arn(definitionARN+r.name))
+		}
+	}
+	return object{"taskDefinitionArns": names}, nil
+}
+
 func isActive(r *revision) bool { return r.status == "ACTIVE" }
 
 var familyRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,255}$`)
@@ -227,10 +263,10 @@ func (s *Server) deleteDefinitions(in ecs.DeleteTaskDefinitionsInput) (any, erro
 func (s *Server) listFamilies(in ecs.ListTaskDefinitionFamiliesInput) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if in.Status != types.TaskDefinitionFamilyStatusActive {
-		return nil, invalid("the fake lists active families only")
-	}
 	names := s.active(*in.FamilyPrefix)
+	if in.Status == types.TaskDefinitionFamilyStatusInactive {
+		names = s.inactive(*in.FamilyPrefix)
+	}
 	if in.NextToken != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return name <= *in.NextToken })
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
@@ -15,6 +16,7 @@ import (
 type secret struct {
 	arn, text string
 	dying     bool
+	created   time.Time
 }
 
 var secretRule = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,512}$`)
@@ -57,7 +59,7 @@ func (s *Server) createSecret(in secretsmanager.CreateSecretInput) (any, error) 
 		return nil, refuse("ResourceExistsException", "The operation failed because the secret already exists.")
 	}
 	arn := "arn:aws:secretsmanager:eu-west-1:123456789012:secret:" + *in.Name + "-" + rand.Text()[:6]
-	s.secrets[*in.Name] = secret{arn: arn, text: *in.SecretString}
+	s.secrets[*in.Name] = secret{arn: arn, text: *in.SecretString, created: s.World.Now()}
 	return object{"ARN": arn, "Name": *in.Name}, nil
 }
 
@@ -73,6 +75,21 @@ func (s *Server) describeSecret(in secretsmanager.DescribeSecretInput) (any, err
 		answer["DeletedDate"] = seconds(s.World.Now())
 	}
 	return answer, nil
+}
+
+func (s *Server) listSecrets(in secretsmanager.ListSecretsInput) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(in.Filters) != 1 || in.Filters[0].Key != "name" || len(in.Filters[0].Values) != 1 {
+		return nil, invalid("the fake lists by the beginning of names only")
+	}
+	list := []any{}
+	for name, known := range s.secrets {
+		if strings.HasPrefix(name, in.Filters[0].Values[0]) && !known.dying {
+			list = append(list, object{"ARN": known.arn, "Name": name, "CreatedDate": seconds(known.created)})
+		}
+	}
+	return object{"SecretList": list}, nil
 }
 
 // deleteSecret succeeds for one that does not exist, as the service does when it is forced.

@@ -77,6 +77,7 @@ var calls = map[string]func(s *Server, r *http.Request) (any, error){
 	ecsTarget + "DeregisterTaskDefinition":   call((*Server).deregister),
 	ecsTarget + "DeleteTaskDefinitions":      call((*Server).deleteDefinitions),
 	ecsTarget + "ListTaskDefinitionFamilies": call((*Server).listFamilies),
+	ecsTarget + "ListTaskDefinitions":        call((*Server).listDefinitions),
 	ecsTarget + "RunTask":                    call((*Server).run),
 	ecsTarget + "ExecuteCommand":             call((*Server).executeCommand),
 	ecsTarget + "StopTask":                   call((*Server).stop),
@@ -84,6 +85,7 @@ var calls = map[string]func(s *Server, r *http.Request) (any, error){
 	ecsTarget + "DescribeTasks":              call((*Server).describe),
 	"secretsmanager.CreateSecret":            call((*Server).createSecret),
 	"secretsmanager.DescribeSecret":          call((*Server).describeSecret),
+	"secretsmanager.ListSecrets":             call((*Server).listSecrets),
 	"secretsmanager.DeleteSecret":            call((*Server).deleteSecret),
 	"Logs_20140328.GetLogEvents":             call((*Server).logEvents),
 }
