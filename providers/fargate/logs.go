@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func stream(u *podgroup.Unit, container string) string {
 }
 
 // pageOfLog is how many lines CloudWatch returns at once, and maxLog is at how many bytes a
-// log is cut, at its beginning.
+// log is cut, at its beginning: it is read from its end.
 const (
 	pageOfLog = 10000
 	maxLog    = 10 << 20
@@ -43,17 +44,15 @@ func (b *backend) ReadLog(ctx context.Context, u *podgroup.Unit, container strin
 	if b.cfg.CloudWatchLogGroupName == "" {
 		return "", fmt.Errorf("logs are not kept: set cloudWatchLogGroupName: %w", errors.ErrUnsupported)
 	}
-	in := &cloudwatchlogs.GetLogEventsInput{
-		LogGroupName: &b.cfg.CloudWatchLogGroupName, StartFromHead: new(q.Tail == 0), LogStreamName: new(stream(u, container)),
-	}
+	in := &cloudwatchlogs.GetLogEventsInput{LogGroupName: &b.cfg.CloudWatchLogGroupName, StartFromHead: new(false), LogStreamName: new(stream(u, container))}
 	if q.Tail > 0 {
 		in.Limit = new(int32(min(q.Tail, pageOfLog))) // #nosec G115 -- limited
 	}
 	if !q.Since.IsZero() {
 		in.StartTime = new(q.Since.UnixMilli())
 	}
-	var events []logtypes.OutputLogEvent
-	for size := 0; size < maxLog; {
+	var pages [][]logtypes.OutputLogEvent // the newest first
+	for size, lines := 0, 0; size < maxLog && (q.Tail == 0 || lines < q.Tail); {
 		out, err := b.log.GetLogEvents(ctx, in)
 		if err = classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) { // it has printed nothing yet
 			return "", nil
@@ -63,20 +62,16 @@ func (b *backend) ReadLog(ctx context.Context, u *podgroup.Unit, container strin
 		for _, event := range out.Events {
 			size += len(aws.ToString(event.Message))
 		}
-		next := out.NextForwardToken
-		if q.Tail > 0 {
-			events, next = append(out.Events, events...), out.NextBackwardToken
-			if len(events) >= q.Tail {
-				events = events[len(events)-q.Tail:]
-				break
-			}
-		} else {
-			events = append(events, out.Events...)
-		}
-		if aws.ToString(next) == aws.ToString(in.NextToken) { // the end, which an empty page is not
+		pages, lines = append(pages, out.Events), lines+len(out.Events)
+		if aws.ToString(out.NextBackwardToken) == aws.ToString(in.NextToken) { // the end, which an empty page is not
 			break
 		}
-		in.NextToken = next
+		in.NextToken = out.NextBackwardToken
+	}
+	slices.Reverse(pages)
+	events := slices.Concat(pages...)
+	if q.Tail > 0 {
+		events = events[max(0, len(events)-q.Tail):]
 	}
 	var text strings.Builder
 	for _, event := range events {

@@ -47,8 +47,9 @@ type backend struct {
 	modify   *rate.Limiter // registrations and deregistrations
 
 	mu       sync.Mutex
-	deleted  map[string]time.Time // stopped tasks that ECS shows on, by ARN, and when they were deleted
-	refused  map[string]refusal   // requests that have started no task, by their token
+	deleted  map[string]time.Time  // stopped tasks that ECS shows on, by ARN, and when they were deleted
+	refused  map[string]refusal    // requests that have started no task, by their token
+	stopped  map[string]types.Task // as ECS has described them, by ARN
 	uses     usage
 	attempts attempts
 }
@@ -113,7 +114,7 @@ func newBackend(cfg Config, credentials aws.Config) (*backend, error) {
 	credentials.Retryer = func() aws.Retryer { return aws.NopRetryer{} } // podgroup has its own
 	return &backend{
 		cfg: cfg, dialer: &websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: 45 * time.Second}, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials), secrets: secretsmanager.NewFromConfig(credentials),
-		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, refused: map[string]refusal{}, uses: newUsage(),
+		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, refused: map[string]refusal{}, stopped: map[string]types.Task{}, uses: newUsage(),
 		attempts: attempts{waiting: map[string]*attempt{}},
 	}, nil
 }
@@ -308,11 +309,14 @@ func (b *backend) List(ctx context.Context, _ map[string]string, page string) (f
 	if err != nil {
 		return found, err
 	}
-	var tasks []types.Task
-	if len(list.TaskArns) > 0 {
-		if tasks, err = b.describe(ctx, list.TaskArns); err != nil {
+	tasks, unknown := b.ended(list.TaskArns)
+	if len(unknown) > 0 {
+		described, err := b.describe(ctx, unknown)
+		if err != nil {
 			return found, err
 		}
+		tasks = append(tasks, described...)
+		b.end(described)
 	}
 	switch {
 	case aws.ToString(list.NextToken) != "":
@@ -351,6 +355,33 @@ func (b *backend) listTasks(ctx context.Context, in *ecs.ListTasksInput) (*ecs.L
 		list, err = b.api.ListTasks(ctx, in)
 	}
 	return list, classify(podgroup.ActionList, err)
+}
+
+// ended returns the tasks of a list that have stopped, as they were described then: they do not
+// change any more, while ECS lists them for an hour. The others are unknown.
+func (b *backend) ended(arns []string) (tasks []types.Task, unknown []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, arn := range arns {
+		if t, ok := b.stopped[arn]; ok {
+			tasks = append(tasks, t)
+		} else {
+			unknown = append(unknown, arn)
+		}
+	}
+	return tasks, unknown
+}
+
+// end notes those of the tasks that have stopped.
+func (b *backend) end(tasks []types.Task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.stopped, func(_ string, t types.Task) bool { return time.Since(aws.ToTime(t.StoppedAt)) > shownFor })
+	for _, t := range tasks {
+		if aws.ToString(t.LastStatus) == statusStopped && t.StoppedAt != nil {
+			b.stopped[aws.ToString(t.TaskArn)] = t
+		}
+	}
 }
 
 func (b *backend) describe(ctx context.Context, arns []string) ([]types.Task, error) {

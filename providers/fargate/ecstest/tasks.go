@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -359,26 +360,37 @@ type logEvents struct {
 	NextToken                   string
 }
 
-// logEvents answers with all events at once, and then with none and the same token.
+// maxPage is how many bytes of messages an answer has.
+const maxPage = 1 << 20
+
+// logEvents answers with the events before a token, the newest page first.
 func (s *Server) logEvents(in logEvents) (any, error) {
 	parts := strings.Split(in.LogStreamName, "/")
-	if in.LogGroupName == "" || len(parts) != 3 || in.Limit > 10000 || in.StartTime < 0 {
-		return nil, invalid("the request is not valid")
+	if in.LogGroupName == "" || len(parts) != 3 || in.Limit > 10000 || in.StartTime < 0 || in.StartFromHead {
+		return nil, invalid("the request is not valid: the fake reads from the end")
 	}
 	lines, err := s.World.Log(parts[2], parts[1], false)
 	if err != nil || len(lines) == 0 {
 		return nil, refuse("ResourceNotFoundException", "The specified log stream does not exist.")
 	}
-	events := []any{}
-	if in.NextToken == "" {
-		for _, line := range lines {
-			if at := line.At.UnixMilli(); at >= in.StartTime {
-				events = append(events, object{"timestamp": at, "message": line.Text})
-			}
-		}
-		if in.Limit > 0 && !in.StartFromHead {
-			events = events[max(0, len(events)-in.Limit):]
+	limit, end := 10000, len(lines)
+	if in.Limit > 0 {
+		limit = in.Limit
+	}
+	if in.NextToken != "" {
+		if end, err = strconv.Atoi(strings.TrimPrefix(in.NextToken, "b/")); err != nil {
+			return nil, invalid("The specified nextToken is invalid.")
 		}
 	}
-	return object{"events": events, "nextForwardToken": "f/end", "nextBackwardToken": "b/end"}, nil
+	events := []any{}
+	begin := end
+	for size := 0; begin > 0 && len(events) < limit; begin-- {
+		line := lines[begin-1]
+		if size += len(line.Text); size > maxPage || line.At.UnixMilli() < in.StartTime {
+			break
+		}
+		events = append(events, object{"timestamp": line.At.UnixMilli(), "message": line.Text})
+	}
+	slices.Reverse(events)
+	return object{"events": events, "nextForwardToken": "f/end", "nextBackwardToken": "b/" + strconv.Itoa(begin)}, nil
 }
