@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
 	"providers/aci":                            {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/azurebatch":                     {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
-	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/config", "internal/turns"},
+	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/turns"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},

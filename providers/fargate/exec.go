@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
@@ -29,7 +30,9 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	if err != nil {
 		return classify(podgroup.ActionExec, err)
 	}
-	conn, response, err := b.dialer.DialContext(ctx, aws.ToString(out.Session.StreamUrl), nil)
+	dial, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout) // the session has begun: a client that has left by now ends it
+	defer cancel()
+	conn, response, err := b.dialer.DialContext(dial, aws.ToString(out.Session.StreamUrl), nil)
 	if err != nil {
 		status := 0
 		if response != nil {
@@ -44,6 +47,9 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	}
 	return err
 }
+
+// dialTimeout is how long a session may take to be connected to.
+const dialTimeout = 45 * time.Second
 
 // mark begins what the shell adds to the output. A token that nobody knows follows, and a
 // letter.

@@ -37,11 +37,15 @@ func (c *client) Resize() <-chan api.TermSize { return c.sizes }
 type buffer struct {
 	mu sync.Mutex
 	bytes.Buffer
+	closed bool
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return 0, io.ErrClosedPipe
+	}
 	return b.Buffer.Write(p)
 }
 
@@ -59,6 +63,11 @@ func runningPod(t *testing.T, cfg Config, faults ecstest.Faults) func(context.Co
 	t.Helper()
 	server := ecstest.New(grouptest.New(time.Millisecond))
 	server.Faults = faults
+	return runningPodOn(t, cfg, server)
+}
+
+func runningPodOn(t *testing.T, cfg Config, server *ecstest.Server) func(context.Context, *client, ...string) error {
+	t.Helper()
 	cluster := grouptest.NewCluster("home")
 	b := connect(t, server, cfg)
 	options := b.options()
@@ -214,5 +223,32 @@ func TestExecThatCannotBe(t *testing.T) {
 	defer cancel()
 	if err := run(ctx, &client{}, "sleep", "100"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a client that leaves: %v", err)
+	}
+}
+
+// A command ends with its client, also if what that has sent was lost on the way. The agent would
+// have it go on.
+func TestExecOfAClientThatLeaves(t *testing.T) {
+	t.Parallel()
+	server := ecstest.New(grouptest.New(time.Millisecond))
+	server.Faults.DropInput = 1
+	run := runningPodOn(t, testConfig(), server)
+	r, w := io.Pipe()
+	var writing sync.WaitGroup
+	writing.Go(func() { _, _ = io.WriteString(w, "lost\n") })
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := run(ctx, &client{in: r}, "sleep", "100"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	_ = w.Close()
+	writing.Wait()
+	closed := &client{}
+	closed.out.closed = true
+	if err := run(t.Context(), closed, "sh", "-c", "echo; exec sleep 100"); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a client that takes no output: %v", err)
+	}
+	if n := server.Abandoned(); n != 0 {
+		t.Errorf("%d commands go on", n)
 	}
 }

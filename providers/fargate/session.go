@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -35,6 +36,9 @@ const (
 	maxChunk = 180
 	// writeTimeout is how long a write may take, and endTimeout the last one.
 	writeTimeout, endTimeout = 10 * time.Second, time.Second
+	// leaveTimeout is for how long the agent may take to end the command of a client that has
+	// left: a message that was lost is sent again meanwhile.
+	leaveTimeout = 8 * time.Second
 	// maxEarly is how many messages are kept that came before their turn.
 	maxEarly = 1000
 )
@@ -50,10 +54,12 @@ type session struct {
 	ended chan struct{}
 	begun chan struct{} // the agent is ready for input
 	room  chan struct{} // for messages under way
+	left  atomic.Bool   // output is not passed on any more
 
-	mu   sync.Mutex // guards writes, and what follows
-	sent []sentMessage
-	last int64
+	mu         sync.Mutex // guards writes, and what follows
+	sent       []sentMessage
+	last       int64
+	terminated bool // nothing may follow
 }
 
 type sentMessage struct {
@@ -72,11 +78,6 @@ func newSession(conn *websocket.Conn, attach api.AttachIO, token string) *sessio
 // from the client may then still be blocked: it ends with the client's streams, which package
 // node/api closes when the handler returns.
 func (s *session) run(ctx context.Context, token string) (code int, err error) {
-	stop := context.AfterFunc(ctx, func() {
-		s.terminate()
-		_ = s.conn.Close()
-	})
-	defer stop()
 	defer s.conn.Close()
 	defer close(s.ended)
 	open := datachannel.Open{MessageSchemaVersion: "1.0", RequestID: string(uuid.NewUUID()), TokenValue: token, ClientID: string(uuid.NewUUID()), ClientVersion: clientVersion}
@@ -84,18 +85,41 @@ func (s *session) run(ctx context.Context, token string) (code int, err error) {
 		return 0, errdefs.AsUnavailable(fmt.Errorf("the session cannot be opened: %w", err))
 	}
 	go s.keepUp() // ends with the session
+	defer context.AfterFunc(ctx, s.leave)()
 	if s.attach.Stdin() != nil {
 		go s.sendInput() // ends with the client's stream
 	}
 	go s.sendSizes() // ends with the session
-	for !s.out.ended && err == nil {
+	for !s.out.ended && err == nil && (ctx.Err() == nil || !s.isSent()) {
 		err = s.receive()
 	}
-	s.terminate() // also after the end: the shell may wait for input
-	if !s.out.ended && ctx.Err() != nil {
+	switch {
+	case s.out.ended:
+		s.terminate() // the shell may wait for input
+	case ctx.Err() != nil:
 		err = ctx.Err()
+	default: // the client takes no more output, or the connection broke off
+		s.leave()
+		for !s.isSent() && s.receive() == nil {
+		}
 	}
 	return s.out.code, err
+}
+
+// leave has the agent end the command of a client that has left, which would go on for as long as
+// the session may be idle. What was sent before may have been lost: it is sent again, for
+// leaveTimeout.
+func (s *session) leave() {
+	s.left.Store(true)
+	s.terminate()
+	_ = s.conn.SetReadDeadline(time.Now().Add(leaveTimeout)) // else the connection is closed
+}
+
+// isSent reports whether the agent has all that was sent.
+func (s *session) isSent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.terminated && len(s.sent) == 0
 }
 
 // terminate has the agent end the command.
@@ -159,6 +183,9 @@ func (s *session) take(m *datachannel.Message) error {
 	case datachannel.KindHandshakeRequest:
 		return s.handshake(m.Payload)
 	case datachannel.KindData, datachannel.KindStderr:
+		if s.left.Load() {
+			return nil
+		}
 		wasBegun := s.out.begun
 		err := s.out.write(m.Payload)
 		if s.out.begun && !wasBegun {
@@ -229,6 +256,10 @@ func (s *session) send(kind datachannel.Kind, payload []byte) error {
 func (s *session) transmit(kind datachannel.Kind, payload []byte, timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.terminated {
+		return net.ErrClosed
+	}
+	s.terminated = kind == datachannel.KindFlag
 	m := datachannel.New(datachannel.TypeInput, s.last, kind, payload)
 	s.last++
 	s.sent = append(s.sent, sentMessage{m, time.Now()})

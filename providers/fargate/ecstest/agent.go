@@ -75,6 +75,21 @@ func (s *Server) serveChannel(w http.ResponseWriter, r *http.Request) {
 	}
 	a := &agent{conn: conn, faults: s.Faults, sizes: make(chan datachannel.Size, 10), queue: make(chan []byte, 10000), input: make(chan []byte, 10000), ready: make(chan struct{}), acks: map[int64]bool{}}
 	a.serve(session.command)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.abandoned {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.abandoned++
+	}
+}
+
+// Abandoned is how many commands had not ended when their client went, which did not end them:
+// the service has them go on until the session has been idle for too long.
+func (s *Server) Abandoned() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.abandoned
 }
 
 // Faults are what goes wrong on the way to and from an agent.
@@ -99,13 +114,14 @@ type agent struct {
 	input  chan []byte   // of the command
 	ready  chan struct{} // the handshake is complete
 
-	mu   sync.Mutex // guards writes, and what follows
-	next int64      // of the output
-	held []byte     // a message that the next one overtakes
-	acks map[int64]bool
-	want int64 // the next input
-	stop func()
-	gone bool // the client
+	mu                          sync.Mutex // guards writes, and what follows
+	next                        int64      // of the output
+	held                        []byte     // a message that the next one overtakes
+	acks                        map[int64]bool
+	want                        int64 // the next input
+	stop                        func()
+	gone                        bool // the client
+	over, terminated, abandoned bool // the command: it has ended, was ended by the client, or was not
 }
 
 func (a *agent) serve(command string) {
@@ -132,6 +148,9 @@ func (a *agent) serve(command string) {
 	<-a.ready
 	a.send(datachannel.KindHandshakeComplete, []byte(`{"HandshakeTimeToComplete":1000000,"CustomerMessage":""}`))
 	reason := a.run(command)
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
 	a.flush()
 	text, _ := json.Marshal(datachannel.Closed{Output: reason})
 	a.control(datachannel.TypeClosed, text)
@@ -206,6 +225,7 @@ func (a *agent) read() {
 	defer func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		a.abandoned = !a.over && !a.terminated
 		if a.gone = true; a.stop != nil {
 			a.stop()
 		}
@@ -271,7 +291,8 @@ func (a *agent) take(m *datachannel.Message) bool {
 			a.sizes <- size
 		}
 	case datachannel.KindFlag:
-		return binary.BigEndian.Uint32(m.Payload) != datachannel.FlagTerminate
+		a.terminated = binary.BigEndian.Uint32(m.Payload) == datachannel.FlagTerminate
+		return !a.terminated
 	}
 	return true
 }

@@ -43,6 +43,7 @@ type Server struct {
 	lacking   int                  // how many requests will find no capacity
 	lacked    map[string]bool      // those that have, by token
 	slow      bool                 // secrets that are deleted exist on
+	abandoned int                  // commands whose client has gone without ending them
 	failing   int                  // how many tasks will not start
 	why       string               // they will not
 	unstarted map[string]time.Time // tasks that did not start, and when, by ID
