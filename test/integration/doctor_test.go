@@ -266,9 +266,15 @@ func TestDoctorFindsANodeThatIsNotReady(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	t.Cleanup(func() {
-		if err := client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
+		for _, err := range []error{
+			client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}),
+			leases.Delete(context.Background(), name, metav1.DeleteOptions{}),
+		} {
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
 		}
 	})
 	eventually(t, "the status is written", func(ctx context.Context) (bool, string) { // the control plane taints it meanwhile
@@ -281,7 +287,7 @@ func TestDoctorFindsANodeThatIsNotReady(t *testing.T) {
 		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
-	if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{
+	if _, err := leases.Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"virtual-kubelet.io/holder": "a_b_c_d_e_f_g"}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro())},
 	}, metav1.CreateOptions{}); err != nil {
