@@ -1,6 +1,8 @@
 package fargate
 
 import (
+	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -50,8 +52,8 @@ type plan struct {
 }
 
 // plan translates the request for a pod. The family of its definition is made of all that the
-// definition says.
-func (b *backend) plan(r *podgroup.Request) (*plan, error) {
+// definition says, and of the secrets.
+func (b *backend) plan(ctx context.Context, r *podgroup.Request) (*plan, error) {
 	d := &ecs.RegisterTaskDefinitionInput{
 		NetworkMode: types.NetworkModeAwsvpc, RequiresCompatibilities: []types.Compatibility{types.CompatibilityFargate},
 		Cpu: new(strconv.FormatInt(r.Size.CPU.MilliValue()*1024/1000, 10)), Memory: new(strconv.FormatInt(r.Size.Memory.Value()>>20, 10)),
@@ -115,7 +117,17 @@ func (b *backend) plan(r *podgroup.Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Family = new(b.familyPrefix(r.Tags) + shortHash(string(text)))
+	prefix, sum := b.familyPrefix(r.Tags), shortHash(string(text))
+	if len(hidden) > 0 { // who sees the name could find out values by trying them
+		key, err := b.key(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write(text)
+		sum = hex.EncodeToString(mac.Sum(nil)[:12])
+	}
+	d.Family = new(prefix + sum)
 	return p, nil
 }
 

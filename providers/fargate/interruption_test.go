@@ -160,7 +160,7 @@ func TestSecretsAreNotLeft(t *testing.T) {
 				for range 250 { // as a controller asks
 					n.phase(other)
 				}
-				if left := n.server.Secrets(); len(left) != 0 || len(n.server.Inactive()) != 0 {
+				if left := n.secrets(); len(left) != 0 || len(n.server.Inactive()) != 0 {
 					n.Errorf("%d secrets are left, and definitions %v", len(left), n.server.Inactive())
 				}
 			})
@@ -214,14 +214,14 @@ func TestEmptyList(t *testing.T) {
 				n.Fatal(err)
 			}
 		}
-		if len(n.server.Definitions()) != 1 || len(n.server.Secrets()) != 1 {
-			n.Errorf("definitions %v, %d secrets", n.server.Definitions(), len(n.server.Secrets()))
+		if len(n.server.Definitions()) != 1 || len(n.secrets()) != 1 {
+			n.Errorf("definitions %v, %d secrets", n.server.Definitions(), len(n.secrets()))
 		}
 		n.world.Hide(false)
 		n.phase(pod)
 		n.remove(pod)
-		if len(n.server.Definitions()) != 0 || len(n.server.Secrets()) != 0 {
-			n.Errorf("left over: %v, %d secrets", n.server.Definitions(), len(n.server.Secrets()))
+		if len(n.server.Definitions()) != 0 || len(n.secrets()) != 0 {
+			n.Errorf("left over: %v, %d secrets", n.server.Definitions(), len(n.secrets()))
 		}
 	})
 }
@@ -257,12 +257,42 @@ func TestWhatAProcessHasLeft(t *testing.T) {
 			}
 		}
 		list(6)
-		if len(n.server.Secrets()) != 4 || len(n.server.Definitions()) != 1 {
-			n.Errorf("young secrets: %d are left, definitions %v", len(n.server.Secrets()), n.server.Definitions())
+		if len(n.secrets()) != 4 || len(n.server.Definitions()) != 1 {
+			n.Errorf("young secrets: %d are left, definitions %v", len(n.secrets()), n.server.Definitions())
 		}
 		list(35)
-		if left := n.server.Secrets(); len(left) != 2 || left["vk-other-"+valuesSecret] == "" {
+		if left := n.secrets(); len(left) != 2 || left["vk-other-"+valuesSecret] == "" {
 			n.Errorf("the secrets are %v", left)
 		}
 	})
+}
+
+// Who sees the names of definitions must not be able to find out values by trying them: these are
+// made with a key that is kept in Secrets Manager. Pods with the same values share a definition,
+// also those that another process creates.
+func TestNamesDoNotShowSecrets(t *testing.T) {
+	var families []string
+	for range 2 { // nodes with the same names, and another key
+		onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
+			first, resolve := withSecret("first")
+			n.run(first, resolve)
+			families = append(families, n.server.Definitions()...)
+			cfg := testConfig()
+			cfg.SecretsManager = true
+			p, err := newProvider(n.cluster.Config(), connect(n.T, n.server, cfg))
+			if err != nil {
+				n.Fatal(err)
+			}
+			defer grouptest.Close(n.T, p)
+			n.Provider = p
+			second, _ := withSecret("second")
+			n.run(second, resolve)
+			if names := n.server.Definitions(); len(names) != 1 || len(n.secrets()) != 1 || n.world.Calls("RegisterTaskDefinition") != 1 {
+				n.Errorf("%v, %d secrets", names, len(n.secrets()))
+			}
+		})
+	}
+	if len(families) != 2 || families[0] == families[1] {
+		t.Errorf("the names are %v", families)
+	}
 }

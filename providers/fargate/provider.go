@@ -50,6 +50,7 @@ type backend struct {
 	deleted  map[string]time.Time  // stopped tasks that ECS shows on, by ARN, and when they were deleted
 	refused  map[string]refusal    // requests that have started no task, by their token
 	stopped  map[string]types.Task // as ECS has described them, by ARN
+	hashKey  []byte                // once it is known
 	uses     usage
 	attempts attempts
 }
@@ -155,7 +156,7 @@ func (b *backend) options() podgroup.Options {
 
 // Create implements podgroup.Backend. A repeated RunTask with the same token is the same task.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
-	p, err := b.plan(r)
+	p, err := b.plan(ctx, r)
 	if err != nil {
 		return podgroup.Unit{}, err
 	}
@@ -164,7 +165,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	task, err := b.run(ctx, r, p)
 	if errdefs.IsNotFound(err) { // the definition was deleted with the last pod that had it
 		b.forget(family)
-		if p, err = b.plan(r); err == nil { // with references to secrets that are to be made again
+		if p, err = b.plan(ctx, r); err == nil { // with references to secrets that are to be made again
 			task, err = b.run(ctx, r, p)
 		}
 	}

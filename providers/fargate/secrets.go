@@ -2,6 +2,7 @@ package fargate
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,10 @@ const (
 	valuesSecret = "-secrets" // not six characters, which would look like those that Secrets Manager adds
 	loginSecret  = "-login"
 )
+
+// keySecret ends the name of the secret with the key of the hashes in the names of definitions,
+// which begins with the prefix of the families. It is the node's, and stays.
+const keySecret = "key"
 
 // maxSecret is how large a secret may be, in bytes.
 const maxSecret = 64 << 10
@@ -127,11 +132,7 @@ func (b *backend) store(ctx context.Context, p *plan) error {
 	arns := map[string]string{}
 	for ending, text := range texts {
 		name := *p.definition.Family + ending
-		var labels []secrettypes.Tag
-		for key, value := range b.cfg.Tags {
-			labels = append(labels, secrettypes.Tag{Key: &key, Value: &value})
-		}
-		out, err := b.secrets.CreateSecret(ctx, &secretsmanager.CreateSecretInput{Name: &name, SecretString: &text, Tags: labels})
+		out, err := b.secrets.CreateSecret(ctx, &secretsmanager.CreateSecretInput{Name: &name, SecretString: &text, Tags: b.secretTags()})
 		if errors.As(err, new(*secrettypes.ResourceExistsException)) {
 			if arns[ending], err = b.secretARN(ctx, name); err != nil {
 				return err
@@ -196,4 +197,46 @@ func (b *backend) deleteSecrets(ctx context.Context, family string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// key returns the key of the hashes that are made of secrets, which is made once: another process
+// finds the definitions of this one.
+func (b *backend) key(ctx context.Context, prefix string) ([]byte, error) {
+	b.mu.Lock()
+	known := b.hashKey
+	b.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	name := prefix + keySecret
+	var err error
+	for range 2 { // another process may create it meanwhile
+		var found *secretsmanager.GetSecretValueOutput
+		found, err = b.secrets.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &name})
+		if err == nil && aws.ToString(found.SecretString) != "" {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.hashKey = []byte(*found.SecretString)
+			return b.hashKey, nil
+		}
+		if err != nil && !errors.As(err, new(*secrettypes.ResourceNotFoundException)) {
+			break
+		}
+		in := &secretsmanager.CreateSecretInput{Name: &name, SecretString: new(rand.Text() + rand.Text()), Tags: b.secretTags()}
+		if _, err = b.secrets.CreateSecret(ctx, in); err != nil && !errors.As(err, new(*secrettypes.ResourceExistsException)) {
+			break
+		}
+	}
+	if err == nil {
+		err = errors.New("it was created, and is not there yet")
+		return nil, errdefs.AsUnavailable(fmt.Errorf("secret %s of Secrets Manager cannot be read: %w", name, err))
+	}
+	return nil, fmt.Errorf("secret %s, with the key of names, cannot be read or created: %w", name, classify(podgroup.ActionList, err))
+}
+
+func (b *backend) secretTags() (list []secrettypes.Tag) {
+	for key, value := range b.cfg.Tags {
+		list = append(list, secrettypes.Tag{Key: &key, Value: &value})
+	}
+	return list
 }

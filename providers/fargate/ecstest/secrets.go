@@ -77,6 +77,16 @@ func (s *Server) describeSecret(in secretsmanager.DescribeSecretInput) (any, err
 	return answer, nil
 }
 
+func (s *Server) secretText(in secretsmanager.GetSecretValueInput) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.secrets[*in.SecretId]
+	if !ok || known.dying {
+		return nil, refuse("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
+	}
+	return object{"ARN": known.arn, "Name": *in.SecretId, "SecretString": known.text}, nil
+}
+
 func (s *Server) listSecrets(in secretsmanager.ListSecretsInput) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

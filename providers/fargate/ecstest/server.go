@@ -86,6 +86,7 @@ var calls = map[string]func(s *Server, r *http.Request) (any, error){
 	ecsTarget + "DescribeTasks":              call((*Server).describe),
 	"secretsmanager.CreateSecret":            call((*Server).createSecret),
 	"secretsmanager.DescribeSecret":          call((*Server).describeSecret),
+	"secretsmanager.GetSecretValue":          call((*Server).secretText),
 	"secretsmanager.ListSecrets":             call((*Server).listSecrets),
 	"secretsmanager.DeleteSecret":            call((*Server).deleteSecret),
 	"Logs_20140328.GetLogEvents":             call((*Server).logEvents),
