@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -19,16 +23,59 @@ func TestDeploymentIsValid(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, &deployment); err != nil {
 		t.Fatal(err)
 	}
+	o := optionsOf(t, deployment.Spec.Template.Spec.Containers[0].Args)
+	if o.shards == 0 || o.electNamespace != deployment.Namespace {
+		t.Errorf("there are %d shards, with leases in namespace %s, want that of the Deployment, %s", o.shards, o.electNamespace, deployment.Namespace)
+	}
+}
+
+// The example of a provider beside the virtual kubelet is one that both take, and the two meet
+// at the same socket, as the same user.
+func TestRemoteDeploymentIsValid(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/remote-deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, _ := strings.Cut(string(text), "\n---\n")
+	var config corev1.ConfigMap
+	var deployment appsv1.Deployment
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(first), &config), yaml.UnmarshalStrict([]byte(second), &deployment)); err != nil {
+		t.Fatal(err)
+	}
+	pod := deployment.Spec.Template.Spec
+	ours, provider := pod.Containers[0], pod.InitContainers[0]
+	o := optionsOf(t, ours.Args)
+	if err := providers[o.provider].check([]byte(config.Data["provider.yaml"])); err != nil {
+		t.Error(err)
+	}
+	address := strings.TrimSpace(strings.TrimPrefix(config.Data["provider.yaml"], "address: "))
+	if !slices.Contains(provider.Args, address) || !slices.Contains(provider.Args, o.nodeName) || ours.Args[0] != "--nodename="+o.nodeName {
+		t.Errorf("the provider has the arguments %q, want the address %s and the node %s", provider.Args, address, o.nodeName)
+	}
+	inSocket := func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == "socket" && strings.HasPrefix(address, "unix://"+m.MountPath+"/") && !m.ReadOnly
+		})
+	}
+	if !inSocket(ours) || !inSocket(provider) || pod.SecurityContext.RunAsUser == nil {
+		t.Error("they do not meet at the socket")
+	}
+	if ours.SecurityContext.RunAsUser != nil || provider.SecurityContext.RunAsUser != nil {
+		t.Error("they are different users")
+	}
+}
+
+// optionsOf returns the options that arguments set.
+func optionsOf(t *testing.T, args []string) options {
+	t.Helper()
 	var o options
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.addFlags(flags, func(string) string { return "" })
-	if err := flags.Parse(deployment.Spec.Template.Spec.Containers[0].Args); err != nil {
+	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
-	if o.shards == 0 || o.electNamespace != deployment.Namespace {
-		t.Errorf("there are %d shards, with leases in namespace %s, want that of the Deployment, %s", o.shards, o.electNamespace, deployment.Namespace)
-	}
+	return o
 }

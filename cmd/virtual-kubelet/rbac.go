@@ -273,8 +273,9 @@ var eventRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"
 // The further rights of a provider that does a kubelet's work: tokens of service
 // accounts and claims, for volumes, and runtime classes.
 var (
+	tokenRule   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}
 	volumeRules = []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
+		tokenRule,
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get"}},
 	}
 	claimRules = []rbacv1.PolicyRule{

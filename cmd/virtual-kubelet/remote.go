@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
@@ -25,6 +27,7 @@ or
   tls: {caFile: ca.crt, certFile: tls.crt, keyFile: tls.key}
 `,
 	sample: (*remote.Provider)(nil),
+	rights: []rbacv1.PolicyRule{tokenRule}, // for volumes, where the provider takes them
 	check: func(config []byte) error {
 		_, err := remote.ParseConfig(config)
 		return err
