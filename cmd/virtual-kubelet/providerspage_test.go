@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -62,7 +64,7 @@ func TestProvidersPage(t *testing.T) {
 			}
 		}
 	}
-	compareWithPage(t, "../../docs/providers.md", func([]byte) []byte { return providersPage(list) })
+	compareWithPage(t, "../../docs/providers.md", func(page []byte) []byte { return providersPage(list, page) })
 	compareWithPage(t, "../../README.md", func(page []byte) []byte { return withProvidersTable(t, page, list) })
 }
 
@@ -118,7 +120,8 @@ const capabilitiesTable = "" +
 	"| stats | `GetStatsSummary` | `kubectl top`, unless the provider has metrics |\n" +
 	"| metrics | `GetMetricsResource` | made from the stats |\n"
 
-func providersPage(list []listed) []byte {
+// providersPage returns what docs/providers.md should be that is before.
+func providersPage(list []listed, before []byte) []byte {
 	var page bytes.Buffer
 	page.WriteString(`# Providers
 
@@ -133,13 +136,13 @@ made of [providers/providers.yaml](../providers/providers.yaml).
 		if entry, ok := providers[p.Name]; ok {
 			can = strings.Join(nodeutil.Capabilities(entry.sample), ", ")
 		}
-		fmt.Fprintf(&page, "| [%s](../providers/%s/README.md) | %s | %s | %s | %s | %s | %s |\n", p.Name, p.Name, p.Runs, p.Takes, can, p.Conformance, callsOf(p.Name), linesOf(p.Name))
+		fmt.Fprintf(&page, "| [%s](../providers/%s/README.md) | %s | %s | %s | %s | %s | %s |\n", p.Name, p.Name, p.Runs, p.Takes, can, p.Conformance, callsOf(p.Name), linesOf(p.Name, before))
 	}
 	page.WriteString(`
 The calls of its service that 1000 pods take were counted over a fake of it by the tests of
 the provider, which fail where it is half as many more: to create them, in a minute in which
 nothing happens, and to delete them. The lines are those of its code without blanks and
-comments, to the next hundred, and those of the fake.
+comments, and those of the fake, give or take a hundred.
 
 A provider takes whole pods, or containers, of which the [pod engine](podengine.md) makes pods.
 It can do what it has the methods for (` + "[`nodeutil.Provider`](../node/nodeutil/provider.go)" + `):
@@ -163,7 +166,16 @@ The others take all of this, each with the exceptions that its README names.
 
 ` + "`make build PROVIDERS=\"cri zun\"`" + ` builds a binary with those providers alone: the build tag
 ` + "`chosen_providers`" + ` leaves all out, and ` + "`provider_NAME`" + ` takes one in
-(` + "`go build -tags chosen_providers,provider_cri,provider_zun`" + `).
+(` + "`go build -tags chosen_providers,provider_cri,provider_zun`" + `). What that saves, measured
+with Go 1.26 for linux/amd64 (the last two columns are those of ` + "`virtual-kubelet version`" + `: what
+each start costs before it does anything):
+
+| providers | binary | CPU | memory |
+|---|---|---|---|
+| all | 60.7 MB | 30 ms | 51 MB |
+| without aci, azurebatch and fargate, which link SDKs of clouds | 54.0 MB | 22 ms | 46 MB |
+| cri, kubernetes, mock and process | 50.7 MB | 23 ms | 39 MB |
+| mock | 45.3 MB | 21 ms | 36 MB |
 `)
 	return page.Bytes()
 }
@@ -178,8 +190,9 @@ func callsOf(provider string) string {
 	return fmt.Sprintf("%d, %d, %d", calls.Create, calls.Minute, calls.Delete)
 }
 
-// linesOf returns how many lines of code a provider and its fake have.
-func linesOf(provider string) string {
+// linesOf returns how many lines of code a provider and its fake have, as the page has it,
+// or to the next hundred where the page is a hundred off: else every change would change it.
+func linesOf(provider string, page []byte) string {
 	mapping, fake := 0, 0
 	_ = filepath.WalkDir(filepath.Join("../../providers", provider), func(path string, d fs.DirEntry, err error) error {
 		name := filepath.ToSlash(path)
@@ -192,11 +205,20 @@ func linesOf(provider string) string {
 		}
 		return err
 	})
-	round := func(n int) int { return (n + 99) / 100 * 100 }
-	if fake == 0 {
-		return fmt.Sprint(round(mapping))
+	counts := []int{mapping, fake}[:min(2, 1+fake)]
+	shown := make([]string, len(counts))
+	row := regexp.MustCompile(`(?m)^\| \[` + provider + `\]\(.* (\d+)(?: / (\d+))? \|$`).FindSubmatch(page)
+	for i, n := range counts {
+		number := 0
+		if row != nil {
+			number, _ = strconv.Atoi(string(row[i+1]))
+		}
+		if max(n, number)-min(n, number) > 100 {
+			number = (n + 99) / 100 * 100
+		}
+		shown[i] = strconv.Itoa(number)
 	}
-	return fmt.Sprintf("%d / %d", round(mapping), round(fake))
+	return strings.Join(shown, " / ")
 }
 
 func linesIn(path string) (n int) {
