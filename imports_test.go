@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	"internal/metricsservertest": {"internal/daemon", "internal/lockedbuffer", "test/controlplane"},
 	"providers":                  {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/filetree", "internal/periodic", "internal/turns"},
 	"providers/kubernetes":       {"errdefs", "log", "node", "podspec", "internal/apierror", "internal/clusteruid", "internal/config", "internal/listwatch", "internal/periodic", "internal/podenv", "internal/podstatus", "internal/podstream"},
-	"providers/kubernetes/internal/translate":  {"errdefs", "podspec", "internal/podstatus"},
+	"providers/kubernetes/internal/translate":  {"errdefs", "podspec", "internal/config", "internal/podstatus"},
 	"providers/kubernetes/internal/claims":     {"errdefs", "log", "internal/apierror", "internal/listwatch", "providers/kubernetes/internal/translate"},
 	"providers/kubernetes/internal/reflection": {"errdefs", "log", "node", "podspec", "internal/apierror", "providers/kubernetes/internal/translate"},
 	"providers/kubernetes/internal/services":   {"log", "internal/apierror", "internal/listwatch", "providers/kubernetes/internal/translate"},

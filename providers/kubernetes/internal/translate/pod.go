@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // AnnotationAPIServer with the value "remote" marks pods that are clients of the remote
@@ -128,7 +128,7 @@ func (o *Options) setScheduling(pod *corev1.Pod, spec *corev1.PodSpec) error {
 	}
 	if text := pod.Annotations[AnnotationAffinity]; text != "" {
 		spec.Affinity = &corev1.Affinity{}
-		if err := yaml.UnmarshalStrict([]byte(text), spec.Affinity); err != nil {
+		if err := config.Decode([]byte(text), spec.Affinity, nil); err != nil {
 			return errdefs.AsPermanent(fmt.Errorf("annotation %s: write the affinity of a pod in JSON: %w", AnnotationAffinity, err))
 		}
 	}

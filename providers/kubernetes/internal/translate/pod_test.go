@@ -132,7 +132,9 @@ func TestSchedulingOfThePod(t *testing.T) {
 	if s.Affinity == nil || s.Affinity.NodeAffinity != nil || s.Affinity.PodAntiAffinity == nil || s.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey != "zone" {
 		t.Errorf("affinity %v", s.Affinity)
 	}
-	for name, value := range map[string]string{AnnotationNodeSelector: "disk in (ssd)", AnnotationAffinity: `{"podAfinity": {}}`} {
+	for value, name := range map[string]string{
+		"disk in (ssd)": AnnotationNodeSelector, `{"podAfinity": {}}`: AnnotationAffinity, "nodeAffinity: {}\n---\npodAffinity: {}": AnnotationAffinity,
+	} {
 		if _, err := o.Pod(asks(name, value), nil); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %s: %v", name, value, err)
 		}
