@@ -224,6 +224,13 @@ integration: build controlplane metrics-server prometheus container-tools slurm-
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestInterLink$$' ./providers/interlink
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 
+# Those of the other providers are part of integration and containers. They wait most of
+# their time, so they run side by side.
+.PHONY: kits
+kits: controlplane ## The conformance kit over the fakes of the clouds' services
+	printf '%s\n' aci azurebatch fargate stackpath zun | xargs -P 5 -I {} sh -c \
+		'cd providers/{} && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|Fargate|StackPath|Zun)$$" .'
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin .quickstart
