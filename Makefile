@@ -215,21 +215,19 @@ allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.t
 slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are part of integration
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
 
+# They wait most of their time, so they run side by side.
+.PHONY: kits
+kits: controlplane ## The conformance kit over the fakes of services, which is part of integration
+	printf '%s\n' aci azurebatch eci fargate interlink stackpath zun | xargs -P 7 -I {} sh -c \
+		'cd providers/{} && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|ECI|Fargate|InterLink|StackPath|Zun)$$" .'
+
 .PHONY: integration
 integration: build controlplane metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./providers/slurm/... ./providers/remote/...
-	cd providers/eci && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestECI$$' .
-	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestInterLink$$' ./providers/interlink
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
-
-# Those of the other providers are part of integration and containers. They wait most of
-# their time, so they run side by side.
-.PHONY: kits
-kits: controlplane ## The conformance kit over the fakes of the clouds' services
-	printf '%s\n' aci azurebatch fargate stackpath zun | xargs -P 5 -I {} sh -c \
-		'cd providers/{} && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|Fargate|StackPath|Zun)$$" .'
+	$(MAKE) kits
 
 .PHONY: clean
 clean: ## Remove what was built
