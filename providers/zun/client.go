@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
@@ -84,11 +87,34 @@ type answer struct {
 	}
 }
 
+// text returns what Zun says, without the values that it repeats of the request if it finds that
+// wrong: they may be secret.
+func (a *answer) text() string {
+	title, detail := a.Errors[0].Title, a.Errors[0].Detail
+	text := strings.TrimSpace(title + ": " + detail)
+	if title == detail || strings.HasPrefix(detail, title) { // Zun's own errors have the text twice
+		text = detail
+	}
+	if strings.Contains(text, "Value: ") || strings.Contains(text, "On instance") {
+		text = "invalid input: " + strings.Join(append(invalidField.FindAllString(text, 1), invalidWhy.FindAllString(text, 1)...), ": ")
+	}
+	return text[:min(len(text), maxErrorText)]
+}
+
 // maxErrorText is how much of Zun's text an error has.
 const maxErrorText = 500
 
-// classify returns err with its class. The text has no secrets: Zun and Keystone do not
-// repeat what was sent.
+// invalidField and invalidWhy are what has no values of an error of Zun's check of requests.
+var (
+	invalidField = regexp.MustCompile(`field '[\w-]+'`)
+	invalidWhy   = regexp.MustCompile(`Additional properties are not allowed \('[\w-]+'(, '[\w-]+')* (was|were) unexpected\)|'[\w-]+' is a required property`)
+)
+
+// stillInUse is Zun's text of a volume, or a port, that another capsule has not given back yet.
+// Its status is that of a request that is wrong.
+var stillInUse = regexp.MustCompile(`^(Volume|Port) \S+ is still in use`)
+
+// classify returns err with its class. The text has no secrets: see answer.text.
 func classify(action podgroup.Action, err error) error {
 	if err == nil {
 		return nil
@@ -98,16 +124,29 @@ func classify(action podgroup.Action, err error) error {
 	}
 	refusal, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
 	if !ok { // nobody has answered
+		if failed, ok := errors.AsType[*url.Error](err); ok { // its address has the command that was to be run
+			if address, parsed := url.Parse(failed.URL); parsed == nil {
+				address.RawQuery = ""
+				err = fmt.Errorf("%s %s: %w", failed.Op, address.Redacted(), failed.Err)
+			}
+		}
 		return codes.Classify(action, "", 0, 0, fmt.Errorf("cannot ask OpenStack to %s: %w", action, err))
 	}
 	code, detail := "", http.StatusText(refusal.Actual)
 	var refused answer
 	if json.Unmarshal(refusal.Body, &refused) == nil && len(refused.Errors) > 0 { // else something before Zun has answered
-		code, detail = strconv.Itoa(refusal.Actual), strings.TrimSpace(refused.Errors[0].Title+": "+refused.Errors[0].Detail)
+		code, detail = strconv.Itoa(refusal.Actual), refused.text()
 	} else if refusal.Actual == http.StatusUnauthorized || refusal.Actual == http.StatusForbidden { // Keystone, or its middleware
 		code = strconv.Itoa(refusal.Actual)
 	}
 	wait, _ := strconv.Atoi(refusal.ResponseHeader.Get("Retry-After")) // 0 if it is a date, or not there
-	err = fmt.Errorf("OpenStack refuses to %s: %d %s", action, refusal.Actual, detail[:min(len(detail), maxErrorText)])
+	err = fmt.Errorf("OpenStack refuses to %s: %d %s", action, refusal.Actual, detail)
+	switch {
+	case action != podgroup.ActionCreate:
+	case code == "400" && stillInUse.MatchString(detail):
+		code = "409"
+	case code == "403" && strings.Contains(detail, "image_pull_policy"): // it leaves a capsule that is never created
+		return errdefs.AsPermanent(fmt.Errorf("%w: set imagePullPolicy to false", err))
+	}
 	return codes.Classify(action, code, refusal.Actual, time.Duration(wait)*time.Second, err)
 }

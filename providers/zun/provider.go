@@ -3,11 +3,11 @@ package zun
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -31,8 +31,7 @@ type backend struct {
 	authenticating chan struct{} // held by who sets client
 	client         *gophercloud.ServiceClient
 
-	mu   sync.Mutex
-	ends map[string]end // of containers that have ended for good, by their UUID
+	ends endsCache
 }
 
 var (
@@ -78,7 +77,7 @@ func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 		t.TLSClientConfig = certificates
 		transport = t
 	}
-	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1), ends: map[string]end{}}, nil
+	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1)}, nil
 }
 
 // Close closes idle connections.
@@ -143,8 +142,13 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration)
 // pageSize is how many capsules are requested at once. Zun's own limit is 1000 by default.
 const pageSize = 500
 
-// List implements podgroup.Lister: all capsules of the project, since Zun does not filter.
-func (b *backend) List(ctx context.Context, _ map[string]string, page string) (found podgroup.Page, err error) {
+// showTimeout is how long a page waits for containers that are asked for: where a host is down,
+// Zun waits for a minute.
+const showTimeout = 10 * time.Second
+
+// List implements podgroup.Lister. Zun returns all capsules of the project, since it does not
+// filter.
+func (b *backend) List(ctx context.Context, filter map[string]string, page string) (found podgroup.Page, err error) {
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}, "sort_key": {"id"}, "sort_dir": {"asc"}}
 	if page != "" {
 		query.Set("marker", page)
@@ -162,8 +166,16 @@ func (b *backend) List(ctx context.Context, _ map[string]string, page string) (f
 	} else if err != nil {
 		return podgroup.Page{}, err
 	}
+	if list.Capsules == nil {
+		return podgroup.Page{}, errdefs.AsUnavailable(errors.New("what answers in Zun's place returns no list of capsules, not even an empty one"))
+	}
+	if page == "" {
+		b.ends.begin()
+	}
+	ctx, cancel := context.WithTimeout(ctx, showTimeout)
+	defer cancel()
 	for i := range list.Capsules {
-		if c := &list.Capsules[i]; c.Status != statusDeleted {
+		if c := &list.Capsules[i]; c.Status != statusDeleted && hasAll(b.tags(c.Labels), filter) {
 			found.Units = append(found.Units, b.unit(ctx, c))
 		}
 	}
@@ -171,4 +183,14 @@ func (b *backend) List(ctx context.Context, _ map[string]string, page string) (f
 		found.Next = list.Capsules[n-1].UUID
 	}
 	return found, nil
+}
+
+// hasAll reports whether tags has all that filter has.
+func hasAll(tags, filter map[string]string) bool {
+	for key, value := range filter {
+		if tags[key] != value {
+			return false
+		}
+	}
+	return true
 }

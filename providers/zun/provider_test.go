@@ -143,6 +143,9 @@ func TestRefused(t *testing.T) {
 			"protocol SCTP": func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9, Protocol: corev1.ProtocolSCTP}}
 			},
+			"env[KUBERNETES_CONTAINER_NAME]": func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: wire.EnvName, Value: "other"}}
+			},
 			"fieldRef.fieldPath": func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
 			},

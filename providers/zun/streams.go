@@ -33,6 +33,9 @@ func hidden(err error) error {
 	return err
 }
 
+// maxLog is how much of a log is read at once.
+const maxLog = 64 << 20
+
 // ReadLog implements podgroup.LogReader.
 func (b *backend) ReadLog(ctx context.Context, u *podgroup.Unit, name string, q podgroup.LogQuery) (text string, err error) {
 	if q.Previous {
@@ -45,18 +48,23 @@ func (b *backend) ReadLog(ctx context.Context, u *podgroup.Unit, name string, q 
 	if !q.Since.IsZero() {
 		query.Set("since", strconv.FormatInt(q.Since.Unix(), 10))
 	}
+	tooLong := false
 	err = b.call(ctx, podgroup.ActionLog, func(client *gophercloud.ServiceClient) error {
 		response, err := client.Get(ctx, client.ServiceURL(containerPath(u, name, "logs", query)), nil, &gophercloud.RequestOpts{KeepResponseBody: true})
 		if err != nil {
 			return err
 		}
 		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err == nil && json.Unmarshal(body, &text) != nil { // the reference has text, the server sends a string in JSON
+		body, err := io.ReadAll(io.LimitReader(response.Body, maxLog+1))
+		tooLong = len(body) > maxLog
+		if err == nil && !tooLong && json.Unmarshal(body, &text) != nil { // the reference has text, the server sends a string in JSON
 			text = string(body)
 		}
 		return err
 	})
+	if tooLong {
+		return "", errdefs.InvalidInputf("the log is longer than %d MiB: ask for less of it, by --tail or --since", maxLog>>20)
+	}
 	return strings.ReplaceAll(text, "\r\n", "\n"), hidden(err)
 }
 

@@ -23,6 +23,15 @@ func (b *backend) template(r *podgroup.Request) (*wire.Template, error) {
 	for _, id := range b.cfg.Networks {
 		t.Nets = append(t.Nets, wire.Net{Network: id})
 	}
+	for _, containers := range [][]corev1.Container{r.Pod.Spec.InitContainers, r.Pod.Spec.Containers} {
+		for i := range containers {
+			for _, v := range containers[i].Env {
+				if v.Name == wire.EnvName && v.Value != containers[i].Name {
+					return nil, errdefs.AsPermanent(fmt.Errorf("containers[%s].env[%s]: the name of the container is kept in it, since Zun gives containers other names", containers[i].Name, wire.EnvName))
+				}
+			}
+		}
+	}
 	mounted := map[string]bool{}
 	for i := range r.Pod.Spec.InitContainers {
 		t.Spec.InitContainers = append(t.Spec.InitContainers, b.container(r, &r.Pod.Spec.InitContainers[i], mounted))

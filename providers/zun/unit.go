@@ -3,11 +3,13 @@ package zun
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +24,10 @@ import (
 // capsule is what Zun says of a capsule.
 type capsule struct {
 	UUID          string                             `json:"uuid"`
-	Labels        map[string]string                  `json:"labels"`
+	Labels        texts                              `json:"labels"`
 	Status        string                             `json:"status"`
 	StatusReason  string                             `json:"status_reason"`
-	RestartPolicy struct{ Name string }              `json:"restart_policy"`
+	RestartPolicy restartPolicy                      `json:"restart_policy"`
 	CreatedAt     timestamp                          `json:"created_at"`
 	UpdatedAt     timestamp                          `json:"updated_at"`
 	Addresses     map[string][]struct{ Addr string } `json:"addresses"`
@@ -37,14 +39,46 @@ type capsule struct {
 
 // container is what Zun says of a container.
 type container struct {
-	UUID         string            `json:"uuid"`
-	Name         string            `json:"name"`
-	Image        string            `json:"image"`
-	Environment  map[string]string `json:"environment"`
-	Status       string            `json:"status"`
-	StatusDetail string            `json:"status_detail"`
-	StatusReason string            `json:"status_reason"`
-	StartedAt    timestamp         `json:"started_at"`
+	UUID          string        `json:"uuid"`
+	Name          string        `json:"name"`
+	Image         string        `json:"image"`
+	Environment   texts         `json:"environment"`
+	Status        string        `json:"status"`
+	StatusDetail  string        `json:"status_detail"`
+	StatusReason  string        `json:"status_reason"`
+	StartedAt     timestamp     `json:"started_at"`
+	RestartPolicy restartPolicy `json:"restart_policy"`
+}
+
+// restartPolicy is a restart policy as Zun has it.
+type restartPolicy struct {
+	Name              string
+	MaximumRetryCount any // a number, or the text of one; 0 of one without a limit
+}
+
+// givesUp reports whether containers are started again for a limited number of times.
+func (p restartPolicy) givesUp() bool {
+	n, err := strconv.Atoi(fmt.Sprint(p.MaximumRetryCount))
+	return err == nil && n > 0
+}
+
+// texts are labels, or variables. Zun does not check those of a template that comes as text, as
+// clients send it: what is no text, in a capsule of another program, is left out.
+type texts map[string]string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var all map[string]any
+	if json.Unmarshal(data, &all) != nil {
+		return nil
+	}
+	*t = texts{}
+	for key, value := range all {
+		if text, ok := value.(string); ok {
+			(*t)[key] = text
+		}
+	}
+	return nil
 }
 
 // The states of capsules and containers. Others are stages of a creation.
@@ -81,11 +115,8 @@ func (b *backend) unit(ctx context.Context, c *capsule) podgroup.Unit {
 		if name == "" {
 			continue
 		}
-		found, policy, isInit := &slices.Concat(c.InitContainers, c.Containers)[i], c.RestartPolicy.Name, i < len(c.InitContainers)
-		if isInit && policy != restartNever { // as Zun does it
-			policy = restartOnFailure
-		}
-		one := b.shown(ctx, c, found, policy)
+		found, isInit := &slices.Concat(c.InitContainers, c.Containers)[i], i < len(c.InitContainers)
+		one := b.shown(ctx, c, found, isInit)
 		one.Name = name
 		u.Containers, u.Data.(map[string]string)[name] = append(u.Containers, one), found.UUID
 		ended, good = ended && (isInit || one.Now.State == podgroup.Terminated), good && one.Now.ExitCode == 0
@@ -147,9 +178,18 @@ func (b *backend) names(c *capsule) []string {
 	return names
 }
 
-// shown translates what Zun says of a container.
-func (b *backend) shown(ctx context.Context, in *capsule, c *container, policy string) podgroup.Container {
+// shown translates what Zun says of a container. Its restart policy may be another one than the
+// capsule's: where there are init containers Zun gives up after ten times, also for those that
+// come after them.
+func (b *backend) shown(ctx context.Context, in *capsule, c *container, isInit bool) podgroup.Container {
 	t := podgroup.Container{Image: c.Image}
+	policy := c.RestartPolicy
+	if policy.Name == "" {
+		policy = in.RestartPolicy
+		if isInit && policy.Name != restartNever {
+			policy.Name = restartOnFailure
+		}
+	}
 	switch c.Status {
 	case statusRunning, statusPaused, statusUnknown:
 		t.Now = podgroup.Run{State: podgroup.Executing, Started: c.StartedAt.Time}
@@ -160,13 +200,19 @@ func (b *backend) shown(ctx context.Context, in *capsule, c *container, policy s
 		t.Now = podgroup.Run{Reason: "CrashLoopBackOff", Message: c.StatusReason}
 	case statusError:
 		t.Now = podgroup.Run{Reason: "CreateContainerError", Message: c.StatusReason}
+		if in.Status == statusRunning { // all were created: it is lost, and Zun does not start it again
+			t.Now = podgroup.Run{
+				State: podgroup.Terminated, ExitCode: podspec.ExitUnknown, Reason: podspec.ReasonContainerStatusUnknown, Message: c.StatusReason,
+				Started: c.StartedAt.Time, Finished: in.UpdatedAt.Time,
+			}
+		}
 	case statusStopped, statusDead:
-		e, known := b.end(ctx, c, policy)
+		e, known := b.end(ctx, c, policy, isInit)
 		if !known {
 			t.Now = podgroup.Run{State: podgroup.Executing, Started: c.StartedAt.Time}
 			break
 		}
-		run := podgroup.Run{State: podgroup.Terminated, ExitCode: e.code, Reason: e.reason, Started: c.StartedAt.Time, Finished: in.UpdatedAt.Time}
+		run := podgroup.Run{State: podgroup.Terminated, ExitCode: e.code, Reason: e.reason, Message: e.message, Started: c.StartedAt.Time, Finished: in.UpdatedAt.Time}
 		if e.forGood(policy) {
 			t.Now = run
 		} else {
@@ -178,24 +224,27 @@ func (b *backend) shown(ctx context.Context, in *capsule, c *container, policy s
 
 // end is how a container has ended.
 type end struct {
-	code   int32
-	reason string
+	code            int32
+	reason, message string
 }
 
 // forGood reports whether Zun does not start the container again.
-func (e end) forGood(policy string) bool {
-	return policy == restartNever || policy == restartOnFailure && e.code == 0
+func (e end) forGood(policy restartPolicy) bool {
+	switch policy.Name {
+	case restartNever:
+		return true
+	case restartOnFailure: // one that is to be started again is Restarting
+		return e.code == 0 || e.reason != "" || policy.givesUp()
+	}
+	return false
 }
 
 var exited = regexp.MustCompile(`^Exited\((-?\d+)\)`)
 
 // end returns how a container has ended, and whether that is known yet. Lists may lack it:
 // then the container is asked for, once.
-func (b *backend) end(ctx context.Context, c *container, policy string) (e end, known bool) {
-	b.mu.Lock()
-	e, known = b.ends[c.UUID]
-	b.mu.Unlock()
-	if known {
+func (b *backend) end(ctx context.Context, c *container, policy restartPolicy, isInit bool) (e end, known bool) {
+	if e, known = b.ends.get(c.UUID); known {
 		return e, true
 	}
 	detail := c.StatusDetail
@@ -207,18 +256,58 @@ func (b *backend) end(ctx context.Context, c *container, policy string) (e end, 
 		}
 		detail = shown.StatusDetail
 	}
-	e = end{podspec.ExitUnknown, podspec.ReasonContainerStatusUnknown}
+	e = end{code: podspec.ExitUnknown, reason: podspec.ReasonContainerStatusUnknown}
+	if isInit { // Zun waits for its end, and then goes on: the pod runs
+		e = end{reason: "Completed", message: "Zun does not show how it ended, and starts what follows"}
+	}
 	if parts := exited.FindStringSubmatch(detail); parts != nil {
 		if code, err := strconv.ParseInt(parts[1], 10, 32); err == nil {
 			e = end{code: int32(code)}
 		}
 	}
 	if e.forGood(policy) {
-		b.mu.Lock()
-		b.ends[c.UUID] = e
-		b.mu.Unlock()
+		b.ends.set(c.UUID, e)
 	}
 	return e, true
+}
+
+// endsCache has the ends of containers that have ended for good, by their UUID, as long as lists
+// have these. It is safe for concurrent use.
+type endsCache struct {
+	mu          sync.Mutex
+	now, before map[string]end // of this list, and of the one before
+}
+
+func (c *endsCache) get(uuid string) (e end, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok = c.now[uuid]; !ok {
+		if e, ok = c.before[uuid]; ok {
+			c.put(uuid, e)
+		}
+	}
+	return e, ok
+}
+
+func (c *endsCache) set(uuid string, e end) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(uuid, e)
+}
+
+// put adds an end. The caller holds c.mu.
+func (c *endsCache) put(uuid string, e end) {
+	if c.now == nil {
+		c.now = map[string]end{}
+	}
+	c.now[uuid] = e
+}
+
+// begin begins a list: what the one before did not have is forgotten.
+func (c *endsCache) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before, c.now = c.now, nil
 }
 
 // timestamp is a time of Zun, in UTC: with a blank or a T, with a zone or without.

@@ -112,6 +112,11 @@ func (s *Server) create(r *http.Request, _ http.Header) (int, any, error) {
 	if wrong := cmp.Or(unknown("template", tree), wrong(&t)); wrong != "" {
 		return 0, nil, refuse(http.StatusBadRequest, "Invalid input for field/attribute "+wrong)
 	}
+	for _, v := range t.Spec.Volumes {
+		if used := s.World.Units(func(u *grouptest.Unit) bool { return v.Cinder.VolumeID != "" && uses(u, v.Cinder.VolumeID) }); len(used) > 0 {
+			return 0, nil, refuse(http.StatusBadRequest, "Volume "+v.Cinder.VolumeID+" is still in use.")
+		}
+	}
 	spec := grouptest.Spec{Tags: t.Metadata.Labels, RestartPolicy: t.Spec.RestartPolicy, Data: &t}
 	for i, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
 		named := podgroup.Container{Name: cmp.Or(c.Env[wire.EnvName], "container-"+strconv.Itoa(i)), Image: c.Image}
@@ -126,6 +131,20 @@ func (s *Server) create(r *http.Request, _ http.Header) (int, any, error) {
 		return 0, nil, err
 	}
 	return http.StatusAccepted, s.view(&u), nil
+}
+
+// uses reports whether a capsule has a volume.
+func uses(u *grouptest.Unit, volume string) bool {
+	return slices.ContainsFunc(u.Spec.Data.(*wire.Template).Spec.Volumes, func(v wire.Volume) bool { return v.Cinder.VolumeID == volume })
+}
+
+// policyOf is the restart policy of a container as Zun makes it: from the first init container
+// of a capsule that is always started again, it is another one, also for those that follow.
+func policyOf(u *grouptest.Unit, ofCapsule bool) map[string]string {
+	if u.Spec.RestartPolicy == "Always" && len(u.Spec.InitContainers) > 0 && !ofCapsule {
+		return map[string]string{"Name": "on-failure", "MaximumRetryCount": "10"}
+	}
+	return map[string]string{"Name": map[string]string{"Always": "always", "OnFailure": "on-failure", "Never": "no"}[u.Spec.RestartPolicy], "MaximumRetryCount": "0"}
 }
 
 // The UUIDs of capsules and containers have the number of the unit, and that of the container.
@@ -230,7 +249,7 @@ func (s *Server) view(u *grouptest.Unit) map[string]any {
 	}
 	return map[string]any{
 		"uuid": fmt.Sprintf(capsuleUUID, numberOf(u.ID)), "name": t.Metadata.Name, "labels": u.Tags, "status": status, "status_reason": reason,
-		"restart_policy": map[string]string{"Name": map[string]string{"Always": "always", "OnFailure": "on-failure", "Never": "no"}[u.Spec.RestartPolicy], "MaximumRetryCount": "0"},
+		"restart_policy": policyOf(u, true),
 		"created_at":     timeOf(u.Created), "updated_at": timeOf(updated), "addresses": addresses, "init_containers": all[:inits], "containers": all[inits:],
 		"cpu": 1.0, "memory": "512", "user_id": "u", "project_id": "p", "links": []any{},
 	}
@@ -244,6 +263,7 @@ func containerView(u *grouptest.Unit, i int) map[string]any {
 	return map[string]any{
 		"uuid": fmt.Sprintf(containerUUID, i, numberOf(u.ID)), "name": fmt.Sprintf("capsule-%s-zeta-%d", t.Metadata.Name, i), "image": c.Image, "environment": of.Env,
 		"status": status, "status_detail": nil, "status_reason": nil, "started_at": timeOf(c.Now.Started), "command": slices.Concat(of.Command, of.Args),
+		"restart_policy": policyOf(u, false),
 	}
 }
 

@@ -100,7 +100,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, action string, se
 	}
 	if err != nil {
 		status = grouptest.HTTPStatus(err)
-		answer = errorOf(status, err.Error())
+		detail := err.Error()
+		if refusal, ok := errors.AsType[*grouptest.Refusal](err); ok {
+			detail = refusal.Message
+		}
+		answer = errorOf(status, detail)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -109,9 +113,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, action string, se
 	}
 }
 
-// errorOf is an error as Zun's middleware writes it.
+// errorOf is an error as Zun's middleware writes it. Title and detail of those that are the
+// client's have the same text.
 func errorOf(status int, detail string) any {
-	return map[string]any{"errors": []any{map[string]any{"request_id": "", "code": "", "status": status, "title": http.StatusText(status), "detail": detail, "links": []any{}}}}
+	title := detail
+	if status >= http.StatusInternalServerError {
+		title = http.StatusText(status)
+	}
+	return map[string]any{"errors": []any{map[string]any{"request_id": "", "code": "", "status": status, "title": title, "detail": detail, "links": []any{}}}}
 }
 
 // admit checks token and microversion: without one Zun takes its oldest, in which capsules
