@@ -147,11 +147,13 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		u := podgroup.Unit{ID: w.ID, Tags: w.Metadata.Labels, Created: w.Metadata.CreatedAt}
 		var instances struct{ Results []instance }
 		err := b.do(ctx, podgroup.ActionUsage, http.MethodGet, "/workloads/"+w.ID+"/instances", nil, &instances)
-		if err != nil && !errdefs.IsNotFound(err) { // it may have been deleted since
+		if _, later := errdefs.RetryAfter(err); later { // all calls are refused
 			return found, err
 		}
-		for i := range instances.Results {
-			instances.Results[i].addTo(&u)
+		if i := newest(instances.Results); i == nil || err != nil {
+			u.Unknown = true
+		} else {
+			i.addTo(&u)
 		}
 		found.Units = append(found.Units, u)
 	}
@@ -161,17 +163,36 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	return found, nil
 }
 
-// instance is what the API says of the one instance of a workload. The states of containers
-// have the form of Kubernetes'.
+// instance is what the API says of an instance of a workload. The states of containers have the
+// form of Kubernetes'.
 type instance struct {
 	Phase, Reason, Message, IPAddress string
-	DeletedAt                         time.Time
+	CreatedAt, DeletedAt              time.Time
 	ContainerStatuses                 []struct {
 		Name         string
 		Ready        bool
 		RestartCount int32
 		corev1.ContainerState
 	}
+}
+
+// newest returns the instance that counts: one that the service has replaced may still be in the
+// list. It is nil if there is none.
+func newest(all []instance) (found *instance) {
+	for i := range all {
+		other := &all[i]
+		switch {
+		case found == nil:
+			found = other
+		case found.DeletedAt.IsZero() != other.DeletedAt.IsZero():
+			if other.DeletedAt.IsZero() {
+				found = other
+			}
+		case found.CreatedAt.Before(other.CreatedAt):
+			found = other
+		}
+	}
+	return found
 }
 
 // addTo adds what the API says of an instance to its unit.
@@ -184,8 +205,10 @@ func (i *instance) addTo(u *podgroup.Unit) {
 		u.Phase = podgroup.Stopping
 	case i.Phase == "RUNNING":
 		u.Phase = podgroup.Running
-	case i.Phase != "SCHEDULING" && i.Phase != "STARTING":
+	case i.Phase == "FAILED", i.Phase == "COMPLETED":
 		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: i.Reason, Message: i.Message}
+	case i.Phase != "SCHEDULING" && i.Phase != "STARTING":
+		u.Unknown = true // such as INSTANCE_PHASE_UNSPECIFIED
 	}
 	for _, s := range i.ContainerStatuses {
 		c := podgroup.Container{Name: s.Name, Ready: &s.Ready, Restarts: s.RestartCount}
@@ -208,9 +231,11 @@ func (b *backend) do(ctx context.Context, action podgroup.Action, method, path s
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
+	var body []byte
+	if in != nil {
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
 	}
 	return b.send(ctx, action, method, "/workload/v1/stacks/"+b.cfg.StackID+path, http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}, body, out)
 }
@@ -228,6 +253,11 @@ func (b *backend) send(ctx context.Context, action podgroup.Action, method, path
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if response.StatusCode == http.StatusUnauthorized { // the token has ended before its time
+		b.mu.Lock()
+		b.tokenEnd = time.Time{}
+		b.mu.Unlock()
+	}
 	if response.StatusCode >= http.StatusMultipleChoices {
 		wait, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		err = fmt.Errorf("StackPath refuses to %s: %s: %.300s", action, response.Status, text)

@@ -97,6 +97,55 @@ func TestWorkload(t *testing.T) {
 	})
 }
 
+// A workload whose instance cannot be read, or is not there yet, does not keep the node from the
+// others, and its pod stays as it is; of several instances the one that is not deleted counts.
+func TestInstances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, cluster := grouptest.New(time.Second), grouptest.NewCluster("home")
+		b, err := newBackend(testConfig(), connect(t, world))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := cluster.Start(t, b, b.options())
+		for _, name := range []string{"a", "b"} {
+			pod := grouptest.NewPod(name)
+			cluster.SetPod(pod)
+			if err := p.CreatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		world.Refuse("GET//", 1, &grouptest.Refusal{Status: http.StatusInternalServerError})
+		page, err := b.List(t.Context(), map[string]string{podgroup.TagNodeName: "vk"}, "")
+		if err != nil || len(page.Units) != 2 || page.Units[0].Unknown == page.Units[1].Unknown {
+			t.Errorf("%+v, %v", page, err)
+		}
+		world.Refuse("GET", 1, &grouptest.Refusal{Status: http.StatusUnauthorized})
+		if _, err := b.List(t.Context(), nil, ""); err == nil {
+			t.Error("a list with a token that has ended")
+		}
+		const actionToken = "POST////"
+		before := world.Calls(actionToken)
+		if _, err := b.List(t.Context(), nil, ""); err != nil || world.Calls(actionToken) != before+1 {
+			t.Errorf("%d tokens, %v", world.Calls(actionToken)-before, err)
+		}
+	})
+	day := func(n int) time.Time { return time.Date(2024, 1, n, 0, 0, 0, 0, time.UTC) }
+	for _, all := range [][]instance{
+		{{Phase: "RUNNING", CreatedAt: day(2)}, {Phase: "FAILED", CreatedAt: day(1), DeletedAt: day(2)}},
+		{{Phase: "FAILED", CreatedAt: day(3), DeletedAt: day(3)}, {Phase: "RUNNING", CreatedAt: day(2)}},
+		{{Phase: "FAILED", CreatedAt: day(1)}, {Phase: "RUNNING", CreatedAt: day(2)}},
+	} {
+		if found := newest(all); found == nil || found.Phase != "RUNNING" {
+			t.Errorf("of %+v it is %+v", all, found)
+		}
+	}
+	var u podgroup.Unit
+	if (&instance{Phase: "INSTANCE_PHASE_UNSPECIFIED"}).addTo(&u); !u.Unknown || u.Phase == podgroup.Failed || newest(nil) != nil {
+		t.Errorf("%+v", u)
+	}
+}
+
 // A file and variables as the users of the older provider have them.
 func TestUsersConfiguration(t *testing.T) {
 	c, err := ParseConfig([]byte("account_id: a\nstack_id: s\nclient_id: i\nclient_secret: hush\ncity_code: lax\n"))

@@ -222,7 +222,9 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 // endless is a log that does not end.
 type endless struct{}
 
-func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("line\n"), len(p)/5+1)), nil }
+func (endless) Read(p []byte) (int, error) {
+	return copy(p, bytes.Repeat([]byte("line\n"), len(p)/5+1)), nil
+}
 
 func TestAnswersThatAreNotZuns(t *testing.T) {
 	transport := connect(t, zuntest.New(grouptest.New(time.Second)))
