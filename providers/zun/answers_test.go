@@ -184,6 +184,27 @@ func TestVolumeThatIsStillInUse(t *testing.T) {
 	})
 }
 
+// Where no host is free, pods wait: controllers would replace those that fail again and again.
+func TestNoHostForCapsule(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.server.NoHosts = true
+		pod := grouptest.NewPod("large")
+		r.cluster.SetPod(pod)
+		err := r.CreatePod(t.Context(), pod)
+		if delay, later := errdefs.RetryAfter(err); !later || delay < time.Minute || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "not enough hosts") {
+			t.Errorf("the creation: %v", err)
+		}
+		if units := r.world.Units(nil); len(units) != 0 {
+			t.Errorf("capsules are left: %+v", units)
+		}
+		r.server.NoHosts = false
+		r.create(t, pod)
+		if status := r.status(t, pod); status.Phase != corev1.PodRunning {
+			t.Errorf("%+v", status)
+		}
+	})
+}
+
 // Zun repeats what is wrong of a request.
 func TestErrorsHaveNoValues(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -129,7 +129,30 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		return podgroup.Unit{}, err
 	}
+	if created.Status == statusError {
+		return b.withoutHost(ctx, &created)
+	}
 	return b.unit(ctx, &created), nil
+}
+
+// withoutHost deletes a capsule for which Zun had no host: it looks for one before it answers. The
+// error is that the pod is to be created later. A capsule that is not gone soon is returned: its
+// pod has failed.
+func (b *backend) withoutHost(ctx context.Context, c *capsule) (podgroup.Unit, error) {
+	u := b.unit(ctx, c)
+	err := b.Delete(ctx, &u, 0)
+	for range 10 {
+		if errdefs.IsNotFound(err) {
+			return podgroup.Unit{}, errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("Zun has no host for the capsule, which is created again later: %s", c.StatusReason)), time.Minute)
+		}
+		select {
+		case <-ctx.Done():
+			return u, nil
+		case <-time.After(2 * time.Second):
+		}
+		err = b.get(ctx, actionShow, "capsules/"+c.UUID, &capsule{})
+	}
+	return u, nil
 }
 
 // Delete implements podgroup.Backend. Zun stops the containers, within ten seconds.

@@ -140,6 +140,10 @@ func TestRefused(t *testing.T) {
 				pod.Spec.Volumes = []corev1.Volume{{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "e", MountPath: "/e", ReadOnly: true}}
 			},
+			"volumeMounts[e] at a second path": func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "e", MountPath: "/e"}, {Name: "e", MountPath: "/f"}}
+			},
 			"protocol SCTP": func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9, Protocol: corev1.ProtocolSCTP}}
 			},

@@ -116,11 +116,19 @@ func check(pod *corev1.Pod) (missing []string) {
 					missing = append(missing, fmt.Sprintf("containers[%s].ports[%d].protocol SCTP", c.Name, p.ContainerPort))
 				}
 			}
+			mounted := map[string]bool{}
 			for _, m := range c.VolumeMounts {
 				for j := range pod.Spec.Volumes { // ignored ones are not mounted
-					if v := &pod.Spec.Volumes[j]; v.Name == m.Name && m.ReadOnly && v.Projected == nil {
+					if v := &pod.Spec.Volumes[j]; v.Name != m.Name || v.Projected != nil {
+						continue
+					}
+					if m.ReadOnly {
 						missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s].readOnly, which it would mount to write", c.Name, m.Name))
 					}
+					if mounted[m.Name] {
+						missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s] at a second path, of which it would mount one only", c.Name, m.Name))
+					}
+					mounted[m.Name] = true
 				}
 			}
 		}

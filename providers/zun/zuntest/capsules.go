@@ -127,6 +127,12 @@ func (s *Server) create(r *http.Request, _ http.Header) (int, any, error) {
 		}
 	}
 	u, err := s.World.Create(spec)
+	if err == nil && s.NoHosts {
+		pod := u.Tags[podgroup.TagPodName]
+		if err = s.World.FailUnit(pod, "NoValidHost", "There are not enough hosts available."); err == nil {
+			u, err = s.World.OfPod(pod)
+		}
+	}
 	if err != nil {
 		return 0, nil, err
 	}

@@ -50,6 +50,8 @@ type Server struct {
 	// HideContainers has containers of capsules be not found by themselves, as in versions
 	// of Zun in which they are of another type.
 	HideContainers bool
+	// NoHosts has capsules be in error once they are created, as where no host is large enough.
+	NoHosts bool
 	// Shell runs the commands of execute; nil returns the command.
 	Shell func(container string, words []string) (output string, code int)
 
