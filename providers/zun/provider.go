@@ -143,7 +143,7 @@ func (b *backend) withoutHost(ctx context.Context, c *capsule) (podgroup.Unit, e
 	err := b.Delete(ctx, &u, 0)
 	for range 10 {
 		if errdefs.IsNotFound(err) {
-			return podgroup.Unit{}, errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("Zun has no host for the capsule, which is created again later: %s", c.StatusReason)), time.Minute)
+			return podgroup.Unit{}, errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("no host of Zun takes the capsule, which is created again later: %s", c.StatusReason)), time.Minute)
 		}
 		select {
 		case <-ctx.Done():
