@@ -33,11 +33,23 @@ type fields struct {
 	attrs  []slog.Attr
 }
 
+// addTo adds the fields, each name once: of several with one name the last counts, since many
+// readers of JSON refuse others, or take the first.
 func (f *fields) addTo(record *slog.Record) {
-	if f != nil {
-		f.before.addTo(record)
-		record.AddAttrs(f.attrs...)
+	var room [16]slog.Attr
+	attrs := f.appendTo(room[:0])
+	for i, attr := range attrs {
+		if !slices.ContainsFunc(attrs[i+1:], func(later slog.Attr) bool { return later.Key == attr.Key }) {
+			record.AddAttrs(attr)
+		}
 	}
+}
+
+func (f *fields) appendTo(attrs []slog.Attr) []slog.Attr {
+	if f == nil {
+		return attrs
+	}
+	return append(f.before.appendTo(attrs), f.attrs...)
 }
 
 // FromSlog returns a logger that logs with logger, its attributes included. Nil

@@ -586,6 +586,29 @@ func TestClaimOfALeaseThatGoes(t *testing.T) {
 	})
 }
 
+// The lease is there before the Node, and without an owner it would stay when the Node
+// goes: it gets its owner with the registration, and another one with the next.
+func TestLeaseBelongsToItsNodeAtOnce(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		leases := &versionedLeases{}
+		p := newProcess(t, r, leases, identified("first"))
+		p.begin()
+		synctest.Wait()
+		first := r.api.Node("vk").UID
+		want(t, "owner", leases.now().OwnerReferences, ownedByNode("vk", first))
+		pass(time.Minute)
+		if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
+			t.Fatal(err)
+		}
+		pass(repairDelay + time.Millisecond)
+		second := r.api.Node("vk").UID
+		if second == first {
+			t.Fatal("the node was not registered again")
+		}
+		want(t, "owner after the second registration", leases.now().OwnerReferences, ownedByNode("vk", second))
+	})
+}
+
 // A process that hands the node over leaves the lease to the next, with its own
 // identity: they agree by other means.
 func TestHandOverTakesNoTime(t *testing.T) {

@@ -40,6 +40,7 @@ type nodeLease struct {
 	lost    bool               // another process has taken it
 
 	latest  *coordinationv1.Lease // as the API has it; nil: it has to be read
+	due     time.Time             // of the next renewal
 	spread  bool                  // the renewals have been spread over the interval
 	away    bool                  // the API server, as far as the lease can tell
 	backoff wait.Backoff
@@ -56,8 +57,29 @@ func (n *NodeController) newLease() *nodeLease {
 // 40 s survives.
 const leaseRetry = 7 * time.Second
 
-// renew renews the lease, or makes it, and returns when that is due next.
+// renew renews the lease, or makes it, if that is due, or the lease would stay when the
+// Node goes. It returns when it is due next.
 func (l *nodeLease) renew(ctx context.Context) (next time.Duration) {
+	early := time.Until(l.due)
+	if early > 0 && l.owned() {
+		return early
+	}
+	next = l.renewNow(ctx)
+	if early > 0 {
+		next = min(next, early) // renewals of many nodes stay spread
+	}
+	l.due = time.Now().Add(next)
+	return next
+}
+
+// owned reports whether the lease goes with the Node that was registered last.
+func (l *nodeLease) owned() bool {
+	uid := l.of.UID()
+	return uid == "" || l.latest != nil && slices.ContainsFunc(l.latest.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
+}
+
+// renewNow renews the lease, or makes it, and returns when that is due next.
+func (l *nodeLease) renewNow(ctx context.Context) (next time.Duration) {
 	if l.lost {
 		return l.renewInterval // this process ends
 	}

@@ -57,26 +57,27 @@ type NodeController struct {
 	metrics        *Metrics     // may be nil
 	conditions     []func() []corev1.NodeCondition
 
-	name     string
-	uid      atomic.Value                // types.UID, for the lease's owner reference
-	current  *corev1.Node                // the API's, as last seen; nil when deleted
-	known    atomic.Pointer[corev1.Node] // current, for Node
-	health   error                       // why the node cannot be ready
-	hanging  <-chan error                // of a ping that was not answered in time
-	written  time.Time                   // when the status was
-	refusal  string                      // of a change of labels, annotations or taints
-	itself   bool                        // to the API server this process is the node
-	leftOut  string                      // what the node cannot have for that
-	created  bool                        // and not yet updated
-	unsure   bool                        // current may be outdated: the API was away
-	readAt   time.Time                   // when current came from the API
-	watching atomic.Bool                 // the node is being watched, where there is no source
-	notified chan struct{}
-	returned chan struct{}           // the API, after it was away
-	abort    context.CancelCauseFunc // of Run
-	after    func() <-chan struct{}  // closed when the Node may be registered; nil: at once
-	seen     chan observation
-	pings    chan error
+	name      string
+	uid       atomic.Value                // types.UID, for the lease's owner reference
+	wakeLease func()                      // has it renewed at once if uid is not its owner's; nil: nobody keeps it
+	current   *corev1.Node                // the API's, as last seen; nil when deleted
+	known     atomic.Pointer[corev1.Node] // current, for Node
+	health    error                       // why the node cannot be ready
+	hanging   <-chan error                // of a ping that was not answered in time
+	written   time.Time                   // when the status was
+	refusal   string                      // of a change of labels, annotations or taints
+	itself    bool                        // to the API server this process is the node
+	leftOut   string                      // what the node cannot have for that
+	created   bool                        // and not yet updated
+	unsure    bool                        // current may be outdated: the API was away
+	readAt    time.Time                   // when current came from the API
+	watching  atomic.Bool                 // the node is being watched, where there is no source
+	notified  chan struct{}
+	returned  chan struct{}           // the API, after it was away
+	abort     context.CancelCauseFunc // of Run
+	after     func() <-chan struct{}  // closed when the Node may be registered; nil: at once
+	seen      chan observation
+	pings     chan error
 
 	started        atomic.Bool
 	ready          chan struct{}
@@ -175,7 +176,7 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	if n.claim != nil && n.lease != nil {
 		// Others take the node if its lease is not renewed, however long it takes to
 		// register it, and something else may act for it meanwhile.
-		background = append(background, periodic.Run(ctx, 0, n.newLease().renew))
+		background = append(background, n.keepLease(ctx))
 	}
 	if err := n.awaitTurn(ctx); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (n *NodeController) Run(ctx context.Context) (err error) {
 	if n.lease != nil {
 		n.spreadReports()
 		if n.claim == nil {
-			background = append(background, periodic.Run(ctx, 0, n.newLease().renew))
+			background = append(background, n.keepLease(ctx))
 		}
 	}
 	n.loop(ctx)
@@ -445,7 +446,16 @@ func (n *NodeController) take(node *corev1.Node) {
 	kept.ManagedFields = nil // half of the node, and nobody reads them
 	n.current, n.readAt = &kept, time.Now()
 	n.known.Store(&kept)
-	n.uid.Store(node.UID)
+	if before := n.uid.Swap(node.UID); before != node.UID && n.wakeLease != nil {
+		n.wakeLease()
+	}
+}
+
+// keepLease renews the lease until ctx ends. wait returns, once it has, when nobody
+// renews it any more.
+func (n *NodeController) keepLease(ctx context.Context) (wait func()) {
+	n.wakeLease, wait = periodic.RunWoken(ctx, 0, n.newLease().renew)
+	return wait
 }
 
 // spreadReports has the first report of an unchanged status come earlier, at

@@ -11,9 +11,17 @@ import (
 //
 // The pods that it is given are its own copies, to keep and to change. Methods
 // are called concurrently for different pods, and one at a time for each pod
-// (the methods that only read excepted). An error is retried, for ever, with
-// growing delays; its class (package errdefs) can name another delay or say
-// that a retry is of no use. A panic counts as an error.
+// (the methods that only read excepted). An error is retried, for ever, after
+// 100 ms, doubling to a minute; its class (package errdefs) can name another delay
+// or say that a retry is of no use (see DefaultRetryFunc). A panic counts as an
+// error.
+//
+// The status that it reports goes to the API, but for what others own. Nothing is
+// made up for it: without a condition Ready that is True a pod is not ready, and
+// Services leave it out. podspec.Status makes a whole status, by the kubelet's rules,
+// from what is known of the containers.
+//
+// docs/write-a-provider.md has an example, and a table of the methods.
 type PodLifecycleHandler interface {
 	// CreatePod takes a pod on. It is called at most once for each UID that the
 	// provider holds; after an error the provider is asked with GetPod before
@@ -40,7 +48,10 @@ type PodLifecycleHandler interface {
 	DeletePod(ctx context.Context, pod *corev1.Pod) error
 
 	// GetPod returns a pod that the provider holds. For one that it does not
-	// hold it returns an error of class NotFound, or nil and no error.
+	// hold it returns an error of class NotFound, or nil and no error. After any
+	// other error nothing is done about the pod but to ask again; one of no class
+	// counts as NotFound if GetPods does not show the pod either, so that a backend
+	// that could not be asked is better an errdefs.AsUnavailable.
 	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 
 	// GetPodStatus returns the status of a pod that the provider holds, under

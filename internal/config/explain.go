@@ -55,7 +55,7 @@ func (e *explainer) value(text json.RawMessage, t reflect.Type, path string) {
 			if field, ok := e.field(known, name); ok {
 				e.value(object[name], field, child(path, name))
 			} else {
-				e.unknown(child(path, name), nearest(name, known))
+				e.unknown(child(path, name), Nearest(name, slices.Sorted(maps.Keys(known))))
 			}
 		}
 	case t.Kind() == reflect.Map && json.Unmarshal(text, &object) == nil:

@@ -1,16 +1,12 @@
 package config
 
-import (
-	"maps"
-	"reflect"
-	"slices"
-	"strings"
-)
+import "strings"
 
-// nearest returns the known name that an unknown one is a misspelling of, or "".
-func nearest(name string, known map[string]reflect.Type) string {
+// Nearest returns the known name that an unknown one is a misspelling of, the first of
+// several, or "" if there is none.
+func Nearest(name string, known []string) string {
 	best, least := "", min(2, len(name)/2)+1
-	for _, other := range slices.Sorted(maps.Keys(known)) {
+	for _, other := range known {
 		if n := distance(strings.ToLower(name), strings.ToLower(other)); n < least {
 			best, least = other, n
 		}

@@ -10,6 +10,13 @@ import (
 // Run calls f after the time first, and from then on each time after what f
 // returned, until ctx ends or that was negative. Calls do not overlap. wait returns, once ctx has ended, when the last call has.
 func Run(ctx context.Context, first time.Duration, f func(context.Context) (next time.Duration)) (wait func()) {
+	_, wait = RunWoken(ctx, first, f)
+	return wait
+}
+
+// RunWoken is Run for what may become due earlier: wake has f called at once, or when
+// the call that is under way has returned. It does not block.
+func RunWoken(ctx context.Context, first time.Duration, f func(context.Context) (next time.Duration)) (wake, wait func()) {
 	turn := make(chan struct{}, 1) // held by the one that may set the timer
 	var timer *time.Timer
 	call := func() {
@@ -32,7 +39,10 @@ func Run(ctx context.Context, first time.Duration, f func(context.Context) (next
 		go call() // ends as when the timer calls it
 	}
 	<-turn
-	return func() {
+	wake = func() {
+		go call() // ends as when the timer calls it
+	}
+	return wake, func() {
 		turn <- struct{}{}
 		timer.Stop()
 		<-turn

@@ -132,6 +132,7 @@ func (pc *Controller) create(ctx context.Context, r *podRecord, pod *corev1.Pod)
 		r.cancelled = interrupted(ctx) // it may have come to be all the same
 	} else {
 		r.ran = true
+		r.createdAt = time.Now()
 		r.found()
 		r.warned = nil
 		if pc.notifier != nil {

@@ -192,11 +192,11 @@ func New(cfg Config) *Controller {
 		return cfg.DefaultRetry
 	}
 	pc.syncs = cfg.CallWorkers.New("sync_pods_from_kubernetes", cfg.Syncs.Limiter,
-		pc.holding(retry(cfg.Syncs, nil)), pc.syncPod)
+		pc.holding(retry(cfg.Syncs, nil)), pc.noting(pc.syncPod, &pc.syncs))
 	pc.removals = cfg.WriteWorkers.New("delete_pods_from_kubernetes", cfg.Removals.Limiter,
-		retry(cfg.Removals, func(_ string, err error) bool { return isAway(err) }), pc.removePod)
+		retry(cfg.Removals, func(_ string, err error) bool { return isAway(err) }), pc.noting(pc.removePod, &pc.removals))
 	pc.statuses = cfg.WriteWorkers.New("sync_pod_status_from_provider", cfg.Statuses.Limiter,
-		retry(cfg.Statuses, pc.statusMayBeTaken), pc.writeStatus)
+		retry(cfg.Statuses, pc.statusMayBeTaken), pc.noting(pc.writeStatus, &pc.statuses))
 	for _, q := range []*queue.Queue{pc.syncs, pc.removals, pc.statuses} {
 		q.Name(pc.aboutKey)
 	}

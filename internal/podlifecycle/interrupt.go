@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
 )
 
@@ -27,6 +28,7 @@ type interruptible struct{ cancel context.CancelCauseFunc }
 func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &interruptible{cancel}
+	ctx = providercalls.WithRelease(ctx, func() { pc.release(r, c) })
 	var expiry *time.Timer
 	r.mu.Lock()
 	r.call = c
@@ -50,13 +52,16 @@ func (pc *Controller) begin(ctx context.Context, r *podRecord, pod *corev1.Pod) 
 // cancelCall cancels a call of a pod that is not wanted any more.
 func (pc *Controller) cancelCall(r *podRecord, c *interruptible) {
 	c.cancel(errNotWanted)
-	time.AfterFunc(abandonAfter, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.call == c {
-			pc.syncs.Release(r.key())
-		}
-	})
+	time.AfterFunc(abandonAfter, func() { pc.release(r, c) })
+}
+
+// release has a call no longer count against the workers, unless it has returned.
+func (pc *Controller) release(r *podRecord, c *interruptible) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.call == c {
+		pc.syncs.Release(r.key())
+	}
 }
 
 // interrupt cancels the call that is under way for a pod, if that is not wanted any more.

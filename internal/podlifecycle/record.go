@@ -22,6 +22,9 @@ type podRecord struct {
 	id   types.UID
 	name types.NamespacedName
 
+	// seenAt is when the record was made.
+	seenAt time.Time
+
 	mu sync.Mutex
 
 	// pod is the newest known form of the pod: the API's, or of an orphan the
@@ -87,6 +90,10 @@ type podRecord struct {
 	// cause is the span in which the provider was last asked for something, until
 	// the API has the outcome; nil if nobody records spans.
 	cause trace.Span
+
+	createdAt time.Time // when CreatePod returned without an error; zero after a restart
+	// failure is the last error about the pod that has not been followed by a success; else nil.
+	failure *failure
 
 	// waitsFor are the objects without which the pod cannot be created.
 	waitsFor map[podenv.Object]struct{}
@@ -228,7 +235,7 @@ func (t *records) getOrAdd(id types.UID, pod *corev1.Pod, orphan bool) (*podReco
 	if t.byUID == nil {
 		t.byUID, t.byName = map[types.UID]*podRecord{}, map[types.NamespacedName][]*podRecord{}
 	}
-	r := &podRecord{id: id, name: nameOf(pod), pod: pod, orphan: orphan, progress: progress{observed: unknown, begun: !orphan && createdBefore(pod)}}
+	r := &podRecord{id: id, name: nameOf(pod), seenAt: time.Now(), pod: pod, orphan: orphan, progress: progress{observed: unknown, begun: !orphan && createdBefore(pod)}}
 	t.byUID[id], t.byName[r.name] = r, append(t.byName[r.name], r)
 	return r, true
 }

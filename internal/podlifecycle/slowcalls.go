@@ -42,8 +42,8 @@ func (pc *Controller) NodeConditions() []corev1.NodeCondition {
 }
 
 // SlowCalls returns the calls of the provider that take too long, the oldest first:
-// three minutes for those that only read, ten for the others. Nothing is done about
-// them: a call is cancelled only when its pod is deleted or replaced.
+// three minutes for those that only read, ten for the others. What is done about them
+// node.PodController describes.
 func (pc *Controller) SlowCalls() []providercalls.Call {
 	now := time.Now()
 	calls := pc.calls.calls.List()

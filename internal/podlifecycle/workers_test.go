@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/queue"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 )
@@ -84,6 +85,43 @@ func TestHangingProviderHoldsUpNoOtherNode(t *testing.T) {
 		want(t, "calls that hang", one.Syncs().ItemsBeingProcessedLen(), 3)
 		close(release)
 		synctest.Wait()
+	})
+}
+
+// Creations that only wait, as they report, hold up no other pod, however many there are.
+func TestCreationsThatWaitHoldNoWorker(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		workers := sharedWorkers{queue.NewPool(0, nil), queue.NewPool(1, nil)}
+		ready := make(chan struct{})
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(ctx context.Context, pod *corev1.Pod) error {
+				providercalls.Waits(ctx)
+				providercalls.Waits(ctx) // which changes nothing
+				select {
+				case <-ready:
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+		})
+		r.launchWith(workers, r.provider.Notifying(), "default")
+		for i := range 20 {
+			r.api.AddPod(aPod(fmt.Sprint(i)))
+		}
+		pass(time.Second)
+		want(t, "creations", len(r.provider.TakeCalls("create")), 20) // with three workers
+		r.api.DeletePod("7")
+		pass(time.Second)
+		want(t, "deletions", len(r.provider.TakeCalls("delete")), 1)
+		close(ready)
+		pass(time.Second)
+		for i := range 20 {
+			if i != 7 {
+				want(t, "phase of "+fmt.Sprint(i), r.phase(fmt.Sprint(i)), corev1.PodRunning)
+			}
+		}
+		want(t, "creations again", len(r.provider.TakeCalls("create")), 0)
 	})
 }
 

@@ -19,6 +19,7 @@ type Metrics struct {
 	statusSync prometheus.Histogram
 	rivals     prometheus.Counter
 
+	history *history
 	running sync.Map // *Log → struct{}: of the controllers that run
 
 	// What is needed each time is looked up once.
@@ -78,6 +79,7 @@ func NewMetrics() *Metrics {
 			Buckets: []float64{0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60}}),
 		rivals: prometheus.NewCounter(prometheus.CounterOpts{Name: "vk_node_rivals_total",
 			Help: "Number of other processes that were seen to act for a node of this process, or to have taken it."}),
+		history:    newHistory(),
 		methods:    map[string]methodMetrics{},
 		operations: map[string]prometheus.Observer{},
 	}
@@ -162,6 +164,7 @@ func (m *Metrics) Ended(method string, begin time.Time, err error) {
 		took = m.calls.WithLabelValues(method, string(errdefs.ClassOf(err)))
 	}
 	took.Observe(time.Since(begin).Seconds())
+	m.history.record(method, begin, err)
 }
 
 // Worked records that a visit of a pod has ended, which did the given kind of work.

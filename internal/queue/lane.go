@@ -53,7 +53,7 @@ func (l *lane) offer() {
 
 // Release has the handler of a key that is at work no longer count against the
 // workers: another key may be handled in its place, though never the same. It is for
-// one that was told to end and does not.
+// one that was asked to end and does not, and for one that only waits.
 func (q *Queue) Release(key string) {
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()

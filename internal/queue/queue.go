@@ -161,6 +161,21 @@ func (q *Queue) DueSince(key string) time.Time {
 	return time.Time{}
 }
 
+// NextTry returns how often a key has failed since its last success, and when it is
+// tried again: zero if it is being handled, or will not be.
+func (q *Queue) NextTry(key string) (tries int, at time.Time) {
+	q.pool.mu.Lock()
+	defer q.pool.mu.Unlock()
+	it := q.items[key]
+	if it == nil || it.running || it.waits.IsZero() {
+		return 0, time.Time{}
+	}
+	if it.timer != nil {
+		return it.tries, it.end
+	}
+	return it.tries, time.Now()
+}
+
 func (q *Queue) lenOf(which func(*item) bool) (n int) {
 	q.pool.mu.Lock()
 	defer q.pool.mu.Unlock()

@@ -24,10 +24,10 @@ type Leases interface {
 }
 
 const (
-	// labelName is on all leases; its value is Config.Name.
-	labelName = "virtual-kubelet.io/shards"
-	// annotationCount is how many shards the holder of a lease goes by.
-	annotationCount = "virtual-kubelet.io/shard-count"
+	// Label is on all leases; its value is Config.Name.
+	Label = "virtual-kubelet.io/shards"
+	// AnnotationCount is the annotation with how many shards the holder of a lease goes by.
+	AnnotationCount = "virtual-kubelet.io/shard-count"
 )
 
 // ledger is what a member has seen of the leases of all. It is safe for
@@ -76,7 +76,7 @@ func (l *ledger) isMember(name string) bool { return strings.HasPrefix(name, l.N
 func (l *ledger) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.requestTimeout())
 	defer cancel()
-	list, err := l.Leases.List(ctx, metav1.ListOptions{LabelSelector: labelName + "=" + l.Name})
+	list, err := l.Leases.List(ctx, metav1.ListOptions{LabelSelector: Label + "=" + l.Name})
 	if err != nil {
 		return fmt.Errorf("cannot list the leases of the shards: %w", err)
 	}
@@ -126,8 +126,8 @@ func (l *ledger) hold(ctx context.Context, name string) error {
 	}
 	next.Spec.RenewTime = &now
 	next.Spec.LeaseDurationSeconds = ptr.To(int32(l.LeaseDuration / time.Second))
-	metav1.SetMetaDataLabel(&next.ObjectMeta, labelName, l.Name)
-	metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationCount, strconv.Itoa(l.Shards))
+	metav1.SetMetaDataLabel(&next.ObjectMeta, Label, l.Name)
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, AnnotationCount, strconv.Itoa(l.Shards))
 	return l.write(ctx, next)
 }
 
@@ -190,7 +190,7 @@ func (l *ledger) members(now time.Time) (members []string, mixed bool) {
 		if s.holder() == "" || !now.Before(s.expires(l.LeaseDuration)) {
 			continue
 		}
-		if s.lease.Annotations[annotationCount] != strconv.Itoa(l.Shards) {
+		if s.lease.Annotations[AnnotationCount] != strconv.Itoa(l.Shards) {
 			mixed = true
 		} else if l.isMember(name) {
 			members = append(members, s.holder())

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -158,5 +159,15 @@ func TestFatal(t *testing.T) {
 		if got.Level != "ERROR+4" || got.Msg != "the end" || filepath.Base(got.Source.File) != "slog_test.go" {
 			t.Errorf("%s logged %+v", which, got)
 		}
+	}
+}
+
+// JSON with a name twice is refused by some readers, and others take the first value.
+func TestEachFieldIsThereOnce(t *testing.T) {
+	var buf bytes.Buffer
+	logger := vkslog.FromSlog(slog.New(slog.NewJSONHandler(&buf, nil)))
+	logger.WithField("node", "a").WithField("pod", "web").WithFields(log.Fields{"node": "b", "x": 1}).WithField("node", "c").Info("line")
+	if got := buf.String(); strings.Count(got, `"node"`) != 1 || !strings.Contains(got, `"pod":"web","x":1,"node":"c"`) {
+		t.Errorf("got %s", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,4 +64,17 @@ func ExampleHandleContainerExec() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/exec/{namespace}/{pod}/{container}", api.InstrumentHandler(api.HandleContainerExec(run)))
+}
+
+// A backend that returns lines with their times has kubectl logs with all its options.
+func ExampleNewLogReader() {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	backend := func(_ context.Context, since time.Time) ([]api.LogLine, error) {
+		return []api.LogLine{{Time: start, Text: "begins"}, {Time: start.Add(time.Second), Text: "ends"}}, io.EOF
+	}
+	log := api.NewLogReader(context.Background(), api.ContainerLogOpts{Tail: 1, Timestamps: true}, backend)
+	defer log.Close()
+	text, _ := io.ReadAll(log)
+	fmt.Print(string(text))
+	// Output: 2026-01-01T00:00:01.000000000Z ends
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/kubernetes"
 
@@ -34,6 +35,7 @@ type auth struct {
 	authenticator.Request
 	authorizer.Authorizer
 	NodeRequestAttr
+	clientCA dynamiccertificates.CAContentProvider // nil if client certificates are not accepted
 }
 
 // NoAuth lets everybody do everything.
@@ -107,7 +109,7 @@ func WebhookAuth(client kubernetes.Interface, nodeName string, opts ...WebhookAu
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up authorization: %w", err)
 	}
-	return auth{authn, authz, NodeRequestAttr{NodeName: nodeName}}, nil
+	return auth{authn, authz, NodeRequestAttr{NodeName: nodeName}, cfg.AuthnConfig.ClientCertificateCAContentProvider}, nil
 }
 
 // NodeRequestAttr gives requests to a kubelet the attributes that the kubelet
@@ -126,6 +128,7 @@ var subresources = []struct{ prefix, name string }{
 	{"/checkpoint", "checkpoint"},
 	{"/pods", "pods"},
 	{"/runningpods", "pods"},
+	{"/status", "pods"}, // which only a virtual node has
 	{"/healthz", "healthz"},
 	{"/livez", "healthz"},
 	{"/readyz", "healthz"},
@@ -187,9 +190,11 @@ func (a nodeAuth) GetRequestAttributes(u user.Info, r *http.Request) authorizer.
 }
 
 // WithAuth lets requests through to h that auth knows (else 401) and allows
-// (else 403).
+// (else 403). Where it is the configuration of WebhookAuth that keeps a caller from being
+// known, such as a client CA that is missing, the log has that once.
 func WithAuth(auth Auth, h http.Handler) http.Handler {
 	refused := newQuietLog()
+	var explained refusals
 	return authHandler{auth: auth, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		caller, ok, err := auth.AuthenticateRequest(r)
@@ -201,6 +206,8 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 		if err != nil || !ok {
 			if err != nil {
 				refused.warn(ctx, "Cannot authenticate a request", log.Fields{"error": err, "uri": r.URL.Path})
+			} else {
+				explained.explain(auth, r)
 			}
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 			return
@@ -219,6 +226,9 @@ func WithAuth(auth Auth, h http.Handler) http.Handler {
 			}
 			message := fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)",
 				caller.User.GetName(), attributes.GetVerb(), attributes.GetResource(), asked)
+			if caller.User.GetName() == user.Anonymous {
+				explained.explain(auth, r)
+			}
 			refused.info(ctx, "Refused a request", log.Fields{"answer": message, "reason": reason, "uri": r.URL.Path})
 			http.Error(w, message, http.StatusForbidden)
 			return

@@ -39,6 +39,7 @@ func TestNodeRequestAttr(t *testing.T) {
 		{"GET", "/healthz/syncloop", "get", "healthz"},
 		{"GET", "/configz", "get", "configz"},
 		{"GET", "/statusz", "get", "statusz"},
+		{"GET", "/status", "get", "pods"},
 		{"GET", "/flagz", "get", "flagz"},
 		{"GET", "/stats/summary", "get", "stats"},
 		{"POST", "/stats/summary", "create", "stats"},

@@ -37,6 +37,7 @@ func (n *Node) guard(h http.Handler) http.Handler {
 			if auth, err = WebhookAuth(n.cfg.Client, n.cfg.NodeSpec.Name, WithClientCA(n.defaultAuth.ca)); err != nil {
 				return nil, err
 			}
+			auth = InstrumentAuth(auth)
 		}
 		return WithAuthExceptHealth(auth, h), nil
 	})
@@ -135,19 +136,6 @@ func acceptsTokens(h http.Handler) bool {
 			return false
 		}
 	}
-}
-
-// asksAPIServer reports whether a is that of WebhookAuth.
-func asksAPIServer(a Auth) bool {
-	switch a := a.(type) {
-	case auth:
-		return true
-	case nodeAuth:
-		return asksAPIServer(a.Auth)
-	case *tracedAuth:
-		return asksAPIServer(a.Auth)
-	}
-	return false
 }
 
 // byCertificate returns the user that has sent a request by the client certificate that the TLS

@@ -1,6 +1,7 @@
 package nodeutil
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
@@ -54,6 +55,7 @@ func (w *eventWriter) start(client kubernetes.Interface) (stop func()) {
 type lateRecorder struct {
 	writer *eventWriter
 	node   string // set before the node runs
+	recent recentEvents
 }
 
 // target returns where an event of a type goes, or nil if it is not recorded.
@@ -71,18 +73,21 @@ func (r *lateRecorder) target(eventtype string) record.EventRecorder {
 }
 
 func (r *lateRecorder) Event(object runtime.Object, eventtype, reason, message string) {
+	r.recent.add(object, eventtype, reason, message)
 	if to := r.target(eventtype); to != nil {
 		to.Event(object, eventtype, reason, message)
 	}
 }
 
 func (r *lateRecorder) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
+	r.recent.add(object, eventtype, reason, fmt.Sprintf(messageFmt, args...))
 	if to := r.target(eventtype); to != nil {
 		to.Eventf(object, eventtype, reason, messageFmt, args...)
 	}
 }
 
 func (r *lateRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any) {
+	r.recent.add(object, eventtype, reason, fmt.Sprintf(messageFmt, args...))
 	if to := r.target(eventtype); to != nil {
 		to.AnnotatedEventf(object, annotations, eventtype, reason, messageFmt, args...)
 	}

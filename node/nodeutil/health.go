@@ -27,12 +27,23 @@ const (
 // every check. What fails where the process is to be restarted is in all of
 // them; what only time or others can fix is in /readyz alone.
 func (n *Node) healthRoutes() []api.Route {
-	living := []healthz.HealthChecker{
+	living, ready := n.healthChecks()
+	routes := collected{methods: []string{http.MethodGet, http.MethodHead}}
+	healthz.InstallPathHandler(&routes, "/healthz", living...)
+	healthz.InstallPathHandler(&routes, "/livez", living...)
+	healthz.InstallPathHandler(&routes, "/readyz", ready...)
+	return routes.routes
+}
+
+// healthChecks are those of a process that need not be restarted, and of one that is ready,
+// which are all of them.
+func (n *Node) healthChecks() (living, ready []healthz.HealthChecker) {
+	living = []healthz.HealthChecker{
 		healthz.PingHealthz,
 		healthz.NamedCheck("log", new(logCheck).check),
 		healthz.NamedCheck("syncloop", n.checkRunning),
 	}
-	ready := append(living[:len(living):len(living)],
+	return living, append(living[:len(living):len(living)],
 		healthz.NamedCheck("pods", func(*http.Request) error {
 			return closed(n.pods.Ready(), "the pod controller waits for its caches, and so for the API server")
 		}),
@@ -40,11 +51,6 @@ func (n *Node) healthRoutes() []api.Route {
 		healthz.NamedCheck("lease", func(*http.Request) error { return n.health.checkLease() }),
 		healthz.NamedCheck("provider", func(*http.Request) error { return cmp.Or(n.health.checkPing(), n.checkCalls()) }),
 	)
-	routes := collected{methods: []string{http.MethodGet, http.MethodHead}}
-	healthz.InstallPathHandler(&routes, "/healthz", living...)
-	healthz.InstallPathHandler(&routes, "/livez", living...)
-	healthz.InstallPathHandler(&routes, "/readyz", ready...)
-	return routes.routes
 }
 
 // checkCalls fails while the provider does not answer a question about its pods. A

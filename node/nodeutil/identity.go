@@ -100,6 +100,7 @@ var (
 		"[ALPHA] Gauge of the TTL (time-to-live) of the Kubelet's client certificate. The value is in seconds until certificate expiry (negative if already expired). If client certificate is invalid or unused, the value will be +INF.", nil, nil)
 	clientErrorsDesc = prometheus.NewDesc("kubelet_certificate_manager_client_expiration_renew_errors",
 		"[ALPHA] Counter of certificate renewal errors.", nil, nil)
+	clientRequestDesc = requestAgeDesc("client")
 )
 
 var _ prometheus.Collector = (*NodeIdentity)(nil)
@@ -108,14 +109,17 @@ var _ prometheus.Collector = (*NodeIdentity)(nil)
 func (i *NodeIdentity) Describe(descs chan<- *prometheus.Desc) {
 	descs <- clientTTLDesc
 	descs <- clientErrorsDesc
+	descs <- clientRequestDesc
 }
 
 // Collect implements prometheus.Collector: how long the certificate is valid yet,
-// and how often it could not be renewed, under the kubelet's names. The caller
+// and how often it could not be renewed, under the kubelet's names, and since when another
+// one waits to be signed. The caller
 // registers it where it likes.
 func (i *NodeIdentity) Collect(found chan<- prometheus.Metric) {
 	found <- prometheus.MustNewConstMetric(clientTTLDesc, prometheus.GaugeValue, i.signed.ttl())
 	found <- prometheus.MustNewConstMetric(clientErrorsDesc, prometheus.CounterValue, float64(i.signed.failures.Load()))
+	found <- prometheus.MustNewConstMetric(clientRequestDesc, prometheus.GaugeValue, i.signed.requestAge())
 }
 
 // Config returns a new client config with the identity. It is of use once

@@ -36,7 +36,7 @@ func (n *Node) routes(p Provider, own prometheus.Gatherer) []api.Route {
 	routes := api.PodRoutes(config, true)
 	routes = append(routes, n.healthRoutes()...)
 	routes = append(routes, metricsRoutes(own, &volumeMetrics{summary: config.GetStatsSummary})...)
-	routes = append(routes, api.Route{Pattern: "/configz", Methods: reading, Handler: serveConfig(&n.cfg)})
+	routes = append(routes, api.Route{Pattern: "/configz", Methods: reading, Handler: serveConfig(&n.cfg)}, n.statusRoute())
 	if n.cfg.DebugHTTP {
 		routes = append(routes, profileRoutes()...)
 	}

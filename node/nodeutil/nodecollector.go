@@ -25,6 +25,7 @@ var (
 		"[ALPHA] Gauge of the shortest TTL (time-to-live) of the Kubelet's serving certificate. The value is in seconds until certificate expiry (negative if already expired). If serving certificate is invalid or unused, the value will be +INF.", nil, nil)
 	servingErrorsDesc = prometheus.NewDesc("kubelet_server_expiration_renew_errors",
 		"[ALPHA] Counter of certificate renewal errors.", nil, nil)
+	servingRequestDesc = requestAgeDesc("serving")
 
 	podsDesc = prometheus.NewDesc("vk_pods",
 		"Number of pods that are bound to the node and still in the API, by phase.", []string{"phase"}, nil)
@@ -34,12 +35,19 @@ var (
 		"Time in seconds since the lease was renewed; of several nodes the longest.", nil, nil)
 )
 
+// requestAgeDesc is the metric of requests for that certificate. It is of several collectors.
+func requestAgeDesc(certificate string) *prometheus.Desc {
+	return prometheus.NewDesc("vk_certificate_request_age_seconds",
+		"Time in seconds since a certificate was requested that the cluster has not signed yet; of several nodes the longest.",
+		nil, prometheus.Labels{"certificate": certificate})
+}
+
 // nodesCollector collects what the nodes and their pods are at.
 type nodesCollector struct{ metrics *nodeMetrics }
 
 func (nodesCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{nodeNameDesc, desiredPodsDesc, activePodsDesc, runningPodsDesc, runningContainersDesc,
-		servingTTLDesc, servingErrorsDesc, podsDesc, nodesDesc, leaseAgeDesc} {
+		servingTTLDesc, servingErrorsDesc, servingRequestDesc, podsDesc, nodesDesc, leaseAgeDesc} {
 		descs <- desc
 	}
 }
@@ -49,7 +57,7 @@ func (c nodesCollector) Collect(found chan<- prometheus.Metric) {
 		found <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	pods := podCount{phases: map[corev1.PodPhase]int{}}
-	ready, notReady, ttl := 0, 0, math.Inf(1)
+	ready, notReady, ttl, requestAge := 0, 0, math.Inf(1), 0.
 	var renewErrors int64
 	var leaseAge time.Duration
 	for _, n := range c.metrics.measured() {
@@ -65,6 +73,7 @@ func (c nodesCollector) Collect(found chan<- prometheus.Metric) {
 		}
 		leaseAge = max(leaseAge, n.health.leaseAge())
 		ttl = min(ttl, n.serving.ttl())
+		requestAge = max(requestAge, n.serving.requestAge())
 		renewErrors += n.serving.renewErrors()
 	}
 	gauge(desiredPodsDesc, float64(pods.desired), "")
@@ -79,6 +88,7 @@ func (c nodesCollector) Collect(found chan<- prometheus.Metric) {
 	gauge(nodesDesc, float64(notReady), "false")
 	gauge(leaseAgeDesc, leaseAge.Seconds())
 	gauge(servingTTLDesc, ttl)
+	gauge(servingRequestDesc, requestAge)
 	found <- prometheus.MustNewConstMetric(servingErrorsDesc, prometheus.CounterValue, float64(renewErrors))
 }
 

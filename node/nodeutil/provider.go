@@ -18,7 +18,9 @@ import (
 
 // Provider is a node.PodLifecycleHandler that also answers the kubelet's API.
 // What a backend cannot do returns an error: errors.ErrUnsupported becomes a 501,
-// one of class NotFound a 404, any other that has no class a 500 with its text.
+// one with a class the status that errdefs.Describe names (404 for NotFound), any
+// other a 500 with its text. So does a panic, without its text. The methods are called
+// for requests of clients, at any time and also for the same pod, and are not tried again.
 type Provider interface {
 	node.PodLifecycleHandler
 

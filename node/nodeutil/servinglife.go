@@ -60,3 +60,11 @@ func (l *servingLife) renewErrors() int64 {
 	}
 	return 0
 }
+
+// requestAge is since when, in seconds, the cluster has been asked to sign it.
+func (l *servingLife) requestAge() float64 {
+	if signed := l.signed.Load(); signed != nil {
+		return signed.requestAge()
+	}
+	return 0
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podobjects"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/statuspage"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/queuemetrics"
@@ -30,6 +31,7 @@ type shared struct {
 	workers  *node.Workers
 	metrics  *nodeMetrics
 	streams  *api.StreamLimiter
+	watchers statuspage.Watchers
 
 	// registering bounds how many nodes make an attempt to register at the same
 	// time; nil means no bound.
@@ -45,6 +47,7 @@ func newShared(client kubernetes.Interface, eventSource string, eventQPS float32
 		events:   newEventWriter(eventQPS, eventBurst),
 		metrics:  newNodeMetrics(),
 		streams:  newStreamLimiter(limits),
+		watchers: statuspage.NewWatchers(),
 	}
 	s.events.component = cmp.Or(eventSource, defaultEventSource)
 	s.metrics.registry.MustRegister(s.events.metrics.collectors()...)

@@ -2,19 +2,16 @@ package nodeutil
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +24,7 @@ import (
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
@@ -59,6 +57,8 @@ type signedCert struct {
 	// was in use. It may be nil.
 	replaced func(context.Context)
 
+	pending  string                    // file of the key of a request that was not answered
+	asked    atomic.Pointer[time.Time] // when what is pending was first requested; nil if nothing is
 	pair     atomic.Pointer[tls.Certificate]
 	failures atomic.Int64 // to have it signed
 
@@ -82,7 +82,7 @@ func (s *signedCert) open(ctx context.Context, dir, prefix, user string) error {
 	if err != nil {
 		return errdefs.AsInvalidInput(fmt.Errorf("cannot keep certificates in %q: %w", dir, err))
 	}
-	s.store = store
+	s.store, s.pending = store, filepath.Join(dir, prefix+"-pending.key")
 	pair, err := store.Current()
 	if missing := (*certificate.NoCertKeyError)(nil); errors.As(err, &missing) {
 		return nil
@@ -126,6 +126,16 @@ func (s *signedCert) ttl() float64 {
 		return math.Inf(1)
 	}
 	return time.Until(pair.Leaf.NotAfter).Seconds()
+}
+
+// requestAge is since when, in seconds, the cluster has been asked for what it has not
+// signed yet; 0 where it has, or nothing is wanted.
+func (s *signedCert) requestAge() float64 {
+	asked := s.asked.Load()
+	if asked == nil {
+		return 0
+	}
+	return time.Since(*asked).Seconds()
 }
 
 // reconsider wakes the worker if what is wanted has changed.
@@ -206,6 +216,7 @@ func (s *signedCert) renew(ctx context.Context) error {
 	request := s.consider(cancel)
 	defer s.settle()
 	if request == nil {
+		s.asked.Store(nil)
 		return errNothingWanted
 	}
 	err := s.request(ctx, request)
@@ -216,18 +227,24 @@ func (s *signedCert) renew(ctx context.Context) error {
 }
 
 // request has a certificate signed, and keeps it.
-func (s *signedCert) request(ctx context.Context, request *x509.CertificateRequest) error {
+func (s *signedCert) request(ctx context.Context, request *x509.CertificateRequest) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, signingPatience)
 	defer cancel()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := openRequestKey(s.pending)
 	if err != nil {
-		return fmt.Errorf("cannot make a key: %w", err)
+		return err
 	}
-	requestPEM, err := cert.MakeCSRFromTemplate(key, request)
+	answered := false
+	defer func() {
+		if answered {
+			err = errors.Join(err, key.forget())
+		}
+	}()
+	requestPEM, err := cert.MakeCSRFromTemplate(key.PrivateKey, request)
 	if err != nil {
 		return fmt.Errorf("cannot make a certificate signing request: %w", err)
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key.PrivateKey)
 	if err != nil {
 		return fmt.Errorf("cannot encode a key: %w", err)
 	}
@@ -235,17 +252,27 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 	if err != nil {
 		return err
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, requestPEM, "", s.signer, nil, s.usages(key), key)
+	name, err := key.requestName(s.signer, request)
 	if err != nil {
 		return err
+	}
+	name, uid, err := csr.RequestCertificateWithContext(ctx, client, requestPEM, name, s.signer, nil, s.usages(key.PrivateKey), key.PrivateKey)
+	if err != nil {
+		answered = key.kept && ctx.Err() == nil // as when something else has the name
+		return err
+	}
+	if s.asked.Load() == nil {
+		s.asked.Store(ptr.To(time.Now()))
 	}
 	logger := log.G(ctx).WithFields(log.Fields{"csr": name, "signer": s.signer})
 	logger.Info("Requested a certificate; waiting until it is approved and signed")
 	certPEM, err := csr.WaitForCertificate(ctx, client, name, uid)
+	answered = err == nil || ctx.Err() == nil
 	if err != nil {
 		return fmt.Errorf("certificate signing request %s: %w", name, err)
 	}
-	pair, err := s.store.Update(certPEM, pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: keyDER}))
+	s.asked.Store(nil)
+	pair, err := s.store.Update(certPEM, keyPEM)
 	if err != nil {
 		return fmt.Errorf("cannot keep a new certificate: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -47,7 +46,8 @@ type signer struct {
 	mu       sync.Mutex
 	requests []*x509.CertificateRequest
 	specs    []certificatesv1.CertificateSigningRequestSpec
-	hold     bool // leave requests pending
+	name     string // of the last request
+	hold     bool   // leave requests pending
 	deny     bool
 	bare     bool // sign without names and addresses
 	refuse   error
@@ -84,6 +84,9 @@ func (s *signer) create(action clienttesting.Action) (bool, runtime.Object, erro
 		return true, nil, s.refuse
 	}
 	csr := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest).DeepCopy()
+	if csr.Name == s.name {
+		return true, nil, apierrors.NewAlreadyExists(certificatesv1.Resource("certificatesigningrequests"), s.name)
+	}
 	block, _ := pem.Decode(csr.Spec.Request)
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
@@ -91,7 +94,6 @@ func (s *signer) create(action clienttesting.Action) (bool, runtime.Object, erro
 		return true, nil, err
 	}
 	s.requests, s.specs = append(s.requests, request), append(s.specs, csr.Spec)
-	csr.Name = fmt.Sprintf("csr-%d", len(s.requests))
 	csr.UID = types.UID(csr.Name)
 	switch {
 	case s.deny:
@@ -101,9 +103,10 @@ func (s *signer) create(action clienttesting.Action) (bool, runtime.Object, erro
 	}
 	// The fake has no field selectors: there must be no other request.
 	resource := certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
-	if len(s.requests) > 1 {
-		_ = s.Tracker().Delete(resource, "", fmt.Sprintf("csr-%d", len(s.requests)-1))
+	if s.name != "" {
+		_ = s.Tracker().Delete(resource, "", s.name)
 	}
+	s.name = csr.Name
 	return true, csr, s.Tracker().Add(csr)
 }
 
@@ -128,10 +131,9 @@ func (s *signer) certificate(key any, subject pkix.Name, names []string, ips []n
 // approve signs the pending request.
 func (s *signer) approve() {
 	s.mu.Lock()
-	n := len(s.requests)
-	request := s.requests[n-1]
+	request, name := s.requests[len(s.requests)-1], s.name
 	s.mu.Unlock()
-	csr, err := s.CertificatesV1().CertificateSigningRequests().Get(s.t.Context(), fmt.Sprintf("csr-%d", n), metav1.GetOptions{})
+	csr, err := s.CertificatesV1().CertificateSigningRequests().Get(s.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -223,8 +225,8 @@ func (k *keeper) seen() (clients []bool, replacements int) {
 	return slices.Clone(k.clients), k.replacements
 }
 
-// launch runs the keeper until the end of the test.
-func (k *keeper) launch(t *testing.T, dir string) {
+// launch runs the keeper until the end of the test, or until the function that it returns is called.
+func (k *keeper) launch(t *testing.T, dir string) (stop func()) {
 	t.Helper()
 	if err := k.open(t.Context(), dir, "kubelet-server", "system:node:vk"); err != nil {
 		t.Fatal(err)
@@ -232,8 +234,10 @@ func (k *keeper) launch(t *testing.T, dir string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { k.run(ctx); close(ended) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
 	synctest.Wait()
+	return stop
 }
 
 func pass(d time.Duration) {
@@ -356,6 +360,76 @@ func TestCertificateFollowsTheAddresses(t *testing.T) {
 		}
 		if k.current() == nil {
 			t.Error("the former certificate is not served until then")
+		}
+	})
+}
+
+// A request that waits for somebody to approve it is found again by the next process, and
+// by a look at the metrics.
+func TestPendingRequestOutlivesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSigner(t), t.TempDir()
+		s.hold = true
+		for range 3 {
+			k := newKeeper(s, here)
+			stop := k.launch(t, dir)
+			pass(10 * time.Minute)
+			if age := k.requestAge(); age != 600 || s.count() != 1 {
+				t.Errorf("%d requests, %v s of waiting; want one, and 600 s", s.count(), age)
+			}
+			stop()
+		}
+		s.approve() // while there is no process
+		k := newKeeper(s, here)
+		k.launch(t, dir)
+		if k.current() == nil || k.requestAge() != 0 {
+			t.Errorf("certificate %v after %v s of waiting; want the one that was approved", k.current(), k.requestAge())
+		}
+		first := k.current().PrivateKey.(*ecdsa.PrivateKey)
+		s.set(func() { s.hold = false })
+		pass(time.Hour)
+		if again := k.current(); again == nil || first.Equal(again.PrivateKey) {
+			t.Error("there is no new certificate, or it has the key of the one before")
+		}
+	})
+}
+
+// What is left of the file of a key may be of a machine that died.
+func TestPendingKeyThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSigner(t), t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "kubelet-server-pending.key"), []byte("-----BEGIN"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		k := newKeeper(s, here)
+		k.launch(t, dir)
+		if k.current() == nil {
+			t.Error("there is no certificate")
+		}
+	})
+}
+
+// Something else with the name of the request does not keep it from being made for ever.
+func TestRequestOfAnotherKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSigner(t), t.TempDir()
+		s.hold = true
+		stop := newKeeper(s, here).launch(t, dir)
+		stop()
+		csr, err := s.CertificatesV1().CertificateSigningRequests().Get(t.Context(), s.name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		csr.Spec.Request = []byte("rubbish")
+		if _, err := s.CertificatesV1().CertificateSigningRequests().Update(t.Context(), csr, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.set(func() { s.hold = false })
+		k := newKeeper(s, here)
+		k.launch(t, dir)
+		pass(time.Minute)
+		if k.current() == nil {
+			t.Error("there is no certificate")
 		}
 	})
 }

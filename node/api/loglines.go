@@ -1,0 +1,143 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"time"
+)
+
+const (
+	// logLinesInterval is how often the lines of a log that is followed are asked for.
+	logLinesInterval = time.Second
+	// logTimestamp is the kubelet's format of the time before a line.
+	logTimestamp = "2006-01-02T15:04:05.000000000Z07:00"
+)
+
+// LogLine is a line of a log.
+type LogLine struct {
+	Time time.Time // zero means that of the line before it
+	Text string    // with its newline or without
+}
+
+// LogLinesFunc returns the lines of a log that were written at a time or later, oldest
+// first, and all for the zero time. It may return the first of them only, if there are new
+// ones among these, and earlier ones. No new line means that there is none for now; io.EOF
+// that there will be no more than those that it returns.
+type LogLinesFunc func(ctx context.Context, since time.Time) ([]LogLine, error)
+
+// NewLogReader returns what a ContainerLogsHandlerFunc does, for a provider whose backend has
+// the lines of a log and their times: it applies all of opts but Previous. The lines are
+// asked for when the reader is read, from the last one that is known on, and if the log is
+// followed every second until io.EOF, which lines returns once the container has ended. The
+// reader ends with ctx, and when it is closed.
+func NewLogReader(ctx context.Context, opts ContainerLogOpts, lines LogLinesFunc) io.ReadCloser {
+	l := &lineReader{lines: lines, opts: opts, since: opts.SinceTime}
+	if opts.SinceSeconds > 0 {
+		l.since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
+	}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	return l
+}
+
+// lineReader is the reader of NewLogReader. All but its context belongs to Read.
+type lineReader struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	lines  LogLinesFunc
+	opts   ContainerLogOpts
+
+	since time.Time // of the last line that was accepted
+	same  int       // how many lines of that time were
+	tail  []string  // the last lines, until all were read that there are at first
+	idle  bool      // there was no new line
+	read  int       // bytes
+	out   bytes.Buffer
+	err   error // when out is empty
+}
+
+// Read implements io.Reader.
+func (l *lineReader) Read(p []byte) (int, error) {
+	for {
+		if l.ctx.Err() != nil {
+			return 0, context.Cause(l.ctx)
+		}
+		if limit := l.opts.LimitBytes; limit > 0 && l.read+l.out.Len() >= limit {
+			l.out.Truncate(limit - l.read)
+			l.err = io.EOF
+		}
+		if l.out.Len() > 0 || len(p) == 0 {
+			n, _ := l.out.Read(p)
+			l.read += n
+			return n, nil
+		}
+		if l.err != nil {
+			return 0, l.err
+		}
+		l.fill()
+	}
+}
+
+// Close implements io.Closer. A Read that waits returns.
+func (l *lineReader) Close() error {
+	l.cancel(io.ErrClosedPipe)
+	return nil
+}
+
+// fill asks for lines once, a while after there were none.
+func (l *lineReader) fill() {
+	if l.idle {
+		timer := time.NewTimer(logLinesInterval)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			return
+		}
+	}
+	lines, err := l.lines(l.ctx, l.since)
+	fresh := l.fresh(lines)
+	l.idle, l.err = len(fresh) == 0, err
+	if l.idle && !l.opts.Follow && err == nil {
+		l.err = io.EOF
+	}
+	if l.opts.Tail > 0 {
+		l.tail = append(l.tail, fresh...)
+		l.tail = l.tail[max(0, len(l.tail)-l.opts.Tail):]
+		if !l.idle && l.err == nil {
+			return
+		}
+		fresh, l.tail, l.opts.Tail = l.tail, nil, 0
+	}
+	for _, line := range fresh {
+		l.out.WriteString(line)
+	}
+}
+
+// fresh returns the lines that were not accepted before, as the client wants them.
+func (l *lineReader) fresh(lines []LogLine) (fresh []string) {
+	var at time.Time
+	same := 0
+	for _, line := range lines {
+		if !line.Time.IsZero() {
+			at = line.Time
+		}
+		switch {
+		case at.Before(l.since):
+			continue
+		case at.After(l.since):
+			l.since, l.same, same = at, 0, 0
+		}
+		if same++; same <= l.same {
+			continue
+		}
+		l.same = same
+		text := strings.TrimSuffix(line.Text, "\n") + "\n"
+		if l.opts.Timestamps {
+			text = at.UTC().Format(logTimestamp) + " " + text
+		}
+		fresh = append(fresh, text)
+	}
+	return fresh
+}

@@ -1,0 +1,169 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// lineLog is a log whose lines appear at their times. It is complete at its end.
+type lineLog struct {
+	lines []api.LogLine
+	end   time.Time
+	page  int  // lines that it returns at once; 0: all
+	whole bool // it does not know of since
+}
+
+func (l *lineLog) since(_ context.Context, since time.Time) (found []api.LogLine, err error) {
+	now := time.Now()
+	more := false
+	for _, line := range l.lines {
+		switch {
+		case line.Time.After(now):
+			more = true
+		case !l.whole && line.Time.Before(since) && !line.Time.IsZero():
+		case l.page > 0 && len(found) == l.page:
+			return found, nil
+		default:
+			found = append(found, line)
+		}
+	}
+	if !more && !now.Before(l.end) {
+		err = io.EOF
+	}
+	return found, err
+}
+
+func readLines(t *testing.T, l *lineLog, opts api.ContainerLogOpts) string {
+	t.Helper()
+	r := api.NewLogReader(t.Context(), opts, l.since)
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestLogReader(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts       api.ContainerLogOpts
+		want       string
+		timestamps bool
+	}{
+		"all":                          {want: "a b c d e"},
+		"tail":                         {opts: api.ContainerLogOpts{Tail: 2}, want: "d e"},
+		"longer tail":                  {opts: api.ContainerLogOpts{Tail: 9}, want: "a b c d e"},
+		"limit":                        {opts: api.ContainerLogOpts{LimitBytes: 4}, want: "a b"},
+		"limit within a line":          {opts: api.ContainerLogOpts{LimitBytes: 3}, want: "a b"},
+		"since seconds":                {opts: api.ContainerLogOpts{SinceSeconds: 9}, want: "c d e"},
+		"since time":                   {opts: api.ContainerLogOpts{SinceTime: start.Add(time.Second)}, want: "c d e"},
+		"since later":                  {opts: api.ContainerLogOpts{SinceTime: start.Add(time.Hour)}},
+		"tail and limit":               {opts: api.ContainerLogOpts{Tail: 2, LimitBytes: 2}, want: "d"},
+		"tail and since":               {opts: api.ContainerLogOpts{Tail: 9, SinceTime: start.Add(time.Second)}, want: "c d e"},
+		"follow":                       {opts: api.ContainerLogOpts{Follow: true}, want: "a b c d e f g h"},
+		"follow from the tail":         {opts: api.ContainerLogOpts{Follow: true, Tail: 1}, want: "e f g h"},
+		"follow from the tail, since":  {opts: api.ContainerLogOpts{Follow: true, Tail: 1, SinceTime: start.Add(time.Hour)}},
+		"follow to a limit":            {opts: api.ContainerLogOpts{Follow: true, LimitBytes: 14}, want: "a b c d e f g"},
+		"timestamps, since and follow": {opts: api.ContainerLogOpts{Follow: true, SinceSeconds: 9, Timestamps: true}, want: "c d e f g h", timestamps: true},
+	} {
+		for _, l := range []lineLog{{}, {whole: true}, {page: 4}} {
+			t.Run(fmt.Sprintf("%s/%+v", name, l), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					// Two lines at one time, one without a time, and some to come.
+					l.lines = []api.LogLine{
+						{start, "a\n"}, {start, "b"}, {start.Add(time.Second), "c"}, {start.Add(time.Second), "d"}, {time.Time{}, "e"},
+						{start.Add(12 * time.Second), "f"}, {start.Add(12 * time.Second), "g"}, {start.Add(20 * time.Second), "h"},
+					}
+					l.end = start.Add(22 * time.Second)
+					time.Sleep(10 * time.Second)
+					got := readLines(t, &l, test.opts)
+					if test.timestamps {
+						if !strings.HasPrefix(got, "2000-01-01T00:00:01.000000000Z c\n") || !strings.HasSuffix(got, "2000-01-01T00:00:20.000000000Z h\n") {
+							t.Errorf("got %q", got)
+						}
+						got = stamps.ReplaceAllString(got, "")
+					}
+					if got = strings.Join(strings.Fields(got), " "); got != test.want {
+						t.Errorf("got %q, want %q", got, test.want)
+					}
+				})
+			})
+		}
+	}
+}
+
+var stamps = regexp.MustCompile(`(?m)^\S+ `)
+
+// start is when virtual time begins.
+var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A log without times is followed by the number of its lines.
+func TestLogReaderWithoutTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := api.NewLogReader(t.Context(), api.ContainerLogOpts{Follow: true, Tail: 1}, func(context.Context, time.Time) ([]api.LogLine, error) {
+			if asked++; asked == 4 {
+				return []api.LogLine{{Text: "a"}, {Text: "b"}, {Text: "c"}}, io.EOF
+			}
+			return []api.LogLine{{Text: "a"}, {Text: "b"}}, nil
+		})
+		if text, err := io.ReadAll(r); string(text) != "b\nc\n" || err != nil {
+			t.Errorf("got %q, %v", text, err)
+		}
+		if since := time.Since(start); since != 2*time.Second {
+			t.Errorf("it was asked for within %v", since)
+		}
+	})
+}
+
+// What fails is no end of a log; what has been read before is returned.
+func TestLogReaderFails(t *testing.T) {
+	cause := errors.New("cause")
+	r := api.NewLogReader(t.Context(), api.ContainerLogOpts{Tail: 3}, func(context.Context, time.Time) ([]api.LogLine, error) {
+		return []api.LogLine{{Text: "a"}}, cause
+	})
+	if text, err := io.ReadAll(r); string(text) != "a\n" || err != cause {
+		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+func TestLogReaderEndsWithContextAndClose(t *testing.T) {
+	for want, end := range map[error]func(io.Closer, context.CancelFunc){
+		context.Canceled: func(_ io.Closer, cancel context.CancelFunc) { cancel() },
+		io.ErrClosedPipe: func(c io.Closer, _ context.CancelFunc) { _ = c.Close(); _ = c.Close() },
+	} {
+		for name, lines := range map[string]api.LogLinesFunc{
+			"which waits": func(context.Context, time.Time) ([]api.LogLine, error) { return nil, nil },
+			"which asks": func(ctx context.Context, _ time.Time) ([]api.LogLine, error) {
+				<-ctx.Done()
+				return nil, errors.New("broken off")
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r := api.NewLogReader(ctx, api.ContainerLogOpts{Follow: true}, lines)
+				defer r.Close()
+				ended := make(chan error, 1)
+				go func() {
+					_, err := io.Copy(io.Discard, r)
+					ended <- err
+				}()
+				synctest.Wait()
+				end(r, cancel)
+				if err := <-ended; err != want {
+					t.Errorf("%s: got %v, want %v", name, err, want)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package nodeutil
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"k8s.io/client-go/util/keyutil"
+)
+
+// requestKey is the key of a request for a certificate that nobody has answered yet. It
+// is kept in a file, so that a process that is restarted meanwhile finds its request,
+// rather than leave another one for somebody to approve.
+type requestKey struct {
+	*ecdsa.PrivateKey
+	file string
+	kept bool // it was there before
+}
+
+// openRequestKey returns the key in the file, or makes it. A file with something else in
+// it, such as one that was being written when the machine died, is replaced.
+func openRequestKey(file string) (*requestKey, error) {
+	if key, err := keyutil.PrivateKeyFromFile(file); err == nil {
+		if key, ok := key.(*ecdsa.PrivateKey); ok {
+			return &requestKey{PrivateKey: key, file: file, kept: true}, nil
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a key: %w", err)
+	}
+	content, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode a key: %w", err)
+	}
+	if err := keyutil.WriteKey(file, content); err != nil {
+		return nil, fmt.Errorf("cannot keep the key of a certificate signing request: %w", err)
+	}
+	return &requestKey{PrivateKey: key, file: file}, nil
+}
+
+// forget has the next request get another key.
+func (k *requestKey) forget() error {
+	if err := os.Remove(k.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the key of a certificate signing request: %w", err)
+	}
+	return nil
+}
+
+// requestName is the name of the request for that signer. It cannot be known before
+// the key is, so nobody can have made another one of that name.
+func (k *requestKey) requestName(signer string, request *x509.CertificateRequest) (string, error) {
+	public, err := x509.MarshalPKIXPublicKey(k.Public())
+	if err != nil {
+		return "", fmt.Errorf("cannot encode a public key: %w", err)
+	}
+	hash := sha256.New()
+	hash.Write(public)
+	fmt.Fprintf(hash, "%q %q %q %q", signer, request.Subject.CommonName, request.DNSNames, request.IPAddresses)
+	return "csr-" + hex.EncodeToString(hash.Sum(nil)[:10]), nil
+}
