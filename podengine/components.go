@@ -3,6 +3,8 @@ package podengine
 import (
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/probe"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -21,6 +23,10 @@ func (e *Engine) makeComponents() (err error) {
 	}
 	if e.cfg.NodeAllocatable != nil {
 		options.NodeAllocatable = e.cfg.NodeAllocatable()
+	}
+	if e.cfg.Sent {
+		e.sent = &sentVolumes{pods: map[types.UID]map[string]volume.Files{}}
+		options.Contents = e.sent
 	}
 	if e.volumes, err = volume.New(options); err != nil {
 		return err

@@ -56,6 +56,11 @@ type Config struct {
 	Objects  node.ObjectSource
 	Services corev1listers.ServiceLister
 	Tokens   volume.TokenRequester
+	// Sent says that pods come from another process, with what is in their volumes
+	// (CreatePodWithVolumes) and with their environment resolved, but for what depends on
+	// their addresses. Objects has nothing but image pull secrets then, and Tokens is not
+	// needed.
+	Sent bool
 	// Events records events on pods. Required.
 	Events record.EventRecorder
 	// Metrics is where the calls of the runtime are counted and timed, as
@@ -128,6 +133,7 @@ type Engine struct {
 	started     time.Time
 	known       known
 	volumes     *volume.Manager
+	sent        *sentVolumes // nil unless pods are sent
 	probes      *probe.Manager
 	prober      *probe.Prober
 	puller      *image.Puller
@@ -221,7 +227,7 @@ func (cfg *Config) validate() error {
 	check(cfg.Root != "", "Root")
 	check(cfg.Objects != nil, "Objects")
 	check(cfg.Services != nil, "Services")
-	check(cfg.Tokens != nil, "Tokens")
+	check(cfg.Tokens != nil || cfg.Sent, "Tokens")
 	check(cfg.Events != nil, "Events")
 	check(cfg.HostIPs != nil, "HostIPs")
 	if len(missing) > 0 {

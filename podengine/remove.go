@@ -40,6 +40,7 @@ func (w *worker) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView)
 		return err
 	}
 	e.cfg.Objects.Forget(pod.UID)
+	e.sent.forget(pod.UID)
 	if err := os.RemoveAll(e.cfg.Node.LogDirectory(pod)); err != nil {
 		return err
 	}

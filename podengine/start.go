@@ -364,6 +364,9 @@ func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen *runtime
 	if w.engine.cfg.NodeAllocatable != nil {
 		options.NodeAllocatable = w.engine.cfg.NodeAllocatable()
 	}
+	if w.engine.cfg.Sent {
+		escapeResolved(&alone.Spec.Containers[len(alone.Spec.Containers)-1])
+	}
 	problems, err := podenv.Resolve(alone, podSource{ctx, w.engine}, options)
 	for _, p := range problems {
 		if !p.Fatal {

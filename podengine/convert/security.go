@@ -3,37 +3,12 @@ package convert
 import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// effective is a container's security context with what the pod's says for the
-// fields that both have.
-//
-// See https://kubernetes.io/docs/tasks/configure-pod-container/security-context/.
-func effective(pod *corev1.Pod, c *corev1.Container) corev1.SecurityContext {
-	var sc corev1.SecurityContext
-	if c.SecurityContext != nil {
-		sc = *c.SecurityContext
-	}
-	p := pod.Spec.SecurityContext
-	if p == nil {
-		return sc
-	}
-	inherit(&sc.SELinuxOptions, p.SELinuxOptions)
-	inherit(&sc.RunAsUser, p.RunAsUser)
-	inherit(&sc.RunAsGroup, p.RunAsGroup)
-	inherit(&sc.RunAsNonRoot, p.RunAsNonRoot)
-	inherit(&sc.SeccompProfile, p.SeccompProfile)
-	return sc
-}
-
-func inherit[T any](field **T, fromPod *T) {
-	if *field == nil {
-		*field = fromPod
-	}
-}
-
 func (n Node) containerSecurity(pod *corev1.Pod, c *corev1.Container, o ContainerOptions) (*runtimeapi.LinuxContainerSecurityContext, error) {
-	sc := effective(pod, c)
+	sc := podspec.SecurityContext(pod, c)
 	user := imageUser(o.Image)
 	if err := checkNonRoot(pod, c, sc, user); err != nil {
 		return nil, err

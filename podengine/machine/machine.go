@@ -29,6 +29,10 @@ type Node struct {
 	nodeutil.ProviderConfig
 	Name          string
 	ClusterDomain string
+	// Sent says that pods come from another process, with what is in their volumes: see
+	// podengine.Config. Of the ProviderConfig only Node and HostIPs are needed. Claims, runtime
+	// classes, and secrets for pulling images are not known then; events go to the log.
+	Sent bool
 }
 
 // NewEngine says in n.Node what the machine has, and makes an engine over the
@@ -101,8 +105,12 @@ func NewEngine(ctx context.Context, n Node, cfg Config, pulls ImageConfig, conta
 			Policy:  pulls.ImagePullCredentialsVerificationPolicy,
 			Allowed: pulls.PreloadedImagesVerificationAllowlist,
 		},
-		ParallelPulls:  pulls.parallelPulls(),
-		RuntimeClasses: runtimeClasses{n.Client.NodeV1().RuntimeClasses()},
+		ParallelPulls: pulls.parallelPulls(),
+	}
+	if n.Sent {
+		withoutCluster(&config)
+	} else {
+		config.RuntimeClasses = runtimeClasses{n.Client.NodeV1().RuntimeClasses()}
 	}
 	for _, f := range adjust {
 		f(&config)

@@ -34,6 +34,14 @@ type Sources struct {
 	NodeAllocatable corev1.ResourceList
 }
 
+// ContentSource has what is in the volumes of pods that HasContents is true of. Sources is one.
+type ContentSource interface {
+	// Contents is as that of Sources. The Files are read only.
+	Contents(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (files Files, renew time.Time, err error)
+}
+
+var _ ContentSource = Sources{}
+
 // HasContents reports whether Contents knows what is in a volume: whether it is a
 // configMap, secret, downwardAPI or projected one.
 func HasContents(v *corev1.Volume) bool {

@@ -27,6 +27,9 @@ type Options struct {
 	Objects node.ObjectSource
 	// Tokens requests service account tokens. Without, they are unsupported.
 	Tokens TokenRequester
+	// Contents has what is in volumes, tokens included, in place of Objects and Tokens; nil
+	// means that these have it.
+	Contents ContentSource
 	// Claims resolves persistent volume claims. Without, they are unsupported.
 	Claims Claims
 	// Images provides the images of image volumes. Without, these are
@@ -112,7 +115,7 @@ func (m *Manager) Check(pod *corev1.Pod) error {
 		HostPath: m.opts.AllowHostPath != nil,
 		Claims:   m.opts.Claims != nil,
 		Images:   m.opts.Images != nil,
-		Tokens:   m.opts.Tokens != nil,
+		Tokens:   m.opts.Tokens != nil || m.opts.Contents != nil,
 	})
 }
 

@@ -120,8 +120,11 @@ func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 // setUpContents writes the contents of a volume if they have changed. The
 // volume's directory is made first: it outlives what is in it.
 func (m *Manager) setUpContents(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (renew time.Time, err error) {
-	sources := Sources{Objects: m.opts.Objects, Tokens: m.tokens, NodeAllocatable: m.opts.NodeAllocatable}
-	files, renew, err := sources.Contents(ctx, pod, v)
+	source := m.opts.Contents
+	if source == nil {
+		source = Sources{Objects: m.opts.Objects, Tokens: m.tokens, NodeAllocatable: m.opts.NodeAllocatable}
+	}
+	files, renew, err := source.Contents(ctx, pod, v)
 	if err != nil {
 		return renew, err
 	}

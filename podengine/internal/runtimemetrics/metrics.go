@@ -1,14 +1,19 @@
 // Package runtimemetrics counts and times the calls of a container runtime, under
-// the names that a kubelet has for them. What the numbers mean is left to
-// docs/observability.md, and what is called to the engine.
+// the names that a kubelet has for them, and makes an error of a call that panics. What the
+// numbers mean is left to docs/observability.md, and what is called to the engine.
 package runtimemetrics
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	internalapi "k8s.io/cri-api/pkg/apis"
+
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
 // operations are the metrics of all calls.
@@ -20,10 +25,10 @@ type operations struct {
 
 // Measured returns the services with each call counted, registered with r. Those
 // of several engines that are given the same r are counted together. A nil r
-// means that nothing is measured.
+// means that the numbers are not shown. A panic of a call is its error.
 func Measured(r prometheus.Registerer, runtime internalapi.RuntimeService, images internalapi.ImageManagerService) (internalapi.RuntimeService, internalapi.ImageManagerService, error) {
 	if r == nil {
-		return runtime, images, nil
+		r = prometheus.NewRegistry()
 	}
 	byOperation := []string{"operation_type"}
 	ops := &operations{
@@ -56,8 +61,11 @@ func register[M prometheus.Collector](r prometheus.Registerer, metric *M) error 
 	return err
 }
 
-// ended records that a call has ended, with an error or none.
+// ended is deferred by a call that does not go on for long, to record that it has ended.
 func (o *operations) ended(operation string, begin time.Time, err *error) {
+	if v := recover(); v != nil {
+		*err = panicked(operation, v)
+	}
 	o.counted(operation, *err)
 	o.duration.WithLabelValues(operation).Observe(time.Since(begin).Seconds())
 }
@@ -68,4 +76,11 @@ func (o *operations) counted(operation string, err error) {
 	if err != nil {
 		failed.Inc()
 	}
+}
+
+// panicked returns the error of a call that has panicked, with the stack in the log.
+func panicked(operation string, v any) error {
+	err := fmt.Errorf("the container runtime panicked in %s: %v", operation, v)
+	log.G(context.Background()).WithError(err).WithField("stack", string(debug.Stack())).Error("The container runtime panicked")
+	return err
 }

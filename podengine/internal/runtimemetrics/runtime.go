@@ -19,7 +19,12 @@ var _ internalapi.RuntimeService = (*measuredRuntime)(nil)
 // GetContainerEvents goes on for as long as the runtime runs: its duration shows
 // nothing.
 func (r *measuredRuntime) GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, connected func(runtimeapi.RuntimeService_GetContainerEventsClient)) (err error) {
-	defer func() { r.counted("get_container_events", err) }()
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked("get_container_events", v)
+		}
+		r.counted("get_container_events", err)
+	}()
 	return r.RuntimeService.GetContainerEvents(ctx, events, connected)
 }
 
