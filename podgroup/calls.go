@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -20,13 +21,14 @@ const callTimeout = time.Minute
 type calls struct {
 	budget  *Budget
 	service string
+	limits  map[Action]time.Duration // of calls that end by themselves; callTimeout without
 	count   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
 
-func newCalls(service string, budget *Budget, to prometheus.Registerer) *calls {
+func newCalls(service string, budget *Budget, create time.Duration, to prometheus.Registerer) *calls {
 	c := &calls{
-		budget: budget, service: service,
+		budget: budget, service: service, limits: map[Action]time.Duration{ActionCreate: create},
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtual_kubelet_podgroup_calls_total",
 			Help: "Calls to a service that runs pods as units, by service, action and class of the error (empty for none).",
@@ -82,7 +84,7 @@ func (c *calls) doNext(ctx context.Context, action Action, call func(context.Con
 
 // timed makes a call with a deadline, and measures it.
 func (c *calls) timed(ctx context.Context, action Action, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.limits[action], callTimeout))
 	defer cancel()
 	start := time.Now()
 	err := call(ctx)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorilla/websocket"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -160,8 +159,8 @@ func commandError(data []byte) error {
 			if cause.Type != "ExitCode" {
 				continue
 			}
-			if code, err := strconv.Atoi(cause.Message); err == nil {
-				return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
+			if code, err := strconv.Atoi(cause.Message); err == nil && code != 0 {
+				return ExitError(code)
 			}
 		}
 	}

@@ -46,6 +46,8 @@ type Options struct {
 	Budget *Budget
 	// CacheFor is how old a list may be that answers another call. Defaults to two seconds.
 	CacheFor time.Duration
+	// CreateTimeout is how long Backend.Create may take. Defaults to a minute.
+	CreateTimeout time.Duration
 	// UsageBatch is how many units Meter.Usage is called with at once. Zero is no limit.
 	UsageBatch int
 	// MaxName is how long Request.Name may be, at least 30. Defaults to 63.
@@ -67,6 +69,7 @@ func (o *Options) complete(b Backend, nodeName string) error {
 	o.Identity.MaxTag = cmp.Or(o.Identity.MaxTag, 128)
 	o.CacheFor = cmp.Or(o.CacheFor, 2*time.Second)
 	o.MaxName = cmp.Or(o.MaxName, 63)
+	o.CreateTimeout = cmp.Or(o.CreateTimeout, callTimeout)
 	if o.Budget == nil {
 		o.Budget = NewBudget(nil)
 	}
@@ -77,6 +80,7 @@ func (o *Options) complete(b Backend, nodeName string) error {
 	check(o.Identity.MaxTag >= minTagLength, "Identity.MaxTag is %d, less than %d", o.Identity.MaxTag, minTagLength)
 	check(o.MaxName >= minNameLength, "MaxName is %d, less than %d", o.MaxName, minNameLength)
 	check(o.CacheFor > 0, "CacheFor is negative")
+	check(o.CreateTimeout > 0, "CreateTimeout is negative")
 	check(o.UsageBatch >= 0, "UsageBatch is negative")
 	wrong = append(wrong, o.Features.validate(), o.Sizes.validate())
 	return errdefs.AsInvalidInput(errors.Join(wrong...))
@@ -124,7 +128,7 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	}
 	p := &Provider{
 		backend: b, opts: o, init: init,
-		calls:    newCalls(o.Service, o.Budget, init.Metrics),
+		calls:    newCalls(o.Service, o.Budget, o.CreateTimeout, init.Metrics),
 		statuses: statusMaker{scheme: o.Scheme, service: o.Service, hostIPs: init.HostIPs},
 		events:   newEventRecorder(init.Events, time.Now()),
 	}

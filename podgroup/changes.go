@@ -1,0 +1,130 @@
+package podgroup
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// createdUnit is a unit that was created, and may not be in a list yet.
+type createdUnit struct {
+	Unit
+	at      time.Time
+	stopped time.Time // when its deletion was accepted, if it was
+	seen    bool      // by an event
+}
+
+// isOutdated reports whether a list that began then, and lacks the unit, is to be believed.
+func (c *createdUnit) isOutdated(began time.Time) bool {
+	return began.Sub(c.at) > createdMaxAge || !c.stopped.IsZero() && began.After(c.stopped)
+}
+
+// apply changes the cache by an event, and returns what to notify of: nothing, if the unit
+// is not ours. Of one that is gone it is the last state, if its deletion was accepted before;
+// otherwise the pod is lost, which the controller finds out with more care.
+func (u *units) apply(found Unit) (Unit, bool) {
+	if !u.identify(&found) || u.owner.isForeign(&found) {
+		return Unit{}, false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before, ok := u.cached[found.Owner.UID]
+	if !ok {
+		before = u.created[found.Owner.UID].Unit
+	}
+	u.arrived = append(u.arrived, found)
+	ok = u.change(&found)
+	if found.Phase != Gone {
+		return found, ok
+	}
+	ok = ok && (before.Phase == Stopping || before.Over())
+	before.Phase = Gone
+	return before, ok
+}
+
+// change sets a unit in the cache, and reports whether it is not a second one of its pod,
+// which the next list finds. The caller holds u.mu.
+func (u *units) change(found *Unit) bool {
+	uid := found.Owner.UID
+	known, ok := u.cached[uid]
+	switch {
+	case ok && known.ID != found.ID && older(&known, found):
+		return false
+	case found.Phase != Gone:
+		u.cached[uid] = *found
+	case ok && known.ID == found.ID, !ok && u.created[uid].ID == found.ID:
+		delete(u.cached, uid)
+		u.gone[uid] = true
+	default:
+		return false
+	}
+	delete(u.missing, uid)
+	if c, ok := u.created[uid]; ok && c.ID == found.ID && found.Phase != Gone {
+		c.Unit, c.seen = *found, true // a list may lack it yet
+		u.created[uid] = c
+	} else {
+		delete(u.created, uid)
+	}
+	return true
+}
+
+// setWatched notes whether events keep the cache current. It returns the position of the
+// last list.
+func (u *units) setWatched(watched bool) (position string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.watched = watched
+	if !watched {
+		u.ended = time.Time{}
+	}
+	return u.position
+}
+
+// add adds a new unit to lists until one has it.
+func (u *units) add(uid types.UID, created Unit) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.created[uid] = createdUnit{Unit: created, at: time.Now()}
+	delete(u.unsure, uid)
+	delete(u.gone, uid)
+	delete(u.missing, uid)
+}
+
+// isGone reports whether the unit of a pod, which no list has, has been missing for long enough.
+func (u *units) isGone(uid types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.gone[uid] {
+		return true
+	}
+	if u.missing[uid].IsZero() {
+		u.missing[uid] = time.Now()
+	}
+	return time.Since(u.missing[uid]) >= missingFor
+}
+
+// addUnsure notes that a creation failed, and may have happened all the same: only a list
+// that begins later shows it.
+func (u *units) addUnsure(pod *corev1.Pod) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.unsure[pod.UID] = time.Now()
+	if _, gets := u.backend.(Getter); gets {
+		u.late[pod.UID] = lateUnit{pod, time.Now()}
+	}
+}
+
+// stopping notes that the deletion of a pod's unit was accepted.
+func (u *units) stopping(uid types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c, ok := u.created[uid]; ok && !c.Over() {
+		c.Phase, c.stopped = Stopping, time.Now()
+		u.created[uid] = c
+	}
+	if found, ok := u.cached[uid]; ok && !found.Over() {
+		found.Phase = Stopping
+		u.cached[uid] = found
+	}
+}
