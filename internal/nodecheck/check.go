@@ -32,7 +32,8 @@ type Check struct {
 	// OnDisk says that it looks for files of pods in Options.Directories.
 	OnDisk bool
 
-	run func(context.Context, *Scope) error
+	noPods bool // it makes no pod
+	run    func(context.Context, *Scope) error
 }
 
 // Capability is what the check is about.
@@ -74,6 +75,8 @@ type Result struct {
 	// Details are what was seen of the check's pods, where it failed.
 	Details string
 	Took    time.Duration
+
+	lacks bool // it has failed since what it is about is not there at all
 }
 
 // Run makes the check, and cleans up after it.
@@ -87,6 +90,7 @@ func (c Check) Run(ctx context.Context, n *Node) Result {
 	if err != nil {
 		result.Outcome, result.Why = s.outcomeOf(ctx, err), err.Error()
 		result.Details = s.Describe(ctx)
+		result.lacks = result.Outcome == Failed && lacks(err)
 	}
 	if err := s.End(ctx); err != nil {
 		result.Outcome, result.Why = Failed, strings.TrimSpace(result.Why+"\n"+err.Error())
@@ -149,14 +153,15 @@ func (s Selection) Reason(c Check, n *Node) string {
 
 var errInterrupted = errors.New("interrupted")
 
-// RunAll makes the checks that are selected, as many at once as parallel says, then
-// those that restart the node's agent, one at a time, and returns the results of all
+// RunAll makes the checks that are selected, in a Series, as many at once as parallel says,
+// then those that restart the node's agent, one at a time, and returns the results of all
 // checks in the order of Checks. done, if not nil, is called as soon as there is a
 // result, by one goroutine at a time. When ctx ends, no more checks are begun, and the
 // error says so.
 func RunAll(ctx context.Context, n *Node, selection Selection, parallel int, done func(Result)) ([]Result, error) {
 	checks := Checks()
 	results := make([]Result, len(checks))
+	series := NewSeries(ctx, n, func(c Check) bool { return selection.Reason(c, n) == "" })
 	var mu sync.Mutex
 	run := func(i int) {
 		result := Result{Check: checks[i], Outcome: Skipped, Why: selection.Reason(checks[i], n)}
@@ -164,7 +169,7 @@ func RunAll(ctx context.Context, n *Node, selection Selection, parallel int, don
 			result.Why = errInterrupted.Error()
 		}
 		if result.Why == "" {
-			result = checks[i].Run(ctx, n)
+			result = series.Result(checks[i])
 		}
 		mu.Lock()
 		defer mu.Unlock()

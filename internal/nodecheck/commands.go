@@ -79,7 +79,7 @@ func terminated(pod *corev1.Pod, container string) (*corev1.ContainerStateTermin
 func checkExitZero(ctx context.Context, s *Scope) error {
 	pod, err := s.succeeds(ctx, s.job("sleep 1; exit 0"))
 	if err != nil {
-		return err
+		return lacking{err}
 	}
 	return endedWith(pod, 0, "Completed")
 }

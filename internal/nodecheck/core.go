@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +17,8 @@ import (
 
 // What every node does.
 var coreChecks = []Check{
-	{Name: "node-ready", Title: "the node is Ready, and says what it has, what it is and where", run: checkNode},
-	{Name: "node-lease", Title: "the node's lease is renewed", run: checkLease},
+	{Name: "node-ready", Title: "the node is Ready, and says what it has, what it is and where", noPods: true, run: checkNode},
+	{Name: "node-lease", Title: "the node's lease is renewed", noPods: true, run: checkLease},
 	{Name: "pod-runs", Title: "a pod gets Running and Ready, with addresses, times, container IDs and conditions", run: checkRuns},
 	{Name: "pod-listed", Title: "the kubelet lists a pod that runs", run: checkListed},
 	{Name: "pod-label", Title: "a changed label reaches the kubelet and leaves the containers alone", run: checkLabel},
@@ -89,8 +90,11 @@ func checkLease(ctx context.Context, s *Scope) error {
 }
 
 func checkRuns(ctx context.Context, s *Scope) error {
-	pod, err := s.createAnd(ctx, s.Pod(s.LongRunning("main")), "runs and is ready", Running, Ready)
+	pod, err := s.CreateRunning(ctx)
 	if err != nil {
+		return lacking{err}
+	}
+	if pod, err = s.Follow(ctx, pod, "is ready", nil, Ready); err != nil {
 		return err
 	}
 	node, err := s.Client.CoreV1().Nodes().Get(ctx, s.Name, metav1.GetOptions{})
@@ -301,8 +305,22 @@ func (s *Scope) WithEnv(env ...corev1.EnvVar) *corev1.Pod {
 	return pod
 }
 
-// WaitMentioned waits until an event on a pod names an object.
+// WaitMentioned waits until an event on a pod, which is not to start, names an object that it
+// lacks.
 func (s *Scope) WaitMentioned(ctx context.Context, pod *corev1.Pod, name string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() { // ends with ctx
+		_, _ = s.follow(ctx, pod, nil, func(pod *corev1.Pod, _ bool) (bool, error) {
+			err := noContainerStarted(pod)
+			if err != nil {
+				cancel(fmt.Errorf("it lacks %s, but %w", name, err))
+			}
+			return false, err
+		})
+	})
 	return s.FollowEvents(ctx, pod, "an event that names "+name, func(event *corev1.Event) bool {
 		return strings.Contains(event.Message, name)
 	})

@@ -3,12 +3,18 @@ package nodecheck
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
+
+// describedLogTimeout is how long the end of a log may take to be read.
+const describedLogTimeout = 5 * time.Second
 
 // describe is what a person needs to know of a pod that did not do as it should.
 func (n *Node) describe(ctx context.Context, last *corev1.Pod) string {
@@ -32,6 +38,7 @@ func (n *Node) describe(ctx context.Context, last *corev1.Pod) string {
 		if c.LastTerminationState.Terminated != nil {
 			fmt.Fprintf(&text, "    before: %s\n", describeState(c.LastTerminationState))
 		}
+		n.describeContainer(ctx, &text, pod, &c)
 	}
 	events, err := n.eventsOf(ctx, pod)
 	if err != nil {
@@ -41,6 +48,36 @@ func (n *Node) describe(ctx context.Context, last *corev1.Pod) string {
 		fmt.Fprintf(&text, "  event %s %s: %s\n", event.Type, event.Reason, event.Message)
 	}
 	return text.String()
+}
+
+// describeContainer writes the command of a container and the end of its log.
+func (n *Node) describeContainer(ctx context.Context, text *strings.Builder, pod *corev1.Pod, status *corev1.ContainerStatus) {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Name != status.Name {
+			continue
+		}
+		if len(c.Command) > 0 {
+			fmt.Fprintf(text, "    command: %q\n", c.Command)
+		}
+		if len(c.Args) > 0 {
+			fmt.Fprintf(text, "    arguments: %q\n", c.Args)
+		}
+	}
+	if status.State.Waiting != nil && status.LastTerminationState.Terminated == nil {
+		return // it has no log
+	}
+	ctx, cancel := within(ctx, describedLogTimeout)
+	defer cancel()
+	log, err := n.logs(ctx, pod, corev1.PodLogOptions{Container: status.Name, TailLines: ptr.To[int64](20), LimitBytes: ptr.To[int64](4 << 10)})
+	if statusCode(err) == http.StatusNotImplemented {
+		return // the provider has none
+	}
+	if err != nil {
+		fmt.Fprintf(text, "    its log cannot be read: %v\n", err)
+	}
+	for line := range strings.Lines(log) {
+		fmt.Fprintf(text, "    log: %s\n", strings.TrimSuffix(line, "\n"))
+	}
 }
 
 func describeState(state corev1.ContainerState) string {

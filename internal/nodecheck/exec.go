@@ -36,7 +36,7 @@ func checkExecOutput(ctx context.Context, s *Scope) error {
 	}
 	out, err := s.exec(ctx, pod, "main", nil, false, s.inShell("echo out; echo err >&2")...)
 	if err != nil {
-		return err
+		return lacking{err}
 	}
 	if out.stdout != "out\n" || out.stderr != "err\n" {
 		return fmt.Errorf("the command printed %q, and %q as errors", out.stdout, out.stderr)

@@ -68,13 +68,19 @@ func Terminating(pod *corev1.Pod, deleted bool) (bool, error) {
 // Gone is met by a pod that has left the API.
 func Gone(_ *corev1.Pod, deleted bool) (bool, error) { return deleted, nil }
 
-// exists makes a condition of a pod that must not be deleted meanwhile.
+// exists makes a condition of a pod that must not be deleted meanwhile, nor have ended
+// without it.
 func exists(met func(pod *corev1.Pod) bool) PodCondition {
 	return func(pod *corev1.Pod, deleted bool) (bool, error) {
-		if deleted {
+		switch {
+		case deleted:
 			return false, errDeleted
+		case met(pod):
+			return true, nil
+		case ended(pod):
+			return false, fmt.Errorf("it has ended as %s", pod.Status.Phase)
 		}
-		return met(pod), nil
+		return false, nil
 	}
 }
 

@@ -108,3 +108,52 @@ func TestRestarted(t *testing.T) {
 		t.Error("another exit code is no error")
 	}
 }
+
+// A wait ends where nothing can change any more.
+func TestWaitsEndWithWhatIsFinal(t *testing.T) {
+	var pod corev1.Pod
+	never := exists(func(*corev1.Pod) bool { return false })
+	for name, condition := range map[string]PodCondition{"exists": never, "restarted": restarted(1)} {
+		pod.Status.Phase = corev1.PodRunning
+		if met, err := condition(&pod, false); met || err != nil {
+			t.Errorf("%s, of a pod that runs: %v, %v", name, met, err)
+		}
+		pod.Status.Phase = corev1.PodSucceeded
+		if _, err := condition(&pod, false); err == nil || err.Error() != "it has ended as Succeeded" {
+			t.Errorf("%s, of a pod that has ended: %v", name, err)
+		}
+	}
+	if met, err := exists(ended)(&pod, false); !met || err != nil {
+		t.Errorf("a pod that has ended as it should: %v, %v", met, err)
+	}
+	for text, want := range map[string]string{"": "goes on", "one\n": "goes on", "one\ntwo\n": "", "two\n": "is final", "one\ntwo\nthree\n": "is final"} {
+		err := becomes("the log", "one\ntwo\n")(text)
+		if got := map[bool]string{true: "is final", false: "goes on"}[hopeless(err)]; (err == nil) != (want == "") || err != nil && got != want {
+			t.Errorf("of %q: %v, which %s, want %q", text, err, got, want)
+		}
+	}
+}
+
+// A pod that starts without what it lacks will have no event about that.
+func TestWaitMentionedEndsWhenThePodStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, pod := onFake(t, Options{Patience: 2 * time.Minute})
+		began := time.Now()
+		time.AfterFunc(time.Second, func() {
+			pod := pod.DeepCopy()
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			setPhase(t, s, pod, corev1.PodRunning)
+		})
+		err := s.WaitMentioned(t.Context(), pod, "colours")
+		if err == nil || !strings.Contains(err.Error(), "it lacks colours, but container main was started") || time.Since(began) > 2*time.Second {
+			t.Errorf("got %v after %v", err, time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { addEvent(t, s, pod, "event", "Failed", "no colours here") })
+		pod = pod.DeepCopy()
+		pod.Status.ContainerStatuses = nil
+		setPhase(t, s, pod, corev1.PodPending)
+		if err := s.WaitMentioned(t.Context(), pod, "colours"); err != nil {
+			t.Error(err)
+		}
+	})
+}

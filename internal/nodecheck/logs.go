@@ -59,12 +59,24 @@ func (s *Scope) createSaying(ctx context.Context, pod *corev1.Pod, want string) 
 	if err != nil {
 		return nil, err
 	}
-	return pod, s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, func(text string) error {
-		if text != want {
-			return fmt.Errorf("the log is %q, not %q", text, want)
+	return pod, s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, becomes("the log", want))
+}
+
+// settledLog is how long it may take until a log that is complete is answered as it should be.
+const settledLog = 10 * time.Second
+
+// becomes returns an error until a text, which grows, is what is wanted.
+func becomes(what, want string) func(string) error {
+	return func(text string) error {
+		if text == want {
+			return nil
 		}
-		return nil
-	})
+		err := fmt.Errorf("%s is %q, not %q", what, text, want)
+		if !strings.HasPrefix(want, text) {
+			return final{err}
+		}
+		return err
+	}
 }
 
 func checkLogs(ctx context.Context, s *Scope) error {
@@ -72,8 +84,19 @@ func checkLogs(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
+	if err := s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, func(text string) error {
+		if text == "" {
+			return errors.New("the log is empty")
+		}
+		return nil
+	}); err != nil {
+		return lacking{err}
+	}
 	if err := s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{TailLines: ptr.To[int64](1)}, func(text string) error {
-		if strings.Count(text, "\n") != 1 {
+		switch n := strings.Count(text, "\n"); {
+		case n > 1:
+			return final{fmt.Errorf("where the last line is asked for, the log is %q", text)}
+		case n == 0:
 			return fmt.Errorf("the last line is %q", text)
 		}
 		return nil
@@ -129,6 +152,7 @@ func checkLogsContent(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
+	patience := time.Duration(0) // as for any single thing
 	for _, c := range []struct {
 		what    string
 		options corev1.PodLogOptions
@@ -141,14 +165,18 @@ func checkLogsContent(ctx context.Context, s *Scope) error {
 		{"the first five bytes", corev1.PodLogOptions{LimitBytes: ptr.To[int64](5)}, func(text string) bool { return len(text) == 5 }},
 		{"with timestamps", corev1.PodLogOptions{Timestamps: true}, func(text string) bool { return strings.Count(text, "\n") == 3 && haveTimestamps(text) }},
 	} {
-		if err := s.eventuallyLogs(ctx, pod, c.options, func(text string) error {
+		ctx, cancel := within(ctx, patience)
+		err := s.eventuallyLogs(ctx, pod, c.options, func(text string) error {
 			if !c.wanted(text) {
 				return fmt.Errorf("of a log of three lines, %s are %q", c.what, text)
 			}
 			return nil
-		}); err != nil {
+		})
+		cancel()
+		if err != nil {
 			return err
 		}
+		patience = settledLog // now that all of it is there
 	}
 	return nil
 }
@@ -176,12 +204,7 @@ func checkLogsSince(ctx context.Context, s *Scope) error {
 	}
 	since := t.FinishedAt.DeepCopy()
 	since.Time = since.Add(-2 * time.Second)
-	return s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{SinceTime: since}, func(text string) error {
-		if text != "new\n" {
-			return fmt.Errorf("the log from two seconds before the end on is %q, not \"new\\n\"", text)
-		}
-		return nil
-	})
+	return s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{SinceTime: since}, becomes("the log from two seconds before the end on", "new\n"))
 }
 
 func checkLogsFollow(ctx context.Context, s *Scope) error {

@@ -1,7 +1,10 @@
 package nodecheck
 
 import (
+	"encoding/json"
 	"encoding/xml"
+	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -56,5 +59,43 @@ func TestJUnit(t *testing.T) {
 	}
 	if c := s.Cases[2]; c.Skipped == nil || c.Skipped.Message != "not supported: 501" || c.Failure != nil {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// What is published says the worst of each capability, in each format.
+func TestPublished(t *testing.T) {
+	r := sampleReport()
+	var text, encoded, badge strings.Builder
+	if err := errors.Join(r.Text(&text), r.JSON(&encoded), r.Badge(&badge)); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`core +passed +1 +0 +0 +0`, `logs +failed +0 +1 +0 +0`, `exec +not supported +0 +0 +1 +0`, `resize +skipped +0 +0 +0 +1`, `logs failed: no a\|b`} {
+		if !regexp.MustCompile(`(?m)^` + line).MatchString(text.String()) {
+			t.Errorf("no %q in\n%s", line, &text)
+		}
+	}
+	var got struct {
+		Node         string
+		Seconds      float64
+		Capabilities []struct{ Name, Result string }
+		Checks       []struct{ Name, Result, Why, Details string }
+	}
+	if err := json.Unmarshal([]byte(encoded.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Node != "vk" || got.Seconds != 90 || len(got.Checks) != 4 || got.Checks[1].Result != "failed" || got.Capabilities[0].Name != "core" || got.Capabilities[0].Result != "passed" {
+		t.Errorf("got %+v", got)
+	}
+	if err := xml.Unmarshal([]byte(badge.String()), new(struct{})); err != nil || !strings.Contains(badge.String(), "1 capabilities failed") {
+		t.Errorf("%v: %s", err, &badge)
+	}
+	for i := range r.Results {
+		if r.Results[i].Outcome == Failed {
+			r.Results[i].Outcome = Passed
+		}
+	}
+	badge.Reset()
+	if err := r.Badge(&badge); err != nil || !strings.Contains(badge.String(), "core + 1 capabilities") {
+		t.Errorf("%v: %s", err, &badge)
 	}
 }

@@ -37,6 +37,17 @@ func TestSidecarStoppedLast(t *testing.T) {
 	}
 }
 
+func TestReadySince(t *testing.T) {
+	began := time.Unix(1700000000, 0)
+	for seconds, says := range map[int]string{6: "", 5: "", 4: "", 3: "3s after the start", 0: "0s after the start"} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{
+			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)}}}},
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, LastTransitionTime: metav1.NewTime(began.Add(time.Duration(seconds) * time.Second))}},
+		}}
+		assertSays(t, "ready late", readySince(pod, 5*time.Second), says)
+	}
+}
+
 func TestIsOneRun(t *testing.T) {
 	for _, c := range []struct{ what, before, log, says string }{
 		{"one run", "a\n", "a\n", ""},

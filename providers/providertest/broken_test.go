@@ -3,6 +3,7 @@
 package providertest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -31,7 +33,7 @@ const failingVariable = "PROVIDERTEST_FAILING"
 func failing(t *testing.T, suite providertest.Suite) string {
 	t.Helper()
 	suite.ControlPlane = filepath.Join(bin, "controlplane")
-	suite.Timeout = 20 * time.Second // for what fails; what passes needs some on a busy machine
+	suite.Timeout = cmp.Or(suite.Timeout, 20*time.Second) // for what fails; what passes needs some on a busy machine
 	if os.Getenv(failingVariable) != "" {
 		suite.Run(t)
 		return ""
@@ -143,6 +145,35 @@ func TestPartialProviderFails(t *testing.T) {
 		if strings.Contains(line, "provider does not implement") && !strings.Contains(line, says) {
 			t.Errorf("a check fails, other than by the provider's word: %s", line)
 		}
+	}
+}
+
+// waiting is a provider whose pods do not start.
+type waiting struct{ *mock.Provider }
+
+func (w *waiting) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, mock.AnnotationStartDelay, "1h")
+	return w.Provider.CreatePod(ctx, pod)
+}
+
+// Where no pod runs that is reported once, and what needs pods that run is skipped.
+func TestProviderWithoutRunningPodsFailsOnce(t *testing.T) {
+	t.Parallel()
+	text := failing(t, providertest.Suite{
+		NewProvider: func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+			m, err := newMock(cfg)
+			return &waiting{m}, m, err
+		},
+		Capabilities: []providertest.Capability{providertest.Logs, providertest.Exec},
+		Skip:         map[string]string{"node-lease": "it takes ten seconds"},
+		Timeout:      5 * time.Second,
+	})
+	const name = "TestProviderWithoutRunningPodsFailsOnce/checks/"
+	assertSays(t, text, "--- FAIL: "+name+"pod-runs", "--- SKIP: "+name+"twenty-pods", "--- SKIP: "+name+"exec-output", "--- SKIP: "+name+"logs",
+		"pod-runs has failed, without which this cannot pass")
+	if n := strings.Count(text, "--- FAIL: "+name); text != "" && n != 1 {
+		t.Errorf("%d checks failed", n)
 	}
 }
 

@@ -59,7 +59,9 @@ type Suite struct {
 	Image string
 
 	// Shell is the command that runs the script of a container, which is
-	// appended. Defaults to sh -c.
+	// appended. Nil means sh -c. Empty means that there is none: containers run what
+	// the image says, which has to run until it is stopped, and checks that need
+	// Commands are skipped. Those of Exec run sh -c all the same.
 	Shell []string
 
 	// RestartPolicy is that of pods that are to run until they are deleted: another
@@ -144,7 +146,7 @@ func (s *Suite) complete() error {
 	s.NodeName = cmp.Or(s.NodeName, defaultNodeName)
 	s.Image = cmp.Or(s.Image, nodecheck.DefaultImage)
 	s.Timeout = cmp.Or(s.Timeout, defaultTimeout)
-	if len(s.Shell) == 0 {
+	if s.Shell == nil {
 		s.Shell = nodecheck.DefaultShell()
 	}
 	return nil
@@ -213,6 +215,7 @@ type runner struct {
 
 // runChecks makes the checks that go through the API server, side by side.
 func (r *runner) runChecks(t *testing.T) {
+	series := nodecheck.NewSeries(t.Context(), r.node, func(c nodecheck.Check) bool { return r.reason(c, r.node) == "" })
 	for _, check := range nodecheck.Checks() {
 		if check.Restarts {
 			continue
@@ -220,7 +223,7 @@ func (r *runner) runChecks(t *testing.T) {
 		t.Run(check.Name, func(t *testing.T) {
 			r.skipUnlessSelected(t, check, r.node)
 			t.Parallel()
-			r.check(t, check, r.node)
+			r.report(t, check, series.Result)
 		})
 	}
 }
@@ -233,28 +236,34 @@ func (s *Suite) runRestarting(t *testing.T, n *nodecheck.Node) {
 		}
 		t.Run(check.Name, func(t *testing.T) {
 			s.skipUnlessSelected(t, check, n)
-			s.check(t, check, n)
+			s.report(t, check, func(c nodecheck.Check) nodecheck.Result { return c.Run(t.Context(), n) })
 		})
 	}
 }
 
 func (s *Suite) skipUnlessSelected(t *testing.T, check nodecheck.Check, n *nodecheck.Node) {
 	t.Helper()
-	if why, ok := s.Skip[check.Name]; ok {
-		t.Skip(why)
-	}
-	selection := nodecheck.Selection{Capabilities: s.Capabilities}
-	if why := selection.Reason(check, n); why != "" {
+	if why := s.reason(check, n); why != "" {
 		t.Skip(why)
 	}
 }
 
-// check makes one check.
-func (*Suite) check(t *testing.T, check nodecheck.Check, n *nodecheck.Node) {
+// reason returns why a check is skipped, or "".
+func (s *Suite) reason(check nodecheck.Check, n *nodecheck.Node) string {
+	if why, ok := s.Skip[check.Name]; ok {
+		return cmp.Or(why, "it is to be skipped")
+	}
+	return nodecheck.Selection{Capabilities: s.Capabilities}.Reason(check, n)
+}
+
+// report makes one check, and reports its result.
+func (*Suite) report(t *testing.T, check nodecheck.Check, run func(nodecheck.Check) nodecheck.Result) {
 	t.Helper()
 	t.Log(check.Title)
-	switch result := check.Run(t.Context(), n); result.Outcome {
+	switch result := run(check); result.Outcome {
 	case nodecheck.Passed:
+	case nodecheck.Skipped:
+		t.Skip(result.Why)
 	case nodecheck.NotSupported:
 		t.Errorf("the provider declares %s, and says that it does not support it: %s\n%s", check.Capability(), result.Why, result.Details)
 	default:
