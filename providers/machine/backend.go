@@ -1,0 +1,304 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// The keys of tags beside podgroup's.
+const (
+	// tagMachine is the machine's name.
+	tagMachine = "MachineName"
+	// tagToken is the SHA-256 of its token, and tagAuthority the authority that its agent trusts.
+	tagToken, tagAuthority = "TokenSHA256", "Authority"
+	// maxTag is how long a value may be.
+	maxTag = 128
+)
+
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
+
+// New returns the provider of a node, which it configures. It opens the state directory and the
+// port for machines, and asks the driver nothing; a nil driver is that of the configuration. The
+// provider is an io.Closer: closing it leaves the machines as they are.
+func New(init nodeutil.ProviderConfig, c Config, driver Driver) (nodeutil.Provider, node.NodeProvider, error) {
+	b, err := newBackend(init, c, driver)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, n, err := podgroup.New(init, b, b.options())
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Close())
+	}
+	return p, n, nil
+}
+
+// backend gives each pod a machine. It is safe for concurrent use.
+type backend struct {
+	cfg          Config
+	driver       Driver
+	init         nodeutil.ProviderConfig
+	node         string
+	records      records
+	authority    *authority
+	listener     net.Listener
+	clusterUID   *clusteruid.Reader
+	pingInterval time.Duration      // of agents
+	making       singleflight.Group // by name
+	pods         turns.Turns        // creations, by UID
+	creations    limiter
+	deletions    limiter
+	lists        turns.Turns // of one thing
+	last         listing     // lists guards it
+
+	ctx     context.Context // ends with the backend
+	cancel  context.CancelFunc
+	begin   sync.Once
+	closing sync.Mutex // work begins before ctx ends
+	work    sync.WaitGroup
+
+	notifying   sync.Mutex // units are reported in the order of their changes
+	mu          sync.Mutex
+	members     map[string]*member // by name
+	generations map[types.UID]int  // of the machines of pods that have not been given to one
+	changed     chan struct{}      // closed when something has
+	guards      bool               // most agents are out of reach
+	notify      func(podgroup.Unit)
+	unseen      []podgroup.Unit // that have gone while there was no watch
+}
+
+// member is a machine of this node.
+type member struct {
+	machine Machine
+	record  *record   // nil until its agent has a certificate
+	link    *link     // nil until the agent is needed
+	since   time.Time // when it was made, or is known first
+	spec    *Spec     // while it is being made
+	made    bool      // the driver has answered
+	listed  bool      // a list has had it
+	missing time.Time // since when lists lack it
+	ending  bool      // it is being deleted
+	silent  bool      // it is being deleted because its agent could not be reached
+	busy    bool      // something goes on in the background for it
+	warned  bool      // that lists lack it, and its agent answers
+	orphan  int       // for how many lists in a row it has had no pod
+	hurry   chan struct{}
+	hurried sync.Once
+}
+
+var (
+	_ podgroup.Watcher     = (*backend)(nil)
+	_ podgroup.Updater     = (*backend)(nil)
+	_ podgroup.LogStreamer = (*backend)(nil)
+	_ podgroup.Execer      = (*backend)(nil)
+	_ podgroup.Attacher    = (*backend)(nil)
+	_ podgroup.Forwarder   = (*backend)(nil)
+	_ podgroup.Meter       = (*backend)(nil)
+)
+
+func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend, error) {
+	if driver != nil && c.Exec == nil {
+		c.Exec = &ExecConfig{Command: []string{"none"}} // which is not run
+	}
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	if driver == nil {
+		var err error
+		if driver, err = NewExec(c.Exec.Command); err != nil {
+			return nil, err
+		}
+	}
+	b := &backend{
+		cfg: c, driver: driver, init: init, node: init.Node.Name,
+		records: records{filepath.Join(c.StateDir, "machines")}, clusterUID: clusteruid.New(init.Client.CoreV1()),
+		members: map[string]*member{}, generations: map[types.UID]int{}, changed: make(chan struct{}),
+		pingInterval: pingInterval, creations: make(limiter, creations), deletions: make(limiter, deletions),
+	}
+	known, err := b.records.load()
+	if err != nil {
+		return nil, fmt.Errorf("the state directory of machines cannot be used: %w", err)
+	}
+	for _, r := range known {
+		b.members[r.Name] = &member{record: r, since: r.Created, machine: Machine{Name: r.Name, Tags: r.Tags, Address: r.Address, Created: r.Created}}
+	}
+	if b.authority, err = openAuthority(c.StateDir); err != nil {
+		return nil, err
+	}
+	if b.listener, err = net.Listen("tcp", c.Bootstrap.Listen); err != nil {
+		return nil, fmt.Errorf("machines cannot reach the node: %w", err)
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b, nil
+}
+
+func (b *backend) options() podgroup.Options {
+	return podgroup.Options{
+		Service: "Machines", Scheme: "machine",
+		Identity: podgroup.Identity{Cluster: b.cfg.Cluster, MaxTag: maxTag},
+		MaxName:  56, // with a generation
+		// Less than what makes a call of the provider a slow one.
+		CreateTimeout: 8 * time.Minute,
+		Capacity:      corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
+		Features: podgroup.Features{
+			// What the engine in the machine does not have, it refuses itself.
+			Fields: []string{
+				"restartPolicy", "initContainers", "initContainers.restartPolicy", "containers", "securityContext", "hostname", "hostAliases",
+				"dnsConfig", "setHostnameAsFQDN", "shareProcessNamespace",
+				"volumes.emptyDir", "volumes.configMap", "volumes.secret", "volumes.downwardAPI", "volumes.projected",
+			},
+			// Volumes are read before a machine is made, which then waits for none of them. From
+			// then on the connection with the agent reads them, and sends what has changed.
+			Renew: nil,
+			Ignores: func(pod *corev1.Pod) []string {
+				if len(pod.Spec.ImagePullSecrets) > 0 {
+					return []string{"imagePullSecrets, which machines are not given"}
+				}
+				return nil
+			},
+		},
+	}
+}
+
+// start begins what goes on in the background, with the first list: before, another process may
+// act for the node.
+func (b *backend) start() {
+	b.begin.Do(func() {
+		b.goOn(func(ctx context.Context) {
+			if err := b.serve(ctx, b.listener); err != nil && ctx.Err() == nil {
+				log.G(ctx).WithError(err).Error("Machines can no longer reach the node: restart it")
+			}
+		})
+		b.goOn(b.watchMachines)
+	})
+}
+
+// goOn runs something until the backend is closed, which waits for it.
+func (b *backend) goOn(run func(ctx context.Context)) {
+	b.closing.Lock()
+	defer b.closing.Unlock()
+	if b.ctx.Err() == nil {
+		b.work.Go(func() { run(b.ctx) })
+	}
+}
+
+// inBackground runs something for a machine, unless that goes on already: a driver that is slow, or
+// hangs, holds up nothing else.
+func (b *backend) inBackground(m *member, run func(ctx context.Context)) {
+	b.mu.Lock()
+	busy := m.busy
+	m.busy = true
+	b.mu.Unlock()
+	if busy {
+		return
+	}
+	b.goOn(func(ctx context.Context) {
+		defer func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			m.busy = false
+		}()
+		run(ctx)
+	})
+}
+
+// Close implements io.Closer.
+func (b *backend) Close() error {
+	b.closing.Lock()
+	b.cancel()
+	b.closing.Unlock()
+	err := b.listener.Close()
+	b.work.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// wake wakes those that wait for something to change.
+func (b *backend) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wakeLocked()
+}
+
+func (b *backend) wakeLocked() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// mayBegin reports whether this process may act for the node of its own accord.
+func (b *backend) mayBegin() bool { return b.init.MayBegin == nil || b.init.MayBegin() }
+
+// isOurs reports whether a machine belongs to a pod of this node, going by its tags.
+func (b *backend) isOurs(m Machine, clusterUID types.UID) bool {
+	return m.Name != "" && m.Tags[tagMachine] == m.Name && m.Tags[podgroup.TagUID] != "" &&
+		joined(m.Tags, podgroup.TagClusterName) == b.cfg.Cluster && joined(m.Tags, podgroup.TagNodeName) == b.node &&
+		m.Tags[podgroup.TagClusterUID] == string(clusterUID)
+}
+
+// joined returns a value that podgroup has split into several tags.
+func joined(tags map[string]string, key string) string {
+	value, more := tags[key], true
+	for n := 2; more; n++ {
+		var part string
+		part, more = tags[key+"."+strconv.Itoa(n)]
+		value += part
+	}
+	return value
+}
+
+// membersOf returns the machines of a pod, by name.
+func (b *backend) membersOf(uid types.UID) map[string]*member {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]*member{}
+	for name, m := range b.members {
+		if uidOf(m.machine) == uid {
+			all[name] = m
+		}
+	}
+	return maps.Clone(all)
+}
+
+func uidOf(m Machine) types.UID { return types.UID(m.Tags[podgroup.TagUID]) }
+
+// seen returns a machine as it was seen last.
+func (b *backend) seen(m *member) Machine {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return m.machine
+}
+
+// forget drops a machine that is gone, with its record. It fails if that cannot be written.
+func (b *backend) forget(name string) error {
+	if err := b.records.remove(name); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m := b.members[name]; m != nil && m.link != nil {
+		m.link.stop()
+	}
+	delete(b.members, name)
+	b.wakeLocked()
+	return nil
+}

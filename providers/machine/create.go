@@ -1,0 +1,344 @@
+package machine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/agent"
+)
+
+const (
+	// bootPoll is how often machines that start are looked for.
+	bootPoll = 2 * time.Second
+	// giveTimeout is how long an agent may take to accept its pod.
+	giveTimeout = 20 * time.Second
+	// The delay before another machine is made for a pod in place of one that did not start.
+	firstBootRetry, lastBootRetry = 10 * time.Second, 10 * time.Minute
+	// consoleBytes is how much of a console is in the event about it.
+	consoleBytes = 512
+)
+
+// baseOf is what the names of a pod's machines begin with. It is another one if the pod's machine
+// was lost, and it is created again.
+func baseOf(r *podgroup.Request) string {
+	base := r.Name
+	if again := strings.TrimPrefix(r.Token, string(r.Pod.UID)); again != "" {
+		base = base[:min(len(base), 44)] + again
+	}
+	return base
+}
+
+// Create implements podgroup.Backend: it makes the machine of a pod, waits until its agent has
+// proved who it is, and gives it the pod. Until then the pod has no unit, so that this is called
+// again, with all that the pod needs, where it has not come to its end.
+func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
+	done, err := b.pods.Take(ctx, string(r.Pod.UID))
+	if err != nil {
+		return podgroup.Unit{}, errdefs.AsUnavailable(err)
+	}
+	defer done()
+	b.start()
+	name, err := b.current(ctx, r)
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	providercalls.Waits(ctx) // what is done at the same time is bounded here
+	if err := b.make(ctx, name, r); err != nil {
+		return podgroup.Unit{}, err
+	}
+	m, err := b.await(ctx, name)
+	if err != nil {
+		return podgroup.Unit{}, err
+	}
+	return b.give(ctx, m, r.Pod)
+}
+
+// event shows why a pod does not run yet: a machine may take minutes to start.
+func (b *backend) event(pod *corev1.Pod, machine string) {
+	if b.init.Events != nil {
+		b.init.Events.Eventf(pod, corev1.EventTypeNormal, "MachineStarting", "Machine %s is made for the pod, which waits until it has started", machine)
+	}
+}
+
+// current returns the name of the pod's machine, which may have to be made. The others of the pod
+// are ended first: one that may have been given the pod has to be gone.
+func (b *backend) current(ctx context.Context, r *podgroup.Request) (string, error) {
+	if _, err := b.list(ctx); err != nil {
+		return "", err
+	}
+	base, uid := baseOf(r), r.Pod.UID
+	b.mu.Lock()
+	generation := max(b.generations[uid], 1)
+	b.mu.Unlock()
+	all := b.membersOf(uid)
+	for name := range all {
+		if of, number, ok := cutGeneration(name); ok && of == base {
+			generation = max(generation, number)
+		}
+	}
+	name := base + "-" + strconv.Itoa(generation)
+	var failed error
+	if m := all[name]; m != nil {
+		if failed = b.unusable(m); failed != nil {
+			name = base + "-" + strconv.Itoa(generation+1)
+		}
+	}
+	for other, m := range all {
+		if other == name {
+			continue
+		}
+		if err := b.end(ctx, m); err != nil {
+			return "", fmt.Errorf("%w (%s)", err, errorOr(failed, "another machine of the pod takes its place"))
+		}
+	}
+	if failed == nil {
+		return name, nil
+	}
+	b.mu.Lock()
+	b.generations[uid] = generation + 1
+	b.mu.Unlock()
+	delay := min(firstBootRetry<<min(generation-1, 10), lastBootRetry)
+	return "", errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%w: it is deleted, and another one made", failed)), delay)
+}
+
+func errorOr(err error, otherwise string) string {
+	if err != nil {
+		return err.Error()
+	}
+	return otherwise
+}
+
+func cutGeneration(name string) (base string, generation int, ok bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 {
+		return "", 0, false
+	}
+	generation, err := strconv.Atoi(name[i+1:])
+	return name[:i], generation, err == nil && generation > 0
+}
+
+// unusable returns why a pod that is in no machine cannot be given to this one; nil if it can.
+func (b *backend) unusable(m *member) error {
+	why, silent, machine := b.whyUnusable(m)
+	switch {
+	case why == "":
+		return nil
+	case silent: // what it has written may say more
+		why += b.console(machine)
+	}
+	return errors.New(why)
+}
+
+// whyUnusable is empty for a machine that can be used; silent is one that has not asked for its
+// certificate.
+func (b *backend) whyUnusable(m *member) (why string, silent bool, machine Machine) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name, tag := m.machine.Name, m.machine.Tags[tagAuthority]
+	switch age := time.Since(m.since); {
+	case m.machine.State == Ended || m.machine.State == Ending || m.ending:
+		why = fmt.Sprintf("machine %s has ended", name)
+	case tag != "" && tag != b.authority.fingerprint():
+		why = fmt.Sprintf("machine %s trusts another certificate authority than the one in the state directory", name)
+	case m.record != nil && !m.missing.IsZero() && (m.listed || age > b.cfg.BootTimeout.Duration) && time.Since(m.missing) > b.cfg.MissingTimeout.Duration:
+		why = fmt.Sprintf("machine %s is gone", name)
+	case m.spec != nil && !m.listed: // the driver is still asked for it
+	case m.record == nil && age > b.cfg.BootTimeout.Duration:
+		why, silent = fmt.Sprintf("the agent of machine %s has not asked for its certificate within %v", name, b.cfg.BootTimeout.Duration), true
+	case m.record != nil && m.link != nil && m.link.silentFor() > b.cfg.UnreachableTimeout.Duration:
+		why = fmt.Sprintf("the agent of machine %s cannot be reached", name)
+	}
+	return why, silent, m.machine
+}
+
+// console returns the end of a machine's console, for an error. The machine may write anything.
+func (b *backend) console(m Machine) string {
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	text, err := b.driver.Console(ctx, m, consoleBytes)
+	if err != nil || text == "" {
+		return ""
+	}
+	return fmt.Sprintf("; its console ends with %q", text)
+}
+
+// end ends a machine that may have been given the pod that is to be given to another one, and
+// returns an error until it is gone.
+func (b *backend) end(ctx context.Context, m *member) error {
+	machine := b.seen(m)
+	if machine.State != Ended {
+		if err := b.delete(ctx, machine); err != nil {
+			return err
+		}
+		list, err := b.list(ctx)
+		if err != nil {
+			return err
+		}
+		if left, ok := list[machine.Name]; ok && left.State != Ended {
+			return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s has not ended yet", machine.Name)), bootPoll)
+		}
+	}
+	return b.forget(machine.Name)
+}
+
+// make has the driver make a machine, if there is none, and its pod is still there when it is its
+// turn. A driver that is slow goes on when ctx has ended.
+func (b *backend) make(ctx context.Context, name string, r *podgroup.Request) error {
+	b.mu.Lock()
+	m := b.members[name]
+	there := m != nil && (m.made || m.listed || m.spec == nil)
+	b.mu.Unlock()
+	if there {
+		return nil
+	}
+	b.event(r.Pod, name)
+	answer := b.making.DoChan(name, func() (any, error) {
+		done, err := b.creations.take(b.ctx)
+		if err != nil {
+			return nil, errdefs.AsUnavailable(errClosed)
+		}
+		defer done()
+		if !b.wants(podgroup.OwnerOf(r.Pod)) {
+			return nil, errdefs.AsUnavailable(errors.New("the pod is not there any more"))
+		}
+		m, spec, err := b.plan(name, r)
+		if err != nil {
+			return nil, err
+		}
+		late, cancel := context.WithTimeoutCause(b.ctx, creationTimeout, errors.New("the driver has not made it in "+creationTimeout.String()))
+		defer cancel()
+		made, err := b.driver.Create(late, spec)
+		return nil, b.accept(ctx, m, made, err)
+	})
+	select {
+	case a := <-answer:
+		return a.Err
+	case <-ctx.Done():
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s is being made", name)), time.Second)
+	}
+}
+
+// plan returns what a machine is made with: the same again where an answer was lost.
+func (b *backend) plan(name string, r *podgroup.Request) (*member, Spec, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.members[name]
+	if m != nil && m.spec != nil {
+		return m, *m.spec, nil
+	}
+	token := rand.Text() + rand.Text()
+	tags := maps.Clone(r.Tags)
+	tags[tagMachine], tags[tagToken], tags[tagAuthority] = name, digestOf(token), b.authority.fingerprint()
+	data, err := json.Marshal(agent.Bootstrap{
+		Machine: name, Node: b.node, URL: b.cfg.Bootstrap.URL, CA: b.authority.pem(), Token: token, Port: b.cfg.AgentPort, Time: time.Now().UTC(),
+	})
+	if err != nil {
+		return nil, Spec{}, err
+	}
+	spec := &Spec{Name: name, Tags: tags, UserData: string(data), CPU: r.Size.CPU.MilliValue(), Memory: r.Size.Memory.Value()}
+	// An agent may ask before the driver has answered.
+	m = &member{since: time.Now(), spec: spec, machine: Machine{Name: name, Tags: tags}}
+	b.members[name] = m
+	return m, *spec, nil
+}
+
+// accept takes the driver's answer to a creation.
+func (b *backend) accept(ctx context.Context, m *member, made Machine, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := m.machine.Name
+	switch {
+	case errdefs.IsPermanent(err):
+		delete(b.members, name)
+		return fmt.Errorf("machine %s cannot be made: %w", name, err)
+	case err != nil:
+		return fmt.Errorf("machine %s cannot be made: %w", name, err)
+	case made.Name != name:
+		return errdefs.AsUnavailable(fmt.Errorf("the driver was asked for machine %s, and has answered with %q", name, clip(made.Name, 100)))
+	}
+	if made.Tags[tagToken] != "" {
+		m.machine.Tags = made.Tags // it was made before this process began, with another token
+	}
+	m.machine.ID, m.made, m.spec = made.ID, true, nil
+	if !m.listed { // a list is newer
+		m.since = time.Now()
+		m.machine.State, m.machine.Address = made.State, made.Address
+	}
+	log.G(ctx).WithFields(log.Fields{"machine": name, "id": made.ID}).Info("Made a machine")
+	b.wakeLocked()
+	return nil
+}
+
+// await waits until the agent of a machine has its certificate, and the machine an address.
+func (b *backend) await(ctx context.Context, name string) (*member, error) {
+	poll := time.NewTicker(bootPoll)
+	defer poll.Stop()
+	for {
+		b.mu.Lock()
+		m, changed := b.members[name], b.changed
+		ready := m != nil && m.record != nil && m.machine.Address != ""
+		b.mu.Unlock()
+		switch {
+		case m == nil:
+			return nil, errdefs.AsUnavailable(fmt.Errorf("machine %s is gone", name))
+		case ready:
+			return m, nil
+		}
+		select {
+		case <-changed:
+		case <-poll.C:
+			if _, err := b.listAfter(ctx, time.Now().Add(-bootPoll)); err != nil && ctx.Err() == nil {
+				log.G(ctx).WithError(err).Debug("Cannot look for a machine that starts")
+			}
+			if err := b.unusable(m); err != nil {
+				return nil, errdefs.AsUnavailable(err)
+			}
+		case <-b.ctx.Done():
+			return nil, errdefs.AsUnavailable(errClosed)
+		case <-ctx.Done():
+			return nil, errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s starts: its agent has no certificate yet", name)), time.Second)
+		}
+	}
+}
+
+// give gives the pod to its machine. It is not given to another one unless this one is gone.
+func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgroup.Unit, error) {
+	l := b.linkTo(m)
+	if err := l.give(ctx, pod); err != nil {
+		if errdefs.IsPermanent(err) || errors.Is(err, errTooMany) {
+			b.abandon(m)
+			return podgroup.Unit{}, err
+		}
+		return podgroup.Unit{}, fmt.Errorf("machine %s does not take the pod: %w", b.seen(m).Name, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	given := *m.record
+	given.Given, given.Address, given.Tags = true, m.machine.Address, m.machine.Tags
+	if err := b.records.save(&given); err != nil {
+		return podgroup.Unit{}, errdefs.AsUnavailable(err)
+	}
+	m.record = &given
+	delete(b.generations, types.UID(given.Tags[podgroup.TagUID]))
+	return b.unitLocked(m), nil
+}
+
+// errClosed is the error of what the end of the provider breaks off.
+var errClosed = errors.New("the provider is closed")
+
+// errTooMany is the error of a machine that has other pods than its own.
+var errTooMany = errors.New("the machine has another pod than its own")

@@ -1,0 +1,149 @@
+package machine
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+const (
+	// graceMargin is how much longer than its grace period a pod may take to end.
+	graceMargin = 10 * time.Second
+	// drainTime is for how long a machine outlasts its pod, whose last lines are on their way.
+	drainTime = 2 * time.Second
+	// The delay before a deletion is tried again.
+	firstDeleteRetry, lastDeleteRetry = time.Second, time.Minute
+)
+
+// Delete implements podgroup.Backend: the pod ends within its grace period, then the machine.
+func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
+	b.mu.Lock()
+	m := b.members[u.ID]
+	if m == nil || m.record == nil || !m.record.Given {
+		b.mu.Unlock()
+		return errdefs.NotFoundf("machine %s has no pod", u.ID)
+	}
+	begun := m.ending
+	m.ending = true
+	if m.hurry == nil {
+		m.hurry = make(chan struct{})
+	}
+	l, over := m.link, m.record.Final != nil
+	b.mu.Unlock()
+	if grace <= 0 || over || l == nil {
+		m.hurried.Do(func() { close(m.hurry) })
+	} else if err := l.end(ctx, grace); err != nil {
+		// The grace period goes on: the agent may only be away for a moment.
+		log.G(ctx).WithField("machine", u.ID).WithError(err).Warn("The agent of a machine does not end its pod")
+	}
+	if !begun {
+		b.goOn(func(ctx context.Context) { b.endAfter(ctx, m, grace+graceMargin) })
+	}
+	return nil
+}
+
+// end has the agent end its pod.
+func (l *link) end(ctx context.Context, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	provider, err := l.connected(ctx)
+	if err != nil {
+		return err
+	}
+	pod, err := l.get(ctx, provider)
+	if err != nil {
+		return err
+	}
+	pod = pod.DeepCopy()
+	pod.DeletionGracePeriodSeconds = ptr.To(int64(grace.Seconds()))
+	return provider.DeletePod(ctx, pod)
+}
+
+// endAfter deletes a machine when its pod has ended, at the latest after a time, and forgets it
+// when lists no longer have it. What this process does not come to, the next one does: the pod
+// controller calls Delete again.
+func (b *backend) endAfter(ctx context.Context, m *member, patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for waiting := true; waiting; {
+		b.mu.Lock()
+		changed, over := b.changed, m.record.Final != nil
+		b.mu.Unlock()
+		if over {
+			select { // the logs that are followed end with the pod
+			case <-time.After(drainTime):
+			case <-m.hurry:
+			case <-ctx.Done():
+				return
+			}
+			break
+		}
+		select {
+		case <-changed:
+		case <-m.hurry:
+			waiting = false
+		case <-timer.C:
+			waiting = false
+		case <-ctx.Done():
+			return
+		}
+	}
+	b.endNow(ctx, m)
+}
+
+// endNow deletes a machine until it is gone, and then its record.
+func (b *backend) endNow(ctx context.Context, m *member) {
+	b.mu.Lock()
+	if m.link != nil { // its end is no news
+		m.link.stop()
+	}
+	b.mu.Unlock()
+	delay := firstDeleteRetry
+	for {
+		if b.gone(ctx, m) {
+			b.publishGone(m)
+			return
+		}
+		if periodic.Sleep(ctx, delay) != nil {
+			return
+		}
+		delay = min(2*delay, lastDeleteRetry)
+	}
+}
+
+// gone deletes a machine, and reports whether it is gone and forgotten.
+func (b *backend) gone(ctx context.Context, m *member) bool {
+	machine := b.seen(m)
+	if !b.mayBegin() || b.delete(ctx, machine) != nil {
+		return false
+	}
+	list, err := b.list(ctx)
+	if err != nil {
+		return false
+	}
+	if left, ok := list[machine.Name]; ok && left.State != Ended {
+		return false
+	}
+	if err := b.forget(machine.Name); err != nil {
+		log.G(ctx).WithField("machine", machine.Name).WithError(err).Warn("Cannot remove the record of a machine")
+		return false
+	}
+	return true
+}
+
+// abandon ends a machine that has refused its pod for good.
+func (b *backend) abandon(m *member) {
+	b.mu.Lock()
+	begun := m.ending
+	m.ending = true
+	b.mu.Unlock()
+	if !begun {
+		b.goOn(func(ctx context.Context) { b.endNow(ctx, m) })
+	}
+}

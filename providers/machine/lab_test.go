@@ -1,0 +1,343 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/agent"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
+)
+
+// lab is a driver whose machines are goroutines with an address of their own, in which a real
+// agent serves the mock provider.
+type lab struct {
+	t    *testing.T
+	port int
+
+	mu       sync.Mutex
+	machines map[string]*labMachine
+	created  int           // machines that were made
+	next     int           // of the addresses
+	silent   bool          // agents do not start
+	lost     int           // so many answers to creations get lost
+	listErr  error         // of lists
+	hidden   bool          // lists lack what was created since
+	lists    int           // that were made
+	making   int           // creations that go on
+	most     int           // of them at the same time
+	hold     chan struct{} // what creations wait for
+	failing  bool          // nothing can be made
+	lingers  bool          // machines that are deleted stay, ending
+}
+
+type labMachine struct {
+	Machine
+	hidden   bool
+	userData string
+	key      []byte
+	pods     *mock.Provider // which outlive the agent
+	stop     context.CancelFunc
+	ended    chan struct{}
+}
+
+func newLab(t *testing.T) *lab {
+	l := &lab{t: t, port: freePort(t), machines: map[string]*labMachine{}}
+	t.Cleanup(func() {
+		for _, m := range l.all() {
+			m.stop()
+			<-m.ended
+		}
+	})
+	return l
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func (l *lab) all() map[string]*labMachine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.machines)
+}
+
+// made is how many machines were made.
+func (l *lab) made() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.created
+}
+
+func (l *lab) set(do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	do()
+}
+
+// Create implements Driver.
+func (l *lab) Create(_ context.Context, spec Spec) (Machine, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.making++
+	defer func() { l.making-- }()
+	l.most = max(l.most, l.making)
+	if hold := l.hold; hold != nil {
+		l.mu.Unlock()
+		<-hold
+		l.mu.Lock()
+	}
+	if l.failing {
+		return Machine{}, errdefs.AsUnavailable(errors.New("out of order"))
+	}
+	m := l.machines[spec.Name]
+	if m == nil {
+		l.created++
+		l.next++
+		m = &labMachine{hidden: l.hidden, userData: spec.UserData, ended: make(chan struct{})}
+		m.Machine = Machine{ID: "i-" + strconv.Itoa(l.created), Name: spec.Name, Tags: spec.Tags, State: Running, Created: time.Now(), Address: fmt.Sprintf("127.0.1.%d", l.next)}
+		l.machines[spec.Name] = m
+		if l.silent {
+			m.stop = func() {}
+			close(m.ended)
+		} else {
+			l.boot(m)
+		}
+	}
+	if l.lost > 0 {
+		l.lost--
+		return Machine{}, errdefs.AsUnavailable(errors.New("the answer got lost"))
+	}
+	return m.Machine, nil
+}
+
+// boot starts the agent of a machine, once more if it has ended. l.mu is held.
+func (l *lab) boot(m *labMachine) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop, m.ended = cancel, make(chan struct{})
+	go l.run(ctx, m, m.ended)
+}
+
+// run is the machine: a real agent.
+func (l *lab) run(ctx context.Context, m *labMachine, ended chan struct{}) {
+	defer close(ended)
+	bootstrap, err := agent.ParseBootstrap([]byte(m.userData))
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	l.mu.Lock()
+	if m.key == nil { // which outlives the agent
+		m.key, err = agent.NewKey()
+	}
+	key := m.key
+	l.mu.Unlock()
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	err = agent.Run(ctx, agent.Options{
+		Bootstrap: bootstrap, Key: key, Listen: net.JoinHostPort(m.Address, strconv.Itoa(bootstrap.Port)), Name: "mock",
+		NewProvider: func(_ context.Context, init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			var err error
+			if m.pods == nil {
+				m.pods, err = mock.New(mock.Config{NodeName: init.Node.Name, HostIP: init.HostIPs()[0], KeepJobs: true})
+			}
+			return m.pods, m.pods, nil, err
+		},
+	})
+	if err != nil && ctx.Err() == nil {
+		l.t.Logf("an agent has ended: %v", err)
+	}
+}
+
+// Delete implements Driver.
+func (l *lab) Delete(_ context.Context, m Machine) error {
+	l.mu.Lock()
+	known := l.machines[m.Name]
+	if l.lingers && known != nil {
+		known.State = Ending
+	}
+	l.mu.Unlock()
+	if known != nil && known.State != Ending {
+		l.kill(m.Name)
+	}
+	return nil
+}
+
+// kill ends a machine.
+func (l *lab) kill(name string) {
+	l.mu.Lock()
+	m := l.machines[name]
+	delete(l.machines, name)
+	l.mu.Unlock()
+	if m != nil && m.stop != nil {
+		m.stop()
+		<-m.ended
+	}
+}
+
+// List implements Driver.
+func (l *lab) List(_ context.Context, tags map[string]string) (found []Machine, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lists++
+	for _, m := range l.machines {
+		if !m.hidden {
+			found = append(found, m.Machine) // with those of others, which a node has to leave alone
+		}
+	}
+	return found, l.listErr
+}
+
+// Console implements Driver.
+func (l *lab) Console(context.Context, Machine, int) (string, error) { return "kernel panic", nil }
+
+// world is a cluster with a node.
+type world struct {
+	t       *testing.T
+	lab     *lab
+	cluster *grouptest.Cluster
+	cfg     Config
+	adjust  func(*nodeutil.ProviderConfig)
+
+	provider nodeutil.Provider
+	backend  *backend
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, lab: newLab(t), cluster: grouptest.NewCluster("cluster-uid")}
+	port := freePort(t)
+	w.cfg = Config{
+		Cluster: "home", StateDir: t.TempDir(), AgentPort: w.lab.port,
+		Bootstrap: BootstrapConfig{Listen: fmt.Sprintf("127.0.0.1:%d", port), URL: fmt.Sprintf("https://127.0.0.1:%d", port)},
+		Refresh:   metav1.Duration{Duration: 100 * time.Millisecond}, MissingTimeout: metav1.Duration{Duration: 300 * time.Millisecond},
+	}
+	return w
+}
+
+// start starts the node, as a process does that begins again.
+func (w *world) start() *world {
+	w.t.Helper()
+	init := w.cluster.Config()
+	if w.adjust != nil {
+		w.adjust(&init)
+	}
+	b, err := newBackend(init, w.cfg, w.lab)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b.pingInterval = 100 * time.Millisecond
+	p, _, err := podgroup.New(init, b, b.options())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.provider, w.backend = p, b
+	if notifier, ok := handlerOf(p).(node.PodNotifier); ok {
+		notifier.NotifyPods(w.t.Context(), func(*corev1.Pod) {})
+	}
+	w.t.Cleanup(w.stop)
+	return w
+}
+
+func (w *world) stop() {
+	if w.provider != nil {
+		grouptest.Close(w.t, w.provider)
+		w.provider = nil
+	}
+}
+
+// pod is a pod of the cluster.
+func (w *world) pod(name string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = "default", name, types.UID("uid-"+name)
+	pod.CreationTimestamp = metav1.Now()
+	pod.Spec.RestartPolicy, pod.Spec.NodeName = corev1.RestartPolicyNever, "vk"
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "busybox"}}
+	w.cluster.SetPod(pod)
+	return pod
+}
+
+// run creates a pod, as the pod controller does: again after an error that says so.
+func (w *world) run(name string) *corev1.Pod {
+	w.t.Helper()
+	pod := w.pod(name)
+	w.eventually("pod "+name+" is created", func() error { return w.provider.CreatePod(w.t.Context(), pod) })
+	w.eventually("pod "+name+" runs", func() error { return w.hasPhase(pod, corev1.PodRunning) })
+	return pod
+}
+
+func (w *world) hasPhase(pod *corev1.Pod, phase corev1.PodPhase) error {
+	status, err := w.status(pod)
+	if err == nil && status.Phase != phase {
+		err = fmt.Errorf("it is %s: %s", status.Phase, status.Message)
+	}
+	return err
+}
+
+func (w *world) status(pod *corev1.Pod) (*corev1.PodStatus, error) {
+	return handlerOf(w.provider).(node.PodUIDLifecycleHandler).GetPodStatusByUID(w.t.Context(), pod.Namespace, pod.Name, pod.UID)
+}
+
+// only returns the one machine that there is.
+func (w *world) only() *labMachine {
+	w.t.Helper()
+	all := w.lab.all()
+	if len(all) != 1 {
+		w.t.Fatalf("there are %d machines, not one", len(all))
+	}
+	for _, m := range all {
+		return m
+	}
+	return nil
+}
+
+func (w *world) eventually(what string, check func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// never checks that something does not come about while lists are made.
+func (w *world) never(what string, check func() bool) {
+	w.t.Helper()
+	for range 15 {
+		if check() {
+			w.t.Fatal(what)
+		}
+		time.Sleep(w.cfg.Refresh.Duration)
+	}
+}

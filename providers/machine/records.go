@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+)
+
+// record is what lasts of a machine beside its tags. There is one from the time at which its
+// agent was given a certificate: before that no pod can be in the machine.
+type record struct {
+	Name    string            `json:"name"`
+	Tags    map[string]string `json:"tags"`
+	Created time.Time         `json:"created"`
+	// Address is the last that was known.
+	Address string `json:"address,omitempty"`
+	// Key is a digest of the agent's public key: the token is worth nothing from then on.
+	Key string `json:"key"`
+	// Given reports that the agent has accepted the pod.
+	Given bool `json:"given,omitempty"`
+	// Final is how the pod has ended.
+	Final *podgroup.Unit `json:"final,omitempty"`
+	// Lost reports that the machine, not the pod, has ended: there is nothing to keep it for.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// records are files in a directory.
+type records struct{ dir string }
+
+const recordSuffix = ".json"
+
+func (r records) path(name string) string { return filepath.Join(r.dir, name+recordSuffix) }
+
+// save writes a record.
+func (r records) save(one *record) error {
+	data, err := json.Marshal(one)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(r.path(one.Name), data); err != nil {
+		return fmt.Errorf("the record of machine %s cannot be written: %w", one.Name, err)
+	}
+	return nil
+}
+
+// remove removes the record of a machine, if there is one.
+func (r records) remove(name string) error {
+	if err := os.Remove(r.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// load returns all records. One that cannot be read is an error: its machine may have a pod.
+func (r records) load() ([]*record, error) {
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*record
+	for _, entry := range entries {
+		name, is := strings.CutSuffix(entry.Name(), recordSuffix)
+		if !is {
+			continue
+		}
+		data, err := os.ReadFile(r.path(name))
+		if err != nil {
+			return nil, err
+		}
+		one := &record{}
+		err = json.Unmarshal(data, one)
+		if err == nil && one.Name != name {
+			err = fmt.Errorf("it is that of machine %q", one.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the record %s cannot be read: remove it once its machine is gone: %w", r.path(name), err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
