@@ -191,7 +191,7 @@ var _ io.Closer = (*Provider)(nil)
 
 // CreatePod implements node.PodLifecycleHandler.
 func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
-	data, err := encode(pod)
+	data, err := encodeToHold(pod)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 
 // UpdatePod implements node.PodLifecycleHandler.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	data, err := encode(pod)
+	data, err := encodeToHold(pod)
 	if err != nil {
 		return err
 	}
@@ -234,6 +234,17 @@ func encode(pod *corev1.Pod) ([]byte, error) {
 		return nil, errdefs.AsPermanent(fmt.Errorf("the pod cannot be sent: %w", err))
 	}
 	return data, nil
+}
+
+// encodeToHold is encode for a pod that the provider is to hold. It has to come back, with its
+// status and perhaps in another encoding, in a message: one that does not would fail the list of
+// all pods.
+func encodeToHold(pod *corev1.Pod) ([]byte, error) {
+	data, err := encode(pod)
+	if err == nil && len(data) > wire.MaxPod {
+		err = tooLarge("the pod with its environment", wire.MaxPod)
+	}
+	return data, err
 }
 
 // GetPod implements node.PodLifecycleHandler.

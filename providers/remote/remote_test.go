@@ -25,6 +25,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/server"
+	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
 )
 
 // plain has the six methods, and keeps pods in memory.
@@ -242,6 +243,40 @@ func (s *slow) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	s.began <- struct{}{}
 	<-s.goOn
 	return s.plain.CreatePod(ctx, pod)
+}
+
+// A call whose client has gone by the time of its turn has no effect: others may have come after
+// it.
+func TestCallsWithoutAClient(t *testing.T) {
+	far := newPlain()
+	s := serverOf(t, far, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.CreatePod(ctx, &pb.CreatePodRequest{Pod: []byte(encoded(t, aPod("one")))}); err == nil || far.created != 0 {
+		t.Errorf("got %v, and %d pods", err, far.created)
+	}
+}
+
+// A pod that would not fit into the provider's answers, so that the list of all pods failed, is
+// not created.
+func TestPodsThatAreTooLarge(t *testing.T) {
+	far := newPlain()
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	pod := aPod("one")
+	pod.Spec.Containers[0].Env[0].Value = strings.Repeat("x", 16<<20-2000)
+	if err := p.CreatePod(t.Context(), pod); !errdefs.IsInvalidInput(err) || far.created != 0 {
+		t.Errorf("got %v, and %d pods", err, far.created)
+	}
+	if err := p.UpdatePod(t.Context(), pod); !errdefs.IsInvalidInput(err) {
+		t.Errorf("got %v", err)
+	}
+	pod.Spec.Containers[0].Env[0].Value = strings.Repeat("ä", 1<<20)
+	if err := p.CreatePod(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+	if pods, err := p.GetPods(t.Context()); err != nil || len(pods) != 1 {
+		t.Errorf("got %d pods, %v", len(pods), err)
+	}
 }
 
 // What this process has put on its node stays there after any report of the provider, and what

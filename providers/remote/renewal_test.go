@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,9 +25,11 @@ import (
 // receiver is a server that takes volumes, and fails where fail says so.
 type receiver struct {
 	pb.ProviderClient
-	mu     sync.Mutex
-	failed error
-	got    []*pb.UpdateVolumesRequest
+	mu       sync.Mutex
+	failed   error
+	got      []*pb.UpdateVolumesRequest
+	creation chan struct{} // CreatePod waits for it, unless it is nil
+	hangs    string        // the pod whose updates hang
 }
 
 // fail has calls fail; nil undoes that.
@@ -37,12 +40,19 @@ func (r *receiver) fail(err error) {
 }
 
 func (r *receiver) CreatePod(context.Context, *pb.CreatePodRequest, ...grpc.CallOption) (*pb.CreatePodResponse, error) {
+	if r.creation != nil {
+		<-r.creation
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return &pb.CreatePodResponse{}, r.failed
 }
 
-func (r *receiver) UpdateVolumes(_ context.Context, in *pb.UpdateVolumesRequest, _ ...grpc.CallOption) (*pb.UpdateVolumesResponse, error) {
+func (r *receiver) UpdateVolumes(ctx context.Context, in *pb.UpdateVolumesRequest, _ ...grpc.CallOption) (*pb.UpdateVolumesResponse, error) {
+	if r.hangs != "" && in.GetPod().GetName() == r.hangs {
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.got = append(r.got, in)
@@ -190,6 +200,78 @@ func TestNothingIsSentWithoutTheNode(t *testing.T) {
 		time.Sleep(lastVolumesRetry)
 		if got := far.take(); len(got) != 1 {
 			t.Errorf("came %v", got)
+		}
+	})
+}
+
+// While a pod is being created it is sent nothing else, and a provider that hangs in the updates of
+// some pods gets those of the others.
+func TestPodsDoNotWaitForEachOther(t *testing.T) {
+	renewing(t, nil, func(p *Provider, far *receiver, cluster *grouptest.Cluster, pod *corev1.Pod) {
+		far.hangs, far.creation = "hanging", make(chan struct{})
+		hanging := pod.DeepCopy()
+		hanging.Name, hanging.UID = "hanging", "hanging"
+		cluster.SetPod(hanging)
+		created := make(chan error)
+		go func() { created <- p.CreatePod(t.Context(), pod) }()
+		synctest.Wait()
+		cluster.SetConfigMap("settings", map[string]string{"speed": "2"})
+		time.Sleep(10 * time.Minute)
+		if got := far.take(); len(got) != 0 {
+			t.Errorf("while the pod is created came %v", got)
+		}
+		close(far.creation)
+		if err := <-created; err != nil {
+			t.Error(err)
+		}
+		if got := far.take(); len(got) != 1 || got[0].GetVolumes()[0].GetName() != "config" {
+			t.Errorf("then came %v", got)
+		}
+		cluster.SetConfigMap("settings", map[string]string{"speed": "3"})
+		if got := far.take(); len(got) != 1 {
+			t.Errorf("while another pod's update hangs came %v", got)
+		}
+	})
+}
+
+// A pod that names a large object many times does not fill the memory, and what fits is sent.
+func TestObjectThatIsNamedManyTimes(t *testing.T) {
+	renewing(t, nil, func(p *Provider, far *receiver, cluster *grouptest.Cluster, pod *corev1.Pod) {
+		create(t, p, pod)
+		far.take()
+		cluster.SetConfigMap("large", map[string]string{"data": strings.Repeat("x", 1<<20)})
+		pod = pod.DeepCopy()
+		for i := range 40 {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: fmt.Sprint("large-", i), VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "large"}}}})
+		}
+		found, _, _, err := p.volumes.read(t.Context(), pod, nil)
+		if !errdefs.IsInvalidInput(err) || len(found) > 18 {
+			t.Errorf("%d volumes were read, %v", len(found), err)
+		}
+		cluster.SetPod(pod)
+		p.volumes.podChanged(pod)
+		time.Sleep(time.Hour)
+		sent := 0
+		for _, request := range far.take() {
+			sent += len(request.GetVolumes())
+		}
+		if sent < 40 {
+			t.Errorf("%d volumes were sent", sent)
+		}
+	})
+}
+
+// Nothing is kept of a pod that could not be created, and may never be.
+func TestPodThatIsNeverCreated(t *testing.T) {
+	renewing(t, nil, func(p *Provider, _ *receiver, cluster *grouptest.Cluster, pod *corev1.Pod) {
+		cluster.FailObject("settings", errors.New("no rights"))
+		if err := p.CreatePod(t.Context(), pod); err == nil {
+			t.Error("it was created")
+		}
+		made := cluster.Tokens()
+		if _, err := p.volumes.sources.Tokens.Token(t.Context(), pod, "", nil); err != nil || cluster.Tokens() != made+1 {
+			t.Errorf("%d tokens were made, %v: the first is remembered", cluster.Tokens(), err)
 		}
 	})
 }

@@ -179,7 +179,7 @@ func receive(stream grpc.BidiStreamingClient[pb.ExecRequest, pb.ExecResponse], a
 			}
 		case *pb.ExecResponse_Exit:
 			if code := response.Exit.GetCode(); code != 0 {
-				message := response.Exit.GetMessage()
+				message := wire.Text(response.Exit.GetMessage())
 				if message == "" {
 					message = fmt.Sprintf("command terminated with exit code %d", code)
 				}

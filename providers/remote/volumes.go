@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ const (
 	// staleEventInterval is the least time between events that a pod's volumes are not up to
 	// date.
 	staleEventInterval = time.Hour
+	// updaters is how many pods are sent volumes at the same time: a call that hangs keeps
+	// no tokens of other pods from being renewed.
+	updaters = 10
 )
 
 // volumes sends the provider what is in the volumes of pods: with their creation, and again
@@ -49,7 +53,7 @@ type volumes struct {
 	sources     volume.Sources
 	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	unsubscribe func()
-	worker      sync.WaitGroup
+	workers     sync.WaitGroup
 
 	mu   sync.Mutex
 	pods map[cache.ObjectName]*sentVolumes
@@ -57,15 +61,17 @@ type volumes struct {
 
 // sentVolumes is what the provider has of a pod's volumes. Contents themselves are not kept.
 type sentVolumes struct {
-	uid     types.UID
-	tried   bool              // whether a creation may have arrived
-	digests map[string]digest // of what was accepted last, by the volume's name
-	warned  time.Time         // when an event last reported that it is not up to date
+	uid      types.UID
+	creating int               // creations that are under way
+	tried    bool              // whether a creation may have arrived
+	digests  map[string]digest // of what was accepted last, by the volume's name
+	again    int               // how often all was to be sent again; what was accepted before does not count
+	warned   time.Time         // when an event last reported that it is not up to date
 }
 
 type digest = [sha256.Size]byte
 
-// newVolumes starts the worker, which ends with stop, and nothing that acts on the provider.
+// newVolumes starts the workers, which end with stop, and nothing that acts on the provider.
 func newVolumes(p *Provider, init nodeutil.ProviderConfig) (*volumes, error) {
 	if init.Objects == nil || init.Pods == nil || init.Client == nil {
 		return nil, errdefs.InvalidInput("the provider is sent what is in volumes: ProviderConfig needs Pods, Objects and Client")
@@ -73,11 +79,13 @@ func newVolumes(p *Provider, init nodeutil.ProviderConfig) (*volumes, error) {
 	v := &volumes{p: p, init: init, pods: map[cache.ObjectName]*sentVolumes{}}
 	v.sources = volume.Sources{Objects: init.Objects, Tokens: volume.NewTokens(volume.Client{Interface: init.Client})}
 	v.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstVolumesRetry, lastVolumesRetry))
-	ctx, cancel := context.WithCancel(context.Background()) // calls of the worker end with stop
-	v.worker.Go(func() {
-		for v.next(ctx) {
-		}
-	})
+	ctx, cancel := context.WithCancel(context.Background()) // calls of the workers end with stop
+	for range updaters {
+		v.workers.Go(func() {
+			for v.next(ctx) {
+			}
+		})
+	}
 	unsubscribe := init.Objects.Subscribe(v.objectChanged)
 	v.unsubscribe = func() { unsubscribe(); cancel() }
 	return v, nil
@@ -87,7 +95,7 @@ func (v *volumes) stop() {
 	if v != nil {
 		v.unsubscribe()
 		v.queue.ShutDown()
-		v.worker.Wait()
+		v.workers.Wait()
 	}
 }
 
@@ -164,6 +172,7 @@ func (v *volumes) sendAgain() {
 	defer v.mu.Unlock()
 	for name, state := range v.pods {
 		state.digests = nil
+		state.again++
 		v.queue.Add(name)
 	}
 }
@@ -173,30 +182,52 @@ func (v *volumes) addTo(ctx context.Context, request *pb.CreatePodRequest, pod *
 	if v == nil || !hasContents(pod) {
 		return func(error) {}, nil
 	}
-	sent, digests, _, err := v.read(ctx, pod)
+	sent, digests, _, err := v.read(ctx, pod, nil)
 	if err != nil {
+		v.forgetTokens(pod)
 		return nil, err
 	}
 	request.Volumes = sent
-	first := false
-	v.with(pod, func(state *sentVolumes) { first, state.tried = !state.tried, true })
+	var state *sentVolumes
+	first, era := false, 0
+	v.with(pod, func(s *sentVolumes) {
+		state, first, era = s, !s.tried, s.again
+		s.tried = true
+		s.creating++
+	})
 	return func(err error) {
-		if err == nil && first { // otherwise an earlier request may have been the creation
-			v.with(pod, func(state *sentVolumes) { state.digests = digests })
+		v.mu.Lock()
+		state.creating--
+		// Otherwise an earlier request may have been the creation, or an update came after it.
+		if err == nil && first && state.digests == nil && state.again == era {
+			state.digests = digests
 		}
+		v.mu.Unlock()
 		v.podChanged(pod) // something may have changed meanwhile, and tokens will be due
 	}, nil
 }
 
-// read returns what is in the volumes of a pod that have contents, digests of it, and when to
-// read it again. The error names the volumes that could not be read; the others are there.
-func (v *volumes) read(ctx context.Context, pod *corev1.Pod) (found []*pb.Volume, digests map[string]digest, again time.Time, err error) {
+// forgetTokens drops the tokens of a pod of which nothing has been sent, and which may never
+// be created.
+func (v *volumes) forgetTokens(pod *corev1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if state := v.pods[cache.MetaObjectToName(pod)]; state == nil || state.uid != pod.UID {
+		v.sources.Tokens.Forget(pod.UID)
+	}
+}
+
+// read returns what is in the volumes of a pod that have contents, but for those whose digests
+// are known, digests of it, and when to read it again. The error names the volumes that could not
+// be read, or are more than a message takes; the others are there.
+func (v *volumes) read(ctx context.Context, pod *corev1.Pod, known map[string]digest) (found []*pb.Volume, digests map[string]digest, again time.Time, err error) {
 	sources := v.sources
 	if v.init.NodeAllocatable != nil {
 		sources.NodeAllocatable = v.init.NodeAllocatable()
 	}
 	again, digests = time.Now().Add(rereadInterval), map[string]digest{}
 	var errs []error
+	size := 0
 	for i := range pod.Spec.Volumes {
 		from := &pod.Spec.Volumes[i]
 		if !volume.HasContents(from) {
@@ -216,7 +247,15 @@ func (v *volumes) read(ctx context.Context, pod *corev1.Pod) (found []*pb.Volume
 			errs = append(errs, &volume.SetUpError{Volume: from.Name, Err: err})
 			continue
 		}
-		found, digests[from.Name] = append(found, message), sha256.Sum256(encoded)
+		sum := sha256.Sum256(encoded)
+		if sent, is := known[from.Name]; is && sent == sum {
+			continue
+		}
+		if size += len(encoded); size > wire.MaxMessage { // a pod can name one object many times
+			errs = append(errs, tooLarge("what is in the volumes of the pod", wire.MaxMessage))
+			break
+		}
+		found, digests[from.Name] = append(found, message), sum
 	}
 	return found, digests, again, errors.Join(errs...)
 }
@@ -251,13 +290,14 @@ func (v *volumes) next(ctx context.Context) bool {
 // update sends the volumes of a pod that have changed, and returns when to check again. A volume
 // that cannot be read stays as it is.
 func (v *volumes) update(ctx context.Context, pod *corev1.Pod) (again time.Time, err error) {
-	found, digests, again, unread := v.read(ctx, pod)
+	creating, known, era := false, map[string]digest(nil), 0
 	v.with(pod, func(state *sentVolumes) {
-		found = slices.DeleteFunc(found, func(m *pb.Volume) bool {
-			sent, is := state.digests[m.GetName()]
-			return is && sent == digests[m.GetName()]
-		})
+		creating, known, era = state.creating > 0, maps.Clone(state.digests), state.again
 	})
+	if creating {
+		return time.Time{}, nil // which has them, and queues the pod when it has ended
+	}
+	found, digests, again, unread := v.read(ctx, pod, known)
 	if len(found) == 0 {
 		return again, unread
 	}
@@ -282,7 +322,9 @@ func (v *volumes) update(ctx context.Context, pod *corev1.Pod) (again time.Time,
 			state.digests = map[string]digest{}
 		}
 		for _, m := range found {
-			state.digests[m.GetName()] = digests[m.GetName()]
+			if state.again == era {
+				state.digests[m.GetName()] = digests[m.GetName()]
+			}
 		}
 		if unread == nil {
 			state.warned = time.Time{}
@@ -315,8 +357,12 @@ func (v *volumes) retry(ctx context.Context, pod *corev1.Pod, name cache.ObjectN
 
 // checkSize returns an error for a request that is larger than what either side takes.
 func checkSize(request proto.Message) error {
-	if size := proto.Size(request); size > wire.MaxMessage {
-		return errdefs.InvalidInputf("the pod with what is in its volumes has %d bytes, more than the %d that a provider in another process can be sent: make its ConfigMaps and Secrets smaller, or name the items that it needs", size, wire.MaxMessage)
+	if proto.Size(request) > wire.MaxMessage {
+		return tooLarge("the pod with what is in its volumes", wire.MaxMessage)
 	}
 	return nil
+}
+
+func tooLarge(what string, most int) error {
+	return errdefs.InvalidInputf("%s has more than the %d bytes that a provider in another process can be sent: make its ConfigMaps and Secrets smaller, or name the items that it needs", what, most)
 }

@@ -30,6 +30,7 @@ type taker struct {
 	*plain
 	files   sync.Map      // map[string]volume.Files, by the pod's name
 	updated chan []string // the volumes of each update
+	answers chan struct{} // each update waits for one; nil: none does
 }
 
 func newTaker() *taker { return &taker{plain: newPlain(), updated: make(chan []string, 1000)} }
@@ -52,6 +53,9 @@ func (k *taker) UpdateVolumes(ctx context.Context, namespace, name string, uid t
 	maps.Copy(all, volumes)
 	k.files.Store(name, all)
 	k.updated <- slices.Sorted(maps.Keys(volumes))
+	if k.answers != nil {
+		<-k.answers
+	}
 	return nil
 }
 
@@ -209,6 +213,30 @@ func TestVolumesAfterARestart(t *testing.T) {
 	listen(t, s, socket)
 	if got := <-far.updated; !slices.Equal(got, all) {
 		t.Errorf("after a restart of the provider %v were sent", got)
+	}
+}
+
+// A provider that begins again while volumes are on their way to it may have lost them.
+func TestVolumesOnTheirWayAtARestart(t *testing.T) {
+	far, cluster := newTaker(), clusterWithObjects()
+	far.answers = make(chan struct{})
+	p, np, _ := join(t, cluster, serve(t, serverOf(t, far, node.NaiveNodeProvider{})))
+	pod := podWithVolumes("one")
+	cluster.SetPod(pod)
+	if err := p.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	cluster.SetConfigMap("settings", map[string]string{"speed": "2"})
+	if got := <-far.updated; !slices.Equal(got, []string{"config"}) {
+		t.Fatalf("%v were sent, want the ConfigMap alone", got)
+	}
+	connected := make(chan struct{})
+	once := sync.OnceFunc(func() { close(connected) })
+	np.NotifyNodeStatus(t.Context(), func(*corev1.Node) { once() })
+	<-connected // all volumes are to be sent again by now
+	close(far.answers)
+	if got := <-far.updated; !slices.Equal(got, []string{"about", "config", "secret", "token"}) {
+		t.Errorf("%v were sent again", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ type watcher struct{ p *Provider }
 // NotifyPods implements node.PodNotifier.
 func (w watcher) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	var token string
+	odd := rate.Sometimes{First: 10, Interval: time.Minute} // a provider may send any number of them
 	// It ends with ctx.
 	go w.p.again(ctx, "statuses of pods", func(ctx context.Context) error {
 		stream, err := w.p.client.WatchPods(ctx, &pb.WatchPodsRequest{ResumeToken: token}, grpc.WaitForReady(true))
@@ -38,7 +40,9 @@ func (w watcher) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 				pod.Namespace, pod.Name, pod.UID = ref.GetNamespace(), ref.GetName(), types.UID(ref.GetUid())
 				if err := json.Unmarshal(in.GetStatus(), &pod.Status); err != nil || pod.Namespace == "" || pod.Name == "" {
 					// One status that makes no sense does not keep the others from coming.
-					log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name}).WithError(err).Warn("The provider sent a status that cannot be read")
+					odd.Do(func() {
+						log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name}).WithError(err).Warn("The provider sent a status that cannot be read")
+					})
 				} else {
 					notify(pod)
 				}

@@ -59,7 +59,7 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 	s := &Server{ctx: ctx, opts: opts, provider: provider, able: nodeutil.Capabilities(provider)}
 	s.able = slices.DeleteFunc(s.able, func(c string) bool { return c == capabilityNode }) // it is nodeProvider's
 	s.byUID, _ = unwrapped(provider).(node.PodUIDLifecycleHandler)
-	if s.taker, _ = unwrapped(provider).(VolumeTaker); s.taker != nil {
+	if s.taker = takerOf(unwrapped(provider)); s.taker != nil {
 		s.able = append(s.able, capabilityVolumes)
 	}
 	if streams, ok := unwrapped(provider).(logStreamer); ok && !lacks(provider, capabilityLogStreams) {
@@ -101,11 +101,14 @@ func unwrapped(p nodeutil.Provider) any {
 // ServerOptions.
 func (s *Server) Register(to grpc.ServiceRegistrar) { pb.RegisterProviderServer(to, s) }
 
-// ServerOptions are what a gRPC server for the Server needs: the limit of messages, pings of
+// ServerOptions are what a gRPC server for the Server needs: the limit of messages, pings to and of
 // quiet clients, errors for panics of the provider, and the refusal of other nodes.
 func (s *Server) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(s.interceptCall), grpc.ChainStreamInterceptor(s.interceptStream),
+		// What a virtual kubelet that is gone without a word has begun is to end: the default is
+		// two hours.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
 		grpc.ConnectionTimeout(20 * time.Second),
@@ -188,6 +191,10 @@ func (s *Server) change(ctx context.Context, data []byte, call func(context.Cont
 func (s *Server) turn(ctx context.Context, namespace, name string) (done func(), err error) {
 	if done, err = s.turns.Take(ctx, namespace+"/"+name); err != nil {
 		return nil, errdefs.AsUnavailable(fmt.Errorf("another call for the pod is under way: %w", err))
+	}
+	if err := ctx.Err(); err != nil { // a later call may have had its turn: what this one wants is over
+		done()
+		return nil, err
 	}
 	return done, nil
 }

@@ -22,6 +22,9 @@ const capabilityVolumes = "volumes"
 // virtual kubelet reads it from the API server, and keeps it fresh. (volume.Write writes it to
 // a directory.)
 //
+// One that has the method TakesVolumes() bool, too, is one if that returns true, such as a pod engine
+// for whose node Sent is set (package machine).
+//
 // Calls for one pod do not overlap. Files may be Secrets: they belong in no log and no error.
 type VolumeTaker interface {
 	// CreatePodWithVolumes is called in place of CreatePod.
@@ -30,6 +33,15 @@ type VolumeTaker interface {
 	// they are. They may be what they were. An error is tried again, but for one of class
 	// NotFound: the pod is not held.
 	UpdateVolumes(ctx context.Context, namespace, name string, uid types.UID, volumes map[string]volume.Files) error
+}
+
+// takerOf returns the VolumeTaker that a provider is, or nil.
+func takerOf(provider any) VolumeTaker {
+	taker, ok := provider.(VolumeTaker)
+	if choosy, is := provider.(interface{ TakesVolumes() bool }); !ok || is && !choosy.TakesVolumes() {
+		return nil
+	}
+	return taker
 }
 
 // creation returns what creates a pod.
@@ -43,7 +55,7 @@ func (s *Server) creation(pod *corev1.Pod, in []*pb.Volume) (func(context.Contex
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; volume.HasContents(v) && volumes[v.Name] == nil {
-			return nil, errdefs.InvalidInputf("the virtual kubelet has not sent what is in volume %q: use a newer one", v.Name)
+			return nil, errdefs.InvalidInputf("the virtual kubelet has not sent what is in volume %q: restart it, or use one that does", v.Name)
 		}
 	}
 	return func(ctx context.Context, pod *corev1.Pod) error {

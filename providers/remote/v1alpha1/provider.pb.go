@@ -234,8 +234,8 @@ func (*PingResponse) Descriptor() ([]byte, []int) {
 
 type CreatePodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The JSON of a Pod. Variables of the environment have their values already, but for
-	// valueFrom of status.podIP and status.podIPs.
+	// The JSON of a Pod, of 4 MiB at most. Variables of the environment have their values
+	// already, but for valueFrom of status.podIP and status.podIPs.
 	Pod []byte `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
 	// With the capability "volumes", one for each volume of the pod of the kinds configMap,
 	// secret, downwardAPI and projected, tokens included. Messages have 16 MiB at most: a pod

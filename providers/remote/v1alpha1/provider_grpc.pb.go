@@ -95,7 +95,7 @@ type ProviderClient interface {
 	GetPod(ctx context.Context, in *GetPodRequest, opts ...grpc.CallOption) (*GetPodResponse, error)
 	// ListPods returns all pods that the provider holds for this node, with their
 	// statuses. A provider that cannot tell returns an error: one that leaves pods out
-	// says that they are gone. It sends as many messages as it likes, of 4 MiB at most: the
+	// says that they are gone. It sends as many messages as it likes, of 16 MiB at most: the
 	// list counts when the call has ended well.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
 	// WatchPods sends the status of each pod that the provider holds, then a message
@@ -371,7 +371,7 @@ type ProviderServer interface {
 	GetPod(context.Context, *GetPodRequest) (*GetPodResponse, error)
 	// ListPods returns all pods that the provider holds for this node, with their
 	// statuses. A provider that cannot tell returns an error: one that leaves pods out
-	// says that they are gone. It sends as many messages as it likes, of 4 MiB at most: the
+	// says that they are gone. It sends as many messages as it likes, of 16 MiB at most: the
 	// list counts when the call has ended well.
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
 	// WatchPods sends the status of each pod that the provider holds, then a message

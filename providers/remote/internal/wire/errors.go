@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -57,6 +58,18 @@ func ToStatus(err error) error {
 	return s.Err()
 }
 
+// maxText is the most bytes of a server's text that are read: it goes to logs, events and the
+// statuses of pods.
+const maxText = 4 << 10
+
+// Text returns a text that a server sent, or its beginning.
+func Text(sent string) string {
+	if len(sent) <= maxText {
+		return sent
+	}
+	return strings.ToValidUTF8(sent[:maxText], "") + "..."
+}
+
 // FromStatus returns the error of a provider for that of a gRPC client. It keeps the
 // text that the server gave.
 func FromStatus(err error) error {
@@ -67,7 +80,7 @@ func FromStatus(err error) error {
 	if !ok {
 		return err
 	}
-	text := errors.New(s.Message())
+	text := errors.New(Text(s.Message()))
 	switch s.Code() {
 	case codes.NotFound:
 		return errdefs.AsNotFound(text)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -49,6 +51,14 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 	}
 	if ToStatus(nil) != nil || FromStatus(nil) != nil {
 		t.Error("no error has become one")
+	}
+}
+
+// A server that says too much is cut off.
+func TestLongErrors(t *testing.T) {
+	err := FromStatus(status.Error(codes.FailedPrecondition, strings.Repeat("ä", 1<<20)))
+	if !errdefs.IsPermanent(err) || len(err.Error()) > maxText+3 || !utf8.ValidString(err.Error()) {
+		t.Errorf("the text has %d bytes", len(err.Error()))
 	}
 }
 

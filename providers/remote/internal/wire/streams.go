@@ -12,6 +12,10 @@ const chunk = 32 << 10
 // MaxMessage is the size in bytes of the largest message that either side takes.
 const MaxMessage = 16 << 20
 
+// MaxPod is the size in bytes of the largest pod that a provider is sent: it is sent back in a
+// message, with its status, and as three times as many bytes by encoders that write ASCII alone.
+const MaxPod = 4 << 20
+
 // Writer sends what is written to it in messages. Writers with the same Mutex take turns,
 // as the streams of gRPC need it.
 type Writer struct {
