@@ -3,7 +3,6 @@ package aci
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -106,12 +105,9 @@ type Secret = config.Secret
 // ParseConfig decodes a configuration file: YAML or JSON, or the TOML of the provider that
 // this one replaces. It is strict: the error, of class InvalidInput, names all mistakes.
 // Empty data is an empty configuration; Merge and Complete do the rest.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil); err != nil {
-		return Config{}, errdefs.InvalidInputf("aci config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil)
+	return c, config.Invalid("aci", err)
 }
 
 // Merge overwrites settings with environment variables, as getenv returns them. An empty
@@ -127,10 +123,7 @@ func (c *Config) Merge(getenv func(string) string) error {
 		"AZURE_CLIENT_ID": &c.ClientID, "AZURE_CLIENT_SECRET": (*string)(&c.ClientSecret), "AZURE_TENANT_ID": &c.TenantID, "AZURE_SUBSCRIPTION_ID": &c.SubscriptionID,
 		"AZURE_FEDERATED_TOKEN_FILE": &c.FederatedTokenFile, "VIRTUALNODE_USER_IDENTITY_CLIENTID": &c.ManagedIdentity,
 	})
-	if err != nil {
-		return errdefs.InvalidInputf("aci config: %w", err)
-	}
-	return nil
+	return config.Invalid("aci", err)
 }
 
 // ReadCredentials sets what is not set to what AuthFile, AKSCredentialFile and LogAnalyticsFile
@@ -198,22 +191,12 @@ func (c *Config) Complete() error {
 	c.ClusterDomain, c.ReadsPerMinute = cmp.Or(c.ClusterDomain, "cluster.local"), cmp.Or(c.ReadsPerMinute, defaultReads)
 	c.VNetSubscriptionID, c.VNetResourceGroup = cmp.Or(c.VNetSubscriptionID, c.SubscriptionID), cmp.Or(c.VNetResourceGroup, c.ResourceGroup)
 	c.OperatingSystem, c.Region = cmp.Or(c.OperatingSystem, "Linux"), strings.ToLower(strings.ReplaceAll(c.Region, " ", ""))
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	capacity := func(name string, q **resource.Quantity, otherwise string) {
-		if *q == nil {
-			*q = new(resource.MustParse(otherwise))
-		}
-		check((*q).Sign() >= 0, "%s: %s is negative", name, *q)
-	}
-	capacity("cpu", &c.CPU, "10000")
-	capacity("memory", &c.Memory, "4Ti")
-	capacity("pods", &c.Pods, "5000")
-	capacity("gpu", &c.GPU, "0")
+	var wrong config.Checks
+	check := wrong.That
+	wrong.Quantity("cpu", &c.CPU, "10000")
+	wrong.Quantity("memory", &c.Memory, "4Ti")
+	wrong.Quantity("pods", &c.Pods, "5000")
+	wrong.Quantity("gpu", &c.GPU, "0")
 	check(uuidRule.MatchString(c.SubscriptionID), "subscriptionID (AZURE_SUBSCRIPTION_ID): %q is not the ID of a subscription", c.SubscriptionID)
 	check(resourceGroupRule.MatchString(c.ResourceGroup), "resourceGroup (ACI_RESOURCE_GROUP): %q is not the name of a resource group", c.ResourceGroup)
 	check(c.Region != "", "region (ACI_REGION): it is missing")
@@ -244,8 +227,5 @@ func (c *Config) Complete() error {
 	for _, id := range slices.Concat(c.Identities, []string{c.ImageIdentity, c.StandbyPool, c.ContainerGroupProfile}) {
 		check(id == "" || resourceIDRule.MatchString(id), "identities, imageIdentity, standbyPool or containerGroupProfile: %q is not a resource ID", id)
 	}
-	if err := config.Join(wrong...); err != nil {
-		return errdefs.InvalidInputf("aci config: %w", err)
-	}
-	return nil
+	return config.Invalid("aci", wrong.Err())
 }

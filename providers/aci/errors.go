@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
@@ -32,7 +30,7 @@ var codes = podgroup.Codes{
 	Busy:    []string{"ContainerGroupTransitioning", "Conflict", "AnotherOperationInProgress", "OperationPreempted", "ContainerGroupDeploymentNotReady"},
 	Missing: []string{"ResourceNotFound", "NotFound", "ContainerGroupNotFound"},
 	Away:    []string{"Internal*", "ServerTimeout", "GatewayTimeout", "BadGateway"},
-	Refused: []string{"Invalid*", "BadRequest", "*NotSupported*", "*NotSpecified", "*Duplicate*", "*OutOfRange", "*Exceed*", "RequestEntityTooLarge", "LinkedInvalidPropertyId"},
+	Refused: []string{"Invalid*", "BadRequest", "*NotSupported*", "*NotSpecified", "*Duplicate*", "*OutOfRange", "*Exceed*", "*LessThan*", "*GreaterThan*", "RequestEntityTooLarge", "LinkedInvalidPropertyId"},
 }
 
 // maxErrorText is how much of Azure's text an error has.
@@ -60,17 +58,5 @@ func classify(action podgroup.Action, err error) error {
 		detail = body.Error.Message
 	}
 	err = fmt.Errorf("cannot %s: Azure answers %d %s: %s", action, refused.StatusCode, refused.ErrorCode, detail[:min(len(detail), maxErrorText)])
-	return codes.Classify(action, refused.ErrorCode, refused.StatusCode, retryAfter(refused.RawResponse), err)
-}
-
-// retryAfter returns for how long Azure asks to wait; zero if it does not say.
-func retryAfter(r *http.Response) time.Duration {
-	text := r.Header.Get("Retry-After")
-	if seconds, err := strconv.Atoi(text); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return time.Until(at)
-	}
-	return 0
+	return codes.Classify(action, refused.ErrorCode, refused.StatusCode, podgroup.RetryAfter(refused.RawResponse.Header), err)
 }

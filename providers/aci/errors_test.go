@@ -40,15 +40,3 @@ func TestClassifyMistakesOfTheConfiguration(t *testing.T) {
 		}
 	}
 }
-
-func TestRetryAfter(t *testing.T) {
-	for text, want := range map[string]time.Duration{"": 0, "15": 15 * time.Second, "soon": 0} {
-		if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {text}}}); got != want {
-			t.Errorf("%q: %s", text, got)
-		}
-	}
-	at := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-	if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {at}}}); got < 50*time.Minute || got > time.Hour {
-		t.Errorf("%q: %s", at, got)
-	}
-}

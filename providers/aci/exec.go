@@ -13,7 +13,6 @@ import (
 
 	aci "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2"
 	"github.com/gorilla/websocket"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -207,10 +206,8 @@ func (s *session) send(data string) error {
 // over returns what the command has returned.
 func (s *session) over(ctx context.Context, err error) error {
 	switch {
-	case s.ended && s.code != 0:
-		return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", s.code), Code: s.code}
 	case s.ended:
-		return nil
+		return podgroup.ExitError(s.code)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !s.begun:

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // fields are the fields of a pod's spec that container groups have.
@@ -77,7 +79,7 @@ func (b *backend) check(pod *corev1.Pod) (missing []string) {
 			lack(valueOf(s.RunAsUser) > math.MaxInt32 || valueOf(s.RunAsGroup) > math.MaxInt32, "containers[%s].securityContext: an ID beyond %d", c.Name, math.MaxInt32)
 		}
 		for what, p := range map[string]*corev1.Probe{"livenessProbe": c.LivenessProbe, "readinessProbe": c.ReadinessProbe} {
-			lack(p != nil && p.HTTPGet != nil && portOf(&c, p.HTTPGet) == 0, "containers[%s].%s.httpGet.port: there is no port of that name", c.Name, what)
+			lack(p != nil && p.HTTPGet != nil && podspec.PortNumber(&c, p.HTTPGet.Port) == 0, "containers[%s].%s.httpGet.port: there is no port of that name", c.Name, what)
 		}
 	}
 	for _, c := range pod.Spec.Containers {

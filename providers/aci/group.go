@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
@@ -65,11 +66,12 @@ func (b *backend) group(ctx context.Context, r *podgroup.Request) (*aci.Containe
 		}})
 	}
 	var ports []*aci.Port
+	sizes, _ := resourcesOf(r.Pod)
 	for i := range r.Pod.Spec.Containers {
 		c := &r.Pod.Spec.Containers[i]
 		one := &aci.ContainerProperties{
 			Image: &c.Image, Command: command(c), EnvironmentVariables: b.environment(c), VolumeMounts: mounts(c, volumes), SecurityContext: security(r.Pod, c),
-			Resources: resources(c, notes[annotationGPU]), LivenessProbe: probe(c, c.LivenessProbe), ReadinessProbe: probe(c, c.ReadinessProbe),
+			Resources: sizes[i], LivenessProbe: probe(c, c.LivenessProbe), ReadinessProbe: probe(c, c.ReadinessProbe),
 		}
 		for _, port := range c.Ports {
 			protocol := string(port.Protocol)
@@ -202,23 +204,15 @@ func mounts(c *corev1.Container, names map[string]string) (all []*aci.VolumeMoun
 // security returns the security context of a container; nil if there is nothing to say.
 func security(pod *corev1.Pod, c *corev1.Container) *aci.SecurityContextDefinition {
 	s, found := &aci.SecurityContextDefinition{}, false
-	id := func(of ...*int64) *int32 {
-		for _, n := range of {
-			if n != nil {
-				found = true
-				return new(int32(*n)) // #nosec G115 -- check has seen to it
-			}
+	id := func(n *int64) *int32 {
+		if n == nil {
+			return nil
 		}
-		return nil
+		found = true
+		return new(int32(*n)) // #nosec G115 -- check has seen to it
 	}
-	p, own := pod.Spec.SecurityContext, c.SecurityContext
-	if p == nil {
-		p = &corev1.PodSecurityContext{}
-	}
-	if own == nil {
-		own = &corev1.SecurityContext{}
-	}
-	s.RunAsUser, s.RunAsGroup = id(own.RunAsUser, p.RunAsUser), id(own.RunAsGroup, p.RunAsGroup)
+	own := podspec.SecurityContext(pod, c)
+	s.RunAsUser, s.RunAsGroup = id(own.RunAsUser), id(own.RunAsGroup)
 	s.Privileged, s.AllowPrivilegeEscalation = own.Privileged, own.AllowPrivilegeEscalation
 	if caps := own.Capabilities; caps != nil {
 		s.Capabilities = &aci.SecurityContextCapabilitiesDefinition{}
@@ -233,6 +227,39 @@ func security(pod *corev1.Pod, c *corev1.Container) *aci.SecurityContextDefiniti
 		return nil
 	}
 	return s
+}
+
+// resourcesOf returns what the containers of a pod get. Azure refuses a limit above what all
+// containers request together, since the group has no more: such limits are lowered, and named.
+func resourcesOf(pod *corev1.Pod) (all []*aci.ResourceRequirements, lowered []string) {
+	var cpu, memory float64
+	for i := range pod.Spec.Containers {
+		one := resources(&pod.Spec.Containers[i], pod.Annotations[annotationGPU])
+		all, cpu, memory = append(all, one), cpu+*one.Requests.CPU, memory+*one.Requests.MemoryInGB
+	}
+	cpu, memory = math.Round(cpu*100)/100, math.Round(memory*10)/10
+	for i, one := range all {
+		if one.Limits == nil {
+			continue
+		}
+		for _, l := range []struct {
+			what, unit string
+			limit      *float64
+			total      float64
+		}{{"cpu", "", one.Limits.CPU, cpu}, {"memory", " GB", one.Limits.MemoryInGB, memory}} {
+			if *l.limit > l.total {
+				lowered = append(lowered, fmt.Sprintf("containers[%s].resources.limits.%s above the %g%s that the containers request together", pod.Spec.Containers[i].Name, l.what, l.total, l.unit))
+				*l.limit = l.total
+			}
+		}
+	}
+	return all, lowered
+}
+
+// ignores returns what of a pod container groups have only in part.
+func ignores(pod *corev1.Pod) []string {
+	_, lowered := resourcesOf(pod)
+	return lowered
 }
 
 // resources returns what a container gets, in the steps that Azure sells: hundredths of a CPU,
@@ -294,25 +321,12 @@ func probe(c *corev1.Container, p *corev1.Probe) *aci.ContainerProbe {
 		if get.Scheme == corev1.URISchemeHTTPS {
 			scheme = aci.SchemeHTTPS
 		}
-		all.HTTPGet = &aci.ContainerHTTPGet{Port: new(portOf(c, get)), Path: new(get.Path), Scheme: &scheme}
+		all.HTTPGet = &aci.ContainerHTTPGet{Port: new(podspec.PortNumber(c, get.Port)), Path: new(get.Path), Scheme: &scheme}
 		for _, header := range get.HTTPHeaders {
 			all.HTTPGet.HTTPHeaders = append(all.HTTPGet.HTTPHeaders, &aci.HTTPHeader{Name: &header.Name, Value: &header.Value})
 		}
 	}
 	return all
-}
-
-// portOf returns the number of the port of a probe; zero if there is none of its name.
-func portOf(c *corev1.Container, get *corev1.HTTPGetAction) int32 {
-	if n := get.Port.IntVal; n != 0 {
-		return n
-	}
-	for _, p := range c.Ports {
-		if p.Name == get.Port.StrVal {
-			return p.ContainerPort
-		}
-	}
-	return 0
 }
 
 // priorityOf and zonesOf return what a pod's annotations say, or else the configuration.

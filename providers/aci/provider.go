@@ -137,7 +137,7 @@ func (b *backend) options() podgroup.Options {
 		Service: "Azure Container Instances", Scheme: "aci",
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 256},
 		Features: podgroup.Features{
-			Fields: fields, Ignored: ignored, Check: b.check, Containers: 60, Volumes: 20, FilesBytes: 2 << 20, TokenLifetime: 365 * 24 * time.Hour,
+			Fields: fields, Ignored: ignored, Check: b.check, Ignores: ignores, Containers: 60, Volumes: 20, FilesBytes: 2 << 20, TokenLifetime: 365 * 24 * time.Hour,
 		},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
 		Budget:   podgroup.NewBudget(budget),

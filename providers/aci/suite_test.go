@@ -1,6 +1,7 @@
 package aci
 
 import (
+	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,7 +11,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/aci/acitest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // lists of 1000 groups are decoded again and again: a third less time
+	goleak.VerifyTestMain(m)
+}
 
 // testConfig has a subnet, since a group without ports has no address elsewhere.
 func testConfig() Config {

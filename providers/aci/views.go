@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -115,7 +116,7 @@ func (b *backend) missed(ctx context.Context) (groups []*armcontainerinstance.Co
 	b.mu.Unlock()
 	for name, v := range lacking {
 		var err error
-		if silence <= 0 {
+		if silence <= 0 && b.reads.Allow() {
 			err = b.read(ctx, &armcontainerinstance.ContainerGroup{
 				Name: &name, Tags: map[string]*string{podgroup.TagUID: &v.uid}, Properties: &armcontainerinstance.ContainerGroupPropertiesProperties{ProvisioningState: &v.state},
 			})
@@ -204,7 +205,14 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 	gone = map[string]bool{}
 	work, within := errgroup.WithContext(ctx)
 	work.SetLimit(parallelViews)
+	var hung atomic.Int32 // reads in a row that were not answered
 	for _, d := range list {
+		if hung.Load() >= parallelViews { // nor will the others be, and the list waits for them
+			if d.rank == 0 {
+				b.cannotRead(ctx, d.group, errHung)
+			}
+			continue
+		}
 		if silence > 0 || d.rank > 0 && !b.reads.Allow() {
 			if d.rank > 0 {
 				continue
@@ -219,7 +227,13 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 			}
 		}
 		work.Go(func() error {
+			began := time.Now()
 			err := b.read(within, d.group)
+			if time.Since(began) >= readTimeout {
+				hung.Add(1)
+			} else {
+				hung.Store(0)
+			}
 			switch {
 			case err == nil:
 			case errdefs.IsNotFound(err):
@@ -245,6 +259,8 @@ func (b *backend) look(ctx context.Context, groups []*armcontainerinstance.Conta
 	return gone, err
 }
 
+var errHung = errors.New("reads of other groups have not been answered by Azure")
+
 // read reads the state of a group.
 func (b *backend) read(ctx context.Context, listed *armcontainerinstance.ContainerGroup) error {
 	at := time.Now()
@@ -254,7 +270,7 @@ func (b *backend) read(ctx context.Context, listed *armcontainerinstance.Contain
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok && refused.StatusCode == http.StatusTooManyRequests {
-		b.quiet = time.Now().Add(max(retryAfter(refused.RawResponse), minSilence))
+		b.quiet = time.Now().Add(max(podgroup.RetryAfter(refused.RawResponse.Header), minSilence))
 	}
 	if err != nil {
 		return classify(actionView, err)

@@ -178,8 +178,7 @@ func classify(action podgroup.Action, err error) error {
 	}
 	var wait time.Duration
 	if refusal.RawResponse != nil {
-		seconds, _ := strconv.Atoi(refusal.RawResponse.Header.Get("Retry-After")) // 0 if it is a date, or not there
-		wait = time.Duration(seconds) * time.Second
+		wait = podgroup.RetryAfter(refusal.RawResponse.Header)
 	}
 	return answer(action, refusal.ErrorCode, refusal.StatusCode, wait, messageOf(refusal.RawResponse))
 }

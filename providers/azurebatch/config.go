@@ -3,7 +3,6 @@ package azurebatch
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -112,22 +111,15 @@ func (c *Config) Merge(getenv func(string) string) error {
 		"AZURE_TENANT_ID": &c.TenantID, "AZURE_CLIENT_ID": &c.ClientID, "AZURE_CLIENT_SECRET": (*string)(&c.ClientSecret),
 		"AZURE_FEDERATED_TOKEN_FILE": &c.FederatedTokenFile, "AZURE_SUBSCRIPTION_ID": &c.SubscriptionID, "AZURE_RESOURCE_GROUP": &c.ResourceGroup,
 	})
-	if err != nil {
-		return errdefs.InvalidInputf("azurebatch config: %w", err)
-	}
-	return nil
+	return config.Invalid("azurebatch", err)
 }
 
 // ParseConfig decodes a configuration file in YAML, JSON or flat TOML. It is strict: the
 // error, of class InvalidInput, names all mistakes. Empty data is an empty configuration;
 // MergeCredentials, Merge and Complete do the rest.
-func ParseConfig(data []byte) (Config, error) {
-	c := Config{}
-	err := config.Decoder{Loose: true}.Decode(config.FromFlatTOML(data), &c, nil)
-	if err != nil {
-		return Config{}, errdefs.InvalidInputf("azurebatch config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = config.Decoder{Loose: true}.Decode(config.FromFlatTOML(data), &c, nil)
+	return c, config.Invalid("azurebatch", err)
 }
 
 // environment is where a cloud has its services.
@@ -160,12 +152,8 @@ func (c *Config) Complete(node string) error {
 	}
 	c.Retention.Duration = cmp.Or(c.Retention.Duration, defaultRetention)
 	c.MaxNodes = cmp.Or(c.MaxNodes, 100)
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong config.Checks
+	check := wrong.That
 	known, ok := environments[c.Cloud]
 	check(ok, "cloud: %q is none of AzurePublicCloud, AzureChinaCloud and AzureUSGovernmentCloud", c.Cloud)
 	check(accountName.MatchString(c.AccountName), "accountName: %q is not 3 to 24 lower-case letters and digits", c.AccountName)
@@ -189,8 +177,5 @@ func (c *Config) Complete(node string) error {
 	for name, q := range map[string]*resource.Quantity{"nodeCPU": c.NodeCPU, "nodeMemory": c.NodeMemory, "nodeGPUs": c.NodeGPUs, "cpu": c.CPU, "memory": c.Memory, "pods": c.Pods} {
 		check(q == nil || q.Sign() >= 0, "%s: it is negative", name)
 	}
-	if err := config.Join(wrong...); err != nil {
-		return errdefs.InvalidInputf("azurebatch config: %w", err)
-	}
-	return nil
+	return config.Invalid("azurebatch", wrong.Err())
 }

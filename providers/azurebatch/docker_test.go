@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ type dockerContainer struct {
 }
 
 // withValue are the options that have a value.
-var withValue = strings.Fields("--name --label --network --ipc --pull --user --cpus --memory --gpus --workdir --env -v --entrypoint --hostname --add-host --dns --dns-search --dns-option --cap-add --cap-drop --security-opt")
+var withValue = strings.Fields("--name --label --network --ipc --pull --user --cpus --cpu-period --cpu-quota --memory --gpus --workdir --env -v --entrypoint --hostname --add-host --dns --dns-search --dns-option --cap-add --cap-drop --security-opt")
 
 func (d docker) file(name, kind string) string { return filepath.Join(d.directory, name+"."+kind) }
 
@@ -118,6 +119,16 @@ func (d docker) create(args []string) int {
 		switch value := args[1]; args[0] {
 		case "--name":
 			name = value
+		case "--cpus":
+			if cpus, err := strconv.ParseFloat(value, 64); err != nil || cpus > float64(runtime.NumCPU()) {
+				fmt.Fprintf(os.Stderr, "range of CPUs is from 0.01 to %[1]d.00, as there are only %[1]d CPUs available\n", runtime.NumCPU())
+				return 125
+			}
+		case "--cpu-quota":
+			if quota, err := strconv.Atoi(value); err != nil || quota < 1000 {
+				fmt.Fprintln(os.Stderr, "CPU cfs quota can not be less than 1ms (i.e. 1000)")
+				return 125
+			}
 		case "--label":
 			c.Labels = append(c.Labels, value)
 		case "--env":

@@ -23,6 +23,9 @@ var fields = []string{
 // gpu is the resource of Nvidia's device plugin.
 const gpu corev1.ResourceName = "nvidia.com/gpu"
 
+// maxGPUs is more GPUs than a machine of Azure has.
+const maxGPUs = 64
+
 // check returns what else of a pod cannot be run.
 func check(pod *corev1.Pod) (missing []string) {
 	for i := range pod.Spec.Volumes {
@@ -45,6 +48,9 @@ func check(pod *corev1.Pod) (missing []string) {
 			if strings.Contains(m.MountPath+m.SubPath, ":") {
 				missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s] with a colon in a path", c.Name, m.Name))
 			}
+		}
+		if gpus := c.Resources.Limits[gpu]; gpus.CmpInt64(maxGPUs) > 0 {
+			missing = append(missing, fmt.Sprintf("containers[%s].resources.limits[%s] of more than %d", c.Name, gpu, maxGPUs))
 		}
 		for name := range c.Resources.Limits {
 			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage && name != gpu {

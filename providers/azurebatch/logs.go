@@ -291,8 +291,8 @@ func (b *backend) readRange(ctx context.Context, id, name string, from, length i
 // sizeOf returns the size of a file of a task.
 func (b *backend) sizeOf(ctx context.Context, id, name string) (int64, error) {
 	properties, err := b.client.GetTaskFileProperties(ctx, b.cfg.JobID, id, name, nil)
-	if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && refusal.StatusCode == http.StatusNotFound && refusal.ErrorCode == "" {
-		refusal.ErrorCode = "FileNotFound" // the answer to HEAD has no body to say that
+	if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && refusal.ErrorCode == "" { // the answer to HEAD has no body to say it
+		refusal.ErrorCode = map[int]string{http.StatusNotFound: "FileNotFound", http.StatusConflict: "OperationInvalidForCurrentState"}[refusal.StatusCode]
 	}
 	return deref(properties.ContentLength), classify(podgroup.ActionLog, err)
 }

@@ -163,10 +163,13 @@ func sizeNamed(name string) (cpus, gpus int64) {
 }
 
 // slots returns how many task slots of a machine a pod takes: its share of what the machine
-// has most of in use, at least one.
+// has most of in use, at least one. A pod with GPUs takes all: Docker gives each container the
+// first GPUs of the machine, and Batch all, so that two pods would have the same ones.
 func (p pool) slots(size podgroup.Size) int32 {
-	gpus := size.Other[gpu]
-	share := max(ratio(size.CPU.MilliValue(), p.cpu), ratio(size.Memory.Value(), p.memory), ratio(gpus.Value(), p.gpus))
+	share := max(ratio(size.CPU.MilliValue(), p.cpu), ratio(size.Memory.Value(), p.memory))
+	if gpus := size.Other[gpu]; gpus.Sign() > 0 {
+		share = 1
+	}
 	return int32(min(max(math.Ceil(share*float64(p.perNode)), 1), float64(p.perNode))) //nolint:gosec // at most 256
 }
 

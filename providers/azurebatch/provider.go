@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -31,8 +32,9 @@ type backend struct {
 	pods   corev1listers.PodLister // nil in tests that have no secrets
 	adder  adder
 
+	hasJob atomic.Bool // the last list has found it
+
 	mu      sync.Mutex
-	hasJob  bool
 	pool    pool
 	details map[string]*detail // of tasks, by their ID
 	nodes   map[string]string  // addresses of the pool's machines, by their ID
@@ -40,9 +42,10 @@ type backend struct {
 }
 
 var (
-	_ podgroup.Lister      = (*backend)(nil)
-	_ podgroup.LogStreamer = (*backend)(nil)
-	_ podgroup.Reporter    = (*backend)(nil)
+	_ podgroup.Lister         = (*backend)(nil)
+	_ podgroup.EmptyConfirmer = (*backend)(nil)
+	_ podgroup.LogStreamer    = (*backend)(nil)
+	_ podgroup.Reporter       = (*backend)(nil)
 )
 
 // New returns the provider of a node, whose pods are tasks, and sets the node's spec and
@@ -100,41 +103,25 @@ const (
 	actionEnd  podgroup.Action = "terminate"
 )
 
-// ensureJob creates the job, unless it was there before.
-func (b *backend) ensureJob(ctx context.Context) error {
-	b.mu.Lock()
-	has := b.hasJob
-	b.mu.Unlock()
-	if has {
-		return nil
-	}
+// createJob creates the job.
+func (b *backend) createJob(ctx context.Context) error {
 	_, err := b.client.CreateJob(ctx, azbatch.CreateJobContent{
 		ID: &b.cfg.JobID, PoolInfo: &azbatch.PoolInfo{PoolID: &b.cfg.PoolID}, DisplayName: new("Virtual Kubelet: " + b.cfg.ClusterName),
 	}, nil)
-	if err = classify(actionJob, err); err != nil && !errdefs.IsConflict(err) {
-		return err
+	if err = classify(actionJob, err); errdefs.IsConflict(err) { // it exists
+		return nil
 	}
-	b.mu.Lock()
-	b.hasJob = true
-	b.mu.Unlock()
-	return nil
+	return err
 }
 
-// forgetJob has the job be created again, if err is that it is gone.
-func (b *backend) forgetJob(err error) {
-	if _, gone := errors.AsType[*jobGone](err); gone {
-		b.mu.Lock()
-		b.hasJob = false
-		b.mu.Unlock()
-	}
+func isJobGone(err error) bool {
+	_, gone := errors.AsType[*jobGone](err)
+	return gone
 }
 
 // Create implements podgroup.Backend. The ID of the task is the pod's: a task that exists is
 // the one of an earlier call, whose answer was lost.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
-	if err := b.ensureJob(ctx); err != nil {
-		return podgroup.Unit{}, err
-	}
 	pool, err := b.poolOf(ctx)
 	if err != nil {
 		return podgroup.Unit{}, err
@@ -155,7 +142,9 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return b.unit(shown, nil), nil
 	}
 	if err != nil {
-		b.forgetJob(err)
+		if isJobGone(err) { // the next list creates it
+			b.hasJob.Store(false)
+		}
 		return podgroup.Unit{}, err
 	}
 	return b.unit(&azbatch.Task{ID: task.ID, DisplayName: task.DisplayName, State: new(azbatch.TaskStateActive), CreationTime: new(time.Now()), Constraints: task.Constraints}, label.Tags), nil
@@ -183,22 +172,19 @@ var listed = []string{"id", "displayName", "state", "previousState", "stateTrans
 // pageSize is how many tasks are requested at once, the most that Batch allows.
 const pageSize int32 = 1000
 
-// List implements podgroup.Lister: all tasks of the job.
+// List implements podgroup.Lister: all tasks of the job. A job that has never been there is
+// created; one that was is missing in two lists before it is.
 func (b *backend) List(ctx context.Context, filter map[string]string, page string) (found podgroup.Page, err error) {
-	if err := b.ensureJob(ctx); err != nil {
-		return podgroup.Page{}, err
-	}
-	pager := b.client.NewListTasksPager(b.cfg.JobID, &azbatch.ListTasksOptions{SelectParam: listed, MaxResults: new(pageSize)})
-	if page != "" {
-		if err := b.goOn(ctx, pager, page); err != nil {
-			return podgroup.Page{}, err
+	list, err := b.listTasks(ctx, page)
+	if isJobGone(err) && !b.hasJob.Swap(false) {
+		if err = b.createJob(ctx); err == nil {
+			list, err = b.listTasks(ctx, page)
 		}
 	}
-	list, err := pager.NextPage(ctx)
-	if err = classify(podgroup.ActionList, err); err != nil {
-		b.forgetJob(err)
+	if err != nil {
 		return podgroup.Page{}, err
 	}
+	b.hasJob.Store(true)
 	b.listNodes(ctx, list.Value)
 	if err := b.refresh(ctx, list.Value, filter); err != nil {
 		return podgroup.Page{}, err
@@ -208,6 +194,38 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	}
 	found.Next = deref(list.NextLink)
 	return found, nil
+}
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer: with another clusterName none of the job's tasks
+// is the node's.
+func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
+	if !idRule.MatchString(unitID) {
+		return nil // Batch has no such IDs
+	}
+	t, err := b.show(ctx, unitID, listed)
+	switch {
+	case errdefs.IsNotFound(err), isJobGone(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the list has no task of this node, and whether task %s of pod %s/%s is gone cannot be found out: %w", unitID, pod.Namespace, pod.Name, err)
+	case same(t.State, azbatch.TaskStateCompleted):
+		return nil
+	}
+	if l := parseLabel(deref(t.DisplayName)); l == nil || l.Tags[podgroup.TagUID] != string(pod.UID) {
+		return nil
+	}
+	return fmt.Errorf("the list has no task of this node, while task %s of pod %s/%s is %s: clusterName was changed; set it back, or terminate the task", unitID, pod.Namespace, pod.Name, deref(t.State))
+}
+
+func (b *backend) listTasks(ctx context.Context, page string) (azbatch.ListTasksResponse, error) {
+	pager := b.client.NewListTasksPager(b.cfg.JobID, &azbatch.ListTasksOptions{SelectParam: listed, MaxResults: new(pageSize)})
+	if page != "" {
+		if err := b.goOn(ctx, pager, page); err != nil {
+			return azbatch.ListTasksResponse{}, err
+		}
+	}
+	list, err := pager.NextPage(ctx)
+	return list, classify(podgroup.ActionList, err)
 }
 
 // goOn has a pager go on at a link, which has to be one of the account: the client sends its

@@ -73,6 +73,37 @@ func (r *rig) status(t *testing.T, pod *corev1.Pod) *corev1.PodStatus {
 	return status
 }
 
+// With another name of the cluster no task is the node's: its pods are not gone.
+func TestAnotherClusterName(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("there")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		r.create(t, pod)
+		pod.Status = *r.status(t, pod)
+		r.cluster.SetPod(pod)
+		cfg := testConfig()
+		cfg.ClusterName = "other"
+		p, err := newProvider(r.cluster.Config(), cfg, connect(t, r.fake))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer grouptest.Close(t, p)
+		for range 3 {
+			time.Sleep(30 * time.Second)
+			if all, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "clusterName was changed") {
+				t.Fatalf("there are %d pods, %v", len(all), err)
+			}
+		}
+		if err := r.world.Remove("there"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if all, err := p.GetPods(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("the task is gone, and there are %d pods, %v", len(all), err)
+		}
+	})
+}
+
 func (r *rig) log(t *testing.T, pod *corev1.Pod, container string, opts api.ContainerLogOpts) (string, error) {
 	t.Helper()
 	stream, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, container, opts)
@@ -102,8 +133,13 @@ func TestContainerTask(t *testing.T) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: accessPrefix + "x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
 		task := r.create(t, pod)
 		if cs := task.ContainerSettings; *task.CommandLine != "--all -n=3" || *cs.ImageName != "busybox:1" || *task.RequiredSlots != 3 || *task.Constraints.MaxTaskRetryCount != -1 ||
-			*cs.ContainerRunOptions != "--rm --cpus 1.5 --memory 9663676416 --entrypoint /bin/work --workdir /srv" || *task.EnvironmentSettings[0].Value != "dark blue" {
+			*cs.ContainerRunOptions != "--rm --cpu-period 100000 --cpu-quota 150000 --memory 9663676416 --entrypoint /bin/work --workdir /srv" || *task.EnvironmentSettings[0].Value != "dark blue" {
 			t.Errorf("the task is %s, %+v", *task.CommandLine, cs)
+		}
+		withGPU := job("gpu") // which Batch gives to the container: it refuses the option for it
+		withGPU.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("1")}
+		if task := r.create(t, withGPU); *task.ContainerSettings.ContainerRunOptions != "--rm" || *task.RequiredSlots != 4 {
+			t.Errorf("the task is %+v", task.ContainerSettings)
 		}
 		if err := r.world.Exit(pod.Name, "main", 1); err != nil {
 			t.Fatal(err)
@@ -621,6 +657,38 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+// An account that may have no further job goes on with the one that there is.
+func TestQuotaOfJobs(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, r *rig) {
+		if _, err := r.GetPods(t.Context()); err != nil || r.world.Calls(batchtest.ActionJob) != 1 {
+			t.Fatalf("the job is not created: %v", err)
+		}
+		second, err := newProvider(r.cluster.Config(), testConfig(), connect(t, r.fake))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer grouptest.Close(t, second)
+		r.world.Refuse(batchtest.ActionJob, 1, &grouptest.Refusal{Status: 409, Code: "ActiveJobAndScheduleQuotaReached", Message: "too many jobs"})
+		if _, err := second.GetPods(t.Context()); err != nil || r.world.Calls(batchtest.ActionJob) != 1 {
+			t.Errorf("after a restart: %v, %d calls", err, r.world.Calls(batchtest.ActionJob))
+		}
+	})
+}
+
+// Batch refuses to read files of a task that has not begun; its answer to HEAD has no body.
+func TestSizeOfALogThatHasNotBegun(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, r *rig) {
+		r.world.Refuse(batchtest.ActionFileSize, 1, &grouptest.Refusal{Status: 409})
+		b, err := newBackend(testConfig(), "vk", connect(t, r.fake))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.sizeOf(t.Context(), "task", "stdout.txt"); !errdefs.IsConflict(err) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestCapacity(t *testing.T) {
 	inBubble(t, false, func(t *testing.T, r *rig) {
 		var n *corev1.Node
@@ -657,9 +725,9 @@ func TestCapacity(t *testing.T) {
 func TestSlots(t *testing.T) {
 	p := pool{perNode: 8, cpu: 16000, memory: 64 << 30, gpus: 4}
 	for want, size := range map[int32]podgroup.Size{
-		1: {}, 2: {CPU: resource.MustParse("3")}, 4: {Memory: resource.MustParse("32Gi")}, 6: {Other: corev1.ResourceList{gpu: resource.MustParse("3")}}, 8: {CPU: resource.MustParse("100")},
+		1: {}, 2: {CPU: resource.MustParse("3")}, 4: {Memory: resource.MustParse("32Gi")}, 8: {CPU: resource.MustParse("100")}, -8: {Other: corev1.ResourceList{gpu: resource.MustParse("1")}},
 	} {
-		if got := p.slots(size); got != want {
+		if got := p.slots(size); got != max(want, -want) {
 			t.Errorf("%+v takes %d slots, not %d", size, got, want)
 		}
 	}

@@ -3,7 +3,6 @@ package azurebatch
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	_ "embed" // of run.sh
 	"encoding/base64"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
@@ -153,23 +153,45 @@ func (b *backend) scriptOf(r *podgroup.Request, pod *corev1.Pod) string {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, m := range c.VolumeMounts {
 			if m.SubPath != "" && isEmptyDir(pod, m.Name) {
-				s.WriteString(`mkdir -p "$wd"/volumes/` + quoted(path.Join(m.Name, m.SubPath)) + "\n")
+				s.WriteString(`(umask 0 && mkdir -p "$wd"/volumes/` + quoted(path.Join(m.Name, m.SubPath)) + ")\n") // open to all users, as in a kubelet
 			}
 		}
 	}
 	s.WriteString("network " + quoted(networkOptions(r, pod)...) + "\n")
-	writeCalls(&s, "before", pod, pod.Spec.InitContainers)
-	writeCalls(&s, "beside", pod, pod.Spec.Containers)
+	for i := range pod.Spec.InitContainers {
+		writeCall(&s, "before", pod, &pod.Spec.InitContainers[i], 0)
+	}
+	gpus := int64(0) // of the containers before
+	for i := range pod.Spec.Containers {
+		gpus += writeCall(&s, "beside", pod, &pod.Spec.Containers[i], gpus)
+	}
 	s.WriteString("end\n")
 	return s.String()
 }
 
-func writeCalls(s *strings.Builder, function string, pod *corev1.Pod, containers []corev1.Container) {
-	for i := range containers {
-		c := &containers[i]
-		before, after := createArgs(pod, c)
-		s.WriteString(strings.Join([]string{function, quoted(c.Name, string(pod.Spec.RestartPolicy)), quoted(before...), mounts(pod, c), quoted(after...)}, " ") + "\n")
+// writeCall writes the call of a function for a container, which gets the machine's GPUs from
+// firstGPU on, and returns how many these are.
+func writeCall(s *strings.Builder, function string, pod *corev1.Pod, c *corev1.Container, firstGPU int64) (gpus int64) {
+	limit := c.Resources.Limits[gpu]
+	before, after := createArgs(pod, c)
+	if gpus = limit.Value(); gpus > 0 {
+		before = append(before, "--gpus", devices(firstGPU, gpus))
 	}
+	s.WriteString(strings.Join([]string{function, quoted(c.Name, string(pod.Spec.RestartPolicy)), quoted(before...), mounts(pod, c), quoted(after...)}, " ") + "\n")
+	return gpus
+}
+
+// devices returns the value of Docker's option for some of the machine's GPUs. A number would give
+// each container the first ones.
+func devices(first, n int64) string {
+	var indices []string
+	for i := range n {
+		indices = append(indices, strconv.FormatInt(first+i, 10))
+	}
+	if n == 1 {
+		return "device=" + indices[0]
+	}
+	return `"device=` + strings.Join(indices, ",") + `"` // Docker divides the value at commas that are not in quotes
 }
 
 func isEmptyDir(pod *corev1.Pod, name string) bool {
@@ -225,8 +247,8 @@ func mounts(pod *corev1.Pod, c *corev1.Container) string {
 	return strings.Join(options, " ")
 }
 
-// createArgs returns the arguments of docker create for a container, without its volumes:
-// before these, and after them.
+// createArgs returns the arguments of docker create for a container, without its GPUs and its
+// volumes: before these, and after them.
 func createArgs(pod *corev1.Pod, c *corev1.Container) (before, after []string) {
 	before = limits(c)
 	pull := map[corev1.PullPolicy]string{corev1.PullAlways: "always", corev1.PullNever: "never"}[c.ImagePullPolicy]
@@ -234,9 +256,6 @@ func createArgs(pod *corev1.Pod, c *corev1.Container) (before, after []string) {
 		pull = "missing"
 	}
 	before = append(before, "--pull", pull)
-	if gpus, ok := c.Resources.Limits[gpu]; ok && gpus.Value() > 0 {
-		before = append(before, "--gpus", strconv.FormatInt(gpus.Value(), 10))
-	}
 	if user := userOf(pod, c); user != "" {
 		before = append(before, "--user", user)
 	}
@@ -270,8 +289,8 @@ func createArgs(pod *corev1.Pod, c *corev1.Container) (before, after []string) {
 
 // userOf returns user and group of a container's processes; empty if they are the image's.
 func userOf(pod *corev1.Pod, c *corev1.Container) string {
-	ofPod, own := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{}), cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
-	user, group := cmp.Or(own.RunAsUser, ofPod.RunAsUser), cmp.Or(own.RunAsGroup, ofPod.RunAsGroup)
+	sc := podspec.SecurityContext(pod, c)
+	user, group := sc.RunAsUser, sc.RunAsGroup
 	if user == nil {
 		return ""
 	}

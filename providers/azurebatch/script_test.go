@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -154,6 +155,71 @@ func TestScript(t *testing.T) {
 	}
 	if strings.Contains(m.output.String(), "hush") {
 		t.Error("the password is printed")
+	}
+}
+
+// The directories of a subPath in an emptyDir are open to all users, as in a kubelet.
+func TestScriptWithSubPath(t *testing.T) {
+	t.Parallel()
+	pod := grouptest.NewPod("sub")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	main := shell("main", `d=${`+mountVariable+`%%:*}; stat -c mode=%a "$d" "$d/.."`)
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/s", SubPath: "a/b"}}
+	pod.Spec.Containers = []corev1.Container{main}
+	m := runTask(t, request(pod), func(*Config) {})
+	if code := m.wait(t); code != 0 {
+		t.Errorf("the task has ended with %d: %s", code, m.output.String())
+	}
+	if log := m.file(t, "logs/main.0.log"); strings.Count(log, "mode=777") != 2 {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+// A limit of CPUs may be more than the machine has, and less than a thousandth of its time.
+func TestScriptWithLimits(t *testing.T) {
+	t.Parallel()
+	for cpus, quota := range map[string]string{"1000": `"--cpu-quota","100000000"`, "1m": `"--cpu-quota","1000"`} {
+		pod := grouptest.NewPod("limits")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.InitContainers = []corev1.Container{shell("setup", "true")}
+		main := shell("main", "true")
+		main.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+		pod.Spec.Containers = []corev1.Container{main}
+		m := runTask(t, request(pod), func(*Config) {})
+		if code := m.wait(t); code != 0 {
+			t.Errorf("with a limit of %s CPUs the task has ended with %d: %s", cpus, code, m.file(t, "state.txt"))
+		}
+		if made := m.read("vk-job-"+string(pod.UID)+"-main-0", "made"); !strings.Contains(made, `"--cpu-period","100000",`+quota) {
+			t.Errorf("with a limit of %s CPUs the container is %s", cpus, made)
+		}
+	}
+}
+
+// Each container has GPUs of its own. Init containers have ended before.
+func TestScriptWithGPUs(t *testing.T) {
+	t.Parallel()
+	pod := grouptest.NewPod("gpus")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	with := func(name, gpus string) corev1.Container {
+		c := shell(name, "true")
+		c.Resources.Limits = corev1.ResourceList{gpu: resource.MustParse(gpus)}
+		return c
+	}
+	pod.Spec.InitContainers = []corev1.Container{with("setup", "1")}
+	pod.Spec.Containers = []corev1.Container{with("first", "1"), shell("none", "true"), with("second", "2")}
+	m := runTask(t, request(pod), func(*Config) {})
+	if code := m.wait(t); code != 0 {
+		t.Errorf("the task has ended with %d: %s", code, m.output.String())
+	}
+	for name, want := range map[string]string{"setup": `"--gpus","device=0"`, "first": `"--gpus","device=0"`, "second": `"--gpus","\"device=1,2\""`} {
+		if made := m.read("vk-job-"+string(pod.UID)+"-"+name+"-0", "made"); !strings.Contains(made, want) {
+			t.Errorf("container %s is %s", name, made)
+		}
+	}
+	pod.Spec.Containers[0].Resources.Limits[gpu] = resource.MustParse("1000000000")
+	if missing := check(pod); len(missing) != 1 {
+		t.Errorf("of a pod with very many GPUs Batch lacks %v", missing)
 	}
 }
 

@@ -212,10 +212,16 @@ func plainOptions(c *corev1.Container) []string {
 	return options
 }
 
-// limits returns the limits of a container as options of Docker.
+// cpuPeriod is the time in which a container may use its limit of CPUs, and minQuota the least
+// limit that Docker takes for it, in microseconds.
+const cpuPeriod, minQuota = 100_000, 1000
+
+// limits returns the limits of a container as options of Docker, which refuses --cpus with more
+// CPUs than the machine has: a limit of a pod may be more.
 func limits(c *corev1.Container) (options []string) {
 	if cpu, ok := c.Resources.Limits[corev1.ResourceCPU]; ok && cpu.Sign() > 0 {
-		options = append(options, "--cpus", strconv.FormatFloat(cpu.AsApproximateFloat64(), 'f', -1, 64))
+		quota := max(cpu.MilliValue()*cpuPeriod/1000, minQuota)
+		options = append(options, "--cpu-period", strconv.Itoa(cpuPeriod), "--cpu-quota", strconv.FormatInt(quota, 10))
 	}
 	if memory, ok := c.Resources.Limits[corev1.ResourceMemory]; ok && memory.Value() > 0 {
 		options = append(options, "--memory", strconv.FormatInt(memory.Value(), 10))

@@ -2,7 +2,6 @@ package eci
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -85,12 +84,9 @@ type Config struct {
 // strict: the error, of class InvalidInput, names all unknown fields and invalid values, and
 // contains no value that may be a secret. Empty data is an empty configuration; Merge and
 // Complete do the rest.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil); err != nil {
-		return Config{}, errdefs.InvalidInputf("eci config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil)
+	return c, config.Invalid("eci", err)
 }
 
 // The environment variables that Merge reads.
@@ -145,12 +141,8 @@ func (c *Config) Complete() error {
 		return errdefs.InvalidInputf("eci config: missing %s: set the environment variables, or the fields of the configuration file",
 			strings.Join(missing, ", "))
 	}
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong config.Checks
+	check := wrong.That
 	for _, q := range []struct {
 		name, preset string
 		quantity     *resource.Quantity
@@ -170,8 +162,8 @@ func (c *Config) Complete() error {
 		check(err == nil, "ClusterDNS: %q is not an IP address", server)
 	}
 	check(c.CacheFor.Duration >= 0, "CacheFor: %s is negative", c.CacheFor.Duration)
-	if err := config.Join(wrong...); err != nil {
-		return errdefs.InvalidInputf("eci config: %w", err)
+	if err := config.Invalid("eci", wrong.Err()); err != nil {
+		return err
 	}
 	if c.Budget == nil {
 		c.Budget = NewBudget()
@@ -200,10 +192,7 @@ func (c *Config) Merge(getenv func(string) string) error {
 		EnvUpdateFiles: &c.UpdateFiles, EnvClusterDNS: &c.ClusterDNS,
 		EnvECSRole: &c.ECSRole, EnvRoleARN: &c.RoleARN, EnvOIDCProviderARN: &c.OIDCProviderARN, EnvOIDCTokenFile: &c.OIDCTokenFile,
 	})
-	if err != nil {
-		return errdefs.InvalidInputf("eci config: %w", err)
-	}
-	return nil
+	return config.Invalid("eci", err)
 }
 
 // Secret is a string that is never printed: printing, formatting or marshalling it

@@ -7,12 +7,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // initContainer returns the parameters that containers of both kinds have.
 func initContainer(pod *corev1.Pod, c *corev1.Container) object {
 	needs := podgroup.SizeOf(&c.Resources)
-	own, ofPod := securityContexts(pod, c)
+	sc := podspec.SecurityContext(pod, c)
 	o := object{
 		"Name": c.Name, "Image": c.Image, "WorkingDir": c.WorkingDir, "ImagePullPolicy": c.ImagePullPolicy, "Command": c.Command, "Arg": c.Args,
 		"TerminationMessagePolicy": c.TerminationMessagePolicy, "TerminationMessagePath": c.TerminationMessagePath, "Gpu": gpus(needs),
@@ -24,8 +25,8 @@ func initContainer(pod *corev1.Pod, c *corev1.Container) object {
 			return object{"Name": m.Name, "MountPath": m.MountPath, "ReadOnly": &m.ReadOnly, "SubPath": m.SubPath, "MountPropagation": m.MountPropagation}
 		}),
 		"SecurityContext": object{
-			"RunAsUser": either(own.RunAsUser, ofPod.RunAsUser), "ReadOnlyRootFilesystem": ptr.Deref(own.ReadOnlyRootFilesystem, false), // it has to be true, if it is there
-			"Capability": object{"Add": ptr.Deref(own.Capabilities, corev1.Capabilities{}).Add},
+			"RunAsUser": sc.RunAsUser, "ReadOnlyRootFilesystem": ptr.Deref(sc.ReadOnlyRootFilesystem, false), // it has to be true, if it is there
+			"Capability": object{"Add": ptr.Deref(sc.Capabilities, corev1.Capabilities{}).Add},
 		},
 	}
 	maps.Copy(o, sizeOf(needs).parameters())
@@ -34,33 +35,21 @@ func initContainer(pod *corev1.Pod, c *corev1.Container) object {
 
 // container returns the parameters of a container that is no init container.
 func container(pod *corev1.Pod, c *corev1.Container) object {
-	own, ofPod := securityContexts(pod, c)
+	sc := podspec.SecurityContext(pod, c)
 	o := initContainer(pod, c)
 	maps.Copy(o, object{
 		"Stdin": c.Stdin, "StdinOnce": c.StdinOnce, "Tty": c.TTY,
 		"EnvironmentVarHide": len(c.Env) > 0, // values of variables may be secret, and need not be shown in the console
 		"ReadinessProbe":     probe(c, c.ReadinessProbe), "LivenessProbe": probe(c, c.LivenessProbe),
-		"SecurityContextRunAsGroup":   either(own.RunAsGroup, ofPod.RunAsGroup),
-		"SecurityContextRunAsNonRoot": either(own.RunAsNonRoot, ofPod.RunAsNonRoot),
-		"SecurityContextPrivileged":   ptr.Deref(own.Privileged, false),
+		"SecurityContextRunAsGroup":   sc.RunAsGroup,
+		"SecurityContextRunAsNonRoot": sc.RunAsNonRoot,
+		"SecurityContextPrivileged":   ptr.Deref(sc.Privileged, false),
 	})
 	if c.Lifecycle != nil {
 		setHook(o, "LifecyclePostStartHandler", c, c.Lifecycle.PostStart)
 		setHook(o, "LifecyclePreStopHandler", c, c.Lifecycle.PreStop)
 	}
 	return o
-}
-
-func securityContexts(pod *corev1.Pod, c *corev1.Container) (own corev1.SecurityContext, ofPod corev1.PodSecurityContext) {
-	return ptr.Deref(c.SecurityContext, own), ptr.Deref(pod.Spec.SecurityContext, ofPod)
-}
-
-// either returns a container's setting, or else that of its pod.
-func either[T any](own, ofPod *T) *T {
-	if own != nil {
-		return own
-	}
-	return ofPod
 }
 
 func protocol(port *corev1.ContainerPort) corev1.Protocol {
@@ -103,9 +92,9 @@ func probe(c *corev1.Container, p *corev1.Probe) object {
 	case p.Exec != nil:
 		o["Exec.Command"] = p.Exec.Command
 	case p.HTTPGet != nil:
-		o["HttpGet"] = object{"Path": p.HTTPGet.Path, "Scheme": p.HTTPGet.Scheme, "Port": portNumber(c, p.HTTPGet.Port)}
+		o["HttpGet"] = object{"Path": p.HTTPGet.Path, "Scheme": p.HTTPGet.Scheme, "Port": podspec.PortNumber(c, p.HTTPGet.Port)}
 	case p.TCPSocket != nil:
-		o["TcpSocket.Port"] = portNumber(c, p.TCPSocket.Port)
+		o["TcpSocket.Port"] = podspec.PortNumber(c, p.TCPSocket.Port)
 	}
 	return o
 }
@@ -118,11 +107,11 @@ func setHook(o object, prefix string, c *corev1.Container, h *corev1.LifecycleHa
 		o[prefix+"Exec"] = h.Exec.Command
 	case h.HTTPGet != nil:
 		o[prefix+"HttpGetHost"], o[prefix+"HttpGetPath"] = h.HTTPGet.Host, h.HTTPGet.Path
-		o[prefix+"HttpGetScheme"], o[prefix+"HttpGetPort"] = h.HTTPGet.Scheme, portNumber(c, h.HTTPGet.Port)
+		o[prefix+"HttpGetScheme"], o[prefix+"HttpGetPort"] = h.HTTPGet.Scheme, podspec.PortNumber(c, h.HTTPGet.Port)
 		o[prefix+"HttpGetHttpHeader"] = each(h.HTTPGet.HTTPHeaders, func(header *corev1.HTTPHeader) object {
 			return object{"Name": header.Name, "Value": header.Value}
 		})
 	case h.TCPSocket != nil:
-		o[prefix+"TcpSocketHost"], o[prefix+"TcpSocketPort"] = h.TCPSocket.Host, portNumber(c, h.TCPSocket.Port)
+		o[prefix+"TcpSocketHost"], o[prefix+"TcpSocketPort"] = h.TCPSocket.Host, podspec.PortNumber(c, h.TCPSocket.Port)
 	}
 }

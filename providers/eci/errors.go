@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	sdkerrors "github.com/aliyun/alibaba-cloud-sdk-go/sdk/errors"
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
@@ -74,7 +73,7 @@ func (c *client) classify(ctx context.Context, action podgroup.Action, request *
 	if code == "" { // not from the API but from something before it
 		e.code, e.message = "HTTP "+strconv.Itoa(server.HttpStatus()), http.StatusText(server.HttpStatus())
 	}
-	return codesOf(action).Classify(action, code, server.HttpStatus(), retryAfter(server.RespHeaders), e)
+	return codesOf(action).Classify(action, code, server.HttpStatus(), podgroup.RetryAfter(server.RespHeaders), e)
 }
 
 // noResponseError returns the error of a call without a response.
@@ -89,15 +88,6 @@ func noResponseError(ctx context.Context, name string, err error) error {
 		return errdefs.AsUnavailable(fmt.Errorf("no response of ECI to %s: %w", name, ctx.Err()))
 	}
 	return errdefs.AsUnavailable(fmt.Errorf("the SDK of ECI failed to call %s (%T)", name, err))
-}
-
-// retryAfter returns the value of the Retry-After header in seconds.
-func retryAfter(headers http.Header) time.Duration {
-	seconds, err := strconv.Atoi(headers.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
 }
 
 // minSecretLength is the minimum length of values that are removed from messages: "1"

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // The limits of the API.
@@ -89,8 +90,7 @@ func check(pod *corev1.Pod) (missing []string) {
 		if s := podgroup.SizeOf(&c.Resources); gpus(s) > 0 && specs == "" {
 			add("GPUs for container %s without an instance type that has them (annotation %s)", c.Name, AnnotationInstanceType)
 		}
-		own, _ := securityContexts(pod, &c)
-		for _, capability := range ptr.Deref(own.Capabilities, corev1.Capabilities{}).Add {
+		for _, capability := range ptr.Deref(podspec.SecurityContext(pod, &c).Capabilities, corev1.Capabilities{}).Add {
 			if capability != "NET_ADMIN" && capability != "NET_RAW" {
 				add("capability %s of container %s: ECI has NET_ADMIN and NET_RAW", capability, c.Name)
 			}
@@ -99,7 +99,7 @@ func check(pod *corev1.Pod) (missing []string) {
 			add("readinessProbe.successThreshold %d of container %s", c.ReadinessProbe.SuccessThreshold, c.Name)
 		}
 		for what, port := range namedPorts(&c) {
-			if portNumber(&c, port) == 0 {
+			if podspec.PortNumber(&c, port) == 0 {
 				add("%s of container %s: it has no port %s", what, c.Name, port.String())
 			}
 		}
@@ -113,8 +113,9 @@ func check(pod *corev1.Pod) (missing []string) {
 func ignores(pod *corev1.Pod) (ignored []string) {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		own, ofPod := securityContexts(pod, c)
-		if own.RunAsNonRoot == nil && ptr.Deref(ofPod.RunAsNonRoot, false) && ptr.Deref(either(own.RunAsUser, ofPod.RunAsUser), 0) == 0 {
+		sc := podspec.SecurityContext(pod, c)
+		isOfPod := c.SecurityContext == nil || c.SecurityContext.RunAsNonRoot == nil
+		if isOfPod && ptr.Deref(sc.RunAsNonRoot, false) && ptr.Deref(sc.RunAsUser, 0) == 0 {
 			ignored = append(ignored, fmt.Sprintf("securityContext.runAsNonRoot for init container %s", c.Name))
 		}
 	}
@@ -145,20 +146,6 @@ func namedPorts(c *corev1.Container) map[string]intstr.IntOrString {
 		}
 	}
 	return ports
-}
-
-// portNumber returns the number of a container's port, or 0 if there is none of that
-// name.
-func portNumber(c *corev1.Container, port intstr.IntOrString) int32 {
-	if port.Type == intstr.Int {
-		return port.IntVal
-	}
-	for i := range c.Ports {
-		if c.Ports[i].Name == port.StrVal {
-			return c.Ports[i].ContainerPort
-		}
-	}
-	return 0
 }
 
 // The sysctls that the API has, by parameter: those that are safe to it, and the others.

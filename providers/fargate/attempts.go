@@ -1,6 +1,7 @@
 package fargate
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -41,10 +42,12 @@ type attempt struct {
 	next   *types.Task // which has taken its place, and may not be in lists yet
 }
 
-// isUnstarted reports whether a task has ended before any container ran.
-func isUnstarted(t *types.Task) bool {
-	return aws.ToString(t.LastStatus) == statusStopped && t.StopCode == types.TaskStopCodeTaskFailedToStart && len(t.Tags) > 0 &&
-		!slices.ContainsFunc(t.Containers, func(c types.Container) bool { return c.ExitCode != nil })
+// isUnstarted reports whether a task of this node has ended before any container ran.
+func (b *backend) isUnstarted(t *types.Task) bool {
+	return aws.ToString(t.LastStatus) == statusStopped && t.StopCode == types.TaskStopCodeTaskFailedToStart &&
+		slices.ContainsFunc(t.Tags, func(tag types.Tag) bool {
+			return aws.ToString(tag.Key) == podgroup.TagNodeName && aws.ToString(tag.Value) == b.node
+		}) && !slices.ContainsFunc(t.Containers, func(c types.Container) bool { return c.ExitCode != nil })
 }
 
 // startFailure returns why a task could not be started: the reason of its containers, and ECS's
@@ -73,7 +76,7 @@ func (b *backend) seeAttempt(t *types.Task) {
 	if known := b.attempts.newest[uid]; known == nil || aws.ToTime(t.CreatedAt).After(aws.ToTime(known.CreatedAt)) {
 		b.attempts.newest[uid] = t
 	}
-	if isUnstarted(t) {
+	if b.isUnstarted(t) {
 		b.attempts.failed[uid] = append(b.attempts.failed[uid], t)
 	}
 }
@@ -98,9 +101,9 @@ func (b *backend) settle(ctx context.Context) (units []podgroup.Unit) {
 		}
 		known := a != nil && *a.failed.TaskArn == *t.TaskArn
 		switch {
-		case isUnstarted(t) && known && a.next != nil && time.Since(a.tried) < doubt && !b.deletedBefore(a.next):
+		case b.isUnstarted(t) && known && a.next != nil && time.Since(a.tried) < doubt && !b.deletedBefore(a.next):
 			units = append(units, b.unit(a.next))
-		case !isUnstarted(t) || b.deletedBefore(t):
+		case !b.isUnstarted(t) || b.deletedBefore(t):
 			delete(all.waiting, uid)
 		case known:
 			due[uid] = a
@@ -123,18 +126,20 @@ func (b *backend) again(ctx context.Context, uid string, a *attempt, number int,
 	u := b.unit(a.failed)
 	pod := b.podOf(u.Tags)
 	reason, text, own := startFailure(a.failed)
-	if pod == nil || own && pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+	if over := pod != nil && own && pod.Spec.RestartPolicy == corev1.RestartPolicyNever; over || pod == nil {
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		delete(b.attempts.waiting, uid)
-		return u
+		b.mu.Unlock()
+		if over {
+			return u
+		}
 	}
 	delay := min(firstAttempt<<min(number-1, 10), lastAttempt)
 	since := aws.ToTime(a.failed.StoppedAt)
 	if a.tried.After(since) {
 		since = a.tried
 	}
-	if mayBegin := b.mayBegin; *left > 0 && time.Since(since) >= delay && pod.DeletionTimestamp == nil && (mayBegin == nil || mayBegin()) {
+	if mayBegin := b.mayBegin; *left > 0 && time.Since(since) >= delay && pod != nil && pod.DeletionTimestamp == nil && (mayBegin == nil || mayBegin()) {
 		*left--
 		next, err := b.runAgain(ctx, pod, u.Tags, a.failed)
 		b.mu.Lock()
@@ -165,7 +170,14 @@ func (b *backend) runAgain(ctx context.Context, pod *corev1.Pod, identity map[st
 		p.role = aws.ToString(t.TaskDefinitionArn) // it is in the definition
 	}
 	if t.Overrides != nil {
-		p.overrides = t.Overrides.ContainerOverrides
+		p.overrides.ContainerOverrides = t.Overrides.ContainerOverrides
+	}
+	// Those of the definition may be what was wrong, and the configuration another one since.
+	if role := cmp.Or(pod.Annotations[annotationRole], b.cfg.TaskRoleArn); role != "" {
+		p.overrides.TaskRoleArn = &role
+	}
+	if b.cfg.ExecutionRoleArn != "" {
+		p.overrides.ExecutionRoleArn = &b.cfg.ExecutionRoleArn
 	}
 	r := &podgroup.Request{Pod: pod, Token: shortHash(aws.ToString(t.TaskArn)), Tags: identity}
 	defer b.begin(r, familyOf(*t.TaskDefinitionArn))()

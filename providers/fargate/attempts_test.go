@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 	corev1 "k8s.io/api/core/v1"
 
@@ -77,12 +78,7 @@ func TestTaskThatDoesNotStartAfterARestart(t *testing.T) {
 		if before != 2 {
 			n.Fatalf("%d attempts", before)
 		}
-		second := connect(n.T, n.server, testConfig())
-		p, err := newProvider(n.cluster.Config(), second)
-		if err != nil {
-			n.Fatal(err)
-		}
-		defer grouptest.Close(n.T, p)
+		p := n.another(n.cluster.Config(), testConfig())
 		all, err := p.GetPods(n.Context())
 		if err != nil || len(all) != 1 || all[0].Status.Phase != corev1.PodPending || n.world.Calls("RunTask") != before {
 			n.Errorf("%+v, %v, %d attempts", all, err, n.world.Calls("RunTask"))
@@ -143,4 +139,86 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	if err := classify(podgroup.ActionCreate, &smithy.OperationError{OperationName: "RegisterTaskDefinition", Err: &smithy.GenericAPIError{Code: "ClientException", Message: "Container.image should not be null or empty."}}); !errdefs.IsPermanent(err) {
 		t.Error(err)
 	}
+}
+
+// A pod that is deleted while its task is run again has no task afterwards.
+func TestTaskIsRunAgainDuringADeletion(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		n.server.FailStarts(1, noRole)
+		pod := grouptest.NewPod("waits")
+		n.run(pod)
+		n.phase(pod)
+		n.world.Delay("RunTask", 1, 10*time.Second)
+		time.Sleep(time.Minute)
+		listed := make(chan error)
+		go func() { // ends with the list
+			_, err := n.GetPods(n.Context())
+			listed <- err
+		}()
+		time.Sleep(5 * time.Second)
+		if err := n.DeletePod(n.Context(), pod); err != nil {
+			n.Fatal(err)
+		}
+		if err := <-listed; err != nil || n.world.Calls("RunTask") != 2 {
+			n.Fatalf("%v, %d calls", err, n.world.Calls("RunTask"))
+		}
+		n.cluster.RemovePod(pod)
+		time.Sleep(time.Minute)
+		if pods, err := n.GetPods(n.Context()); err != nil || len(pods) != 0 || len(n.server.Definitions()) != 0 {
+			n.Errorf("%v, %v, definitions %v", pods, err, n.server.Definitions())
+		}
+	})
+}
+
+// A task that is run again has the roles of the configuration, which may have been the reason. A
+// pod that the API does not show yet has not failed.
+func TestRolesThatAreCorrected(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		n.server.FailStarts(1, noRole)
+		pod := grouptest.NewPod("waits")
+		n.run(pod)
+		n.phase(pod)
+		cfg, role := testConfig(), "arn:aws:iam::123456789012:role/corrected"
+		cfg.ExecutionRoleArn = role
+		n.cluster.RemovePod(pod)
+		n.Provider = n.another(n.cluster.Config(), cfg)
+		if pods, err := n.GetPods(n.Context()); err != nil || len(pods) != 1 || pods[0].Status.Phase != corev1.PodPending {
+			n.Fatalf("%v, %v", pods, err)
+		}
+		n.cluster.SetPod(pod)
+		for range 10 {
+			n.phase(pod)
+		}
+		all := n.world.Units(nil)
+		task := all[len(all)-1].Spec.Data.(ecstest.Task)
+		if o := task.Run.Overrides; len(all) != 2 || o == nil || aws.ToString(o.ExecutionRoleArn) != role || aws.ToString(o.TaskRoleArn) != roleARN {
+			n.Errorf("%d tasks, the overrides are %+v", len(all), o)
+		}
+		if status := n.phase(pod); status.Phase != corev1.PodRunning {
+			n.Errorf("%+v", status)
+		}
+	})
+}
+
+// Tasks of others that cannot be started are not touched.
+func TestTasksOfOthersThatDoNotStart(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		n.server.FailStarts(3, noRole)
+		for range 3 {
+			pod := grouptest.NewPod("other")
+			pod.UID = "service"
+			other := grouptest.NewCluster("home")
+			config := other.Config()
+			config.Node.Name = "other"
+			p := n.another(config, testConfig())
+			other.SetPod(pod)
+			if err := p.CreatePod(n.Context(), pod); err != nil {
+				n.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if _, err := n.GetPods(n.Context()); err != nil || len(n.backend.attempts.waiting)+len(n.backend.deleted) != 0 {
+			n.Errorf("%v, %v waiting, %v deleted", err, n.backend.attempts.waiting, n.backend.deleted)
+		}
+	})
 }

@@ -2,15 +2,12 @@ package fargate
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
@@ -62,6 +59,9 @@ type Config struct {
 	// ConfigMaps, Secrets and downward API volumes before the containers start. Without it pods
 	// with such volumes are refused.
 	FilesImage string `json:"filesImage,omitempty"`
+	// Account keeps the calls within the rates of the account. Nodes of one process that use
+	// the same one should share it. Defaults to NewAccount.
+	Account *Account `json:"-"`
 }
 
 // CapacityProvider is an element of a strategy of capacity providers.
@@ -76,12 +76,9 @@ type CapacityProvider struct {
 
 // ParseConfig decodes a configuration file: TOML without tables, YAML or JSON. It is strict:
 // the error, of class InvalidInput, names all mistakes.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil); err != nil {
-		return Config{}, errdefs.InvalidInputf("fargate config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil)
+	return c, config.Invalid("fargate", err)
 }
 
 // The values of settings.
@@ -97,21 +94,15 @@ var roleRule = regexp.MustCompile(`^arn:[a-z0-9-]+:iam::[0-9]{12}:role/.+$`)
 // mistakes.
 func (c *Config) Complete() error {
 	c.ClusterName, c.PlatformVersion, c.CPUArchitecture = cmp.Or(c.ClusterName, "default"), cmp.Or(c.PlatformVersion, "LATEST"), cmp.Or(c.CPUArchitecture, archX86)
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
+	if c.Account == nil {
+		c.Account = NewAccount()
 	}
-	capacity := map[string]**resource.Quantity{"20 cpu": &c.CPU, "40Gi memory": &c.Memory, "40Gi storage": &c.Storage, "20 pods": &c.Pods}
-	for _, text := range slices.Sorted(maps.Keys(capacity)) {
-		value, name, _ := strings.Cut(text, " ")
-		if quantity := capacity[text]; *quantity == nil {
-			*quantity = new(resource.MustParse(value))
-		} else if (*quantity).Sign() < 0 {
-			wrong = append(wrong, fmt.Errorf("%s is negative", name))
-		}
-	}
+	var wrong config.Checks
+	check := wrong.That
+	wrong.Quantity("cpu", &c.CPU, "20")
+	wrong.Quantity("memory", &c.Memory, "40Gi")
+	wrong.Quantity("storage", &c.Storage, "40Gi")
+	wrong.Quantity("pods", &c.Pods, "20")
 	check(len(c.Subnets) > 0, "subnets: there has to be one")
 	check(len(c.Subnets) <= 16 && len(c.SecurityGroups) <= 5, "subnets, securityGroups: there are more than 16 or 5")
 	check(c.OperatingSystem == "" || strings.EqualFold(c.OperatingSystem, "linux"), "operatingSystem: %q is not Linux", c.OperatingSystem)
@@ -136,10 +127,7 @@ func (c *Config) Complete() error {
 	for registry, arn := range c.RegistryCredentials {
 		check(strings.HasPrefix(arn, "arn:") && strings.Contains(arn, secretsManagerARN), "registryCredentials: that of %q is not the ARN of a secret of Secrets Manager", registry)
 	}
-	if err := config.Join(wrong...); err != nil {
-		return errdefs.InvalidInputf("fargate config: %w", err)
-	}
-	return nil
+	return config.Invalid("fargate", wrong.Err())
 }
 
 // tagRule is what keys and values of tags consist of.

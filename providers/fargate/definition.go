@@ -45,7 +45,7 @@ const restartPeriod = 60
 // definition.
 type plan struct {
 	definition *ecs.RegisterTaskDefinitionInput
-	overrides  []types.ContainerOverride
+	overrides  types.TaskOverride
 	role       string
 	secrets    secrets
 	login      string // the registry whose login is among the secrets
@@ -134,22 +134,22 @@ func (b *backend) plan(ctx context.Context, r *podgroup.Request) (*plan, error) 
 func (p *plan) add(d types.ContainerDefinition, o *types.ContainerOverride) {
 	p.definition.ContainerDefinitions = append(p.definition.ContainerDefinitions, d)
 	if o != nil {
-		p.overrides = append(p.overrides, *o)
+		p.overrides.ContainerOverrides = append(p.overrides.ContainerOverrides, *o)
 	}
 }
 
 // limitOverrides moves overrides that are too large into the definition, which is then the
 // pod's alone.
 func (p *plan) limitOverrides() error {
-	text, err := json.Marshal(p.overrides)
+	text, err := json.Marshal(p.overrides.ContainerOverrides)
 	if err != nil || len(text) <= maxOverrides {
 		return err
 	}
-	for _, o := range p.overrides {
+	for _, o := range p.overrides.ContainerOverrides {
 		i := slices.IndexFunc(p.definition.ContainerDefinitions, func(d types.ContainerDefinition) bool { return *d.Name == *o.Name })
 		p.definition.ContainerDefinitions[i].Environment = append(p.definition.ContainerDefinitions[i].Environment, o.Environment...)
 	}
-	p.overrides = nil
+	p.overrides.ContainerOverrides = nil
 	return nil
 }
 
@@ -300,23 +300,12 @@ func (b *backend) addLogins(r *podgroup.Request, p *plan) error {
 
 // secure sets what security contexts ask for.
 func (b *backend) secure(d *types.ContainerDefinition, pod *corev1.Pod, c *corev1.Container) {
-	user, group := (*int64)(nil), (*int64)(nil)
-	if s := pod.Spec.SecurityContext; s != nil {
-		user, group = s.RunAsUser, s.RunAsGroup
+	s := podspec.SecurityContext(pod, c)
+	d.ReadonlyRootFilesystem = s.ReadOnlyRootFilesystem
+	if caps := s.Capabilities; caps != nil {
+		d.LinuxParameters = &types.LinuxParameters{Capabilities: &types.KernelCapabilities{Add: capabilities(caps.Add), Drop: capabilities(caps.Drop)}}
 	}
-	if s := c.SecurityContext; s != nil {
-		if s.RunAsUser != nil {
-			user = s.RunAsUser
-		}
-		if s.RunAsGroup != nil {
-			group = s.RunAsGroup
-		}
-		d.ReadonlyRootFilesystem = s.ReadOnlyRootFilesystem
-		if caps := s.Capabilities; caps != nil {
-			d.LinuxParameters = &types.LinuxParameters{Capabilities: &types.KernelCapabilities{Add: capabilities(caps.Add), Drop: capabilities(caps.Drop)}}
-		}
-	}
-	switch {
+	switch user, group := s.RunAsUser, s.RunAsGroup; {
 	case user != nil && group != nil:
 		d.User = new(fmt.Sprintf("%d:%d", *user, *group))
 	case user != nil:

@@ -104,7 +104,7 @@ func (b *backend) register(ctx context.Context, p *plan) error {
 	case !errdefs.IsNotFound(err):
 		return err
 	}
-	if err := b.modify.Wait(ctx); err != nil {
+	if err := b.cfg.Account.modify.Wait(ctx); err != nil {
 		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("more pods than an account may register task definitions for at once: %w", err)), time.Minute)
 	}
 	if err := b.store(ctx, p); err != nil {
@@ -168,7 +168,7 @@ func (b *backend) deleteDefinition(ctx context.Context, family, revision string)
 	if b.isUsed(family) {
 		return nil
 	}
-	if !b.modify.Allow() {
+	if !b.cfg.Account.modify.Allow() {
 		return errdefs.AsUnavailable(errors.New("too many task definitions were deregistered"))
 	}
 	b.forget(family)
@@ -281,19 +281,26 @@ func (b *backend) sweepInactive(ctx context.Context, prefix string, left *int) (
 }
 
 // sweepSecrets deletes secrets whose family has no definition: a process may have ended before it
-// registered that, or after it has deleted it.
+// registered that, or after it has deleted it. The key goes last, so that a node that is drained
+// leaves nothing.
 func (b *backend) sweepSecrets(ctx context.Context, prefix string, left *int) (more bool) {
 	byName := []secrettypes.Filter{{Key: secrettypes.FilterNameStringTypeName, Values: []string{prefix}}}
 	pages := secretsmanager.NewListSecretsPaginator(b.secrets, &secretsmanager.ListSecretsInput{Filters: byName})
+	hasKey, others := false, false
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return more // the next sweep tries it again
 		}
 		for _, secret := range out.SecretList {
-			name := aws.ToString(secret.Name)
+			name, young := aws.ToString(secret.Name), time.Since(aws.ToTime(secret.CreatedDate)) < secretAge
+			if name == prefix+keySecret && !young {
+				hasKey = true
+				continue
+			}
+			others = true
 			family := strings.TrimSuffix(strings.TrimSuffix(name, valuesSecret), loginSecret)
-			if family == name || !strings.HasPrefix(name, prefix) || time.Since(aws.ToTime(secret.CreatedDate)) < secretAge || b.isUsed(family) {
+			if family == name || !strings.HasPrefix(name, prefix) || young || b.isUsed(family) {
 				continue
 			}
 			if *left--; *left < 0 {
@@ -303,6 +310,12 @@ func (b *backend) sweepSecrets(ctx context.Context, prefix string, left *int) (m
 				more = true
 			}
 		}
+	}
+	if hasKey && !others {
+		b.mu.Lock()
+		b.hashKey = nil
+		b.mu.Unlock()
+		more = b.deleteSecret(ctx, prefix+keySecret) != nil || more
 	}
 	return more
 }

@@ -25,7 +25,7 @@ var codes = podgroup.Codes{
 	Denied:    []string{"AccessDenied*", "UnrecognizedClientException", "ExpiredToken*", "InvalidSignatureException", "MissingAuthenticationToken*", "UnauthorizedOperation"},
 	Busy:      []string{"ConflictException", "UpdateInProgressException", "ResourceExistsException"},
 	Missing:   []string{codeMissing, "ClusterNotFoundException", "ResourceNotFoundException"},
-	Away:      []string{"ServerException", "ServiceUnavailable*", "InternalFailure", "InternalServiceError", "InvalidRequestException"},
+	Away:      []string{"ServerException", "ServiceUnavailable*", "InternalFailure", "InternalServiceError", "InvalidRequestException", "TargetNotConnectedException"},
 	Refused:   []string{"InvalidParameterException", "ClientException", "UnsupportedFeatureException", "Platform*"},
 }
 

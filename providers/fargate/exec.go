@@ -3,15 +3,17 @@ package fargate
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
-	utilexec "k8s.io/utils/exec"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
@@ -24,11 +26,11 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 		return errdefs.InvalidInput("the task was created without a role, which commands in its containers need: set taskRoleArn, or the annotation " + annotationRole + ", and create the pod again")
 	}
 	token := rand.Text()
-	out, err := b.api.ExecuteCommand(ctx, &ecs.ExecuteCommandInput{
+	out, err := b.openSession(ctx, &ecs.ExecuteCommandInput{
 		Cluster: &b.cfg.ClusterName, Task: &u.ID, Container: &container, Interactive: true, Command: new(commandLine(script(token, attach), command)),
 	})
 	if err != nil {
-		return classify(podgroup.ActionExec, err)
+		return err
 	}
 	dial, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout) // the session has begun: a client that has left by now ends it
 	defer cancel()
@@ -42,10 +44,33 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	}
 	s := newSession(conn, attach, token)
 	code, err := s.run(ctx, aws.ToString(out.Session.TokenValue))
-	if err == nil && code != 0 {
-		err = utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
+	if err != nil {
+		return err
 	}
-	return err
+	return podgroup.ExitError(code)
+}
+
+// The agent that runs commands may need some seconds more than its container to start. ECS then
+// refuses commands: they are tried agentTries times, agentDelay apart.
+const agentTries, agentDelay = 6, 2 * time.Second
+
+func (b *backend) openSession(ctx context.Context, in *ecs.ExecuteCommandInput) (*ecs.ExecuteCommandOutput, error) {
+	for try := 1; ; try++ {
+		out, err := b.api.ExecuteCommand(ctx, in)
+		if err == nil || try == agentTries || !isAgentAway(err) {
+			return out, classify(podgroup.ActionExec, err)
+		}
+		if err := periodic.Sleep(ctx, agentDelay); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isAgentAway reports whether ECS refuses a command because the agent does not run, or is not
+// connected yet.
+func isAgentAway(err error) bool {
+	refused, ok := errors.AsType[*types.InvalidParameterException](err)
+	return ok && strings.Contains(refused.ErrorMessage(), "execute command agent isn") || errors.As(err, new(*types.TargetNotConnectedException))
 }
 
 // dialTimeout is how long a session may take to be connected to.

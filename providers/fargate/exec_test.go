@@ -201,6 +201,23 @@ func TestExecThatIsInterrupted(t *testing.T) {
 	}
 }
 
+// The agent that runs commands may not be there yet when its container runs.
+func TestExecBeforeTheAgentIsThere(t *testing.T) {
+	t.Parallel()
+	server := ecstest.New(grouptest.New(time.Millisecond))
+	run := runningPodOn(t, testConfig(), server)
+	server.World.Refuse("ExecuteCommand", 1, &grouptest.Refusal{Status: 400, Code: "InvalidParameterException", Message: "The execute command failed because execute command was not enabled when the task was run or the execute command agent isn’t running. Wait and try again or run a new task with execute command enabled and try again."})
+	out := &client{}
+	if err := run(t.Context(), out, "echo", "first"); err != nil || out.out.String() != "first\n" {
+		t.Errorf("%q, %v", out.out.String(), err)
+	}
+	server.World.Refuse("ExecuteCommand", 1, &grouptest.Refusal{Status: 400, Code: "TargetNotConnectedException", Message: "The execute command failed due to an internal error. Try again later."})
+	out = &client{}
+	if err := run(t.Context(), out, "echo", "second"); err != nil || out.out.String() != "second\n" {
+		t.Errorf("%q, %v", out.out.String(), err)
+	}
+}
+
 func TestExecThatCannotBe(t *testing.T) {
 	t.Parallel()
 	noRole := testConfig()

@@ -2,6 +2,8 @@ package fargate
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,8 +212,8 @@ func TestEmptyList(t *testing.T) {
 		n.backend.mu.Unlock()
 		for range 3 {
 			time.Sleep(10 * time.Second)
-			if _, err := n.GetPods(n.Context()); err != nil {
-				n.Fatal(err)
+			if _, err := n.GetPods(n.Context()); !errdefs.IsUnavailable(err) {
+				n.Errorf("a list that lacks the task of a pod that runs is believed: %v", err)
 			}
 		}
 		if len(n.server.Definitions()) != 1 || len(n.secrets()) != 1 {
@@ -222,6 +224,33 @@ func TestEmptyList(t *testing.T) {
 		n.remove(pod)
 		if len(n.server.Definitions()) != 0 || len(n.secrets()) != 0 {
 			n.Errorf("left over: %v, %d secrets", n.server.Definitions(), len(n.secrets()))
+		}
+	})
+}
+
+// A configuration with another cluster, which is empty, does not mean that the pods are gone. Once
+// their tasks are, it counts.
+func TestAnotherCluster(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("there")
+		n.run(pod)
+		pod.Status = *n.phase(pod)
+		n.cluster.SetPod(pod)
+		cfg := testConfig()
+		cfg.ClusterName = "other"
+		p := n.another(n.cluster.Config(), cfg)
+		for range 10 {
+			time.Sleep(30 * time.Second)
+			if all, err := p.GetPods(n.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "cluster home of eu-west-1") {
+				n.Fatalf("there are %d pods, %v", len(all), err)
+			}
+		}
+		if err := n.world.Remove("there"); err != nil {
+			n.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if all, err := p.GetPods(n.Context()); err != nil || len(all) != 0 {
+			n.Errorf("the task is gone, and there are %d pods, %v", len(all), err)
 		}
 	})
 }
@@ -243,11 +272,7 @@ func TestWhatAProcessHasLeft(t *testing.T) {
 		}
 		cfg := testConfig()
 		cfg.SecretsManager = true
-		p, err := newProvider(n.cluster.Config(), connect(n.T, n.server, cfg))
-		if err != nil {
-			n.Fatal(err)
-		}
-		defer grouptest.Close(n.T, p)
+		p := n.another(n.cluster.Config(), cfg)
 		list := func(minutes int) {
 			for range 2 * minutes {
 				time.Sleep(30 * time.Second)
@@ -279,12 +304,7 @@ func TestNamesDoNotShowSecrets(t *testing.T) {
 			families = append(families, n.server.Definitions()...)
 			cfg := testConfig()
 			cfg.SecretsManager = true
-			p, err := newProvider(n.cluster.Config(), connect(n.T, n.server, cfg))
-			if err != nil {
-				n.Fatal(err)
-			}
-			defer grouptest.Close(n.T, p)
-			n.Provider = p
+			n.Provider = n.another(n.cluster.Config(), cfg)
 			second, _ := withSecret("second")
 			n.run(second, resolve)
 			if names := n.server.Definitions(); len(names) != 1 || len(n.secrets()) != 1 || n.world.Calls("RegisterTaskDefinition") != 1 {
@@ -295,4 +315,50 @@ func TestNamesDoNotShowSecrets(t *testing.T) {
 	if len(families) != 2 || families[0] == families[1] {
 		t.Errorf("the names are %v", families)
 	}
+}
+
+// The key is deleted once no secret is left whose name is made with it, and made again.
+func TestKeyOfADrainedNode(t *testing.T) {
+	onNode(t, func(c *Config) { c.SecretsManager = true }, func(n *pods) {
+		list := func(minutes int) {
+			for range 2 * minutes {
+				time.Sleep(30 * time.Second)
+				if _, err := n.GetPods(n.Context()); err != nil {
+					n.Fatal(err)
+				}
+			}
+		}
+		for _, name := range []string{"first", "second"} {
+			pod, resolve := withSecret(name)
+			n.run(pod, resolve)
+			list(40)
+			if all := n.server.Secrets(); len(all) != 2 {
+				n.Fatalf("while the pod runs there are %d secrets", len(all))
+			}
+			n.remove(pod)
+			list(40)
+			if all := n.server.Secrets(); len(all) != 0 {
+				n.Fatalf("there is left %v", all)
+			}
+		}
+	})
+}
+
+// Nodes that share an account are silent together when AWS has refused too many calls.
+func TestNodesOfOneAccount(t *testing.T) {
+	account := NewAccount()
+	onNode(t, func(c *Config) { c.Account = account }, func(n *pods) {
+		n.world.Refuse("RunTask", 1, &grouptest.Refusal{Status: 400, Code: "ThrottlingException", Message: "Rate exceeded"})
+		cfg, other := testConfig(), grouptest.NewCluster("home")
+		cfg.Account = account
+		p := n.another(other.Config(), cfg)
+		for i, node := range []*podgroup.Provider{n.Provider, p} {
+			pod := grouptest.NewPod("of-" + strconv.Itoa(i))
+			n.cluster.SetPod(pod)
+			other.SetPod(pod)
+			if err := node.CreatePod(n.Context(), pod); err == nil || n.world.Calls("RunTask") != 1 {
+				n.Errorf("node %d: %v, %d calls", i, err, n.world.Calls("RunTask"))
+			}
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // backend is ECS as a backend of package podgroup.
@@ -43,8 +45,7 @@ type backend struct {
 	home     *clusteruid.Reader      // as above
 	mayBegin func() bool             // reports whether this process is the node's; nil if it always is
 
-	families turns.Turns   // who registers and deletes definitions, by family
-	modify   *rate.Limiter // registrations and deregistrations
+	families turns.Turns // who registers and deletes definitions, by family
 
 	mu       sync.Mutex
 	deleted  map[string]time.Time  // stopped tasks that ECS shows on, by ARN, and when they were deleted
@@ -115,7 +116,7 @@ func newBackend(cfg Config, credentials aws.Config) (*backend, error) {
 	credentials.Retryer = func() aws.Retryer { return aws.NopRetryer{} } // podgroup has its own
 	return &backend{
 		cfg: cfg, dialer: &websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: 45 * time.Second}, api: ecs.NewFromConfig(credentials), log: cloudwatchlogs.NewFromConfig(credentials), secrets: secretsmanager.NewFromConfig(credentials),
-		modify: rate.NewLimiter(modifyPerSecond, modifyBurst), deleted: map[string]time.Time{}, refused: map[string]refusal{}, stopped: map[string]types.Task{}, uses: newUsage(),
+		deleted: map[string]time.Time{}, refused: map[string]refusal{}, stopped: map[string]types.Task{}, uses: newUsage(),
 		attempts: attempts{waiting: map[string]*attempt{}},
 	}, nil
 }
@@ -140,6 +141,21 @@ const (
 	stopsPerMinute = 600
 )
 
+// Account is what the nodes of one process share that use the same account of AWS in the same
+// region: the rate of its calls. It is safe for concurrent use.
+type Account struct {
+	budget *podgroup.Budget
+	modify *rate.Limiter // registrations and deregistrations
+}
+
+// NewAccount returns an Account: see Config.Account.
+func NewAccount() *Account {
+	return &Account{
+		podgroup.NewBudget(map[podgroup.Action]int{podgroup.ActionCreate: runsPerMinute, podgroup.ActionDelete: stopsPerMinute}),
+		rate.NewLimiter(modifyPerSecond, modifyBurst),
+	}
+}
+
 // listsAreFresh is how old a list may be: one of 1000 pods takes 20 calls and more.
 const listsAreFresh = 5 * time.Second
 
@@ -150,7 +166,7 @@ func (b *backend) options() podgroup.Options {
 		Capacity: corev1.ResourceList{
 			corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourceEphemeralStorage: *b.cfg.Storage, corev1.ResourcePods: *b.cfg.Pods,
 		},
-		Budget: podgroup.NewBudget(map[podgroup.Action]int{podgroup.ActionCreate: runsPerMinute, podgroup.ActionDelete: stopsPerMinute}),
+		Budget: b.cfg.Account.budget,
 	}
 }
 
@@ -224,8 +240,8 @@ func (b *backend) start(ctx context.Context, r *podgroup.Request, p *plan) (*typ
 			Subnets: b.cfg.Subnets, SecurityGroups: b.cfg.SecurityGroups, AssignPublicIp: public,
 		}},
 	}
-	if len(p.overrides) > 0 {
-		in.Overrides = &types.TaskOverride{ContainerOverrides: p.overrides}
+	if o := p.overrides; len(o.ContainerOverrides) > 0 || o.ExecutionRoleArn != nil || o.TaskRoleArn != nil {
+		in.Overrides = &o
 	}
 	if strategy := b.strategy(r.Pod); len(strategy) > 0 {
 		in.LaunchType, in.CapacityProviderStrategy = "", strategy
@@ -261,10 +277,11 @@ func (b *backend) strategy(pod *corev1.Pod) (list []types.CapacityProviderStrate
 }
 
 // The reasons of tasks that this provider has stopped: those of pods that were deleted, which
-// ECS shows on for about an hour, and those whose liveness probe has failed.
+// ECS shows on for about an hour, and those whose liveness probe or init container has failed.
 const (
 	stopReason = "its pod was deleted (virtual-kubelet)"
 	sickReason = "its liveness probe has failed (virtual-kubelet)"
+	initReason = "its init container has failed (virtual-kubelet)"
 )
 
 // Delete implements podgroup.Backend. ECS stops the containers within their stop timeout.
@@ -280,6 +297,9 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration)
 		}
 	}
 	b.deleted[u.ID] = time.Now()
+	maps.DeleteFunc(b.attempts.waiting, func(_ string, a *attempt) bool {
+		return *a.failed.TaskArn == u.ID || a.next != nil && *a.next.TaskArn == u.ID
+	})
 	b.mu.Unlock()
 	if data, ok := u.Data.(taskData); ok && data.definition != "" {
 		b.release(ctx, u.ID, data.definition)
@@ -332,7 +352,7 @@ func (b *backend) List(ctx context.Context, _ map[string]string, page string) (f
 	}
 	for i := range tasks {
 		b.seeAttempt(&tasks[i])
-		if !isUnstarted(&tasks[i]) && !b.isDeleted(&tasks[i]) {
+		if !b.isUnstarted(&tasks[i]) && !b.isDeleted(&tasks[i]) {
 			u := b.unit(&tasks[i])
 			b.probe(ctx, &u, &tasks[i])
 			found.Units = append(found.Units, u)
@@ -413,8 +433,8 @@ func (b *backend) deletedBefore(t *types.Task) bool {
 }
 
 // probe applies what the health checks of a task mean for the probes of its pod: an unhealthy
-// container is not ready, and a task whose liveness probe has failed is stopped, since ECS
-// replaces tasks of its own services only.
+// container is not ready, and a task whose liveness probe or init container has failed is stopped,
+// since ECS replaces tasks of its own services only.
 func (b *backend) probe(ctx context.Context, u *podgroup.Unit, t *types.Task) {
 	pod := b.podOf(u.Tags)
 	if pod == nil || u.Phase != podgroup.Running {
@@ -434,9 +454,24 @@ func (b *backend) probe(ctx context.Context, u *podgroup.Unit, t *types.Task) {
 			sick = sick || spec.LivenessProbe != nil && t.Containers[i].HealthStatus == types.HealthStatusUnhealthy
 		}
 	}
-	if sick {
+	switch {
+	case sick:
 		_ = b.stop(ctx, u.ID, sickReason) // the next list tries it again
+	case hasFailedInit(pod, u) && aws.ToString(t.DesiredStatus) != statusStopped:
+		_ = b.stop(ctx, u.ID, initReason)
 	}
+}
+
+// hasFailedInit reports whether an init container of a pod has failed. What depends on it does not
+// start, and Fargate has been seen to keep such tasks, and charge for them, for ever.
+func hasFailedInit(pod *corev1.Pod, u *podgroup.Unit) bool {
+	failed := func(name string) bool {
+		c := u.Container(name)
+		return c != nil && c.Now.State == podgroup.Terminated && c.Now.ExitCode != 0
+	}
+	return failed(filesContainer) || slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return !podspec.IsSidecar(&c) && failed(c.Name)
+	})
 }
 
 // podOf returns the pod of a task as the API has it, or nil.

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
@@ -54,6 +55,17 @@ func onNode(t *testing.T, change func(*Config), test func(n *pods)) {
 		n.Provider = p
 		test(n)
 	})
+}
+
+// another returns the provider of another process, or with a cluster other than n's of another node.
+func (n *pods) another(cluster nodeutil.ProviderConfig, cfg Config) *podgroup.Provider {
+	n.Helper()
+	p, err := newProvider(cluster, connect(n.T, n.server, cfg))
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() { grouptest.Close(n.T, p) })
+	return p
 }
 
 // run creates a pod, whose variables may differ from those in the API, and returns its task.
@@ -375,6 +387,35 @@ func TestProbes(t *testing.T) {
 		n.phase(live)
 		if status := n.phase(live); status.Phase != corev1.PodFailed || status.Reason != "Unhealthy" {
 			n.Errorf("after it has failed: %+v", status)
+		}
+	})
+}
+
+// A task whose init container has failed may be PENDING for ever: it is stopped, and its pod fails.
+func TestInitContainerThatFails(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("blocked")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "busybox:1"}, {Name: "second", Image: "busybox:1"}}
+		n.run(pod)
+		if status := n.phase(pod); status.Phase != corev1.PodRunning {
+			n.Fatalf("%+v", status)
+		}
+		err := n.world.Change("blocked", func(u *grouptest.Unit) {
+			u.Phase = podgroup.Pending
+			u.Containers[0].Now = podgroup.Run{State: podgroup.Terminated, ExitCode: 3, Started: u.Created, Finished: time.Now()}
+			u.Containers[1].Now, u.Containers[2].Now = podgroup.Run{}, podgroup.Run{}
+		})
+		if err != nil {
+			n.Fatal(err)
+		}
+		n.phase(pod)
+		status := n.phase(pod)
+		if status.Phase != corev1.PodFailed || status.Reason != "InitContainerFailed" || status.InitContainerStatuses[0].State.Terminated.ExitCode != 3 {
+			n.Errorf("%+v", status)
+		}
+		if calls := n.world.Calls("StopTask"); calls != 1 {
+			n.Errorf("%d calls to stop it", calls)
 		}
 	})
 }

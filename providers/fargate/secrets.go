@@ -29,7 +29,7 @@ const (
 )
 
 // keySecret ends the name of the secret with the key of the hashes in the names of definitions,
-// which begins with the prefix of the families. It is the node's, and stays.
+// which begins with the prefix of the families. It is the node's, and stays while there are others.
 const keySecret = "key"
 
 // maxSecret is how large a secret may be, in bytes.
@@ -191,12 +191,17 @@ func (b *backend) deleteSecrets(ctx context.Context, family string) error {
 	}
 	var errs []error
 	for _, ending := range []string{valuesSecret, loginSecret} {
-		_, err := b.secrets.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: new(family + ending), ForceDeleteWithoutRecovery: new(true)})
-		if err = classify(podgroup.ActionDelete, err); !errdefs.IsNotFound(err) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, b.deleteSecret(ctx, family+ending))
 	}
 	return errors.Join(errs...)
+}
+
+func (b *backend) deleteSecret(ctx context.Context, name string) error {
+	_, err := b.secrets.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: &name, ForceDeleteWithoutRecovery: new(true)})
+	if err = classify(podgroup.ActionDelete, err); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // key returns the key of the hashes that are made of secrets, which is made once: another process

@@ -102,6 +102,8 @@ func failure(t *types.Task) *podspec.Failure {
 	switch {
 	case strings.Contains(text, sickReason):
 		return &podspec.Failure{Reason: "Unhealthy", Message: text}
+	case strings.Contains(text, initReason):
+		return &podspec.Failure{Reason: "InitContainerFailed", Message: text}
 	case t.StopCode == types.TaskStopCodeEssentialContainerExited:
 		return nil
 	case slices.Contains(disrupted, t.StopCode):

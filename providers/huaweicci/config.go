@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 
@@ -191,7 +192,10 @@ func (c *Config) checkKubernetes() error {
 	}
 	k.Cluster, k.Namespaces.Name = cmp.Or(c.Cluster, "kubernetes"), c.Project
 	k.Stats = cmp.Or(k.Stats, kubernetes.StatsMetrics)
-	k.Capacity.Resources = corev1.ResourceList{}
+	k.Capacity.Resources = maps.Clone(k.Capacity.Resources)
+	if k.Capacity.Resources == nil {
+		k.Capacity.Resources = corev1.ResourceList{}
+	}
 	for _, s := range []struct {
 		field string
 		name  corev1.ResourceName
@@ -201,6 +205,9 @@ func (c *Config) checkKubernetes() error {
 		{"Memory", corev1.ResourceMemory, cmp.Or(c.Memory, "100Gi")},
 		{"Pods", corev1.ResourcePods, cmp.Or(c.Pods, "20")},
 	} {
+		if _, given := k.Capacity.Resources[s.name]; given {
+			return fmt.Errorf("field Kubernetes: capacity.resources: %s follows from %s", s.name, s.field)
+		}
 		quantity, err := resource.ParseQuantity(s.text)
 		if err != nil {
 			return fmt.Errorf("%s: %q is no quantity", s.field, s.text)

@@ -59,6 +59,7 @@ func TestConfigMistakes(t *testing.T) {
 		"Network: {SubnetID: s}":                  "Network: set",
 		"ProjectID: p\nNetwork: {SubnetID: s, SecurityGroup: g, DomainID: d}": "CCI 1 needs VPC",
 		"IAM: {User: robot, Domain: account}":                                 "either",
+		"Kubernetes: {capacity: {resources: {cpu: 3}}}":                       "follows from CPU",
 		"Kubernetes: {cluster: other}":                                        "follow from",
 		"Kubernetes: {namespaces: {mapping: same}}":                           "follow from",
 		"Kubernetes: {remote: {inCluster: true}}":                             "follow from",
@@ -91,5 +92,17 @@ func TestConfigMistakes(t *testing.T) {
 	c := Config{IAM: IAM{User: "robot", Password: "hush"}}
 	if err := c.complete(c.checkAccess()); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "Domain") || strings.Contains(fmt.Sprintf("%+v %v", c, err), "hush") {
 		t.Errorf("a user without a domain: %v", err)
+	}
+}
+
+// Resources that have no setting of their own are kept.
+func TestFurtherResources(t *testing.T) {
+	c, err := ParseConfig([]byte("CPU: 7\nKubernetes: {capacity: {resources: {nvidia.com/gpu: 2}}}"))
+	if err == nil {
+		err = c.complete(nil)
+	}
+	has := c.Kubernetes.Capacity.Resources
+	if gpus := has["nvidia.com/gpu"]; err != nil || gpus.Value() != 2 || has.Cpu().Value() != 7 {
+		t.Errorf("%v, %v", has, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +28,8 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, config Config) (*kub
 	}
 	return kubernetes.NewForService(ctx, home, config.Kubernetes, kubernetes.Service{
 		Client: client, PrepareNamespace: config.prepareNamespace, CompletePod: config.completePod, Adopt: olderPod,
+		OlderName: func(home types.NamespacedName) string { return config.Project + "-" + home.Name },
+		ID:        strings.TrimPrefix(config.Endpoint, "https://") + "/" + string(config.API) + "/" + config.Project,
 	})
 }
 

@@ -259,9 +259,8 @@ func (b *backend) send(ctx context.Context, action podgroup.Action, method, path
 		b.mu.Unlock()
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
-		wait, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		err = fmt.Errorf("StackPath refuses to %s: %s: %.300s", action, response.Status, text)
-		return codes.Classify(action, strconv.Itoa(response.StatusCode), response.StatusCode, time.Duration(wait)*time.Second, err)
+		return codes.Classify(action, strconv.Itoa(response.StatusCode), response.StatusCode, podgroup.RetryAfter(response.Header), err)
 	}
 	if err == nil && out != nil {
 		err = json.Unmarshal(text, out)

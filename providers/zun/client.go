@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
@@ -139,7 +138,6 @@ func classify(action podgroup.Action, err error) error {
 	} else if refusal.Actual == http.StatusUnauthorized || refusal.Actual == http.StatusForbidden { // Keystone, or its middleware
 		code = strconv.Itoa(refusal.Actual)
 	}
-	wait, _ := strconv.Atoi(refusal.ResponseHeader.Get("Retry-After")) // 0 if it is a date, or not there
 	err = fmt.Errorf("OpenStack refuses to %s: %d %s", action, refusal.Actual, detail)
 	switch {
 	case action != podgroup.ActionCreate:
@@ -148,5 +146,5 @@ func classify(action podgroup.Action, err error) error {
 	case code == "403" && strings.Contains(detail, "image_pull_policy"): // it leaves a capsule that is never created
 		return errdefs.AsPermanent(fmt.Errorf("%w: set imagePullPolicy to false", err))
 	}
-	return codes.Classify(action, code, refusal.Actual, time.Duration(wait)*time.Second, err)
+	return codes.Classify(action, code, refusal.Actual, podgroup.RetryAfter(refusal.ResponseHeader), err)
 }

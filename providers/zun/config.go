@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
@@ -78,12 +76,9 @@ type Secret = config.Secret
 // ParseConfig decodes a configuration file: YAML or JSON, or the TOML of the provider that
 // this one replaces. It is strict: the error, of class InvalidInput, names all mistakes.
 // Empty data is an empty configuration; Merge and Complete do the rest.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil); err != nil {
-		return Config{}, errdefs.InvalidInputf("zun config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = (config.Decoder{Loose: true}).Decode(config.FromFlatTOML(data), &c, nil)
+	return c, config.Invalid("zun", err)
 }
 
 // Merge overwrites settings with the environment variables of OpenStack's clients, as getenv
@@ -103,10 +98,7 @@ func (c *Config) Merge(getenv func(string) string) error {
 		"OS_APPLICATION_CREDENTIAL_ID": &c.ApplicationCredentialID, "OS_APPLICATION_CREDENTIAL_NAME": &c.ApplicationCredentialName,
 		"OS_APPLICATION_CREDENTIAL_SECRET": (*string)(&c.ApplicationCredentialSecret),
 	})
-	if err != nil {
-		return errdefs.InvalidInputf("zun config: %w", err)
-	}
-	return nil
+	return config.Invalid("zun", err)
 }
 
 // The default capacity.
@@ -120,21 +112,11 @@ const (
 // all mistakes.
 func (c *Config) Complete() error {
 	c.ClusterName, c.Interface = cmp.Or(c.ClusterName, "kubernetes"), cmp.Or(c.Interface, "public")
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
-	for _, q := range []struct {
-		name, value string
-		quantity    **resource.Quantity
-	}{{"cpu", defaultCPU, &c.CPU}, {"memory", defaultMemory, &c.Memory}, {"pods", defaultPods, &c.Pods}} {
-		if *q.quantity == nil {
-			*q.quantity = new(resource.MustParse(q.value))
-		}
-		check((*q.quantity).Sign() >= 0, "%s: it is negative", q.name)
-	}
+	var wrong config.Checks
+	check := wrong.That
+	wrong.Quantity("cpu", &c.CPU, defaultCPU)
+	wrong.Quantity("memory", &c.Memory, defaultMemory)
+	wrong.Quantity("pods", &c.Pods, defaultPods)
 	check(c.OperatingSystem == "" || strings.EqualFold(c.OperatingSystem, "linux"), "operatingSystem: %q is not Linux, which capsules run", c.OperatingSystem)
 	check(slices.Contains([]string{"public", "internal", "admin"}, strings.TrimSuffix(c.Interface, "URL")), "interface: %q is none of public, internal and admin", c.Interface)
 	if c.Cloud == "" {
@@ -150,10 +132,7 @@ func (c *Config) Complete() error {
 			check(c.ProjectID != "" || c.ProjectName != "", "projectID or projectName: one has to be set")
 		}
 	}
-	if err := config.Join(wrong...); err != nil {
-		return errdefs.InvalidInputf("zun config: %w", err)
-	}
-	return nil
+	return config.Invalid("zun", wrong.Err())
 }
 
 // credentials returns what to authenticate with, which endpoints to use, and how to connect.

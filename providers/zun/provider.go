@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -35,9 +36,10 @@ type backend struct {
 }
 
 var (
-	_ podgroup.Lister    = (*backend)(nil)
-	_ podgroup.LogReader = (*backend)(nil)
-	_ podgroup.Execer    = (*backend)(nil)
+	_ podgroup.Lister         = (*backend)(nil)
+	_ podgroup.EmptyConfirmer = (*backend)(nil)
+	_ podgroup.LogReader      = (*backend)(nil)
+	_ podgroup.Execer         = (*backend)(nil)
 )
 
 // New returns the provider of a node, whose pods are capsules, and sets the node's spec and
@@ -206,6 +208,26 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		found.Next = list.Capsules[n-1].UUID
 	}
 	return found, nil
+}
+
+var uuidRule = regexp.MustCompile(`^[0-9a-f-]{36}$`)
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer: with another clusterName no capsule of the
+// project is the node's.
+func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
+	if !uuidRule.MatchString(unitID) {
+		return nil // Zun has no such IDs
+	}
+	var found capsule
+	switch err := b.get(ctx, actionShow, "capsules/"+unitID, &found); {
+	case errdefs.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the list has no capsule of this node, and whether capsule %s of pod %s/%s is gone cannot be found out: %w", unitID, pod.Namespace, pod.Name, err)
+	case found.Labels[podgroup.TagUID] != string(pod.UID), found.Status == statusDeleting, found.Status == statusDeleted:
+		return nil
+	}
+	return fmt.Errorf("the list has no capsule of this node, while capsule %s of pod %s/%s is %s: clusterName was changed; set it back, or delete the capsule", unitID, pod.Namespace, pod.Name, found.Status)
 }
 
 // hasAll reports whether tags has all that filter has.

@@ -67,6 +67,36 @@ func (r *rig) status(t *testing.T, pod *corev1.Pod) *corev1.PodStatus {
 	return status
 }
 
+// With another name of the cluster no capsule is the node's: its pods are not gone.
+func TestAnotherClusterName(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		pod := grouptest.NewPod("there")
+		r.create(t, pod)
+		pod.Status = *r.status(t, pod)
+		r.cluster.SetPod(pod)
+		cfg := testConfig()
+		cfg.ClusterName = "other"
+		p, err := newProvider(r.cluster.Config(), cfg, connect(t, r.server))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer grouptest.Close(t, p)
+		for range 3 {
+			time.Sleep(30 * time.Second)
+			if all, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "clusterName was changed") {
+				t.Fatalf("there are %d pods, %v", len(all), err)
+			}
+		}
+		if err := r.world.Remove("there"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if all, err := p.GetPods(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("the capsule is gone, and there are %d pods, %v", len(all), err)
+		}
+	})
+}
+
 const volumeID = "0f7a1c5e-6a58-4a51-8f3b-0d2c9a7b1e42"
 
 func TestTemplate(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -95,8 +94,5 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, name string, comma
 			return err
 		}
 	}
-	if result.ExitCode != 0 {
-		return utilexec.CodeExitError{Err: fmt.Errorf("the command ended with %d", result.ExitCode), Code: result.ExitCode}
-	}
-	return nil
+	return podgroup.ExitError(result.ExitCode)
 }

@@ -166,7 +166,12 @@ func wrongContainers(p *aci.ContainerGroupPropertiesProperties) error {
 	isStep := func(n *float64, step float64) bool {
 		return n != nil && *n > 0 && math.Abs(*n/step-math.Round(*n/step)) < 1e-6
 	}
-	var cpu float64
+	var cpu, memory float64
+	for _, c := range p.Containers {
+		if r := c.Properties.Resources; r != nil && r.Requests != nil && r.Requests.CPU != nil && r.Requests.MemoryInGB != nil {
+			cpu, memory = cpu+*r.Requests.CPU, memory+*r.Requests.MemoryInGB
+		}
+	}
 	var gpuTypes []string
 	ports := map[string]bool{}
 	for _, c := range p.Containers {
@@ -174,9 +179,21 @@ func wrongContainers(p *aci.ContainerGroupPropertiesProperties) error {
 		if r == nil || r.Requests == nil || !isStep(r.Requests.CPU, 0.01) || !isStep(r.Requests.MemoryInGB, 0.1) {
 			return bad("ResourceRequestsNotSpecified", "The requests of container '%s' are missing, or not in steps of 0.01 CPUs and 0.1 GB.", *c.Name)
 		}
-		cpu += *r.Requests.CPU
-		if l := r.Limits; l != nil && (l.CPU != nil && *l.CPU < *r.Requests.CPU || l.MemoryInGB != nil && *l.MemoryInGB < *r.Requests.MemoryInGB) {
-			return bad("InvalidResourceLimits", "The limits of container '%s' are below its requests.", *c.Name)
+		for _, one := range []struct {
+			what           string
+			limit          func(*aci.ResourceLimits) *float64
+			request, total float64
+		}{
+			{"Cpu", func(l *aci.ResourceLimits) *float64 { return l.CPU }, *r.Requests.CPU, cpu},
+			{"MemoryInGB", func(l *aci.ResourceLimits) *float64 { return l.MemoryInGB }, *r.Requests.MemoryInGB, memory},
+		} {
+			switch {
+			case r.Limits == nil || one.limit(r.Limits) == nil:
+			case *one.limit(r.Limits) < one.request:
+				return bad("ResourceLimitsLessThanRequests", "The '%s' limit value of container '%s' must be greater than or equal to the request value.", one.what, *c.Name)
+			case *one.limit(r.Limits) > one.total+1e-6:
+				return bad("ContainerLimitGreaterThanContainerGroupTotalRequest", "The '%s' limit '%g' in container '%s' is greater than the total request '%g' of container group.", one.what, *one.limit(r.Limits), *c.Name, one.total)
+			}
 		}
 		if gpu := r.Requests.Gpu; gpu != nil && (p.SubnetIDs != nil || !slices.Contains([]int32{1, 2, 4}, *gpu.Count)) {
 			return bad("GpuNotSupported", "GPUs are 1, 2 or 4, and not in a virtual network.")

@@ -79,6 +79,9 @@ func (s *Server) wrong(t *azbatch.CreateTaskContent) string {
 		if deref(cs.ImageName) == "" {
 			return "imageName"
 		}
+		if strings.Contains(deref(cs.ContainerRunOptions), "--gpus") { // the machine does, with ContainerInvalidSettings
+			return "containerRunOptions"
+		}
 		if cs.Registry != nil && cs.Registry.IdentityReference == nil && (deref(cs.Registry.Username) == "" || deref(cs.Registry.Password) == "") {
 			return "registry"
 		}

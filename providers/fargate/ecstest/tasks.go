@@ -16,6 +16,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
+// taskARN begins what an ARN has of a task. All have the first cluster in it.
 const taskARN = "task/" + Cluster + "/"
 
 // Task is what a unit of the World was created with.
@@ -241,7 +242,7 @@ func (s *Server) list(in ecs.ListTasksInput) (any, error) {
 	var units []grouptest.Unit
 	if token == "" {
 		units = s.units(func(u *grouptest.Unit) bool {
-			return (u.Over() || u.Phase == podgroup.Stopping) == (in.DesiredStatus == types.DesiredStatusStopped)
+			return *u.Spec.Data.(Task).Run.Cluster == *in.Cluster && (u.Over() || u.Phase == podgroup.Stopping) == (in.DesiredStatus == types.DesiredStatusStopped)
 		})
 	}
 	page, next, err := s.World.Page(units, token, 100)
@@ -268,7 +269,16 @@ func (s *Server) describe(in ecs.DescribeTasksInput) (any, error) {
 		wanted[strings.TrimPrefix(name, arn(taskARN))] = true
 	}
 	tasks, failures := []any{}, []any{}
-	for _, u := range s.units(func(u *grouptest.Unit) bool { return wanted[u.ID] }) {
+	units := s.units(func(u *grouptest.Unit) bool { return wanted[u.ID] })
+	for id := range wanted { // lists may lack it, descriptions do not
+		if u, err := s.World.Unit(id); err == nil && !slices.ContainsFunc(units, func(u grouptest.Unit) bool { return u.ID == id }) {
+			units = append(units, u)
+		}
+	}
+	for _, u := range units {
+		if in := *in.Cluster; *u.Spec.Data.(Task).Run.Cluster != in {
+			return nil, invalid("Invalid identifier: Identifier is for cluster " + *u.Spec.Data.(Task).Run.Cluster + ". Your cluster is " + in)
+		}
 		delete(wanted, u.ID)
 		tasks = append(tasks, s.view(&u, slices.Contains(in.Include, types.TaskFieldTags)))
 	}
