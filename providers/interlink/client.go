@@ -174,8 +174,7 @@ func (c *client) open(ctx context.Context, r call) (io.ReadCloser, error) {
 	if r.action == podgroup.ActionCreate && response.StatusCode == http.StatusNotFound {
 		code = "no such path"
 	}
-	wait, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 if it is a date, or not there
-	return nil, &answerError{response.StatusCode, codes.Classify(r.action, code, response.StatusCode, time.Duration(wait)*time.Second, err)}
+	return nil, &answerError{response.StatusCode, codes.Classify(r.action, code, response.StatusCode, podgroup.RetryAfter(response.Header), err)}
 }
 
 // do makes a request, and decodes the answer into out, unless that is nil.

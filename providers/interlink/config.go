@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
@@ -122,12 +121,9 @@ type ignored struct {
 
 // ParseConfig decodes a configuration file, in YAML or JSON. It is strict: the error, of
 // class InvalidInput, names all that is wrong.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := (config.Decoder{Loose: true}).Decode(data, &c, c.Complete); err != nil {
-		return Config{}, errdefs.InvalidInputf("interlink config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = (config.Decoder{Loose: true}).Decode(data, &c, c.Complete)
+	return c, config.Invalid("interlink", err)
 }
 
 const defaultTokenLifetime = 365 * 24 * time.Hour
@@ -141,30 +137,17 @@ const (
 
 // Complete sets defaults, and returns an error that names all mistakes.
 func (c *Config) Complete() error {
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong config.Checks
+	check := wrong.That
 	for _, field := range []*string{&c.InterlinkURL, &c.InterlinkPort, &c.VKTokenFile, &c.PodIP} {
 		*field = strings.TrimSpace(*field)
 	}
 	if _, _, err := c.endpoint(); err != nil {
 		wrong = append(wrong, err)
 	}
-	for _, q := range []struct {
-		name, value string
-		quantity    **resource.Quantity
-	}{
-		{"CPU", defaultCPU, &c.Resources.CPU}, {"Memory", defaultMemory, &c.Resources.Memory}, {"Pods", defaultPods, &c.Resources.Pods},
-	} {
-		if *q.quantity == nil {
-			quantity := resource.MustParse(q.value)
-			*q.quantity = &quantity
-		}
-		check((*q.quantity).Sign() >= 0, "Resources.%s: %s is negative", q.name, *q.quantity)
-	}
+	wrong.Quantity("Resources.CPU", &c.Resources.CPU, defaultCPU)
+	wrong.Quantity("Resources.Memory", &c.Resources.Memory, defaultMemory)
+	wrong.Quantity("Resources.Pods", &c.Resources.Pods, defaultPods)
 	for i, a := range c.Resources.Accelerators {
 		check(len(validation.IsQualifiedName(a.ResourceType)) == 0, "Resources.Accelerators[%d].ResourceType: %q is no name of a resource, such as nvidia.com/gpu", i, a.ResourceType)
 		check(a.Available.Sign() >= 0, "Resources.Accelerators[%d].Available: %s is negative", i, &a.Available)
@@ -186,7 +169,7 @@ func (c *Config) Complete() error {
 	check(c.TokenLifetime.Duration >= 0, "TokenLifetime: %s is negative", c.TokenLifetime.Duration)
 	c.TokenLifetime.Duration = cmp.Or(c.TokenLifetime.Duration, defaultTokenLifetime)
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "TLS: set both of CertFile and KeyFile, or none")
-	return errors.Join(wrong...)
+	return wrong.Err()
 }
 
 func isTaint(key, value string, effect corev1.TaintEffect) bool {

@@ -1,6 +1,7 @@
 package interlink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -45,7 +46,7 @@ func (c *Config) configureNode(n *corev1.Node) {
 		key, value, _ := strings.Cut(label, "=")
 		n.Labels[key] = value
 	}
-	n.Spec.ProviderID = "external:///" + n.Name
+	n.Spec.ProviderID = cmp.Or(n.Spec.ProviderID, "external:///"+n.Name)
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taintOfBinary })
 	addTaint(n, corev1.Taint{Key: taintKey, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	for _, t := range c.NodeTaints {

@@ -46,7 +46,7 @@ func (b *backend) Get(ctx context.Context, pods []*corev1.Pod) (all []podgroup.U
 // all have one: the caller asks for a pod that it misses alone, and gets its error then.
 func (b *backend) eachStatus(ctx context.Context, pods []*corev1.Pod, first error) (all []podgroup.Unit, err error) {
 	var mu sync.Mutex
-	missing, failed := 0, 0
+	missing, failed, last := 0, 0, first
 	var group errgroup.Group
 	group.SetLimit(maxAsking)
 	for _, pod := range pods {
@@ -63,14 +63,14 @@ func (b *backend) eachStatus(ctx context.Context, pods []*corev1.Pod, first erro
 				missing++
 			case err != nil:
 				failed++
-				first = err
+				last = err
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // its functions return none
 	if failed == len(pods) {
-		return nil, first
+		return nil, last
 	}
 	if missing > 0 { // the plugin's answer, or that of something before the server
 		if _, err := b.ping(ctx); err != nil {

@@ -167,6 +167,12 @@ func (p *Provider) find(ctx context.Context, namespace, name string, uid types.U
 	found, err := p.remote.CoreV1().Pods(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err):
+		switch adopted, err := p.adoptOlder(ctx, namespace, name, uid); {
+		case err != nil:
+			return nil, errdefs.AsUnavailable(err)
+		case adopted:
+			return p.find(ctx, namespace, name, uid)
+		}
 		return nil, errdefs.NotFoundf("pod %s/%s is not in the remote cluster", namespace, name)
 	case err != nil:
 		return nil, errdefs.AsUnavailable(fmt.Errorf("cannot read the pod in the remote cluster: %v", err))

@@ -85,7 +85,12 @@ func (p *Provider) checkRemoteCluster(ctx context.Context) error {
 	if err == nil {
 		annotated = types.UID(node.Annotations[AnnotationRemoteUID])
 	}
-	if wanted := cmp.Or(annotated, known); wanted != "" && wanted != found {
+	wanted := cmp.Or(annotated, known)
+	if wanted != "" && wanted != found && p.service != nil {
+		return p.cluster.refuse(errdefs.AsUnavailable(fmt.Errorf("the configuration leads to %s, and the pods of this node are in %s: correct it; or, if they shall stay there without this node, accept the other place: "+
+			"kubectl annotate node %s --overwrite %s=%s", found, wanted, p.home.Node.Name, AnnotationRemoteUID, found)))
+	}
+	if wanted != "" && wanted != found {
 		return p.cluster.refuse(errdefs.AsUnavailable(fmt.Errorf("the remote cluster is not the one that has the pods of this node: its kube-system has the UID %s, and that of the other one %s: "+
 			"let \"remote\" of the provider's configuration lead to the other one; or, if that no longer exists, accept this one, which makes its pods again or fails them, as \"evicted\" says: "+
 			"kubectl annotate node %s --overwrite %s=%s", found, wanted, p.home.Node.Name, AnnotationRemoteUID, found)))
@@ -98,7 +103,7 @@ func (p *Provider) checkRemoteCluster(ctx context.Context) error {
 // right to read it.
 func (p *Provider) remoteUID(ctx context.Context) (types.UID, error) {
 	if p.service != nil { // its tenants have no such namespace
-		return "", nil
+		return types.UID(p.service.ID), nil
 	}
 	found, err := p.remote.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	switch {

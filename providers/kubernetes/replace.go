@@ -235,19 +235,23 @@ func (p *Provider) postpone(uid types.UID, delay time.Duration) {
 // prepareSuccessor returns the pod to create in place of a remote pod, and deletes what
 // is left of that. It returns nil if the remote pod is still running.
 func (p *Provider) prepareSuccessor(ctx context.Context, local, remote *corev1.Pod) (*corev1.Pod, error) {
+	again := func() (*corev1.Pod, error) { return translate.Recreate(remote), nil }
+	if p.service != nil || isStandIn(remote) { // a service need not take back what it has added to a pod
+		again = func() (*corev1.Pod, error) { return p.podAgain(ctx, local) }
+	}
 	if isStandIn(remote) {
-		return p.podOfStandIn(ctx, local)
+		return again()
 	}
 	found, err := p.remote.CoreV1().Pods(remote.Namespace).Get(ctx, remote.Name, metav1.GetOptions{})
 	switch {
 	case apierror.IsNotFound(err):
-		return translate.Recreate(remote), nil
+		return again()
 	case err != nil:
 		return nil, fmt.Errorf("cannot read the pod in the remote cluster: %w", err)
 	case !p.translate.Home.Owns(found): // somebody has removed the labels, so the pod is not this node's
 		return nil, p.translate.Home.NameConflict("Pod", found)
 	case found.UID != remote.UID:
-		return translate.Recreate(remote), nil
+		return again()
 	case !ended(found): // it is still running
 		p.cancelReplacement(local.UID)
 		p.markUnconfirmed(found)
@@ -257,7 +261,7 @@ func (p *Provider) prepareSuccessor(ctx context.Context, local, remote *corev1.P
 	if err := p.delete(ctx, found, minGracePeriod); err != nil && !apierror.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return nil, err
 	}
-	return translate.Recreate(remote), nil
+	return again()
 }
 
 // isRecreated reports whether the home pod has another remote pod already.

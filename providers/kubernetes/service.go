@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,6 +41,12 @@ type Service struct {
 	// of its node; the UID is empty if it was made otherwise. Those of pods that the node has
 	// at home are adopted when the provider starts. May be nil.
 	Adopt func(remote metav1.Object) (home types.NamespacedName, uid types.UID, node string)
+	// OlderName returns the name that the remote pod of a home pod has if another provider has
+	// made it: it is asked for if a pod that has run is missing. Nil relies on the list.
+	OlderName func(home types.NamespacedName) string
+	// ID is the place that the pods are in, such as host and namespace. While it differs from
+	// the one that is recorded on the node nothing is done. Empty is not checked.
+	ID string
 }
 
 // CompleteForService sets defaults, and returns an error of class InvalidInput if a
@@ -156,6 +163,29 @@ func (p *Provider) adoptOfService(ctx context.Context, remote *metav1.PartialObj
 	log.G(ctx).WithField("remotePod", remote.Name).WithField("pod", name.String()).Info("Adopted a pod of an older provider")
 	p.adopted.Store(uid, remote.Name)
 	return nil
+}
+
+// adoptOlder reports whether the remote pod of a home pod that has run is one of another
+// provider, which a list has lacked, and adopts it.
+func (p *Provider) adoptOlder(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
+	local, err := p.home.Pods.Pods(namespace).Get(name)
+	if p.service == nil || p.service.OlderName == nil || err != nil || uid != "" && local.UID != uid || len(local.Status.ContainerStatuses) == 0 {
+		return false, nil
+	}
+	if _, known := p.adopted.Load(local.UID); known {
+		return false, nil
+	}
+	older := p.service.OlderName(types.NamespacedName{Namespace: namespace, Name: name})
+	remote, err := p.remote.CoreV1().Pods(p.namespace).Get(ctx, older, metav1.GetOptions{})
+	if apierror.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, remoteError("read the pod "+older+" of an older provider", err)
+	}
+	err = p.adoptOfService(ctx, meta.AsPartialObjectMetadata(remote))
+	_, adopted := p.adopted.Load(local.UID)
+	return adopted, err
 }
 
 // remoteName returns the namespace and name of the remote pod of a home pod: the usual ones,

@@ -4,8 +4,10 @@ package kubernetes_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +104,7 @@ Kubernetes:
 		older := w.pod(t, "older-"+what, nil)
 		w.createAsOlderProvider(t, older)
 		virtual = startNode(t, home.client, homeNode, newCCI(cci(t, gateway, "API: "+what+"\nPods: 200\n")))
+		w.acceptOtherPlace(t)
 		t.Run("older "+what, func(t *testing.T) {
 			w.waitRunning(t, older)
 			if far, err := w.remotePod(t.Context(), older.UID); err != nil || far.Name != guests+"-"+older.Name {
@@ -119,6 +122,28 @@ Kubernetes:
 		})
 		wantNoneRefused(t, gateway)
 	}
+}
+
+// acceptOtherPlace does as the node says, which is not ready since its configuration leads to another
+// place than before.
+func (w *world) acceptOtherPlace(t *testing.T) {
+	t.Helper()
+	command := regexp.MustCompile("kubectl (annotate node .*)$")
+	var accept []string
+	eventually(t, "the node says how to accept the other place", func(ctx context.Context) error {
+		found, err := w.home.client.CoreV1().Nodes().Get(ctx, homeNode, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range found.Status.Conditions {
+			if match := command.FindStringSubmatch(c.Message); c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && match != nil {
+				accept = strings.Fields(match[1])
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v", found.Status.Conditions)
+	})
+	w.kubectl(t, accept...)
 }
 
 // createAsOlderProvider creates the remote pod of a home pod as the older provider of CCI did.

@@ -3,15 +3,21 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -200,6 +206,113 @@ func TestForgedAdoption(t *testing.T) {
 		forged, err := remote.CoreV1().Pods("guests").Get(t.Context(), "forged", metav1.GetOptions{})
 		if err != nil || len(forged.Labels) > 0 {
 			t.Errorf("the other one is %v, %v", forged, err)
+		}
+	})
+}
+
+// A list may lack a pod of the older provider: it is asked for by its name before its home pod
+// counts as lost.
+func TestAdoptionOfAPodThatTheListLacked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote, web := newRemote(), named("web")
+		web.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
+		r := newServiceRig(t, newHome("home", web), remote, func(s *Service) {
+			s.OlderName = func(home types.NamespacedName) string { return "guests-" + home.Name }
+		}, web)
+		if _, err := r.find(t.Context(), "shop", "web", web.UID); !errdefs.IsNotFound(err) {
+			t.Errorf("before there is one: %v", err)
+		}
+		if _, err := remote.CoreV1().Pods("guests").Create(t.Context(), older("guests-web", "web", "uid-web", "far"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := r.find(t.Context(), "shop", "web", web.UID); err != nil || found.Name != "guests-web" {
+			t.Errorf("found %v, %v", found, err)
+		}
+		never := named("never") // it has not run yet: no request is made for it
+		r.setHomePod(never)
+		remote.PrependReactor("get", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == "guests-never" {
+				t.Error("a pod that has not run is asked for by its older name")
+			}
+			return false, nil, nil
+		})
+		if _, err := r.find(t.Context(), "shop", "never", never.UID); !errdefs.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+}
+
+// A configuration of another place does not have the pods run again there.
+func TestServiceAtAnotherPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home, pod := newHome("home"), named("one")
+		at := func(place string) *rig {
+			return newServiceRig(t, home, newRemote(), func(s *Service) { s.ID = place }, pod)
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "far"}}
+		if _, err := home.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r := at("cci.a/guests")
+		if err := r.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Close()
+		r = at("cci.b/guests")
+		if err := r.Ping(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "leads to cci.b/guests, and the pods of this node are in cci.a/guests") {
+			t.Errorf("ping: %v", err)
+		}
+		if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
+			t.Errorf("creation: %v", err)
+		}
+	})
+}
+
+// A service without a subresource to resize pods gets the labels all the same.
+func TestServiceWithoutResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		r := newServiceRig(t, newHome("home"), remote, nil)
+		remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetSubresource() != "resize" {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{}, "", "API not found", 0, true)
+		})
+		pod := named("one")
+		r.create(pod)
+		pod.Labels["color"] = "red"
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		if err := r.UpdatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "ProviderNotSupported") {
+			t.Errorf("updated with %v", err)
+		}
+		if far := r.remotePod(pod); far.Labels["color"] != "red" {
+			t.Errorf("the labels are %v", far.Labels)
+		}
+	})
+}
+
+// A pod of a service need not show its node, and what the service adds to pods is not sent back.
+func TestPodsThatAServiceChanges(t *testing.T) {
+	remote := &corev1.Pod{}
+	if !isUnscheduled(remote) {
+		t.Error("a new pod")
+	}
+	remote.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	if isUnscheduled(remote) {
+		t.Error("one that was scheduled, without the name of a node")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newServiceRig(t, newHome("home"), newRemote(), nil)
+		pod := named("one")
+		r.create(pod)
+		r.setHomePod(pod)
+		far := r.remotePod(pod)
+		far.Spec.SchedulerName, far.Annotations["added"] = "other", "yes"
+		far.UID = "gone"
+		next, err := r.prepareSuccessor(t.Context(), pod, far)
+		if err != nil || next.Spec.SchedulerName == "other" || next.Annotations["added"] != "" || next.Annotations["size"] != "small" {
+			t.Errorf("the next pod is %+v, %v", next, err)
 		}
 	})
 }

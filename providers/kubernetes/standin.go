@@ -75,9 +75,8 @@ func (p *Provider) standInFor(namespace, name string, uid types.UID, notFound er
 // the status of the home pod.
 func isStandIn(remote *corev1.Pod) bool { return remote.UID == "" }
 
-// podOfStandIn returns the remote pod to create in place of a stand-in. Its containers
-// count one restart more.
-func (p *Provider) podOfStandIn(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
+// podAgain returns another remote pod of a home pod. Its containers count one restart more.
+func (p *Provider) podAgain(ctx context.Context, local *corev1.Pod) (*corev1.Pod, error) {
 	pod, err := p.resolveEnvironment(ctx, local)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the environment of the pod: %v", err)

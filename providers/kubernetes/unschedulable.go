@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,9 +44,15 @@ func (p *Provider) watchScheduling(remote *corev1.Pod) {
 }
 
 // isUnscheduled reports whether a remote pod waits to be scheduled. One with scheduling
-// gates is held back on purpose.
+// gates is held back on purpose. A service need not show the names of its nodes: there the
+// status says that a pod has one.
 func isUnscheduled(remote *corev1.Pod) bool {
-	return remote.Spec.NodeName == "" && len(remote.Spec.SchedulingGates) == 0 && remote.DeletionTimestamp == nil && !ended(remote)
+	s := &remote.Status
+	placed := remote.Spec.NodeName != "" || s.HostIP != "" || s.StartTime != nil || len(s.ContainerStatuses) > 0 || s.Phase == corev1.PodRunning ||
+		slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue
+		})
+	return !placed && len(remote.Spec.SchedulingGates) == 0 && remote.DeletionTimestamp == nil && !ended(remote)
 }
 
 // failUnscheduled deletes a remote pod whose time is up, if it still has no node. The

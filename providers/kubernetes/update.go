@@ -3,17 +3,23 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
+
+// errNoSubresource is the error of a service that has no subresource for a patch.
+var errNoSubresource = errors.New("there is no such subresource")
 
 // UpdatePod implements node.PodLifecycleHandler. The last patch records what was
 // applied, so that an update that is interrupted is repeated.
@@ -25,12 +31,21 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var lacking error
 		remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 		for _, update := range []func(_ context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error){p.updateEphemeral, p.updateResources, p.updateFields} {
 			if err != nil {
 				return err
 			}
-			remote, err = update(ctx, pod, remote)
+			var updated *corev1.Pod
+			if updated, err = update(ctx, pod, remote); err == nil {
+				remote = updated
+			} else if errors.Is(err, errNoSubresource) {
+				lacking, err = errors.Join(lacking, err), nil
+			}
+		}
+		if err == nil && lacking != nil {
+			err = errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the service updates labels and annotations, and no more of a pod that runs: %v", lacking))
 		}
 		return err
 	})
@@ -88,5 +103,8 @@ func (p *Provider) patch(ctx context.Context, was, is *corev1.Pod, subresources 
 		return nil, fmt.Errorf("cannot compute a patch of the remote pod: %w", err)
 	}
 	patched, err := p.remote.CoreV1().Pods(is.Namespace).Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: translate.FieldManager}, subresources...)
+	if p.service != nil && len(subresources) > 0 && apierrors.IsNotFound(err) { // or the pod is gone, which the next patch finds
+		return nil, fmt.Errorf("%w: %v", errNoSubresource, err)
+	}
 	return patched, apierror.OrUnavailable(err)
 }

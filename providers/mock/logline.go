@@ -3,6 +3,8 @@ package mock
 import (
 	"fmt"
 	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
 const (
@@ -12,14 +14,10 @@ const (
 	longestLog = 1000
 )
 
-type logLine struct {
-	at   time.Time
-	text string
-}
-
-// logLines returns what a run of a container has written by now: it depends on
-// nothing but the times of the run, so that it is the same each time.
-func (h *held) logLines(container string, i instance, now time.Time) []logLine {
+// logLines returns what a run of a container has written by now, with at least the lines
+// since a time: it depends on nothing but the times of the run, so that it is the same each
+// time.
+func (h *held) logLines(container string, i instance, since, now time.Time) []api.LogLine {
 	if i.started.IsZero() || i.started.After(now) {
 		return nil
 	}
@@ -28,29 +26,24 @@ func (h *held) logLines(container string, i instance, now time.Time) []logLine {
 	if !i.ended.IsZero() {
 		end = i.ended
 	}
-	lines := []logLine{{i.started, who + " started"}}
-	tick := max(1, int(end.Sub(i.started)/logInterval)-longestLog+1)
+	lines := []api.LogLine{{Time: i.started, Text: who + " started"}}
+	tick := max(1, int(end.Sub(i.started)/logInterval)-longestLog+1, int(since.Sub(i.started)/logInterval))
 	at := i.started.Add(time.Duration(tick) * logInterval)
 	if !i.ready.IsZero() {
 		for ; at.Before(i.ready); tick, at = tick+1, at.Add(logInterval) {
 			lines = append(lines, tickLine(who, tick, at))
 		}
-		lines = append(lines, logLine{i.ready, who + " is ready"})
+		lines = append(lines, api.LogLine{Time: i.ready, Text: who + " is ready"})
 	}
 	for ; !at.After(end); tick, at = tick+1, at.Add(logInterval) {
 		lines = append(lines, tickLine(who, tick, at))
 	}
 	if !i.ended.IsZero() {
-		lines = append(lines, logLine{i.ended, fmt.Sprintf("%s exited with code %d", who, i.code)})
+		lines = append(lines, api.LogLine{Time: i.ended, Text: fmt.Sprintf("%s exited with code %d", who, i.code)})
 	}
 	return lines
 }
 
-func tickLine(who string, tick int, at time.Time) logLine {
-	return logLine{at, fmt.Sprintf("%s has been running for %s", who, time.Duration(tick)*logInterval)}
-}
-
-// nextLogLine returns when the run of a container will write its next tick.
-func nextLogLine(i instance, now time.Time) time.Time {
-	return i.started.Add((now.Sub(i.started)/logInterval + 1) * logInterval)
+func tickLine(who string, tick int, at time.Time) api.LogLine {
+	return api.LogLine{Time: at, Text: fmt.Sprintf("%s has been running for %s", who, time.Duration(tick)*logInterval)}
 }

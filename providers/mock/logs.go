@@ -3,7 +3,6 @@ package mock
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -36,18 +35,29 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	if run.started.IsZero() {
 		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: ContainerCreating", c.Name, podName)
 	}
-	r := &logReader{
-		p: p, h: h, ctx: ctx, opts: opts,
-		container: c.Name, kind: k, run: run, tail: opts.Tail,
-		closed: make(chan struct{}),
+	return api.NewLogReader(ctx, opts, func(_ context.Context, since time.Time) ([]api.LogLine, error) {
+		return p.logLines(h, k, c.Name, &run, since, opts.Follow)
+	}), nil
+}
+
+// logLines returns what a run of a container has written since a time, and io.EOF if that is
+// all.
+func (p *Provider) logLines(h *held, k kind, container string, run *instance, since time.Time, follow bool) ([]api.LogLine, error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if current := h.instance(k, container); current.started.Equal(run.started) {
+		*run = current
 	}
-	now := time.Now()
-	if opts.SinceSeconds > 0 {
-		r.since = now.Add(-time.Duration(opts.SinceSeconds) * time.Second)
-	} else {
-		r.since = opts.SinceTime
+	lines := h.logLines(container, *run, since, time.Now())
+	select {
+	case <-p.done:
+		return lines, io.EOF
+	default:
 	}
-	return r, nil
+	if !follow || !run.ended.IsZero() {
+		return lines, io.EOF
+	}
+	return lines, nil
 }
 
 // GetContainerLogStream is GetContainerLogs for one of a container's output
@@ -72,132 +82,4 @@ func (l silentLog) Read([]byte) (int, error) {
 		return 0, err
 	}
 	return 0, io.EOF
-}
-
-// logReader reads the log of one run of a container. It has no goroutine: Read
-// waits for lines to come.
-type logReader struct {
-	p         *Provider
-	h         *held
-	ctx       context.Context // of the request, which is as long as the reader lives
-	opts      api.ContainerLogOpts
-	container string
-	kind      kind
-	run       instance
-	since     time.Time
-	closed    chan struct{}
-	closeOnce sync.Once
-
-	// The rest belongs to Read.
-	tail   int       // lines from the end to begin with, 0 for all
-	last   time.Time // of the last line that was taken
-	same   int       // how many lines of that time were taken
-	read   int       // bytes
-	buffer []byte
-	ended  bool
-}
-
-// Read implements io.Reader.
-func (r *logReader) Read(b []byte) (int, error) {
-	for len(r.buffer) == 0 {
-		select {
-		case <-r.closed:
-			return 0, io.ErrClosedPipe
-		default:
-		}
-		if r.ended || r.opts.LimitBytes > 0 && r.read >= r.opts.LimitBytes {
-			return 0, io.EOF
-		}
-		changed, next := r.fill()
-		if len(r.buffer) > 0 || r.ended {
-			continue
-		}
-		if !r.wait(changed, next) {
-			r.ended = true
-		}
-	}
-	if left := r.opts.LimitBytes - r.read; r.opts.LimitBytes > 0 && len(b) > left {
-		b = b[:left]
-	}
-	n := copy(b, r.buffer)
-	r.buffer = r.buffer[n:]
-	r.read += n
-	if r.opts.LimitBytes > 0 && r.read >= r.opts.LimitBytes {
-		r.buffer, r.ended = nil, true
-	}
-	return n, nil
-}
-
-// fill takes the lines that are new. It returns what to wait for if there are
-// none: a change of the pod, or the time of the next line.
-func (r *logReader) fill() (changed <-chan struct{}, next time.Time) {
-	now := time.Now()
-	r.p.mu.RLock()
-	if current := r.h.instance(r.kind, r.container); current.started.Equal(r.run.started) {
-		r.run = current
-	}
-	lines := r.h.logLines(r.container, r.run, now)
-	changed = r.h.changed
-	r.p.mu.RUnlock()
-
-	r.ended = !r.opts.Follow || !r.run.ended.IsZero()
-	fresh := r.fresh(lines)
-	if r.tail > 0 && len(fresh) > r.tail {
-		fresh = fresh[len(fresh)-r.tail:]
-	}
-	r.tail = 0 // it is about where to begin
-	for _, line := range fresh {
-		if r.opts.Timestamps {
-			r.buffer = append(line.at.UTC().AppendFormat(r.buffer, time.RFC3339Nano), ' ')
-		}
-		r.buffer = append(append(r.buffer, line.text...), '\n')
-	}
-	return changed, nextLogLine(r.run, now)
-}
-
-// fresh returns those lines that were not taken before and that are wanted.
-// Lines are only ever added at the end, and their times do not decrease.
-func (r *logReader) fresh(lines []logLine) []logLine {
-	same := 0
-	var fresh []logLine
-	for _, line := range lines {
-		if line.at.Before(r.last) {
-			continue
-		}
-		if line.at.Equal(r.last) {
-			if same++; same <= r.same {
-				continue
-			}
-		} else {
-			same = 1
-		}
-		r.last, r.same = line.at, same
-		if !line.at.Before(r.since) {
-			fresh = append(fresh, line)
-		}
-	}
-	return fresh
-}
-
-// wait waits for the pod to change or for the given time. It returns false if
-// there is no more to come.
-func (r *logReader) wait(changed <-chan struct{}, next time.Time) bool {
-	timer := time.NewTimer(time.Until(next))
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-r.closed:
-	case <-r.ctx.Done():
-		return false
-	case <-r.p.done:
-		return false
-	}
-	return true
-}
-
-// Close implements io.Closer. A Read that waits returns.
-func (r *logReader) Close() error {
-	r.closeOnce.Do(func() { close(r.closed) })
-	return nil
 }

@@ -286,7 +286,7 @@ func TestLogs(t *testing.T) {
 			"limit":       {logOpts{LimitBytes: 10}, all[:10]},
 			"since":       {logOpts{SinceSeconds: 10}, who + "is ready\n" + who + "has been running for 20s\n"},
 			"since time":  {logOpts{SinceTime: begin.Add(20 * time.Second)}, who + "has been running for 20s\n"},
-			"timestamps":  {logOpts{Timestamps: true, Tail: 1}, "2000-01-01T00:00:20Z " + who + "has been running for 20s\n"},
+			"timestamps":  {logOpts{Timestamps: true, Tail: 1}, "2000-01-01T00:00:20.000000000Z " + who + "has been running for 20s\n"},
 			"no previous": {logOpts{SinceTime: begin.Add(time.Hour)}, ""},
 		} {
 			if got := readLogs(t, p, tc.opts); got != tc.want {
@@ -402,7 +402,7 @@ func TestFollowEndsWithContextCloseAndProvider(t *testing.T) {
 			end  func(io.Closer, context.CancelFunc)
 			want error
 		}{
-			"context": {func(_ io.Closer, cancel context.CancelFunc) { cancel() }, nil},
+			"context": {func(_ io.Closer, cancel context.CancelFunc) { cancel() }, context.Canceled},
 			"close":   {func(c io.Closer, _ context.CancelFunc) { _ = c.Close(); _ = c.Close() }, io.ErrClosedPipe},
 		} {
 			ctx, cancel := context.WithCancel(ctx)

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
@@ -90,12 +89,9 @@ const (
 
 // ParseConfig decodes a configuration file in YAML or JSON. It is strict: the error, of
 // class InvalidInput, names all mistakes. Empty data is an empty configuration.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := config.Decode(data, &c, nil); err != nil {
-		return Config{}, errdefs.InvalidInputf("nomad config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = config.Decode(data, &c, nil)
+	return c, config.Invalid("nomad", err)
 }
 
 // Merge overwrites settings with the environment variables of the Nomad CLI, as getenv
@@ -112,10 +108,7 @@ func (c *Config) Merge(getenv func(string) string) error {
 			err = fmt.Errorf("NOMAD_SKIP_VERIFY: %q is neither true nor false", skip)
 		}
 	}
-	if err != nil {
-		return errdefs.InvalidInputf("nomad config: %w", err)
-	}
-	return nil
+	return config.Invalid("nomad", err)
 }
 
 var (
@@ -138,15 +131,8 @@ func (c *Config) Complete() error {
 	if len(c.Datacenters) == 0 {
 		c.Datacenters = []string{"*"}
 	}
-	if c.Pods == nil {
-		c.Pods = new(resource.MustParse(defaultPods))
-	}
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong config.Checks
+	check := wrong.That
 	u, err := url.Parse(c.Address)
 	isURL := err == nil && (u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") || u.Scheme == "unix" && u.Path != "")
 	check(isURL, "address: it is not a URL such as %s", defaultAddress) // without the text, which may have a password
@@ -157,13 +143,10 @@ func (c *Config) Complete() error {
 	check(c.Network == networkBridge || c.Network == networkHost || cniRule.MatchString(c.Network), "network: %q is neither bridge nor host nor cni/NAME", c.Network)
 	check(c.MHzPerCPU > 0, "mhzPerCPU: %d is negative", c.MHzPerCPU)
 	check((c.ClientCert == "") == (c.ClientKey == ""), "clientCert and clientKey: one is missing")
-	for name, q := range map[string]*resource.Quantity{"cpu": c.CPU, "memory": c.Memory, "pods": c.Pods} {
-		check(q == nil || q.Sign() >= 0, "%s: it is negative", name)
-	}
-	if err := config.Join(wrong...); err != nil {
-		return errdefs.InvalidInputf("nomad config: %w", err)
-	}
-	return nil
+	wrong.Quantity("cpu", &c.CPU, "")
+	wrong.Quantity("memory", &c.Memory, "")
+	wrong.Quantity("pods", &c.Pods, defaultPods)
+	return config.Invalid("nomad", wrong.Err())
 }
 
 // Secret is a string that is never printed: printing, formatting or marshalling it

@@ -21,11 +21,7 @@ func Example() {
 		return
 	}
 	n, err := nodeutil.NewNode("nomad-1", func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-		p, err := nomad.New(cfg, config)
-		if err != nil {
-			return nil, nil, err
-		}
-		return nodeutil.AsProvider(p), p, nil
+		return nomad.New(cfg, config)
 	}, nodeutil.WithKubeletAPI())
 	if err != nil {
 		fmt.Println(err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/hashicorp/nomad/api"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -104,10 +103,8 @@ func (s *execSession) run(ctx context.Context) error {
 		return ctx.Err()
 	case err != nil:
 		return err
-	case code != 0:
-		return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", code), Code: code}
 	}
-	return nil
+	return podgroup.ExitError(code)
 }
 
 func (s *execSession) send(input *api.ExecStreamingInput) error {

@@ -1,7 +1,6 @@
 package nomad
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -217,20 +216,15 @@ func capabilities(list []corev1.Capability) (names []string) {
 
 // user returns the user of a container, as drivers write it.
 func user(pod *corev1.Pod, c *corev1.Container) string {
-	var uid, gid *int64
-	if s := pod.Spec.SecurityContext; s != nil {
-		uid, gid = s.RunAsUser, s.RunAsGroup
-	}
-	if s := c.SecurityContext; s != nil {
-		uid, gid = cmp.Or(s.RunAsUser, uid), cmp.Or(s.RunAsGroup, gid)
-	}
-	switch {
+	sc := podspec.SecurityContext(pod, c)
+	switch uid, gid := sc.RunAsUser, sc.RunAsGroup; {
 	case uid == nil && gid == nil:
 		return ""
 	case gid == nil:
 		return strconv.FormatInt(*uid, 10)
+	default:
+		return fmt.Sprintf("%d:%d", value(uid), *gid)
 	}
-	return fmt.Sprintf("%d:%d", value(uid), *gid)
 }
 
 // resources returns what a container reserves. What is not given is Nomad's default.

@@ -15,11 +15,7 @@ func kit(cfg Config, image string) providertest.Suite {
 	cfg.ClusterName = "providertest"
 	return providertest.Suite{
 		NewProvider: func(init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-			p, err := New(init, cfg)
-			if err != nil {
-				return nil, nil, err
-			}
-			return nodeutil.AsProvider(p), p, nil
+			return New(init, cfg)
 		},
 		Capabilities: []providertest.Capability{
 			providertest.Commands, providertest.Logs, providertest.Exec, providertest.Stats, providertest.Volumes, providertest.Isolation, providertest.Tokens,

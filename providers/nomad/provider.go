@@ -3,7 +3,6 @@ package nomad
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,29 +11,12 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	corev1 "k8s.io/api/core/v1"
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
-	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
-
-// Provider runs pods as jobs of Nomad. Make it with New. It is safe for concurrent use.
-type Provider struct{ engine }
-
-// engine is what a Provider can do, of that of package podgroup.
-type engine interface {
-	node.PodUIDLifecycleHandler
-	node.PodNotifier
-	node.NodeProvider
-	io.Closer
-	GetContainerLogs(ctx context.Context, namespace, podName, containerName string, opts vkapi.ContainerLogOpts) (io.ReadCloser, error)
-	RunInContainer(ctx context.Context, namespace, podName, containerName string, cmd []string, attach vkapi.AttachIO) error
-	GetStatsSummary(ctx context.Context) (*stats.Summary, error)
-	Unsupported(pod *corev1.Pod) (missing, ignored []string)
-}
 
 // backend is Nomad as a backend of package podgroup.
 type backend struct {
@@ -60,20 +42,19 @@ var (
 	_ podgroup.Reporter       = (*backend)(nil)
 )
 
+// Sample returns a provider for nodeutil.Capabilities, and for nothing else.
+func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
+
 // New returns the provider of a node, and sets the node's spec and status. It makes no
-// call. Close stops the provider, and leaves the jobs as they are. An error is of class
-// InvalidInput.
-func New(init nodeutil.ProviderConfig, cfg Config) (*Provider, error) {
+// call. The provider is a node.PodNotifier, and an io.Closer: closing it leaves the jobs as
+// they are. An error is of class InvalidInput.
+func New(init nodeutil.ProviderConfig, cfg Config) (nodeutil.Provider, node.NodeProvider, error) {
 	b, err := newBackend(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.node = init.Node.Name
-	p, _, err := podgroup.New(init, b, b.options())
-	if err != nil {
-		return nil, err
-	}
-	return &Provider{p.(engine)}, nil
+	return podgroup.New(init, b, b.options())
 }
 
 func newBackend(cfg Config) (*backend, error) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
@@ -33,7 +34,7 @@ type site struct {
 	cfg   Config
 	home  *grouptest.Cluster
 	p     nodeutil.Provider
-	n     *Provider
+	n     node.NodeProvider
 
 	mu   sync.Mutex
 	last map[types.UID]corev1.PodStatus // as notified
@@ -45,19 +46,19 @@ func (n *realNomad) on(t *testing.T, cfg Config) *site {
 	cfg.ClusterName = t.Name() // subtests do not see each other's pods
 	s := &site{T: t, nomad: n, cfg: cfg, home: grouptest.NewCluster("home")}
 	s.start()
-	t.Cleanup(func() { must(t, s.n.Close()) })
+	t.Cleanup(func() { grouptest.Close(t, s.p) })
 	return s
 }
 
 func (s *site) start() {
 	s.Helper()
-	p, err := New(s.home.Config(), s.cfg)
+	p, n, err := New(s.home.Config(), s.cfg)
 	must(s.T, err)
-	s.p, s.n = nodeutil.AsProvider(p), p
+	s.p, s.n = p, n
 	s.mu.Lock()
 	s.last = map[types.UID]corev1.PodStatus{}
 	s.mu.Unlock()
-	p.NotifyPods(s.Context(), func(pod *corev1.Pod) {
+	p.(node.PodNotifier).NotifyPods(s.Context(), func(pod *corev1.Pod) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.last[pod.UID] = pod.Status
@@ -344,7 +345,7 @@ func collected(s *site) {
 	s.create(pod)
 	pod = pod.DeepCopy()
 	pod.Status = s.awaitPhase(pod, corev1.PodRunning)
-	must(s.T, s.n.Close())
+	grouptest.Close(s.T, s.p)
 	until(s.T, "the job is collected", func() bool {
 		must(s.T, s.nomad.client.System().GarbageCollect())
 		return len(s.jobs(pod)) == 0

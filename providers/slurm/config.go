@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -120,12 +119,9 @@ const (
 
 // ParseConfig decodes a configuration file, YAML or JSON. It is strict: the error, of class
 // InvalidInput, names all mistakes.
-func ParseConfig(data []byte) (Config, error) {
-	var c Config
-	if err := config.Decode(data, &c, c.validate); err != nil {
-		return Config{}, errdefs.InvalidInputf("slurm config: %w", err)
-	}
-	return c, nil
+func ParseConfig(data []byte) (c Config, err error) {
+	err = config.Decode(data, &c, c.validate)
+	return c, config.Invalid("slurm", err)
 }
 
 // These go through shells and lists of Slurm as they are.
@@ -137,12 +133,8 @@ var (
 
 // validate returns all mistakes.
 func (c *Config) validate() error {
-	var wrong []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			wrong = append(wrong, fmt.Errorf(format, args...))
-		}
-	}
+	var wrong config.Checks
+	check := wrong.That
 	check(c.Cluster != "", "cluster: it is required: the name that distinguishes the jobs of this Kubernetes cluster from those of others")
 	check(c.Root == "" || plainPath.MatchString(c.Root) && !slices.Contains(strings.Split(c.Root, "/"), ".."),
 		"root: %q is not a path of letters, digits and the characters _./+@-", c.Root)
@@ -168,7 +160,7 @@ func (c *Config) validate() error {
 	check(c.CallsPerMinute >= 0, "callsPerMinute: %d is negative", c.CallsPerMinute)
 	check(c.SSH == nil || c.SSH.Host != "" && !strings.HasPrefix(c.SSH.Host, "-"), "ssh.host: it is required")
 	slices.SortFunc(wrong, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(wrong...)
+	return wrong.Err()
 }
 
 // complete validates the configuration, and sets defaults.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -15,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -210,7 +208,7 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	c.Args = append(c.Args, command...)
 	err := b.runner.Run(ctx, c)
 	if ended, ok := errors.AsType[*login.Error](err); ok && !ended.Unreachable && ended.Code != login.NotFound {
-		return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", ended.Code), Code: ended.Code}
+		return podgroup.ExitError(ended.Code)
 	}
 	return classify(podgroup.ActionExec, err)
 }

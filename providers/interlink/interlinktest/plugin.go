@@ -1,6 +1,7 @@
 package interlinktest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -212,10 +213,7 @@ func (p *Plugin) status(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if len(pods) == 0 {
-		if p.Ping == "" {
-			p.Ping = "PARTITION AVAIL TIMELIMIT NODES(A/I/O/T) NODELIST\n"
-		}
-		return []byte(p.Ping), nil
+		return []byte(cmp.Or(p.Ping, "PARTITION AVAIL TIMELIMIT NODES(A/I/O/T) NODELIST\n")), nil
 	}
 	var all []wire.Status
 	for _, pod := range pods {
