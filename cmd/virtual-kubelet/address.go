@@ -14,9 +14,6 @@ import (
 // the API server.
 func nodeAddress(o *options, config *rest.Config) (string, error) {
 	if o.nodeIP != "" {
-		if net.ParseIP(o.nodeIP) == nil {
-			return "", usagef("VKUBELET_POD_IP is %q, which is no IP address", o.nodeIP)
-		}
 		return o.nodeIP, nil
 	}
 	if ip := net.ParseIP(o.listenAddress); ip != nil && ip.IsGlobalUnicast() {

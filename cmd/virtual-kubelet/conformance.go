@@ -23,7 +23,8 @@ import (
 
 const conformanceHelp = `Check what a node of any provider can do, through the API server: create pods on
 it, read their logs, run commands in them, and so on, and delete them again.
-Progress goes to standard error, a report in Markdown to standard output.
+Progress goes to standard error, a report to standard output: in Markdown, or as
+--output says. --badge writes a picture for a README.
 
 Each check belongs to a capability. All capabilities are checked unless
 --capabilities names some; the core always is. A capability that the provider
@@ -60,6 +61,8 @@ type conformanceOptions struct {
 	parallel     int
 	markdown     string
 	junit        string
+	output       string
+	badge        string
 	stopCommand  string
 	startCommand string
 
@@ -100,6 +103,8 @@ func newConformanceCommand(getenv func(string) string) *cobra.Command {
 	flags.DurationVar(&o.node.Timeout, "timeout", 3*time.Minute, "maximum duration of a check")
 	flags.IntVar(&o.parallel, "parallel", 8, "number of checks to run at the same time")
 	flags.StringVar(&o.markdown, "markdown", "", "file to write the Markdown report to, besides standard output")
+	flags.StringVarP(&o.output, "output", "o", "markdown", "format of the report on standard output: markdown, text or json")
+	flags.StringVar(&o.badge, "badge", "", "file to write a picture (SVG) of the result to")
 	flags.StringVar(&o.junit, "junit", "", "file to write a JUnit report to")
 	return command
 }
@@ -131,6 +136,8 @@ func (o *conformanceOptions) complete() error {
 		return errors.New("--nodename is empty: name the node to be checked")
 	case o.node.Timeout <= 0:
 		return fmt.Errorf("--timeout is %v: give a positive duration", o.node.Timeout)
+	case !slices.Contains([]string{"markdown", "text", "json"}, o.output):
+		return fmt.Errorf("--output is %q: give markdown, text or json", o.output)
 	case o.parallel < 1:
 		return fmt.Errorf("--parallel is %d: at least one check has to run at a time", o.parallel)
 	}
@@ -198,8 +205,10 @@ func printProgress(w io.Writer) func(nodecheck.Result) {
 
 // write writes the reports.
 func (o *conformanceOptions) write(report *nodecheck.Report, stdout io.Writer) error {
+	format := map[string]func(io.Writer) error{"markdown": report.Markdown, "text": report.Text, "json": report.JSON}[o.output]
 	return errors.Join(
-		report.Markdown(stdout),
+		format(stdout),
+		writeReport(o.badge, report.Badge),
 		writeReport(o.markdown, report.Markdown),
 		writeReport(o.junit, report.JUnit),
 	)

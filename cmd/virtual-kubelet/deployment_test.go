@@ -74,7 +74,7 @@ func optionsOf(t *testing.T, args []string) options {
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.complete(); err != nil {
+	if err := o.completeAll(); err != nil { // the provider's configuration is not here
 		t.Fatal(err)
 	}
 	return o

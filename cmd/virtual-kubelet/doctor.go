@@ -44,24 +44,42 @@ func newDoctorCommand(getenv func(string) string) *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out what is wrong with a node",
 		Long:  doctorHelp,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.takeEnvironment(getenv)
-			if err := o.complete(); err != nil {
-				return usageError{err}
-			}
-			return o.run(cmd.Context(), cmd.OutOrStdout())
-		},
 	}
-	o.addFlags(command.Flags(), getenv)
+	o.addTo(command, getenv, o.complete, o.run)
 	command.Flags().StringVar(&o.account, "service-account", "", "namespace and name of the nodes' service account, to check its rights by impersonation (default: the account of the kubeconfig)")
 	command.Flags().StringVarP(&o.output, "output", "o", "text", "output format: text or json")
 	return command
 }
 
+// addTo gives a command the flags of virtual-kubelet itself, and has it run what is made of
+// them.
+func (o *options) addTo(command *cobra.Command, getenv func(string) string, complete func() error, run func(context.Context, io.Writer) error) {
+	command.Args = cobra.NoArgs
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.takeEnvironment(getenv)
+		if err := complete(); err != nil {
+			return usageError{err}
+		}
+		return run(cmd.Context(), cmd.OutOrStdout())
+	}
+	o.addFlags(command.Flags(), getenv)
+}
+
+// checkAccount refuses what is no service account; empty is none.
+func checkAccount(account string) error {
+	if account == "" {
+		return nil
+	}
+	_, _, err := splitAccount(account)
+	return err
+}
+
 // complete checks the values, and fills in defaults.
 func (o *doctorOptions) complete() error {
 	if err := oneOf("--output", o.output, "text", "json"); err != nil {
+		return err
+	}
+	if err := checkAccount(o.account); err != nil {
 		return err
 	}
 	return o.completeAll()
@@ -84,11 +102,19 @@ func (o *doctorOptions) run(ctx context.Context, stdout io.Writer) error {
 	if err := write(stdout, results); err != nil {
 		return fmt.Errorf("cannot write the results: %w", err)
 	}
-	if names := doctor.FailedChecks(results); len(names) > 0 {
+	names := doctor.FailedChecks(results)
+	switch more := len(names) - maxFailed; {
+	case len(names) == 0:
+		return nil
+	case more > 0:
+		return fmt.Errorf("failed checks: %s and %d more", strings.Join(names[:maxFailed], ", "), more)
+	default:
 		return fmt.Errorf("failed checks: %s", strings.Join(names, ", "))
 	}
-	return nil
 }
+
+// maxFailed is how many of the checks that failed are named at the end.
+const maxFailed = 10
 
 // examined is what the flags name.
 func (o *doctorOptions) examined() (doctor.Config, error) {
@@ -96,7 +122,7 @@ func (o *doctorOptions) examined() (doctor.Config, error) {
 	if err != nil {
 		return doctor.Config{}, err
 	}
-	rbac := o.rbac()
+	rbac := o.rbac(o.account)
 	if err := rbac.complete(); err != nil && wrong == nil {
 		return doctor.Config{}, usageError{err}
 	}
@@ -117,17 +143,29 @@ func (o *doctorOptions) examined() (doctor.Config, error) {
 		ClientCAFile:   o.clientCAFile,
 		NoLease:        !o.enableNodeLease,
 		Holder:         o.describeHolder,
+		Elections:      o.elections(),
 	}, nil
 }
 
+// elections returns the leases of --leader-elect or --shards.
+func (o *options) elections() doctor.Elections {
+	switch {
+	case o.leaderElect:
+		return doctor.Elections{Namespace: o.electNamespace, Leader: leaderLease(o.nodeName)}
+	case o.shards > 0:
+		return doctor.Elections{Namespace: o.electNamespace, Name: o.nodeName, Shards: o.shards}
+	}
+	return doctor.Elections{}
+}
+
 // rbac returns the options of print-rbac for the nodes.
-func (o *doctorOptions) rbac() *rbacOptions {
+func (o *options) rbac(account string) *rbacOptions {
 	rbac := &rbacOptions{
 		nodeName:       o.nodeName,
 		namespace:      o.namespace,
 		provider:       o.provider,
 		poolsFile:      o.poolsFile,
-		account:        cmp.Or(o.account, defaultAccount),
+		account:        cmp.Or(account, defaultAccount),
 		leaderElect:    o.leaderElect,
 		shards:         o.shards > 0,
 		electNamespace: o.electNamespace,
@@ -140,13 +178,13 @@ func (o *doctorOptions) rbac() *rbacOptions {
 
 // configuredNodes returns the nodes, and what is wrong with the provider's configuration
 // or with some of the pools.
-func (o *doctorOptions) configuredNodes() (nodes []doctor.Node, wrong, err error) {
+func (o *options) configuredNodes() (nodes []doctor.Node, wrong, err error) {
 	wanted, err := o.numberedNodes()
 	if err != nil {
 		return nil, nil, err
 	}
 	if o.poolsFile != "" {
-		if wanted, wrong = newPoolFile(o.options).Load(); wanted == nil {
+		if wanted, wrong = newPoolFile(o).Load(); wanted == nil {
 			return nil, nil, usageError{wrong}
 		}
 	} else if wrong, err = o.checkProvider(); err != nil {
@@ -162,12 +200,12 @@ func (o *doctorOptions) configuredNodes() (nodes []doctor.Node, wrong, err error
 }
 
 // checkProvider returns what is wrong with the provider's configuration.
-func (o *doctorOptions) checkProvider() (wrong, err error) {
+func (o *options) checkProvider() (wrong, err error) {
 	entry, known := providers[o.provider]
 	if !known {
 		return nil, nil
 	}
-	content, err := readProviderConfig(o.providerConfig)
+	content, err := o.configOfProvider()
 	if err != nil {
 		return nil, err
 	}
@@ -179,14 +217,14 @@ func (o *doctorOptions) checkProvider() (wrong, err error) {
 
 // credentials returns the API server and the credentials for it. A node's own
 // certificate is used if there is one, and not requested.
-func (o *doctorOptions) credentials() (config *rest.Config, source string, err error) {
+func (o *options) credentials() (config *rest.Config, source string, err error) {
 	if o.bootstrap == "" {
-		return kubeConfig(o.options)
+		return kubeConfig(o)
 	}
-	if config, source, err := kubeConfig(o.options); o.kubeconfig != "" && err == nil && hasCredentials(config) {
+	if config, source, err := kubeConfig(o); o.kubeconfig != "" && err == nil && hasCredentials(config) {
 		return config, source, nil
 	}
-	bootstrap := *o.options
+	bootstrap := *o
 	bootstrap.kubeconfig = o.bootstrap
 	config, _, err = kubeConfig(&bootstrap)
 	if err != nil {
@@ -198,15 +236,16 @@ func (o *doctorOptions) credentials() (config *rest.Config, source string, err e
 	}
 	config = rest.AnonymousClientConfig(config)
 	config.CertFile, config.KeyFile = certificate, certificate
-	return limit(config, o.options), "the certificate " + certificate, nil
+	return limit(config, o), "the certificate " + certificate, nil
 }
 
 // clientCertificate is the file in --cert-dir that has a node's own certificate.
 const clientCertificate = "kubelet-client-current.pem"
 
 // describeHolder describes the process that has a node's lease, by its identity. It is a
-// rival if this runs in another pod, and the two do not elect a leader.
-func (o *doctorOptions) describeHolder(identity string) (description string, rival bool) {
+// rival if this runs in another pod, and the two are not of one group, such as those that
+// elect a leader.
+func (o *doctorOptions) describeHolder(identity, group string) (description string, rival bool) {
 	id, ok := parseProcessID(identity)
 	if !ok {
 		return identity, false
@@ -215,5 +254,5 @@ func (o *doctorOptions) describeHolder(identity string) (description string, riv
 	if id.pod != "" {
 		description += " (pod UID " + id.pod + ")"
 	}
-	return description, o.podUID != "" && id.pod != o.podUID && o.identity.Group == ""
+	return description, o.podUID != "" && id.pod != o.podUID && (group == "" || group != o.identity.Group)
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/leader"
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/settings"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
@@ -47,25 +46,30 @@ func identity() string {
 	return host + "_" + string(uuid.NewUUID())
 }
 
-// checkElection refuses flags that contradict --leader-elect or --shards.
-func (o *options) checkElection() error {
-	switch {
-	case o.shards < 0:
-		return fmt.Errorf("--shards is %d: it must not be negative", o.shards)
-	case o.shards > 0 && o.leaderElect:
-		return fmt.Errorf("--shards and --leader-elect are given: use --shards for many nodes, and --leader-elect for one")
-	case o.shards > 0 && o.nodes == 0 && o.poolsFile == "":
-		return fmt.Errorf("--shards is %d, but there is one node only: give --nodes or --config for many, or use --leader-elect", o.shards)
-	case o.shards > o.nodes && o.poolsFile == "":
-		return fmt.Errorf("--shards is %d, but there are only %d nodes: give more --nodes, or fewer shards", o.shards, o.nodes)
-	case o.leaderElect && (o.nodes > 0 || o.poolsFile != ""):
-		return fmt.Errorf("--leader-elect is for one node: with --nodes and --config use --shards, with 1 for one active process")
-	case o.leaderElect && o.bootstrap != "":
-		return fmt.Errorf("--leader-elect and --bootstrap-kubeconfig are given: a node with an identity of its own may not write the leader's lease; give --kubeconfig, for a service account")
-	case o.shards > 0 && o.startupTimeout > 0:
-		return fmt.Errorf("--startup-timeout does not go with --shards: a process may have none for long")
-	case o.electDuration < 3*time.Second || o.electDuration%time.Second != 0:
-		return fmt.Errorf("--leader-elect-lease-duration is %v: use whole seconds, at least 3s", o.electDuration)
+// checkElection refuses settings that contradict a leader or shards.
+func (o *options) checkElection() (wrong []settings.Mistake) {
+	add := func(names []string, format string, args ...any) {
+		wrong = append(wrong, o.settings.Mistake(names, format, args...))
 	}
-	return nil
+	name := o.settings.Name
+	leader, shards := name("leader-elect"), name("shards")
+	switch {
+	case o.shards <= 0:
+	case o.leaderElect:
+		add([]string{"shards", "leader-elect"}, "%s and %s are given: use %s for many nodes, and %s for one", shards, leader, shards, leader)
+	case o.nodes == 0 && o.poolsFile == "":
+		add([]string{"shards"}, "%s is %d, but there is one node only: give --nodes or --config for many, or use --leader-elect", shards, o.shards)
+	case o.shards > o.nodes && o.poolsFile == "":
+		add([]string{"shards", "nodes"}, "%s is %d, but there are only %d nodes: give more %s, or fewer shards", shards, o.shards, o.nodes, name("nodes"))
+	}
+	if o.shards > 0 && o.startupTimeout > 0 {
+		add([]string{"startup-timeout", "shards"}, "%s does not go with %s: a process may have none for long", name("startup-timeout"), shards)
+	}
+	if o.leaderElect && (o.nodes > 0 || o.poolsFile != "") {
+		add([]string{"leader-elect", "nodes"}, "%s is for one node: with %s and --config use %s, with 1 for one active process", leader, name("nodes"), shards)
+	}
+	if o.leaderElect && o.bootstrap != "" {
+		add([]string{"leader-elect", "bootstrap-kubeconfig"}, "%s and %s are given: a node with an identity of its own may not write the leader's lease; give --kubeconfig, for a service account", leader, name("bootstrap-kubeconfig"))
+	}
+	return wrong
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,6 +82,7 @@ var sites = map[string]func(t *testing.T, remote everyCluster) site{
 	"huaweicci":  huaweicciSite,
 	"interlink":  interlinkSite,
 	"kubernetes": kubernetesSite,
+	"machine":    machineSite,
 	"mock":       func(*testing.T, everyCluster) site { return site{prints: "container"} },
 	"nomad":      nomadSite,
 	"process":    processSite,
@@ -481,6 +483,36 @@ func processSite(t *testing.T, _ everyCluster) site {
 		config: map[string]any{"root": root, "logRoot": filepath.Join(root, "logs"), "runtime": map[string]any{"sharedNetwork": true}, "evictionHard": map[string]string{}},
 		prints: greeting,
 		left:   func() ([]string, error) { return filepath.Glob(filepath.Join(root, "pods", "*")) },
+	}
+}
+
+// machineSite has machines that are network namespaces of this one.
+func machineSite(t *testing.T, _ everyCluster) site {
+	script, err := filepath.Abs("../../providers/machine/testdata/netns-machines")
+	must(t, err)
+	binary, err := filepath.Abs(filepath.Join(binaries, "virtual-kubelet"))
+	must(t, err)
+	dir, err := os.MkdirTemp("", "machines-") // through which all users can pass
+	must(t, err)
+	must(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() {
+		if out, err := exec.Command(script, binary, dir, "clean").CombinedOutput(); err != nil {
+			t.Errorf("cannot clean up: %v: %s", err, out)
+		}
+		must(t, os.RemoveAll(dir))
+	})
+	listener, err := net.Listen("tcp", "0.0.0.0:0")
+	must(t, err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	must(t, listener.Close())
+	return site{
+		config: map[string]any{
+			"cluster": "home", "stateDir": t.TempDir(), "refresh": "1s",
+			"exec":      map[string]any{"command": []string{script, binary, dir}},
+			"bootstrap": map[string]any{"listen": fmt.Sprintf("0.0.0.0:%d", port), "url": fmt.Sprintf("https://10.231.0.1:%d", port)},
+		},
+		prints: greeting,
+		left:   func() ([]string, error) { return filepath.Glob(filepath.Join(dir, "*", "pid")) },
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
@@ -20,6 +21,9 @@ import (
 const credentialsTimeout = 30 * time.Second
 
 func init() { providers["fargate"] = fargateEntry }
+
+// fargateAccount is the one of all nodes of the process, which may have the same account.
+var fargateAccount = sync.OnceValue(fargate.NewAccount)
 
 var fargateEntry = providerEntry{
 	summary: "pods as tasks of Amazon ECS on AWS Fargate",
@@ -58,6 +62,7 @@ the rest):
 		if err != nil {
 			return nil, nil, nil, errdefs.InvalidInputf("credentials of AWS: %w", err)
 		}
+		cfg.Account = fargateAccount()
 		p, err := fargate.New(init.ProviderConfig, cfg, account)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("fargate: %w", err)

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/fleet"
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
@@ -25,12 +25,12 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	if err != nil {
 		return err
 	}
-	nodes, err := fleet.New(config)
+	nodes, err := fleet.New(ctx, config)
 	if wrong, ok := errors.AsType[*fleet.FileError](err); ok {
 		return usageError{wrong.Err}
 	}
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, nodes.Close()) }()
 	names := nodes.Names()
@@ -106,18 +106,23 @@ func (v *virtualNode) fleetConfig() (fleet.Config, error) {
 			config.Claim, err = one.newClaim(adopt)
 			return config, err
 		},
-		NewProvider: func(n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+		NewProvider: func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 			var content []byte
 			if n.ProviderConfig != "" {
 				content = []byte(n.ProviderConfig)
 			}
-			return v.as(n).makeProvider(content, cfg)
+			return v.as(n).makeProvider(ctx, content, cfg)
 		},
 		Shards:             v.sharding(v.client),
 		NotReadyAtShutdown: v.notReadyAtEnd,
 	}
 	var serving nodeutil.NodeConfig
-	for _, opt := range v.servingOptions() {
+	options := v.servingOptions()
+	if len(options) == 0 { // a self-signed certificate, for the address that all nodes have
+		address := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: v.address}
+		options = append(options, nodeutil.WithTLSConfig(nodeutil.WithSelfSignedCertificate("virtual-kubelet", []corev1.NodeAddress{address})))
+	}
+	for _, opt := range options {
 		if err := opt(&serving); err != nil {
 			return config, err
 		}
@@ -141,7 +146,7 @@ func (v *virtualNode) as(n nodepools.Node) *virtualNode {
 
 // numberedNodes returns the nodes of --nodes.
 func (o *options) numberedNodes() (*nodepools.Wanted, error) {
-	config, err := readProviderConfig(o.providerConfig)
+	config, err := o.configOfProvider()
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +167,13 @@ func (o *options) numberedNodes() (*nodepools.Wanted, error) {
 }
 
 // newPoolFile returns the file of --config.
-func newPoolFile(o *options) *fleet.File { return fleet.NewFile(o.poolOptions()) }
+func newPoolFile(o *options) *fleet.File { return fleet.NewFile(o.poolOptions(), poolsIn) }
 
 // poolOptions returns the file of --config, and the defaults of its pools.
 func (o *options) poolOptions() nodepools.Options {
 	pools := nodepools.Options{
 		File:        o.poolsFile,
+		Kinds:       []string{configurationKind},
 		Providers:   map[string]nodepools.Provider{},
 		OS:          o.os,
 		Provider:    o.provider,
@@ -178,10 +184,9 @@ func (o *options) poolOptions() nodepools.Options {
 		pools.Providers[name] = nodepools.Provider{OneNode: entry.oneNode, Check: entry.check}
 	}
 	if o.providerConfig != "" {
-		pools.Config = o.providerConfig
-		if path, err := filepath.Abs(o.providerConfig); err == nil {
-			pools.Config = path // a relative one would be from the directory of the file on
-		}
+		pools.Config = absolute(o.providerConfig) // a relative one would be from the directory of the file on
+	} else {
+		pools.Inline = o.providerInline
 	}
 	return pools
 }
@@ -195,5 +200,5 @@ func poolRights(file, provider string) (*nodepools.Wanted, error) {
 		known.Check = func([]byte) error { return nil }
 		pools.Providers[name] = known
 	}
-	return fleet.NewFile(pools).Load()
+	return fleet.NewFile(pools, poolsIn).Load()
 }

@@ -33,9 +33,9 @@ or demand certificates by --client-ca-file.`
 
 // interlinkPlugin are the values of the flags.
 type interlinkPlugin struct {
-	provider, providerConfig, listen, stateDir, name string
-	certFile, keyFile, clientCAFile                  string
-	logLevel, logFormat                              string
+	providerFlags
+	listen, stateDir, name          string
+	certFile, keyFile, clientCAFile string
 }
 
 func newInterlinkPluginCommand() *cobra.Command {
@@ -53,16 +53,13 @@ func newInterlinkPluginCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&o.provider, "provider", "", "provider that runs the pods (see virtual-kubelet providers)")
-	flags.StringVar(&o.providerConfig, "provider-config", "", "configuration file of the provider")
+	o.addTo(flags, "", "provider that runs the pods (see virtual-kubelet providers)")
 	flags.StringVar(&o.listen, "listen", "", "where to listen: unix:///PATH, or an address and a port, such as 127.0.0.1:4000")
 	flags.StringVar(&o.stateDir, "state-dir", "", "directory for the pods and the contents of their volumes, secrets among them; not to be shared")
 	flags.StringVar(&o.name, "name", "interlink", "name by which the provider knows its pods; it must not change, and differs between plugins that share a service")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "PEM file with the certificate, reloaded for each connection")
 	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
 	flags.StringVar(&o.clientCAFile, "client-ca-file", "", "PEM file with the CA of the certificates that clients have to have")
-	flags.StringVar(&o.logLevel, "log-level", "info", "minimum level to log: debug, info, warn or error")
-	flags.StringVar(&o.logFormat, "log-format", "text", "format of the log: text or json")
 	return command
 }
 
@@ -70,6 +67,9 @@ func newInterlinkPluginCommand() *cobra.Command {
 func (o *interlinkPlugin) complete() error {
 	if _, ok := providers[o.provider]; !ok {
 		return fmt.Errorf("there is no provider %q: give --provider, with one of %s", o.provider, strings.Join(providerNames(), ", "))
+	}
+	if err := o.check(); err != nil {
+		return err
 	}
 	if o.stateDir == "" {
 		return errors.New("--state-dir is missing: give a directory that lasts, for the pods")
@@ -92,8 +92,7 @@ func (o *interlinkPlugin) complete() error {
 
 // run serves until ctx ends.
 func (o *interlinkPlugin) run(ctx context.Context, stderr io.Writer) error {
-	ctx = log.WithLogger(ctx, setUpLogging(&options{logLevel: o.logLevel, logFormat: o.logFormat}, stderr))
-	config, err := readProviderConfig(o.providerConfig)
+	ctx, config, err := o.begin(ctx, stderr)
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (o *interlinkPlugin) run(ctx context.Context, stderr io.Writer) error {
 	server, err := plugin.New(ctx, plugin.Options{
 		NewProvider: func(init nodeutil.ProviderConfig) (p nodeutil.Provider, n node.NodeProvider, err error) {
 			p, n, closer, err = providers[o.provider].new(providerInit{
-				ProviderConfig: init, NodeName: o.name, OS: "linux", InternalIP: "127.0.0.1", ClusterDomain: "cluster.local", Config: config,
+				ctx: ctx, ProviderConfig: init, NodeName: o.name, OS: "linux", InternalIP: "127.0.0.1", ClusterDomain: "cluster.local", Config: config,
 			})
 			return p, n, err
 		},

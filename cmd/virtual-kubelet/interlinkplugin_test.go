@@ -64,7 +64,7 @@ func TestInterlinkPlugin(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		var logged lockedbuffer.Buffer
-		o := interlinkPlugin{provider: "mock", listen: "unix://" + socket, stateDir: filepath.Join(dir, "state"), name: "interlink"}
+		o := interlinkPlugin{providerFlags: providerFlags{provider: "mock", logLevel: "info", logFormat: "text"}, listen: "unix://" + socket, stateDir: filepath.Join(dir, "state"), name: "interlink"}
 		go func() { ended <- o.run(ctx, &logged) }()
 		return func() {
 			cancel()

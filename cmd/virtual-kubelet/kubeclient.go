@@ -79,7 +79,7 @@ func limit(config *rest.Config, o *options) *rest.Config {
 	config.QPS = o.kubeAPIQPS
 	config.Burst = o.kubeAPIBurst
 	if config.Burst <= 0 && config.QPS > 0 {
-		config.Burst = int(2 * config.QPS)
+		config.Burst = max(1, int(2*config.QPS))
 	}
 	config.UserAgent = "virtual-kubelet/" + o.nodeName
 	return config

@@ -11,11 +11,15 @@ import (
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 )
 
+// logLevels are those of --log-level.
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
 // setUpLogging makes everything, the Kubernetes libraries included, log to w in one
 // format.
 func setUpLogging(o *options, w io.Writer) log.Logger {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	handlerOptions := &slog.HandlerOptions{Level: levels[o.logLevel]}
+	o.level = new(slog.LevelVar)
+	o.level.Set(logLevels[o.logLevel])
+	handlerOptions := &slog.HandlerOptions{Level: o.level}
 	var handler slog.Handler = slog.NewTextHandler(w, handlerOptions)
 	if o.logFormat == "json" {
 		handler = slog.NewJSONHandler(w, handlerOptions)

@@ -1,10 +1,48 @@
-//go:build !chosen_providers || provider_cri || provider_process
+//go:build !chosen_providers || provider_machine
 
 package main
 
-import "github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
+import (
+	"io"
 
-// machine is the node for a provider whose containers run on this machine.
-func (init *providerInit) machine() machine.Node {
-	return machine.Node{ProviderConfig: init.ProviderConfig, Name: init.NodeName, ClusterDomain: init.ClusterDomain}
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine"
+)
+
+func init() { providers["machine"] = machineEntry }
+
+var machineEntry = providerEntry{
+	summary: "pods each in a machine of its own, which a command makes",
+	config: `YAML or JSON; cluster, stateDir, exec.command and bootstrap.url are required
+(providers/machine/README.md has the rest):
+
+  cluster: home
+  stateDir: /var/lib/virtual-kubelet/machines
+  exec: {command: [/usr/local/bin/machines]}
+  bootstrap: {listen: ":10271", url: "https://10.0.0.5:10271"}
+`,
+	sample:          machine.Sample(),
+	oneNode:         true,
+	readsClusterUID: true,
+	rights:          []rbacv1.PolicyRule{tokenRule}, // for volumes
+	check: func(config []byte) error {
+		_, err := machine.ParseConfig(config)
+		return err
+	},
+	new: newMachine,
+}
+
+func newMachine(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+	cfg, err := machine.ParseConfig(init.Config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p, n, err := machine.New(init.ProviderConfig, cfg, nil)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return p, n, p.(io.Closer), nil // as New says
 }

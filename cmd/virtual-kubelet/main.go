@@ -11,6 +11,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // The exit statuses.
@@ -31,10 +34,14 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // returns at once where it is not that part, and else does not return.
 var atStart []func()
 
+// commands are those of parts that a binary can leave out.
+var commands []func() *cobra.Command
+
 func main() {
 	for _, serve := range atStart {
 		serve()
 	}
+	legacyregistry.RawMustRegister(buildMetric())
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

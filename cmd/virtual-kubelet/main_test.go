@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,10 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 	}
 	pools := filepath.Join(t.TempDir(), "pools.yaml")
 	writePools(t, pools, `{pools: [{name: a, count: -1}]}`)
+	strange := filepath.Join(t.TempDir(), "strange")
+	if err := os.WriteFile(strange, []byte("{nope: {}, vk: {kpu: 1}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	nameless := filepath.Join(t.TempDir(), "pools.yaml")
 	writePools(t, nameless, `{pools: [{name: a, count: 1}]}`)
 	for _, c := range []struct {
@@ -62,8 +67,8 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"workers", []string{"--pod-sync-workers", "0"}, nil, exitUsage, []string{"--pod-sync-workers"}},
 		{"qps", []string{"--kube-api-qps", "0"}, nil, exitUsage, []string{"--kube-api-qps", "-1"}},
 		{"event qps", []string{"--event-qps", "0"}, nil, exitUsage, []string{"--event-qps", "-1"}},
-		{"event burst", []string{"--event-burst", "-5"}, nil, exitUsage, []string{"--event-burst", "positive"}},
-		{"negative duration", []string{"--startup-timeout", "-1s"}, nil, exitUsage, []string{"--startup-timeout", "negative"}},
+		{"event burst", []string{"--event-burst", "-5"}, nil, exitUsage, []string{"--event-burst", "from 1 on"}},
+		{"negative duration", []string{"--startup-timeout", "-1s"}, nil, exitUsage, []string{"--startup-timeout", "from 0s on"}},
 		{"half a key pair by flag", []string{"--tls-private-key-file", "x"}, nil, exitUsage, []string{"--tls-cert-file"}},
 		{"unknown source of the certificate", []string{"--serving-certificate", "heaven"}, nil, exitUsage, []string{"heaven", "self-signed"}},
 		{"no files", []string{"--serving-certificate", "files"}, nil, exitUsage, []string{"--tls-cert-file"}},
@@ -89,6 +94,16 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"a leader with the identity of the node", []string{"--leader-elect", "--bootstrap-kubeconfig", file, "--cert-dir", filepath.Dir(file)}, nil, exitUsage, []string{"--leader-elect", "service account"}},
 		{"shards that have to start in time", []string{"--nodes", "2", "--shards", "2", "--startup-timeout", "1m"}, nil, exitUsage, []string{"--startup-timeout"}},
 		{"a lease too short", []string{"--leader-elect", "--leader-elect-lease-duration", "1s"}, nil, exitUsage, []string{"--leader-elect-lease-duration", "3s"}},
+		{"a provider's configuration", []string{"--provider", "mock", "--provider-config", strange, "--leader-elect"}, nil, exitUsage, []string{"--provider-config", "kpu"}},
+		{"no configuration of the provider", []string{"--provider", "mock", "--provider-config", "/nonexistent"}, nil, exitUsage, []string{"--provider-config", "/nonexistent"}},
+		{"a name too long for a label", []string{"--provider", "mock", "--nodename", strings.Repeat("a", 64)}, nil, exitUsage, []string{"--nodename", "63"}},
+		{"names too long for a label", []string{"--provider", "mock", "--nodename", strings.Repeat("a", 61), "--nodes", "11"}, nil, exitUsage, []string{"--nodename", "63"}},
+		{"nodes without end", []string{"--provider", "mock", "--nodes", "1000000000"}, nil, exitUsage, []string{"--nodes", "10000"}},
+		{"no namespace", []string{"--provider", "mock", "--namespace", "Not One"}, nil, exitUsage, []string{"--namespace", "Not One"}},
+		{"no namespace of leases", []string{"--provider", "mock", "--leader-elect-namespace", ""}, nil, exitUsage, []string{"--leader-elect-namespace"}},
+		{"taint key", []string{"--provider", "mock"}, map[string]string{"VKUBELET_TAINT_KEY": "a b"}, exitUsage, []string{"VKUBELET_TAINT_KEY", "a b"}},
+		{"taint value", []string{"--provider", "mock"}, map[string]string{"VKUBELET_TAINT_VALUE": "a b"}, exitUsage, []string{"VKUBELET_TAINT_VALUE", "a b"}},
+		{"address", []string{"--provider", "mock"}, map[string]string{"VKUBELET_POD_IP": "here"}, exitUsage, []string{"VKUBELET_POD_IP", "here", "no IP address"}},
 		{"kubeconfig", []string{"--kubeconfig", "/nonexistent"}, nil, exitUsage, []string{"/nonexistent"}},
 		{"no provider", nil, nil, exitUsage, []string{"--provider", "process"}},
 		{"no provider of many nodes", []string{"--nodes", "2"}, nil, exitUsage, []string{"--provider", "kubernetes"}},
@@ -100,6 +115,11 @@ func TestWrongValuesGetOneLineAndAStatus(t *testing.T) {
 		{"account of the doctor", []string{"doctor", "--service-account", "x"}, nil, exitUsage, []string{"--service-account", "namespace"}},
 		{"argument of the doctor", []string{"doctor", "--nodes", "2", "--config", "x"}, nil, exitUsage, []string{"--nodes", "--config"}},
 		{"no cluster of the doctor", []string{"doctor"}, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
+		{"account of deregister", []string{"deregister", "--service-account", "x"}, nil, exitUsage, []string{"--service-account", "namespace"}},
+		{"argument of deregister", []string{"deregister", "vk"}, nil, exitUsage, []string{"vk"}},
+		{"arguments of config check", []string{"config", "check", "a", "b"}, nil, exitUsage, []string{"2", "--help"}},
+		{"no command of config", []string{"config", "chek"}, nil, exitUsage, []string{"chek", "--help"}},
+		{"no cluster of deregister", []string{"deregister", "--yes"}, nil, exitFailed, []string{"no cluster", "--kubeconfig"}},
 		{"version output", []string{"version", "-o", "xml"}, nil, exitUsage, []string{"xml", "json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -184,8 +204,36 @@ func TestFlagHelp(t *testing.T) {
 	if help := root.UsageString(); strings.Contains(help, "vmodule") || !strings.Contains(help, "--log-level") {
 		t.Errorf("the help has klog's flags:\n%s", help)
 	}
-	if err := root.ParseFlags([]string{"--v=2", "-v", "2", "--vmodule", "a=1", "--logtostderr"}); err != nil {
+	if err := root.ParseFlags([]string{"--v=2", "-v", "2", "--vmodule", "a=1"}); err != nil {
 		t.Errorf("klog's flags are refused: %v", err)
+	}
+	for _, name := range []string{"logtostderr", "alsologtostderr", "log-file", "log_file", "log_dir", "stderrthreshold", "skip_headers"} {
+		if root.Flags().Lookup(name) != nil {
+			t.Errorf("there is --%s, which has no effect", name)
+		}
+	}
+}
+
+// docs/configuration.md has the statuses of this binary.
+func TestStatusesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	noCluster(t)
+	for _, c := range []struct {
+		status int
+		args   []string
+	}{
+		{0, []string{"providers"}},
+		{exitFailed, []string{"--provider", "mock"}},
+		{exitFailed, []string{"doctor"}},
+		{exitUsage, []string{"--port", "-1"}},
+		{exitUsage, []string{"config", "check", "/nonexistent"}},
+	} {
+		if status, _, stderr := execute(t, c.args...); status != c.status || !strings.Contains(string(page), fmt.Sprintf("\n| %d | ", status)) {
+			t.Errorf("%v: status %d, want %d, and that the page explains it: %s", c.args, status, c.status, stderr)
+		}
 	}
 }
 

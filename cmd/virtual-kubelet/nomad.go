@@ -26,7 +26,7 @@ be all there is (providers/nomad/README.md has the rest):
   datacenters: [dc1]
   driver: docker
 `,
-	sample:          (*nomad.Provider)(nil),
+	sample:          nomad.Sample(),
 	readsClusterUID: true,
 	check: func(config []byte) error {
 		_, err := nomad.ParseConfig(config)
@@ -43,9 +43,9 @@ func newNomad(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Close
 	if err := cfg.Merge(os.Getenv); err != nil {
 		return nil, nil, nil, err
 	}
-	p, err := nomad.New(init.ProviderConfig, cfg)
+	p, n, err := nomad.New(init.ProviderConfig, cfg)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return nodeutil.AsProvider(p), p, p, nil
+	return p, n, p.(io.Closer), nil // as New says
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -11,18 +12,23 @@ import (
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/settings"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // providerInit is what this binary has for a new provider.
 type providerInit struct {
+	ctx context.Context // ends with the process, while the provider is made
 	nodeutil.ProviderConfig
 
 	NodeName      string
 	OS            string
 	InternalIP    string
 	ClusterDomain string
+	// sent means that pods come from another process, with what is in their volumes: nothing is
+	// known of a cluster.
+	sent bool
 	// Config is the content of the provider's configuration file; nil without one.
 	Config []byte
 }
@@ -60,15 +66,17 @@ type providerEnvironment struct{ nodeName, config, address string }
 
 // takeEnvironment sets what was not given from the variables of the provider.
 func (o *options) takeEnvironment(getenv func(string) string) {
+	o.loadConfig() // which may name the provider
 	variables := providers[o.provider].environment
-	take := func(isSet bool, name string, value *string) {
+	take := func(isSet bool, setting, name string, value *string) {
 		if text := getenv(name); name != "" && text != "" && !isSet {
 			*value = text
+			o.settings.SetOrigin(setting, settings.Origin{Name: name})
 		}
 	}
-	take(o.flags.Changed("nodename") || getenv("DEFAULT_NODE_NAME") != "", variables.nodeName, &o.nodeName)
-	take(o.flags.Changed("provider-config"), variables.config, &o.providerConfig)
-	take(o.nodeIP != "", variables.address, &o.nodeIP)
+	take(o.flags.Changed("nodename") || getenv("DEFAULT_NODE_NAME") != "", "nodename", variables.nodeName, &o.nodeName)
+	take(o.flags.Changed("provider-config"), "provider-config", variables.config, &o.providerConfig)
+	take(getenv("VKUBELET_POD_IP") != "", "node.address", variables.address, &o.nodeIP)
 }
 
 // providers are those that this binary can run, by name. Each has a file of its own, which

@@ -2,27 +2,32 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/doctor"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 func newConfigCommand(getenv func(string) string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "config",
-		Short: "Print manifests for a virtual node",
+		Short: "Check and print configurations, and print manifests for a virtual node",
 		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	command.AddCommand(newPrintRBACCommand(getenv))
+	command.AddCommand(newPrintRBACCommand(getenv), newConfigDefaultCommand(), newConfigCheckCommand(getenv), newConfigViewCommand(getenv), newConfigSchemaCommand())
 	return command
 }
 
@@ -36,6 +41,9 @@ that a virtual node needs, and no others. A node with an identity of its own
 (virtual-kubelet --bootstrap-kubeconfig) needs none of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.takeConfig(cmd.Flags(), getenv); err != nil {
+				return usageError{err}
+			}
 			if err := o.complete(); err != nil {
 				return usageError{err}
 			}
@@ -54,7 +62,7 @@ that a virtual node needs, and no others. A node with an identity of its own
 	command.Flags().StringVar(&o.nodeName, "nodename", nodeName, "name of the node to grant rights for; empty for any node ($DEFAULT_NODE_NAME)")
 	command.Flags().StringVar(&o.namespace, "namespace", corev1.NamespaceAll, "grant rights for pods of this namespace only, as virtual-kubelet --namespace (default: all namespaces)")
 	command.Flags().StringVar(&o.provider, "provider", "", "provider of the node, which may need further rights (default: rights that all providers need)")
-	command.Flags().StringVar(&o.poolsFile, "config", "", "file with pools of nodes, as virtual-kubelet --config: grant the rights of its providers and deleteNodes, for any node")
+	command.Flags().StringVar(&o.poolsFile, "config", "", "file with the configuration, pools of nodes, or both, as virtual-kubelet --config: grant the rights that it needs; pools have those of their providers and deleteNodes, for any node")
 	command.Flags().BoolVar(&o.leaderElect, "leader-elect", false, "add the rights for virtual-kubelet --leader-elect")
 	command.Flags().BoolVar(&o.shards, "shards", false, "add the rights for virtual-kubelet --shards")
 	command.Flags().StringVar(&o.electNamespace, "leader-elect-namespace", metav1.NamespaceSystem, "namespace of the leases of --leader-elect and --shards; use one of its own with --shards, which needs rights on all leases there")
@@ -80,10 +88,43 @@ type rbacOptions struct {
 	accountNamespace, accountName string
 }
 
+// takeConfig sets what flags leave out to what the configuration in the file has. A file with
+// pools alone has none.
+func (o *rbacOptions) takeConfig(flags *pflag.FlagSet, getenv func(string) string) error {
+	if o.poolsFile == "" {
+		return nil
+	}
+	var file options
+	file.addFlags(pflag.NewFlagSet("", pflag.ContinueOnError), getenv)
+	file.configFile = o.poolsFile
+	file.takeEnvironment(getenv)
+	if file.configuration == nil {
+		return nil // complete reports a file that cannot be read
+	}
+	if err := config.Join(file.configMistakes...); err != nil {
+		return err
+	}
+	if o.poolsFile = file.poolsFile; file.nodes > 0 {
+		file.nodeName = ""
+	}
+	for name, value := range map[string]string{
+		"nodename": file.nodeName, "namespace": file.namespace, "provider": file.provider, "leader-elect": strconv.FormatBool(file.leaderElect),
+		"shards": strconv.FormatBool(file.shards > 0), "leader-elect-namespace": file.electNamespace,
+	} {
+		if flags.Changed(name) {
+			continue
+		}
+		if err := flags.Lookup(name).Value.Set(value); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func (o *rbacOptions) complete() error {
-	namespace, name, ok := strings.Cut(o.account, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return fmt.Errorf("--service-account is %q: give a namespace and a name, as in kube-system/virtual-kubelet", o.account)
+	namespace, name, err := splitAccount(o.account)
+	if err != nil {
+		return err
 	}
 	if o.nodeName != "" {
 		if problems := validation.IsDNS1123Subdomain(o.nodeName); len(problems) > 0 {
@@ -114,19 +155,28 @@ func (o *rbacOptions) complete() error {
 	return nil
 }
 
+// splitAccount returns the namespace and the name of a service account.
+func splitAccount(account string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(account, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", "", fmt.Errorf("--service-account is %q: give a namespace and a name, as in kube-system/virtual-kubelet", account)
+	}
+	return namespace, name, nil
+}
+
 // command returns the command that prints the objects, without --service-account.
 func (o *rbacOptions) command() string {
 	text := "virtual-kubelet config print-rbac"
 	if o.poolsFile != "" {
-		text += " --config " + o.poolsFile
+		text += " --config " + doctor.Word(o.poolsFile)
 	} else {
-		text += " --nodename " + cmp.Or(o.nodeName, `""`)
+		text += " --nodename " + doctor.Word(o.nodeName)
 	}
 	for _, flag := range []struct {
 		name, value string
 	}{{"provider", o.provider}, {"namespace", o.namespace}} {
 		if flag.value != "" {
-			text += " --" + flag.name + " " + flag.value
+			text += " --" + flag.name + " " + doctor.Word(flag.value)
 		}
 	}
 	if o.leaderElect {
@@ -136,7 +186,7 @@ func (o *rbacOptions) command() string {
 		text += " --shards"
 	}
 	if o.leaderElect || o.shards {
-		text += " --leader-elect-namespace " + o.electNamespace
+		text += " --leader-elect-namespace " + doctor.Word(o.electNamespace)
 	}
 	return text
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"io"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -40,7 +39,7 @@ func newRemote(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Clos
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p, n, err := remote.New(context.Background(), init.ProviderConfig, cfg)
+	p, n, err := remote.New(init.ctx, init.ProviderConfig, cfg)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	goflag "flag"
 
 	"github.com/spf13/cobra"
@@ -15,8 +16,9 @@ func newRootCommand(getenv func(string) string) *cobra.Command {
 		Short: "Run a virtual node whose pods are run by a provider",
 		Long: `Register a node with a Kubernetes cluster, and run the pods that are bound to it
 by a provider (--provider). By default the cluster is that of kubectl, and the
-certificate of the kubelet API is self-signed. With --nodes or --config one
-process has many nodes.
+certificate of the kubelet API is self-signed. With --nodes, or pools of nodes in the
+file of --config, one process has many nodes. That file may have all that flags say,
+too; flags and environment variables go before it.
 
 Environment variables, besides those that flags name:
   VKUBELET_POD_IP        address of the node, at which the API server reaches this process
@@ -43,7 +45,7 @@ Environment variables, besides those that flags name:
 			if err := o.complete(); err != nil {
 				return usageError{err}
 			}
-			return runNode(cmd.Context(), &o, cmd.ErrOrStderr())
+			return runNode(cmd.Context(), &o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -52,10 +54,30 @@ Environment variables, besides those that flags name:
 	o.addFlags(command.Flags(), getenv)
 	klogFlags := goflag.NewFlagSet("klog", goflag.ContinueOnError)
 	klog.InitFlags(klogFlags)
-	command.Flags().AddGoFlagSet(klogFlags)
-	klogFlags.VisitAll(func(f *goflag.Flag) {
-		command.Flags().Lookup(f.Name).Hidden = true // --log-level and --log-format are for users
-	})
-	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv), newConformanceCommand(getenv), newDoctorCommand(getenv), newInterlinkPluginCommand())
+	for _, name := range []string{"v", "vmodule"} { // the others have no effect on where logs go
+		command.Flags().AddGoFlag(klogFlags.Lookup(name))
+		command.Flags().Lookup(name).Hidden = true // --log-level is for users
+	}
+	command.AddCommand(newVersionCommand(), newProvidersCommand(), newConfigCommand(getenv), newConformanceCommand(getenv), newDoctorCommand(getenv), newDeregisterCommand(getenv), newStatusCommand(), newInitCommand(), newInterlinkPluginCommand())
+	for _, more := range commands {
+		command.AddCommand(more())
+	}
+	refuseArguments(command)
 	return command
+}
+
+// refuseArguments makes errors of arguments, of all commands, ones of the command line.
+func refuseArguments(command *cobra.Command) {
+	if check := command.Args; check != nil {
+		command.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if _, ok := errors.AsType[usageError](err); err == nil || ok {
+				return err
+			}
+			return usagef("%w: see %s --help", err, cmd.CommandPath())
+		}
+	}
+	for _, sub := range command.Commands() {
+		refuseArguments(sub)
+	}
 }

@@ -21,12 +21,13 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
-// runNode runs the node until ctx ends.
-func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
+// runNode runs the node until ctx ends. Logs go to stderr, and traces of --trace-exporter
+// stdout to stdout.
+func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
 	logger := setUpLogging(o, stderr)
 	ctx = log.WithLogger(ctx, logger)
-	stopTracing, err := setUpTracing(ctx, o, stderr)
+	stopTracing, err := setUpTracing(ctx, o, stdout)
 	if err != nil {
 		return err
 	}
@@ -39,6 +40,9 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		cancel()
 		err = errors.Join(err, group.Wait())
 	}()
+	if o.configFile != "" {
+		group.Go(func() error { o.watchConfig(ctx); return nil })
+	}
 	starting, started := o.starting(ctx, began)
 	defer started()
 
@@ -69,6 +73,14 @@ func runNode(ctx context.Context, o *options, stderr io.Writer) (err error) {
 		return v.runFleet(ctx, began)
 	}
 	if o.leaderElect {
+		if o.metricsAddr != "" {
+			v.standby = newStandby()
+			serve, err := o.metricsServer(ctx, v.standby)
+			if err != nil {
+				return err
+			}
+			group.Go(func() error { return serve(ctx) })
+		}
 		return o.election(client).Run(ctx, func(ctx context.Context) error { return v.run(ctx, time.Now()) })
 	}
 	return v.run(ctx, began)
@@ -85,9 +97,9 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 		return unlessStopped(ctx, err)
 	}
 	defer claim.Release(ctx)
-	n, err := v.build(claim)
+	n, err := v.build(ctx, claim)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	if v.closer != nil {
 		defer v.closer.Close()
@@ -100,7 +112,9 @@ func (v *virtualNode) run(ctx context.Context, began time.Time) error {
 	}).Info("Starting node")
 
 	group, ctx := errgroup.WithContext(ctx)
-	if v.metricsAddr != "" {
+	if v.standby != nil {
+		v.standby.lead(v.mux)
+	} else if v.metricsAddr != "" {
 		serve, err := v.metricsServer(ctx, v.mux)
 		if err != nil {
 			return err
@@ -203,13 +217,14 @@ type virtualNode struct {
 
 	certificate *nodeutil.NodeIdentity // of the client; nil without --bootstrap-kubeconfig
 
+	standby  *standby          // serves --metrics-addr; nil without --leader-elect
 	mux      *http.ServeMux    // with the kubelet API, set by build
 	provider nodeutil.Provider // set by build
 	closer   io.Closer         // closes the provider; may be nil
 }
 
-func (v *virtualNode) build(claim *node.Claim) (*nodeutil.Node, error) {
-	providerConfig, err := readProviderConfig(v.providerConfig)
+func (v *virtualNode) build(ctx context.Context, claim *node.Claim) (*nodeutil.Node, error) {
+	providerConfig, err := v.configOfProvider()
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +233,7 @@ func (v *virtualNode) build(claim *node.Claim) (*nodeutil.Node, error) {
 	config.Claim = claim
 	config.Client, config.Handler, config.Flags = v.client, v.handler(mux), v.flagValues()
 	opts := append(v.servingOptions(), nodeutil.AttachProviderRoutes(mux))
-	return nodeutil.NewNode(v.nodeName, v.newProvider(providerConfig), append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(config)}, opts...)...)
+	return nodeutil.NewNode(v.nodeName, v.newProvider(ctx, providerConfig), append([]nodeutil.NodeOpt{nodeutil.WithNodeConfig(config)}, opts...)...)
 }
 
 // config is the node's configuration without client and handler.
@@ -253,23 +268,25 @@ func (v *virtualNode) servingOptions() []nodeutil.NodeOpt {
 	return nil
 }
 
-// newProvider makes the provider, and keeps it.
-func (v *virtualNode) newProvider(config []byte) nodeutil.NewProviderFunc {
+// newProvider makes the provider, and keeps it. ctx is for that time.
+func (v *virtualNode) newProvider(ctx context.Context, config []byte) nodeutil.NewProviderFunc {
 	return func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
 		if v.certificate != nil {
 			if err := cfg.Metrics.Register(v.certificate); err != nil {
 				return nil, nil, fmt.Errorf("cannot measure the client certificate: %w", err)
 			}
 		}
-		provider, nodeProvider, closer, err := v.makeProvider(config, cfg)
+		provider, nodeProvider, closer, err := v.makeProvider(ctx, config, cfg)
 		v.provider, v.closer = provider, closer
 		return provider, nodeProvider, err
 	}
 }
 
-// makeProvider makes a provider of that configuration, and what closes it.
-func (v *virtualNode) makeProvider(config []byte, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+// makeProvider makes a provider of that configuration, and what closes it. ctx is for that
+// time.
+func (v *virtualNode) makeProvider(ctx context.Context, config []byte, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 	return providers[v.options.provider].new(providerInit{
+		ctx:            ctx,
 		ProviderConfig: cfg,
 		NodeName:       v.nodeName,
 		OS:             v.os,
@@ -292,6 +309,7 @@ func (v *virtualNode) nodeSpec() corev1.Node {
 		node.LabelProvider:               v.options.provider,
 	}
 	spec.Spec.Taints = v.taints(v.options.provider)
+	managedClusters[v.options.managedCluster].applyTo(&spec)
 	spec.Status.NodeInfo.OperatingSystem = v.os
 	spec.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: v.address},

@@ -49,11 +49,11 @@ func (v *virtualNode) handler(mux *http.ServeMux) http.Handler {
 }
 
 // metricsHandler answers requests to --metrics-addr: those routes of the kubelet API that
-// are for Prometheus, and the statistics.
+// are for Prometheus and for probes, and the statistics.
 func metricsHandler(all http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	all = nodeutil.WithAuth(nodeutil.NoAuth(), all)
-	for _, path := range []string{"/metrics", "/metrics/", "/stats/"} {
+	for _, path := range []string{"/metrics", "/metrics/", "/stats/", "/healthz", "/livez", "/readyz"} {
 		mux.Handle(path, api.InstrumentHandler(all))
 	}
 	return mux

@@ -45,7 +45,7 @@ func built(t *testing.T, args ...string) (*virtualNode, http.Handler) {
 		t.Fatal(err)
 	}
 	v := &virtualNode{options: &o, client: fake.NewSimpleClientset(), address: "192.0.2.1", auth: headerAuth{}, certificate: newIdentity(t)}
-	if _, err := v.build(nil); err != nil {
+	if _, err := v.build(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if v.closer != nil {
@@ -98,8 +98,11 @@ func TestWhoMayReadWhat(t *testing.T) {
 		{"plain resource metrics", "/metrics/resource", stranger, plain, 200, "resource_scrape_error 0"},
 		{"plain cadvisor", "/metrics/cadvisor", stranger, plain, 200, "container_scrape_error 0"},
 		{"plain summary", "/stats/summary", stranger, plain, 200, `"nodeName":"virtual-kubelet"`},
+		{"plain health", "/healthz", stranger, plain, 200, "ok"},
+		{"plain readiness", "/readyz", stranger, plain, 500, "[-]node failed: reason withheld"},
+		{"plain reasons are not", "/readyz/node", stranger, plain, 404, ""},
 		{"nothing else is plain", "/pods", stranger, plain, 404, ""},
-		{"nor is health", "/configz", stranger, plain, 404, ""},
+		{"nor are settings", "/configz", stranger, plain, 404, ""},
 		{"nor what is behind dots", "/metrics/../pods", stranger, plain, 307, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -23,19 +23,20 @@ import (
 // flushTimeout bounds the last export at shutdown.
 const flushTimeout = 5 * time.Second
 
-// tracing returns the exporter that OpenTelemetry's environment variables select.
-func (o *options) tracing(getenv func(string) string) string {
+// traceExporter returns the exporter that OpenTelemetry's environment variables select, and
+// whether they do.
+func traceExporter(getenv func(string) string) (exporter string, set bool) {
 	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
-	case getenv("OTEL_SDK_DISABLED") == "true", exporter == "none":
-		return "none"
+	case getenv("OTEL_SDK_DISABLED") == "true":
+		return "none", true
 	case exporter == "console":
-		return "stdout"
+		return "stdout", true
 	case exporter != "":
-		return exporter
+		return exporter, true
 	case getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "", getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "":
-		return "otlp"
+		return "otlp", true
 	}
-	return "none"
+	return "", false
 }
 
 // setUpTracing starts the exporter of the flags or, without them, of OpenTelemetry's
@@ -109,7 +110,7 @@ func (o *options) sampler() (sdktrace.Sampler, error) {
 	}
 	percent, err := strconv.ParseFloat(o.traceSampleRate, 64)
 	if err != nil || percent < 0 || percent > 100 {
-		return nil, fmt.Errorf("--trace-sample-rate is %q: use a percentage from 0 to 100, always, or never", o.traceSampleRate)
+		return nil, fmt.Errorf("it is %q: use a percentage from 0 to 100, always, or never", o.traceSampleRate)
 	}
 	return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(percent / 100)), nil
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
@@ -115,5 +118,30 @@ func TestTracingThatNobodyWants(t *testing.T) {
 				t.Errorf("the collector got %v", got.spans)
 			}
 		})
+	}
+}
+
+// The traces of --trace-exporter stdout are on the standard output, and logs are not.
+func TestTracesGoToStandardOutput(t *testing.T) {
+	noCluster(t)
+	before, logger := trace.T, log.L
+	defer func() { trace.T, log.L = before, logger; otel.SetTracerProvider(noop.NewTracerProvider()) }()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, span := trace.StartSpan(context.Background(), "request")
+		span.End()
+		http.Error(w, "no", http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	content := `{clusters: [{name: a, cluster: {server: "` + server.URL + `"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}`
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, stderr := execute(t, "--provider", "mock", "--trace-exporter", "stdout", "--kubeconfig", kubeconfig, "--startup-timeout", "1s")
+	if !strings.Contains(stdout, `"Name":"request"`) || strings.Contains(stdout, "Using cluster") {
+		t.Errorf("the standard output has %s", stdout)
+	}
+	if strings.Contains(stderr, `"Name":"request"`) || !strings.Contains(stderr, "Using cluster") {
+		t.Errorf("the log has %s", stderr)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
@@ -35,4 +36,14 @@ func newVersionCommand() *cobra.Command {
 	}
 	command.Flags().StringVarP(&output, "output", "o", "", "output format: json (default: one line of text)")
 	return command
+}
+
+// buildMetric is always 1: what this binary was built from is in its labels.
+func buildMetric() prometheus.Collector {
+	info := buildinfo.Get()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "vk_build_info",
+		Help:        "What this binary was built from.",
+		ConstLabels: prometheus.Labels{"version": info.Version, "revision": info.Revision, "kubernetes": info.Kubernetes, "go": info.Go},
+	}, func() float64 { return 1 })
 }

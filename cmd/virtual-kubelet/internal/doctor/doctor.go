@@ -6,8 +6,12 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,9 +46,20 @@ type Config struct {
 	ClientCAFile string
 	// NoLease means that the nodes have no leases.
 	NoLease bool
-	// Holder describes the process whose identity is in a node's lease, and reports
-	// whether it keeps the process that is configured here from the node. Required.
-	Holder func(identity string) (description string, rival bool)
+	// Holder describes the process whose identity and group are in a node's lease, and
+	// reports whether it keeps the process that is configured here from the node. Required.
+	Holder func(identity, group string) (description string, rival bool)
+	// Elections has the leases of --leader-elect or --shards; the zero value means that
+	// there are none.
+	Elections Elections
+}
+
+// Elections are the leases by which several processes agree on which of them acts.
+type Elections struct {
+	Namespace string
+	Leader    string // name of the leader's lease; empty without --leader-elect
+	Shards    int    // how many there are; zero without --shards
+	Name      string // beginning of the names of the shards' leases
 }
 
 // Node is a node as it is configured.
@@ -97,6 +112,7 @@ var (
 		{"rights", []string{"configuration", "credentials"}, checkRights},
 		{"client-ca", []string{"credentials"}, checkClientCA},
 		{"metrics-server", []string{"credentials"}, checkMetricsServer},
+		{"election", []string{"credentials", "clock"}, checkElection},
 	}
 	nodeChecks = []check{
 		{"node", []string{"credentials"}, checkNode},
@@ -105,13 +121,17 @@ var (
 		{"ready", []string{"lease"}, checkReady},
 		{"certificate-request", []string{"node"}, checkCertificateRequest},
 		{"certificate", []string{"lease", "certificate-request"}, checkCertificate},
-		{"address", []string{"certificate"}, checkAddress},
+		{"address", []string{"lease", "certificate-request"}, checkAddress},
 		{"pods", []string{"node"}, checkPods},
 	}
 )
 
-// checkTimeout bounds each check.
-const checkTimeout = 30 * time.Second
+// checkTimeout bounds each check. The API server needs half a minute to find out that a
+// node does not answer.
+const checkTimeout = 45 * time.Second
+
+// maxNodes is how many nodes are examined at the same time.
+const maxNodes = 8
 
 // examination is what the checks of one run share.
 type examination struct {
@@ -121,34 +141,60 @@ type examination struct {
 	user authenticationv1.UserInfo // set by checkCredentials
 	skew time.Duration             // of the API server's clock from ours; set by checkClock
 
-	node   Node         // which nodeChecks are about
-	object *corev1.Node // set by checkNode
+	node      Node         // which nodeChecks are about
+	object    *corev1.Node // set by checkNode
+	presented *presented   // set by present
 }
 
-// Run runs all checks, one after the other. The error is one of the configuration.
+// Run runs all checks, those of a few nodes at the same time. The error is one of the
+// configuration, or that of a ctx that has ended: then what was found says nothing.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	client, err := kubernetes.NewForConfig(cfg.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for %s: %w", cfg.Cluster.Host, err)
 	}
 	e := &examination{Config: cfg, client: client}
-	results, causes := e.run(ctx, clusterChecks, nil)
-	for _, e.node = range cfg.Nodes {
-		ofNode, _ := e.run(ctx, nodeChecks, causes)
-		results = append(results, ofNode...)
+	checks := clusterChecks
+	if cfg.Elections == (Elections{}) {
+		checks = slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return c.name == "election" })
 	}
-	return results, nil
+	results, causes := e.run(ctx, checks, nil)
+	ofNodes := make([][]Result, len(cfg.Nodes))
+	var examining errgroup.Group
+	examining.SetLimit(maxNodes)
+	for i, n := range cfg.Nodes {
+		examining.Go(func() error {
+			of := *e
+			of.node = n
+			ofNodes[i], _ = of.run(ctx, nodeChecks, causes)
+			return nil
+		})
+	}
+	_ = examining.Wait()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("stopped before all was examined: %w", context.Cause(ctx))
+	}
+	return append(results, slices.Concat(ofNodes...)...), nil
+}
+
+// server is the address of the API server, without a password.
+func (e *examination) server() string {
+	address, err := url.Parse(e.Cluster.Host)
+	if err != nil || address.Host == "" {
+		return e.Cluster.Host
+	}
+	return address.Redacted()
 }
 
 // run runs checks. The causes are the names of the checks that failed, by the name of
 // each check that failed or was not run for it.
 func (e *examination) run(ctx context.Context, checks []check, before map[string]string) (results []Result, causes map[string]string) {
-	causes = map[string]string{}
-	for name, cause := range before {
-		causes[name] = cause
+	if causes = maps.Clone(before); causes == nil {
+		causes = map[string]string{}
 	}
 	for _, c := range checks {
 		finding := e.runOne(ctx, c, causes)
+		finding.Message, finding.Fix = Plain(finding.Message), Plain(finding.Fix)
 		results = append(results, Result{Check: c.name, Node: e.node.Name, Finding: finding})
 		if finding.Status == Failed {
 			causes[c.name] = c.name

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,33 +16,63 @@ import (
 // not tolerate its taints. Pods that ask for no node in particular are not counted, and
 // whether the node has room is left to the scheduler's own events.
 func checkPods(ctx context.Context, e *examination) Finding {
-	list, err := e.client.CoreV1().Pods(corev1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending"})
-	if err != nil {
-		return e.unread("the pods that are pending", err)
-	}
 	var names []string
 	var first *corev1.Pod
 	var obstacle corev1.Taint
-	for i := range list.Items {
-		pod := &list.Items[i]
-		taint, kept := e.keepsOut(pod)
-		if !kept {
-			continue
+	next := metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", Limit: podsPage}
+	for range maxPages {
+		list, err := e.client.CoreV1().Pods(corev1.NamespaceAll).List(ctx, next)
+		if err != nil {
+			return e.unread("the pods that are pending", err)
 		}
-		if names = append(names, pod.Namespace+"/"+pod.Name); first == nil {
-			first, obstacle = pod, taint
+		for i := range list.Items {
+			pod := &list.Items[i]
+			taint, kept := e.keepsOut(pod)
+			if !kept {
+				continue
+			}
+			if names = append(names, pod.Namespace+"/"+pod.Name); first == nil {
+				first, obstacle = pod, taint
+			}
 		}
+		if next.Continue = list.Continue; next.Continue == "" {
+			break
+		}
+	}
+	seen := "that asks for this node"
+	if next.Continue != "" {
+		seen = fmt.Sprintf("of the first %d that are pending and ask for this node", podsPage*maxPages)
 	}
 	if first == nil {
-		return ok("none that asks for this node waits because of its taints")
+		return ok("none %s waits because of its taints", seen)
 	}
-	fix := fmt.Sprintf(`a toleration in the pod's template; for this pod: kubectl -n %s patch pod %s --type json -p '[{"op": "add", "path": "/spec/tolerations/-", "value": {"key": %q, "operator": "Exists"}}]'`,
-		first.Namespace, first.Name, obstacle.Key)
-	if obstacle.Key == corev1.TaintNodeUnschedulable {
-		fix = "kubectl uncordon " + e.node.Name
-	}
-	return warning(fix, "the taint %s keeps out pods that ask for this node: %s", obstacle.ToString(), named(names))
+	return warning(e.admit(first, obstacle), "the taint %s keeps out pods that ask for this node: %s", obstacle.ToString(), named(names))
 }
+
+// Pending pods are read in pages, and not without end.
+const (
+	podsPage = 500
+	maxPages = 20
+)
+
+// admit returns what lets a pod come that a taint keeps out.
+func (e *examination) admit(pod *corev1.Pod, obstacle corev1.Taint) string {
+	switch {
+	case obstacle.Key == corev1.TaintNodeUnschedulable:
+		return "kubectl uncordon " + e.node.Name
+	case strings.HasPrefix(obstacle.Key, controlPlaneTaints):
+		return "none for the pod: the control plane takes this taint away once the node is well (see the checks above)"
+	}
+	path, value := "/spec/tolerations/-", fmt.Sprintf(`{"key": %q, "operator": "Exists"}`, obstacle.Key)
+	if len(pod.Spec.Tolerations) == 0 { // then there is no list to add to
+		path, value = "/spec/tolerations", "["+value+"]"
+	}
+	patch := fmt.Sprintf(`[{"op": "add", "path": %q, "value": %s}]`, path, value)
+	return fmt.Sprintf("a toleration in the pod's template; for this pod: kubectl -n %s patch pod %s --type json -p %s", Word(pod.Namespace), Word(pod.Name), Word(patch))
+}
+
+// controlPlaneTaints begins the keys of taints that tell a node's state.
+const controlPlaneTaints = "node.kubernetes.io/"
 
 // keepsOut returns the taint of the node that keeps out a pod which asks for it.
 func (e *examination) keepsOut(pod *corev1.Pod) (corev1.Taint, bool) {
@@ -54,6 +85,15 @@ func (e *examination) keepsOut(pod *corev1.Pod) (corev1.Taint, bool) {
 	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(e.object); err != nil || !matches {
 		return corev1.Taint{}, false
 	}
-	repels := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
-	return schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), e.object.Spec.Taints, pod.Spec.Tolerations, repels, false)
+	// Those that somebody can do something about come first.
+	for _, controlPlanes := range []bool{false, true} {
+		repels := func(taint *corev1.Taint) bool {
+			lasts := !strings.HasPrefix(taint.Key, controlPlaneTaints) || taint.Key == corev1.TaintNodeUnschedulable
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule && lasts != controlPlanes
+		}
+		if taint, kept := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), e.object.Spec.Taints, pod.Spec.Tolerations, repels, false); kept {
+			return taint, true
+		}
+	}
+	return corev1.Taint{}, false
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,12 +9,9 @@ import (
 
 // WriteText writes a line for each result, and below it how to fix what is wrong.
 func WriteText(w io.Writer, results []Result) error {
-	width, nodes := 0, map[string]bool{}
+	width := 0
 	for _, r := range results {
 		width = max(width, len(r.Check))
-		if r.Node != "" {
-			nodes[r.Node] = true
-		}
 	}
 	var text strings.Builder
 	last := ""
@@ -28,7 +24,7 @@ func WriteText(w io.Writer, results []Result) error {
 		if r.Status == NotChecked {
 			message = "because " + message
 		}
-		fmt.Fprintf(&text, "%-11s  %-*s  %s\n", r.Status, width, r.Check, oneLine(message))
+		fmt.Fprintf(&text, "%-11s  %-*s  %s\n", r.Status, width, r.Check, message)
 		if r.Fix != "" {
 			fmt.Fprintf(&text, "%*s  fix: %s\n", 11+2+width, "", r.Fix)
 		}
@@ -36,9 +32,6 @@ func WriteText(w io.Writer, results []Result) error {
 	_, err := io.WriteString(w, text.String())
 	return err
 }
-
-// oneLine removes the line breaks of an error of somebody else.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // WriteJSON writes an object with the results.
 func WriteJSON(w io.Writer, results []Result) error {
@@ -54,7 +47,11 @@ func WriteJSON(w io.Writer, results []Result) error {
 func FailedChecks(results []Result) (names []string) {
 	for _, r := range results {
 		if r.Status == Failed {
-			names = append(names, strings.TrimSuffix(r.Check+" of "+cmp.Or(r.Node, "\x00"), " of \x00"))
+			name := r.Check
+			if r.Node != "" {
+				name += " of " + r.Node
+			}
+			names = append(names, name)
 		}
 	}
 	return names

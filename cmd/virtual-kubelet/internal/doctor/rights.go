@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,10 @@ import (
 
 // accountUser begins the names of users that are service accounts.
 const accountUser = "system:serviceaccount:"
+
+// maxReviews is how many rights are asked for at the same time: an authorizer of a managed
+// cluster may need a second for each.
+const maxReviews = 8
 
 // maxNamed is how many of the same are named in a message.
 const maxNamed = 3
@@ -32,15 +37,26 @@ func checkRights(ctx context.Context, e *examination) Finding {
 		return failed("", "cannot make a client for %s: %v", user, err)
 	}
 	rights := rightsOf(e.Grants)
+	lacks := make([]bool, len(rights))
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(maxReviews)
+	for i, right := range rights {
+		asking.Go(func() error {
+			review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
+			}, metav1.CreateOptions{})
+			if err == nil {
+				lacks[i] = !review.Status.Allowed
+			}
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return e.unread("the rights of "+user, err)
+	}
 	var missing []string
-	for _, right := range rights {
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return e.unread("the rights of "+user, err)
-		}
-		if !review.Status.Allowed {
+	for i, right := range rights {
+		if lacks[i] {
 			missing = append(missing, describeRight(right))
 		}
 	}
@@ -62,7 +78,7 @@ func (e *examination) process() string {
 func (e *examination) asProcess() *rest.Config {
 	config := rest.CopyConfig(e.Cluster)
 	if e.ServiceAccount != "" {
-		config.Impersonate.UserName = e.process()
+		config.Impersonate = rest.ImpersonationConfig{UserName: e.process()}
 	}
 	return config
 }
@@ -73,7 +89,7 @@ func (e *examination) grant() string {
 	if account == e.process() {
 		return e.GrantCommand + " | kubectl apply -f -, and a kubeconfig of that service account (docs/identity.md)"
 	}
-	return e.GrantCommand + " --service-account " + account + " | kubectl apply -f -"
+	return e.GrantCommand + " --service-account " + Word(account) + " | kubectl apply -f -"
 }
 
 // rightsOf returns the rights that roles grant. A role of the cluster's own which is

@@ -10,11 +10,17 @@ import (
 )
 
 // File is a file with node pools, and the provider configurations that it names.
-type File struct{ options nodepools.Options }
+type File struct {
+	options nodepools.Options
+	pools   func(content []byte) ([]byte, error)
+}
 
 // NewFile returns the file options.File. A nil options.ReadFile reads provider
-// configurations from files, whose paths are relative to the directory of that file.
-func NewFile(options nodepools.Options) *File { return &File{options} }
+// configurations from files, whose paths are relative to the directory of that file. Pools
+// returns the part of the file's content that has the pools; nil means that all of it does.
+func NewFile(options nodepools.Options, pools func(content []byte) ([]byte, error)) *File {
+	return &File{options, pools}
+}
 
 // Load returns what the file wants. If only some pools are wrong, it returns an error and
 // what the others want.
@@ -38,6 +44,11 @@ func (f *File) load(known contents) (*nodepools.Wanted, contents, error) {
 	data, err := read(f.options.File)
 	if err != nil {
 		return nil, all, fmt.Errorf("--config cannot be read: %w", err)
+	}
+	if f.pools != nil {
+		if data, err = f.pools(data); err != nil {
+			return nil, all, fmt.Errorf("%s: %w", f.options.File, err)
+		}
 	}
 	options := f.options
 	if options.ReadFile == nil {

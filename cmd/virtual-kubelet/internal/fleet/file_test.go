@@ -40,7 +40,7 @@ func TestPoolFileOfAConfigMap(t *testing.T) {
 	link("..data/pools.yaml", "pools.yaml")
 	link("..data/mock.json", "mock.json")
 
-	p := NewFile(mockOptions(filepath.Join(dir, "pools.yaml")))
+	p := NewFile(mockOptions(filepath.Join(dir, "pools.yaml")), nil)
 	var read contents
 	wantNodes := func(want int) {
 		t.Helper()

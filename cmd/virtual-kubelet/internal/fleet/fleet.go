@@ -26,8 +26,9 @@ type Config struct {
 	// NodeConfig configures a node; the fleet sets the taints. With adopt the Node may
 	// be that of another provider.
 	NodeConfig func(n nodepools.Node, adopt bool) (nodeutil.NodeConfig, error)
-	// NewProvider makes a node's provider, and what closes it, which may be nil.
-	NewProvider func(n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
+	// NewProvider makes a node's provider, and what closes it, which may be nil. It returns
+	// early when ctx ends.
+	NewProvider func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 
 	// File has the wanted nodes, and is watched. Nil means that Fixed has them.
 	File  *File
@@ -45,6 +46,7 @@ type Fleet struct {
 	cfg     Config
 	fleet   *nodeutil.Fleet
 	reloads *reloads
+	shards  *shardsHeld
 	good    atomic.Pointer[contents] // of the file, when it could last be used as a whole
 
 	all      *nodeSet // without shards
@@ -58,9 +60,10 @@ func (e *FileError) Error() string { return e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
 // New makes the fleet, and its nodes unless they are shared with other processes. If
-// only some nodes can be made there is no error: Run logs it, and tries again.
-func New(cfg Config) (*Fleet, error) {
-	f := &Fleet{cfg: cfg, reloads: newReloads()}
+// only some nodes can be made there is no error: Run logs it, and tries again. ctx is for
+// the time of the call.
+func New(ctx context.Context, cfg Config) (*Fleet, error) {
+	f := &Fleet{cfg: cfg, reloads: newReloads(), shards: newShardsHeld(cfg.Shards.Name, cfg.Shards.Count)}
 	f.all = f.newNodeSet(func(string) bool { return true })
 	wanted, read, fileErr := f.all.load(nil)
 	if wanted == nil {
@@ -78,9 +81,12 @@ func New(cfg Config) (*Fleet, error) {
 	}
 	f.reloads.record(f.all, fileErr, true)
 	if f.sharded() {
+		if err := f.fleet.Metrics().Register(f.shards); err != nil {
+			return nil, fmt.Errorf("cannot have metrics of the shards: %w", err)
+		}
 		return f, nil
 	}
-	f.startErr = errors.Join(fileErr, f.all.add(context.Background(), wanted.Nodes, nil))
+	f.startErr = errors.Join(fileErr, f.all.add(ctx, wanted.Nodes, nil))
 	if len(f.all.nodes) == 0 && f.startErr != nil {
 		return nil, f.startErr
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,3 +67,35 @@ func (r *reloads) Collect(found chan<- prometheus.Metric) {
 }
 
 var _ prometheus.Collector = (*reloads)(nil)
+
+// shardsHeld are metrics of the shards that this process serves, of those that there are.
+type shardsHeld struct {
+	held        atomic.Int64
+	of          int
+	total, mine *prometheus.Desc
+}
+
+// newShardsHeld makes the metrics of that many shards. Several groups of processes may be
+// measured as one, so their name is a label.
+func newShardsHeld(name string, count int) *shardsHeld {
+	labels := prometheus.Labels{"name": name}
+	return &shardsHeld{
+		of:    count,
+		total: prometheus.NewDesc("vk_shards", "Shards into which the nodes are divided.", nil, labels),
+		mine:  prometheus.NewDesc("vk_shards_held", "Shards that this process serves.", nil, labels),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *shardsHeld) Describe(descs chan<- *prometheus.Desc) {
+	descs <- s.total
+	descs <- s.mine
+}
+
+// Collect implements prometheus.Collector.
+func (s *shardsHeld) Collect(found chan<- prometheus.Metric) {
+	found <- prometheus.MustNewConstMetric(s.total, prometheus.GaugeValue, float64(s.of))
+	found <- prometheus.MustNewConstMetric(s.mine, prometheus.GaugeValue, float64(s.held.Load()))
+}
+
+var _ prometheus.Collector = (*shardsHeld)(nil)

@@ -69,12 +69,18 @@ func TestReloadsOfShards(t *testing.T) {
 		defer end()
 		first, second := r.serve(f, shardOf("a-0", 2)), r.serve(f, shardOf("a-1", 2))
 		r.pass()
+		if held := f.shards.held.Load(); held != 2 {
+			t.Errorf("%d shards are held, want 2", held)
+		}
 		if len(f.reloads.failing) != 1 {
 			t.Errorf("%d shards have not applied the file, want that of the node that cannot be made", len(f.reloads.failing))
 		}
 		first(node.ErrHandedOver)
 		if len(f.reloads.failing) != 0 {
 			t.Error("a shard that another process has counts")
+		}
+		if held := f.shards.held.Load(); held != 1 {
+			t.Errorf("%d shards are held after one was given away, want 1", held)
 		}
 		second(node.ErrHandedOver)
 		r.wantErrors("of the node", "cannot open the journal", "cannot open the journal")

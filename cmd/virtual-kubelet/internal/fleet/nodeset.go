@@ -65,8 +65,9 @@ func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
 	return &some, read, err
 }
 
-// maxAdditions is how many nodes are added at the same time.
-const maxAdditions = 50
+// maxAdditions is how many nodes are added at the same time. Most of them may wait for providers
+// that are away: the others run once these have been given up.
+const maxAdditions = 1000
 
 // add adds nodes to the fleet, unless ctx has ended when a node's provider is made: then
 // another process may have the node already. The Nodes that adopt has may be those of another
@@ -105,7 +106,7 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 	config.NodeSpec.Spec.Taints = nil // the overlay has them
 	added := &runningNode{Node: n, provider: &overlaidProvider{overlay: n.Overlay}}
 	newProvider := func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
-		provider, nodeProvider, closer, err := s.cfg.NewProvider(n, cfg)
+		provider, nodeProvider, closer, err := s.cfg.NewProvider(ctx, n, cfg)
 		added.closer = closer
 		if err == nil {
 			err = context.Cause(ctx)

@@ -34,17 +34,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// errorLog keeps the errors that are logged.
+// errorLog keeps the errors that are logged, and beside them what is logged as information.
 type errorLog struct {
 	log.Logger
-	mu     *sync.Mutex
-	logged *[]string
-	err    error
+	mu            *sync.Mutex
+	logged, infos *[]string
+	err           error
 }
 
 func (l errorLog) WithField(string, any) log.Logger { return l }
 func (l errorLog) WithFields(log.Fields) log.Logger { return l }
 func (l errorLog) WithError(err error) log.Logger   { l.err = err; return l }
+func (l errorLog) Info(args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.infos != nil {
+		*l.infos = append(*l.infos, fmt.Sprint(args...))
+	}
+}
 func (l errorLog) Error(args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,6 +69,7 @@ type poolsRig struct {
 
 	mu     sync.Mutex
 	errors []string // that were logged
+	infos  []string // that were logged
 }
 
 func poolsBubble(t *testing.T, fields string, test func(r *poolsRig)) {
@@ -81,7 +89,7 @@ func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, tes
 		before(r)
 		r.write(fields)
 		r.fleet = r.newFleet(file, 0)
-		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), errorLog{Logger: log.L, mu: &r.mu, logged: &r.errors}))
+		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), errorLog{Logger: log.L, mu: &r.mu, logged: &r.errors, infos: &r.infos}))
 		done := make(chan error)
 		go func() { done <- r.fleet.Run(ctx) }()
 		r.pass()
@@ -96,11 +104,11 @@ func poolsBubbleAfter(t *testing.T, before func(r *poolsRig), fields string, tes
 // newFleet is a process with that file, whose nodes are those of the mock provider.
 func (r *poolsRig) newFleet(file string, shards int) *Fleet {
 	r.t.Helper()
-	f, err := New(Config{
+	f, err := New(r.t.Context(), Config{
 		Nodes:       nodeutil.FleetConfig{Client: r.client},
 		NodeConfig:  r.nodeConfig,
 		NewProvider: newMock,
-		File:        NewFile(mockOptions(file)),
+		File:        NewFile(mockOptions(file), nil),
 		Shards:      nodeutil.Shards{Count: shards},
 	})
 	if err != nil {
@@ -140,7 +148,7 @@ func mockOptions(file string) nodepools.Options {
 }
 
 // newMock makes a mock provider whose journal is a file.
-func newMock(n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+func newMock(_ context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 	config, err := mock.ParseConfig([]byte(n.ProviderConfig), n.Name)
 	if err != nil {
 		return nil, nil, nil, err

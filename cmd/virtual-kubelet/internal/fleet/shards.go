@@ -45,6 +45,8 @@ func shardOf(node string, shards int) int {
 
 // serveShard has the nodes of a shard in the fleet until ctx ends.
 func (f *Fleet) serveShard(ctx context.Context, shard int) {
+	f.shards.held.Add(1)
+	defer f.shards.held.Add(-1)
 	s := f.newNodeSet(func(node string) bool { return shardOf(node, f.cfg.Shards.Count) == shard })
 	defer f.reloads.forget(s)
 	ctx = log.WithLogger(ctx, log.G(ctx).WithField("shard", shard))

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,19 +54,19 @@ func TestProvidersThatAreLongInBeingMade(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pools.yaml")
 	synctest.Test(t, func(t *testing.T) {
 		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
-		r.write(`{pools: [{name: a, count: 5}, {name: b, count: 1}]}`)
+		r.write(`{pools: [{name: a, count: 200}, {name: b, count: 1}]}`)
 		began := time.Now()
-		f, err := New(Config{
+		f, err := New(t.Context(), Config{
 			Nodes:      nodeutil.FleetConfig{Client: r.client},
 			NodeConfig: r.nodeConfig,
-			NewProvider: func(n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+			NewProvider: func(ctx context.Context, n nodepools.Node, cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 				if n.Name == "b-0" {
-					return newMock(n, cfg)
+					return newMock(ctx, n, cfg)
 				}
 				time.Sleep(time.Minute)
 				return nil, nil, nil, errors.New("it is away")
 			},
-			File: NewFile(mockOptions(file)),
+			File: NewFile(mockOptions(file), nil),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -75,6 +76,33 @@ func TestProvidersThatAreLongInBeingMade(t *testing.T) {
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A process that is asked to end while it waits for providers does not wait on.
+func TestEndWhileProvidersAreBeingMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		r := &poolsRig{t: t, file: file, client: fake.NewSimpleClientset()}
+		r.write(`{pools: [{name: a, count: 5}]}`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := New(ctx, Config{
+			Nodes:      nodeutil.FleetConfig{Client: r.client},
+			NodeConfig: r.nodeConfig,
+			NewProvider: func(ctx context.Context, _ nodepools.Node, _ nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+				}
+				return nil, nil, nil, errors.New("it is away")
+			},
+			File: NewFile(mockOptions(file), nil),
+		})
+		if took := time.Since(began); err == nil || took > time.Second {
+			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }

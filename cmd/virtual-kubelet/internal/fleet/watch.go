@@ -27,6 +27,7 @@ func (s *nodeSet) watch(ctx context.Context, retry time.Time) {
 	defer poll.Stop()
 	last := s.applied
 	var logged string
+	unusable := false // the file, when it was read last
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,12 +53,17 @@ func (s *nodeSet) watch(ctx context.Context, retry time.Time) {
 		if err != nil {
 			s.reloads.record(s, err, changed)
 			if changed {
+				unusable = true
 				log.G(ctx).WithError(err).Error("The file of the node pools cannot be used; the nodes stay as they are")
 			}
 			if s.addFailed(ctx) {
 				retry = time.Now().Add(retryInterval)
 			}
 			continue
+		}
+		if unusable {
+			unusable = false
+			log.G(ctx).Info("The file of the node pools can be used again")
 		}
 		waiting, err := s.apply(ctx, wanted)
 		if ctx.Err() != nil {

@@ -119,6 +119,35 @@ func TestBadFileChangesNothing(t *testing.T) {
 	})
 }
 
+// A file that is as it was before a mistake is logged, although no node changes.
+func TestFileThatIsReverted(t *testing.T) {
+	good := `{pools: [{name: a, count: 1}]}`
+	poolsBubble(t, good, func(r *poolsRig) {
+		logged := func() (count int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, line := range r.infos {
+				if line == "The file of the node pools can be used again" {
+					count++
+				}
+			}
+			return count
+		}
+		r.write(`{pools: [{name: a, count: -1}]}`)
+		r.pass()
+		r.wantErrors("a bad file", "pools[a].count")
+		if logged() != 0 {
+			t.Error("a bad file is logged as one that can be used")
+		}
+		r.write(good)
+		r.pass()
+		r.pass()
+		if logged() != 1 {
+			t.Errorf("it was logged %d times, want once", logged())
+		}
+	})
+}
+
 // What fails for one node is tried again, and holds up no other.
 func TestNodeThatCannotBeMade(t *testing.T) {
 	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {

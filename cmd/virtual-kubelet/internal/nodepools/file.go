@@ -82,18 +82,23 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 // docs has the fields.
 const docs = "docs/scale.md"
 
-// decode decodes a file but for its pools. Without a file nothing else can be checked.
-func decode(data []byte) (*file, []error) {
+// decode decodes a file but for its pools. Without a file nothing else can be checked. Kinds are
+// those that it may have, for errors.
+func decode(data []byte, kinds []string) (*file, []error) {
 	var f file
 	errs, ok := config.Decoder{YAML: true, Docs: docs}.Mistakes(data, &f)
 	if !ok {
 		return nil, errs
 	}
-	if f.APIVersion != APIVersion || f.Kind != Kind {
-		return nil, []error{
-			field.NotSupported(field.NewPath("apiVersion"), f.APIVersion, []string{APIVersion}),
-			field.NotSupported(field.NewPath("kind"), f.Kind, []string{Kind}),
-		}
+	var unlike []error
+	if f.APIVersion != APIVersion {
+		unlike = append(unlike, field.NotSupported(field.NewPath("apiVersion"), f.APIVersion, []string{APIVersion}))
+	}
+	if f.Kind != Kind {
+		unlike = append(unlike, field.NotSupported(field.NewPath("kind"), f.Kind, kinds))
+	}
+	if len(unlike) > 0 {
+		return nil, unlike
 	}
 	if f.Pools == nil {
 		errs = append(errs, field.Required(field.NewPath("pools"), "list the pools, or write [] for no nodes"))

@@ -26,13 +26,17 @@ type Provider struct {
 type Options struct {
 	// File is the name of the file, for errors.
 	File string
+	// Kinds are those of the documents that the file may have beside the pools, for errors.
+	Kinds []string
 	// Providers are the known providers, by name.
 	Providers map[string]Provider
 	// OS, Provider and Config are the defaults of pools; Config is the path of that
 	// provider's configuration, and may be empty. Taints returns the default taints of
 	// a pool with a provider.
 	OS, Provider, Config string
-	Taints               func(provider string) []corev1.Taint
+	// Inline is that configuration itself, if it is in no file of its own.
+	Inline []byte
+	Taints func(provider string) []corev1.Taint
 	// PortPerNode means that each node has a port of its own.
 	PortPerNode bool
 	// ReadFile reads a provider's configuration.
@@ -61,7 +65,7 @@ type Node struct {
 // file, the pool, the field, its value, and what to do. If only some of the pools are
 // wrong, Parse also returns what the others want, without DeleteNodes.
 func Parse(data []byte, o Options) (*Wanted, error) {
-	f, errs := decode(data)
+	f, errs := decode(data, append([]string{Kind}, o.Kinds...))
 	partly := false
 	var wanted *Wanted
 	if f != nil {
@@ -94,8 +98,8 @@ func Parse(data []byte, o Options) (*Wanted, error) {
 	return wanted, errors.Join(errs...)
 }
 
-// maxNodes bounds the damage of a typing error.
-const maxNodes = 10000
+// MaxNodes bounds the damage of a typing error.
+const MaxNodes = 10000
 
 // expansion makes nodes of pools, and collects their errors.
 type expansion struct {

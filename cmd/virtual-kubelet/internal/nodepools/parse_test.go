@@ -29,7 +29,8 @@ func options() nodepools.Options {
 		return nil
 	}
 	return nodepools.Options{
-		File: "pools.yaml",
+		File:  "pools.yaml",
+		Kinds: []string{"Configuration"},
 		Providers: map[string]nodepools.Provider{
 			"mock":    {Check: check},
 			"machine": {OneNode: true, Check: check},
@@ -114,7 +115,8 @@ pools:
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "", `apiVersion: Unsupported value: "": supported values: "virtual-kubelet.io/v1alpha1"`},
-		{"another kind", "apiVersion: virtual-kubelet.io/v1alpha1\nkind: Pools", `kind: Unsupported value: "Pools": supported values: "NodePools"`},
+		{"another kind", "apiVersion: virtual-kubelet.io/v1alpha1\nkind: Pools", `pools.yaml: kind: Unsupported value: "Pools": supported values: "NodePools", "Configuration"`},
+		{"a name too long for a label", head + "pools: [{name: a, count: 11, nodeName: 'a234567890123456789012345678901234567890123456789012345678901-{index}'}]", "pools[a].nodeName: Invalid value"},
 		{"no YAML", head + "pools: [", "no YAML"},
 		{"a field twice", head + "pools: []\npools: []", `"pools" already set`},
 		{"two documents", head + "---\n" + head, "several YAML documents"},

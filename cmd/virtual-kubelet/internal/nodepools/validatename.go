@@ -37,8 +37,8 @@ func (e *expansion) names(p *pool, at *field.Path) []string {
 		e.add(field.Required(at.Child("count"), "give the number of nodes"))
 		return nil
 	}
-	if *p.Count < 0 || *p.Count > maxNodes-len(e.wanted) {
-		e.invalid(at.Child("count"), *p.Count, "write a number from 0 on, such that all pools together have no more than %d nodes", maxNodes)
+	if *p.Count < 0 || *p.Count > MaxNodes-len(e.wanted) {
+		e.invalid(at.Child("count"), *p.Count, "write a number from 0 on, such that all pools together have no more than %d nodes", MaxNodes)
 		return nil
 	}
 	if p.NodeName == "" {
@@ -47,9 +47,18 @@ func (e *expansion) names(p *pool, at *field.Path) []string {
 	return e.expand(p.NodeName, *p.Count, at.Child("nodeName"))
 }
 
+// NameProblems returns why a node cannot have a name, which is also that of its host, a label;
+// none if it can.
+func NameProblems(name string) []string {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return problems
+	}
+	return validation.IsValidLabelValue(name)
+}
+
 // expand makes names of a pattern.
 func (e *expansion) expand(pattern string, count int, at *field.Path) (names []string) {
-	if problems := validation.IsDNS1123Subdomain(strings.ReplaceAll(pattern, index, "0")); len(problems) > 0 {
+	if problems := NameProblems(strings.ReplaceAll(pattern, index, strconv.Itoa(max(0, count-1)))); len(problems) > 0 {
 		e.invalid(at, pattern, "nodes cannot have such names: %s", strings.Join(problems, "; "))
 		return nil
 	}

@@ -26,7 +26,7 @@ func (e *expansion) config(p *pool, provider Provider, at *field.Path) string {
 		e.invalid(at, string(raw), "write the provider's configuration here, as an object, or the path of its file")
 		return ""
 	case p.Provider == "":
-		path = e.Config
+		path, content = e.Config, e.Inline
 	}
 	if path != "" {
 		var err error
