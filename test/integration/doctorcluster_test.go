@@ -8,6 +8,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -114,6 +116,43 @@ func TestDoctorFindsACertificateThatWaitsForApproval(t *testing.T) {
 	for _, c := range found.Checks {
 		if c.Check == "credentials" && !strings.Contains(c.Message, n.user) {
 			t.Errorf("the doctor is not %s: %s", n.user, c.Message)
+		}
+	}
+}
+
+// Who may make requests can name one as a command of a shell, for any node.
+func TestDoctorDoesNotTrustRequestsOfOthers(t *testing.T) {
+	n := startNode(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + n.name, Organization: []string{"system:nodes"}}, DNSNames: []string{"kubernetes"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "x; touch doctored; \x1b[31m$(id)"
+	requests := client.CertificatesV1().CertificateSigningRequests()
+	if _, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeletServingSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := requests.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	found := doctor(t, nil, asAdmin(n)...)
+	wantBad(t, found, "certificate-request", "warning", "do not approve it", "kubectl certificate deny 'x; touch doctored;")
+	for _, c := range found.Checks {
+		if strings.Contains(c.Message+c.Fix, "\x1b") {
+			t.Errorf("%s commands the terminal: %q, %q", c.Check, c.Message, c.Fix)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -54,8 +56,14 @@ type sharers struct {
 // the name itself.
 func newSharers(t *testing.T, nodes int, args ...string) *sharers {
 	t.Helper()
+	return newSharersOf(t, strings.ToLower(t.Name()), nodes, args...)
+}
+
+// newSharersOf is newSharers for a test that has other nodes, too.
+func newSharersOf(t *testing.T, name string, nodes int, args ...string) *sharers {
+	t.Helper()
 	dir := t.TempDir()
-	s := &sharers{t: t, name: strings.ToLower(t.Name()), config: filepath.Join(dir, "mock.json"), journals: dir, args: args}
+	s := &sharers{t: t, name: name, config: filepath.Join(dir, "mock.json"), journals: dir, args: args}
 	names, only := []string{s.name}, s.name
 	if nodes > 0 {
 		names, only = nil, ""
@@ -426,12 +434,14 @@ func (s *sharers) proxy() (way *fault.Transport, kubeconfig string) {
 // One process runs the node, and the other one stands by.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel() // they wait most of the time
-	s := newSharers(t, 0, "--leader-elect")
+	s := newSharers(t, 0, "--leader-elect", "--metrics-addr", "127.0.0.1:0")
 	ns := newNamespace(t)
 	leader := s.start()
 	node := &virtualNode{name: s.name}
 	node.waitReady(t, time.Now())
 	standby := s.start()
+	s.wantLeads(standby, 0)
+	s.wantLeads(leader, 1)
 	unready := watchReady(t, s.name)
 	defer unready()
 	allRun(t, ns, "before", []string{s.name})
@@ -439,6 +449,7 @@ func TestStandbyTakesOver(t *testing.T) {
 
 	leader.stop(t, syscall.SIGKILL)
 	allRun(t, ns, "after-the-kill", []string{s.name})
+	s.wantLeads(standby, 1)
 	leader, standby = standby, s.start()
 	eventually(t, "the new process stands by", func(context.Context) (bool, string) {
 		return strings.Contains(standby.log.String(), "There is a leader"), standby.log.String()
@@ -452,6 +463,35 @@ func TestStandbyTakesOver(t *testing.T) {
 	s.assertCreatedOnce(ns)
 	standby.stop(t, syscall.SIGTERM)
 	s.assertElectionRightsUsed(metav1.NamespaceSystem, printRBAC(t, s.name, s.name, s.rights...))
+}
+
+// wantLeads waits until the metrics of a process say whether it leads: 1 or 0. Whether or
+// not, it answers probes.
+func (s *sharers) wantLeads(n *virtualNode, leads int) {
+	s.t.Helper()
+	want := fmt.Sprintf("leader_election_master_status{name=%q} %d\n", s.name+"-leader", leads)
+	eventually(s.t, strings.TrimSpace(want), func(ctx context.Context) (bool, string) {
+		if !servingMetrics.MatchString(n.log.String()) {
+			return false, "it does not serve metrics yet"
+		}
+		found := ""
+		for _, path := range []string{"/healthz", "/livez", "/readyz", "/metrics"} {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress(s.t, n.log)+path, nil)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return false, err.Error()
+			}
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if found = string(body); err != nil || response.StatusCode != http.StatusOK {
+				return false, fmt.Sprint(path, ": ", response.Status, " ", found, err)
+			}
+		}
+		return strings.Contains(found, want), found
+	})
 }
 
 // assertElectionRightsUsed fails the test if a right on the leases of the election,

@@ -32,7 +32,7 @@ const metricsList = "../observability/testdata/metrics.txt"
 
 var (
 	ourMetrics    = regexp.MustCompile(`^(kubelet|vk)_`)
-	listedMetrics = regexp.MustCompile(`^(kubelet|vk|workqueue)_|^process_(cpu_seconds_total|resident_memory_bytes|start_time_seconds|open_fds|max_fds)$|^rest_client_(requests_total|request_duration_seconds)$|^go_goroutines$`)
+	listedMetrics = regexp.MustCompile(`^(kubelet|vk|workqueue)_|^leader_election_master_status$|^process_(cpu_seconds_total|resident_memory_bytes|start_time_seconds|open_fds|max_fds)$|^rest_client_(requests_total|request_duration_seconds)$|^go_goroutines$`)
 )
 
 // What dashboard and alerts ask for is what a node has: the list against which
@@ -52,13 +52,19 @@ func TestMetricsAreThoseOfTheList(t *testing.T) {
 	waitForGone(t, pod)
 	served := metricsOf(t, n.log)
 	pools := startPools(t, "pools: []", "--metrics-addr", "127.0.0.1:0")
-	eventually(t, "the process with a file of pools serves metrics", func(context.Context) (bool, string) {
-		log := pools.log.String()
-		return servingMetrics.MatchString(log), log
-	})
 	for name, line := range metricsOf(t, pools.log) {
 		if strings.HasPrefix(name, "vk_config_") { // which only such a process has
 			served[name] = line
+		}
+	}
+	for _, shared := range []*sharers{
+		newSharersOf(t, "metrics-leader", 0, "--leader-elect", "--metrics-addr", "127.0.0.1:0"),
+		newSharersOf(t, "metrics-shards", 1, "--nodes", "1", "--shards", "1", "--metrics-addr", "127.0.0.1:0"),
+	} {
+		for name, line := range metricsOf(t, shared.start().log) {
+			if strings.HasPrefix(name, "leader_election_") || strings.HasPrefix(name, "vk_shards") {
+				served[name] = line
+			}
 		}
 	}
 	if *updateMetrics {
@@ -113,6 +119,9 @@ var servingMetrics = regexp.MustCompile(`msg="Serving metrics".* address=(\S+)`)
 // labels. The log says where they are.
 func metricsOf(t *testing.T, log *lockedbuffer.Buffer) map[string]string {
 	t.Helper()
+	eventually(t, "metrics are served", func(context.Context) (bool, string) {
+		return servingMetrics.MatchString(log.String()), log.String()
+	})
 	url := "http://" + metricsAddress(t, log) + "/metrics"
 	var families map[string]*dto.MetricFamily
 	eventually(t, "requests of the kubelet API were counted", func(ctx context.Context) (bool, string) {

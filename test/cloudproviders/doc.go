@@ -1,0 +1,2 @@
+// Package cloudproviders tests the nodes of managed clusters against what runs there.
+package cloudproviders
