@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/exec"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+func newTestProvider() *Provider {
+	return &Provider{
+		service: &Service{}, node: "acme", hostIPs: func() []string { return []string{"192.0.2.1"} },
+		known: corev1listers.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})),
+	}
+}
+
+func newTestPod(containers ...string) *corev1.Pod {
+	grace := int64(30)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1", DeletionGracePeriodSeconds: &grace}}
+	for _, name := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: "nginx", Env: []corev1.EnvVar{{Name: "COLOUR", Value: "blue"}}})
+	}
+	return pod
+}
+
+func TestLifeOfAPod(t *testing.T) {
+	p, pod := newTestProvider(), newTestPod("main")
+	if _, err := p.GetPod(t.Context(), "default", "web"); !errdefs.IsNotFound(err) {
+		t.Errorf("before its creation: %v", err)
+	}
+	if err := p.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	status, err := p.GetPodStatus(t.Context(), "default", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Phase != corev1.PodRunning || !status.ContainerStatuses[0].Ready {
+		t.Errorf("its status is %+v", status)
+	}
+	if err := p.DeletePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if pods, err := p.GetPods(t.Context()); err != nil || len(pods) > 0 {
+		t.Errorf("after its deletion: %v, %v", pods, err)
+	}
+	if err := p.DeletePod(t.Context(), pod); !errdefs.IsNotFound(err) {
+		t.Errorf("a second deletion: %v", err)
+	}
+}
+
+// A pod that can never run is Failed, and no try is made again; one for which there is no room
+// waits.
+func TestRefusedPods(t *testing.T) {
+	p := newTestProvider()
+	initialized := newTestPod("main")
+	initialized.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+	for _, pod := range []*corev1.Pod{initialized, newTestPod("a", "b", "c", "d", "e", "f", "g", "h", "i")} {
+		if err := p.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) {
+			t.Errorf("CreatePod: %v", err)
+		}
+	}
+	p.service.tasks = map[string]Task{}
+	for i := range 1000 {
+		id := fmt.Sprint("other-", i)
+		p.service.tasks[id] = Task{ID: id}
+	}
+	if _, ok := errdefs.RetryAfter(p.CreatePod(t.Context(), newTestPod("main"))); !ok {
+		t.Error("no time is named after which there may be room")
+	}
+}
+
+func TestLogs(t *testing.T) {
+	p := newTestProvider()
+	if err := p.CreatePod(t.Context(), newTestPod("main")); err != nil {
+		t.Fatal(err)
+	}
+	log, err := p.GetContainerLogs(t.Context(), "default", "web", "main", api.ContainerLogOpts{Tail: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(log); string(text) != "hello from image nginx\n" {
+		t.Errorf("the log is %q, %v", text, err)
+	}
+	if _, err := p.GetContainerLogs(t.Context(), "default", "web", "nobody", api.ContainerLogOpts{}); !errdefs.IsNotFound(err) {
+		t.Errorf("of a container that there is not: %v", err)
+	}
+}
+
+func TestExec(t *testing.T) {
+	p := newTestProvider()
+	if err := p.CreatePod(t.Context(), newTestPod("main")); err != nil {
+		t.Fatal(err)
+	}
+	session := &session{in: strings.NewReader("in")}
+	err := p.RunInContainer(t.Context(), "default", "web", "main", []string{"sh", "-c", `cat; echo " $COLOUR"; exit 3`}, session)
+	var exit exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitStatus() != 3 || session.out.String() != "in blue\n" {
+		t.Errorf("it printed %q and ended with %v", &session.out, err)
+	}
+}
+
+// session is a client of kubectl exec.
+type session struct {
+	in  io.Reader
+	out bytes.Buffer
+}
+
+func (s *session) Stdin() io.Reader            { return s.in }
+func (s *session) Stdout() io.WriteCloser      { return s }
+func (s *session) Stderr() io.WriteCloser      { return s }
+func (*session) TTY() bool                     { return false }
+func (*session) Resize() <-chan api.TermSize   { return nil }
+func (s *session) Write(p []byte) (int, error) { return s.out.Write(p) }
+func (*session) Close() error                  { return nil }
+
+func TestNotifications(t *testing.T) {
+	p, pod := newTestProvider(), newTestPod("main")
+	var phases []corev1.PodPhase
+	p.NotifyPods(t.Context(), func(pod *corev1.Pod) { phases = append(phases, pod.Status.Phase) })
+	if err := errors.Join(p.CreatePod(t.Context(), pod), p.DeletePod(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(phases) != "[Running Failed]" {
+		t.Errorf("notified of %v", phases)
+	}
+	if err := p.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
