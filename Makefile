@@ -4,7 +4,8 @@
 GO ?= go
 export GO
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-TESTFLAGS ?= -race -shuffle=on
+# go vet is part of lint.
+TESTFLAGS ?= -race -shuffle=on -vet=off
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
@@ -48,6 +49,17 @@ controlplane: ## Build bin/controlplane (minutes the first time, cached then)
 metrics-server: ## Build bin/metrics-server, for kubectl top (minutes the first time, cached then)
 	@cd test/metricsserver && CGO_ENABLED=0 ../../scripts/gobuild.sh "metrics-server" ../../bin/metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server -trimpath
 
+# Both are of one module, so that they are built of the same packages, and of those of the
+# binary where they have them in common.
+.PHONY: helm
+helm: ## Build bin/helm3 and bin/helm4, for the tests of the chart (minutes the first time, cached then)
+	@for v in 4 3; do (cd test/helm && CGO_ENABLED=0 ../../scripts/gobuild.sh "Helm $$v" ../../bin/helm$$v helm.sh/helm/v$$v/cmd/helm -trimpath -ldflags '-s -w') || exit 1; done
+
+.PHONY: browser
+browser: # what the test of the status page needs
+	@command -v chromium >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends chromium fonts-dejavu-core)
+	@cd test/browser && CGO_ENABLED=0 ../../scripts/gobuild.sh "the browser of tests" ../../bin/browser . -trimpath
+
 # 1.6.3 is the last one with a free licence. It needs cgo, for containers without Docker.
 .PHONY: nomad
 nomad: toolchain ## Build bin/nomad, for the tests on a real Nomad (minutes the first time, cached then)
@@ -55,7 +67,7 @@ nomad: toolchain ## Build bin/nomad, for the tests on a real Nomad (minutes the 
 
 .PHONY: container-tools
 container-tools: # the packages of Debian that containerd-up, the images and commands in tests need
-	@missing=; for pkg in ca-certificates containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd; do \
+	@missing=; for pkg in ca-certificates containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd jq; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
 
@@ -72,10 +84,14 @@ nomad-tools: container-tools # the packages of Debian that the tests on a real N
 	[ -z "$$missing" ] || (apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing)
 
 .PHONY: remote-tools
-remote-tools: # the packages of Debian that the providers of the remote examples need
+remote-tools: # the packages of Debian and npm that the providers of the remote examples need
 	@missing=; for pkg in python3-grpcio python3-grpc-tools; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	command -v npm >/dev/null || missing="$$missing nodejs npm"; \
 	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
+	@from=$(CURDIR)/providers/remote/examples/typescript; mkdir -p bin/remote-examples/examples/typescript; \
+	cd bin/remote-examples/examples/typescript; cmp -s $$from/package-lock.json node_modules/.installed || \
+		(cp $$from/package.json $$from/package-lock.json . && npm ci --no-audit --no-fund && cp package-lock.json node_modules/.installed)
 
 .PHONY: containerd-up
 containerd-up: container-tools ## Build bin/containerd-up, which runs containerd for tests
@@ -159,7 +175,7 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 conformance-sample ## Everything that CI runs
+test: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 site conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -204,7 +220,7 @@ observability: prometheus ## Check dashboard and alerts against the metrics
 # as those of deploy/ and docs/ that tests of the binary read.
 .PHONY: unit
 unit: ## The tests that need no control plane
-	for module in $(MODULES); do (cd $$module && $(GO) test -count=1 $(TESTFLAGS) ./...) || exit 1; done
+	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GO) test -count=1 $(TESTFLAGS) ./...'
 
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
@@ -215,6 +231,10 @@ allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.t
 slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are part of integration
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
 
+.PHONY: machine
+machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
+	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
+
 # They wait most of their time, so they run side by side.
 .PHONY: kits
 kits: controlplane ## The conformance kit over the fakes of services, which is part of integration
@@ -222,12 +242,22 @@ kits: controlplane ## The conformance kit over the fakes of services, which is p
 		'cd providers/{} && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|ECI|Fargate|InterLink|StackPath|Zun)$$" .'
 
 .PHONY: integration
-integration: build controlplane metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
+integration: build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
 	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	$(GO) test $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
 	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./providers/slurm/... ./providers/remote/...
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
+	$(MAKE) machine
+
+.PHONY: site
+site: ## Make bin/site/html, the documentation as a web site with a search; links that lead nowhere fail it
+	scripts/site.sh bin/site
+
+# Not part of test, since the SDK of AWS takes minutes to compile.
+.PHONY: cloudproviders
+cloudproviders: ## A node of a managed cluster before the cloud controller manager of AWS
+	cd test/cloudproviders && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,7 +35,7 @@ var allowed = map[string][]string{
 	"internal/turns":             {},
 	"internal/allocs":            {},
 	"internal/apierror":          {"errdefs"},
-	"internal/config":            {},
+	"internal/config":            {"errdefs"},
 	"internal/filetree":          {},
 	"internal/nodeaddress":       {},
 	"internal/listwatch":         {"log", "internal/periodic"},
@@ -43,6 +44,7 @@ var allowed = map[string][]string{
 	"internal/lockedbuffer":      {},
 	"internal/podstream":         {},
 	"internal/podwatch":          {"internal/listwatch"},
+	"internal/statuspage":        {},
 	"internal/shard":             {"errdefs", "log", "node"},
 	"internal/fakeapi":           {},
 	"internal/periodic":          {},
@@ -52,7 +54,7 @@ var allowed = map[string][]string{
 	"node/api":                   {"errdefs", "log", "trace", "node/api"},
 	"node/queuemetrics":          {},
 	"node/nodetest":              {"errdefs"},
-	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/periodic", "internal/podobjects", "internal/podstatus", "internal/podwatch", "internal/providercalls", "internal/shard"},
+	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/periodic", "internal/podobjects", "internal/podstatus", "internal/podwatch", "internal/providercalls", "internal/shard", "internal/statuspage"},
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/listwatch", "internal/podobjects", "internal/podwatch"},
 	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/periodic", "internal/podenv", "internal/podobjects", "internal/podstatus"},
@@ -70,22 +72,25 @@ var allowed = map[string][]string{
 	"providers/eci":                            {"errdefs", "log", "trace", "node", "podengine", "podgroup", "podspec", "internal/clusteruid", "internal/config"},
 	"providers/aci":                            {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/azurebatch":                     {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
-	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/turns"},
+	"providers/fargate":                        {"errdefs", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/turns"},
 	"providers/nomad":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/periodic"},
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
+	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
 	"providers/remote":                         {"errdefs", "log", "node", "podspec", "internal/config", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},
-	"examples":                                 {"errdefs", "log", "trace", "node"},
+	"examples":                                 {"errdefs", "log", "trace", "node", "podspec"},
 	"bench":                                    {"bench", "node", "internal/daemon", "test"},
-	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "providers"},
+	"cmd":                                      {"errdefs", "log", "trace", "node", "podengine", "internal/buildinfo", "internal/config", "internal/nodeaddress", "internal/nodecheck", "internal/nodemarks", "internal/statuspage", "providers"},
 
-	"cmd/virtual-kubelet/internal/doctor":    {"node", "internal/nodemarks"},
-	"cmd/virtual-kubelet/internal/nodepools": {"internal/config"},
-	"cmd/virtual-kubelet/internal/fleet":     {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},
+	"cmd/virtual-kubelet/internal/doctor":     {"node", "internal/nodemarks", "internal/shard"},
+	"cmd/virtual-kubelet/internal/deregister": {"node", "internal/nodemarks", "internal/shard", "cmd/virtual-kubelet/internal/doctor"},
+	"cmd/virtual-kubelet/internal/nodepools":  {"internal/config"},
+	"cmd/virtual-kubelet/internal/settings":   {"internal/config"},
+	"cmd/virtual-kubelet/internal/fleet":      {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},
 }
 
 // released are the directories of the modules that are released with this one. All
@@ -190,6 +195,7 @@ func TestLibrariesReadNoEnvironmentAndDoNotPanic(t *testing.T) {
 		"providers/cri/",                  // of a machine: they say what it has,
 		"providers/process/",              // and keep processes on it
 		"providers/providertest/agent.go", // the log of an agent under test
+		"providers/machine/",              // a certificate authority, and records of machines
 		"podgroup/grouptest/",             // calls of a provider, as its docs have them
 		"test/containerd/",
 		"test/slurm/",
@@ -252,6 +258,74 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	}
 }
 
+// What docs/write-a-provider.md shows as Go is, word for word, of a program that its tests
+// run, and TestInit with the conformance kit.
+func TestGuideShowsTheExample(t *testing.T) {
+	page, err := os.ReadFile("docs/write-a-provider.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := filepath.Glob("examples/acme/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program []byte
+	for _, name := range sources {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program = append(program, source...)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) == 0 {
+		t.Error("the page has no code")
+	}
+	for _, block := range blocks {
+		if !bytes.Contains(program, block[1]) {
+			t.Errorf("docs/write-a-provider.md shows what examples/acme does not have:\n%s", block[1])
+		}
+	}
+}
+
+// The code that docs/choose.md measures has as many lines as it says, give or take a tenth.
+func TestChoicesAreMeasured(t *testing.T) {
+	page, err := os.ReadFile("docs/choose.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured := regexp.MustCompile(`\]\(\.\./([^)]+)\): (\d+) lines`).FindAllStringSubmatch(string(page), -1)
+	if len(measured) < 5 {
+		t.Errorf("%d numbers were found on the page", len(measured))
+	}
+	for _, m := range measured {
+		paths := []string{m[1]}
+		if filepath.Ext(m[1]) == "" {
+			if paths, err = filepath.Glob(m[1] + "/*.go"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lines := 0
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "#") {
+					lines++
+				}
+			}
+		}
+		if says, _ := strconv.Atoi(m[2]); says*10 < lines*9 || says*10 > lines*11 {
+			t.Errorf("docs/choose.md has %d lines for %s, which has %d", says, m[1], lines)
+		}
+	}
+}
+
 // Metrics belong to the registry of a node, or of a program: package main alone registers
 // them for the whole process, and sets client-go's hooks.
 func TestNoGlobalMetrics(t *testing.T) {
@@ -276,14 +350,18 @@ func TestNoGlobalMetrics(t *testing.T) {
 	})
 }
 
-// docs/architecture.md says which test keeps what; each of them is there.
+// These pages say which test keeps what; each of them is there.
 func TestNamedTestsExist(t *testing.T) {
-	page, err := os.ReadFile("docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
+	pages := map[string][]byte{"docs/architecture.md": nil, "docs/choose.md": nil, "docs/migrate.md": nil, "docs/write-a-provider.md": nil}
+	for name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[name] = page
 	}
 	exist := map[string]bool{}
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -296,9 +374,11 @@ func TestNamedTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
-		if !exist[name[1]] {
-			t.Errorf("there is no test %s", name[1])
+	for page, text := range pages {
+		for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
+			if !exist[name[1]] {
+				t.Errorf("%s names %s, and there is no such test", page, name[1])
+			}
 		}
 	}
 }
