@@ -38,9 +38,16 @@ rest):
 	new: newProcess,
 }
 
+// shimProgram returns the small program that containers run under, which takes less memory than
+// this one. A binary that was not built by the Makefile may lack it: nil is this program.
+var shimProgram = func() ([]byte, error) { return nil, nil }
+
 func newProcess(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
 	cfg, err := process.ParseConfig(init.Config)
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	if cfg.Runtime.ShimProgram, err = shimProgram(); err != nil {
 		return nil, nil, nil, err
 	}
 	p, err := process.New(context.Background(), init.machine(), cfg)

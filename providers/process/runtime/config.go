@@ -27,6 +27,12 @@ type Config struct {
 	// let them. Its file system is what ImageFsInfo reports.
 	Root string `json:"root"`
 
+	// ShimProgram is a static build of the command in providers/process/runtime/shim, of this same
+	// version, which containers then run under rather than under the program that calls New: a
+	// small program takes a few megabytes less memory for each container. Where the kernel does not
+	// run programs from memory, a warning says so, and it is not used.
+	ShimProgram []byte `json:"-"`
+
 	// NodeIPs are the addresses of the machine, and of all pods. The first is
 	// the main one. Defaults to 127.0.0.1.
 	NodeIPs []string `json:"nodeIPs,omitempty"`

@@ -6,7 +6,7 @@
 //
 // A program that uses it must call MaybeShim first of all in main: each container
 // runs under a small process of its own, its shim, which is the same executable
-// started again.
+// started again, or Config.ShimProgram.
 //
 // # What a container is
 //

@@ -36,11 +36,14 @@ type Runtime struct {
 	bootID    string
 	logger    log.Logger
 	lock      *os.File
-	images    *images
-	catalog   *catalog
-	events    *hub
-	serving   sync.Mutex
-	streams   *streamServer // nil until it is needed; serving guards it
+	// shimPath is what shims are started from, shimFile the file that it means, if it is no path.
+	shimPath string
+	shimFile *os.File
+	images   *images
+	catalog  *catalog
+	events   *hub
+	serving  sync.Mutex
+	streams  *streamServer // nil until it is needed; serving guards it
 	// unenforced are the limits that warnUnenforced has warned of.
 	unenforced sync.Map
 
@@ -109,6 +112,7 @@ func (r *Runtime) open(cfg Config) (err error) {
 		cfg.MaxProcesses = defaultMaxProcesses
 	}
 	r.cfg = cfg
+	r.openShim(cfg.ShimProgram)
 	if r.policy, err = newPolicy(cfg); err != nil {
 		return err
 	}
@@ -248,6 +252,7 @@ func (r *Runtime) Close(context.Context) error {
 	if r.lock != nil {
 		_ = r.lock.Close()
 	}
+	_ = r.shimFile.Close() // it may be nil
 	r.groups.Tidy(shimsGroup)
 	return nil
 }

@@ -124,7 +124,7 @@ func (r *Runtime) startShim(c *container, lock *os.File) (*report, error) {
 		return nil, err
 	}
 	defer func() { _ = stderr.Close() }()
-	cmd := exec.Command("/proc/self/exe")
+	cmd := exec.Command(r.shimPath)
 	cmd.Args, cmd.Dir = shim.Args(c.dir), "/"
 	// A shim has little to do; it should cost little.
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GOTRACEBACK=all"}

@@ -29,6 +29,8 @@ func Main(args []string) int {
 			return 1
 		}
 		return 0
+	case "try":
+		return 0
 	}
 	return 2
 }
@@ -76,6 +78,9 @@ func Args(dir string) []string { return []string{Name, "container", dir} }
 // Probe are the arguments of a process that tries, in new namespaces, whether a private
 // root can be had. It says on its stderr why not.
 func Probe() []string { return []string{Name, "probe"} }
+
+// Try are the arguments of a process that does nothing, which shows that it can be started.
+func Try() []string { return []string{Name, "try"} }
 
 // runContainer is the life of a shim.
 func runContainer(dir string) int {
