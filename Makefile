@@ -25,16 +25,19 @@ quickstart: build controlplane metrics-server ## Start a control plane and a vir
 # names: the linker then keeps all methods of everything, half as much again.
 # Without symbols for debuggers it is a third smaller; stack traces have theirs.
 #
-# What containers of the provider process run under is a small program of its own, in the binary.
+# What containers of the provider process (of Linux) run under is a small program of its own, in
+# the binary.
 #
 # PROVIDERS="cri zun" builds it with those alone.
 PROVIDERS =
+comma := ,
 UNKNOWN_PROVIDERS = $(filter-out $(wildcard $(addprefix providers/,$(PROVIDERS))),$(addprefix providers/,$(PROVIDERS)))
-BUILD_TAGS = grpcnotrace,embedded_shim$(if $(PROVIDERS),$(shell printf ',%s' chosen_providers $(addprefix provider_,$(PROVIDERS))))
+SHIM_TAG := $(if $(filter linux,$(shell $(GO) env GOOS)),$(comma)embedded_shim)
+BUILD_TAGS = grpcnotrace$(SHIM_TAG)$(if $(PROVIDERS),$(shell printf ',%s' chosen_providers $(addprefix provider_,$(PROVIDERS))))
 .PHONY: build
 build: ## Build bin/virtual-kubelet; PROVIDERS="cri zun" for one with those providers alone
 	@$(if $(UNKNOWN_PROVIDERS),echo "there is no $(UNKNOWN_PROVIDERS): docs/providers.md has the names" >&2; exit 2)
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/shim ./providers/process/runtime/shim && gzip -9n <bin/shim >cmd/virtual-kubelet/shim.gz
+	@$(if $(SHIM_TAG),CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/shim ./providers/process/runtime/shim && gzip -9n <bin/shim >cmd/virtual-kubelet/shim.gz)
 	@cd cmd/virtual-kubelet && CGO_ENABLED=0 ../../scripts/gobuild.sh "virtual-kubelet" ../../bin/virtual-kubelet . -trimpath -ldflags '-s -w' -tags $(BUILD_TAGS)
 
 # bin/image.tar is for docker load, ctr images import, crane push, skopeo copy and

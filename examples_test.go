@@ -14,12 +14,12 @@ import (
 // compiler checks.
 func TestPublicPackagesHaveExamples(t *testing.T) {
 	seen := map[string]bool{}
-	files(t, func(name string, _ *ast.File, _ *token.FileSet) {
+	files(t, func(name string, file *ast.File, _ *token.FileSet) {
 		pkg := path.Dir(name)
 		// The fake of a provider's service: its use is in the tests of the provider, and in
 		// cmd/virtual-kubelet/everyprovider_test.go.
 		isFake, _ := path.Match("providers/*/*test", pkg)
-		if seen[pkg] || isFake || !isLibrary(pkg+"/") || strings.HasPrefix(pkg, "cmd/") || strings.Contains("/"+pkg+"/", "/internal/") {
+		if seen[pkg] || isFake || file.Name.Name == "main" || !isLibrary(pkg+"/") || strings.HasPrefix(pkg, "cmd/") || strings.Contains("/"+pkg+"/", "/internal/") {
 			return
 		}
 		seen[pkg] = true

@@ -173,16 +173,17 @@ func within(pkg, prefix string) bool { return pkg == prefix || strings.HasPrefix
 func TestLibrariesReadNoEnvironmentAndDoNotPanic(t *testing.T) {
 	// What the contract's names promise, and what starts processes for tests.
 	readers := map[string]bool{
-		"internal/allocs/allocs.go":                   true, // for tests
-		"internal/metricsservertest/metricsserver.go": true, // for tests
-		"node/nodeutil/client.go":                     true, // ClientsetFromEnv
-		"node/nodeutil/tls.go":                        true, // WithCAFromPath
-		"node/nodeutil/polledfiles.go":                true, // WithKeyPairFromPath, WithClientCAFile
-		"providers/process/runtime/runtime_linux.go":  true, // MaybeShim: the arguments of a shim
-		"providers/cri/relay/process_linux.go":        true, // MaybeRelay: the arguments of a relay
-		"providers/process/runtime/spec_linux.go":     true, // Config.Environment
-		"providers/interlink/files.go":                true, // tokens and certificates, which change
-		"providers/remote/config.go":                  true, // certificates, which change
+		"internal/allocs/allocs.go":                    true, // for tests
+		"internal/metricsservertest/metricsserver.go":  true, // for tests
+		"node/nodeutil/client.go":                      true, // ClientsetFromEnv
+		"node/nodeutil/tls.go":                         true, // WithCAFromPath
+		"node/nodeutil/polledfiles.go":                 true, // WithKeyPairFromPath, WithClientCAFile
+		"providers/process/runtime/runtime_linux.go":   true, // MaybeShim: the arguments of a shim
+		"providers/process/runtime/shim/main_linux.go": true, // the same, as a program
+		"providers/cri/relay/process_linux.go":         true, // MaybeRelay: the arguments of a relay
+		"providers/process/runtime/spec_linux.go":      true, // Config.Environment
+		"providers/interlink/files.go":                 true, // tokens and certificates, which change
+		"providers/remote/config.go":                   true, // certificates, which change
 	}
 	forbidden := map[string]bool{
 		"os.Getenv": true, "os.LookupEnv": true, "os.Environ": true, "os.ExpandEnv": true, "os.Args": true,
