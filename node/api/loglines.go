@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// logLinesInterval is how often the lines of a log that is followed are asked for.
+	// logLinesInterval is how often the lines of a log that is followed are asked for, unless
+	// there are older ones to come.
 	logLinesInterval = time.Second
 	// logTimestamp is the kubelet's format of the time before a line.
 	logTimestamp = "2006-01-02T15:04:05.000000000Z07:00"
@@ -54,7 +55,7 @@ type lineReader struct {
 	since time.Time // of the newest line that was accepted
 	same  int       // how many lines of that time were
 	tail  []string  // the last lines, until all were read that there are at first
-	idle  bool      // there was no new line
+	pause bool      // there are no more lines for now
 	read  int       // bytes
 	out   bytes.Buffer
 	err   error // when out is empty
@@ -88,9 +89,9 @@ func (l *lineReader) Close() error {
 	return nil
 }
 
-// fill asks for lines once, a while after there were none.
+// fill asks for lines once, a while after there were no more.
 func (l *lineReader) fill() {
-	if l.idle {
+	if l.pause {
 		timer := time.NewTimer(logLinesInterval)
 		defer timer.Stop()
 		select {
@@ -99,10 +100,13 @@ func (l *lineReader) fill() {
 			return
 		}
 	}
+	asked := time.Now()
 	lines, err := l.lines(l.ctx, l.since)
 	fresh := l.fresh(lines)
-	l.idle, l.err = len(fresh) == 0, err
-	reached := l.idle || l.since.After(l.begun) // all lines that there were at first
+	l.err = err
+	all := len(fresh) == 0 || l.since.IsZero() // lines without times do not come in parts
+	reached := all || l.since.After(l.begun)   // all lines that there were at first
+	l.pause = all || reached && l.since.After(asked.Add(-logLinesInterval))
 	if reached && !l.opts.Follow && err == nil {
 		l.err = io.EOF
 	}

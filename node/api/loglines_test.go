@@ -120,10 +120,23 @@ func TestLogReaderWithoutTimes(t *testing.T) {
 		if text, err := io.ReadAll(r); string(text) != "b\nc\n" || err != nil {
 			t.Errorf("got %q, %v", text, err)
 		}
-		if since := time.Since(start); since != 2*time.Second {
+		if since := time.Since(start); since != 3*time.Second {
 			t.Errorf("it was asked for within %v", since)
 		}
 	})
+	text := ""
+	r := api.NewLogReader(t.Context(), api.ContainerLogOpts{}, func(context.Context, time.Time) (lines []api.LogLine, err error) {
+		if text += "x"; len(text) > 1000 {
+			return nil, errors.New("it has no end")
+		}
+		for i := range len(text) {
+			lines = append(lines, api.LogLine{Text: text[:i+1]})
+		}
+		return lines, nil
+	})
+	if got, err := io.ReadAll(r); string(got) != "x\n" || err != nil {
+		t.Errorf("a log that grows is %q, %v", got, err)
+	}
 }
 
 // busyLog is the log of a container that writes a line each millisecond, so that there are new
@@ -138,7 +151,7 @@ func busyLog(ctx context.Context, since time.Time) (found []api.LogLine, err err
 	if since.After(at) {
 		at = since.Truncate(time.Millisecond)
 	}
-	for now := time.Now(); !at.After(now) && len(found) < 400; at = at.Add(time.Millisecond) {
+	for now := time.Now(); !at.After(now) && len(found) < 5000; at = at.Add(time.Millisecond) {
 		found = append(found, api.LogLine{Time: at, Text: at.Sub(start).String()})
 	}
 	return found, nil
@@ -176,6 +189,33 @@ func TestLogReaderOfABusyContainer(t *testing.T) {
 					t.Errorf("got %d lines", len(lines))
 				}
 			})
+		})
+	}
+}
+
+// To follow a container that never pauses costs a request each second, or as many as its lines
+// need.
+func TestLogReaderDoesNotFloodTheBackend(t *testing.T) {
+	for page, most := range map[int]int{5000: 90, 100: 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(10 * time.Second)
+			asked := 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r := api.NewLogReader(ctx, api.ContainerLogOpts{Follow: true}, func(ctx context.Context, since time.Time) ([]api.LogLine, error) {
+				asked++
+				lines, err := busyLog(ctx, since)
+				return lines[:min(len(lines), page)], err
+			})
+			defer r.Close()
+			text, _ := io.ReadAll(r)
+			lines := strings.Fields(string(text))
+			if last, _ := time.ParseDuration(lines[len(lines)-1]); last < 65*time.Second {
+				t.Errorf("pages of %d: after 70 s the last line is that of %v", page, last)
+			}
+			if asked > most {
+				t.Errorf("pages of %d: asked %d times", page, asked)
+			}
 		})
 	}
 }
