@@ -418,6 +418,27 @@ func TestPendingRequestOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	})
 }
 
+// A provider that lists the addresses of its node in another order each time leaves one request.
+func TestRequestDoesNotDependOnTheOrderOfAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSigner(t), t.TempDir()
+		s.hold = true
+		there, name := corev1.NodeAddress{Address: "192.0.2.2"}, corev1.NodeAddress{Address: "vk.example.org"}
+		other := corev1.NodeAddress{Address: "a.example.org"}
+		for _, addresses := range [][]corev1.NodeAddress{{here, there, name, other}, {other, there, name, here}} {
+			k := newKeeper(s, addresses...)
+			stop := k.launch(t, dir)
+			slices.Reverse(addresses)
+			k.moveTo(addresses...)
+			pass(time.Minute)
+			stop()
+		}
+		if s.count() != 1 {
+			t.Errorf("%d requests", s.count())
+		}
+	})
+}
+
 // What is left of the file of a key may be of a machine that died.
 func TestPendingKeyThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
