@@ -418,5 +418,15 @@ func checkManyPods(ctx context.Context, s *Scope) error {
 			return err
 		}
 	}
-	return s.WaitHeld(ctx, pods[count-1], false)
+	return s.waitNoneHeld(ctx, pods)
+}
+
+// waitNoneHeld waits until the kubelet lists none of the pods.
+func (n *Node) waitNoneHeld(ctx context.Context, pods []*corev1.Pod) error {
+	for _, pod := range pods {
+		if err := n.WaitHeld(ctx, pod, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }

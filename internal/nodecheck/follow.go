@@ -84,6 +84,10 @@ func exists(met func(pod *corev1.Pod) bool) PodCondition {
 	}
 }
 
+// begun is met by a pod that runs, or has ended already by the time at which it is seen, as
+// with a provider that asks for states now and then.
+var begun = exists(func(pod *corev1.Pod) bool { return pod.Status.Phase != corev1.PodPending })
+
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }

@@ -123,6 +123,9 @@ func TestWaitsEndWithWhatIsFinal(t *testing.T) {
 			t.Errorf("%s, of a pod that has ended: %v", name, err)
 		}
 	}
+	if met, err := begun(&pod, false); !met || err != nil {
+		t.Errorf("a pod that is first seen when it has ended: %v, %v", met, err)
+	}
 	if met, err := exists(ended)(&pod, false); !met || err != nil {
 		t.Errorf("a pod that has ended as it should: %v, %v", met, err)
 	}

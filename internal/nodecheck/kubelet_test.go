@@ -2,7 +2,9 @@ package nodecheck
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +33,22 @@ func TestListHeld(t *testing.T) {
 		if other.Name = "db"; FindPod(pods, other) != nil {
 			t.Errorf("%s: another pod is found in %v", served, pods)
 		}
+	}
+}
+
+// A provider that keeps any one of many pods is found, not only one that keeps the last.
+func TestWaitNoneHeld(t *testing.T) {
+	n := onServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"default","name":"web"}}]}`))
+	})
+	n.Patience = time.Second
+	db := web.DeepCopy()
+	db.Name = "db"
+	if err := n.waitNoneHeld(t.Context(), []*corev1.Pod{web, db}); err == nil || !strings.Contains(err.Error(), "no longer lists pod web") {
+		t.Errorf("got %v", err)
+	}
+	if err := n.waitNoneHeld(t.Context(), []*corev1.Pod{db}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -62,8 +62,25 @@ func (s *Scope) createSaying(ctx context.Context, pod *corev1.Pod, want string) 
 	return pod, s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, becomes("the log", want))
 }
 
-// settledLog is how long it may take until a log that is complete is answered as it should be.
+// settledLog is how long it may take until a log that is complete is answered as it should be,
+// from the first answer on.
 const settledLog = 10 * time.Second
+
+// settling makes an error of wanted final once it lasts for settledLog. How long an answer
+// takes does not count.
+func settling(wanted func(string) error) func(string) error {
+	var first time.Time
+	return func(text string) error {
+		err := wanted(text)
+		if first.IsZero() {
+			first = time.Now()
+		}
+		if err != nil && time.Since(first) >= settledLog {
+			return final{err}
+		}
+		return err
+	}
+}
 
 // becomes returns an error until a text, which grows, is what is wanted.
 func becomes(what, want string) func(string) error {
@@ -152,8 +169,7 @@ func checkLogsContent(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	patience := time.Duration(0) // as for any single thing
-	for _, c := range []struct {
+	for i, c := range []struct {
 		what    string
 		options corev1.PodLogOptions
 		wanted  func(string) bool
@@ -165,18 +181,18 @@ func checkLogsContent(ctx context.Context, s *Scope) error {
 		{"the first five bytes", corev1.PodLogOptions{LimitBytes: ptr.To[int64](5)}, func(text string) bool { return len(text) == 5 }},
 		{"with timestamps", corev1.PodLogOptions{Timestamps: true}, func(text string) bool { return strings.Count(text, "\n") == 3 && haveTimestamps(text) }},
 	} {
-		ctx, cancel := within(ctx, patience)
-		err := s.eventuallyLogs(ctx, pod, c.options, func(text string) error {
+		wanted := func(text string) error {
 			if !c.wanted(text) {
 				return fmt.Errorf("of a log of three lines, %s are %q", c.what, text)
 			}
 			return nil
-		})
-		cancel()
-		if err != nil {
+		}
+		if i > 0 { // now that all of it is there
+			wanted = settling(wanted)
+		}
+		if err := s.eventuallyLogs(ctx, pod, c.options, wanted); err != nil {
 			return err
 		}
-		patience = settledLog // now that all of it is there
 	}
 	return nil
 }
@@ -208,9 +224,7 @@ func checkLogsSince(ctx context.Context, s *Scope) error {
 }
 
 func checkLogsFollow(ctx context.Context, s *Scope) error {
-	pod, err := s.createAnd(ctx, s.job("echo one; sleep 2; echo two; sleep 1; echo three"), "runs or has ended", exists(func(pod *corev1.Pod) bool {
-		return pod.Status.Phase != corev1.PodPending
-	}))
+	pod, err := s.createAnd(ctx, s.job("echo one; sleep 2; echo two; sleep 1; echo three"), "runs or has ended", begun)
 	if err != nil {
 		return err
 	}

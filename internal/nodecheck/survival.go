@@ -67,7 +67,7 @@ func checkRestartFinished(ctx context.Context, s *Scope) error {
 		return err
 	}
 	job := s.job(fmt.Sprintf("sleep %d; %s; exit %d", int(while.Seconds()), once, proven))
-	finishing, err := s.createAnd(ctx, job, "runs", Running)
+	finishing, err := s.createAnd(ctx, job, "runs or has ended", begun)
 	if err != nil {
 		return err
 	}

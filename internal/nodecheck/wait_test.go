@@ -45,3 +45,35 @@ func TestPoll(t *testing.T) {
 		}
 	})
 }
+
+// A service whose answers take long has a second try, and one that is wrong is not waited for
+// as long as for what is to come.
+func TestSettling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewForClient(nil, Options{Patience: time.Hour})
+		for name, c := range map[string]struct {
+			took time.Duration
+			good int // the first answer that is right
+			want bool
+		}{
+			"slow, and wrong at first": {30 * time.Second, 2, true},
+			"wrong for some seconds":   {time.Second, 3, true},
+			"wrong":                    {time.Second, 1000, false},
+		} {
+			tries, began := 0, time.Now()
+			wanted := settling(func(string) error {
+				if tries++; tries < c.good {
+					return errors.New("wrong")
+				}
+				return nil
+			})
+			err := n.Poll(t.Context(), func(context.Context) error {
+				time.Sleep(c.took)
+				return wanted("")
+			})
+			if (err == nil) != c.want || time.Since(began) > 2*time.Minute {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
+		}
+	})
+}

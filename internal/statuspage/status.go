@@ -5,6 +5,7 @@ package statuspage
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -168,4 +169,15 @@ func unix(t *metav1.Time) time.Time {
 		return time.Time{}
 	}
 	return t.Time
+}
+
+// maxText is how many bytes are shown of a text that others wrote: as many as an event has.
+const maxText = 1024
+
+// Shorten returns as much of a text that others wrote as a page shows.
+func Shorten(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // hostile is what a pod, or a backend, may put in a text.
-const hostile = "<script>alert(1)</script>\"'>\r\rdata: x\n\nevent: y\n\x1b[2J"
+const hostile = "<script>alert(1)</script>\"'>\r\rdata: x\n\nevent: y\n\x1b[2J\u202e"
 
 var now = time.Now()
 
@@ -51,12 +51,26 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 		t.Errorf("a message ends the event: %q", data)
 	}
 	var text strings.Builder
+	s.Node, s.Checks[1].Name, s.Queues[0].Name, s.Calls[0].Name = hostile, hostile, hostile, hostile
 	if err := s.Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	s.Node, s.Checks[1].Name = hostile, hostile
-	if strings.ContainsAny(text.String()+s.Line(), "\x1b\r") {
+	if strings.ContainsAny(text.String()+s.Line(), "\x1b\r\u202e") {
 		t.Errorf("a message moves the cursor: %q, %q", text.String(), s.Line())
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for _, text := range []string{"", "no room", strings.Repeat("x", maxText)} {
+		if got := Shorten(text); got != text {
+			t.Errorf("of %q: %q", text, got)
+		}
+	}
+	for _, letter := range []string{"x", "é", "語"} { // of 1, 2 and 3 bytes
+		got := Shorten("x" + strings.Repeat(letter, 1<<20))
+		if rest := strings.TrimSuffix(got, "..."); len(got) > maxText+3 || len(rest) < maxText-3 || strings.Trim(rest, "x"+letter) != "" {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -27,7 +28,7 @@ func (s *Status) Text(to io.Writer) error {
 		if c.Error != "" {
 			state = clean(c.Error)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, state, orDash(age(now, c.Last)))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", clean(c.Name), state, orDash(age(now, c.Last)))
 	}
 	if len(s.Pods) > 0 {
 		fmt.Fprintf(w, "\nPOD\tPHASE\tCREATED\tSEEN\tAT PROVIDER\tRUNNING\tREADY\tPROBLEM\n")
@@ -42,11 +43,11 @@ func (s *Status) Text(to io.Writer) error {
 	for i := range s.Calls {
 		m := &s.Calls[i]
 		all := m.sum()
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", m.Name, all.Calls, all.Errors, orDash(mean(all)), inFlight(now, m))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", clean(m.Name), all.Calls, all.Errors, orDash(mean(all)), inFlight(now, m))
 	}
 	fmt.Fprintf(w, "\nQUEUE\tWAITING\tHANDLED\n")
 	for _, q := range s.Queues {
-		fmt.Fprintf(w, "%s\t%d\t%d\n", q.Name, q.Waiting, q.Handled)
+		fmt.Fprintf(w, "%s\t%d\t%d\n", clean(q.Name), q.Waiting, q.Handled)
 	}
 	if len(s.Events) > 0 {
 		fmt.Fprintf(w, "\nLAST\tTYPE\tREASON\tOBJECT\tCOUNT\tMESSAGE\n")
@@ -86,13 +87,14 @@ func orDash(text string) string {
 	return text
 }
 
-// clean keeps what others have written from moving the cursor, or beginning a new line.
+// clean keeps what others have written from moving the cursor, beginning a new line, or
+// turning around what follows.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ' || r >= 0x7f && r < 0xa0:
+		case r < ' ' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r):
 			return '?'
 		}
 		return r

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// logLinesInterval is how often the lines of a log that is followed are asked for.
+	// logLinesInterval is how often the lines of a log that is followed are asked for, unless
+	// there are older ones to come.
 	logLinesInterval = time.Second
 	// logTimestamp is the kubelet's format of the time before a line.
 	logTimestamp = "2006-01-02T15:04:05.000000000Z07:00"
@@ -30,10 +31,12 @@ type LogLinesFunc func(ctx context.Context, since time.Time) ([]LogLine, error)
 // NewLogReader returns what a ContainerLogsHandlerFunc does, for a provider whose backend has
 // the lines of a log and their times: it applies all of opts but Previous. The lines are
 // asked for when the reader is read, from the last one that is known on, and if the log is
-// followed every second until io.EOF, which lines returns once the container has ended. The
-// reader ends with ctx, and when it is closed.
+// followed every second until io.EOF, which lines returns once the container has ended. One
+// that is not followed ends with the first lines that are newer than the reader, so that a
+// container that goes on writing does not keep it from that. The reader ends with ctx, and
+// when it is closed.
 func NewLogReader(ctx context.Context, opts ContainerLogOpts, lines LogLinesFunc) io.ReadCloser {
-	l := &lineReader{lines: lines, opts: opts, since: opts.SinceTime}
+	l := &lineReader{lines: lines, opts: opts, begun: time.Now(), since: opts.SinceTime}
 	if opts.SinceSeconds > 0 {
 		l.since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
@@ -47,11 +50,12 @@ type lineReader struct {
 	cancel context.CancelCauseFunc
 	lines  LogLinesFunc
 	opts   ContainerLogOpts
+	begun  time.Time // when the reader was made
 
-	since time.Time // of the last line that was accepted
+	since time.Time // of the newest line that was accepted
 	same  int       // how many lines of that time were
 	tail  []string  // the last lines, until all were read that there are at first
-	idle  bool      // there was no new line
+	pause bool      // there are no more lines for now
 	read  int       // bytes
 	out   bytes.Buffer
 	err   error // when out is empty
@@ -85,9 +89,9 @@ func (l *lineReader) Close() error {
 	return nil
 }
 
-// fill asks for lines once, a while after there were none.
+// fill asks for lines once, a while after there were no more.
 func (l *lineReader) fill() {
-	if l.idle {
+	if l.pause {
 		timer := time.NewTimer(logLinesInterval)
 		defer timer.Stop()
 		select {
@@ -96,16 +100,20 @@ func (l *lineReader) fill() {
 			return
 		}
 	}
+	asked := time.Now()
 	lines, err := l.lines(l.ctx, l.since)
 	fresh := l.fresh(lines)
-	l.idle, l.err = len(fresh) == 0, err
-	if l.idle && !l.opts.Follow && err == nil {
+	l.err = err
+	all := len(fresh) == 0 || l.since.IsZero() // lines without times do not come in parts
+	reached := all || l.since.After(l.begun)   // all lines that there were at first
+	l.pause = all || reached && l.since.After(asked.Add(-logLinesInterval))
+	if reached && !l.opts.Follow && err == nil {
 		l.err = io.EOF
 	}
 	if l.opts.Tail > 0 {
 		l.tail = append(l.tail, fresh...)
 		l.tail = l.tail[max(0, len(l.tail)-l.opts.Tail):]
-		if !l.idle && l.err == nil {
+		if !reached && l.err == nil {
 			return
 		}
 		fresh, l.tail, l.opts.Tail = l.tail, nil, 0
@@ -115,29 +123,35 @@ func (l *lineReader) fill() {
 	}
 }
 
-// fresh returns the lines that were not accepted before, as the client wants them.
+// fresh returns the lines that were not accepted before, as the client wants them. Lines of
+// one answer need not be in the order of their times, as those of two streams may not be.
 func (l *lineReader) fresh(lines []LogLine) (fresh []string) {
 	var at time.Time
-	same := 0
+	newest, same, known := l.since, l.same, 0
 	for _, line := range lines {
 		if !line.Time.IsZero() {
 			at = line.Time
 		}
+		if at.Before(l.since) {
+			continue
+		}
+		if at.Equal(l.since) {
+			if known++; known <= l.same {
+				continue
+			}
+		}
 		switch {
-		case at.Before(l.since):
-			continue
-		case at.After(l.since):
-			l.since, l.same, same = at, 0, 0
+		case at.After(newest):
+			newest, same = at, 1
+		case at.Equal(newest):
+			same++
 		}
-		if same++; same <= l.same {
-			continue
-		}
-		l.same = same
 		text := strings.TrimSuffix(line.Text, "\n") + "\n"
 		if l.opts.Timestamps {
 			text = at.UTC().Format(logTimestamp) + " " + text
 		}
 		fresh = append(fresh, text)
 	}
+	l.since, l.same = newest, same
 	return fresh
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -119,8 +120,128 @@ func TestLogReaderWithoutTimes(t *testing.T) {
 		if text, err := io.ReadAll(r); string(text) != "b\nc\n" || err != nil {
 			t.Errorf("got %q, %v", text, err)
 		}
-		if since := time.Since(start); since != 2*time.Second {
+		if since := time.Since(start); since != 3*time.Second {
 			t.Errorf("it was asked for within %v", since)
+		}
+	})
+	text := ""
+	r := api.NewLogReader(t.Context(), api.ContainerLogOpts{}, func(context.Context, time.Time) (lines []api.LogLine, err error) {
+		if text += "x"; len(text) > 1000 {
+			return nil, errors.New("it has no end")
+		}
+		for i := range len(text) {
+			lines = append(lines, api.LogLine{Text: text[:i+1]})
+		}
+		return lines, nil
+	})
+	if got, err := io.ReadAll(r); string(got) != "x\n" || err != nil {
+		t.Errorf("a log that grows is %q, %v", got, err)
+	}
+}
+
+// busyLog is the log of a container that writes a line each millisecond, so that there are new
+// ones each time that it is asked for, which takes longer.
+func busyLog(ctx context.Context, since time.Time) (found []api.LogLine, err error) {
+	select {
+	case <-time.After(50 * time.Millisecond):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	at := start
+	if since.After(at) {
+		at = since.Truncate(time.Millisecond)
+	}
+	for now := time.Now(); !at.After(now) && len(found) < 5000; at = at.Add(time.Millisecond) {
+		found = append(found, api.LogLine{Time: at, Text: at.Sub(start).String()})
+	}
+	return found, nil
+}
+
+// A container that never pauses keeps neither the log from its end, nor its last lines from
+// being shown.
+func TestLogReaderOfABusyContainer(t *testing.T) {
+	for name, opts := range map[string]api.ContainerLogOpts{
+		"all": {}, "tail": {Tail: 3}, "follow from the tail": {Tail: 3, Follow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(10 * time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				r := api.NewLogReader(ctx, opts, busyLog)
+				defer r.Close()
+				if opts.Follow {
+					line, err := bufio.NewReader(r).ReadString('\n')
+					if at, _ := time.ParseDuration(strings.TrimSpace(line)); at < 9*time.Second || time.Since(start) > time.Minute {
+						t.Errorf("the first line is %q, %v, after %v", line, err, time.Since(start))
+					}
+					return
+				}
+				text, err := io.ReadAll(r)
+				lines := strings.Fields(string(text))
+				if err != nil || len(lines) == 0 {
+					t.Fatalf("got %q, %v", text, err)
+				}
+				if last, _ := time.ParseDuration(lines[len(lines)-1]); last < 10*time.Second || last > time.Minute {
+					t.Errorf("the last line is that of %v", last)
+				}
+				if opts.Tail == 0 && len(lines) < 10_000 || opts.Tail > 0 && len(lines) != opts.Tail {
+					t.Errorf("got %d lines", len(lines))
+				}
+			})
+		})
+	}
+}
+
+// To follow a container that never pauses costs a request each second, or as many as its lines
+// need.
+func TestLogReaderDoesNotFloodTheBackend(t *testing.T) {
+	for page, most := range map[int]int{5000: 90, 100: 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(10 * time.Second)
+			asked := 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r := api.NewLogReader(ctx, api.ContainerLogOpts{Follow: true}, func(ctx context.Context, since time.Time) ([]api.LogLine, error) {
+				asked++
+				lines, err := busyLog(ctx, since)
+				return lines[:min(len(lines), page)], err
+			})
+			defer r.Close()
+			text, _ := io.ReadAll(r)
+			lines := strings.Fields(string(text))
+			if last, _ := time.ParseDuration(lines[len(lines)-1]); last < 65*time.Second {
+				t.Errorf("pages of %d: after 70 s the last line is that of %v", page, last)
+			}
+			if asked > most {
+				t.Errorf("pages of %d: asked %d times", page, asked)
+			}
+		})
+	}
+}
+
+// Lines of two streams may come in another order than their times; none is lost, and none
+// shown twice.
+func TestLogReaderOfLinesOutOfOrder(t *testing.T) {
+	at := func(seconds int, text string) api.LogLine {
+		return api.LogLine{Time: start.Add(time.Duration(seconds) * time.Second), Text: text}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		answers := [][]api.LogLine{
+			{at(1, "a"), at(3, "c"), at(2, "b"), at(3, "d")},
+			{at(3, "c"), at(2, "b"), at(3, "d"), at(5, "f"), at(4, "e"), at(3, "g")},
+			{at(5, "f")},
+		}
+		r := api.NewLogReader(t.Context(), api.ContainerLogOpts{Follow: true}, func(context.Context, time.Time) ([]api.LogLine, error) {
+			answer := answers[0]
+			if answers = answers[1:]; len(answers) == 0 {
+				return answer, io.EOF
+			}
+			return answer, nil
+		})
+		text, err := io.ReadAll(r)
+		if got := strings.Join(strings.Fields(string(text)), " "); got != "a c b d f e g" || err != nil {
+			t.Errorf("got %q, %v", got, err)
 		}
 	})
 }

@@ -16,9 +16,6 @@ import (
 // maxRecentEvents is how many events of a node are kept for its status page.
 const maxRecentEvents = 32
 
-// maxEventMessage is how many bytes the API server takes of a message.
-const maxEventMessage = 1024
-
 // recentEvents are the last events of a node, the newest last. One that comes again moves there.
 type recentEvents struct {
 	mu     sync.Mutex
@@ -26,7 +23,7 @@ type recentEvents struct {
 }
 
 func (r *recentEvents) add(object runtime.Object, eventtype, reason, message string) {
-	message = message[:min(len(message), maxEventMessage)]
+	message = statuspage.Shorten(message)
 	event := statuspage.Event{Time: metav1.Now(), Type: eventtype, Reason: reason, Object: nameOfObject(object), Message: message, Count: 1}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,6 @@ import (
 type requestKey struct {
 	*ecdsa.PrivateKey
 	file string
-	kept bool // it was there before
 }
 
 // openRequestKey returns the key in the file, or makes it. A file with something else in
@@ -29,7 +28,7 @@ type requestKey struct {
 func openRequestKey(file string) (*requestKey, error) {
 	if key, err := keyutil.PrivateKeyFromFile(file); err == nil {
 		if key, ok := key.(*ecdsa.PrivateKey); ok {
-			return &requestKey{PrivateKey: key, file: file, kept: true}, nil
+			return &requestKey{PrivateKey: key, file: file}, nil
 		}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,6 +1,7 @@
 package nodeutil
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -91,8 +92,8 @@ func (n *Node) rotateServingCert(ctx context.Context) error {
 	return nil
 }
 
-// servingRequest asks for a certificate for the addresses, or is nil where there
-// is none.
+// servingRequest asks for a certificate for the addresses, in whatever order they are, or is
+// nil where there is none.
 func servingRequest(nodeName string, addresses []corev1.NodeAddress) *x509.CertificateRequest {
 	request := &x509.CertificateRequest{Subject: nodeUser(nodeName)}
 	for _, address := range addresses {
@@ -107,5 +108,7 @@ func servingRequest(nodeName string, addresses []corev1.NodeAddress) *x509.Certi
 	if len(request.IPAddresses)+len(request.DNSNames) == 0 {
 		return nil
 	}
+	slices.Sort(request.DNSNames)
+	slices.SortFunc(request.IPAddresses, func(a, b net.IP) int { return bytes.Compare(a.To16(), b.To16()) })
 	return request
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,11 @@ import (
 // signingPatience is how long a request may wait for somebody to approve it,
 // before another one is made.
 const signingPatience = time.Hour
+
+// notOurRequest begins the error of package csr where what has the name of the request cannot
+// be used. No other failure, such as of an API server that is away, says anything about a
+// request of a former process.
+const notOurRequest = "retrieved csr is not compatible"
 
 var (
 	errNothingWanted = errors.New("there is nothing to request")
@@ -258,7 +264,7 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 	}
 	name, uid, err := csr.RequestCertificateWithContext(ctx, client, requestPEM, name, s.signer, nil, s.usages(key.PrivateKey), key.PrivateKey)
 	if err != nil {
-		answered = key.kept && ctx.Err() == nil // as when something else has the name
+		answered = strings.HasPrefix(err.Error(), notOurRequest)
 		return err
 	}
 	if s.asked.Load() == nil {

@@ -394,6 +394,51 @@ func TestPendingRequestOutlivesTheProcess(t *testing.T) {
 	})
 }
 
+// An API server that is away while the process is restarted does not have it leave another
+// request: somebody may approve the one that waits.
+func TestPendingRequestOutlivesAnAPIServerThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSigner(t), t.TempDir()
+		s.hold = true
+		newKeeper(s, here).launch(t, dir)()
+		s.set(func() { s.refuse = errors.New("connection refused") })
+		k := newKeeper(s, here)
+		k.launch(t, dir)
+		pass(10 * time.Minute)
+		s.set(func() { s.refuse = nil })
+		pass(2 * time.Minute)
+		if s.count() != 1 {
+			t.Errorf("%d requests", s.count())
+		}
+		s.approve()
+		pass(2 * time.Minute)
+		if k.current() == nil {
+			t.Error("the approved request has come to nothing")
+		}
+	})
+}
+
+// A provider that lists the addresses of its node in another order each time leaves one request.
+func TestRequestDoesNotDependOnTheOrderOfAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, dir := newSigner(t), t.TempDir()
+		s.hold = true
+		there, name := corev1.NodeAddress{Address: "192.0.2.2"}, corev1.NodeAddress{Address: "vk.example.org"}
+		other := corev1.NodeAddress{Address: "a.example.org"}
+		for _, addresses := range [][]corev1.NodeAddress{{here, there, name, other}, {other, there, name, here}} {
+			k := newKeeper(s, addresses...)
+			stop := k.launch(t, dir)
+			slices.Reverse(addresses)
+			k.moveTo(addresses...)
+			pass(time.Minute)
+			stop()
+		}
+		if s.count() != 1 {
+			t.Errorf("%d requests", s.count())
+		}
+	})
+}
+
 // What is left of the file of a key may be of a machine that died.
 func TestPendingKeyThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

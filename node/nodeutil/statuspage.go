@@ -21,7 +21,7 @@ func (n *Node) statusRoute() api.Route {
 		for _, check := range ready {
 			c := statuspage.Check{Name: check.Name(), Last: n.health.last(check.Name())}
 			if err := check.Check(r); err != nil {
-				c.Error = err.Error()
+				c.Error = statuspage.Shorten(err.Error())
 			}
 			s.Checks = append(s.Checks, c)
 		}
@@ -62,7 +62,7 @@ func (n *Node) status() *statuspage.Status {
 
 func podStatus(r *node.PodReport) statuspage.Pod {
 	p := statuspage.Pod{
-		Namespace: r.Namespace, Name: r.Name, UID: r.UID, Phase: r.Phase, Waiting: r.Waiting, Orphan: r.Orphan,
+		Namespace: r.Namespace, Name: r.Name, UID: r.UID, Phase: r.Phase, Waiting: statuspage.Shorten(r.Waiting), Orphan: r.Orphan,
 		Requested: timeOf(r.RequestedAt), Seen: timeOf(r.SeenAt), Created: timeOf(r.CreatedAt), Running: timeOf(r.RunningAt), Ready: timeOf(r.ReadyAt),
 		Deleted: timeOf(r.DeletedAt), Stopped: timeOf(r.StoppedAt),
 		Error: r.Error, ErrorAt: timeOf(r.ErrorAt), Tries: r.Tries, NextTry: timeOf(r.NextTry),

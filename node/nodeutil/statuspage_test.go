@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ func TestRecentEventsOfTheStatusPage(t *testing.T) {
 	for range 3 {
 		events.Event(&corev1.ObjectReference{Kind: "Node", Name: "vk"}, corev1.EventTypeWarning, "Again", "the same")
 	}
+	long := strings.Repeat("é", 1<<20)
+	events.Event(&corev1.ObjectReference{Kind: "Node", Name: "vk"}, corev1.EventTypeWarning, "Long", long)
 	request := httptest.NewRequest(http.MethodGet, "/status", nil)
 	request.Header.Set("Accept", "application/json")
 	w := httptest.NewRecorder()
@@ -52,7 +55,10 @@ func TestRecentEventsOfTheStatusPage(t *testing.T) {
 	if len(status.Events) != 32 {
 		t.Fatalf("%d events", len(status.Events))
 	}
-	if got, want := fmt.Sprint(status.Events[:2]), "[{Node vk the same 3} {Pod default/web 999 1}]"; got != want {
+	if got := strings.TrimSuffix(status.Events[0].Message, "..."); len(got) > 1024 || got == "" || !strings.HasPrefix(long, got) {
+		t.Errorf("a message of %d bytes is %q", len(long), got)
+	}
+	if got, want := fmt.Sprint(status.Events[1:3]), "[{Node vk the same 3} {Pod default/web 999 1}]"; got != want {
 		t.Errorf("the newest are %s, want %s", got, want)
 	}
 	if len(status.Checks) == 0 || status.Checks[len(status.Checks)-1].Error == "" {

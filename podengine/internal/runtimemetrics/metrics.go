@@ -1,6 +1,6 @@
 // Package runtimemetrics counts and times the calls of a container runtime, under
-// the names that a kubelet has for them, and makes an error of a call that panics. What the
-// numbers mean is left to docs/observability.md, and what is called to the engine.
+// the names that a kubelet has for them, and makes an error of a call that panics or has no
+// answer. What the numbers mean is left to docs/observability.md, and what is called to the engine.
 package runtimemetrics
 
 import (
@@ -25,7 +25,8 @@ type operations struct {
 
 // Measured returns the services with each call counted, registered with r. Those
 // of several engines that are given the same r are counted together. A nil r
-// means that the numbers are not shown. A panic of a call is its error.
+// means that the numbers are not shown. A panic of a call is its error, and so is an answer
+// that is nil.
 func Measured(r prometheus.Registerer, runtime internalapi.RuntimeService, images internalapi.ImageManagerService) (internalapi.RuntimeService, internalapi.ImageManagerService, error) {
 	if r == nil {
 		r = prometheus.NewRegistry()
@@ -82,5 +83,14 @@ func (o *operations) counted(operation string, err error) {
 func panicked(operation string, v any) error {
 	err := fmt.Errorf("the container runtime panicked in %s: %v", operation, v)
 	log.G(context.Background()).WithError(err).WithField("stack", string(debug.Stack())).Error("The container runtime panicked")
+	return err
+}
+
+// answered returns the error of a call: also of one without an answer, which the engine
+// could do nothing with.
+func answered(operation string, answer bool, err error) error {
+	if err == nil && !answer {
+		return fmt.Errorf("the container runtime has no answer to %s, and no error", operation)
+	}
 	return err
 }

@@ -27,8 +27,10 @@ func (f *fake) Close(context.Context) error { return nil }
 func (f *fake) StartContainer(context.Context, string) error { return f.err }
 
 func (f *fake) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
-	return nil, f.err
+	return someStatus, f.err
 }
+
+var someStatus = &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{}}
 
 func (f *fake) PullImage(context.Context, *runtimeapi.ImageSpec, *runtimeapi.AuthConfig, *runtimeapi.PodSandboxConfig) (string, error) {
 	return "ref", f.err
@@ -137,5 +139,45 @@ func TestPanicsAreErrorsWithoutARegistry(t *testing.T) {
 	runtime, _ := measured(t, nil, &fake{})
 	if _, err := runtime.ListContainers(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the container runtime panicked in list_containers: ") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// silent has no answers, as a runtime of which a part is still to be written.
+type silent struct{ fake }
+
+func (silent) Version(context.Context, string) (*runtimeapi.VersionResponse, error) { return nil, nil }
+
+func (silent) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) { return nil, nil }
+
+func (silent) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
+	return &runtimeapi.ContainerStatusResponse{}, nil
+}
+
+func (silent) PodSandboxStatus(context.Context, string, bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return &runtimeapi.PodSandboxStatusResponse{}, nil
+}
+
+func (silent) Exec(context.Context, *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	return nil, nil
+}
+
+func (silent) Attach(context.Context, *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	return nil, nil
+}
+
+func (silent) PortForward(context.Context, *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	return nil, nil
+}
+
+// An answer that is nil would end the process where the engine looks into it.
+func TestNoAnswerIsAnError(t *testing.T) {
+	runtime, _, err := runtimemetrics.Measured(prometheus.NewRegistry(), &silent{}, &fake{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Version", "Status", "ContainerStatus", "PodSandboxStatus", "Exec", "Attach", "PortForward"} {
+		if err := callWithNothing(reflect.ValueOf(runtime).MethodByName(name)); err == nil || !strings.Contains(err.Error(), "no answer") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

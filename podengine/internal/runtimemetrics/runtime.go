@@ -28,14 +28,16 @@ func (r *measuredRuntime) GetContainerEvents(ctx context.Context, events chan *r
 	return r.RuntimeService.GetContainerEvents(ctx, events, connected)
 }
 
-func (r *measuredRuntime) Version(ctx context.Context, apiVersion string) (_ *runtimeapi.VersionResponse, err error) {
+func (r *measuredRuntime) Version(ctx context.Context, apiVersion string) (answer *runtimeapi.VersionResponse, err error) {
 	defer r.ended("version", time.Now(), &err)
-	return r.RuntimeService.Version(ctx, apiVersion)
+	answer, err = r.RuntimeService.Version(ctx, apiVersion)
+	return answer, answered("version", answer != nil, err)
 }
 
-func (r *measuredRuntime) Status(ctx context.Context, verbose bool) (_ *runtimeapi.StatusResponse, err error) {
+func (r *measuredRuntime) Status(ctx context.Context, verbose bool) (answer *runtimeapi.StatusResponse, err error) {
 	defer r.ended("status", time.Now(), &err)
-	return r.RuntimeService.Status(ctx, verbose)
+	answer, err = r.RuntimeService.Status(ctx, verbose)
+	return answer, answered("status", answer != nil, err)
 }
 
 func (r *measuredRuntime) RuntimeConfig(ctx context.Context) (_ *runtimeapi.RuntimeConfigResponse, err error) {
@@ -73,9 +75,10 @@ func (r *measuredRuntime) ListContainers(ctx context.Context, filter *runtimeapi
 	return r.RuntimeService.ListContainers(ctx, filter)
 }
 
-func (r *measuredRuntime) ContainerStatus(ctx context.Context, id string, verbose bool) (_ *runtimeapi.ContainerStatusResponse, err error) {
+func (r *measuredRuntime) ContainerStatus(ctx context.Context, id string, verbose bool) (answer *runtimeapi.ContainerStatusResponse, err error) {
 	defer r.ended("container_status", time.Now(), &err)
-	return r.RuntimeService.ContainerStatus(ctx, id, verbose)
+	answer, err = r.RuntimeService.ContainerStatus(ctx, id, verbose)
+	return answer, answered("container_status", answer.GetStatus() != nil, err)
 }
 
 func (r *measuredRuntime) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) (err error) {
@@ -88,14 +91,16 @@ func (r *measuredRuntime) ExecSync(ctx context.Context, id string, command []str
 	return r.RuntimeService.ExecSync(ctx, id, command, timeout)
 }
 
-func (r *measuredRuntime) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (_ *runtimeapi.ExecResponse, err error) {
+func (r *measuredRuntime) Exec(ctx context.Context, request *runtimeapi.ExecRequest) (answer *runtimeapi.ExecResponse, err error) {
 	defer r.ended("exec", time.Now(), &err)
-	return r.RuntimeService.Exec(ctx, request)
+	answer, err = r.RuntimeService.Exec(ctx, request)
+	return answer, answered("exec", answer != nil, err)
 }
 
-func (r *measuredRuntime) Attach(ctx context.Context, request *runtimeapi.AttachRequest) (_ *runtimeapi.AttachResponse, err error) {
+func (r *measuredRuntime) Attach(ctx context.Context, request *runtimeapi.AttachRequest) (answer *runtimeapi.AttachResponse, err error) {
 	defer r.ended("attach", time.Now(), &err)
-	return r.RuntimeService.Attach(ctx, request)
+	answer, err = r.RuntimeService.Attach(ctx, request)
+	return answer, answered("attach", answer != nil, err)
 }
 
 func (r *measuredRuntime) ReopenContainerLog(ctx context.Context, id string) (err error) {
@@ -123,9 +128,10 @@ func (r *measuredRuntime) RemovePodSandbox(ctx context.Context, id string) (err 
 	return r.RuntimeService.RemovePodSandbox(ctx, id)
 }
 
-func (r *measuredRuntime) PodSandboxStatus(ctx context.Context, id string, verbose bool) (_ *runtimeapi.PodSandboxStatusResponse, err error) {
+func (r *measuredRuntime) PodSandboxStatus(ctx context.Context, id string, verbose bool) (answer *runtimeapi.PodSandboxStatusResponse, err error) {
 	defer r.ended("podsandbox_status", time.Now(), &err)
-	return r.RuntimeService.PodSandboxStatus(ctx, id, verbose)
+	answer, err = r.RuntimeService.PodSandboxStatus(ctx, id, verbose)
+	return answer, answered("podsandbox_status", answer.GetStatus() != nil, err)
 }
 
 func (r *measuredRuntime) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) (_ []*runtimeapi.PodSandbox, err error) {
@@ -133,9 +139,10 @@ func (r *measuredRuntime) ListPodSandbox(ctx context.Context, filter *runtimeapi
 	return r.RuntimeService.ListPodSandbox(ctx, filter)
 }
 
-func (r *measuredRuntime) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (_ *runtimeapi.PortForwardResponse, err error) {
+func (r *measuredRuntime) PortForward(ctx context.Context, request *runtimeapi.PortForwardRequest) (answer *runtimeapi.PortForwardResponse, err error) {
 	defer r.ended("port_forward", time.Now(), &err)
-	return r.RuntimeService.PortForward(ctx, request)
+	answer, err = r.RuntimeService.PortForward(ctx, request)
+	return answer, answered("port_forward", answer != nil, err)
 }
 
 func (r *measuredRuntime) UpdatePodSandboxResources(ctx context.Context, request *runtimeapi.UpdatePodSandboxResourcesRequest) (_ *runtimeapi.UpdatePodSandboxResourcesResponse, err error) {
