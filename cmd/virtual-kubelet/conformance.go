@@ -234,7 +234,8 @@ func (o *conformanceOptions) verdict(results []nodecheck.Result) error {
 	for _, r := range results {
 		capability := r.Check.Capability()
 		bad := r.Outcome == nodecheck.Failed || r.Outcome == nodecheck.NotSupported
-		if bad && (capability == nodecheck.Core || slices.Contains(o.required, capability)) {
+		required := slices.Contains(o.required, capability)
+		if bad && (capability == nodecheck.Core || required) || r.Blocked && required {
 			names = append(names, r.Check.Name)
 		}
 	}

@@ -81,6 +81,7 @@ func TestConformanceVerdict(t *testing.T) {
 		{"something required fails", []string{"logs"}, []nodecheck.Result{{Check: logs, Outcome: nodecheck.Failed}}, "logs"},
 		{"something required is not supported", []string{"all"}, []nodecheck.Result{{Check: logs, Outcome: nodecheck.NotSupported}}, "logs"},
 		{"something required is skipped", []string{"all"}, []nodecheck.Result{{Check: logs, Outcome: nodecheck.Skipped}}, ""},
+		{"something required is skipped since what it needs has failed", []string{"logs"}, []nodecheck.Result{{Check: logs, Outcome: nodecheck.Skipped, Blocked: true}}, "logs"},
 	} {
 		required, err := nodecheck.ParseCapabilities(c.require)
 		if err != nil {

@@ -75,6 +75,9 @@ type Result struct {
 	// Details are what was seen of the check's pods, where it failed.
 	Details string
 	Took    time.Duration
+	// Blocked is set where the check was skipped because another one has failed, without
+	// which it cannot pass.
+	Blocked bool
 
 	lacks bool // it has failed since what it is about is not there at all
 }

@@ -57,7 +57,7 @@ func (s *Series) Result(c Check) Result {
 func (s *Series) run(c Check) Result {
 	for _, base := range s.basesOf(c) {
 		if r := s.Result(base); r.lacks {
-			return Result{Check: c, Outcome: Skipped, Why: base.Name + " has failed, without which this cannot pass"}
+			return Result{Check: c, Outcome: Skipped, Blocked: true, Why: base.Name + " has failed, without which this cannot pass"}
 		}
 	}
 	return c.Run(s.ctx, s.node)

@@ -47,7 +47,7 @@ func TestChecksThatNeedWhatIsNotThereAreSkipped(t *testing.T) {
 		s.made[name] = m
 	}
 	check := Check{Name: "new", Needs: []Capability{Volumes, Commands}, run: func(context.Context, *Scope) error { return nil }}
-	if r := s.run(check); r.Outcome != Skipped || r.Why != "exit-zero has failed, without which this cannot pass" {
+	if r := s.run(check); r.Outcome != Skipped || !r.Blocked || r.Why != "exit-zero has failed, without which this cannot pass" {
 		t.Errorf("got %+v", r)
 	}
 	selected = false

@@ -7,11 +7,15 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
 
@@ -51,6 +55,24 @@ func (k *requestKey) forget() error {
 		return fmt.Errorf("cannot remove the key of a certificate signing request: %w", err)
 	}
 	return nil
+}
+
+// mayUse reports whether a request is one of this key which can still come to a certificate,
+// or has come to one that has not expired.
+func (k *requestKey) mayUse(found *certificatesv1.CertificateSigningRequest) bool {
+	block, _ := pem.Decode(found.Spec.Request)
+	if block == nil {
+		return false
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil || !k.PublicKey.Equal(request.PublicKey) {
+		return false
+	}
+	if len(found.Status.Certificate) == 0 {
+		return true
+	}
+	signed, err := cert.ParseCertsPEM(found.Status.Certificate)
+	return err == nil && time.Now().Before(signed[0].NotAfter)
 }
 
 // requestName is the name of the request for that signer. It cannot be known before

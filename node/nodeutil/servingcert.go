@@ -92,7 +92,7 @@ func (n *Node) rotateServingCert(ctx context.Context) error {
 	return nil
 }
 
-// servingRequest asks for a certificate for the addresses, in whatever order they are, or is
+// servingRequest asks for a certificate for the addresses, whose order does not matter, or is
 // nil where there is none.
 func servingRequest(nodeName string, addresses []corev1.NodeAddress) *x509.CertificateRequest {
 	request := &x509.CertificateRequest{Subject: nodeUser(nodeName)}

@@ -13,12 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
@@ -35,11 +35,6 @@ import (
 // signingPatience is how long a request may wait for somebody to approve it,
 // before another one is made.
 const signingPatience = time.Hour
-
-// notOurRequest begins the error of package csr where what has the name of the request cannot
-// be used. No other failure, such as of an API server that is away, says anything about a
-// request of a former process.
-const notOurRequest = "retrieved csr is not compatible"
 
 var (
 	errNothingWanted = errors.New("there is nothing to request")
@@ -258,13 +253,15 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 	if err != nil {
 		return err
 	}
-	name, err := key.requestName(s.signer, request)
+	wanted, err := key.requestName(s.signer, request)
 	if err != nil {
 		return err
 	}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, requestPEM, name, s.signer, nil, s.usages(key.PrivateKey), key.PrivateKey)
+	name, uid, err := csr.RequestCertificateWithContext(ctx, client, requestPEM, wanted, s.signer, nil, s.usages(key.PrivateKey), key.PrivateKey)
 	if err != nil {
-		answered = strings.HasPrefix(err.Error(), notOurRequest)
+		// An API server that is away says nothing about a request of a former process.
+		found, unknown := client.CertificatesV1().CertificateSigningRequests().Get(ctx, wanted, metav1.GetOptions{})
+		answered = unknown == nil && !key.mayUse(found)
 		return err
 	}
 	if s.asked.Load() == nil {

@@ -454,29 +454,47 @@ func TestPendingKeyThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// Something else with the name of the request does not keep it from being made for ever.
-func TestRequestOfAnotherKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, dir := newSigner(t), t.TempDir()
-		s.hold = true
-		stop := newKeeper(s, here).launch(t, dir)
-		stop()
-		csr, err := s.CertificatesV1().CertificateSigningRequests().Get(t.Context(), s.name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		csr.Spec.Request = []byte("rubbish")
-		if _, err := s.CertificatesV1().CertificateSigningRequests().Update(t.Context(), csr, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		s.set(func() { s.hold = false })
-		k := newKeeper(s, here)
-		k.launch(t, dir)
-		pass(time.Minute)
-		if k.current() == nil {
-			t.Error("there is no certificate")
-		}
-	})
+// What has the name of the request, and cannot be used, does not keep one from being made for
+// ever.
+func TestRequestThatCannotBeUsed(t *testing.T) {
+	for name, change := range map[string]func(*signer, *certificatesv1.CertificateSigningRequest){
+		"no request": func(_ *signer, csr *certificatesv1.CertificateSigningRequest) { csr.Spec.Request = []byte("rubbish") },
+		"of another key": func(s *signer, csr *certificatesv1.CertificateSigningRequest) {
+			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: nodeUser("vk")}, s.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+		},
+		"has expired": func(s *signer, csr *certificatesv1.CertificateSigningRequest) {
+			s.sign(csr, s.requests[0])
+			pass(s.life + time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, dir := newSigner(t), t.TempDir()
+				s.hold = true
+				stop := newKeeper(s, here).launch(t, dir)
+				stop()
+				csr, err := s.CertificatesV1().CertificateSigningRequests().Get(t.Context(), s.name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				change(s, csr)
+				if _, err := s.CertificatesV1().CertificateSigningRequests().Update(t.Context(), csr, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				s.set(func() { s.hold = false })
+				k := newKeeper(s, here)
+				k.launch(t, dir)
+				pass(time.Minute)
+				if k.current() == nil {
+					t.Error("there is no certificate")
+				}
+			})
+		})
+	}
 }
 
 func TestDeniedAndRefusedRequestsAreTriedAgain(t *testing.T) {
