@@ -175,7 +175,7 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 site conformance-sample ## Everything that CI runs
+test: toolchain container-tools lint compat allocs observability unit integration newcomer containers cgroup2 site conformance-sample ## Everything that CI runs
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -249,6 +249,10 @@ integration: build controlplane helm browser metrics-server prometheus container
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
 	$(MAKE) machine
+
+.PHONY: newcomer
+newcomer: build controlplane metrics-server helm ## Do what the README, the guide and the pages of doctor and chart say, in a clean clone
+	scripts/newcomer.sh bin
 
 .PHONY: site
 site: ## Make bin/site/html, the documentation as a web site with a search; links that lead nowhere fail it
