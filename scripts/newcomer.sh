@@ -147,6 +147,8 @@ done <<<"$commands"
 begin "README: the minimal program"
 port_is_free
 minimal=$(section README.md '## Write a provider')
+commands=$(console <<<"$minimal" | only .)
+[ "$(wc -l <<<"$commands")" -ge 3 ] || fail "README.md has only these commands: $commands"
 while IFS= read -r command; do
 	case $command in
 	*'go run ./examples/minimal') starts minimal "$command"; program=$started ;;
@@ -154,7 +156,7 @@ while IFS= read -r command; do
 	*' logs hi') comes "$command" "^$(awk 'found { print; exit } /^\$ .* logs hi$/ { found = 1 }' <<<"$minimal")\$" ;;
 	*) fail "README.md has a command that scripts/newcomer.sh does not know: $command" ;;
 	esac
-done < <(console <<<"$minimal" | only minimal)
+done <<<"$commands"
 stops "$program"
 
 # ---- README.md, "On your cluster" --------------------------------------------------------
@@ -183,6 +185,8 @@ comes '.quickstart/kubectl get node virtual-kubelet' '^virtual-kubelet +NotReady
 begin "guide: init to green tests"
 port_is_free
 guide=$(section docs/write-a-provider.md '## 1. Write the repository')
+commands=$(console <<<"$guide" | only .)
+[ "$(wc -l <<<"$commands")" -ge 3 ] || fail "docs/write-a-provider.md has only these commands: $commands"
 while IFS= read -r command; do
 	command=${command//CLONE/$clone}
 	case $command in
@@ -201,7 +205,7 @@ while IFS= read -r command; do
 		;;
 	*) fail "docs/write-a-provider.md has a command that scripts/newcomer.sh does not know: $command" ;;
 	esac
-done < <(console <<<"$guide" | only 'init acme|go ')
+done <<<"$commands"
 stops "$quickstart"
 [ ! -e .quickstart ] || fail "Ctrl-C has not removed .quickstart, as README.md says"
 
@@ -228,9 +232,10 @@ status=0
 bash -c "$command" >"$work/output" 2>&1 </dev/null || status=$?
 [ "$status" = 1 ] || fail "exit status $status, where docs/doctor.md says 1: $command"
 grep -q '^failed  *rights ' "$work/output" || fail "doctor does not find that rights are missing"
+checks=$(awk '/^```/ { on = !on } on && sub(/^(ok|warning|failed|not checked) +/, "") { print $1 }' <<<"$doctor" | only .)
 while read -r check; do # all that the sample has
 	grep -Eq "^(ok|warning|failed|not checked) +$check( |\$)" "$work/output" || fail "doctor has no check \"$check\", which docs/doctor.md shows"
-done < <(awk '/^```/ { on = !on } on && sub(/^(ok|warning|failed|not checked) +/, "") { print $1 }' <<<"$doctor" | only .)
+done <<<"$checks"
 fix=$(awk '/^failed +rights / { on = 1; next } on && sub(/^ +fix: /, "") { print; exit }' "$work/output")
 grep -Fxq -- "fix: $fix" < <(sed 's/^ *//' <<<"$doctor") || fail "docs/doctor.md shows another fix than: $fix"
 does "$fix"
@@ -279,6 +284,7 @@ begin "install: the chart"
 kubectl config view --raw --minify -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >"$work/path/ca.crt"
 helm=$(section docs/install.md '## Helm')
 named() { sed 's/REGISTRY/localhost/; s/TAG/dev/'; }
+commands=$(indented <<<"$helm" | named | only '^(helm|kubectl) ')
 while IFS= read -r command; do
 	case $command in
 	'helm install '*)
@@ -297,13 +303,14 @@ while IFS= read -r command; do
 		;;
 	*) fail "docs/install.md has a command that scripts/newcomer.sh does not know: $command" ;;
 	esac
-done < <(indented <<<"$helm" | named | only '^(helm|kubectl) ')
+done <<<"$commands"
+commands=$(section docs/install.md '### Upgrade and uninstall' | indented | only '^(kubectl|helm|virtual-kubelet) ')
 while IFS= read -r command; do
 	case $command in
 	'helm uninstall '*) does "$command" 'uninstalled' ;;
 	*) comes "$command" ;;
 	esac
-done < <(section docs/install.md '### Upgrade and uninstall' | indented | only '^(kubectl|helm|virtual-kubelet) ')
+done <<<"$commands"
 does 'kubectl get nodes --ignore-not-found edge' # nothing
 [ ! -s "$work/output" ] || grep -q '^No resources' "$work/output" || fail "the node edge is still there"
 
