@@ -256,6 +256,11 @@ integration: build controlplane helm browser metrics-server prometheus container
 	$(MAKE) kits
 	$(MAKE) machine
 
+# Not part of test yet: its parts for doctor and chart have not passed.
+.PHONY: newcomer
+newcomer: build controlplane metrics-server helm ## Do what the README, the guide and the pages of doctor and chart say, in a clean clone
+	scripts/newcomer.sh bin
+
 .PHONY: site
 site: ## Make bin/site/html, the documentation as a web site with a search; links that lead nowhere fail it
 	scripts/site.sh bin/site
