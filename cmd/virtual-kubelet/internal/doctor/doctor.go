@@ -123,6 +123,7 @@ var (
 		{"certificate", []string{"lease", "certificate-request"}, checkCertificate},
 		{"address", []string{"lease", "certificate-request"}, checkAddress},
 		{"pods", []string{"node"}, checkPods},
+		{"limits", []string{"node"}, checkLimits},
 	}
 )
 

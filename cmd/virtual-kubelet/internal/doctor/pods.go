@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -19,28 +18,20 @@ func checkPods(ctx context.Context, e *examination) Finding {
 	var names []string
 	var first *corev1.Pod
 	var obstacle corev1.Taint
-	next := metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending", Limit: podsPage}
-	for range maxPages {
-		list, err := e.client.CoreV1().Pods(corev1.NamespaceAll).List(ctx, next)
-		if err != nil {
-			return e.unread("the pods that are pending", err)
+	_, complete, err := e.eachPod(ctx, "spec.nodeName=,status.phase=Pending", func(pod *corev1.Pod) {
+		taint, kept := e.keepsOut(pod)
+		if !kept {
+			return
 		}
-		for i := range list.Items {
-			pod := &list.Items[i]
-			taint, kept := e.keepsOut(pod)
-			if !kept {
-				continue
-			}
-			if names = append(names, pod.Namespace+"/"+pod.Name); first == nil {
-				first, obstacle = pod, taint
-			}
+		if names = append(names, pod.Namespace+"/"+pod.Name); first == nil {
+			first, obstacle = pod.DeepCopy(), taint
 		}
-		if next.Continue = list.Continue; next.Continue == "" {
-			break
-		}
+	})
+	if err != nil {
+		return e.unread("the pods that are pending", err)
 	}
 	seen := "that asks for this node"
-	if next.Continue != "" {
+	if !complete {
 		seen = fmt.Sprintf("of the first %d that are pending and ask for this node", podsPage*maxPages)
 	}
 	if first == nil {
@@ -48,12 +39,6 @@ func checkPods(ctx context.Context, e *examination) Finding {
 	}
 	return warning(e.admit(first, obstacle), "the taint %s keeps out pods that ask for this node: %s", obstacle.ToString(), named(names))
 }
-
-// Pending pods are read in pages, and not without end.
-const (
-	podsPage = 500
-	maxPages = 20
-)
 
 // admit returns what lets a pod come that a taint keeps out.
 func (e *examination) admit(pod *corev1.Pod, obstacle corev1.Taint) string {
@@ -74,15 +59,21 @@ func (e *examination) admit(pod *corev1.Pod, obstacle corev1.Taint) string {
 // controlPlaneTaints begins the keys of taints that tell a node's state.
 const controlPlaneTaints = "node.kubernetes.io/"
 
-// keepsOut returns the taint of the node that keeps out a pod which asks for it.
-func (e *examination) keepsOut(pod *corev1.Pod) (corev1.Taint, bool) {
+// askedBy reports whether a pod asks for the node, by a selector or an affinity.
+func (e *examination) askedBy(pod *corev1.Pod) bool {
 	affinity := pod.Spec.Affinity
 	asks := len(pod.Spec.NodeSelector) > 0 ||
 		affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 	if !asks {
-		return corev1.Taint{}, false
+		return false
 	}
-	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(e.object); err != nil || !matches {
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(e.object)
+	return err == nil && matches
+}
+
+// keepsOut returns the taint of the node that keeps out a pod which asks for it.
+func (e *examination) keepsOut(pod *corev1.Pod) (corev1.Taint, bool) {
+	if !e.askedBy(pod) {
 		return corev1.Taint{}, false
 	}
 	// Those that somebody can do something about come first.
