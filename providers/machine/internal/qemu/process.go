@@ -59,7 +59,7 @@ func (h *Host) kill(ctx context.Context, r *record) error {
 	if r.PID <= 0 {
 		return nil
 	}
-	process, err := os.FindProcess(r.PID) // holds on to the process, whatever becomes of its number
+	process, err := os.FindProcess(r.PID) // holds on to the process, also once another has its number
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (h *Host) Create(ctx context.Context, spec Spec) (Machine, error) {
 }
 
 // start makes what a machine needs, and then its process, which waits until its number is
-// recorded: whatever fails, no process runs that is not known.
+// recorded. Wherever it fails, no process runs that is not known.
 func (h *Host) start(ctx context.Context, r *record, spec Spec, accel string) (err error) {
 	dir := h.dir(r.Name)
 	if err := os.Mkdir(dir, 0o700); err != nil {

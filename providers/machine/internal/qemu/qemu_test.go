@@ -207,7 +207,7 @@ func TestProcessOfAnother(t *testing.T) {
 	}
 }
 
-// Whatever a creation or a deletion has left that was broken off is removed, and no machine.
+// What a creation or a deletion has left that was broken off is removed, and no machine.
 func TestWhatIsLeft(t *testing.T) {
 	h := hostOf(t, optionsOf(t, lives))
 	kept := create(t, h, "kept-1")
