@@ -241,6 +241,21 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
 
+.PHONY: qemu-tools
+qemu-tools: # the packages of Debian that virtual machines, and their image, need
+	@missing=; for pkg in qemu-system-x86 cpio e2fsprogs iproute2 busybox-static bash-static xz-utils; do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
+	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
+
+.PHONY: machine-image
+machine-image: build qemu-tools ## Make bin/machine-image, what the virtual machines of the provider machine run
+	scripts/machine-image.sh bin/virtual-kubelet bin/machine-image
+
+.PHONY: machine-qemu
+machine-qemu: machine-image controlplane toolchain ## The conformance kit on virtual machines, emulated where KVM is missing, which is part of integration
+	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
+	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
+
 # They wait most of their time, so they run side by side.
 .PHONY: kits
 kits: controlplane ## The conformance kit over the fakes of services, which is part of integration
@@ -255,6 +270,7 @@ integration: build controlplane helm browser metrics-server prometheus container
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
 	$(MAKE) machine
+	$(MAKE) machine-qemu
 
 # Not part of test yet: its parts for doctor and chart have not passed.
 .PHONY: newcomer

@@ -16,13 +16,12 @@ func init() { providers["machine"] = machineEntry }
 
 var machineEntry = providerEntry{
 	summary: "pods each in a machine of its own, which a command makes",
-	config: `YAML or JSON; cluster, stateDir, exec.command and bootstrap.url are required
+	config: `YAML or JSON; cluster, stateDir, and qemu.image or exec.command are required
 (providers/machine/README.md has the rest):
 
   cluster: home
   stateDir: /var/lib/virtual-kubelet/machines
-  exec: {command: [/usr/local/bin/machines]}
-  bootstrap: {listen: ":10271", url: "https://10.0.0.5:10271"}
+  qemu: {image: /srv/machine-image}
 `,
 	sample:          machine.Sample(),
 	oneNode:         true,

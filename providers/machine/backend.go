@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"path/filepath"
@@ -115,17 +116,11 @@ var (
 )
 
 func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend, error) {
-	if driver != nil && c.Exec == nil {
+	if driver != nil && c.Exec == nil && c.Qemu == nil {
 		c.Exec = &ExecConfig{Command: []string{"none"}} // which is not run
 	}
 	if err := c.complete(); err != nil {
 		return nil, err
-	}
-	if driver == nil {
-		var err error
-		if driver, err = NewExec(c.Exec.Command); err != nil {
-			return nil, err
-		}
 	}
 	b := &backend{
 		cfg: c, driver: driver, init: init, node: init.Node.Name,
@@ -143,8 +138,13 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 	if b.authority, err = openAuthority(c.StateDir); err != nil {
 		return nil, err
 	}
+	if b.driver == nil {
+		if b.driver, err = newDriver(c); err != nil {
+			return nil, err
+		}
+	}
 	if b.listener, err = net.Listen("tcp", c.Bootstrap.Listen); err != nil {
-		return nil, fmt.Errorf("machines cannot reach the node: %w", err)
+		return nil, errors.Join(fmt.Errorf("machines cannot reach the node: %w", err), b.closeDriver())
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
@@ -230,7 +230,23 @@ func (b *backend) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
-	return err
+	return errors.Join(err, b.closeDriver())
+}
+
+// closeDriver closes a driver that is an io.Closer.
+func (b *backend) closeDriver() error {
+	if closer, ok := b.driver.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
+// newDriver returns the driver of a configuration.
+func newDriver(c Config) (Driver, error) {
+	if c.Qemu != nil {
+		return newQemu(c.Qemu, c.StateDir)
+	}
+	return NewExec(c.Exec.Command)
 }
 
 // wake wakes those that wait for something to change.

@@ -21,10 +21,12 @@ type Config struct {
 	// StateDir has the node's certificate authority and a record for each machine; nobody else
 	// may read it, and it has to last. Required.
 	StateDir string `json:"stateDir"`
-	// Exec is the driver that is a command. Required.
+	// Exec is the driver that is a command, and Qemu the one that runs virtual machines on this
+	// host. One of them is required.
 	Exec *ExecConfig `json:"exec,omitempty"`
+	Qemu *QemuConfig `json:"qemu,omitempty"`
 	// Bootstrap is where machines reach the node.
-	Bootstrap BootstrapConfig `json:"bootstrap"`
+	Bootstrap BootstrapConfig `json:"bootstrap,omitzero"`
 	// AgentPort is the port at which agents listen. Defaults to 10270.
 	AgentPort int `json:"agentPort,omitempty"`
 
@@ -59,10 +61,12 @@ type ExecConfig struct {
 
 // BootstrapConfig is where machines get their certificates.
 type BootstrapConfig struct {
-	// Listen is the address and port at which the node listens. Defaults to :10271.
+	// Listen is the address and port at which the node listens. Defaults to :10271, and with Qemu
+	// to that port of the bridge's address.
 	Listen string `json:"listen,omitempty"`
-	// URL is where machines reach that, such as https://10.0.0.5:10271. Required.
-	URL string `json:"url"`
+	// URL is where machines reach that, such as https://10.0.0.5:10271. Required, but with Qemu,
+	// where it defaults to the bridge's address.
+	URL string `json:"url,omitempty"`
 }
 
 // ParseConfig decodes a configuration file, in YAML or JSON. It is strict: the error, of class
@@ -80,7 +84,13 @@ func (c *Config) complete() error {
 	var checks config.Checks
 	checks.That(c.Cluster != "", "cluster: it is required: a name that no other cluster with the same machines has")
 	checks.That(filepath.IsAbs(c.StateDir), "stateDir: %q is no absolute path of a directory that lasts", c.StateDir)
-	checks.That(c.Exec != nil && len(c.Exec.Command) > 0, "exec.command: it is required: the command that makes machines")
+	checks.That((c.Exec == nil) != (c.Qemu == nil), "exec, qemu: one of them is required: what makes machines")
+	checks.That(c.Exec == nil || len(c.Exec.Command) > 0, "exec.command: it is required: the command that makes machines")
+	if c.Qemu != nil {
+		qemu := *c.Qemu // which is the caller's
+		c.Qemu = &qemu
+		c.Qemu.complete(&checks, &c.Bootstrap)
+	}
 	c.Bootstrap.Listen = cmp.Or(c.Bootstrap.Listen, ":10271")
 	_, _, err := net.SplitHostPort(c.Bootstrap.Listen)
 	checks.That(err == nil, "bootstrap.listen: %q is no ADDRESS:PORT", c.Bootstrap.Listen)

@@ -151,7 +151,7 @@ func (b *backend) whyUnusable(m *member) (why string, silent bool, machine Machi
 	name, tag := m.machine.Name, m.machine.Tags[tagAuthority]
 	switch age := time.Since(m.since); {
 	case m.machine.State == Ended || m.machine.State == Ending || m.ending:
-		why = fmt.Sprintf("machine %s has ended", name)
+		why, silent = fmt.Sprintf("machine %s has ended", name), m.record == nil && !m.ending
 	case tag != "" && tag != b.authority.fingerprint():
 		why = fmt.Sprintf("machine %s trusts another certificate authority than the one in the state directory", name)
 	case m.record != nil && !m.missing.IsZero() && (m.listed || age > b.cfg.BootTimeout.Duration) && time.Since(m.missing) > b.cfg.MissingTimeout.Duration:
