@@ -15,7 +15,7 @@ import (
 func init() { providers["machine"] = machineEntry }
 
 var machineEntry = providerEntry{
-	summary: "pods each in a machine of its own, which a command makes",
+	summary: "pods each in a machine of its own, which qemu or a command makes",
 	config: `YAML or JSON; cluster, stateDir, and qemu.image or exec.command are required
 (providers/machine/README.md has the rest):
 
