@@ -328,8 +328,10 @@ func TestLogsOfAStream(t *testing.T) {
 		begin := time.Now()
 		silent := open("Stderr", logOpts{Follow: true, LimitBytes: 10})
 		defer silent.Close()
-		if text, err := io.ReadAll(silent); len(text) > 0 || err != nil || time.Since(begin) != 11*time.Second {
-			t.Errorf("Stderr: %q, %v after %v", text, err, time.Since(begin))
+		text, err := io.ReadAll(silent)
+		// The log may be asked for in the moment in which the container ends, and a second later again.
+		if took := time.Since(begin); len(text) > 0 || err != nil || took < 11*time.Second || took > 12*time.Second {
+			t.Errorf("Stderr: %q, %v after %v", text, err, took)
 		}
 		if _, err := p.GetContainerLogStream(ctx, "ns", "p", "none", "Stderr", logOpts{}); !errdefs.IsNotFound(err) {
 			t.Errorf("no container: %v", err)
