@@ -252,7 +252,7 @@ machine-image: build qemu-tools ## Make bin/machine-image, what the virtual mach
 	scripts/machine-image.sh bin/virtual-kubelet bin/machine-image
 
 .PHONY: machine-qemu
-machine-qemu: machine-image controlplane toolchain ## The conformance kit on virtual machines, emulated where KVM is missing, which is part of integration
+machine-qemu: machine-image controlplane toolchain ## The conformance kit on virtual machines, emulated where KVM is missing
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
 	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
 
@@ -270,7 +270,6 @@ integration: build controlplane helm browser metrics-server prometheus container
 	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
 	$(MAKE) machine
-	$(MAKE) machine-qemu
 
 # Not part of test yet: its parts for doctor and chart have not passed.
 .PHONY: newcomer

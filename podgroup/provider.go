@@ -329,7 +329,8 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 	if err != nil {
 		return nil, err
 	}
-	return p.pod(&found), nil
+	pod, _ := p.pod(&found)
+	return pod, nil
 }
 
 // GetPodStatus implements node.PodLifecycleHandler.
@@ -354,7 +355,8 @@ func (p *Provider) GetPods(ctx context.Context) ([]*corev1.Pod, error) {
 	}
 	pods := make([]*corev1.Pod, 0, len(all))
 	for _, found := range all {
-		pods = append(pods, p.pod(&found))
+		pod, _ := p.pod(&found)
+		pods = append(pods, pod)
 	}
 	return pods, nil
 }
@@ -396,17 +398,17 @@ func (p *Provider) notFound(namespace, name string) error {
 }
 
 // pod returns the pod of a unit, with the status from the service. If the cache lacks the
-// pod, it is made from the unit.
-func (p *Provider) pod(u *Unit) *corev1.Pod {
-	pod := podOf(u, p.opts.Identity.Node)
-	if known, err := p.init.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID {
-		pod = known.DeepCopy()
+// pod, it is made from the unit, and known is false.
+func (p *Provider) pod(u *Unit) (pod *corev1.Pod, known bool) {
+	pod = podOf(u, p.opts.Identity.Node)
+	if cached, err := p.init.Pods.Pods(pod.Namespace).Get(pod.Name); err == nil && cached.UID == pod.UID {
+		pod, known = cached.DeepCopy(), true
 		if u.Unknown {
-			return pod
+			return pod, known
 		}
 	}
 	pod.Status = p.statuses.status(pod, u, metav1.Now())
-	return pod
+	return pod, known
 }
 
 // confirmEmpty returns an error, of class Unavailable, if a list without units cannot be

@@ -186,12 +186,16 @@ func terminated(r *Run, id string) *corev1.ContainerStateTerminated {
 func timeOf(t time.Time) metav1.Time { return metav1.NewTime(t) }
 
 // podOf returns a pod made from its unit, for a pod that the API server no longer has: it
-// is enough to show it, and to delete it.
+// is enough to show it, and to delete it. Its restart policy is not known, so its containers have
+// not ended for good before the unit has.
 func podOf(u *Unit, nodeName string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = u.Owner.Namespace, u.Owner.Name, u.Owner.UID
 	pod.CreationTimestamp = timeOf(u.Owner.Created)
 	pod.Spec.NodeName = nodeName
+	if !u.Over() {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
 	for i := range u.Containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: u.Containers[i].Name, Image: u.Containers[i].Image})
 	}

@@ -98,7 +98,7 @@ func (w *watchingProvider) listed(stopped []Unit) {
 	}
 	for _, found := range slices.AppendSeq(stopped, maps.Values(w.units.snapshot())) {
 		if w.units.owner.isOurs(&found) {
-			w.notify(w.pod(&found))
+			w.report(&found)
 		}
 	}
 }
@@ -112,5 +112,14 @@ func (w *watchingProvider) changed(found Unit) {
 		return
 	}
 	w.events.recordOne(&found, w.opts.Identity.Node)
-	w.notify(w.pod(&found))
+	w.report(&found)
+}
+
+// report notifies of a unit. Of a pod that the cache lacks, as before it has synced, only the end
+// of the unit counts: which containers it has, and whether they are started again, is not known.
+// w.mu is held.
+func (w *watchingProvider) report(u *Unit) {
+	if pod, known := w.pod(u); known || u.Over() {
+		w.notify(pod)
+	}
 }

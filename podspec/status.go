@@ -206,8 +206,10 @@ func phase(pod *corev1.Pod, s *corev1.PodStatus, ended bool) corev1.PodPhase {
 		return corev1.PodRunning
 	case t.failed > 0:
 		return corev1.PodFailed
-	default:
+	case t.succeeded > 0:
 		return corev1.PodSucceeded
+	default: // no container is known
+		return corev1.PodPending
 	}
 }
 

@@ -715,7 +715,7 @@ func TestRealDisruptions(t *testing.T) {
 			found = found || condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue
 		}
 		if status.Reason != reason || !found {
-			t.Errorf("the status is %s %q %v", status.Reason, status.Message, status.Conditions)
+			t.Errorf("the status is %s %q %v %v", status.Reason, status.Message, status.Conditions, status.ContainerStatuses)
 		}
 	}
 	pod := s.pod("preempted", "sleep 1000")
