@@ -277,8 +277,8 @@ func (s *state) unit(j *job, now time.Time, final func(j *job) bool) podgroup.Un
 		j = &job{id: u.ID}
 	}
 	u.ID = j.id
-	if !s.stopped.IsZero() && !s.deleted && !over && now.Sub(s.stopped) < time.Minute {
-		s.hold()
+	if since := s.interrupted(now); !since.IsZero() && !s.deleted && !over {
+		s.hold(since)
 	}
 	switch {
 	case !s.end.IsZero():
@@ -311,12 +311,34 @@ func (s *state) unit(j *job, now time.Time, final func(j *job) bool) podgroup.Un
 	return u
 }
 
-// hold takes back what has ended since Slurm has asked the script to stop: why it did, squeue
+// interrupted returns since when containers may have ended because Slurm ends their job; zero if
+// nothing speaks for that. It asks the script to stop, and the containers may end a moment before
+// the script has noticed; or it kills all of them, and one may be seen dead while others live.
+func (s *state) interrupted(now time.Time) (since time.Time) {
+	const (
+		asked  = time.Minute
+		killed = 15 * time.Second
+		early  = 2 * time.Second
+		code   = 128 + 9 // SIGKILL
+	)
+	if !s.stopped.IsZero() && now.Sub(s.stopped) < asked {
+		return s.stopped.Add(-early)
+	}
+	for i := range s.containers {
+		c := &s.containers[i].Now
+		if c.State == podgroup.Terminated && c.ExitCode == code && now.Sub(c.Finished) < killed && (since.IsZero() || c.Finished.Before(since)) {
+			since = c.Finished
+		}
+	}
+	return since
+}
+
+// hold takes back what has ended since Slurm has begun to end the job: why it did, squeue
 // says when all has ended, and a pod that has failed does not get another reason.
-func (s *state) hold() {
+func (s *state) hold(since time.Time) {
 	s.end = time.Time{}
 	for i := range s.containers {
-		if c := &s.containers[i].Now; c.State == podgroup.Terminated && !c.Finished.Before(s.stopped) {
+		if c := &s.containers[i].Now; c.State == podgroup.Terminated && !c.Finished.Before(since) {
 			*c = podgroup.Run{State: podgroup.Executing, Started: c.Started}
 		}
 	}
