@@ -73,7 +73,7 @@ nomad: toolchain ## Build bin/nomad, for the tests on a real Nomad (minutes the 
 
 .PHONY: container-tools
 container-tools: # the packages of Debian that containerd-up, the images and commands in tests need
-	@missing=; for pkg in ca-certificates containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd jq; do \
+	@missing=; for pkg in ca-certificates e2fsprogs containerd runc containernetworking-plugins iptables iproute2 busybox-static bash-static curl bind9-dnsutils netcat-openbsd jq; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$pkg 2>/dev/null)" = installed ] || missing="$$missing $$pkg"; done; \
 	[ -z "$$missing" ] || (apt-get update -q && apt-get install -qy --no-install-recommends $$missing)
 
