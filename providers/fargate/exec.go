@@ -88,16 +88,19 @@ const (
 	markCode  = "c"
 )
 
-// script returns the script that runs "$@".
+// script returns the script that runs "$@". It waits for the client, which ends it when it has
+// the exit code: what is printed last can be lost when a terminal closes meanwhile, since Linux
+// may report the other side's end before data that came with it.
 func script(token string, attach api.AttachIO) string {
 	begin, end := `printf '\036`+token+markBegin+`'; `, `; printf '\036`+token+markCode+`%s\036' "$c"`
+	const wait = "; sleep 1"
 	if attach.TTY() {
-		return `trap : INT QUIT; ` + begin + `"$@"; c=$?` + end // the signals are for the command
+		return `trap : INT QUIT; ` + begin + `"$@"; c=$?` + end + wait // the signals are for the command
 	}
 	// Errors go through a pipe, the output and the exit code around it. What a terminal takes as
 	// input are lines without controls: each is decoded as it comes.
 	run := `{ c=$( { { "$@" 2>&1 >&3 3>&- 4>&- </dev/null; echo $? >&4; } | ` +
-		`while IFS= read -r l || [ -n "$l" ]; do printf '\036` + token + markError + `%s\n' "$l"; done >&3; } 4>&1 )` + end + ` >&3; }`
+		`while IFS= read -r l || [ -n "$l" ]; do printf '\036` + token + markError + `%s\n' "$l"; done >&3; } 4>&1 )` + end + ` >&3` + wait + `; }`
 	if attach.Stdin() != nil {
 		run = strings.Replace(run, "</dev/null", "<&0", 1)
 		return `exec 3>&1; stty -echo || exit; ` + begin + `while IFS= read -r i; do printf %b "$i" || break; done | ` + run

@@ -134,7 +134,7 @@ func TestExec(t *testing.T) {
 		"terminal":            {command: []string{"sh", "-c", "echo out; echo err >&2; exit 4"}, tty: true, out: "out\r\nerr\r\n", code: 4},
 		"input of a terminal": {command: []string{"sh", "-c", `read a; echo "got $a"`}, in: "hello\n", tty: true, out: "hello\r\ngot hello\r\n"},
 	}
-	for kind, faults := range map[string]ecstest.Faults{"in order": {}, "with messages in disorder": {Swap: true, Repeat: true}} {
+	for kind, faults := range map[string]ecstest.Faults{"in order": {}, "on a terminal that loses its end": {LoseEnd: true}, "with messages in disorder": {Swap: true, Repeat: true}} {
 		run := runningPod(t, testConfig(), faults)
 		for name, test := range tests {
 			t.Run(name+" "+kind, func(t *testing.T) {

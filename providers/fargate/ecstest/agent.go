@@ -97,6 +97,8 @@ type Faults struct {
 	// Swap has every second message of output arrive before the one before it, and Repeat has
 	// all arrive twice. DropInput is how many messages of input are lost.
 	Swap, Repeat bool
+	// LoseEnd has the terminal lose what is printed just before it closes.
+	LoseEnd bool
 	DropInput    int
 	// Encrypt has the agent ask for encryption.
 	Encrypt bool
@@ -207,12 +209,25 @@ func (a *agent) run(command string) string {
 		}
 	})
 	buf := make([]byte, 1000)
+	var last []byte // before it is known whether the terminal closes
 	for {
+		if len(last) > 0 {
+			_ = terminal.SetReadDeadline(time.Now().Add(overtakenFor))
+		}
 		n, err := terminal.Read(buf)
-		if n > 0 {
+		waited := errors.Is(err, os.ErrDeadlineExceeded)
+		if len(last) > 0 && (err == nil || waited) {
+			a.send(datachannel.KindData, last)
+		}
+		_ = terminal.SetReadDeadline(time.Time{})
+		last = nil
+		switch {
+		case n > 0 && a.faults.LoseEnd:
+			last = slices.Clone(buf[:n])
+		case n > 0:
 			a.send(datachannel.KindData, slices.Clone(buf[:n]))
 		}
-		if err != nil { // the terminal has no other end any more
+		if err != nil && !waited { // the terminal has no other end any more
 			break
 		}
 	}
