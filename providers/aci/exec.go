@@ -119,7 +119,8 @@ func lines(script string) []string {
 const maxLine = 1000
 
 // script returns the script: without a terminal of the client's it does not echo and translates
-// nothing, and errors go through a loop that marks them.
+// nothing, and errors go through a loop that marks them. It waits until the client, which has the
+// exit code then, closes the connection: what is printed last can be lost when a terminal closes.
 func script(command []string, token string, tty, stdin bool) string {
 	words := make([]string, len(command))
 	for i, word := range command {
@@ -129,13 +130,13 @@ func script(command []string, token string, tty, stdin bool) string {
 	of := func(letter rune) string { return mark(letter, token) }
 	if tty {
 		// A shell would give up the rest when Ctrl-C ends the command.
-		return fmt.Sprintf("trap : INT; stty echo 2>/dev/null; printf '%s'; %s\nprintf '%s%%d;' $?; exit", of(markBegin), line, of(markExit))
+		return fmt.Sprintf("trap : INT; stty echo 2>/dev/null; printf '%s'; %s\nprintf '%s%%d;' $?; sleep 1; exit", of(markBegin), line, of(markExit))
 	}
 	if !stdin {
 		line += " </dev/null"
 	}
 	return fmt.Sprintf("stty -echo -onlcr -icrnl -isig -ixon 2>/dev/null; printf '%s'; "+
-		`{ { { %s; } 2>&1 1>&3 3>&-; printf '%s%%d;\n' $?; } | while IFS= read -r l || [ -n "$l" ]; do printf '%s%%s\n%s' "$l"; done; } 3>&1; exit`,
+		`{ { { %s; } 2>&1 1>&3 3>&-; printf '%s%%d;\n' $?; } | while IFS= read -r l || [ -n "$l" ]; do printf '%s%%s\n%s' "$l"; done; } 3>&1; sleep 1; exit`,
 		of(markBegin), line, of(markExit), of(markError), of(markOutput))
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/gorilla/websocket"
+	"golang.org/x/sys/unix"
 	utilexec "k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -31,7 +32,9 @@ type terminals struct {
 	server *acitest.Server
 	// shell replaces /bin/sh; empty if there is none.
 	shell []string
-	wg    sync.WaitGroup
+	// loseEnd has terminals lose what is printed just before they close.
+	loseEnd bool
+	wg      sync.WaitGroup
 }
 
 func (s *terminals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -95,6 +98,11 @@ func (s *terminals) process(conn *websocket.Conn, args []string) {
 	buf := make([]byte, 700) // marks may be cut
 	for {
 		n, err := terminal.Read(buf)
+		if s.loseEnd && n > 0 {
+			if next, _ := unix.Poll([]unix.PollFd{{Fd: int32(terminal.Fd()), Events: unix.POLLHUP}}, 50); next > 0 {
+				break
+			}
+		}
 		if n > 0 && conn.WriteMessage(websocket.BinaryMessage, buf[:n]) != nil || err != nil {
 			break
 		}
@@ -225,6 +233,21 @@ func TestExec(t *testing.T) {
 					t.Errorf("errors %q, want %q", c.err.String(), test.err)
 				}
 			})
+		}
+	}
+}
+
+// Linux may report that a terminal has closed before the last that was printed there.
+func TestExecWhereTerminalsLoseTheirEnd(t *testing.T) {
+	p, s := connected(t)
+	s.loseEnd = true
+	for shell, args := range shells(t) {
+		s.shell = args
+		for _, tty := range []bool{false, true} {
+			err := p.RunInContainer(t.Context(), "default", "web", "main", []string{"sh", "-c", "exit 42"}, &client{tty: tty})
+			if exit, ok := errors.AsType[utilexec.ExitError](err); !ok || exit.ExitStatus() != 42 {
+				t.Errorf("%s, terminal %v: %v; want exit code 42", shell, tty, err)
+			}
 		}
 	}
 }
