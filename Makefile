@@ -169,7 +169,7 @@ BENCH_OUT ?= bin/bench-results
 BENCH_FLAGS = --out $(BENCH_OUT) --note "virtual-kubelet at $$(git describe --always --dirty)"
 .PHONY: bench
 bench: build controlplane ## Measure what the agent costs, beside the least that any agent could
-	$(GO) build -trimpath -o bin/bench ./bench
+	@scripts/gobuild.sh "bench" bin/bench ./bench -trimpath
 	bin/bench pods $(BENCH_FLAGS) $(BENCH)
 
 .PHONY: bench-all

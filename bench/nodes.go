@@ -103,7 +103,7 @@ func (b *nodesBench) scenario(ctx context.Context) (report.Result, error) {
 			return result, fmt.Errorf("%s: %w", a.name, err)
 		}
 		result.Agents = append(result.Agents, report.Agent{Name: a.name, Floor: a.name == floorName, Samples: []report.Sample{s}})
-		fmt.Fprintf(b.progress, "%s: Ready after %.2f s, at rest %.1f requests and %.0f ms of CPU a minute\n",
+		b.step("%s: Ready after %.2f s, at rest %.1f requests and %.0f ms of CPU a minute",
 			a.name, s.Values[nodesReady], s.Values[idleRequests], s.Values[idleCPU])
 	}
 	return result, nil
@@ -116,6 +116,7 @@ func (b *nodesBench) measure(ctx context.Context, a agent) (s report.Sample, err
 		return s, err
 	}
 	s = report.Sample{Values: map[string]float64{}, Requests: map[string]float64{}}
+	b.step("%s: registers %d nodes", a.name, b.nodes)
 	p, err := b.register(ctx, a, id, s)
 	if err != nil {
 		return s, err
@@ -123,16 +124,19 @@ func (b *nodesBench) measure(ctx context.Context, a agent) (s report.Sample, err
 	defer func() { err = errors.Join(err, b.end(ctx, p)) }()
 	l := &load.Load{Client: b.client, Namespace: id, Nodes: p.nodes, Pods: b.pods, Workers: b.workers, Timeout: 30 * time.Minute}
 	if b.pods > 0 {
+		b.step("%s: creates %d pods", a.name, b.pods)
 		create, err := timed(ctx, p.pid(), l.Create)
 		if err != nil {
 			return s, err
 		}
 		s.Values[createThroughput], s.Values[createP99], s.Values[createCPU] = create.Throughput(), create.Percentile(0.99).Seconds(), create.cpu.Seconds()
 	}
+	b.step("%s: rests for %v", a.name, b.settle+b.period)
 	if err := b.rest(ctx, p, s); err != nil {
 		return s, err
 	}
 	if b.pods > 0 {
+		b.step("%s: deletes %d pods", a.name, b.pods)
 		deletion, err := timed(ctx, p.pid(), l.Delete)
 		if err != nil {
 			return s, err

@@ -104,12 +104,13 @@ func (b *podsBench) scenario(ctx context.Context) (report.Result, error) {
 	}
 	for round := range b.rounds {
 		for _, i := range order {
+			b.step("round %d of %d, %s begins", round+1, b.rounds, agents[i].name)
 			s, err := b.measure(ctx, agents[i], round)
 			if err != nil {
 				return result, fmt.Errorf("%s, round %d: %w", agents[i].name, round+1, err)
 			}
 			result.Agents[i].Samples = append(result.Agents[i].Samples, s)
-			fmt.Fprintf(b.progress, "round %d of %d, %s: created %.0f/s with %.2f s of CPU, deleted %.0f/s with %.2f s of CPU\n",
+			b.step("round %d of %d, %s: created %.0f/s with %.2f s of CPU, deleted %.0f/s with %.2f s of CPU",
 				round+1, b.rounds, agents[i].name, s.Values[createThroughput], s.Values[createCPU], s.Values[deleteThroughput], s.Values[deleteCPU])
 		}
 		slices.Reverse(order) // who comes first has the smaller etcd

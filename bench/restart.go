@@ -115,11 +115,12 @@ func (b *restartBench) measure(ctx context.Context, a agent) (s report.Sample, e
 			err = errors.Join(err, b.end(ctx, p))
 		}
 	}()
+	b.step("%s: creates %d pods", a.name, b.pods)
 	l := &load.Load{Client: b.client, Namespace: id, Nodes: nodes, Pods: b.pods, Workers: b.workers, Timeout: 20 * time.Minute}
 	if _, err := l.Create(ctx); err != nil {
 		return s, err
 	}
-	fmt.Fprintf(b.progress, "%s: %d pods run\n", a.name, b.pods)
+	b.step("%s: %d pods run; killed in %v", a.name, b.pods, b.settle)
 	if err := sleep(ctx, b.settle); err != nil {
 		return s, err
 	}
@@ -134,6 +135,7 @@ func (b *restartBench) measure(ctx context.Context, a agent) (s report.Sample, e
 	if p, err = b.launch(a, id, 1); err != nil {
 		return s, err
 	}
+	b.step("%s: started again; measured until it has asked for nothing for %v", a.name, b.quiet)
 	requests, last, err := b.settled(ctx, p, mark)
 	if err != nil {
 		return s, err

@@ -68,6 +68,7 @@ func (r *rig) run(cmd *cobra.Command, name string, audit bool, scenario func(con
 			err = os.RemoveAll(r.dir)
 		}
 	}()
+	r.step("%s: the control plane starts", name)
 	stop, err := r.startControlPlane(cmd.Context(), audit)
 	if err != nil {
 		return err
@@ -151,6 +152,11 @@ func (r *rig) configured(config map[string]string, nodes ...string) (agent, erro
 	}
 	path := filepath.Join(r.dir, "provider.json")
 	return r.ours("--provider-config", path), os.WriteFile(path, text, 0o600)
+}
+
+// step says what begins, since a run takes minutes to half an hour.
+func (r *rig) step(format string, args ...any) {
+	fmt.Fprintf(r.progress, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }
 
 // newNamespace makes a namespace with what pods need.

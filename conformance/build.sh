@@ -29,7 +29,7 @@ for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 	flags="$flags -X $p.gitVersion=$version -X $p.gitMajor=1 -X $p.gitMinor=$minor -X $p.gitTreeState=clean"
 done
 
-# cached NAME COMMAND...: runs "COMMAND -o FILE ..." unless that was done.
+# cached NAME PACKAGE FLAG...: builds the package with go build's flags unless that was done.
 # Another name first: a running binary is not overwritten, and an interrupted
 # build leaves the old one.
 trap 'rm -f "$folder"/*.tmp.$$' EXIT
@@ -41,18 +41,17 @@ cached() {
 	fi
 	echo "Building $out" >&2
 	rm -f "$out.stamp"
-	go "$@" -trimpath -o "$out.tmp.$$" "$package"
+	../scripts/gobuild.sh "$name" "$out.tmp.$$" "$package" "$@" -trimpath
 	mv "$out.tmp.$$" "$out"
 	echo "$stamp" >"$out.stamp"
 }
 
 for name; do
 	case $name in
-	# Without -vet=off, go test -c checks the code first, for minutes.
-	e2e.test) cached "$name" k8s.io/kubernetes/test/e2e test -c -vet=off -ldflags "$flags" ;;
-	kubelet) cached "$name" k8s.io/kubernetes/cmd/kubelet build -ldflags "$flags" ;;
-	agnhost) cached "$name" k8s.io/kubernetes/test/images/agnhost build -ldflags "-s -w" ;;
-	nnp) cached "$name" k8s.io/kubernetes/test/images/nonewprivs build -ldflags "-s -w" ;;
+	e2e.test) cached "$name" k8s.io/kubernetes/test/e2e -c -ldflags "$flags" ;;
+	kubelet) cached "$name" k8s.io/kubernetes/cmd/kubelet -ldflags "$flags" ;;
+	agnhost) cached "$name" k8s.io/kubernetes/test/images/agnhost -ldflags "-s -w" ;;
+	nnp) cached "$name" k8s.io/kubernetes/test/images/nonewprivs -ldflags "-s -w" ;;
 	pause | nginx | sh) go build -trimpath -ldflags "-s -w" -o "$folder/$name" "./images/$name" ;;
 	images | run | cluster | table) go build -trimpath -o "$folder/$name" "./$name" ;;
 	images.tar)

@@ -54,6 +54,7 @@ type scheduler struct {
 	serial  []string        // run alone, in the end
 	again   map[string]bool // were in a process that did not come to them
 	done    map[string]result
+	failed  int // of those
 	batches int
 }
 
@@ -204,7 +205,10 @@ func (s *scheduler) finish(ctx context.Context, names []string, results map[stri
 			r.state = failed
 		}
 		s.done[name] = r
-		fmt.Fprintf(s.out, "%s %3d/%d %-7s %6.1fs %s\n", time.Now().Format(time.TimeOnly), len(s.done), len(s.order), r.state, r.seconds, name)
+		if r.state == failed {
+			s.failed++
+		}
+		fmt.Fprintf(s.out, "%s %3d/%d, %d failed: %-7s %6.1fs %s\n", time.Now().Format(time.TimeOnly), len(s.done), len(s.order), s.failed, r.state, r.seconds, name)
 	}
 }
 
