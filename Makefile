@@ -3,6 +3,8 @@
 
 GO ?= go
 export GO
+# go test, which with TEST_TIMES leaves what scripts/testtimes.sh shows.
+GOTEST = $(CURDIR)/scripts/gotest.sh
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # go vet is part of lint.
 TESTFLAGS ?= -race -shuffle=on -vet=off
@@ -141,10 +143,10 @@ conformance-more: build conformance-parts ## The other specs about pods and the 
 
 .PHONY: containers
 containers: containerd-up image images controlplane slurm-tools ## The tests that need containerd, the conformance module's own
-	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test -count=1 -tags containers -run '^TestSessionsAreSmall$$' ./providers/cri # the race detector takes memory, too
-	$(GO) test $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/cri/... ./providers/providertest/...
-	cd cmd/virtual-kubelet && $(GO) test -count=1 $(TESTFLAGS) -tags containers -timeout 10m -parallel 64 -run '^TestEveryProvider$$' .
+	cd conformance && CGO_ENABLED=0 $(GO) vet -trimpath ./... && CGO_ENABLED=0 $(GOTEST) -trimpath ./...
+	$(GOTEST) -count=1 -tags containers -run '^TestSessionsAreSmall$$' ./providers/cri # the race detector takes memory, too
+	$(GOTEST) $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/cri/... ./providers/providertest/...
+	cd cmd/virtual-kubelet && $(GOTEST) -count=1 $(TESTFLAGS) -tags containers -timeout 10m -parallel 64 -run '^TestEveryProvider$$' .
 
 # The whole is make conformance; this takes four minutes.
 .PHONY: conformance-sample
@@ -181,7 +183,12 @@ bench-all: bench ## Measure all that docs/performance.md has, and put it there (
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md
 
 .PHONY: test
-test: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 site conformance-sample ## Everything that CI runs
+test: container-tools ## Everything that CI runs; its slowest packages and tests, and what has failed, come last
+	@rm -rf bin/test-times && mkdir -p bin/test-times
+	@TEST_TIMES=$(CURDIR)/bin/test-times $(MAKE) test-parts; status=$$?; scripts/testtimes.sh bin/test-times; exit $$status
+
+.PHONY: test-parts
+test-parts: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 site conformance-sample
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -219,27 +226,27 @@ prometheus: # what the tests of metrics need
 
 .PHONY: observability
 observability: prometheus ## Check dashboard and alerts against the metrics
-	cd test/observability && $(GO) vet ./... && $(GO) test ./...
+	cd test/observability && $(GO) vet ./... && $(GOTEST) ./...
 	promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
 
 # A cached result would not end with a change of a file outside of the module, such
 # as those of deploy/ and docs/ that tests of the binary read.
 .PHONY: unit
 unit: ## The tests that need no control plane
-	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GO) test -count=1 $(TESTFLAGS) ./...'
+	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 $(TESTFLAGS) ./...'
 
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
-	$(GO) test -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./providers/mock
+	$(GOTEST) -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./providers/mock
 
 .PHONY: slurm
 slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are part of integration
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
+	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...
 
 .PHONY: machine
 machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
-	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
 
 .PHONY: qemu-tools
 qemu-tools: # the packages of Debian that virtual machines, and their image, need
@@ -253,21 +260,21 @@ machine-image: build qemu-tools ## Make bin/machine-image, what the virtual mach
 
 .PHONY: machine-qemu
 machine-qemu: machine-image controlplane toolchain ## The conformance kit on virtual machines, emulated where KVM is missing
-	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
-	$(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
 
 # They wait most of their time, so they run side by side.
 .PHONY: kits
 kits: controlplane ## The conformance kit over the fakes of services, which is part of integration
 	printf '%s\n' aci azurebatch eci fargate interlink stackpath zun | xargs -P 7 -I {} sh -c \
-		'cd providers/{} && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|ECI|Fargate|InterLink|StackPath|Zun)$$" .'
+		'cd providers/{} && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|ECI|Fargate|InterLink|StackPath|Zun)$$" .'
 
 .PHONY: integration
 integration: build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
-	cd controlplane && CGO_ENABLED=0 $(GO) test -trimpath ./...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
-	$(GO) test $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./providers/slurm/... ./providers/remote/...
-	cd providers/nomad && $(GO) test -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
+	cd controlplane && CGO_ENABLED=0 $(GOTEST) -trimpath ./...
+	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./providers/slurm/... ./providers/remote/...
+	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
 	$(MAKE) machine
 
@@ -283,7 +290,7 @@ site: ## Make bin/site/html, the documentation as a web site with a search; link
 # Not part of test, since the SDK of AWS takes minutes to compile.
 .PHONY: cloudproviders
 cloudproviders: ## A node of a managed cluster before the cloud controller manager of AWS
-	cd test/cloudproviders && $(GO) vet ./... && $(GO) test ./...
+	cd test/cloudproviders && $(GO) vet ./... && $(GOTEST) ./...
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -1,6 +1,7 @@
 package podwatch
 
 import (
+	"cmp"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,13 +12,15 @@ import (
 )
 
 // Pods are the pods of one node. Make them with NewPods. What is read from them
-// must not be changed. The methods are safe for concurrent use.
+// must not be changed: pods of one template share what is equal in them. The methods are
+// safe for concurrent use.
 type Pods struct {
 	// order is held while something changes, until all subscribers know, so that
 	// each learns of the changes in their order.
 	order    sync.Mutex
 	handlers map[*subscription]struct{}
 	gone     map[types.NamespacedName]string // resource versions of deletions before the first view
+	models   map[types.UID]*corev1.Pod       // of each template a pod, with which the others share what is equal
 	asOf     string                          // resource version of the node's own list, until the watch has started again
 
 	mu     sync.RWMutex // for what readers see
@@ -33,6 +36,7 @@ func NewPods() *Pods {
 	return &Pods{
 		handlers: map[*subscription]struct{}{},
 		gone:     map[types.NamespacedName]string{},
+		models:   map[types.UID]*corev1.Pod{},
 		pods:     map[types.NamespacedName]*corev1.Pod{},
 		synced:   make(chan struct{}),
 	}
@@ -196,6 +200,14 @@ func (p *Pods) resync() {
 func (p *Pods) put(pod *corev1.Pod) {
 	key := keyOf(pod)
 	before := p.pods[key]
+	template := templateOf(pod)
+	if like := cmp.Or(before, p.models[template]); like != nil {
+		pod = share(pod, like)
+	}
+	p.forgetModel(before)
+	if p.models[template] == nil {
+		p.models[template] = pod
+	}
 	p.mu.Lock()
 	p.pods[key] = pod
 	p.mu.Unlock()
@@ -210,11 +222,22 @@ func (p *Pods) put(pod *corev1.Pod) {
 
 // drop keeps a pod no more, and calls the handlers. order is held.
 func (p *Pods) drop(key types.NamespacedName, last any) {
+	p.forgetModel(p.pods[key])
 	p.mu.Lock()
 	delete(p.pods, key)
 	p.mu.Unlock()
 	for s := range p.handlers {
 		s.OnDelete(last)
+	}
+}
+
+// forgetModel has others share with a pod, which may be nil, no more: it is not kept any more.
+func (p *Pods) forgetModel(pod *corev1.Pod) {
+	if pod == nil {
+		return
+	}
+	if template := templateOf(pod); p.models[template] == pod {
+		delete(p.models, template)
 	}
 }
 

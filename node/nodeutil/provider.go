@@ -51,9 +51,9 @@ type Provider interface {
 // services are filled by the time at which the first pod is created; with
 // SkipDownwardAPIResolution only that of the pods is, and the other follows.
 type ProviderConfig struct {
-	// Pods are the pods of this node. PodsSynced reports whether all of them are known:
-	// a pod that is not among them before may be there all the same. Nil means that
-	// they always are.
+	// Pods are the pods of this node. They must not be changed, as those of one template
+	// share memory. PodsSynced reports whether all of them are known: a pod that is not
+	// among them before may be there all the same. Nil means that they always are.
 	Pods       corev1listers.PodLister
 	PodsSynced func() bool
 	// ConfigMaps and Secrets read an object when Get asks for it: one that a

@@ -55,8 +55,9 @@ type Unit struct {
 	podgroup.Unit
 	// Spec is that with which it was created.
 	Spec Spec
-	// Changed is when it changed last.
+	// Changed is when it changed last, and Changes how often it has.
 	Changed time.Time
+	Changes int
 
 	number                    int
 	started, deleted, updated time.Time
@@ -166,7 +167,8 @@ func (w *World) Create(spec Spec) (Unit, error) {
 	return u.clone(), nil
 }
 
-// Units returns the units that match, in the order of their creation.
+// Units returns the units that match, in the order of their creation. Matches must not
+// change them, nor call the World.
 func (w *World) Units(matches func(*Unit) bool) []Unit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -339,6 +341,7 @@ func (w *World) drop(ch chan podgroup.Unit) {
 // changed reports a change of a unit. The caller holds w.mu.
 func (w *World) changed(u *Unit) {
 	u.Changed = w.now()
+	u.Changes++
 	for ch := range w.listen {
 		select {
 		case ch <- u.clone().Unit:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -138,8 +139,9 @@ func (s *Server) getAlloc(_ *http.Request, id string) (any, http.Header, error) 
 
 // byAlloc returns the job of an allocation, or nil. The caller holds s.mu.
 func (s *Server) byAlloc(id string) *job {
+	create, err := strconv.ParseUint(id[:min(8, len(id))], 16, 64)
 	for _, j := range s.jobs {
-		if j.allocID() == id {
+		if err == nil && j.create == create && j.allocID() == id {
 			return j
 		}
 	}
@@ -153,7 +155,7 @@ func (s *Server) Displace(pod, desired, client string) {
 	defer s.mu.Unlock()
 	for _, j := range s.jobs {
 		if j.spec.Meta[podgroup.TagPodName] == pod {
-			j.desired, j.client = desired, client
+			j.desired, j.client, j.changes = desired, client, 0 // so that it is looked at
 		}
 	}
 }

@@ -24,6 +24,7 @@ type job struct {
 	create, modify uint64
 	stopped, gone  bool
 	seen           string
+	changes        int    // of the unit, as of seen
 	desired        string // status of the allocation, if not run or stop
 	client         string // status of the allocation, if not the unit's
 }
@@ -36,22 +37,33 @@ func (s *Server) next() uint64 {
 // look reads the units of the world, and makes events of what has changed. The caller holds
 // s.mu. Hidden means that the world shows none.
 func (s *Server) look() (hidden bool) {
-	units := map[string]*grouptest.Unit{}
-	all := s.World.Units(nil)
-	for i := range all {
-		units[all[i].ID] = &all[i]
+	known := make(map[string]int, len(s.jobs))
+	for _, j := range s.jobs {
+		known[j.unit.ID] = j.changes
+	}
+	shown := make(map[string]bool, len(known))
+	changed := map[string]*grouptest.Unit{} // copying all for each request takes minutes with 1000
+	for _, u := range s.World.Units(func(u *grouptest.Unit) bool {
+		shown[u.ID] = true
+		changes, ok := known[u.ID]
+		return !ok || changes != u.Changes
+	}) {
+		changed[u.ID] = &u
 	}
 	for id, j := range s.jobs {
-		u := units[j.unit.ID]
-		if u == nil && len(all) == 0 && !j.gone {
+		u := changed[j.unit.ID]
+		if !shown[j.unit.ID] && len(shown) == 0 && !j.gone {
 			if _, err := s.World.Unit(j.unit.ID); err == nil {
 				return true
 			}
 		}
-		delete(units, j.unit.ID)
+		delete(changed, j.unit.ID)
 		switch {
-		case u != nil:
-			j.unit = *u
+		case shown[j.unit.ID]:
+			if u == nil {
+				continue
+			}
+			j.unit, j.changes = *u, u.Changes
 			if seen := fmt.Sprint(u.Phase, u.Containers, u.IPs, u.Ended, j.desired, j.client); seen != j.seen {
 				j.seen, j.modify = seen, s.next()
 				s.emit(api.TopicAllocation, "AllocationUpdated", j.allocID(), []string{id}, map[string]any{"Allocation": j.alloc(true)})
@@ -63,8 +75,8 @@ func (s *Server) look() (hidden bool) {
 			s.purge(id)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(units)) { // units that the test made
-		u := units[id]
+	for _, id := range slices.Sorted(maps.Keys(changed)) { // units that the test made
+		u := changed[id]
 		spec := *u.Spec.Data.(*api.Job)
 		spec.ID = new(*spec.ID + "-" + strings.TrimPrefix(id, "unit-"))
 		s.jobs[*spec.ID] = &job{spec: &spec, unit: *u, create: s.next(), modify: s.index}

@@ -1,0 +1,6 @@
+#!/bin/sh
+# go test, with the same arguments and exit code. If TEST_TIMES names a directory, a file
+# there has the result and the time of each test, for scripts/testtimes.sh.
+if [ -z "${TEST_TIMES:-}" ]; then exec "${GO:-go}" test "$@"; fi
+exec "${GO:-go}" run gotest.tools/gotestsum@v1.13.0 --format standard-quiet \
+	--jsonfile-timing-events "$(mktemp "$TEST_TIMES/XXXXXXXX")" -- "$@"
