@@ -30,6 +30,8 @@ const (
 	tagMachine = "MachineName"
 	// tagToken is the SHA-256 of its token, and tagAuthority the authority that its agent trusts.
 	tagToken, tagAuthority = "TokenSHA256", "Authority"
+	// tagType is the type of the machine, if it has one.
+	tagType = "MachineType"
 	// maxTag is how long a value may be.
 	maxTag = 128
 )
@@ -151,13 +153,15 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 }
 
 func (b *backend) options() podgroup.Options {
+	capacity := corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods}
+	maps.Copy(capacity, b.cfg.Resources)
 	return podgroup.Options{
 		Service: "Machines", Scheme: "machine",
 		Identity: podgroup.Identity{Cluster: b.cfg.Cluster, MaxTag: maxTag},
 		MaxName:  56, // with a generation
 		// Less than what makes a call of the provider a slow one.
 		CreateTimeout: 8 * time.Minute,
-		Capacity:      corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
+		Capacity:      capacity,
 		Features: podgroup.Features{
 			// What the engine in the machine does not have, it refuses itself.
 			Fields: []string{
@@ -168,6 +172,12 @@ func (b *backend) options() podgroup.Options {
 			// Volumes are read before a machine is made, which then waits for none of them. From
 			// then on the connection with the agent reads them, and sends what has changed.
 			Renew: nil,
+			Check: func(pod *corev1.Pod) []string {
+				if _, why := b.cfg.typeOf(pod); why != "" {
+					return []string{why}
+				}
+				return nil
+			},
 			Ignores: func(pod *corev1.Pod) []string {
 				if len(pod.Spec.ImagePullSecrets) > 0 {
 					return []string{"imagePullSecrets, which machines are not given"}

@@ -69,9 +69,13 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 
 // event shows why a pod does not run yet: a machine may take minutes to start.
 func (b *backend) event(pod *corev1.Pod, machine string) {
-	if b.init.Events != nil {
-		b.init.Events.Eventf(pod, corev1.EventTypeNormal, "MachineStarting", "Machine %s is made for the pod, which waits until it has started", machine)
+	if b.init.Events == nil {
+		return
 	}
+	if t, _ := b.cfg.typeOf(pod); t != nil {
+		machine += " of type " + t.Name
+	}
+	b.init.Events.Eventf(pod, corev1.EventTypeNormal, "MachineStarting", "Machine %s is made for the pod, which waits until it has started", machine)
 }
 
 // current returns the name of the pod's machine, which may have to be made. The others of the pod
@@ -250,6 +254,12 @@ func (b *backend) plan(name string, r *podgroup.Request) (*member, Spec, error) 
 		return nil, Spec{}, err
 	}
 	spec := &Spec{Name: name, Tags: tags, UserData: string(data), CPU: r.Size.CPU.MilliValue(), Memory: r.Size.Memory.Value()}
+	if chosen, why := b.cfg.typeOf(r.Pod); chosen != nil {
+		spec.Type, spec.Arguments, spec.CPU, spec.Memory = chosen.Name, chosen.Arguments, chosen.CPU.MilliValue(), chosen.Memory.Value()
+		tags[tagType] = chosen.Name
+	} else if why != "" {
+		return nil, Spec{}, errdefs.AsPermanent(fmt.Errorf("there is not: %s", why))
+	}
 	// An agent may ask before the driver has answered.
 	m = &member{since: time.Now(), spec: spec, machine: Machine{Name: name, Tags: tags}}
 	b.members[name] = m

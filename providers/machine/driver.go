@@ -37,6 +37,10 @@ type Spec struct {
 	// nothing.
 	CPU    int64 `json:"cpu"`
 	Memory int64 `json:"memory"`
+	// Type is the name of the machine's type, and Arguments are those of the type; empty without
+	// a table of types.
+	Type      string            `json:"type,omitempty"`
+	Arguments map[string]string `json:"arguments,omitempty"`
 }
 
 // State is that of a machine.

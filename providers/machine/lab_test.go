@@ -51,6 +51,7 @@ type labMachine struct {
 	Machine
 	hidden   bool
 	userData string
+	spec     Spec
 	key      []byte
 	pods     *mock.Provider // which outlive the agent
 	stop     context.CancelFunc
@@ -116,7 +117,7 @@ func (l *lab) Create(_ context.Context, spec Spec) (Machine, error) {
 	if m == nil {
 		l.created++
 		l.next++
-		m = &labMachine{hidden: l.hidden, userData: spec.UserData, ended: make(chan struct{})}
+		m = &labMachine{hidden: l.hidden, userData: spec.UserData, spec: spec, ended: make(chan struct{})}
 		m.Machine = Machine{ID: "i-" + strconv.Itoa(l.created), Name: spec.Name, Tags: spec.Tags, State: Running, Created: time.Now(), Address: fmt.Sprintf("127.0.1.%d", l.next)}
 		l.machines[spec.Name] = m
 		if l.silent {
