@@ -115,8 +115,21 @@ func (b *backend) current(ctx context.Context, r *podgroup.Request) (string, err
 	b.mu.Lock()
 	b.generations[uid] = generation + 1
 	b.mu.Unlock()
-	delay := min(firstBootRetry<<min(generation-1, 10), lastBootRetry)
+	delay := min(b.firstRetry<<min(generation-1, 10), lastBootRetry)
+	if m := all[base+"-"+strconv.Itoa(generation)]; b.lasted(m) > lastBootRetry {
+		return name, nil
+	}
 	return "", errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%w: it is deleted, and another one made", failed)), delay)
+}
+
+// lasted is for how long a machine that was lost had run.
+func (b *backend) lasted(m *member) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !m.isReplaced() {
+		return 0
+	}
+	return m.record.Replaced.At.Sub(m.record.Created)
 }
 
 func errorOr(err error, otherwise string) string {
@@ -154,6 +167,10 @@ func (b *backend) whyUnusable(m *member) (why string, silent bool, machine Machi
 	defer b.mu.Unlock()
 	name, tag := m.machine.Name, m.machine.Tags[tagAuthority]
 	switch age := time.Since(m.since); {
+	case m.isReplaced():
+		why = fmt.Sprintf("machine %s was lost", name)
+	case !m.machine.TakenAt.IsZero():
+		why = fmt.Sprintf("machine %s will be taken", name)
 	case m.machine.State == Ended || m.machine.State == Ending || m.ending:
 		why, silent = fmt.Sprintf("machine %s has ended", name), m.record == nil && !m.ending
 	case tag != "" && tag != b.authority.fingerprint():
@@ -195,6 +212,12 @@ func (b *backend) end(ctx context.Context, m *member) error {
 		if left, ok := list[machine.Name]; ok && left.State != Ended {
 			return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s has not ended yet", machine.Name)), bootPoll)
 		}
+	}
+	b.mu.Lock()
+	kept := m.isReplaced() // until another machine has the pod
+	b.mu.Unlock()
+	if kept {
+		return nil
 	}
 	return b.forget(machine.Name)
 }
@@ -339,6 +362,7 @@ func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgrou
 	defer b.mu.Unlock()
 	given := *m.record
 	given.Given, given.Address, given.Tags = true, m.machine.Address, m.machine.Tags
+	given.Past = b.pastLocked(uidOf(m.machine))
 	if err := b.records.save(&given); err != nil {
 		return podgroup.Unit{}, errdefs.AsUnavailable(err)
 	}

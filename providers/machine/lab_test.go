@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,6 +226,7 @@ type world struct {
 	cluster *grouptest.Cluster
 	cfg     Config
 	adjust  func(*nodeutil.ProviderConfig)
+	retry   time.Duration // in place of firstBootRetry
 
 	provider nodeutil.Provider
 	backend  *backend
@@ -253,6 +255,7 @@ func (w *world) start() *world {
 		w.t.Fatal(err)
 	}
 	b.pingInterval = 100 * time.Millisecond
+	b.firstRetry = cmp.Or(w.retry, b.firstRetry)
 	p, _, err := podgroup.New(init, b, b.options())
 	if err != nil {
 		w.t.Fatal(err)
