@@ -180,12 +180,6 @@ func (b *backend) options() podgroup.Options {
 				}
 				return nil
 			},
-			Ignores: func(pod *corev1.Pod) []string {
-				if len(pod.Spec.ImagePullSecrets) > 0 {
-					return []string{"imagePullSecrets, which machines are not given"}
-				}
-				return nil
-			},
 		},
 	}
 }
