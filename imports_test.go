@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"providers/zun":                            {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
-	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
+	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/podenv", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
 	"providers/remote":                         {"errdefs", "log", "node", "podspec", "internal/config", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},

@@ -91,6 +91,12 @@ func (w *worker) imageMount(ctx context.Context, pod *corev1.Pod, seen *runtimeV
 // none themselves, once and for all when the pod is created.
 func (w *worker) pullSecrets(ctx context.Context, pod *corev1.Pod) (secrets []*corev1.Secret) {
 	for _, ref := range pod.Spec.ImagePullSecrets {
+		if w.engine.sent != nil {
+			if secret, ok := w.engine.sent.pullSecret(pod.UID, pod.Namespace, ref.Name); ok {
+				secrets = append(secrets, secret)
+				continue
+			}
+		}
 		secret, err := w.engine.cfg.Objects.Secret(ctx, pod.Namespace, ref.Name)
 		if err != nil {
 			w.warn(pod, "secret "+ref.Name, eventPullSecretFailed, fmt.Sprintf("Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name))

@@ -74,6 +74,32 @@ func (s *sentVolumes) forget(uid types.UID) {
 	delete(s.pods, uid)
 }
 
+// pullSecretPrefix is what the names of volumes begin with that are image pull secrets: their names
+// follow.
+const pullSecretPrefix = "imagePullSecrets/"
+
+// TakesPullSecrets reports whether image pull secrets are among the volumes that are sent.
+func (e *Engine) TakesPullSecrets() bool { return e.sent != nil }
+
+// pullSecret returns an image pull secret that was sent.
+func (s *sentVolumes) pullSecret(uid types.UID, namespace, name string) (*corev1.Secret, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	files, ok := s.pods[uid][pullSecretPrefix+name]
+	if !ok {
+		return nil, false
+	}
+	secret := &corev1.Secret{Data: map[string][]byte{}}
+	secret.Namespace, secret.Name, secret.Type = namespace, name, corev1.SecretTypeDockerConfigJson
+	for key, file := range files {
+		secret.Data[key] = file.Data
+	}
+	if _, ok := secret.Data[corev1.DockerConfigJsonKey]; !ok {
+		secret.Type = corev1.SecretTypeDockercfg
+	}
+	return secret, true
+}
+
 var errNotSent = errors.New("what is in it has not been sent since this process began")
 
 // Contents implements volume.ContentSource.

@@ -112,3 +112,30 @@ func TestEscapeResolved(t *testing.T) {
 		t.Errorf("the command is %q, want %q", got.Command[1], want)
 	}
 }
+
+// Image pull secrets come with the volumes, and are replaced like them.
+func TestPullSecretsThatAreSent(t *testing.T) {
+	inBubbleWith(t, func(r *rig) { r.cfg.Sent = true }, func(r *rig) {
+		pod := makePod("a", func(p *corev1.Pod) {
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "other"}, {Name: "registry"}}
+		})
+		send := func(config string) map[string]volume.Files {
+			return map[string]volume.Files{"imagePullSecrets/registry": {corev1.DockerConfigJsonKey: {Data: []byte(config)}}}
+		}
+		if err := r.CreatePodWithVolumes(r.ctx, pod, send("1")); err != nil {
+			t.Fatal(err)
+		}
+		for _, config := range []string{"1", "2"} {
+			secrets := r.worker(pod.UID).pullSecrets(r.ctx, pod)
+			if len(secrets) != 1 || secrets[0].Name != "registry" || secrets[0].Type != corev1.SecretTypeDockerConfigJson || string(secrets[0].Data[corev1.DockerConfigJsonKey]) != config {
+				t.Errorf("the secrets are %v, want %s", secrets, config)
+			}
+			if err := r.UpdateVolumes(r.ctx, pod.Namespace, pod.Name, pod.UID, send("2")); err != nil {
+				t.Error(err)
+			}
+		}
+		if !r.TakesPullSecrets() {
+			t.Error("the engine does not take them")
+		}
+	})
+}

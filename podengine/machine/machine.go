@@ -30,8 +30,8 @@ type Node struct {
 	Name          string
 	ClusterDomain string
 	// Sent says that pods come from another process, with what is in their volumes: see
-	// podengine.Config. Of the ProviderConfig only Node and HostIPs are needed. Claims, runtime
-	// classes, and secrets for pulling images are not known then; events go to the log.
+	// podengine.Config. Of the ProviderConfig only Node and HostIPs are needed. Claims and runtime
+	// classes are not known then; events go to the log.
 	Sent bool
 }
 

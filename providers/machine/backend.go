@@ -30,6 +30,8 @@ const (
 	tagMachine = "MachineName"
 	// tagToken is the SHA-256 of its token, and tagAuthority the authority that its agent trusts.
 	tagToken, tagAuthority = "TokenSHA256", "Authority"
+	// tagType is the type of the machine, if it has one.
+	tagType = "MachineType"
 	// maxTag is how long a value may be.
 	maxTag = 128
 )
@@ -63,6 +65,7 @@ type backend struct {
 	listener     net.Listener
 	clusterUID   *clusteruid.Reader
 	pingInterval time.Duration      // of agents
+	firstRetry   time.Duration      // firstBootRetry
 	making       singleflight.Group // by name
 	pods         turns.Turns        // creations, by UID
 	creations    limiter
@@ -100,6 +103,8 @@ type member struct {
 	silent  bool      // it is being deleted because its agent could not be reached
 	busy    bool      // something goes on in the background for it
 	warned  bool      // that lists lack it, and its agent answers
+	asked   bool      // its agent was asked to end the pod, since the machine will be taken
+	cancel  func()    // ends the creation of another machine in its place
 	orphan  int       // for how many lists in a row it has had no pod
 	hurry   chan struct{}
 	hurried sync.Once
@@ -126,7 +131,7 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 		cfg: c, driver: driver, init: init, node: init.Node.Name,
 		records: records{filepath.Join(c.StateDir, "machines")}, clusterUID: clusteruid.New(init.Client.CoreV1()),
 		members: map[string]*member{}, generations: map[types.UID]int{}, changed: make(chan struct{}),
-		pingInterval: pingInterval, creations: make(limiter, creations), deletions: make(limiter, deletions),
+		pingInterval: pingInterval, firstRetry: firstBootRetry, creations: make(limiter, creations), deletions: make(limiter, deletions),
 	}
 	known, err := b.records.load()
 	if err != nil {
@@ -151,13 +156,14 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 }
 
 func (b *backend) options() podgroup.Options {
+	capacity := corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods}
+	maps.Copy(capacity, b.cfg.Resources)
 	return podgroup.Options{
 		Service: "Machines", Scheme: "machine",
-		Identity: podgroup.Identity{Cluster: b.cfg.Cluster, MaxTag: maxTag},
-		MaxName:  56, // with a generation
-		// Less than what makes a call of the provider a slow one.
-		CreateTimeout: 8 * time.Minute,
-		Capacity:      corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
+		Identity:      podgroup.Identity{Cluster: b.cfg.Cluster, MaxTag: maxTag},
+		MaxName:       56,            // with a generation
+		CreateTimeout: createTimeout, // less than what makes a call of the provider a slow one
+		Capacity:      capacity,
 		Features: podgroup.Features{
 			// What the engine in the machine does not have, it refuses itself.
 			Fields: []string{
@@ -168,9 +174,9 @@ func (b *backend) options() podgroup.Options {
 			// Volumes are read before a machine is made, which then waits for none of them. From
 			// then on the connection with the agent reads them, and sends what has changed.
 			Renew: nil,
-			Ignores: func(pod *corev1.Pod) []string {
-				if len(pod.Spec.ImagePullSecrets) > 0 {
-					return []string{"imagePullSecrets, which machines are not given"}
+			Check: func(pod *corev1.Pod) []string {
+				if _, why := b.cfg.typeOf(pod); why != "" {
+					return []string{why}
 				}
 				return nil
 			},

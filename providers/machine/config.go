@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,6 +28,9 @@ type Config struct {
 	Qemu *QemuConfig `json:"qemu,omitempty"`
 	// Bootstrap is where machines reach the node.
 	Bootstrap BootstrapConfig `json:"bootstrap,omitzero"`
+	// Types are those of machines, if the driver has some. A pod that none of them has room for is
+	// refused. Without any, the driver is asked for what pods need.
+	Types []TypeConfig `json:"types,omitempty"`
 	// AgentPort is the port at which agents listen. Defaults to 10270.
 	AgentPort int `json:"agentPort,omitempty"`
 
@@ -41,6 +45,9 @@ type Config struct {
 	// KeepFinished is how long the machine of a pod that has finished is kept, for its logs.
 	// Defaults to 5m.
 	KeepFinished metav1.Duration `json:"keepFinished,omitzero"`
+	// ReplaceLost has another machine made for a pod whose machine was lost or taken, unless its
+	// restartPolicy is Never. Without it the pod fails.
+	ReplaceLost bool `json:"replaceLost,omitempty"`
 	// Refresh is how often machines are listed. Defaults to 15s.
 	Refresh metav1.Duration `json:"refresh,omitzero"`
 	// CertificateLifetime is that of a machine's certificate, which its agent renews. Defaults
@@ -51,6 +58,9 @@ type Config struct {
 	CPU    *resource.Quantity `json:"cpu,omitempty"`
 	Memory *resource.Quantity `json:"memory,omitempty"`
 	Pods   *resource.Quantity `json:"pods,omitempty"`
+	// Resources are the node's capacity of what else types of machines have. Each defaults to the
+	// most that a type has for each pod.
+	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
 // ExecConfig is the driver that is a command.
@@ -117,5 +127,6 @@ func (c *Config) complete() error {
 	checks.Quantity("cpu", &c.CPU, "1000")
 	checks.Quantity("memory", &c.Memory, "4Ti")
 	checks.Quantity("pods", &c.Pods, "1000")
+	c.completeTypes(&checks)
 	return config.Invalid("machine", checks.Err())
 }

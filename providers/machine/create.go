@@ -69,9 +69,13 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 
 // event shows why a pod does not run yet: a machine may take minutes to start.
 func (b *backend) event(pod *corev1.Pod, machine string) {
-	if b.init.Events != nil {
-		b.init.Events.Eventf(pod, corev1.EventTypeNormal, "MachineStarting", "Machine %s is made for the pod, which waits until it has started", machine)
+	if b.init.Events == nil {
+		return
 	}
+	if t, _ := b.cfg.typeOf(pod); t != nil {
+		machine += " of type " + t.Name
+	}
+	b.init.Events.Eventf(pod, corev1.EventTypeNormal, "MachineStarting", "Machine %s is made for the pod, which waits until it has started", machine)
 }
 
 // current returns the name of the pod's machine, which may have to be made. The others of the pod
@@ -111,8 +115,21 @@ func (b *backend) current(ctx context.Context, r *podgroup.Request) (string, err
 	b.mu.Lock()
 	b.generations[uid] = generation + 1
 	b.mu.Unlock()
-	delay := min(firstBootRetry<<min(generation-1, 10), lastBootRetry)
+	delay := min(b.firstRetry<<min(generation-1, 10), lastBootRetry)
+	if m := all[base+"-"+strconv.Itoa(generation)]; b.lasted(m) > lastBootRetry {
+		return name, nil
+	}
 	return "", errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%w: it is deleted, and another one made", failed)), delay)
+}
+
+// lasted is for how long a machine that was lost had run.
+func (b *backend) lasted(m *member) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !m.isReplaced() {
+		return 0
+	}
+	return m.record.Replaced.At.Sub(m.record.Created)
 }
 
 func errorOr(err error, otherwise string) string {
@@ -150,6 +167,10 @@ func (b *backend) whyUnusable(m *member) (why string, silent bool, machine Machi
 	defer b.mu.Unlock()
 	name, tag := m.machine.Name, m.machine.Tags[tagAuthority]
 	switch age := time.Since(m.since); {
+	case m.isReplaced():
+		why = fmt.Sprintf("machine %s was lost", name)
+	case !m.machine.TakenAt.IsZero():
+		why = fmt.Sprintf("machine %s will be taken", name)
 	case m.machine.State == Ended || m.machine.State == Ending || m.ending:
 		why, silent = fmt.Sprintf("machine %s has ended", name), m.record == nil && !m.ending
 	case tag != "" && tag != b.authority.fingerprint():
@@ -191,6 +212,12 @@ func (b *backend) end(ctx context.Context, m *member) error {
 		if left, ok := list[machine.Name]; ok && left.State != Ended {
 			return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s has not ended yet", machine.Name)), bootPoll)
 		}
+	}
+	b.mu.Lock()
+	kept := m.isReplaced() // until another machine has the pod
+	b.mu.Unlock()
+	if kept {
+		return nil
 	}
 	return b.forget(machine.Name)
 }
@@ -250,6 +277,12 @@ func (b *backend) plan(name string, r *podgroup.Request) (*member, Spec, error) 
 		return nil, Spec{}, err
 	}
 	spec := &Spec{Name: name, Tags: tags, UserData: string(data), CPU: r.Size.CPU.MilliValue(), Memory: r.Size.Memory.Value()}
+	if chosen, why := b.cfg.typeOf(r.Pod); chosen != nil {
+		spec.Type, spec.Arguments, spec.CPU, spec.Memory = chosen.Name, chosen.Arguments, chosen.CPU.MilliValue(), chosen.Memory.Value()
+		tags[tagType] = chosen.Name
+	} else if why != "" {
+		return nil, Spec{}, errdefs.AsPermanent(fmt.Errorf("there is not: %s", why))
+	}
 	// An agent may ask before the driver has answered.
 	m = &member{since: time.Now(), spec: spec, machine: Machine{Name: name, Tags: tags}}
 	b.members[name] = m
@@ -329,6 +362,7 @@ func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgrou
 	defer b.mu.Unlock()
 	given := *m.record
 	given.Given, given.Address, given.Tags = true, m.machine.Address, m.machine.Tags
+	given.Past = b.pastLocked(uidOf(m.machine))
 	if err := b.records.save(&given); err != nil {
 		return podgroup.Unit{}, errdefs.AsUnavailable(err)
 	}

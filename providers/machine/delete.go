@@ -29,8 +29,24 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 		b.mu.Unlock()
 		return errdefs.NotFoundf("machine %s has no pod", u.ID)
 	}
+	if m.isReplaced() {
+		if next := b.successorLocked(m); next != nil {
+			m = next
+		}
+	}
 	begun := m.ending
 	m.ending = true
+	if m.isReplaced() { // nothing of the pod runs
+		cancel := m.cancel
+		b.mu.Unlock()
+		if cancel != nil {
+			cancel()
+		}
+		if !begun {
+			b.goOn(func(ctx context.Context) { b.endReplaced(ctx, m) })
+		}
+		return nil
+	}
 	if m.hurry == nil {
 		m.hurry = make(chan struct{})
 	}

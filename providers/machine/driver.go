@@ -33,10 +33,14 @@ type Spec struct {
 	// UserData is what the agent in the machine starts with: the JSON of an agent.Bootstrap. It
 	// has a token, and belongs in no log, tag or argument of a command.
 	UserData string `json:"userData"`
-	// CPU, in thousandths of a core, and Memory, in bytes, are what the pod requests; 0 for
-	// nothing.
+	// CPU, in thousandths of a core, and Memory, in bytes, are what the pod needs (the larger of
+	// its requests and limits), or what the type of the machine has; 0 for nothing.
 	CPU    int64 `json:"cpu"`
 	Memory int64 `json:"memory"`
+	// Type is the name of the machine's type, and Arguments are those of the type; empty without
+	// a table of types.
+	Type      string            `json:"type,omitempty"`
+	Arguments map[string]string `json:"arguments,omitempty"`
 }
 
 // State is that of a machine.
@@ -64,4 +68,7 @@ type Machine struct {
 	State   State             `json:"state"`
 	// Created may be zero.
 	Created time.Time `json:"created,omitzero"`
+	// TakenAt is when the machine will be taken away, such as a spot instance after its notice;
+	// zero if that is not known. Its pod is ended at once, within the time that is left.
+	TakenAt time.Time `json:"takenAt,omitzero"`
 }

@@ -26,6 +26,8 @@ const (
 	// exitUnsupported is the exit code of a verb that a command does not have, and exitRefused
 	// that of a machine that would be refused however often it is asked for.
 	exitUnsupported, exitRefused = 3, 4
+	// typeVariable is the variable with the type of the machine that is to be made.
+	typeVariable = "MACHINE_TYPE"
 )
 
 // execDriver is a command that makes machines: README.md has its contract.
@@ -42,7 +44,7 @@ func NewExec(command []string) (Driver, error) {
 
 // Create implements Driver.
 func (d *execDriver) Create(ctx context.Context, spec Spec) (m Machine, err error) {
-	err = d.run(ctx, spec, &m, "create")
+	err = d.runWith(ctx, []string{typeVariable + "=" + spec.Type}, spec, &m, "create")
 	if err == nil && m.Name == "" {
 		m.Name = spec.Name
 	}
@@ -105,12 +107,18 @@ func (m *Machine) check() error {
 
 // run runs a verb with JSON on its standard input, and decodes its standard output.
 func (d *execDriver) run(ctx context.Context, in, out any, verb ...string) error {
+	return d.runWith(ctx, nil, in, out, verb...)
+}
+
+// runWith is run with variables beside those of this process.
+func (d *execDriver) runWith(ctx context.Context, env []string, in, out any, verb ...string) error {
 	input, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
 	argv := slices.Concat(d.command, verb)
 	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	command.Env = append(command.Environ(), env...)
 	// It ends with what it has started, unless that has a session of its own. What it leaves behind
 	// with its output open is not waited for.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

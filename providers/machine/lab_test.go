@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type labMachine struct {
 	Machine
 	hidden   bool
 	userData string
+	spec     Spec
 	key      []byte
 	pods     *mock.Provider // which outlive the agent
 	stop     context.CancelFunc
@@ -116,7 +118,7 @@ func (l *lab) Create(_ context.Context, spec Spec) (Machine, error) {
 	if m == nil {
 		l.created++
 		l.next++
-		m = &labMachine{hidden: l.hidden, userData: spec.UserData, ended: make(chan struct{})}
+		m = &labMachine{hidden: l.hidden, userData: spec.UserData, spec: spec, ended: make(chan struct{})}
 		m.Machine = Machine{ID: "i-" + strconv.Itoa(l.created), Name: spec.Name, Tags: spec.Tags, State: Running, Created: time.Now(), Address: fmt.Sprintf("127.0.1.%d", l.next)}
 		l.machines[spec.Name] = m
 		if l.silent {
@@ -224,6 +226,7 @@ type world struct {
 	cluster *grouptest.Cluster
 	cfg     Config
 	adjust  func(*nodeutil.ProviderConfig)
+	retry   time.Duration // in place of firstBootRetry
 
 	provider nodeutil.Provider
 	backend  *backend
@@ -252,6 +255,7 @@ func (w *world) start() *world {
 		w.t.Fatal(err)
 	}
 	b.pingInterval = 100 * time.Millisecond
+	b.firstRetry = cmp.Or(w.retry, b.firstRetry)
 	p, _, err := podgroup.New(init, b, b.options())
 	if err != nil {
 		w.t.Fatal(err)

@@ -25,6 +25,11 @@ type record struct {
 	Key string `json:"key"`
 	// Given reports that the agent has accepted the pod.
 	Given bool `json:"given,omitempty"`
+	// TakenAt is when the driver takes the machine, whose pod is ended before; zero if it does not.
+	TakenAt time.Time `json:"takenAt,omitzero"`
+	// Replaced is set once another machine is to have the pod, and Past of that one.
+	Replaced *replaced `json:"replaced,omitempty"`
+	Past     *past     `json:"past,omitempty"`
 	// Final is how the pod has ended.
 	Final *podgroup.Unit `json:"final,omitempty"`
 	// Lost reports that the machine, not the pod, has ended: there is nothing to keep it for.

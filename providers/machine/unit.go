@@ -71,9 +71,19 @@ func (b *backend) unitLocked(m *member) podgroup.Unit {
 	if m.record != nil && m.record.Final != nil {
 		return *m.record.Final
 	}
+	if m.isReplaced() {
+		shown := m.record.Replaced.Shown
+		if m.ending {
+			shown.Phase = podgroup.Stopping
+		}
+		return shown
+	}
 	u := podgroup.Unit{ID: m.machine.Name, Tags: m.machine.Tags, Created: m.since}
 	if m.record != nil {
 		u.Created = m.record.Created
+		if m.record.Past != nil {
+			u.Created = m.record.Past.Created
+		}
 	}
 	if m.machine.Address != "" {
 		u.IPs = []string{m.machine.Address}
@@ -107,6 +117,9 @@ func (b *backend) unitLocked(m *member) podgroup.Unit {
 		for i := range all {
 			c := containerOf(&all[i])
 			c.Image = images[c.Name]
+			if m.record != nil {
+				m.record.Past.addTo(&c)
+			}
 			u.Containers = append(u.Containers, c)
 			if c.Now.Finished.After(u.Ended) {
 				u.Ended = c.Now.Finished
@@ -143,11 +156,15 @@ func runOf(s corev1.ContainerState) podgroup.Run {
 func (b *backend) settle(ctx context.Context, m *member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m.record == nil || !m.record.Given || m.record.Final != nil {
+	if m.record == nil || !m.record.Given || m.record.Final != nil || m.isReplaced() {
 		return
 	}
 	final := b.unitLocked(m)
 	if final.Phase != podgroup.Succeeded && final.Phase != podgroup.Failed {
+		return
+	}
+	if !m.record.TakenAt.IsZero() {
+		b.concludeLocked(ctx, m, takenFailure(m), false) // check tries it again
 		return
 	}
 	if now := time.Now(); final.Ended.IsZero() || final.Ended.After(now) || final.Ended.Before(m.since) {
@@ -159,14 +176,15 @@ func (b *backend) settle(ctx context.Context, m *member) {
 // lose records that an agent does not have the pod that it was given.
 func (b *backend) lose(ctx context.Context, m *member) {
 	b.mu.Lock()
-	if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending {
+	if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending || m.isReplaced() {
 		b.mu.Unlock()
 		return
 	}
-	final := b.unitLocked(m)
-	final.Phase, final.Ended, final.Unknown = podgroup.Failed, time.Now(), false
-	final.Failure = &podspec.Failure{Reason: reasonLost, Message: "The agent of machine " + m.machine.Name + " does not have the pod that it was given", Disrupted: true}
-	b.setFinalLocked(ctx, m, final, true)
+	failure := &podspec.Failure{Reason: reasonLost, Message: "The agent of machine " + m.machine.Name + " does not have the pod that it was given", Disrupted: true}
+	if !m.record.TakenAt.IsZero() {
+		failure = takenFailure(m)
+	}
+	b.concludeLocked(ctx, m, failure, true)
 	b.mu.Unlock()
 	b.publish(m)
 }

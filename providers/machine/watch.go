@@ -36,7 +36,7 @@ func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podg
 	defer b.mu.Unlock()
 	var page podgroup.Page
 	for _, m := range b.members {
-		if m.record != nil && m.record.Given {
+		if b.hasUnitLocked(m) {
 			page.Units = append(page.Units, b.unitLocked(m))
 		}
 	}
@@ -52,7 +52,7 @@ func (b *backend) Watch(ctx context.Context, _ string, changed func(podgroup.Uni
 	now := b.unseen
 	b.unseen = nil
 	for _, m := range b.members {
-		if m.record != nil && m.record.Given {
+		if b.hasUnitLocked(m) {
 			now = append(now, b.unitLocked(m))
 		}
 	}
@@ -124,6 +124,8 @@ func (b *backend) look(ctx context.Context) {
 		return
 	}
 	b.check(ctx)
+	b.endTaken()
+	b.replaceLost()
 	b.endFinished()
 	b.endOrphans()
 }
@@ -134,16 +136,20 @@ func (b *backend) check(ctx context.Context) {
 	var lost []*member
 	b.mu.Lock()
 	for name, m := range b.members {
-		if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending {
+		if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending || m.isReplaced() {
 			continue
 		}
-		failure := b.lossLocked(m)
+		failure, gone := b.lossLocked(m), true
+		if failure == nil && b.hasEndedLocked(m) {
+			failure, gone = takenFailure(m), false
+		}
 		if failure == nil {
 			continue
 		}
-		final := b.unitLocked(m)
-		final.Phase, final.Failure, final.Ended, final.Unknown = podgroup.Failed, failure, time.Now(), false
-		if b.setFinalLocked(ctx, m, final, true) {
+		if !m.record.TakenAt.IsZero() {
+			failure = takenFailure(m)
+		}
+		if b.concludeLocked(ctx, m, failure, gone) {
 			log.G(ctx).WithFields(log.Fields{"machine": name, "reason": failure.Reason}).Warn("A pod has lost its machine")
 			lost = append(lost, m)
 		}
@@ -161,6 +167,15 @@ func (b *backend) check(ctx context.Context) {
 	for _, m := range lost {
 		b.publish(m)
 	}
+}
+
+// hasEndedLocked reports whether the pod of a machine that will be taken has ended. b.mu is held.
+func (b *backend) hasEndedLocked(m *member) bool {
+	if m.record.TakenAt.IsZero() {
+		return false
+	}
+	phase := b.unitLocked(m).Phase
+	return phase == podgroup.Succeeded || phase == podgroup.Failed
 }
 
 // lossLocked returns why the pod of a machine has failed; nil if it has not. b.mu is held.
@@ -209,7 +224,7 @@ func (b *backend) endFinished() {
 	for _, m := range b.members {
 		present := m.missing.IsZero() && m.machine.State != Ended
 		switch r := m.record; {
-		case r == nil || !r.Given || m.ending || !present:
+		case r == nil || !r.Given || m.ending || !present || m.isReplaced() && r.Final == nil:
 		case r.Final != nil && (r.Lost || time.Since(r.Final.Ended) > b.cfg.KeepFinished.Duration):
 			over = append(over, m)
 		case r.Final != nil || m.link == nil:
@@ -263,7 +278,7 @@ func (b *backend) endOrphans() {
 	b.mu.Lock()
 	given := map[types.UID]bool{}
 	for _, m := range b.members {
-		given[uidOf(m.machine)] = given[uidOf(m.machine)] || m.record != nil && m.record.Given
+		given[uidOf(m.machine)] = given[uidOf(m.machine)] || m.record != nil && m.record.Given && !m.isReplaced()
 	}
 	for _, m := range b.members {
 		if m.record != nil && m.record.Given {

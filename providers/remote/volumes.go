@@ -30,6 +30,9 @@ import (
 // capabilityVolumes is that of a provider which is sent what is in volumes.
 const capabilityVolumes = "volumes"
 
+// capabilityPullSecrets is that of one which is sent the image pull secrets of pods with them.
+const capabilityPullSecrets = "pull-secrets"
+
 const (
 	// The back-off of updates that fail.
 	firstVolumesRetry = 5 * time.Second
@@ -125,8 +128,41 @@ func (v *volumes) forget(name cache.ObjectName) {
 	v.queue.Forget(name)
 }
 
-func hasContents(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return volume.HasContents(&v) })
+// has reports whether something of a pod is sent.
+func (v *volumes) has(pod *corev1.Pod) bool {
+	return len(v.pullSecrets(pod)) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return volume.HasContents(&v) })
+}
+
+// pullSecrets returns the names of the image pull secrets of a pod that are sent.
+func (v *volumes) pullSecrets(pod *corev1.Pod) (names []string) {
+	if v.p.Lacks(capabilityPullSecrets) {
+		return nil
+	}
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		if ref.Name != "" && !slices.Contains(names, ref.Name) {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
+}
+
+// readPullSecret returns the data of a pull secret, as files. found is false if it does not exist,
+// which the pod may do without.
+func (v *volumes) readPullSecret(ctx context.Context, namespace, name string) (files volume.Files, found bool, err error) {
+	secret, err := v.init.Objects.Secret(ctx, namespace, name)
+	if errdefs.IsOnlyNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("pull secret %s: %w", name, err)
+	}
+	files = volume.Files{}
+	for _, key := range []string{corev1.DockerConfigJsonKey, corev1.DockerConfigKey} {
+		if data, ok := secret.Data[key]; ok {
+			files[key] = volume.File{Data: data, Mode: 0o600}
+		}
+	}
+	return files, true, nil
 }
 
 // objectChanged queues the pods that have an object in a volume.
@@ -136,7 +172,7 @@ func (v *volumes) objectChanged(kind, namespace, name string) {
 		return // the lister of a cache returns no error
 	}
 	for _, pod := range pods {
-		if volume.HasObject(pod, func(k, n string) bool { return k == kind && n == name }) {
+		if volume.HasObject(pod, func(k, n string) bool { return k == kind && n == name }) || kind == "Secret" && slices.Contains(v.pullSecrets(pod), name) {
 			v.queue.Add(cache.MetaObjectToName(pod))
 		}
 	}
@@ -144,7 +180,7 @@ func (v *volumes) objectChanged(kind, namespace, name string) {
 
 // podChanged queues a pod: its metadata are in downward API volumes.
 func (v *volumes) podChanged(pod *corev1.Pod) {
-	if v != nil && hasContents(pod) {
+	if v != nil && v.has(pod) {
 		v.queue.Add(cache.MetaObjectToName(pod))
 	}
 }
@@ -179,7 +215,7 @@ func (v *volumes) sendAgain() {
 
 // addTo adds what is in the pod's volumes to the request for its creation.
 func (v *volumes) addTo(ctx context.Context, request *pb.CreatePodRequest, pod *corev1.Pod) (created func(err error), err error) {
-	if v == nil || !hasContents(pod) {
+	if v == nil || !v.has(pod) {
 		return func(error) {}, nil
 	}
 	sent, digests, _, err := v.read(ctx, pod, nil)
@@ -228,6 +264,22 @@ func (v *volumes) read(ctx context.Context, pod *corev1.Pod, known map[string]di
 	again, digests = time.Now().Add(rereadInterval), map[string]digest{}
 	var errs []error
 	size := 0
+	add := func(name string, files volume.Files) (err error) {
+		message := wire.FromFiles(name, files)
+		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+		if err != nil {
+			return &volume.SetUpError{Volume: name, Err: err}
+		}
+		sum := sha256.Sum256(encoded)
+		if sent, is := known[name]; is && sent == sum {
+			return nil
+		}
+		if size += len(encoded); size > wire.MaxMessage { // a pod can name one object many times
+			return tooLarge("what is in the volumes of the pod", wire.MaxMessage)
+		}
+		found, digests[name] = append(found, message), sum
+		return nil
+	}
 	for i := range pod.Spec.Volumes {
 		from := &pod.Spec.Volumes[i]
 		if !volume.HasContents(from) {
@@ -239,23 +291,21 @@ func (v *volumes) read(ctx context.Context, pod *corev1.Pod, known map[string]di
 		}
 		if err != nil {
 			errs = append(errs, &volume.SetUpError{Volume: from.Name, Err: err})
-			continue
+		} else if err := add(from.Name, files); err != nil {
+			errs = append(errs, err)
 		}
-		message := wire.FromFiles(from.Name, files)
-		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
-		if err != nil {
-			errs = append(errs, &volume.SetUpError{Volume: from.Name, Err: err})
-			continue
-		}
-		sum := sha256.Sum256(encoded)
-		if sent, is := known[from.Name]; is && sent == sum {
-			continue
-		}
-		if size += len(encoded); size > wire.MaxMessage { // a pod can name one object many times
-			errs = append(errs, tooLarge("what is in the volumes of the pod", wire.MaxMessage))
+		if size > wire.MaxMessage {
 			break
 		}
-		found, digests[from.Name] = append(found, message), sum
+	}
+	for _, name := range v.pullSecrets(pod) {
+		files, is, err := v.readPullSecret(ctx, pod.Namespace, name)
+		if err == nil && is && size <= wire.MaxMessage {
+			err = add(wire.PullSecrets+name, files)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return found, digests, again, errors.Join(errs...)
 }
@@ -268,7 +318,7 @@ func (v *volumes) next(ctx context.Context) bool {
 	}
 	defer v.queue.Done(name)
 	pod, err := v.init.Pods.Pods(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) || err == nil && (!hasContents(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
+	if apierrors.IsNotFound(err) || err == nil && (!v.has(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) {
 		v.forget(name)
 		return true
 	}

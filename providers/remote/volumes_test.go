@@ -295,3 +295,45 @@ func TestClientsWithoutVolumes(t *testing.T) {
 		t.Errorf("got %v, and %d pods", err, far.created)
 	}
 }
+
+// puller is a taker that is given image pull secrets, too.
+type puller struct{ *taker }
+
+func (puller) TakesPullSecrets() bool { return true }
+
+// Image pull secrets come with a pod's creation, and again when they change, to a provider that takes
+// them alone. Of a Secret that is another one's nothing is sent, and one may be missing.
+func TestPullSecrets(t *testing.T) {
+	cluster := clusterWithObjects()
+	config := func(text string) {
+		cluster.SetSecret("registry", corev1.SecretTypeDockerConfigJson, map[string][]byte{corev1.DockerConfigJsonKey: []byte(text), "other": []byte("x")})
+	}
+	config("1")
+	pod := aPod("one")
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "missing"}, {Name: "registry"}}
+	cluster.SetPod(pod)
+	const name = "imagePullSecrets/registry"
+
+	far := puller{newTaker()}
+	p, _, stop := join(t, cluster, serve(t, serverOf(t, far, nil)))
+	if err := p.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if got := far.of("one"); len(got) != 1 || len(got[name]) != 1 || string(got[name][corev1.DockerConfigJsonKey].Data) != "1" {
+		t.Errorf("%v was sent", got)
+	}
+	config("2")
+	if got := <-far.updated; !slices.Equal(got, []string{name}) || string(far.of("one")[name][corev1.DockerConfigJsonKey].Data) != "2" {
+		t.Errorf("%v were sent again", got)
+	}
+	stop()
+
+	other := newTaker()
+	p, _, _ = join(t, cluster, serve(t, serverOf(t, other, nil)))
+	if err := p.CreatePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if got := other.of("one"); len(got) != 0 {
+		t.Errorf("%v was sent to a provider that takes no pull secrets", got)
+	}
+}

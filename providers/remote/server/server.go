@@ -61,6 +61,9 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 	s.byUID, _ = unwrapped(provider).(node.PodUIDLifecycleHandler)
 	if s.taker = takerOf(unwrapped(provider)); s.taker != nil {
 		s.able = append(s.able, capabilityVolumes)
+		if takesPullSecrets(s.taker) {
+			s.able = append(s.able, capabilityPullSecrets)
+		}
 	}
 	if streams, ok := unwrapped(provider).(logStreamer); ok && !lacks(provider, capabilityLogStreams) {
 		s.logStreams, s.able = streams, append(s.able, capabilityLogStreams)

@@ -25,6 +25,9 @@ const capabilityVolumes = "volumes"
 // One that has the method TakesVolumes() bool, too, is one if that returns true, such as a pod engine
 // for whose node Sent is set (package machine).
 //
+// One that has the method TakesPullSecrets() bool, and returns true, is given the pod's image pull
+// secrets as well: as volumes named imagePullSecrets/NAME, whose files are the data of the Secret.
+//
 // Calls for one pod do not overlap. Files may be Secrets: they belong in no log and no error.
 type VolumeTaker interface {
 	// CreatePodWithVolumes is called in place of CreatePod.
@@ -33,6 +36,15 @@ type VolumeTaker interface {
 	// they are. They may be what they were. An error is tried again, but for one of class
 	// NotFound: the pod is not held.
 	UpdateVolumes(ctx context.Context, namespace, name string, uid types.UID, volumes map[string]volume.Files) error
+}
+
+// capabilityPullSecrets is that of a VolumeTaker which is given image pull secrets.
+const capabilityPullSecrets = "pull-secrets"
+
+// takesPullSecrets reports whether a VolumeTaker is given image pull secrets.
+func takesPullSecrets(taker VolumeTaker) bool {
+	puller, ok := taker.(interface{ TakesPullSecrets() bool })
+	return ok && puller.TakesPullSecrets()
 }
 
 // takerOf returns the VolumeTaker that a provider is, or nil.

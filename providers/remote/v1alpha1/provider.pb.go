@@ -99,11 +99,14 @@ type GetInfoResponse struct {
 	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// What it can do beside running pods: notify, pods-by-uid, node-status, logs, exec,
-	// attach, port-forward, stats, metrics, log-streams, volumes. Names that are not known are
+	// attach, port-forward, stats, metrics, log-streams, volumes, pull-secrets. Names that are not known are
 	// ignored.
 	//
 	// A server with "volumes" is sent what is in the pods' volumes. One without it gets the pods
-	// alone: it reads ConfigMaps, Secrets and tokens itself, or refuses such pods.
+	// alone: it reads ConfigMaps, Secrets and tokens itself, or refuses such pods. With
+	// "pull-secrets", too, it is sent their image pull secrets in the same way: as volumes that are
+	// called imagePullSecrets/NAME, with a file .dockerconfigjson or .dockercfg. One that does not
+	// exist is left out.
 	Capabilities  []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

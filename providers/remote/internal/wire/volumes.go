@@ -11,6 +11,10 @@ import (
 	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
 )
 
+// PullSecrets is what the name of a volume begins with whose files are the data of one of the pod's
+// image pull secrets, whose name follows. No volume of a pod has a slash in its name.
+const PullSecrets = "imagePullSecrets/"
+
 // FromFiles returns the message for a volume. Equal files make equal messages.
 func FromFiles(name string, files volume.Files) *pb.Volume {
 	out := &pb.Volume{Name: name}

@@ -1,0 +1,340 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
+)
+
+// A pod whose machine is lost fails, or gets another machine. The record of the lost one then
+// stays until the other has the pod: it is what the pod's status is made of, and from which a
+// node that begins again goes on.
+
+// replaced is how a machine was lost for which another is made.
+type replaced struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+	// Shown is what the pod's status is made of until another machine has the pod.
+	Shown podgroup.Unit `json:"shown"`
+	// Past is what the pod was until then.
+	Past past `json:"past"`
+}
+
+// past is what a pod was in earlier machines.
+type past struct {
+	Created    time.Time                `json:"created"`
+	Containers map[string]pastContainer `json:"containers,omitempty"`
+}
+
+// pastContainer is how often a container was started in earlier machines and, if it ran, how that
+// ended.
+type pastContainer struct {
+	Starts int32        `json:"starts"`
+	Last   podgroup.Run `json:"last"`
+}
+
+// createTimeout is how long the creation of a pod may take before it is begun again.
+const createTimeout = 8 * time.Minute
+
+// replaces reports whether another machine is made for a pod if its machine is lost. It is not
+// known before the pods are.
+func (b *backend) replaces(owner podgroup.Owner) (yes, known bool) {
+	if !b.cfg.ReplaceLost {
+		return false, true
+	}
+	if b.init.PodsSynced != nil && !b.init.PodsSynced() {
+		return false, false
+	}
+	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
+	return err == nil && b.wants(owner) && pod.Spec.RestartPolicy != corev1.RestartPolicyNever, true
+}
+
+// concludeLocked records that a pod has lost its machine: it fails, or gets another one. lost
+// reports that the machine itself has ended. The result is false if it is to be tried again. b.mu
+// is held.
+func (b *backend) concludeLocked(ctx context.Context, m *member, failure *podspec.Failure, lost bool) bool {
+	owner := ownerOf(m.machine)
+	yes, known := b.replaces(owner)
+	if !known {
+		return false
+	}
+	unit := b.unitLocked(m)
+	if !yes {
+		unit.Phase, unit.Failure, unit.Ended, unit.Unknown = podgroup.Failed, failure, time.Now(), false
+		return b.setFinalLocked(ctx, m, unit, lost)
+	}
+	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
+	if err != nil {
+		return false
+	}
+	next := *m.record
+	next.Replaced, next.Lost = newReplaced(m.record, unit, pod, failure), true
+	if err := b.records.save(&next); err != nil {
+		log.G(ctx).WithField("machine", m.machine.Name).WithError(err).Warn("Cannot record that a machine is lost; trying again")
+		return false
+	}
+	m.record = &next
+	if m.link != nil {
+		m.link.stop()
+	}
+	b.wakeLocked()
+	return true
+}
+
+// newReplaced returns what is recorded of a machine for which another is made: until then all
+// containers wait, but for init containers that are done.
+func newReplaced(r *record, unit podgroup.Unit, pod *corev1.Pod, failure *podspec.Failure) *replaced {
+	now := time.Now()
+	out := &replaced{At: now, Reason: failure.Reason, Past: past{Created: unit.Created, Containers: map[string]pastContainer{}}}
+	containers := unit.Containers
+	if len(containers) == 0 { // an earlier process has seen it last
+		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i := range all {
+				containers = append(containers, containerOf(&all[i]))
+			}
+		}
+	}
+	inits := map[string]bool{}
+	for i := range pod.Spec.InitContainers {
+		inits[pod.Spec.InitContainers[i].Name] = !podspec.IsSidecar(&pod.Spec.InitContainers[i])
+	}
+	unit.Phase, unit.Failure, unit.Unknown, unit.IPs, unit.Ended, unit.Containers = podgroup.Running, nil, false, nil, time.Time{}, nil
+	for _, c := range containers {
+		was := r.Past.of(c.Name)
+		ran := c.Now.State != podgroup.Waiting || c.Last.State == podgroup.Terminated && !c.Last.Finished.Equal(was.Last.Finished)
+		last, done := c.Last, inits[c.Name] && c.Now.State == podgroup.Terminated && c.Now.ExitCode == 0
+		switch c.Now.State {
+		case podgroup.Executing:
+			last = podgroup.Run{
+				State: podgroup.Terminated, Reason: podspec.ReasonContainerStatusUnknown, Message: failure.Message, ExitCode: podspec.ExitUnknown,
+				Started: c.Now.Started, Finished: now,
+			}
+		case podgroup.Terminated:
+			last = c.Now
+		}
+		starts := was.Starts
+		if ran {
+			starts = c.Restarts + 1
+		}
+		out.Past.Containers[c.Name] = pastContainer{Starts: starts, Last: last}
+		if !done {
+			c.Last, c.Now = last, podgroup.Run{Reason: failure.Reason, Message: failure.Message}
+			c.Ready, c.Started = ptr.To(false), ptr.To(false)
+		}
+		unit.Containers = append(unit.Containers, c)
+	}
+	out.Shown = unit
+	return out
+}
+
+// of is what a container was in earlier machines.
+func (p *past) of(name string) pastContainer {
+	if p == nil {
+		return pastContainer{}
+	}
+	return p.Containers[name]
+}
+
+// addTo adds what a container was in earlier machines.
+func (p *past) addTo(c *podgroup.Container) {
+	was := p.of(c.Name)
+	c.Restarts += was.Starts
+	if c.Last.State != podgroup.Terminated {
+		c.Last = was.Last
+	}
+}
+
+// isReplaced reports whether another machine is made in place of this one. b.mu is held.
+func (m *member) isReplaced() bool { return m.record != nil && m.record.Replaced != nil }
+
+// hasUnitLocked reports whether a machine is what podgroup is shown of its pod. b.mu is held.
+func (b *backend) hasUnitLocked(m *member) bool {
+	return m.record != nil && m.record.Given && (!m.isReplaced() || b.successorLocked(m) == nil)
+}
+
+// successorLocked returns the machine that has the pod in place of one that was lost; nil if there
+// is none yet. b.mu is held.
+func (b *backend) successorLocked(m *member) *member {
+	for _, other := range b.members {
+		if other.record != nil && other.record.Given && !other.isReplaced() && uidOf(other.machine) == uidOf(m.machine) {
+			return other
+		}
+	}
+	return nil
+}
+
+// pastLocked returns what a pod was in machines that were lost; nil if there were none. b.mu is
+// held.
+func (b *backend) pastLocked(uid types.UID) *past {
+	for _, m := range b.members {
+		if m.isReplaced() && uidOf(m.machine) == uid {
+			return &m.record.Replaced.Past
+		}
+	}
+	return nil
+}
+
+// replaceLost goes on with machines that take the place of others.
+func (b *backend) replaceLost() {
+	var lost []*member
+	b.mu.Lock()
+	for _, m := range b.members {
+		if m.isReplaced() && m.record.Final == nil && !m.ending {
+			lost = append(lost, m)
+		}
+	}
+	b.mu.Unlock()
+	for _, m := range lost {
+		b.inBackground(m, func(ctx context.Context) { b.replace(ctx, m) })
+	}
+}
+
+// replace makes another machine in place of one that was lost, and gives it the pod.
+func (b *backend) replace(ctx context.Context, m *member) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b.mu.Lock()
+	next, ending := b.successorLocked(m), m.ending
+	m.cancel = cancel // by the deletion of the pod
+	b.mu.Unlock()
+	owner := ownerOf(b.seen(m))
+	if next != nil { // an earlier process has come this far
+		b.swap(ctx, m, next)
+		return
+	}
+	pod, err := b.init.Pods.Pods(owner.Namespace).Get(owner.Name)
+	if ending || err != nil || !b.wants(owner) {
+		return // the pod controller deletes it
+	}
+	r, err := b.requestAgain(ctx, m, pod)
+	if err == nil {
+		late, stop := context.WithTimeout(ctx, createTimeout)
+		_, err = b.Create(late, r)
+		stop()
+	}
+	b.mu.Lock()
+	next, ending = b.successorLocked(m), m.ending
+	b.mu.Unlock()
+	switch {
+	case next != nil:
+		b.swap(b.ctx, m, next)
+		if ending { // the deletion came while the pod was being sent
+			_ = b.Delete(b.ctx, &podgroup.Unit{ID: b.seen(next).Name}, podspec.GracePeriod(pod, nil))
+		}
+		return
+	case ctx.Err() != nil:
+		return
+	case errdefs.IsPermanent(err) || errors.Is(err, errTooMany):
+		b.failReplaced(ctx, m, err)
+		return
+	}
+	log.G(ctx).WithFields(log.Fields{"machine": b.seen(m).Name, "pod": owner.Namespace + "/" + owner.Name}).WithError(err).Warn("No other machine has the pod of one that was lost yet")
+	if b.init.Events != nil {
+		b.init.Events.Eventf(pod, corev1.EventTypeWarning, "MachineNotReplaced", "No other machine has the pod yet: %v", err)
+	}
+	if delay, ok := errdefs.RetryAfter(err); ok {
+		_ = periodic.Sleep(ctx, delay)
+	}
+}
+
+// swap shows a pod in the machine that has it in place of the one that was lost, whose record goes.
+func (b *backend) swap(ctx context.Context, m, next *member) {
+	if err := b.forget(b.seen(m).Name); err != nil {
+		log.G(ctx).WithError(err).Warn("Cannot remove the record of a machine that was lost; trying again")
+		return
+	}
+	b.publishGone(m)
+	b.publish(next)
+}
+
+// failReplaced fails a pod that no other machine can be made for.
+func (b *backend) failReplaced(ctx context.Context, m *member, err error) {
+	b.mu.Lock()
+	final := m.record.Replaced.Shown
+	final.Phase, final.Ended = podgroup.Failed, time.Now()
+	final.Failure = &podspec.Failure{Reason: m.record.Replaced.Reason, Message: "The machine was lost, and there is no other one: " + clip(err.Error(), maxText), Disrupted: true}
+	b.setFinalLocked(ctx, m, final, true)
+	b.mu.Unlock()
+	b.publish(m)
+}
+
+// endReplaced ends what goes on for a pod that was deleted while another machine was being made.
+func (b *backend) endReplaced(ctx context.Context, m *member) {
+	done, err := b.pods.Take(ctx, string(uidOf(b.seen(m)))) // its creation ends
+	if err != nil {
+		return
+	}
+	done()
+	b.mu.Lock()
+	next := b.successorLocked(m)
+	b.mu.Unlock()
+	if next == nil { // else replace deletes it
+		b.endNow(ctx, m)
+	}
+}
+
+// requestAgain returns the request for another machine of a pod, as podgroup has made the first.
+// The environment is resolved again.
+func (b *backend) requestAgain(ctx context.Context, m *member, pod *corev1.Pod) (*podgroup.Request, error) {
+	pod = pod.DeepCopy()
+	// What the status says of containers is about those in the machine that is lost.
+	pod.Status = corev1.PodStatus{StartTime: pod.Status.StartTime, QOSClass: pod.Status.QOSClass}
+	options := podenv.Options{}
+	if b.init.HostIPs != nil {
+		options.HostIPs = b.init.HostIPs()
+	}
+	if b.init.NodeAllocatable != nil {
+		options.NodeAllocatable = b.init.NodeAllocatable()
+	}
+	if _, err := podenv.Resolve(pod, podSource{ctx, b}, options); err != nil {
+		return nil, errdefs.AsUnavailable(fmt.Errorf("the environment of the pod: %w", err))
+	}
+	machine := b.seen(m)
+	base, _, _ := cutGeneration(machine.Name)
+	tags := maps.Clone(machine.Tags)
+	for _, key := range []string{tagMachine, tagToken, tagAuthority, tagType} {
+		delete(tags, key)
+	}
+	size := podgroup.SizeOf(&corev1.ResourceRequirements{Requests: podspec.Requests(pod), Limits: podspec.Limits(pod)})
+	return &podgroup.Request{Pod: pod, Name: base, Token: string(pod.UID), Tags: tags, Size: size}, nil
+}
+
+// podSource reads what the environment of a pod is made of.
+type podSource struct {
+	ctx context.Context
+	*backend
+}
+
+var _ podenv.Source = podSource{}
+
+// ConfigMap implements podenv.Source.
+func (s podSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
+	return s.init.Objects.ConfigMap(s.ctx, namespace, name)
+}
+
+// Secret implements podenv.Source.
+func (s podSource) Secret(namespace, name string) (*corev1.Secret, error) {
+	return s.init.Objects.Secret(s.ctx, namespace, name)
+}
+
+// Services implements podenv.Source.
+func (s podSource) Services(namespace string) ([]*corev1.Service, error) {
+	if s.init.Services == nil {
+		return nil, nil
+	}
+	return s.init.Services.Services(namespace).List(labels.Everything())
+}
