@@ -15,6 +15,7 @@ const sidebar = [
     page('Install', '/docs/install'), page('Managed clusters', '/docs/managed-clusters'), page('Configuration', '/docs/configuration'),
     page('Commands', '/docs/cli'), page('Identity', '/docs/identity'), page('Doctor', '/docs/doctor'), page('Status', '/docs/status'),
     page('Observability', '/docs/observability'), page('Scale', '/docs/scale'), page('Deregister', '/docs/deregister'),
+    page('Releases', '/docs/release'),
   ] },
   { text: 'Provider authors', items: [
     page('Choose', '/docs/choose'), page('Write a provider', '/docs/write-a-provider'), page('podgroup', '/docs/podgroup'),

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -188,11 +189,19 @@ func (p *player) start(ctx context.Context, pod *corev1.Pod) error {
 	}, kubeconfig); err != nil {
 		return err
 	}
-	var args []string
-	for _, arg := range pod.Spec.Containers[0].Args {
-		args = append(args, strings.ReplaceAll(arg, "/etc/virtual-kubelet", p.dir))
+	identity, err := p.mountIdentity(ctx, pod)
+	if err != nil {
+		return err
 	}
-	cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), append(args, "--port=0", "--kubeconfig="+kubeconfig)...)
+	args := []string{"--port=0"}
+	if !identity {
+		args = append(args, "--kubeconfig="+kubeconfig)
+	}
+	paths := strings.NewReplacer("/etc/virtual-kubelet", p.dir, "/var/lib/virtual-kubelet", filepath.Join(p.dir, string(pod.UID)+"-certificates"))
+	for _, arg := range pod.Spec.Containers[0].Args {
+		args = append(args, paths.Replace(arg))
+	}
+	cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
 	cmd.Env = append(os.Environ(), "VKUBELET_POD_UID="+string(pod.UID))
 	var log lockedbuffer.Buffer
 	process, err := daemon.Launch(cmd, &log)
@@ -216,6 +225,32 @@ func (p *player) start(ctx context.Context, pod *corev1.Pod) error {
 	}
 	_, err = p.client.CoreV1().Pods(p.namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
+}
+
+// mountIdentity writes the files of the Secret with a node's own identity, and reports whether
+// the pod has one. It has then no token of its service account.
+func (p *player) mountIdentity(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "identity" })
+	if i < 0 {
+		return false, nil
+	}
+	if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Projected != nil }) {
+		return false, fmt.Errorf("pod %s has a token of its service account, too", pod.Name)
+	}
+	secret, err := p.client.CoreV1().Secrets(p.namespace).Get(ctx, pod.Spec.Volumes[i].Secret.SecretName, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	dir := p.dir + "-identity"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, err
+	}
+	for name, content := range secret.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // starts returns how many processes were started, and how many of them run.

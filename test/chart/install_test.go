@@ -26,6 +26,8 @@ func TestRelease(t *testing.T) {
 		}
 		t.Run("pools", func(t *testing.T) { t.Parallel(); w.testPools(t, "helm4") })
 		t.Run("notes", func(t *testing.T) { t.Parallel(); w.testNotes(t, "helm4") })
+		t.Run("identity", func(t *testing.T) { t.Parallel(); w.testIdentity(t, "helm4") })
+		t.Run("monitoring", func(t *testing.T) { t.Parallel(); w.testMonitoring(t) })
 	})
 }
 

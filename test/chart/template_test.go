@@ -158,6 +158,9 @@ func TestPodsThatLast(t *testing.T) {
 		{"Deployment", "{replicas: 2, metrics: {enabled: true}}", true, false},
 		{"Deployment", "replicas: 1", true, false},
 		{"StatefulSet", "pools: [{name: a, count: 1}]", true, false},
+		// Without a certificate, which waits to be approved, the kubelet API fails every probe.
+		{"Deployment", "{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, servingCertificate: {fromCluster: true}}", false, false},
+		{"Deployment", "{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, servingCertificate: {fromCluster: true}, metrics: {enabled: true}}", true, false},
 	} {
 		made, err := template(t, "helm4", namespace, c.values)
 		must(t, err)
@@ -166,6 +169,9 @@ func TestPodsThatLast(t *testing.T) {
 		probe := pod["containers"].([]any)[0].(map[string]any)["readinessProbe"]
 		if wait := spec["minReadySeconds"]; (probe != nil) != c.probed || (wait != nil) != c.waits {
 			t.Errorf("with %s the readiness probe is %v, and minReadySeconds %v", c.values, probe, wait)
+		}
+		if strings.Contains(c.values, "fromCluster") && c.probed && probe.(map[string]any)["httpGet"].(map[string]any)["port"] != "metrics" {
+			t.Errorf("with %s the readiness probe is %v", c.values, probe)
 		}
 		if pod["enableServiceLinks"] != false {
 			t.Errorf("with %s the process has the variables of services", c.values)
@@ -196,6 +202,13 @@ func TestRefused(t *testing.T) {
 		"metrics: {monitor: true}":                        {"metrics.enabled"},
 		"serviceAccount: {create: false}":                 {"serviceAccount.name"},
 		"image: {tag: \"a b\"}":                           {"tag", "does not match"},
+		"nodeIdentity: {bootstrapSecretName: a}":          {"nodeIdentity", "set replicas to 1"},
+		"{replicas: 1, nodeIdentity: {bootstrapSecretName: a, kubeconfigSecretName: b}}":                                 {"nodeIdentity", "leave out one"},
+		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, pools: [{name: a, count: 1}]}":                           {"nodeIdentity", "pools"},
+		"servingCertificate: {fromCluster: true}":                                                                        {"fromCluster", "nodeIdentity"},
+		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, servingCertificate: {fromCluster: true, secretName: b}}": {"servingCertificate", "leave out one"},
+		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, extraArgs: [--kubeconfig=/a]}":                           {"--kubeconfig", "nodeIdentity.kubeconfigSecretName"},
+		"{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, extraArgs: [--cert-dir=/a]}":                              {"--cert-dir", "nodeIdentity.certificates"},
 	} {
 		for _, helm := range helms {
 			_, err := template(t, helm, namespace, values)

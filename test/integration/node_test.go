@@ -91,8 +91,14 @@ func (n *virtualNode) start(t *testing.T) {
 // launch starts the process.
 func (n *virtualNode) launch(t *testing.T, args []string, env ...string) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
-	cmd.Env = append(os.Environ(), env...)
+	n.launchIn(t, "", append(os.Environ(), env...), filepath.Join(bin, "virtual-kubelet"), args...)
+}
+
+// launchIn starts the process by a command, in a directory and with an environment.
+func (n *virtualNode) launchIn(t *testing.T, dir string, env []string, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, env
 	var err error
 	if n.process, err = daemon.Launch(cmd, n.log); err != nil {
 		t.Fatal(err)

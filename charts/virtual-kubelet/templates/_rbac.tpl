@@ -48,7 +48,13 @@ roleRef:
   kind: {{ index . 3 }}
   name: {{ index . 4 | quote }}
 subjects:
+{{- if include "vk.identity" (index . 0) }}
+- apiGroup: rbac.authorization.k8s.io
+  kind: User
+  name: {{ printf "system:node:%s" (include "vk.nodeName" (index . 0)) | quote }}
+{{- else }}
 - kind: ServiceAccount
   name: {{ include "vk.account" (index . 0) | quote }}
   namespace: {{ (index . 0).Release.Namespace | quote }}
+{{- end }}
 {{- end }}

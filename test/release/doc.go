@@ -1,0 +1,2 @@
+// Package release tests scripts/release.sh. "make integration" runs it.
+package release
