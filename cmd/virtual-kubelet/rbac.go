@@ -86,6 +86,8 @@ type rbacOptions struct {
 	electNamespace      string
 
 	accountNamespace, accountName string
+
+	needs providerEntry // those of a provider that the binary does not have
 }
 
 // takeConfig sets what flags leave out to what the configuration in the file has. A file with
@@ -236,8 +238,11 @@ func (o *rbacOptions) roleName() string {
 func (o *rbacOptions) providerRules() (ofPods, ofCluster []rbacv1.PolicyRule) {
 	ofPods = slices.Clone(podRules)
 	resolves, mountsVolumes, readsClusterUID := false, false, false
+	entries := []providerEntry{o.needs}
 	for _, name := range o.providers {
-		entry := providers[name]
+		entries = append(entries, providers[name])
+	}
+	for _, entry := range entries {
 		resolves = resolves || entry.resolves
 		mountsVolumes = mountsVolumes || entry.resolves || entry.mountsVolumes
 		readsClusterUID = readsClusterUID || entry.readsClusterUID

@@ -200,6 +200,10 @@ func TestRefused(t *testing.T) {
 		"fullnameOverride: " + strings.Repeat("a", 53):    {"fullnameOverride", "does not match"},
 		"metrics: {enabled: true, port: 10250}":           {"metrics.port is 10250"},
 		"metrics: {monitor: true}":                        {"metrics.enabled"},
+		"args: [--nodename=x]":                            {"args is set, and replicas is 2", "set replicas to 1"},
+		"{args: [a], pools: [{name: a, count: 1}]}":       {"args and pools are both set"},
+		"{args: [a], replicas: 1, extraArgs: [--a]}":      {"args and extraArgs are both set"},
+		"{args: [1], replicas: 1}":                        {"args", "string"},
 		"serviceAccount: {create: false}":                 {"serviceAccount.name"},
 		"image: {tag: \"a b\"}":                           {"tag", "does not match"},
 		"nodeIdentity: {bootstrapSecretName: a}":          {"nodeIdentity", "set replicas to 1"},
@@ -240,33 +244,35 @@ func TestOwnVariables(t *testing.T) {
 // Texts stay what they are, also those that look like YAML or like templates.
 func TestTextsAreQuoted(t *testing.T) {
 	const hostile = "--log-level=x\"\n        - --anonymous-auth\n{{ fail \"here\" }}"
-	values, err := yaml.Marshal(map[string]any{
-		"extraArgs":      []string{hostile},
-		"provider":       map[string]any{"config": hostile},
-		"podAnnotations": map[string]any{"a": "true", "b": hostile},
-		"env":            []any{map[string]any{"name": "A", "value": hostile}},
-	})
-	must(t, err)
-	for _, helm := range helms {
-		made, err := template(t, helm, namespace, string(values))
+	for _, arguments := range []map[string]any{{"extraArgs": []string{hostile}}, {"args": []string{"a", hostile}, "replicas": 1}} {
+		maps.Copy(arguments, map[string]any{
+			"provider":       map[string]any{"config": hostile},
+			"podAnnotations": map[string]any{"a": "true", "b": hostile},
+			"env":            []any{map[string]any{"name": "A", "value": hostile}},
+		})
+		values, err := yaml.Marshal(arguments)
 		must(t, err)
-		pod := made["Deployment vk/edge"]["spec"].(map[string]any)["template"].(map[string]any)
-		annotations := pod["metadata"].(map[string]any)["annotations"].(map[string]any)
-		container := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-		args := container["args"].([]any)
-		env := container["env"].([]any)
-		for what, got := range map[string]any{
-			"argument":      args[len(args)-1],
-			"annotation":    annotations["b"],
-			"variable":      env[len(env)-1].(map[string]any)["value"],
-			"configuration": made["ConfigMap vk/edge"]["data"].(map[string]any)["provider.yaml"],
-		} {
-			if got != hostile {
-				t.Errorf("%s: the %s is %q", helm, what, got)
+		for _, helm := range helms {
+			made, err := template(t, helm, namespace, string(values))
+			must(t, err)
+			pod := made["Deployment vk/edge"]["spec"].(map[string]any)["template"].(map[string]any)
+			annotations := pod["metadata"].(map[string]any)["annotations"].(map[string]any)
+			container := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+			args := container["args"].([]any)
+			env := container["env"].([]any)
+			for what, got := range map[string]any{
+				"argument":      args[len(args)-1],
+				"annotation":    annotations["b"],
+				"variable":      env[len(env)-1].(map[string]any)["value"],
+				"configuration": made["ConfigMap vk/edge"]["data"].(map[string]any)["provider.yaml"],
+			} {
+				if got != hostile {
+					t.Errorf("%s: the %s is %q", helm, what, got)
+				}
 			}
-		}
-		if annotations["a"] != "true" {
-			t.Errorf("%s: an annotation is %v", helm, annotations["a"])
+			if annotations["a"] != "true" {
+				t.Errorf("%s: an annotation is %v", helm, annotations["a"])
+			}
 		}
 	}
 }

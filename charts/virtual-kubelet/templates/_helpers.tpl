@@ -73,6 +73,17 @@ labels:
 {{- fail (printf "extraArgs has --%s, which the chart gives itself: set %s" $flag .) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.args -}}
+{{- if .Values.pools -}}
+{{- fail "args and pools are both set: processes share the nodes of pools by the arguments of the chart; leave out one of the two" -}}
+{{- end -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- fail (printf "args is set, and replicas is %d: processes stand by for each other by the arguments of the chart; set replicas to 1" (int .Values.replicas)) -}}
+{{- end -}}
+{{- if .Values.extraArgs -}}
+{{- fail "args and extraArgs are both set: args are all arguments; name those of extraArgs there" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.pools .Values.nodeName -}}
 {{- fail "nodeName and pools are both set: pools name their nodes themselves; leave out one of the two" -}}
 {{- end -}}

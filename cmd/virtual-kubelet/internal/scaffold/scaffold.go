@@ -2,29 +2,51 @@
 package scaffold
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"text/template"
 
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
-// The names of the files end in .txt, since go build leaves a directory with a go.mod out.
+// The names of the files end in .txt, since go build leaves a directory with a go.mod out. They
+// are of text/template, with [[ and ]] and the functions of Options.functions.
 //
-//go:embed pod
+//go:embed shared pod podgroup podengine remote
 var templates embed.FS
+
+// kinds are what a provider can be built on, each with the directories of its files. A file takes
+// the place of one of that name in a directory before it.
+var kinds = map[string][]string{
+	"pod":       {"shared", "pod"},
+	"podgroup":  {"shared", "podgroup"},
+	"podengine": {"shared", "podengine"},
+	"remote":    {"shared", "pod", "remote"},
+}
+
+// Kinds are the names of what a provider can be built on (docs/choose.md).
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // Options are what a repository is made of.
 type Options struct {
 	// Name is that of the provider, its program and its node: a DNS label.
 	Name string
+	// Kind is what the provider is built on: one of Kinds.
+	Kind string
 	// Module is the path of the Go module, Version the version of the library that it
 	// requires.
 	Module, Version string
@@ -48,66 +70,123 @@ func Write(dir string, o Options) (files []string, err error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	write := func(name string, content []byte) error {
+	contents, err := o.contents()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		files = append(files, name)
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // #nosec G301 -- a repository is for all to read
-			return err
+			return files, err
 		}
-		return os.WriteFile(path, content, 0o644) // #nosec G306 -- as above
+		if err := os.WriteFile(path, contents[name], 0o644); err != nil { // #nosec G306 -- as above
+			return files, err
+		}
 	}
-	values := strings.NewReplacer("{{name}}", o.Name, "{{module}}", o.Module, "{{version}}", o.Version)
-	err = fs.WalkDir(templates, "pod", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	return files, nil
+}
+
+// contents are the files, by name.
+func (o *Options) contents() (map[string][]byte, error) {
+	contents := map[string][]byte{"deploy/rbac.yaml": o.RBAC}
+	for _, layer := range kinds[o.Kind] {
+		err := fs.WalkDir(templates, layer, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			name := strings.TrimSuffix(strings.TrimPrefix(path, layer+"/"), ".txt")
+			if place, ok := places[name]; ok {
+				name = place
+			}
+			contents[name], err = o.execute(path)
 			return err
-		}
-		content, err := templates.ReadFile(path)
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		name := strings.TrimSuffix(strings.TrimPrefix(path, "pod/"), ".txt")
-		if place, ok := places[name]; ok {
-			name = place
-		}
-		text := values.Replace(string(content))
-		if name == "go.mod" && o.Replace != "" {
-			text += fmt.Sprintf("\nreplace github.com/virtual-kubelet/virtual-kubelet => %s\n", o.Replace)
-		}
-		return write(name, []byte(text))
-	})
-	if err != nil {
-		return files, err
 	}
 	if o.Replace != "" { // what it has verified need not be verified again
 		sums, err := os.ReadFile(filepath.Join(o.Replace, "go.sum"))
 		if err != nil {
-			return files, err
+			return nil, err
 		}
-		if err := write("go.sum", sums); err != nil {
-			return files, err
-		}
+		contents["go.sum"] = sums
 	}
-	return files, write("deploy/rbac.yaml", o.RBAC)
+	return contents, nil
+}
+
+// execute executes a template.
+func (o *Options) execute(path string) ([]byte, error) {
+	text, err := templates.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := template.New(path).Delims("[[", "]]").Funcs(o.functions()).Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = parsed.Execute(&out, nil)
+	return out.Bytes(), err
+}
+
+// functions are those of the templates.
+func (o *Options) functions() template.FuncMap {
+	return template.FuncMap{
+		"name":    func() string { return o.Name },
+		"module":  func() string { return o.Module },
+		"version": func() string { return o.Version },
+		// The directory, quoted if go.mod needs that; empty for none.
+		"replace": func() string {
+			if o.Replace == "" {
+				return ""
+			}
+			return modfile.AutoQuote(o.Replace)
+		},
+		"is": func(kinds ...string) bool { return slices.Contains(kinds, o.Kind) },
+		// Another template, indented by so many spaces.
+		"include": func(path string, spaces int) (string, error) {
+			text, err := o.execute(path)
+			indent := strings.Repeat(" ", spaces)
+			return indent + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n"+indent), err
+		},
+		// The name as a string of YAML, which 123, true or 1e3 are in quotes only.
+		"scalar": func() (string, error) {
+			text, err := yaml.Marshal(o.Name)
+			return strings.TrimSpace(string(text)), err
+		},
+	}
 }
 
 // release is a version that a module can require: not what Go calls a binary of a checkout, which is a
 // pseudo-version such as v0.0.0-20261124030405-0123456789ab, with +dirty where there are changes.
 var release = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?$`)
 
+// library is the module that a provider requires.
+const library = "github.com/virtual-kubelet/virtual-kubelet"
+
 // Check names all mistakes.
 func (o *Options) Check() error {
 	var mistakes []error
 	if problems := validation.IsDNS1123Label(o.Name); len(problems) > 0 {
 		mistakes = append(mistakes, fmt.Errorf("%q cannot be the name of a provider: %s", o.Name, strings.Join(problems, "; ")))
+	} else if slices.Contains([]string{"deploy", "testdata", "vendor"}, o.Name) { // git ignores a file of the name
+		mistakes = append(mistakes, fmt.Errorf("%q cannot be the name of a provider: it is that of a directory of the repository", o.Name))
 	}
-	if o.Module == "" || strings.ContainsAny(o.Module, " \t\n\"'`") {
-		mistakes = append(mistakes, fmt.Errorf("%q cannot be the path of a module: give --module one like example.org/%s", o.Module, o.Name))
+	if kinds[o.Kind] == nil {
+		mistakes = append(mistakes, fmt.Errorf("there is no kind %q: give --kind one of %s", o.Kind, strings.Join(Kinds(), ", ")))
+	}
+	if err := module.CheckPath(o.Module); err != nil {
+		mistakes = append(mistakes, fmt.Errorf("%q cannot be the path of a module: %w: give --module one like example.org/%s", o.Module, err, o.Name))
+	} else if o.Module == library {
+		mistakes = append(mistakes, fmt.Errorf("%s is the module that the provider requires: give --module another one, like example.org/%s", library, o.Name))
 	}
 	if o.Replace == "" {
 		if !release.MatchString(o.Version) {
 			mistakes = append(mistakes, fmt.Errorf("this binary is no release but of version %q: give --replace the directory of a clone of Virtual Kubelet", o.Version))
 		}
-	} else if mod, err := os.ReadFile(filepath.Join(o.Replace, "go.mod")); err != nil || !strings.HasPrefix(string(mod), "module github.com/virtual-kubelet/virtual-kubelet\n") {
+	} else if mod, err := os.ReadFile(filepath.Join(o.Replace, "go.mod")); err != nil || !strings.HasPrefix(string(mod), "module "+library+"\n") {
 		mistakes = append(mistakes, fmt.Errorf("%s is no clone of Virtual Kubelet: there is no go.mod of its module in it", o.Replace))
 	}
 	return config.Join(mistakes...)
