@@ -70,7 +70,7 @@ bill() {
 		def component: {type: "library", "bom-ref": purl, name, version, purl: purl};
 		(.[0].Main.Path) as $main
 		| ([.[].Deps[]?
-			| if .Replace.Version then .Replace elif .Replace then .Version = $version else . end
+			| if .Replace == null then . elif .Replace.Path | startswith(".") then .Version = $version else .Replace end
 			| {name: .Path, version: .Version}]
 			+ [.[] | {name: "std", version: (.GoVersion | ltrimstr("go"))}]
 			| map(select(.name != $main) | component) | unique_by(.purl)) as $components
@@ -88,7 +88,7 @@ bill() {
 manifests='[]'
 for arch in $arches; do
 	echo "building for linux/$arch" >&2
-	(cd "$source" && MAKEFLAGS='' GOFLAGS='' GOWORK=off GOOS=linux GOARCH=$arch make build GO="$go" PROVIDERS="$providers") >&2
+	(cd "$source" && MAKEFLAGS='' GOFLAGS=-buildvcs=true GOWORK=off GOOS=linux GOARCH=$arch make build GO="$go" PROVIDERS="$providers") >&2
 	name=virtual-kubelet-$version-linux-$arch
 	embedded=()
 	case " ${providers:-process} " in *' process '*) embedded=("$source/bin/shim") ;; esac
