@@ -88,7 +88,7 @@ func write(t *testing.T, o Options) (dir string) {
 }
 
 // What is written is formatted, builds, and passes go vet and its tests, with nothing but the
-// modules of the checkout. TestInit and TestInitKinds run the conformance kit.
+// modules of the checkout. TestInit runs the conformance kit on the kind pod.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
