@@ -98,8 +98,8 @@ type Faults struct {
 	// all arrive twice. DropInput is how many messages of input are lost.
 	Swap, Repeat bool
 	// LoseEnd has the terminal lose what is printed just before it closes.
-	LoseEnd bool
-	DropInput    int
+	LoseEnd   bool
+	DropInput int
 	// Encrypt has the agent ask for encryption.
 	Encrypt bool
 }
