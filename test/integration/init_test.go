@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,23 +29,16 @@ func TestInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	binaries := filepath.Join(checkout, "bin")
-	env := append(os.Environ(), "GOFLAGS=", "PATH="+binaries+":"+os.Getenv("PATH"))
-	run := func(program string, args ...string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Dir, cmd.Env = dir, env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %v: %v\n%s", program, args, err, out)
-		}
-		return string(out)
-	}
 	initialize := func(want string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "virtual-kubelet"), append([]string{"init"}, args...)...).CombinedOutput()
 		if want == "" && err != nil || want != "" && err == nil || !strings.Contains(string(out), want) {
 			t.Fatalf("init %v: %v, want %q in\n%s", args, err, want, out)
 		}
+	}
+	run := func(program string, args ...string) string {
+		t.Helper()
+		return runIn(t, dir, program, args...)
 	}
 	initialize("no release", name, "--directory", dir)
 	initialize("no clone", name, "--directory", dir, "--replace", t.TempDir())
@@ -53,7 +47,6 @@ func TestInit(t *testing.T) {
 	initialize("is not empty", name, "--directory", dir, "--replace", checkout)
 
 	run("go", "mod", "tidy")
-	env = append(env, "GOPROXY=off") // nothing more is needed
 	if unformatted := run("gofmt", "-l", "."); unformatted != "" {
 		t.Errorf("not formatted: %s", unformatted)
 	}
@@ -123,5 +116,43 @@ func TestInit(t *testing.T) {
 	}
 	if err := client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// runIn runs a program to its end in a directory, with the binaries of the checkout on the PATH, and
+// returns what it prints. Once go mod tidy has run, Go needs no more than there is.
+func runIn(t *testing.T, dir, program string, args ...string) string {
+	t.Helper()
+	binaries, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=", "PATH="+binaries+":"+os.Getenv("PATH"))
+	if !slices.Equal(args, []string{"mod", "tidy"}) {
+		cmd.Env = append(cmd.Env, "GOPROXY=off")
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+	}
+	return string(out)
+}
+
+// What is written for the other kinds passes the conformance kit as it is, and the API server takes
+// its manifests. (TestKinds of package scaffold runs the other tests.)
+func TestInitKinds(t *testing.T) {
+	checkout, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"podgroup", "podengine", "remote"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "acme")
+			runIn(t, checkout, filepath.Join(checkout, "bin", "virtual-kubelet"), "init", "acme", "--kind", kind, "--directory", dir, "--replace", checkout)
+			runIn(t, dir, "go", "mod", "tidy")
+			runIn(t, dir, "go", "test", "-tags", "conformance", "-parallel", "8", "-timeout", "8m", "-run", "^TestConformance$", ".")
+			kubectl(t, "apply", "--dry-run=server", "-f", filepath.Join(dir, "deploy"))
+		})
 	}
 }
