@@ -233,7 +233,7 @@ observability: prometheus ## Check dashboard and alerts against the metrics
 # as those of deploy/ and docs/ that tests of the binary read.
 .PHONY: unit
 unit: ## The tests that need no control plane
-	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 $(TESTFLAGS) ./...'
+	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 $(TESTFLAGS) -timeout 20m ./...'
 
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs

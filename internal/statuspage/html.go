@@ -95,6 +95,7 @@ func (d *document) main(s *Status) {
 	d.pods(s)
 	d.calls(s)
 	d.queues(s)
+	d.others(s)
 	d.events(s)
 }
 
@@ -254,6 +255,36 @@ func (d *document) queues(s *Status) {
 			q.Name, fmt.Sprint(q.Waiting), fmt.Sprint(q.Handled))
 	}
 	d.put(`</tbody></table>`)
+}
+
+func (d *document) others(s *Status) {
+	if len(s.Others) == 0 {
+		return
+	}
+	d.table("Other nodes of the process", "node", "state", "lease", "provider")
+	for i := range s.Others {
+		o := &s.Others[i]
+		class := "good"
+		if o.Failing != "" {
+			class = "bad"
+		}
+		d.put(`<tr><td data-label="node">%s</td><td data-label="state" class="`+class+`">%s</td>`, o.Name, o.state())
+		d.when("lease", s.Time.Time, o.Lease)
+		d.when("provider", s.Time.Time, o.Ping)
+		d.put(`</tr>`)
+	}
+	d.put(`</tbody></table>`)
+	if more := s.Nodes - 1 - len(s.Others); more > 0 {
+		d.put(`<p class="note">and %s more</p>`, fmt.Sprint(more))
+	}
+}
+
+// state is that of another node, in a word or two.
+func (o *Other) state() string {
+	if o.Failing == "" {
+		return "ready"
+	}
+	return "not ready (" + o.Failing + ")"
 }
 
 func (d *document) events(s *Status) {

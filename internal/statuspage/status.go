@@ -25,6 +25,7 @@ type Status struct {
 	ReadyNodes int `json:"readyNodes"`
 
 	Checks []Check  `json:"checks"`
+	Others []Other  `json:"others,omitempty"` // the other nodes of the process, at most MaxOthers
 	Pods   []Pod    `json:"pods"`
 	Queues []Queue  `json:"queues"`
 	Calls  []Method `json:"calls"` // those of all nodes of the process
@@ -37,6 +38,17 @@ type Check struct {
 	Error string       `json:"error,omitempty"` // empty if it passes
 	Last  *metav1.Time `json:"last,omitempty"`  // when the lease was renewed, or the provider answered
 }
+
+// Other is another node of the process.
+type Other struct {
+	Name    string       `json:"name"`
+	Failing string       `json:"failing,omitempty"` // the name of the first check that fails; empty if it is ready
+	Lease   *metav1.Time `json:"lease,omitempty"`   // when it was renewed
+	Ping    *metav1.Time `json:"ping,omitempty"`    // when the provider answered
+}
+
+// MaxOthers is how many other nodes a status has; those that are not ready come first.
+const MaxOthers = 200
 
 // Pod is how far a pod has come. Times are missing for steps that it has not reached, or that
 // an earlier process has seen.

@@ -49,6 +49,13 @@ func (s *Status) Text(to io.Writer) error {
 	for _, q := range s.Queues {
 		fmt.Fprintf(w, "%s\t%d\t%d\n", clean(q.Name), q.Waiting, q.Handled)
 	}
+	if len(s.Others) > 0 {
+		fmt.Fprintf(w, "\nOTHER NODE\tSTATE\tLEASE\tPROVIDER\n")
+	}
+	for i := range s.Others {
+		o := &s.Others[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", clean(o.Name), clean(o.state()), orDash(age(now, o.Lease)), orDash(age(now, o.Ping)))
+	}
 	if len(s.Events) > 0 {
 		fmt.Fprintf(w, "\nLAST\tTYPE\tREASON\tOBJECT\tCOUNT\tMESSAGE\n")
 	}

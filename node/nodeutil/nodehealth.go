@@ -29,8 +29,19 @@ type pingAnswer struct {
 
 // ready reports whether the node has registered, its provider is well and its lease
 // renewed.
-func (v *nodeHealth) ready() bool {
-	return v.checkRegistered() == nil && v.checkPing() == nil && v.checkLease() == nil
+func (v *nodeHealth) ready() bool { return v.failing() == "" }
+
+// failing is the name of the first of these checks that fails; empty if none does.
+func (v *nodeHealth) failing() string {
+	switch {
+	case v.checkRegistered() != nil:
+		return "node"
+	case v.checkPing() != nil:
+		return "provider"
+	case v.checkLease() != nil:
+		return "lease"
+	}
+	return ""
 }
 
 // leaseAge is the time since the lease was renewed; zero while there is none.

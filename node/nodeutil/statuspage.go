@@ -2,6 +2,8 @@ package nodeutil
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,10 +40,21 @@ func (n *Node) status() *statuspage.Status {
 	}
 	for _, other := range n.shared.metrics.measured() {
 		s.Nodes++
-		if other.health.ready() {
+		failing := other.health.failing()
+		if failing == "" {
 			s.ReadyNodes++
 		}
+		if other.health != &n.health {
+			s.Others = append(s.Others, statuspage.Other{Name: other.name, Failing: failing, Lease: other.health.last("lease"), Ping: other.health.last("provider")})
+		}
 	}
+	slices.SortFunc(s.Others, func(a, b statuspage.Other) int {
+		if (a.Failing == "") != (b.Failing == "") {
+			return strings.Compare(b.Failing, a.Failing) // the empty one last
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	s.Others = s.Others[:min(len(s.Others), statuspage.MaxOthers)]
 	for _, report := range n.pods.PodReports() {
 		s.Pods = append(s.Pods, podStatus(&report))
 	}

@@ -1,16 +1,22 @@
 package nodeutil_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -63,5 +69,65 @@ func TestRecentEventsOfTheStatusPage(t *testing.T) {
 	}
 	if len(status.Checks) == 0 || status.Checks[len(status.Checks)-1].Error == "" {
 		t.Errorf("of a node that does not run: %v", status.Checks)
+	}
+}
+
+// Each node's page has a line for each other node of the process, those that are not ready first.
+func TestOtherNodesOfTheStatusPage(t *testing.T) {
+	client := fake.NewSimpleClientset()
+	client.PrependReactor("create", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if created := action.(clienttesting.CreateAction).GetObject().(*corev1.Node); created.Name == "d" {
+			return true, nil, errors.New("no more nodes")
+		}
+		return false, nil, nil
+	})
+	fleet, err := nodeutil.NewFleet(nodeutil.FleetConfig{Client: client, Auth: nodeutil.NoAuth(), HTTPListenAddr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	if _, err := fleet.Add("a", making(&tiny{}), openTo(mux)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"c", "b", "d"} {
+		if _, err := fleet.Add(name, making(&tiny{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = fleet.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+
+	get := func(accept string) string {
+		request := httptest.NewRequest(http.MethodGet, "/status", nil)
+		request.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, request)
+		return w.Body.String()
+	}
+	type process struct {
+		Nodes, ReadyNodes int
+		Others            []struct{ Name, Failing, Lease, Ping string }
+	}
+	var status process
+	for deadline := time.Now().Add(time.Minute); status.ReadyNodes != 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it stays at %+v", status)
+		}
+		status = process{} // what is empty is left out
+		if err := json.Unmarshal([]byte(get("application/json")), &status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status.Nodes != 4 || len(status.Others) != 3 {
+		t.Fatalf("%+v", status)
+	}
+	if d, b, c := status.Others[0], status.Others[1], status.Others[2]; d.Name != "d" || d.Failing == "" || b.Name != "b" || b.Failing != "" || b.Lease == "" || b.Ping == "" || c.Name != "c" {
+		t.Errorf("the others are %+v", status.Others)
+	}
+	if page := get("text/html"); !strings.Contains(page, "Other nodes of the process") || !strings.Contains(page, "not ready (node)") {
+		t.Errorf("the page is\n%s", page)
 	}
 }
