@@ -13,7 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
+	"text/template/parse"
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
@@ -24,7 +24,8 @@ import (
 )
 
 // The names of the files end in .txt, since go build leaves a directory with a go.mod out. They
-// are of text/template, with [[ and ]] and the functions of Options.functions.
+// are in the language of text/template, of which they have calls of Options.functions and if, between
+// [[ and ]].
 //
 //go:embed shared pod podgroup podengine remote
 var templates embed.FS
@@ -116,43 +117,107 @@ func (o *Options) contents() (map[string][]byte, error) {
 	return contents, nil
 }
 
-// execute executes a template.
+// execute executes a template. It parses with text/template, but does not execute with it: that
+// calls methods by their names, for which the linker would keep all methods of everything in the
+// binary (make build).
 func (o *Options) execute(path string) ([]byte, error) {
 	text, err := templates.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := template.New(path).Delims("[[", "]]").Funcs(o.functions()).Parse(string(text))
+	functions := o.functions()
+	names := map[string]any{}
+	for name := range functions {
+		names[name] = true
+	}
+	parsed, err := parse.Parse(path, string(text), "[[", "]]", names)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = parsed.Execute(&out, nil)
-	return out.Bytes(), err
+	for _, tree := range parsed {
+		if err := functions.execute(&out, tree.Root); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// functions are what a template can call. What is empty is false.
+type functions map[string]func(args []string) (string, error)
+
+// execute writes what a part of a template makes: text, calls, and if with else.
+func (f functions) execute(out *bytes.Buffer, part parse.Node) error {
+	switch part := part.(type) {
+	case *parse.ListNode:
+		for _, node := range part.Nodes {
+			if err := f.execute(out, node); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *parse.TextNode:
+		out.Write(part.Text)
+		return nil
+	case *parse.ActionNode:
+		text, err := f.call(part.Pipe)
+		out.WriteString(text)
+		return err
+	case *parse.IfNode:
+		condition, err := f.call(part.Pipe)
+		if err != nil || condition == "" && part.ElseList == nil {
+			return err
+		}
+		if condition == "" {
+			return f.execute(out, part.ElseList)
+		}
+		return f.execute(out, part.List)
+	}
+	return fmt.Errorf("the template has %s, which is neither a call nor if", part)
+}
+
+// call calls the one function of a pipeline, with words for arguments.
+func (f functions) call(pipe *parse.PipeNode) (string, error) {
+	words := strings.Fields(pipe.String())
+	call := f[words[0]]
+	if call == nil {
+		return "", fmt.Errorf("the template has %s, which is no call", pipe)
+	}
+	for i, word := range words {
+		words[i] = strings.Trim(word, `"`)
+	}
+	return call(words[1:])
 }
 
 // functions are those of the templates.
-func (o *Options) functions() template.FuncMap {
-	return template.FuncMap{
-		"name":    func() string { return o.Name },
-		"module":  func() string { return o.Module },
-		"version": func() string { return o.Version },
+func (o *Options) functions() functions {
+	text := func(text string) func([]string) (string, error) {
+		return func([]string) (string, error) { return text, nil }
+	}
+	replace := o.Replace
+	if replace != "" {
+		replace = modfile.AutoQuote(replace)
+	}
+	return functions{
+		"name":    text(o.Name),
+		"module":  text(o.Module),
+		"version": text(o.Version),
 		// The directory, quoted if go.mod needs that; empty for none.
-		"replace": func() string {
-			if o.Replace == "" {
-				return ""
+		"replace": text(replace),
+		// Whether the kind is that of the argument.
+		"is": func(args []string) (string, error) {
+			if args[0] == o.Kind {
+				return o.Kind, nil
 			}
-			return modfile.AutoQuote(o.Replace)
+			return "", nil
 		},
-		"is": func(kinds ...string) bool { return slices.Contains(kinds, o.Kind) },
-		// Another template, indented by so many spaces.
-		"include": func(path string, spaces int) (string, error) {
-			text, err := o.execute(path)
-			indent := strings.Repeat(" ", spaces)
-			return indent + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n"+indent), err
+		// Another template, indented by four spaces.
+		"include": func(args []string) (string, error) {
+			text, err := o.execute(args[0])
+			return "    " + strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n    "), err
 		},
 		// The name as a string of YAML, which 123, true or 1e3 are in quotes only.
-		"scalar": func() (string, error) {
+		"scalar": func([]string) (string, error) {
 			text, err := yaml.Marshal(o.Name)
 			return strings.TrimSpace(string(text)), err
 		},
