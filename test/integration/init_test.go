@@ -120,7 +120,8 @@ func TestInit(t *testing.T) {
 }
 
 // runIn runs a program to its end in a directory, with the binaries of the checkout on the PATH, and
-// returns what it prints. Once go mod tidy has run, Go needs no more than there is.
+// returns what it prints. Once go mod tidy has run, Go needs no more than there is. It builds as the
+// Makefile does, so that what the checkout has in common with the directory is compiled once.
 func runIn(t *testing.T, dir, program string, args ...string) string {
 	t.Helper()
 	binaries, err := filepath.Abs(bin)
@@ -128,7 +129,7 @@ func runIn(t *testing.T, dir, program string, args ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=", "PATH="+binaries+":"+os.Getenv("PATH"))
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-trimpath", "CGO_ENABLED=0", "PATH="+binaries+":"+os.Getenv("PATH"))
 	if !slices.Equal(args, []string{"mod", "tidy"}) {
 		cmd.Env = append(cmd.Env, "GOPROXY=off")
 	}

@@ -100,7 +100,7 @@ func TestKinds(t *testing.T) {
 				{"go", "test", "-vet=off", "-tags", "conformance", "-skip", "^TestConformance$", "./..."},
 			} {
 				cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
-				cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+				cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod -trimpath", "CGO_ENABLED=0", "GOPROXY=off", "GOWORK=off")
 				if out, err := cmd.CombinedOutput(); err != nil || command[0] == "gofmt" && len(out) > 0 {
 					t.Errorf("%v: %v\n%s", command, err, out)
 				}
