@@ -3,11 +3,11 @@
 
 GO ?= go
 export GO
-# go test, which with TEST_TIMES leaves what scripts/testtimes.sh shows.
+# go test without go vet, which is part of lint. With TEST_TIMES it leaves what
+# scripts/testtimes.sh shows.
 GOTEST = $(CURDIR)/scripts/gotest.sh
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# go vet is part of lint.
-TESTFLAGS ?= -race -shuffle=on -vet=off
+TESTFLAGS ?= -race -shuffle=on
 
 # All that is built without the race detector is built in the same way, so that the packages
 # of Kubernetes and of the clouds' SDKs are compiled once. GOTEST sees to the race detector.
@@ -148,7 +148,7 @@ conformance-more: build conformance-parts ## The other specs about pods and the 
 
 .PHONY: containers
 containers: containerd-up image images controlplane slurm-tools ## The tests that need containerd, the conformance module's own
-	cd conformance && $(GO) vet ./... && $(GOTEST) ./...
+	cd conformance && $(GOTEST) ./...
 	$(GOTEST) -count=1 -tags containers -run '^TestSessionsAreSmall$$' ./providers/cri # the race detector takes memory, too
 	$(GOTEST) $(TESTFLAGS) -tags containers -timeout 20m -parallel 8 ./test/containerd/... ./test/crash/... ./test/deploy/... ./providers/cri/... ./providers/providertest/...
 	cd cmd/virtual-kubelet && $(GOTEST) -count=1 $(TESTFLAGS) -tags containers -timeout 10m -parallel 64 -run '^TestEveryProvider$$' .
@@ -199,22 +199,15 @@ test-parts: toolchain container-tools lint compat allocs observability unit inte
 toolchain: # what the race detector needs
 	@command -v gcc >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev)
 
+# One set of tags for all: go vet looks at all that a package depends on, again for each set.
+VET_TAGS = integration,containers,conformance,acilive,azurebatchlive,ecilive,fargatelive,huaweiccilive,interlinklive,nomadlive,slurmlive,zunlive
+export VET_TAGS
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and retired words on all modules
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) -tags integration,containers ./...) || exit 1; done
-	$(GO) vet -tags integration,containers ./test/... ./providers/... ./bench/...
-	$(GO) vet -tags slurmlive ./providers/slurm
-	cd providers/aci && $(GO) vet -tags integration ./... && $(GO) vet -tags acilive ./...
-	cd providers/azurebatch && $(GO) vet -tags integration ./... && $(GO) vet -tags azurebatchlive ./...
-	cd providers/eci && $(GO) vet -tags integration ./... && $(GO) vet -tags ecilive ./...
-	cd providers/fargate && $(GO) vet -tags integration ./... && $(GO) vet -tags fargatelive ./...
-	cd providers/nomad && $(GO) vet -tags integration ./... && $(GO) vet -tags nomadlive ./...
-	cd providers/zun && $(GO) vet -tags integration ./... && $(GO) vet -tags zunlive ./...
-	$(GO) vet -tags interlinklive ./providers/interlink
-	$(GO) vet -tags huaweiccilive ./providers/huaweicci
-	cd controlplane && $(GO) vet ./...
-	$(GO) test -count=1 -run '^TestRetiredWords$$' .
+	for module in $(MODULES); do (cd $$module && $(GO) vet -tags $(VET_TAGS) ./... && $(GO) run $(STATICCHECK) -tags $(VET_TAGS) ./...) || exit 1; done
+	for module in controlplane conformance test/browser test/compat test/observability; do (cd $$module && $(GO) vet -tags $(VET_TAGS) ./...) || exit 1; done
+	$(GO) test -count=1 -vet=off -run '^TestRetiredWords$$' .
 
 .PHONY: tidy
 tidy: ## go mod tidy in all modules that are released together
@@ -230,7 +223,7 @@ prometheus: # what the tests of metrics need
 
 .PHONY: observability
 observability: prometheus ## Check dashboard and alerts against the metrics
-	cd test/observability && $(GO) vet ./... && $(GOTEST) ./...
+	cd test/observability && $(GOTEST) ./...
 	promtool check rules deploy/prometheus/alerts.yaml && promtool test rules deploy/prometheus/alerts_test.yaml
 
 # A cached result would not end with a change of a file outside of the module, such

@@ -79,10 +79,10 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 }
 
 // dialOptions are those of a connection that notices a dead peer, and is made again soon. It
-// goes nowhere but to the address, and its calls say for which node they are.
+// goes nowhere but to the address, and its calls say for which node and in which trace they are.
 func dialOptions(nodeName string) []grpc.DialOption {
 	named := func(ctx context.Context) context.Context {
-		return metadata.AppendToOutgoingContext(ctx, wire.NodeKey, nodeName)
+		return wire.WithTrace(metadata.AppendToOutgoingContext(ctx, wire.NodeKey, nodeName))
 	}
 	again := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second}
 	return []grpc.DialOption{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/internal/wire"
 	pb "github.com/virtual-kubelet/virtual-kubelet/providers/remote/v1alpha1"
+	"github.com/virtual-kubelet/virtual-kubelet/trace"
 )
 
 // Options say what a Server reports of its provider.
@@ -105,7 +107,8 @@ func unwrapped(p nodeutil.Provider) any {
 func (s *Server) Register(to grpc.ServiceRegistrar) { pb.RegisterProviderServer(to, s) }
 
 // ServerOptions are what a gRPC server for the Server needs: the limit of messages, pings to and of
-// quiet clients, errors for panics of the provider, and the refusal of other nodes.
+// quiet clients, errors for panics of the provider, the refusal of other nodes, and spans that belong to
+// those of the virtual kubelet (package trace).
 func (s *Server) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(s.interceptCall), grpc.ChainStreamInterceptor(s.interceptStream),
@@ -211,7 +214,11 @@ func (s *Server) interceptCall(ctx context.Context, in any, info *grpc.UnaryServ
 			return nil, err
 		}
 	}
-	return handler(ctx, in)
+	ctx, span := trace.StartSpan(wire.TraceOf(ctx), path.Base(info.FullMethod))
+	defer span.End()
+	out, err = handler(ctx, in)
+	span.SetStatus(err)
+	return out, err
 }
 
 func (s *Server) interceptStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
@@ -219,8 +226,16 @@ func (s *Server) interceptStream(service any, stream grpc.ServerStream, info *gr
 	if err := s.checkCaller(stream.Context()); err != nil {
 		return err
 	}
-	return handler(service, stream)
+	return handler(service, traced{stream, wire.TraceOf(stream.Context())})
 }
+
+// traced is a stream whose context knows the caller's span.
+type traced struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (t traced) Context() context.Context { return t.ctx }
 
 // checkCaller refuses a virtual kubelet for another node, which may have met another provider
 // at this address. It is to lose no pod by that: nothing is NOT_FOUND.

@@ -96,7 +96,7 @@ func TestKinds(t *testing.T) {
 			dir := write(t, Options{Name: "acme", Kind: kind})
 			for _, command := range [][]string{
 				{"gofmt", "-l", "."},
-				{"go", "vet", "./..."}, // without tags, as make lint, whose results for the library count here
+				{"go", "vet", "-tags", os.Getenv("VET_TAGS"), "./..."}, // as make lint, whose results for the library count here
 				{"go", "test", "-vet=off", "-tags", "conformance", "-skip", "^TestConformance$", "./..."},
 			} {
 				cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
