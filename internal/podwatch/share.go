@@ -42,7 +42,9 @@ func shareValue(into, like reflect.Value) {
 			return
 		}
 		if reflect.DeepEqual(into.Interface(), like.Interface()) {
-			into.Set(like)
+			// Without room to grow: what readers append to the containers of one pod is not seen
+			// by those who append to the containers of another.
+			into.Set(like.Slice3(0, like.Len(), like.Len()))
 			return
 		}
 		own := reflect.MakeSlice(into.Type(), into.Len(), into.Len())
