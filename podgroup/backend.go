@@ -155,7 +155,7 @@ type Reporter interface {
 type EmptyConfirmer interface {
 	// ConfirmEmpty is called when a list has no units, with a pod that was created in a unit
 	// and has not ended, as far as its status shows, and returns an error if that unit exists,
-	// or if this cannot be found out.
+	// or if this cannot be found out. The pod must not be changed.
 	ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error
 }
 

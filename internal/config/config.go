@@ -56,6 +56,7 @@ func (d Decoder) Mistakes(data []byte, into any) (mistakes []error, decoded bool
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil, true
 	}
+	data = WithoutVersion(data)
 	if err := d.oneDocument(data); err != nil {
 		return []error{d.at("", err.Error())}, false
 	}
@@ -88,6 +89,13 @@ func (d Decoder) Mistakes(data []byte, into any) (mistakes []error, decoded bool
 	}
 	return e.mistakes, err == nil
 }
+
+// version is a line, after comments alone, that says of which version of YAML a text is.
+var version = regexp.MustCompile(`\A((?:[ \t]*(?:#.*)?\r?\n)*)%YAML[ \t]+1\.[0-9]+[ \t]*(?:#.*)?\r?\n`)
+
+// WithoutVersion returns YAML with an empty line in place of the one with its version: the
+// parsers read what is in a file of version 1.2, but refuse that line.
+func WithoutVersion(data []byte) []byte { return version.ReplaceAll(data, []byte("${1}\n")) }
 
 // toJSON returns data as JSON, and the fields that YAML has twice.
 func (d Decoder) toJSON(data []byte) (text []byte, duplicates []error, err error) {

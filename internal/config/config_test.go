@@ -164,6 +164,19 @@ func TestSeveralDocumentsAreRefused(t *testing.T) {
 	}
 }
 
+func TestVersionOfYAML(t *testing.T) {
+	for _, loose := range []bool{false, true} {
+		var s settings
+		if err := (config.Decoder{Loose: loose}).Decode([]byte("# of an editor\n\n%YAML 1.2\n---\nname: a\n"), &s, nil); err != nil || s.Name != "a" {
+			t.Errorf("loose %v: got %+v, %v", loose, s, err)
+		}
+		err := config.Decoder{Loose: loose}.Decode([]byte("%YAML 2.0\n---\nname: a\n"), &s, nil)
+		if err == nil || !strings.Contains(err.Error(), "incompatible YAML") {
+			t.Errorf("loose %v: another version: %v", loose, err)
+		}
+	}
+}
+
 func TestPartOfAFile(t *testing.T) {
 	var i item
 	d := config.Decoder{At: "items[a]", Docs: "docs/x.md"}

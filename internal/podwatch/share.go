@@ -1,6 +1,7 @@
 package podwatch
 
 import (
+	"maps"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,15 +35,17 @@ func shareValue(into, like reflect.Value) {
 			into.Set(like)
 		}
 	case reflect.Pointer, reflect.Map:
-		if !into.IsNil() && !like.IsNil() && reflect.DeepEqual(into.Interface(), like.Interface()) {
+		if !into.IsNil() && equal(into, like) {
 			into.Set(like)
 		}
 	case reflect.Slice:
 		if into.Len() == 0 || like.Len() == 0 {
 			return
 		}
-		if reflect.DeepEqual(into.Interface(), like.Interface()) {
-			into.Set(like)
+		if equal(into, like) {
+			// Without room to grow: what readers append to the containers of one pod is not seen
+			// by those who append to the containers of another.
+			into.Set(like.Slice3(0, like.Len(), like.Len()))
 			return
 		}
 		own := reflect.MakeSlice(into.Type(), into.Len(), into.Len())
@@ -58,4 +61,58 @@ func shareValue(into, like reflect.Value) {
 			}
 		}
 	}
+}
+
+// equal is reflect.DeepEqual for the values of a pod, in which nothing points back at what has
+// it: it need not remember what it has seen, which is most of the work of reflect.DeepEqual.
+func equal(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Pointer:
+		return a.UnsafePointer() == b.UnsafePointer() || !a.IsNil() && !b.IsNil() && equal(a.Elem(), b.Elem())
+	case reflect.Slice:
+		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+			return false
+		}
+		if a.UnsafePointer() == b.UnsafePointer() {
+			return true
+		}
+		for i := range a.Len() {
+			if !equal(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		return equalMaps(a, b)
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !equal(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	default:
+		return a.Equal(b)
+	}
+}
+
+func equalMaps(a, b reflect.Value) bool {
+	if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+		return false
+	}
+	if a.UnsafePointer() == b.UnsafePointer() {
+		return true
+	}
+	if a.CanAddr() && b.CanAddr() && a.CanInterface() {
+		if labels, ok := a.Addr().Interface().(*map[string]string); ok { // without a copy of each key and value
+			return maps.Equal(*labels, *b.Addr().Interface().(*map[string]string))
+		}
+	}
+	for entries := a.MapRange(); entries.Next(); {
+		other := b.MapIndex(entries.Key())
+		if !other.IsValid() || !equal(entries.Value(), other) {
+			return false
+		}
+	}
+	return true
 }

@@ -81,7 +81,14 @@ func TestSharedPodIsTheSame(t *testing.T) {
 		"no security":       func(pod *corev1.Pod) { pod.Spec.SecurityContext = nil },
 		"seconds":           func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = new(int64(5)) },
 		"a volume's source": func(pod *corev1.Pod) { pod.Spec.Volumes[0].Projected = nil },
-		"no status":         func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{} },
+		"a huge quantity":   func(pod *corev1.Pod) { main(pod).Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1e30") },
+		"a huger quantity":  func(pod *corev1.Pod) { main(pod).Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2e30") },
+		"another image":     func(pod *corev1.Pod) { main(pod).Image = "registry.example/web:2" },
+		"an ephemeral container": func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+		},
+		"as many other labels": func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "web", "other": "6b7f"} },
+		"no status":            func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{} },
 	}
 	for name, change := range changes {
 		for other, changeOther := range changes {
@@ -91,6 +98,32 @@ func TestSharedPodIsTheSame(t *testing.T) {
 			if !reflect.DeepEqual(got, wantPod) || !reflect.DeepEqual(pod, wantPod) || !reflect.DeepEqual(like, wantLike) {
 				t.Errorf("a pod with %s, made to share with one with %s, is\n%+v, was\n%+v", name, other, got, wantPod)
 			}
+		}
+	}
+}
+
+// The generated decoders leave slices room to grow, to which readers append.
+func TestReadersOfSharedPodsAppend(t *testing.T) {
+	three := func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	}
+	model := replica(t, 1, three)
+	if cap(model.Spec.InitContainers) == 3 {
+		t.Fatal("the decoder leaves no room")
+	}
+	pods := NewPods()
+	pods.replace([]*corev1.Pod{model, replica(t, 2, three), replica(t, 3, three)}, "9000")
+	var all [][]corev1.Container
+	for i := range 3 {
+		pod, err := pods.Get("default", fmt.Sprint("web-", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, append(pod.Spec.InitContainers, corev1.Container{Name: pod.Name}))
+	}
+	for i, containers := range all {
+		if got, want := containers[3].Name, fmt.Sprint("web-", i+1); got != want {
+			t.Errorf("what is appended to the containers of %s is %s", want, got)
 		}
 	}
 }

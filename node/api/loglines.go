@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,7 +19,7 @@ const (
 
 // LogLine is a line of a log.
 type LogLine struct {
-	Time time.Time // zero means that of the line before it
+	Time time.Time // zero means that of the line before it; in a log without times, that it is not known
 	Text string    // with its newline or without
 }
 
@@ -102,6 +103,12 @@ func (l *lineReader) fill() {
 	}
 	asked := time.Now()
 	lines, err := l.lines(l.ctx, l.since)
+	if !l.since.IsZero() && len(lines) > 0 && !haveTimes(lines) {
+		// Lines of an older one, or of a log without times: there are too many of these rather than none.
+		if whole, wholeErr := l.lines(l.ctx, time.Time{}); !haveTimes(whole) {
+			l.since, lines, err = time.Time{}, whole, wholeErr
+		}
+	}
 	fresh := l.fresh(lines)
 	l.err = err
 	all := len(fresh) == 0 || l.since.IsZero() // lines without times do not come in parts
@@ -121,6 +128,10 @@ func (l *lineReader) fill() {
 	for _, line := range fresh {
 		l.out.WriteString(line)
 	}
+}
+
+func haveTimes(lines []LogLine) bool {
+	return slices.ContainsFunc(lines, func(line LogLine) bool { return !line.Time.IsZero() })
 }
 
 // fresh returns the lines that were not accepted before, as the client wants them. Lines of

@@ -139,6 +139,35 @@ func TestLogReaderWithoutTimes(t *testing.T) {
 	}
 }
 
+// Of a log without times all lines are given, once each, also to a client that wants the newer
+// ones only: when they were written is not known.
+func TestLogReaderWithoutTimesSince(t *testing.T) {
+	for name, opts := range map[string]api.ContainerLogOpts{
+		"seconds": {SinceSeconds: 60}, "time": {SinceTime: start.Add(-time.Minute)}, "followed": {SinceSeconds: 60, Follow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := api.NewLogReader(t.Context(), opts, func(context.Context, time.Time) (lines []api.LogLine, err error) {
+					for i := range 1 + int(time.Since(start)/time.Second) {
+						lines = append(lines, api.LogLine{Text: fmt.Sprint(i)})
+					}
+					if len(lines) == 3 {
+						err = io.EOF
+					}
+					return lines, err
+				})
+				want := "0\n"
+				if opts.Follow {
+					want = "0\n1\n2\n"
+				}
+				if text, err := io.ReadAll(r); string(text) != want || err != nil {
+					t.Errorf("got %q, %v, want %q", text, err, want)
+				}
+			})
+		})
+	}
+}
+
 // busyLog is the log of a container that writes a line each millisecond, so that there are new
 // ones each time that it is asked for, which takes longer.
 func busyLog(ctx context.Context, since time.Time) (found []api.LogLine, err error) {

@@ -213,6 +213,12 @@ func TestRefused(t *testing.T) {
 		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, servingCertificate: {fromCluster: true, secretName: b}}": {"servingCertificate", "leave out one"},
 		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, extraArgs: [--kubeconfig=/a]}":                           {"--kubeconfig", "nodeIdentity.kubeconfigSecretName"},
 		"{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, extraArgs: [--cert-dir=/a]}":                              {"--cert-dir", "nodeIdentity.certificates"},
+		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a}, extraArgs: [--serving-certificate=cluster]}":             {"--serving-certificate", "set servingCertificate"},
+		"{replicas: 1, nodeIdentity: {bootstrapSecretName: a, certificates: {name: b}}}":                                 {"certificates", "name"},
+		"{replicas: 1, nodeIdentity: {bootstrapSecretName: a, certificates: {emptyDir: {}, hostPath: {path: /a}}}}":      {"certificates"},
+		"{replicas: 1, nodeIdentity: {kubeconfigSecretName: a, certificates: {emptyDir: {}}}}":                           {"nodeIdentity.certificates", "servingCertificate.fromCluster"},
+		"nodeIdentity: {certificates: {emptyDir: {}}}":                                                                   {"nodeIdentity.certificates", "bootstrapSecretName"},
+		"{replicas: 1, nodeIdentity: {bootstrapSecretName: a}, args: [--nodename=x]}":                                    {"args and nodeIdentity are set", "/etc/virtual-kubelet-identity/kubeconfig"},
 	} {
 		for _, helm := range helms {
 			_, err := template(t, helm, namespace, values)

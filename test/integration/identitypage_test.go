@@ -165,11 +165,12 @@ func TestIdentityPageWithoutKubeadm(t *testing.T) {
 		r.words["CSR"] = requests[0].Name
 		r.run(t, "! virtual-kubelet doctor --nodename "+n.name+" > doctor && grep -F 'kubectl certificate approve "+requests[0].Name+"' doctor")
 		script, _ = r.commands(t, "### Approve a serving certificate")
-		if out := r.run(t, script); !strings.Contains(out, "system:node:"+n.name+":") || strings.Count(out, r.words["ADDRESS"]) != 2 {
+		if out := r.run(t, script); strings.Count(out, "system:node:"+n.name) != 3 || strings.Count(out, r.words["ADDRESS"]) != 2 {
 			t.Errorf("what is to be compared is not in\n%s", out)
 		}
 		assertLogs(t, n)
 	})
+	t.Run("requested by another", func(t *testing.T) { r.testForeignRequests(t) })
 	t.Run("requested", func(t *testing.T) {
 		r.words["NAME"] = "by-request"
 		script, nodes := r.commands(t, "### With certificates that you request")
@@ -181,6 +182,35 @@ func TestIdentityPageWithoutKubeadm(t *testing.T) {
 			}
 		}
 	})
+}
+
+// testForeignRequests has the commands of the page pasted, none of which ends the others, where
+// somebody else has made requests of these names, with a key of their own.
+func (r *reader) testForeignRequests(t *testing.T) {
+	r.words["NAME"] = "taken"
+	script, _ := r.commands(t, "### With certificates that you request")
+	kubectl(t, "create", "clusterrolebinding", "mallory", "--clusterrole", "system:node-bootstrapper", "--user", "mallory")
+	defer kubectl(t, "delete", "clusterrolebinding", "mallory")
+	foreign := strings.NewReplacer("certificate approve", "get csr", "kubectl create", "kubectl --as mallory create",
+		"kubectl --kubeconfig taken.kubeconfig", "kubectl --as mallory", "taken.", "foreign.", "taken-serving.", "foreign-serving.").Replace(script)
+	for part := range strings.SplitSeq(foreign, "\nkubectl wait") {
+		if i := strings.Index(part, "openssl req"); i >= 0 {
+			r.run(t, part[i:])
+		}
+	}
+	pasted := regexp.MustCompile(`(?m)^kubectl wait.*$`).ReplaceAllString(script, "")
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", pasted)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	out, _ := cmd.CombinedOutput()
+	for _, name := range []string{"taken-client", "taken-serving"} {
+		request, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if len(request.Status.Conditions) > 0 {
+			t.Errorf("a request of another is approved: %s\n%s", name, out)
+		}
+	}
 }
 
 // waitFor waits until kubectl prints a line.

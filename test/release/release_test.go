@@ -86,7 +86,7 @@ func verify(t *testing.T, dir, publicKey string) (string, error) {
 	for _, line := range regexp.MustCompile(`(?m)^    .*\n`).FindAllString(section, -1) {
 		script += strings.TrimPrefix(line, "    ")
 	}
-	if strings.Count(script, "\n") != 5 {
+	if strings.Count(script, "\n") != 6 {
 		t.Fatalf("docs/release.md has these commands:\n%s", script)
 	}
 	script = strings.NewReplacer("PUBLIC-KEY", publicKey, "VERSION", version, "linux-amd64", "linux-"+runtime.GOARCH).Replace(script)
@@ -309,6 +309,12 @@ func (r releaser) checkHostile(t *testing.T, dir string) {
 	must(t, os.WriteFile(file, append(read(t, file), 0), 0o700))
 	if out, err := verify(t, changed, r.publicKey); err == nil {
 		t.Errorf("a binary that was changed is verified:\n%s", out)
+	}
+	beside := filepath.Join(t.TempDir(), "beside")
+	mustRun(t, ".", "cp", "-r", dir, beside)
+	must(t, os.WriteFile(filepath.Join(beside, "virtual-kubelet-"+version+"-linux-other"), nil, 0o700))
+	if out, err := verify(t, beside, r.publicKey); err == nil {
+		t.Errorf("a binary that is not signed is verified beside those that are:\n%s", out)
 	}
 	mustRun(t, changed, "bash", "-c", "sha256sum virtual-* > SHA256SUMS") // and their checksums
 	if out, err := verify(t, changed, r.publicKey); err == nil {

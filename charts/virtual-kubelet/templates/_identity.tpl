@@ -27,10 +27,16 @@
 {{- fail "servingCertificate.fromCluster is true without nodeIdentity: a serving certificate is requested by the node itself, so give its identity, too" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.nodeIdentity.certificates (not (include "vk.keepsCertificates" .)) -}}
+{{- fail "nodeIdentity.certificates is given, but no certificates are requested that could be kept there: set nodeIdentity.bootstrapSecretName or servingCertificate.fromCluster, too" -}}
+{{- end -}}
+{{- if and $identity .Values.args (not (contains "/etc/virtual-kubelet-identity/kubeconfig" (join " " .Values.args))) -}}
+{{- fail "args and nodeIdentity are set, and no argument is for the kubeconfig of the node, without which the process has no credentials: name /etc/virtual-kubelet-identity/kubeconfig there" -}}
+{{- end -}}
 {{- $flags := dict -}}
 {{- if $identity }}{{ $flags = dict "kubeconfig" "nodeIdentity.kubeconfigSecretName" "bootstrap-kubeconfig" "nodeIdentity.bootstrapSecretName" }}{{ end -}}
 {{- if include "vk.keepsCertificates" . }}{{ $_ := set $flags "cert-dir" "nodeIdentity.certificates" }}{{ end -}}
-{{- if .Values.servingCertificate.fromCluster }}{{ $_ := set $flags "serving-certificate" "servingCertificate" }}{{ end -}}
+{{- if $identity }}{{ $_ := set $flags "serving-certificate" "servingCertificate" }}{{ end -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := . | trimPrefix "--" | splitList "=" | first -}}
 {{- with get $flags $flag -}}

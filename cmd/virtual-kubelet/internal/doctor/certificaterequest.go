@@ -69,13 +69,17 @@ func (e *examination) foreignRequest(request *certificatesv1.CertificateSigningR
 // examineRequest looks at a request that the node made.
 func (e *examination) examineRequest(ctx context.Context, request *certificatesv1.CertificateSigningRequest) Finding {
 	const again = "virtual-kubelet makes another request within a minute or so; approve that: kubectl get csr --sort-by .metadata.creationTimestamp"
+	bad := failed
+	if e.hasCertificate(ctx) {
+		bad = warning
+	}
 	var approved *certificatesv1.CertificateSigningRequestCondition
 	for i, c := range request.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.CertificateDenied:
-			return failed(again, "%s was denied: %s", request.Name, c.Message)
+			return bad(again, "%s was denied: %s", request.Name, c.Message)
 		case certificatesv1.CertificateFailed:
-			return failed(again, "%s could not be signed: %s", request.Name, c.Message)
+			return bad(again, "%s could not be signed: %s", request.Name, c.Message)
 		case certificatesv1.CertificateApproved:
 			approved = &request.Status.Conditions[i]
 		}
@@ -90,7 +94,7 @@ func (e *examination) examineRequest(ctx context.Context, request *certificatesv
 	if age <= signingTime {
 		return ok("%s is approved, and about to be signed", request.Name)
 	}
-	return failed("--tls-cert-file and --tls-private-key-file, or --serving-certificate=self-signed: some managed clusters sign for machines of their own only; in other clusters see the log of kube-controller-manager (--cluster-signing-cert-file)",
+	return bad("--tls-cert-file and --tls-private-key-file, or --serving-certificate=self-signed: some managed clusters sign for machines of their own only; in other clusters see the log of kube-controller-manager (--cluster-signing-cert-file)",
 		"%s was approved %v ago, and the cluster has not signed it", request.Name, age)
 }
 
@@ -106,11 +110,18 @@ func (e *examination) examinePending(ctx context.Context, request *certificatesv
 	if age > requestPatience {
 		return warning("none if the node has another certificate, or "+again(e.node.Name), "%s waits for approval since %v, and no process waits for it any more", request.Name, age)
 	}
-	if p := e.present(ctx); p.certificate != nil && problemOf(p.certificate, p.host, e.now()) == "" {
+	if e.hasCertificate(ctx) {
 		return warning(approve, "%s of %s, for %s, waits for approval since %v; the certificate in use lasts until %s",
-			request.Name, request.Spec.Username, strings.Join(wanted, ", "), age, p.certificate.NotAfter.Format(time.RFC3339))
+			request.Name, request.Spec.Username, strings.Join(wanted, ", "), age, e.present(ctx).certificate.NotAfter.Format(time.RFC3339))
 	}
 	return failed(approve, "%s of %s, for %s, waits for approval since %v", request.Name, request.Spec.Username, strings.Join(wanted, ", "), age)
+}
+
+// hasCertificate reports whether the node's kubelet API has a certificate that is for its address,
+// of this request or another source: it needs no other one for now.
+func (e *examination) hasCertificate(ctx context.Context) bool {
+	p := e.present(ctx)
+	return p.certificate != nil && problemOf(p.certificate, p.host, e.now()) == ""
 }
 
 func again(node string) string {

@@ -95,6 +95,7 @@ func TestRequestsForCertificates(t *testing.T) {
 		"not signed yet":      {[]*certificatesv1.CertificateSigningRequest{approvedAgo(request(t, "r", itself, time.Hour, "127.0.0.1"), time.Second)}, OK, "about to be signed", ""},
 		"signed":              {[]*certificatesv1.CertificateSigningRequest{signed}, OK, "signed", ""},
 		"a shell's command":   {[]*certificatesv1.CertificateSigningRequest{request(t, "a$(touch b); c 'd", itself, time.Minute, "127.0.0.1")}, Failed, "waits for approval", `kubectl certificate approve 'a$(touch b); c '\''d'`},
+		"denied":              {[]*certificatesv1.CertificateSigningRequest{denied(request(t, "r", itself, time.Hour, "127.0.0.1"))}, Failed, "r was denied: no", "approve that"},
 	} {
 		client := fake.NewClientset()
 		for _, r := range c.requests {
@@ -108,6 +109,11 @@ func TestRequestsForCertificates(t *testing.T) {
 			t.Errorf("%s: %+v, want %s, %q, fix %q", name, found, c.status, c.message, c.fix)
 		}
 	}
+}
+
+func denied(r *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
+	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Message: "no"}}
+	return r
 }
 
 // A request that waits is no failure as long as the node has a certificate.
@@ -199,6 +205,22 @@ func TestCredentials(t *testing.T) {
 		found := checkCredentials(t.Context(), connect(t, c.handler))
 		if found.Status != c.status || !strings.Contains(found.Message, c.message) || !strings.Contains(found.Fix, c.fix) {
 			t.Errorf("%s: %+v, want %s, %q, fix %q", name, found, c.status, c.message, c.fix)
+		}
+	}
+}
+
+// A request that got no certificate is no failure as long as the node has one, of another source.
+func TestRequestsThatAreNotNeeded(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	for want, r := range map[string]*certificatesv1.CertificateSigningRequest{
+		"was denied":        denied(request(t, "r", itself, time.Hour, "127.0.0.1")),
+		"has not signed it": approvedAgo(request(t, "r", itself, time.Hour, "127.0.0.1"), time.Hour),
+	} {
+		e := &examination{client: fake.NewClientset(r), node: Node{Name: "vk"}, object: virtualNode("127.0.0.1", port)}
+		if found := checkCertificateRequest(t.Context(), e); found.Status != Warning || !strings.Contains(found.Message, want) {
+			t.Errorf("%+v, want a warning with %q", found, want)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 // File is a configuration file, which may have other documents besides the configuration.
@@ -34,7 +36,7 @@ type document struct {
 func (t *Table) Parse(name string, data []byte, others ...string) *File {
 	f := &File{name: name}
 	seen := map[string]int{}
-	for _, d := range documents(data) {
+	for _, d := range documents(config.WithoutVersion(data)) {
 		at := Origin{Name: name, Line: d.line}
 		switch first, twice := seen[d.kind]; {
 		case twice:

@@ -131,6 +131,8 @@ func TestMistakesInDocuments(t *testing.T) {
 		{"kind: Example\napiVersion: v2\n", `/etc/f.yaml:2: apiVersion: it is "v2": use example.com/v1`},
 		{head + "node: {name: a, name: b}\ntags: {a: b, a: c}\n", "/etc/f.yaml:3: node.name: it is set in line 3 already: leave out one of the two\n/etc/f.yaml:4: tags: a is set twice: leave out one of the two"},
 		{"---\n" + head + "---\nkind: Other\n---\n", ""},
+		{"# of an editor\n%YAML 1.2\n---\n" + head + "zzz: 1\n", "/etc/f.yaml:6: zzz: unknown field: leave it out"},
+		{"%YAML 1.1 # older\r\n---\n" + head, ""},
 		{"kind: Other\n---\n" + head + "zzz: 1\nxxx: 2\n", "/etc/f.yaml:5: zzz: unknown field: leave it out\n/etc/f.yaml:6: xxx: unknown field: leave it out"},
 		{head + "---\n" + head, "/etc/f.yaml:4: there is a Example in line 1 already: write all into that one"},
 		{head + "---\nkind: Third\n", `/etc/f.yaml:4: kind: it is "Third": use one of Example, Other`},
