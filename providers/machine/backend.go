@@ -72,6 +72,7 @@ type backend struct {
 	deletions    limiter
 	lists        turns.Turns // of one thing
 	last         listing     // lists guards it
+	requestAgain func(context.Context, *corev1.Pod) (*podgroup.Request, error)
 
 	ctx     context.Context // ends with the backend
 	cancel  context.CancelFunc
@@ -118,6 +119,7 @@ var (
 	_ podgroup.Attacher    = (*backend)(nil)
 	_ podgroup.Forwarder   = (*backend)(nil)
 	_ podgroup.Meter       = (*backend)(nil)
+	_ podgroup.Replacer    = (*backend)(nil)
 )
 
 func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend, error) {
