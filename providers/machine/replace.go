@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -189,7 +188,8 @@ func (b *backend) replaceLost() {
 	var lost []*member
 	b.mu.Lock()
 	for _, m := range b.members {
-		if m.isReplaced() && m.record.Final == nil && !m.ending {
+		// One that is back is ended at once.
+		if m.isReplaced() && m.record.Final == nil && !m.ending && (m.isThere() || !time.Now().Before(m.again)) {
 			lost = append(lost, m)
 		}
 	}
@@ -244,7 +244,9 @@ func (b *backend) replace(ctx context.Context, m *member) {
 		b.init.Events.Eventf(pod, corev1.EventTypeWarning, "MachineNotReplaced", "No other machine has the pod yet: %v", err)
 	}
 	if delay, ok := errdefs.RetryAfter(err); ok {
-		_ = periodic.Sleep(ctx, delay)
+		b.mu.Lock()
+		m.again = time.Now().Add(delay)
+		b.mu.Unlock()
 	}
 }
 
