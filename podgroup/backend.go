@@ -150,6 +150,17 @@ type Reporter interface {
 	Report(ctx context.Context, n *corev1.Node) error
 }
 
+// Replacer is a Backend that creates another unit of a pod of its own accord, such as in place of
+// one that was lost.
+type Replacer interface {
+	// SetRequest is called by New, before any other method. request returns the request for
+	// another unit of a pod, with the name, token and tags of the first: environment and files
+	// are read again, and what the pod's status says of containers, which is about an earlier
+	// unit, is left out. It does not change pod. Errors are those of a creation: a permanent one
+	// says that the pod cannot run any more.
+	SetRequest(request func(ctx context.Context, pod *corev1.Pod) (*Request, error))
+}
+
 // EmptyConfirmer is a Lister whose service answers with nothing where it means something
 // else, such as that a right is missing.
 type EmptyConfirmer interface {

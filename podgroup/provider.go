@@ -153,6 +153,9 @@ func New(init nodeutil.ProviderConfig, b Backend, o Options) (nodeutil.Provider,
 	p.configureNode()
 	p.renewals.start(p)
 	p.marks.init(p)
+	if replacer, ok := b.(Replacer); ok {
+		replacer.SetRequest(p.requestAgain)
+	}
 	if watcher, ok := b.(Watcher); ok {
 		w := &watchingProvider{Provider: p, watcher: watcher}
 		p.units.stored = w.listed

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/image"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
@@ -51,6 +52,24 @@ func (p *Provider) request(ctx context.Context, pod *corev1.Pod) (r *Request, du
 		return nil, due, err
 	}
 	return r, due, nil
+}
+
+// requestAgain returns the request for another unit of a pod that has had one: see Replacer.
+func (p *Provider) requestAgain(ctx context.Context, pod *corev1.Pod) (*Request, error) {
+	pod = pod.DeepCopy()
+	pod.Status = corev1.PodStatus{StartTime: pod.Status.StartTime, QOSClass: pod.Status.QOSClass}
+	options := podenv.Options{}
+	if p.init.HostIPs != nil {
+		options.HostIPs = p.init.HostIPs()
+	}
+	if p.init.NodeAllocatable != nil {
+		options.NodeAllocatable = p.init.NodeAllocatable()
+	}
+	if _, err := podenv.Resolve(pod, podenv.NewSource(ctx, p.init.Objects, p.init.Services), options); err != nil {
+		return nil, errdefs.AsUnavailable(fmt.Errorf("the environment of the pod: %w", err))
+	}
+	r, _, err := p.request(ctx, pod)
+	return r, err
 }
 
 // minNameLength leaves room for a hash and something to read.

@@ -1,6 +1,12 @@
 package podenv
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+)
 
 // Source is where the objects come from (listers in production). An object that
 // does not exist is an error of class NotFound (package errdefs), and only that:
@@ -11,6 +17,42 @@ type Source interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 	// Services returns all services of a namespace.
 	Services(namespace string) ([]*corev1.Service, error)
+}
+
+// Objects reads ConfigMaps and Secrets, as a node.ObjectSource does.
+type Objects interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+}
+
+// NewSource returns the Source of what a node, or its provider, reads with. ctx is that of the
+// reads. Nil services are none.
+func NewSource(ctx context.Context, objects Objects, services corev1listers.ServiceLister) Source {
+	return source{ctx, objects, services}
+}
+
+type source struct {
+	ctx      context.Context
+	objects  Objects
+	services corev1listers.ServiceLister
+}
+
+// ConfigMap implements Source.
+func (s source) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
+	return s.objects.ConfigMap(s.ctx, namespace, name)
+}
+
+// Secret implements Source.
+func (s source) Secret(namespace, name string) (*corev1.Secret, error) {
+	return s.objects.Secret(s.ctx, namespace, name)
+}
+
+// Services implements Source.
+func (s source) Services(namespace string) ([]*corev1.Service, error) {
+	if s.services == nil {
+		return nil, nil
+	}
+	return s.services.Services(namespace).List(labels.Everything())
 }
 
 // Options are what a pod's environment depends on beside the pod itself. The

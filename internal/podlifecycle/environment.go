@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -58,7 +57,7 @@ func (e *environment) resolve(ctx context.Context, pod, running *corev1.Pod) (_ 
 	if running != nil {
 		options.Started = func(container string) bool { return hasContainer(running, container) }
 	}
-	return podenv.Resolve(pod, podSource{ctx, e}, options)
+	return podenv.Resolve(pod, podenv.NewSource(ctx, e.cfg.Objects, e.services), options)
 }
 
 // hasContainer reports whether a pod has a container of that name, of any kind.
@@ -66,27 +65,6 @@ func hasContainer(pod *corev1.Pod, name string) bool {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	return slices.ContainsFunc(pod.Spec.InitContainers, named) || slices.ContainsFunc(pod.Spec.Containers, named) ||
 		slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
-}
-
-// podSource reads for one pod.
-type podSource struct {
-	ctx context.Context
-	*environment
-}
-
-// ConfigMap implements podenv.Source.
-func (s podSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
-	return s.cfg.Objects.ConfigMap(s.ctx, namespace, name)
-}
-
-// Secret implements podenv.Source.
-func (s podSource) Secret(namespace, name string) (*corev1.Secret, error) {
-	return s.cfg.Objects.Secret(s.ctx, namespace, name)
-}
-
-// Services implements podenv.Source.
-func (s podSource) Services(namespace string) ([]*corev1.Service, error) {
-	return s.services.Services(namespace).List(labels.Everything())
 }
 
 // missingObjects are the objects for which a pod has to wait.
@@ -131,5 +109,3 @@ func (pc *Controller) wakeBy(kind string) cache.ResourceEventHandler {
 		UpdateFunc: func(_, after any) { wake(after) },
 	}
 }
-
-var _ podenv.Source = podSource{}

@@ -108,7 +108,7 @@ func (p *Provider) resolveEnvironment(ctx context.Context, local *corev1.Pod) (*
 	}()
 	pod := local.DeepCopy()
 	options := podenv.Options{HostIPs: p.home.HostIPs(), NodeAllocatable: p.home.NodeAllocatable()}
-	_, err := podenv.Resolve(pod, environmentSource{ctx, p}, options)
+	_, err := podenv.Resolve(pod, podenv.NewSource(ctx, p.home.Objects, p.home.Services), options)
 	return pod, err
 }
 
@@ -119,27 +119,4 @@ func (p *Provider) environmentOf(ctx context.Context, local *corev1.Pod) (map[st
 		return nil, err
 	}
 	return p.translate.Environment(pod), nil
-}
-
-// environmentSource reads what environment variables refer to.
-type environmentSource struct {
-	ctx context.Context
-	*Provider
-}
-
-var _ podenv.Source = environmentSource{}
-
-// ConfigMap implements podenv.Source.
-func (e environmentSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
-	return e.home.Objects.ConfigMap(e.ctx, namespace, name)
-}
-
-// Secret implements podenv.Source.
-func (e environmentSource) Secret(namespace, name string) (*corev1.Secret, error) {
-	return e.home.Objects.Secret(e.ctx, namespace, name)
-}
-
-// Services implements podenv.Source.
-func (e environmentSource) Services(namespace string) ([]*corev1.Service, error) {
-	return e.home.Services.Services(namespace).List(labels.Everything())
 }

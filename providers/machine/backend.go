@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -72,6 +73,7 @@ type backend struct {
 	deletions    limiter
 	lists        turns.Turns // of one thing
 	last         listing     // lists guards it
+	requestAgain func(context.Context, *corev1.Pod) (*podgroup.Request, error)
 
 	ctx     context.Context // ends with the backend
 	cancel  context.CancelFunc
@@ -105,6 +107,7 @@ type member struct {
 	warned  bool      // that lists lack it, and its agent answers
 	asked   bool      // its agent was asked to end the pod, since the machine will be taken
 	cancel  func()    // ends the creation of another machine in its place
+	again   time.Time // when that is begun again at the earliest
 	orphan  int       // for how many lists in a row it has had no pod
 	hurry   chan struct{}
 	hurried sync.Once
@@ -118,6 +121,7 @@ var (
 	_ podgroup.Attacher    = (*backend)(nil)
 	_ podgroup.Forwarder   = (*backend)(nil)
 	_ podgroup.Meter       = (*backend)(nil)
+	_ podgroup.Replacer    = (*backend)(nil)
 )
 
 func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend, error) {
@@ -270,9 +274,12 @@ func (b *backend) wakeLocked() {
 // mayBegin reports whether this process may act for the node of its own accord.
 func (b *backend) mayBegin() bool { return b.init.MayBegin == nil || b.init.MayBegin() }
 
+// machineName is what names of machines are like: records are files of these names.
+var machineName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
 // isOurs reports whether a machine belongs to a pod of this node, going by its tags.
 func (b *backend) isOurs(m Machine, clusterUID types.UID) bool {
-	return m.Name != "" && m.Tags[tagMachine] == m.Name && m.Tags[podgroup.TagUID] != "" &&
+	return machineName.MatchString(m.Name) && m.Tags[tagMachine] == m.Name && m.Tags[podgroup.TagUID] != "" &&
 		joined(m.Tags, podgroup.TagClusterName) == b.cfg.Cluster && joined(m.Tags, podgroup.TagNodeName) == b.node &&
 		m.Tags[podgroup.TagClusterUID] == string(clusterUID)
 }

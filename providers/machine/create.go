@@ -64,6 +64,9 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	if err != nil {
 		return podgroup.Unit{}, err
 	}
+	if err := b.alone(ctx, m); err != nil {
+		return podgroup.Unit{}, err
+	}
 	return b.give(ctx, m, r.Pod)
 }
 
@@ -340,6 +343,9 @@ func (b *backend) await(ctx context.Context, name string) (*member, error) {
 			if err := b.unusable(m); err != nil {
 				return nil, errdefs.AsUnavailable(err)
 			}
+			if err := b.back(m); err != nil {
+				return nil, err
+			}
 		case <-b.ctx.Done():
 			return nil, errdefs.AsUnavailable(errClosed)
 		case <-ctx.Done():
@@ -347,6 +353,42 @@ func (b *backend) await(ctx context.Context, name string) (*member, error) {
 		}
 	}
 }
+
+// alone returns an error if another machine that may have the pod is there: one that was lost may
+// have come back since then. It is ended when the creation is begun again.
+func (b *backend) alone(ctx context.Context, m *member) error {
+	if b.rival(m, false) == "" {
+		return nil
+	}
+	if _, err := b.list(ctx); err != nil {
+		return err
+	}
+	return b.back(m)
+}
+
+// back returns an error if lists have another machine that may have the pod.
+func (b *backend) back(m *member) error {
+	if name := b.rival(m, true); name != "" {
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s, which was lost, is back: it is ended first", name)), bootPoll)
+	}
+	return nil
+}
+
+// rival returns the name of another machine that may have the pod of one: of all that are known,
+// or of those that are there.
+func (b *backend) rival(m *member, there bool) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, other := range b.members {
+		if other != m && other.record != nil && uidOf(other.machine) == uidOf(m.machine) && (!there || other.isThere()) {
+			return name
+		}
+	}
+	return ""
+}
+
+// isThere reports whether something may run in a machine, going by the last list. b.mu is held.
+func (m *member) isThere() bool { return m.missing.IsZero() && m.machine.State != Ended }
 
 // give gives the pod to its machine. It is not given to another one unless this one is gone.
 func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgroup.Unit, error) {

@@ -96,8 +96,10 @@ func (m *Machine) check() error {
 	if m.Name == "" {
 		return errors.New("the command's answer has a machine without a name")
 	}
-	if _, err := netip.ParseAddr(m.Address); m.Address != "" && err != nil {
+	if ip, err := netip.ParseAddr(m.Address); m.Address != "" && err != nil {
 		return fmt.Errorf("the command's answer has machine %s with an address that is no IP address: %w", m.Name, err)
+	} else if ip.Zone() != "" { // no status of a pod has one
+		return fmt.Errorf("the command's answer has machine %s with an address that has a zone, %q", m.Name, clip(m.Address, 100))
 	}
 	if !slices.Contains([]State{"", Starting, Running, Ending, Ended}, m.State) {
 		return fmt.Errorf("the command's answer has machine %s in state %q: use starting, running, ending or ended", m.Name, m.State)

@@ -50,7 +50,7 @@ func TestExec(t *testing.T) {
 // A list that is none is an error, and never empty.
 func TestExecThatFails(t *testing.T) {
 	for _, script := range []string{"exit 1", "true", "echo '{}'", "echo '[]'", `echo '{"machines": null}'`, `echo '{"machines": [{}]}'`, `echo '{"machines": [{"name": "a", "state": "odd"}]}'`,
-		`echo '{"machines": [{"name": "a", "address": "example.com"}]}'`, `echo '{"machines": []}'; exit 1`, "kill -9 $$"} {
+		`echo '{"machines": [{"name": "a", "address": "example.com"}]}'`, `echo '{"machines": [{"name": "a", "address": "fe80::1%eth0"}]}'`, `echo '{"machines": []}'; exit 1`, "kill -9 $$"} {
 		d, _ := execOf(t, script)
 		if list, err := d.List(t.Context(), nil); !errdefs.IsUnavailable(err) {
 			t.Errorf("%s: the list is %v: %v", script, list, err)

@@ -3,18 +3,13 @@ package machine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
@@ -193,7 +188,8 @@ func (b *backend) replaceLost() {
 	var lost []*member
 	b.mu.Lock()
 	for _, m := range b.members {
-		if m.isReplaced() && m.record.Final == nil && !m.ending {
+		// One that is back is ended at once.
+		if m.isReplaced() && m.record.Final == nil && !m.ending && (m.isThere() || !time.Now().Before(m.again)) {
 			lost = append(lost, m)
 		}
 	}
@@ -220,8 +216,9 @@ func (b *backend) replace(ctx context.Context, m *member) {
 	if ending || err != nil || !b.wants(owner) {
 		return // the pod controller deletes it
 	}
-	r, err := b.requestAgain(ctx, m, pod)
+	r, err := b.requestAgain(ctx, pod)
 	if err == nil {
+		r.Name, _, _ = cutGeneration(b.seen(m).Name) // of which the next one is made
 		late, stop := context.WithTimeout(ctx, createTimeout)
 		_, err = b.Create(late, r)
 		stop()
@@ -247,7 +244,9 @@ func (b *backend) replace(ctx context.Context, m *member) {
 		b.init.Events.Eventf(pod, corev1.EventTypeWarning, "MachineNotReplaced", "No other machine has the pod yet: %v", err)
 	}
 	if delay, ok := errdefs.RetryAfter(err); ok {
-		_ = periodic.Sleep(ctx, delay)
+		b.mu.Lock()
+		m.again = time.Now().Add(delay)
+		b.mu.Unlock()
 	}
 }
 
@@ -287,54 +286,7 @@ func (b *backend) endReplaced(ctx context.Context, m *member) {
 	}
 }
 
-// requestAgain returns the request for another machine of a pod, as podgroup has made the first.
-// The environment is resolved again.
-func (b *backend) requestAgain(ctx context.Context, m *member, pod *corev1.Pod) (*podgroup.Request, error) {
-	pod = pod.DeepCopy()
-	// What the status says of containers is about those in the machine that is lost.
-	pod.Status = corev1.PodStatus{StartTime: pod.Status.StartTime, QOSClass: pod.Status.QOSClass}
-	options := podenv.Options{}
-	if b.init.HostIPs != nil {
-		options.HostIPs = b.init.HostIPs()
-	}
-	if b.init.NodeAllocatable != nil {
-		options.NodeAllocatable = b.init.NodeAllocatable()
-	}
-	if _, err := podenv.Resolve(pod, podSource{ctx, b}, options); err != nil {
-		return nil, errdefs.AsUnavailable(fmt.Errorf("the environment of the pod: %w", err))
-	}
-	machine := b.seen(m)
-	base, _, _ := cutGeneration(machine.Name)
-	tags := maps.Clone(machine.Tags)
-	for _, key := range []string{tagMachine, tagToken, tagAuthority, tagType} {
-		delete(tags, key)
-	}
-	size := podgroup.SizeOf(&corev1.ResourceRequirements{Requests: podspec.Requests(pod), Limits: podspec.Limits(pod)})
-	return &podgroup.Request{Pod: pod, Name: base, Token: string(pod.UID), Tags: tags, Size: size}, nil
-}
-
-// podSource reads what the environment of a pod is made of.
-type podSource struct {
-	ctx context.Context
-	*backend
-}
-
-var _ podenv.Source = podSource{}
-
-// ConfigMap implements podenv.Source.
-func (s podSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
-	return s.init.Objects.ConfigMap(s.ctx, namespace, name)
-}
-
-// Secret implements podenv.Source.
-func (s podSource) Secret(namespace, name string) (*corev1.Secret, error) {
-	return s.init.Objects.Secret(s.ctx, namespace, name)
-}
-
-// Services implements podenv.Source.
-func (s podSource) Services(namespace string) ([]*corev1.Service, error) {
-	if s.init.Services == nil {
-		return nil, nil
-	}
-	return s.init.Services.Services(namespace).List(labels.Everything())
+// SetRequest implements podgroup.Replacer.
+func (b *backend) SetRequest(request func(ctx context.Context, pod *corev1.Pod) (*podgroup.Request, error)) {
+	b.requestAgain = request
 }

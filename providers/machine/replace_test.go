@@ -64,6 +64,10 @@ func TestLostMachineIsReplaced(t *testing.T) {
 			pod := w.pod("a")
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "COLOR", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Key: "color"}}}}
 			w.runPod(pod, policy)
+			begun, err := w.status(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for n := range int32(2) {
 				first := w.only()
 				w.lab.kill(first.Name)
@@ -72,6 +76,9 @@ func TestLostMachineIsReplaced(t *testing.T) {
 				status, err := w.status(pod)
 				if err != nil || next.Name == first.Name || status.PodIP != next.Address || status.ContainerStatuses[0].LastTerminationState.Terminated == nil {
 					t.Errorf("machine %s takes the place of %s: %+v, %v", next.Name, first.Name, status, err)
+				}
+				if !status.StartTime.Equal(begun.StartTime) { // from which activeDeadlineSeconds count
+					t.Errorf("the pod has started at %v, and not at %v", status.StartTime, begun.StartTime)
 				}
 				held, err := next.pods.GetPod(t.Context(), pod.Namespace, pod.Name)
 				if err != nil || len(held.Spec.Containers[0].Env) == 0 || held.Spec.Containers[0].Env[len(held.Spec.Containers[0].Env)-1].Value != "red" {

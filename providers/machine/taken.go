@@ -19,7 +19,7 @@ func (b *backend) endTaken() {
 	var taken []*member
 	b.mu.Lock()
 	for _, m := range b.members {
-		if r := m.record; r != nil && r.Given && r.Final == nil && r.Replaced == nil && !m.ending && !m.asked && (!m.machine.TakenAt.IsZero() || !r.TakenAt.IsZero()) {
+		if r := m.record; r != nil && r.Given && r.Final == nil && r.Replaced == nil && !m.ending && (m.isTakenSooner() || !m.asked && !r.TakenAt.IsZero()) {
 			taken = append(taken, m)
 		}
 	}
@@ -27,6 +27,12 @@ func (b *backend) endTaken() {
 	for _, m := range taken {
 		b.inBackground(m, func(ctx context.Context) { b.endPodOfTaken(ctx, m) })
 	}
+}
+
+// isTakenSooner reports whether a machine will be taken, sooner than is recorded. b.mu is held.
+func (m *member) isTakenSooner() bool {
+	at, recorded := m.machine.TakenAt, m.record.TakenAt
+	return !at.IsZero() && (recorded.IsZero() || at.Before(recorded.Add(-time.Second)))
 }
 
 // endPodOfTaken has the agent of a machine end its pod. That it does is on disk before, so that
@@ -40,9 +46,9 @@ func (b *backend) endPodOfTaken(ctx context.Context, m *member) {
 	}
 	b.mu.Lock()
 	first, at := m.record.TakenAt.IsZero(), m.record.TakenAt
-	if first {
+	if m.isTakenSooner() {
 		next := *m.record
-		next.TakenAt = machine.TakenAt
+		next.TakenAt = m.machine.TakenAt
 		if err := b.records.save(&next); err != nil {
 			b.mu.Unlock()
 			log.G(ctx).WithField("machine", machine.Name).WithError(err).Warn("Cannot record that a machine will be taken; trying again")

@@ -184,15 +184,16 @@ func (b *backend) lossLocked(m *member) *podspec.Failure {
 	lost := func(reason, format string, args ...any) *podspec.Failure {
 		return &podspec.Failure{Reason: reason, Message: fmt.Sprintf(format, args...), Disrupted: true}
 	}
+	long, answers := missing && time.Since(m.missing) >= b.cfg.MissingTimeout.Duration, m.link != nil && m.link.answers()
 	switch {
-	case m.silent && (ended || missing): // it may have run on until now
+	// It may have run on until now, and does while lists lack it for a moment only.
+	case m.silent && (ended && !missing || long && !answers):
 		return lost(reasonUnreachable, "The agent of machine %s could not be reached for %v: the machine was deleted", name, b.cfg.UnreachableTimeout.Duration)
 	case ended && !missing:
 		return lost(reasonLost, "Machine %s has ended", name)
-	case missing && time.Since(m.missing) >= b.cfg.MissingTimeout.Duration:
-		if m.link == nil || !m.link.answers() {
-			return lost(reasonLost, "Machine %s is gone", name)
-		}
+	case long && !answers:
+		return lost(reasonLost, "Machine %s is gone", name)
+	case long:
 		if !m.warned {
 			log.G(b.ctx).WithField("machine", name).Warn("The driver does not list a machine whose agent answers; its pod is kept")
 		}
@@ -288,7 +289,9 @@ func (b *backend) endOrphans() {
 			m.orphan = 0
 			continue
 		}
-		if m.orphan++; m.orphan >= orphanAfter {
+		// One that comes back after it was replaced may still run the pod, which is in another machine.
+		back := given[uidOf(m.machine)] && m.machine.State != Ended
+		if m.orphan++; m.orphan >= orphanAfter || back {
 			orphans = append(orphans, m)
 		}
 	}
