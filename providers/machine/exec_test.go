@@ -72,7 +72,8 @@ func TestExecThatFails(t *testing.T) {
 // A command that hangs is ended with all that it has started, but for what has a session of its own:
 // the machine.
 func TestExecThatHangs(t *testing.T) {
-	d, dir := execOf(t, `sleep 1000 & echo $! > "$0/child"; setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $! > "$0/machine"; touch "$0/ready"; wait`)
+	d, dir := execOf(t, `sleep 1000 & echo $! > "$0/child"
+		setsid sh -c 'echo $$ > "$0/machine"; touch "$0/ready"; exec sleep 1000' "$0" </dev/null >/dev/null 2>&1 & wait`)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
 		for ctx.Err() == nil {
