@@ -12,7 +12,7 @@ TESTFLAGS ?= -race -shuffle=on
 # All that is built without the race detector is built in the same way, so that the packages
 # of Kubernetes and of the clouds' SDKs are compiled once. GOTEST sees to the race detector.
 export CGO_ENABLED = 0
-export GOFLAGS = -trimpath
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.

@@ -52,7 +52,9 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 source=$work/source files=$work/files layout=$work/layout
 mkdir -p "$files" "$layout/blobs/sha256"
-git clone -q --no-checkout "$root" "$source"
+# Without other tags: a binary has the highest version that its commit has.
+git clone -q --no-checkout --no-tags "$root" "$source"
+git -C "$source" fetch -q --no-tags origin "refs/tags/$tag:refs/tags/$tag"
 git -C "$source" checkout -q --detach "$commit"
 
 digest() { sha256sum <"$1" | cut -d ' ' -f 1; }
@@ -88,7 +90,7 @@ bill() {
 manifests='[]'
 for arch in $arches; do
 	echo "building for linux/$arch" >&2
-	(cd "$source" && MAKEFLAGS='' GOFLAGS=-buildvcs=true GOWORK=off GOOS=linux GOARCH=$arch make build GO="$go" PROVIDERS="$providers") >&2
+	(cd "$source" && MAKEFLAGS='' GOFLAGS=-buildvcs=true GOWORK=off GOAMD64=v1 GOARM64=v8.0 GOOS=linux GOARCH=$arch make build GO="$go" PROVIDERS="$providers") >&2
 	name=virtual-kubelet-$version-linux-$arch
 	embedded=()
 	case " ${providers:-process} " in *' process '*) embedded=("$source/bin/shim") ;; esac

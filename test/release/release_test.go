@@ -113,6 +113,8 @@ func TestRelease(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(r.clone, "cmd/virtual-kubelet/broken.go"), []byte("package broken"), 0o600))
 	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
 	r.release(t, first)
+	mustRun(t, r.clone, "git", "tag", "cmd/virtual-kubelet/v0.0.1") // the commit is that of a later release, too
+	t.Setenv("GOAMD64", "v3")                                       // of the one who makes it, not of those who run it
 	r.release(t, second)
 	names := strings.Fields(mustRun(t, first, "ls"))
 	want := []string{"SHA256SUMS", "SHA256SUMS.sig", "virtual-kubelet-" + version + "-image.tar", binary, binary + ".cdx.json", "virtual-kubelet-" + version + ".provenance.json"}
