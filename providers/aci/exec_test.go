@@ -316,7 +316,7 @@ func TestExecEndsWithContext(t *testing.T) {
 	p, s := connected(t)
 	for _, s.shell = range shells(t) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		err := p.RunInContainer(ctx, "default", "web", "main", []string{"sleep", "60"}, &client{})
+		err := p.RunInContainer(ctx, "default", "web", "main", []string{"sleep", "5"}, &client{})
 		cancel()
 		if err == nil || ctx.Err() == nil {
 			t.Errorf("a command that was given up: %v", err)
