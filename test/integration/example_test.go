@@ -50,6 +50,7 @@ func buildExample(t *testing.T) (binary string) {
 	binary = filepath.Join(dir, "minimal")
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, "./examples/minimal")
 	build.Dir = "../.."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build, for what is compiled already
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
