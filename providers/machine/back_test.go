@@ -60,14 +60,7 @@ func TestMachineComesBackInAReplacement(t *testing.T) {
 	w.lab.set(func() { w.lab.silent, w.lab.lingers = false, true })
 	w.lab.comesBack(first)
 	w.lab.set(func() { w.lab.boot(next) })
-	w.eventually("the machine that is back is deleted", func() error {
-		w.lab.mu.Lock()
-		defer w.lab.mu.Unlock()
-		if first.State != Ending {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	w.isDeleted(first)
 	w.never("both have the pod", func() bool { return w.lab.has(next, pod) })
 	w.lab.set(func() { w.lab.lingers = false })
 	w.lab.kill(first.Name)
@@ -141,14 +134,7 @@ func TestListLacksAnUnreachableMachine(t *testing.T) {
 	pod := w.runs("a", corev1.RestartPolicyAlways)
 	m := w.only()
 	w.lab.halt(m)
-	w.eventually("the machine is deleted", func() error {
-		w.lab.mu.Lock()
-		defer w.lab.mu.Unlock()
-		if m.State != Ending {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	w.isDeleted(m)
 	w.lab.set(func() { m.hidden = true })
 	w.never("another machine was made", func() bool { return w.lab.made() != 1 })
 	w.lab.set(func() { m.hidden, m.State = false, Ended })

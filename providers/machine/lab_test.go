@@ -335,6 +335,19 @@ func (w *world) eventually(what string, check func() error) {
 	}
 }
 
+// isDeleted waits until the node has asked for the end of a machine, which lingers.
+func (w *world) isDeleted(m *labMachine) {
+	w.t.Helper()
+	w.eventually("machine "+m.Name+" is deleted", func() error {
+		w.lab.mu.Lock()
+		defer w.lab.mu.Unlock()
+		if m.State != Ending {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
 // never checks that something does not come about while lists are made.
 func (w *world) never(what string, check func() bool) {
 	w.t.Helper()

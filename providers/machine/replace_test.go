@@ -116,14 +116,7 @@ func TestReplacementWaitsForTheEnd(t *testing.T) {
 	pod := w.runs("a", corev1.RestartPolicyAlways)
 	m := w.only()
 	w.lab.halt(m)
-	w.eventually("the machine is deleted", func() error {
-		w.lab.mu.Lock()
-		defer w.lab.mu.Unlock()
-		if m.State != Ending {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	w.isDeleted(m)
 	w.never("another machine was made", func() bool { return w.lab.made() != 1 })
 	w.lab.kill(m.Name)
 	w.eventually("the pod runs in another machine", func() error { return w.restarted(pod, 1) })

@@ -45,14 +45,7 @@ func TestUnreachableMachine(t *testing.T) {
 	pod := w.run("a")
 	m := w.only()
 	w.lab.halt(m)
-	w.eventually("the machine is deleted", func() error {
-		w.lab.mu.Lock()
-		defer w.lab.mu.Unlock()
-		if m.State != Ending {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	w.isDeleted(m)
 	w.never("the pod has failed before its machine is gone", func() bool { return w.hasPhase(pod, corev1.PodRunning) != nil })
 	w.lab.kill(m.Name)
 	w.eventually("the pod fails", func() error { return w.hasPhase(pod, corev1.PodFailed) })
