@@ -21,13 +21,19 @@ fi
 stale=$("$go" list -deps $tests -f '{{if and .Stale (not .ForTest)}}{{.ImportPath}}{{end}}' "$@" "$package" 2>/dev/null | grep -v '\.test$') || stale=
 total=$(wc -w <<<"$stale")
 
+ours() { # the packages that are of the same module as PACKAGE
+	local module
+	module=$("$go" list -f '{{.Module.Path}}' "$package") && printf '%s\n' "$@" | grep -E "^$module(/|\$)"
+}
+
 build() {
 	if [ -z "$tests" ]; then
 		exec "$go" build -v "$@" -o "$output" "$package"
 	fi
-	# go test -c does not say what it compiles, and checks the code first, for minutes.
-	# shellcheck disable=SC2086 # one word a package
-	[ "$total" = 0 ] || "$go" build -v "$@" $stale || exit
+	# go test -c does not say what it compiles, and checks it first but for -vet=off. What the package's own module has brings all
+	# else along; go build takes no packages of modules that are required only indirectly.
+	# shellcheck disable=SC2046,SC2086 # one word a package
+	[ "$total" = 0 ] || "$go" build -v "$@" $(ours $stale || echo "$package") || exit
 	exec "$go" test -c -vet=off "$@" -o "$output" "$package"
 }
 
