@@ -5,7 +5,6 @@ package nomad
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +42,8 @@ func startNomad(t *testing.T, extra string) *realNomad {
 	n := &realNomad{t: t, dir: dir, config: filepath.Join(dir, "agent.hcl")}
 	t.Cleanup(func() { n.remove(t) })
 	docker := n.startDocker(t)
-	ports := freePorts(t, 3)
+	ports, err := daemon.FreePorts(3)
+	must(t, err)
 	n.address = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
 	must(t, os.WriteFile(n.config, fmt.Appendf(nil, `data_dir = "%[1]s/data"
 bind_addr = "127.0.0.1"
@@ -216,17 +216,6 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 func until(t *testing.T, what string, f func() bool) {
