@@ -272,12 +272,15 @@ func (s *state) unit(j *job, now time.Time, final func(j *job) bool) podgroup.Un
 		u.IPs = []string{s.ip}
 	}
 	isRequeued := j != nil && s.begun != "" && !j.runs() && !j.isOver() // its next run does nothing
-	over := j == nil || j.isOver() || isRequeued
+	isKnownOver := j != nil && (j.isOver() || isRequeued)
+	over := j == nil || isKnownOver
 	if j == nil {
 		j = &job{id: u.ID}
 	}
 	u.ID = j.id
-	if since := s.interrupted(now); !since.IsZero() && !s.deleted && !over {
+	// Why a job that is not listed was ended is not known either: it may be younger than
+	// squeue's answer, which comes before the states.
+	if since := s.interrupted(now); !since.IsZero() && !s.deleted && !isKnownOver {
 		s.hold(since)
 	}
 	switch {

@@ -56,6 +56,8 @@ func TestPhases(t *testing.T) {
 		{name: "preempted", row: rowIn("PREEMPTED"), lines: append(running, "exit main 0 143 1002", "exit side 0 143 1002", "end 1003"), phase: podgroup.Failed, failure: "Preempted", disrupted: true},
 		{name: "the machine failed", row: rowIn("NODE_FAIL"), lines: running, final: true, phase: podgroup.Failed, failure: "NodeFailure", disrupted: true},
 		{name: "was asked to stop, and squeue does not say why yet", row: rowIn("COMPLETING"), lines: append(running, "stopped 1990", "exit main 0 143 1991", "exit side 0 143 1991", "end 1991"), phase: podgroup.Running},
+		{name: "was asked to stop, and squeue had answered before there was a job", lines: append(running, "stopped 1990", "exit main 0 143 1991", "exit side 0 143 1991", "end 1991"), phase: podgroup.Running},
+		{name: "was asked to stop, and squeue has forgotten it", lines: append(running, "stopped 1002", "exit main 0 143 1003", "exit side 0 143 1003", "end 1003"), phase: podgroup.Failed},
 		{name: "was asked to stop, and squeue never says why", row: rowIn("COMPLETING"), lines: append(running, "stopped 1002", "exit main 0 143 1003", "exit side 0 143 1003", "end 1003"), phase: podgroup.Failed},
 		{name: "ended a moment before its script was asked to stop", row: rowIn("COMPLETING"), lines: append(running, "exit main 0 143 1989", "exit side 0 143 1990", "stopped 1990", "end 1991"), phase: podgroup.Running},
 		{name: "was killed, and squeue does not say why yet", row: rowIn("RUNNING"), lines: append(running, "exit main 0 137 1990", "exit side 0 137 1991", "end 1991"), phase: podgroup.Running},
