@@ -73,7 +73,8 @@ pids=()
 starts() {
 	say "$2"
 	set -m # of a group of its own, which Ctrl-C can be for
-	bash -eu -c "$2" >"$work/$1.log" 2>&1 </dev/null &
+	# Who runs this in the background may have it ignore Ctrl-C.
+	env --default-signal=INT bash -eu -c "$2" >"$work/$1.log" 2>&1 </dev/null &
 	set +m
 	started=$!
 	pids+=("$started")
@@ -252,7 +253,7 @@ stops "$program"
 # plays NAMESPACE: runs the programs of its pods, as there is no machine and no registry: each
 # pod's with its arguments, and the rights of its service account.
 plays() {
-	local namespace=$1 pod server ca account args file
+	local namespace=$1 pod server ca account args file since
 	declare -A running=()
 	server=$(kubectl config view --raw --minify -o jsonpath='{.clusters[0].cluster.server}')
 	ca=$work/path/ca.crt
@@ -270,8 +271,9 @@ plays() {
 			VKUBELET_POD_UID=$(kubectl -n "$namespace" get pod "$pod" -o jsonpath='{.metadata.uid}') \
 				virtual-kubelet "${args[@]}" --port=0 --kubeconfig="$file" >"$work/$pod.log" 2>&1 &
 			running[$pod]=$!
+			since=$(date -u +%FT%TZ) # without it a pod that is ready is not available
 			kubectl -n "$namespace" patch pod "$pod" --subresource=status --type=merge -p \
-				'{"status": {"phase": "Running", "conditions": [{"type": "Initialized", "status": "True"}, {"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}]}}'
+				'{"status": {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True", "lastTransitionTime": "'"$since"'"}, {"type": "Ready", "status": "True", "lastTransitionTime": "'"$since"'"}]}}'
 		done
 		for pod in "${!running[@]}"; do
 			case $pods in *" $pod "* | *'?'*) ;; *)
