@@ -31,6 +31,7 @@ func deregisterNode(t *testing.T, n *virtualNode, args ...string) (out string, s
 // Nothing is removed while the node runs, or has pods; then nothing of it stays, and what
 // is of others does.
 func TestDeregister(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	_, bootstrap := bootstrapToken(t)
 	n, ns := startItself(t, bootstrap, t.TempDir(), "--serving-certificate", "cluster"), newNamespace(t)
 	other, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name + "-other"}}, metav1.CreateOptions{})

@@ -37,6 +37,7 @@ func TestGracefulDeleteEndsWithTheProvider(t *testing.T) {
 }
 
 func TestForceDeleteStopsThePod(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	n, ns := startNode(t), newNamespace(t)
 	createPod(t, ns, "forced", podSpec(n), map[string]string{"mock.virtual-kubelet.io/stop-delay": "10m"})
 	pod := waitForPhase(t, ns, "forced", corev1.PodRunning)

@@ -34,8 +34,8 @@ rules:
 - level: None
 `
 
-// The control plane of all tests; they run one after the other, and each has a
-// namespace and a node of its own.
+// The control plane of all tests. Each has a namespace and a node of its own. Those that are
+// parallel run after all others, some of which stop the API server.
 var (
 	cluster *controlplane.ControlPlane
 	client  kubernetes.Interface
