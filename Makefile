@@ -192,7 +192,9 @@ test: container-tools ## Everything that CI runs; its slowest packages and tests
 	@rm -rf bin/test-times && mkdir -p bin/test-times
 	@TEST_TIMES=$(CURDIR)/bin/test-times $(MAKE) test-parts; status=$$?; scripts/testtimes.sh bin/test-times; exit $$status
 
+# What integration and containers run all tests of, unit need not.
 .PHONY: test-parts
+test-parts: UNIT_WITHOUT = /virtual-kubelet/virtual-kubelet/(test|bench|providers/(cri|kubernetes|providertest|remote|slurm))(/|$$)
 test-parts: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 site conformance-sample
 
 .PHONY: toolchain
@@ -229,12 +231,16 @@ observability: prometheus ## Check dashboard and alerts against the metrics
 # A cached result would not end with a change of a file outside of the module, such
 # as those of deploy/ and docs/ that tests of the binary read.
 #
-# With the race detector, 1000 pods of one backend take minutes; without it, seconds.
+# With the race detector, 1000 pods of one backend and 500 sessions take minutes; without it, seconds.
 SUITES = ^Test(Suite|SuiteOverThePlugin|Backends|Capsules)$$
+MANY_SESSIONS = ^Test(ManySessionsAreSmall|PortForwardForgetsConnections)$$
+NOT_MANY = -skip "$(SUITES)/1000_pods|$(SUITES)/./1000_pods|$(MANY_SESSIONS)"
+# The packages that unit leaves out, as a regular expression.
+UNIT_WITHOUT = ^$$
 .PHONY: unit
 unit: ## The tests that need no control plane
-	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 $(TESTFLAGS) -timeout 20m -skip "$(SUITES)/1000_pods|$(SUITES)/./1000_pods" ./...'
-	$(GOTEST) -count=1 -run '$(SUITES)' ./podgroup ./providers/interlink ./providers/slurm ./providers/stackpath
+	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 $(TESTFLAGS) -timeout 20m $(NOT_MANY) $$($(GO) list ./... | grep -vE "$(UNIT_WITHOUT)")'
+	$(GOTEST) -count=1 -run '$(SUITES)|$(MANY_SESSIONS)' ./podgroup ./node/api ./providers/interlink ./providers/slurm ./providers/stackpath
 	printf '%s\n' $(filter providers/%,$(MODULES)) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 -run "$(SUITES)" .'
 
 # Not part of unit, since the race detector allocates too.
@@ -271,11 +277,11 @@ kits: controlplane ## The conformance kit over the fakes of services, which is p
 	printf '%s\n' aci azurebatch eci fargate interlink stackpath zun | xargs -P 7 -I {} sh -c \
 		'cd providers/{} && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|ECI|Fargate|InterLink|StackPath|Zun)$$" .'
 
+# They wait for much of their time: three packages at once are not too many for two processors.
 .PHONY: integration
 integration: build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
 	cd controlplane && $(GOTEST) ./...
-	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
-	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 ./providers/slurm/... ./providers/remote/...
+	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 30m -p 3 -parallel 8 $(NOT_MANY) ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/... ./providers/slurm/... ./providers/remote/...
 	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
 	$(MAKE) machine

@@ -118,6 +118,7 @@ func (q *quickstart) run(script string) {
 
 // The quickstart does what it prints, and leaves nothing behind, however it ends.
 func TestQuickstart(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	t.Run("does what it prints", func(t *testing.T) {
 		q := startQuickstart(t)
 		q.awaitReady()
