@@ -195,7 +195,7 @@ test: container-tools ## Everything that CI runs; its slowest packages and tests
 # What integration and containers run all tests of, unit need not.
 .PHONY: test-parts
 test-parts: UNIT_WITHOUT = /virtual-kubelet/virtual-kubelet/(test|bench|providers/(cri|kubernetes|providertest|remote|slurm))(/|$$)
-test-parts: toolchain container-tools lint compat allocs observability unit integration containers cgroup2 site conformance-sample
+test-parts: toolchain container-tools lint compat allocs observability unit integration newcomer containers cgroup2 site conformance-sample
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -286,7 +286,6 @@ integration: build controlplane helm browser metrics-server prometheus container
 	$(MAKE) kits
 	$(MAKE) machine
 
-# Not part of test yet: its parts for doctor and chart have not passed.
 .PHONY: newcomer
 newcomer: build controlplane metrics-server helm ## Do what the README, the guide and the pages of doctor and chart say, in a clean clone
 	scripts/newcomer.sh bin
