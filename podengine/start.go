@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
@@ -367,7 +366,7 @@ func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen *runtime
 	if w.engine.cfg.Sent {
 		escapeResolved(&alone.Spec.Containers[len(alone.Spec.Containers)-1])
 	}
-	problems, err := podenv.Resolve(alone, podSource{ctx, w.engine}, options)
+	problems, err := podenv.Resolve(alone, podenv.NewSource(ctx, w.engine.cfg.Objects, w.engine.cfg.Services), options)
 	for _, p := range problems {
 		if !p.Fatal {
 			w.warn(pod, c.Name, p.Reason, p.Message)
@@ -394,24 +393,6 @@ func onlyEnvironmentOf(pod *corev1.Pod, c *corev1.Container) *corev1.Pod {
 	alone.Spec.InitContainers, alone.Spec.EphemeralContainers = nil, nil
 	alone.Spec.Containers = append(all, *c.DeepCopy())
 	return alone
-}
-
-// podSource is where environments get objects from.
-type podSource struct {
-	ctx context.Context
-	e   *Engine
-}
-
-func (s podSource) ConfigMap(namespace, name string) (*corev1.ConfigMap, error) {
-	return s.e.cfg.Objects.ConfigMap(s.ctx, namespace, name)
-}
-
-func (s podSource) Secret(namespace, name string) (*corev1.Secret, error) {
-	return s.e.cfg.Objects.Secret(s.ctx, namespace, name)
-}
-
-func (s podSource) Services(namespace string) ([]*corev1.Service, error) {
-	return s.e.cfg.Services.Services(namespace).List(labels.Everything())
 }
 
 // mounts are all that a container has mounted.

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -35,7 +36,8 @@ type LogLinesFunc func(ctx context.Context, since time.Time) ([]LogLine, error)
 // followed every second until io.EOF, which lines returns once the container has ended. One
 // that is not followed ends with the first lines that are newer than the reader, so that a
 // container that goes on writing does not keep it from that. The reader ends with ctx, and
-// when it is closed.
+// when it is closed. HandleContainerLogs answers with the status of an error that comes in place of
+// the first lines, where a handler function returns the reader as it is.
 func NewLogReader(ctx context.Context, opts ContainerLogOpts, lines LogLinesFunc) io.ReadCloser {
 	l := &lineReader{lines: lines, opts: opts, begun: time.Now(), since: opts.SinceTime}
 	if opts.SinceSeconds > 0 {
@@ -82,6 +84,16 @@ func (l *lineReader) Read(p []byte) (int, error) {
 		}
 		l.fill()
 	}
+}
+
+// begin asks for the first lines, before the first Read, and returns the error that comes in place
+// of them.
+func (l *lineReader) begin() error {
+	l.fill()
+	if l.out.Len() > 0 || errors.Is(l.err, io.EOF) {
+		return nil
+	}
+	return l.err
 }
 
 // Close implements io.Closer. A Read that waits returns.

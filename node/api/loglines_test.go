@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
@@ -283,6 +286,34 @@ func TestLogReaderFails(t *testing.T) {
 	})
 	if text, err := io.ReadAll(r); string(text) != "a\n" || err != cause {
 		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// A backend that has no log, or is away, is not an empty log that breaks off.
+func TestFirstErrorOfALogReaderIsTheAnswer(t *testing.T) {
+	asked := 0
+	h := api.HandleContainerLogs(func(ctx context.Context, _, _, _ string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+		return api.NewLogReader(ctx, opts, func(context.Context, time.Time) ([]api.LogLine, error) {
+			if asked++; asked == 1 {
+				return nil, errdefs.NotFound("there is no log any more")
+			}
+			return []api.LogLine{{Time: time.Now(), Text: "hello"}}, io.EOF
+		}), nil
+	})
+	get := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/containerLogs/ns/pod/c", nil)
+		for name, value := range map[string]string{"namespace": "ns", "pod": "pod", "container": "c"} {
+			r.SetPathValue(name, value)
+		}
+		w := httptest.NewRecorder()
+		h(w, r)
+		return w
+	}
+	if w := get(); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "no log any more") {
+		t.Errorf("the answer is %d %q", w.Code, w.Body)
+	}
+	if w := get(); w.Code != http.StatusOK || w.Body.String() != "hello\n" {
+		t.Errorf("the answer is %d %q", w.Code, w.Body)
 	}
 }
 

@@ -131,6 +131,11 @@ func streamLogs(w http.ResponseWriter, r *http.Request, logs io.ReadCloser, limi
 		defer stop()
 		src = logs
 	}
+	if lines, ok := logs.(*lineReader); ok {
+		if err := lines.begin(); err != nil {
+			return err // while it can be the answer
+		}
+	}
 	if limit > 0 {
 		src = io.LimitReader(src, int64(limit))
 	}
