@@ -271,6 +271,12 @@ machine-qemu: machine-image controlplane toolchain ## The conformance kit on vir
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
 
+# A machine that is emulated starts in half a minute.
+.PHONY: machine-qemu-sample
+machine-qemu-sample: machine-image controlplane toolchain ## Four checks of machine-qemu, which are part of integration
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -run '^TestReal' ./providers/machine/internal/qemu
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 15m -run '^TestQemu$$/^(checks|leaves-nothing)$$/^(pod-runs|logs|exec-exit-code|exit-code)$$' ./providers/machine
+
 # They wait most of their time, so they run side by side.
 .PHONY: kits
 kits: controlplane ## The conformance kit over the fakes of services, which is part of integration
@@ -285,6 +291,7 @@ integration: build controlplane helm browser metrics-server prometheus container
 	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 	$(MAKE) kits
 	$(MAKE) machine
+	$(MAKE) machine-qemu-sample
 
 .PHONY: newcomer
 newcomer: build controlplane metrics-server helm ## Do what the README, the guide and the pages of doctor and chart say, in a clean clone
