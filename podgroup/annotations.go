@@ -23,12 +23,13 @@ const (
 	lastAnnotationRetry  = 5 * time.Minute
 )
 
-// annotator writes the annotations of units (Unit.Annotations) to their pods: one pod at a
-// time, with retries. It starts with the first one.
+// annotator writes the annotations of units (Unit.Annotations), and their place, to their
+// pods: one pod at a time, with retries. It starts with the first one.
 type annotator struct {
 	p     *Provider
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	start sync.Once
+	place map[string]string // what all pods have
 
 	mu     sync.Mutex
 	wanted map[cache.ObjectName]annotations // that pods do not have yet
@@ -56,17 +57,33 @@ func (a annotations) areOn(pod *corev1.Pod) bool {
 
 func (a *annotator) init(p *Provider) {
 	a.p, a.wanted = p, map[cache.ObjectName]annotations{}
+	if p.opts.Place != "" {
+		a.place = map[string]string{AnnotationPlace: p.opts.Place}
+	}
 	a.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstAnnotationRetry, lastAnnotationRetry))
+}
+
+// valuesOf returns the annotations of the pod of a unit.
+func (a *annotator) valuesOf(u *Unit) map[string]string {
+	if len(a.place) == 0 {
+		return u.Annotations
+	}
+	if len(u.Annotations) == 0 {
+		return a.place
+	}
+	values := maps.Clone(u.Annotations)
+	maps.Copy(values, a.place)
+	return values
 }
 
 // want queues the pods that lack annotations of their units.
 func (a *annotator) want(list ...Unit) {
 	for i := range list {
 		u := &list[i]
-		if len(u.Annotations) == 0 {
+		wanted := annotations{u.Owner.UID, a.valuesOf(u)}
+		if len(wanted.values) == 0 {
 			continue
 		}
-		wanted := annotations{u.Owner.UID, u.Annotations}
 		pod, err := a.p.init.Pods.Pods(u.Owner.Namespace).Get(u.Owner.Name)
 		if err != nil || pod.UID != u.Owner.UID || wanted.areOn(pod) {
 			continue

@@ -107,6 +107,21 @@ func (b *Budget) wait(ctx context.Context, action Action, patience time.Duration
 	return b.silent(action)
 }
 
+// Do makes a call that a Backend makes beside the one that it was called for, which is already
+// within the budget: Options.Budget has to be the same Budget. action may be one of the
+// backend's own. Do waits for the turn of the call, five seconds at most, and does not make it if
+// the turn comes later or while the service wants silence for the action: the error then is that
+// of Throttled. An error of call is returned as it is; one of Throttled begins a silence. The call
+// has the deadline of ctx, and is not measured.
+func (b *Budget) Do(ctx context.Context, action Action, call func() error) error {
+	if err := b.wait(ctx, action, maxBudgetWait); err != nil {
+		return err
+	}
+	err := call()
+	b.record(action, err)
+	return err
+}
+
 // silent returns the error for which calls of an action are not made at the moment.
 func (b *Budget) silent(action Action) error {
 	b.mu.Lock()

@@ -81,3 +81,44 @@ func TestSharedBudget(t *testing.T) {
 		}
 	})
 }
+
+// The calls that a backend makes of its own are within the budget, and a refusal of one for too
+// many calls begins a silence of its action alone.
+func TestBudgetOfABackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := podgroup.NewBudget(map[podgroup.Action]int{"scarce": 2})
+		made := 0
+		call := func(action podgroup.Action, result error) error {
+			return b.Do(t.Context(), action, func() error {
+				made++
+				return result
+			})
+		}
+		failed := errors.New("failed")
+		if err := call("show", failed); !errors.Is(err, failed) {
+			t.Errorf("the error of a call becomes %v", err)
+		}
+		if err := call("show", podgroup.Throttled(failed, 20*time.Second)); !errors.Is(err, failed) {
+			t.Errorf("the error of a refusal becomes %v", err)
+		}
+		time.Sleep(15 * time.Second)
+		if err := call("show", nil); !errors.Is(err, failed) || made != 2 {
+			t.Errorf("before the silence is over there are %d calls, error %v", made, err)
+		}
+		if err := call("another", nil); err != nil {
+			t.Errorf("a silence of one action is one of another: %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		if err := call("show", nil); err != nil || made != 4 {
+			t.Errorf("after the silence there are %d calls, error %v", made, err)
+		}
+		if err := call("scarce", nil); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		err := call("scarce", nil)
+		if delay, later := errdefs.RetryAfter(err); !later || delay <= 0 || made != 5 || time.Since(began) > 5*time.Second {
+			t.Errorf("beyond the budget there are %d calls after %s, error %v", made, time.Since(began), err)
+		}
+	})
+}

@@ -186,7 +186,11 @@ func TestBackends(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			grouptest.Suite{
 				New: func(_ *testing.T, w *grouptest.World) (podgroup.Backend, podgroup.Options) {
-					return made(memory{w}), options()
+					b, o := made(memory{w}), options()
+					if _, lists := b.(podgroup.Lister); lists {
+						o.Place = "here"
+					}
+					return b, o
 				},
 				Actions: actions,
 			}.Run(t)

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -32,6 +31,11 @@ type Options struct {
 	Scheme string
 	// Identity is whose units the node's are.
 	Identity Identity
+	// Place is where the units of a Lister are, as far as settings say it that may be changed, such
+	// as an account and a job. Pods have it in an annotation, AnnotationPlace, which all who may
+	// read pods see. A node that finds no units, while its pods were created in another place, is
+	// not ready. Defaults to none, with which a change goes unnoticed; a Getter must not set it.
+	Place string
 	// Features are what the service can do: see Features. Required.
 	Features Features
 	// Sizes are what the service sells. Without any, requests are taken as they are.
@@ -77,6 +81,7 @@ func (o *Options) complete(b Backend, nodeName string) error {
 	check(o.Scheme != "", "Scheme is missing")
 	check(lists != gets, "the backend has to be either a Lister or a Getter")
 	check(!lists || o.Identity.Cluster != "", "Identity.Cluster is missing: it distinguishes this cluster's units from those of others")
+	check(lists || o.Place == "", "Place is set, and the backend is no Lister: a change would go unnoticed")
 	check(o.Identity.MaxTag >= minTagLength, "Identity.MaxTag is %d, less than %d", o.Identity.MaxTag, minTagLength)
 	check(o.MaxName >= minNameLength, "MaxName is %d, less than %d", o.MaxName, minNameLength)
 	check(o.CacheFor > 0, "CacheFor is negative")
@@ -412,30 +417,4 @@ func (p *Provider) pod(u *Unit) (pod *corev1.Pod, known bool) {
 	}
 	pod.Status = p.statuses.status(pod, u, metav1.Now())
 	return pod, known
-}
-
-// confirmEmpty returns an error, of class Unavailable, if a list without units cannot be
-// true: all pods would count as gone.
-func (p *Provider) confirmEmpty(ctx context.Context) error {
-	confirmer, ok := p.backend.(EmptyConfirmer)
-	if !ok {
-		return nil
-	}
-	pods, err := p.init.Pods.List(labels.Everything())
-	if err != nil {
-		return nil // the lister of a cache returns no error
-	}
-	var ran *corev1.Pod
-	for _, pod := range pods {
-		if p.statuses.createdIn(pod) != "" && (ran == nil || ran.DeletionTimestamp != nil && pod.DeletionTimestamp == nil) {
-			ran = pod
-		}
-	}
-	if ran == nil {
-		return nil
-	}
-	if err := confirmer.ConfirmEmpty(ctx, p.statuses.createdIn(ran), ran); err != nil {
-		return errdefs.AsUnavailable(err)
-	}
-	return nil
 }

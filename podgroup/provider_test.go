@@ -196,6 +196,40 @@ func TestEmptyListThatIsNotConfirmed(t *testing.T) {
 	})
 }
 
+// In another place the node has no units. Of several pods one that was created in this place
+// suffices: what users write on their pods does not stop those of others.
+func TestAnotherPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c, o := grouptest.New(time.Second), grouptest.NewCluster("home"), options()
+		o.Place = "here"
+		p, _ := c.Start(t, listing{memory{w}}, o)
+		for _, name := range []string{"a", "b"} {
+			pod := grouptest.NewPod(name)
+			create(t, c, p, pod)
+			time.Sleep(10 * time.Second)
+			pod = c.Pod(pod.Namespace, pod.Name).DeepCopy()
+			if got := pod.Annotations[podgroup.AnnotationPlace]; got != o.Place {
+				t.Fatalf("the place of pod %s is %q", pod.Name, got)
+			}
+			pod.Status = *statusOf(t, p, pod)
+			c.SetPod(pod)
+		}
+		w.Hide(true)
+		annotate := func(name, place string) {
+			pod := c.Pod("default", name).DeepCopy()
+			pod.Annotations[podgroup.AnnotationPlace] = place
+			c.SetPod(pod)
+		}
+		annotate("a", "there")
+		annotate("b", "") // not written yet
+		grouptest.CheckUnfound(t, p, `pod default/a was created in "there"`)
+		annotate("b", o.Place)
+		if pods, err := p.GetPods(t.Context()); err != nil || len(pods) != 0 {
+			t.Errorf("a list that a pod of this place confirms has %d pods, error %v", len(pods), err)
+		}
+	})
+}
+
 type confirming struct{ listing }
 
 func (c confirming) ConfirmEmpty(_ context.Context, unitID string, _ *corev1.Pod) error {
@@ -437,6 +471,15 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
+	}
+}
+
+// A service without a list cannot find out that it is another place.
+func TestPlaceOfAGetter(t *testing.T) {
+	o := options()
+	o.Place = "here"
+	if _, _, err := podgroup.New(grouptest.NewCluster("home").Config(), getting{memory{grouptest.New(0)}}, o); !errdefs.IsInvalidInput(err) {
+		t.Errorf("the error is %v", err)
 	}
 }
 

@@ -1,12 +1,15 @@
 package grouptest
 
 import (
+	"fmt"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
@@ -140,6 +143,57 @@ func foreign(r *run) {
 	}
 	if len(r.units(other)) != 1 {
 		r.Error("the unit of the other cluster is gone")
+	}
+}
+
+// anotherPlace starts the node again where it has no units, such as in another account, and
+// then where it had them.
+func anotherPlace(r *run) {
+	backend, options := r.suite.New(r.T, r.world)
+	if options.Place == "" {
+		return
+	}
+	pod := r.pod("there")
+	r.create(pod)
+	r.until("that the pod runs", r.isRunning(pod))
+	r.until("that the pod is annotated with the place of its unit", func() bool {
+		r.pods()
+		return r.cluster.Pod(pod.Namespace, pod.Name).Annotations[podgroup.AnnotationPlace] == options.Place
+	})
+	known := r.cluster.Pod(pod.Namespace, pod.Name).DeepCopy()
+	known.Status = *r.status(pod)
+	r.cluster.SetPod(known)
+	Close(r.T, r.p)
+	r.world.Hide(true)
+	place := options.Place
+	options.Place = "another place"
+	r.p, r.n = r.cluster.Start(r.T, backend, options)
+	CheckUnfound(r.T, r.p, fmt.Sprintf("was created in %q", place))
+	if err := r.n.Ping(r.Context()); err == nil {
+		r.Error("a node whose configuration leads to another place is ready")
+	}
+	r.cluster.RemovePod(known)
+	if pods := r.pods(); len(pods) != 0 {
+		r.Errorf("the pod was deleted with force, and the pods are %v", pods)
+	}
+	r.cluster.SetPod(known)
+	r.world.Hide(false)
+	r.start()
+	if pods := r.pods(); len(pods) != 1 {
+		r.Errorf("the configuration is corrected, and the pods are %v", pods)
+	}
+}
+
+// CheckUnfound checks a provider that finds none of its units because its configuration was
+// changed: lists fail with class Unavailable and a text, so that no pod counts as gone. It takes
+// a minute and a half, of the bubble's time in a testing/synctest.
+func CheckUnfound(t *testing.T, p nodeutil.Provider, text string) {
+	t.Helper()
+	for range 3 {
+		time.Sleep(30 * time.Second)
+		if all, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), text) {
+			t.Fatalf("the list has %d pods and the error %v, not %q", len(all), err, text)
+		}
 	}
 }
 

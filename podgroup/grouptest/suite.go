@@ -95,6 +95,7 @@ var checks = []check{
 	{"a pod ends while the agent is away", nil, endsWhileAway},
 	{"a unit without a pod", is[podgroup.Lister], orphan},
 	{"units of another cluster", is[podgroup.Lister], foreign},
+	{"the configuration leads to another place", is[podgroup.Lister], anotherPlace},
 	{"too many calls", nil, throttled},
 	{"a list that fails", nil, failedList},
 	{"what the service does not have", nil, unsupported},
