@@ -164,8 +164,7 @@ func hasStarted(t *azbatch.Task) bool {
 
 // end terminates a task that is to run once, and would run again.
 func (b *backend) end(ctx context.Context, id string) {
-	_, err := b.client.TerminateTask(ctx, b.cfg.JobID, id, nil)
-	if err = classify(actionEnd, err); err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+	if err := b.terminate(ctx, id); err != nil {
 		log.G(ctx).WithField("task", id).WithError(err).Warn("Cannot terminate a task that Azure Batch has put into the queue again")
 		return
 	}

@@ -272,27 +272,40 @@ func (s *stream) ended() bool {
 }
 
 // readRange returns a part of a file of a task; empty if the file is not that long.
-func (b *backend) readRange(ctx context.Context, id, name string, from, length int64) (string, error) {
-	got, err := b.client.GetTaskFile(ctx, b.cfg.JobID, id, name, &azbatch.GetTaskFileOptions{OCPRange: new(fmt.Sprintf("bytes=%d-%d", from, from+length-1))})
-	if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && refusal.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		return "", nil
-	}
-	if err = classify(podgroup.ActionLog, err); err != nil {
-		return "", err
-	}
-	defer got.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(got.Body, length))
-	if err != nil {
-		return "", errdefs.AsUnavailable(err)
-	}
-	return string(text), nil
+func (b *backend) readRange(ctx context.Context, id, name string, from, length int64) (text string, err error) {
+	err = b.budget.Do(ctx, actionFile, func() error {
+		got, err := b.client.GetTaskFile(ctx, b.cfg.JobID, id, name, &azbatch.GetTaskFileOptions{OCPRange: new(fmt.Sprintf("bytes=%d-%d", from, from+length-1))})
+		if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && refusal.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+			return nil
+		}
+		if err = classify(podgroup.ActionLog, err); err != nil {
+			return err
+		}
+		defer got.Body.Close()
+		read, err := io.ReadAll(io.LimitReader(got.Body, length))
+		if err != nil {
+			return errdefs.AsUnavailable(err)
+		}
+		text = string(read)
+		return nil
+	})
+	return text, err
+}
+
+// headCodes are the codes of answers to HEAD, which have no body to say them.
+var headCodes = map[int]string{
+	http.StatusNotFound: "FileNotFound", http.StatusConflict: "OperationInvalidForCurrentState", http.StatusServiceUnavailable: "ServerBusy",
 }
 
 // sizeOf returns the size of a file of a task.
-func (b *backend) sizeOf(ctx context.Context, id, name string) (int64, error) {
-	properties, err := b.client.GetTaskFileProperties(ctx, b.cfg.JobID, id, name, nil)
-	if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && refusal.ErrorCode == "" { // the answer to HEAD has no body to say it
-		refusal.ErrorCode = map[int]string{http.StatusNotFound: "FileNotFound", http.StatusConflict: "OperationInvalidForCurrentState"}[refusal.StatusCode]
-	}
-	return deref(properties.ContentLength), classify(podgroup.ActionLog, err)
+func (b *backend) sizeOf(ctx context.Context, id, name string) (size int64, err error) {
+	err = b.budget.Do(ctx, actionFile, func() error {
+		properties, err := b.client.GetTaskFileProperties(ctx, b.cfg.JobID, id, name, nil)
+		if refusal, ok := errors.AsType[*azcore.ResponseError](err); ok && refusal.ErrorCode == "" {
+			refusal.ErrorCode = headCodes[refusal.StatusCode]
+		}
+		size = deref(properties.ContentLength)
+		return classify(podgroup.ActionLog, err)
+	})
+	return size, err
 }

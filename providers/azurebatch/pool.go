@@ -42,11 +42,15 @@ func (b *backend) poolOf(ctx context.Context) (pool, error) {
 	if !known.read.IsZero() && time.Since(known.read) < poolAge {
 		return known, nil
 	}
-	got, err := b.client.GetPool(ctx, b.cfg.PoolID, &azbatch.GetPoolOptions{SelectParam: []string{
-		"id", "state", "vmSize", "taskSlotsPerNode", "enableAutoScale", "currentDedicatedNodes", "currentLowPriorityNodes",
-		"targetDedicatedNodes", "targetLowPriorityNodes", "virtualMachineConfiguration",
-	}})
-	if err = classify(podgroup.ActionReport, err); err != nil {
+	var got azbatch.GetPoolResponse
+	err := b.budget.Do(ctx, actionPool, func() (err error) {
+		got, err = b.client.GetPool(ctx, b.cfg.PoolID, &azbatch.GetPoolOptions{SelectParam: []string{
+			"id", "state", "vmSize", "taskSlotsPerNode", "enableAutoScale", "currentDedicatedNodes", "currentLowPriorityNodes",
+			"targetDedicatedNodes", "targetLowPriorityNodes", "virtualMachineConfiguration",
+		}})
+		return classify(podgroup.ActionReport, err)
+	})
+	if err != nil {
 		return pool{}, err
 	}
 	if !same(got.State, azbatch.PoolStateActive) {
@@ -90,7 +94,11 @@ func (b *backend) measure(got *azbatch.Pool) pool {
 // broken returns how many machines of the pool take no tasks until somebody sees to them.
 func (b *backend) broken(ctx context.Context) (n int64) {
 	filter := "poolId eq '" + b.cfg.PoolID + "'"
-	page, err := b.client.NewListPoolNodeCountsPager(&azbatch.ListPoolNodeCountsOptions{Filter: &filter}).NextPage(ctx)
+	var page azbatch.ListPoolNodeCountsResponse
+	err := b.budget.Do(ctx, actionPool, func() (err error) {
+		page, err = b.client.NewListPoolNodeCountsPager(&azbatch.ListPoolNodeCountsOptions{Filter: &filter}).NextPage(ctx)
+		return classify(podgroup.ActionReport, err)
+	})
 	if err != nil { // the capacity is a little too large for once
 		return 0
 	}
@@ -121,9 +129,13 @@ func (b *backend) listNodes(ctx context.Context, tasks []azbatch.Task) {
 	addresses := map[string]string{}
 	pager := b.client.NewListNodesPager(b.cfg.PoolID, &azbatch.ListNodesOptions{SelectParam: []string{"id", "ipAddress"}})
 	for pager.More() {
-		page, err := pager.NextPage(ctx)
+		var page azbatch.ListNodesResponse
+		err := b.budget.Do(ctx, actionPool, func() (err error) {
+			page, err = pager.NextPage(ctx)
+			return classify(podgroup.ActionReport, err)
+		})
 		if err != nil {
-			log.G(ctx).WithError(classify(podgroup.ActionReport, err)).Debug("Cannot list the machines of the pool")
+			log.G(ctx).WithError(err).Debug("Cannot list the machines of the pool")
 			break
 		}
 		for _, n := range page.Value {

@@ -31,6 +31,7 @@ type backend struct {
 	http   *http.Client
 	pods   corev1listers.PodLister // nil in tests that have no secrets
 	adder  adder
+	budget *podgroup.Budget // of the calls that package podgroup makes, too
 
 	hasJob atomic.Bool // the last list has found it
 
@@ -76,7 +77,7 @@ func newBackend(cfg Config, node string, transport http.RoundTripper) (*backend,
 	if transport == nil {
 		transport = http.DefaultTransport.(*http.Transport).Clone()
 	}
-	b := &backend{cfg: cfg, http: &http.Client{Transport: transport}, details: map[string]*detail{}}
+	b := &backend{cfg: cfg, http: &http.Client{Transport: transport}, details: map[string]*detail{}, budget: podgroup.NewBudget(nil)}
 	var err error
 	if b.client, err = newClient(&cfg, b.http); err != nil {
 		return nil, errdefs.InvalidInputf("azurebatch config: %w", err)
@@ -101,6 +102,8 @@ const (
 	actionJob  podgroup.Action = "create the job"
 	actionShow podgroup.Action = "show"
 	actionEnd  podgroup.Action = "terminate"
+	actionFile podgroup.Action = "read files"
+	actionPool podgroup.Action = "read the pool"
 )
 
 // createJob creates the job.
@@ -156,13 +159,24 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 // later, and Batch tries to run it until then.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
 	if u.Phase == podgroup.Pending {
-		_, err := b.client.TerminateTask(ctx, b.cfg.JobID, u.ID, nil)
-		if err = classify(actionEnd, err); err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+		if err := b.terminate(ctx, u.ID); err != nil {
 			log.G(ctx).WithField("task", u.ID).WithError(err).Debug("Cannot terminate a task that is deleted")
 		}
 	}
 	_, err := b.client.DeleteTask(ctx, b.cfg.JobID, u.ID, nil)
 	return classify(podgroup.ActionDelete, err)
+}
+
+// terminate ends a task, unless it has ended.
+func (b *backend) terminate(ctx context.Context, id string) error {
+	err := b.budget.Do(ctx, actionEnd, func() error {
+		_, err := b.client.TerminateTask(ctx, b.cfg.JobID, id, nil)
+		return classify(actionEnd, err)
+	})
+	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // listed is what lists show of a task: neither its environment nor its command line, which
@@ -250,8 +264,12 @@ func (b *backend) goOn(ctx context.Context, pager *runtime.Pager[azbatch.ListTas
 
 // show returns a task.
 func (b *backend) show(ctx context.Context, id string, fields []string) (*azbatch.Task, error) {
-	shown, err := b.client.GetTask(ctx, b.cfg.JobID, id, &azbatch.GetTaskOptions{SelectParam: fields})
-	return &shown.Task, classify(actionShow, err)
+	var shown azbatch.GetTaskResponse
+	err := b.budget.Do(ctx, actionShow, func() (err error) {
+		shown, err = b.client.GetTask(ctx, b.cfg.JobID, id, &azbatch.GetTaskOptions{SelectParam: fields})
+		return classify(actionShow, err)
+	})
+	return &shown.Task, err
 }
 
 // Sample returns a provider for nodeutil.Capabilities, and for nothing else.
@@ -259,9 +277,10 @@ func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 func (b *backend) options() podgroup.Options {
 	return podgroup.Options{
-		Service: "Azure Batch", Scheme: scheme,
+		Service: "Azure Batch", Scheme: scheme, Place: b.cfg.AccountEndpoint + "/jobs/" + b.cfg.JobID,
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 253},
 		Features: podgroup.Features{Fields: fields, Check: check, Ignores: b.ignores, FilesBytes: maxFiles, TokenLifetime: tokenLifetime},
 		Capacity: corev1.ResourceList{},
+		Budget:   b.budget,
 	}
 }

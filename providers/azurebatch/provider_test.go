@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -88,12 +89,7 @@ func TestAnotherClusterName(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer grouptest.Close(t, p)
-		for range 3 {
-			time.Sleep(30 * time.Second)
-			if all, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "clusterName was changed") {
-				t.Fatalf("there are %d pods, %v", len(all), err)
-			}
-		}
+		grouptest.CheckUnfound(t, p, "clusterName was changed")
 		if err := r.world.Remove("there"); err != nil {
 			t.Fatal(err)
 		}
@@ -102,6 +98,71 @@ func TestAnotherClusterName(t *testing.T) {
 			t.Errorf("the task is gone, and there are %d pods, %v", len(all), err)
 		}
 	})
+}
+
+// The suite checks what becomes of a node in another place. An account or a job is one.
+func TestPlace(t *testing.T) {
+	places := map[string]bool{}
+	for _, change := range []func(*Config){
+		func(*Config) {},
+		func(c *Config) { c.JobID = "another" },
+		func(c *Config) { c.AccountName = "another" },
+		func(c *Config) { c.AccountLocation = "northeurope" },
+	} {
+		cfg := testConfig()
+		change(&cfg)
+		b, err := newBackend(cfg, "vk", http.DefaultTransport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places[b.options().Place] = true
+	}
+	if len(places) != 4 {
+		t.Errorf("the places of four configurations are %v", places)
+	}
+	cfg := testConfig()
+	cfg.AccountEndpoint = "https://" + batchtest.Account + ".westeurope.batch.azure.com/"
+	if b, err := newBackend(cfg, "vk", http.DefaultTransport); err != nil || !places[b.options().Place] {
+		t.Errorf("the same account, by its address, is none of %v: %v", places, err)
+	}
+}
+
+// After a refusal for too many calls no call of that kind is made for a while.
+func TestSilenceOfOwnCalls(t *testing.T) {
+	for action, call := range map[string]func(context.Context, *backend) error{
+		batchtest.ActionFile: func(ctx context.Context, b *backend) error {
+			_, err := b.readRange(ctx, "task", "stdout.txt", 0, 10)
+			return err
+		},
+		batchtest.ActionFileSize:  func(ctx context.Context, b *backend) error { _, err := b.sizeOf(ctx, "task", "stdout.txt"); return err },
+		batchtest.ActionPool:      func(ctx context.Context, b *backend) error { _, err := b.poolOf(ctx); return err },
+		batchtest.ActionGet:       func(ctx context.Context, b *backend) error { _, err := b.show(ctx, "task", listed); return err },
+		batchtest.ActionTerminate: func(ctx context.Context, b *backend) error { return b.terminate(ctx, "task") },
+	} {
+		t.Run(action, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				world := grouptest.New(time.Second)
+				b, err := newBackend(testConfig(), "vk", connect(t, batchtest.New(world)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				world.Refuse(action, 1, grouptest.ErrQuota)
+				for range 3 {
+					if err := call(t.Context(), b); err == nil {
+						t.Error("a call succeeds after a refusal")
+					}
+				}
+				if n := world.Calls(action); n != 1 {
+					t.Errorf("there are %d calls", n)
+				}
+				time.Sleep(time.Minute)
+				_ = call(t.Context(), b) // there need not be such a task
+				if n := world.Calls(action); n != 2 {
+					t.Errorf("after a minute there are %d calls", n)
+				}
+			})
+		})
+	}
 }
 
 func (r *rig) log(t *testing.T, pod *corev1.Pod, container string, opts api.ContainerLogOpts) (string, error) {
