@@ -1,6 +1,7 @@
 package zun
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,11 +91,21 @@ func (b *backend) Close() error {
 
 func (b *backend) options() podgroup.Options {
 	return podgroup.Options{
-		Service: "Zun", Scheme: "zun",
+		Service: "Zun", Scheme: "zun", Place: b.place(),
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 253},
 		Features: podgroup.Features{Fields: fields, Check: check},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
 	}
+}
+
+// place is where the capsules are, as far as the configuration says it: application credentials do
+// not say their project.
+func (b *backend) place() string {
+	host := b.auth.IdentityEndpoint
+	if u, err := url.Parse(host); err == nil && u.Host != "" { // a clouds.yaml may have a user in it
+		host = u.Host
+	}
+	return host + " region " + b.endpoints.Region + " project " + cmp.Or(b.auth.TenantID, b.auth.TenantName)
 }
 
 // fields are the fields of a pod's spec that capsules have.

@@ -81,12 +81,7 @@ func TestAnotherClusterName(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer grouptest.Close(t, p)
-		for range 3 {
-			time.Sleep(30 * time.Second)
-			if all, err := p.GetPods(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "clusterName was changed") {
-				t.Fatalf("there are %d pods, %v", len(all), err)
-			}
-		}
+		grouptest.CheckUnfound(t, p, "clusterName was changed")
 		if err := r.world.Remove("there"); err != nil {
 			t.Fatal(err)
 		}
@@ -95,6 +90,37 @@ func TestAnotherClusterName(t *testing.T) {
 			t.Errorf("the capsule is gone, and there are %d pods, %v", len(all), err)
 		}
 	})
+}
+
+// The suite checks what becomes of a node in another place. A cloud, a region or a project is one.
+func TestPlace(t *testing.T) {
+	places := map[string]bool{}
+	add := func(change func(*Config)) {
+		cfg := testConfig()
+		change(&cfg)
+		b, err := newBackend(cfg, http.DefaultTransport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places[b.options().Place] = true
+	}
+	for _, change := range []func(*Config){
+		func(*Config) {},
+		func(c *Config) { c.ProjectName = "another" },
+		func(c *Config) { c.ProjectName, c.ProjectID = "", "86f0b398414f4e6ab56921d3452eb769" },
+		func(c *Config) { c.Region = "another" },
+		func(c *Config) { c.AuthURL = "http://another.test/v3" },
+	} {
+		add(change)
+	}
+	if len(places) != 5 {
+		t.Errorf("the places of five configurations are %v", places)
+	}
+	add(func(c *Config) { c.Password = "another" })
+	add(func(c *Config) { c.AuthURL += "/" })
+	if len(places) != 5 {
+		t.Errorf("another password, or a slash, is another place: %v", places)
+	}
 }
 
 const volumeID = "0f7a1c5e-6a58-4a51-8f3b-0d2c9a7b1e42"
