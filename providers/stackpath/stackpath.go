@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +24,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
-
-var codes = podgroup.Codes{Throttled: []string{"429"}, Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Refused: []string{"400"}}
 
 // backend is the API as a backend of package podgroup.
 type backend struct {
@@ -64,7 +63,7 @@ var sizes = podgroup.Sizes{
 func (b *backend) options() podgroup.Options {
 	const address = "-containers.env.valueFrom.fieldRef.fieldPath=status."
 	return podgroup.Options{
-		Service: "StackPath", Scheme: "stackpath", Sizes: sizes,
+		Service: "StackPath", Scheme: "stackpath", Place: b.cfg.BaseURL + "/stacks/" + b.cfg.StackID, Sizes: sizes,
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 63},
 		Features: podgroup.Features{Fields: []string{"restartPolicy=Always", address + "podIP", address + "podIPs", address + "hostIP", address + "hostIPs"}, Containers: 1},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("1000")},
@@ -75,17 +74,8 @@ func (b *backend) options() podgroup.Options {
 // object is an object that is sent.
 type object map[string]any
 
-// workload is what the API says of a workload.
-type workload struct {
-	ID       string
-	Metadata struct {
-		Labels    map[string]string
-		CreatedAt time.Time
-	}
-}
-
-// Create implements podgroup.Backend. A slug is unique: the second of two creations finds
-// the workload of the first.
+// Create implements podgroup.Backend. The slug of a workload serves as its ID. It is unique: a
+// creation is refused if an earlier one, whose answer was lost, has happened.
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	c := &r.Pod.Spec.Containers[0]
 	if len(c.Args) > 0 && len(c.Command) == 0 {
@@ -102,7 +92,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		logins = append(logins, object{"dockerRegistry": object{"server": l.Registry, "username": l.Username, "password": l.Password}})
 	}
 	size := object{"cpu": r.Size.CPU.String(), "memory": r.Size.Memory.String()}
-	in := object{"workload": object{
+	err := b.do(ctx, podgroup.ActionCreate, http.MethodPost, "", object{"workload": object{
 		"name": r.Name, "slug": r.Name, "metadata": object{"labels": r.Tags},
 		"spec": object{
 			"containers": object{c.Name: object{
@@ -113,18 +103,16 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		"targets": object{"city-code": object{"spec": object{"deploymentScope": "cityCode", "deployments": object{
 			"minReplicas": 1, "maxReplicas": 1, "selectors": []object{{"key": "cityCode", "operator": "in", "values": []string{b.cfg.CityCode}}},
 		}}}},
-	}}
-	var out struct{ Workload workload }
-	err := b.do(ctx, podgroup.ActionCreate, http.MethodPost, "/workloads", in, &out)
+	}}, nil)
 	if errdefs.IsConflict(err) {
-		err = b.do(ctx, podgroup.ActionCreate, http.MethodGet, "/workloads/"+r.Name, nil, &out)
+		err = nil
 	}
-	return podgroup.Unit{ID: out.Workload.ID}, err
+	return podgroup.Unit{ID: r.Name}, err
 }
 
 // Delete implements podgroup.Backend.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
-	return b.do(ctx, podgroup.ActionDelete, http.MethodDelete, "/workloads/"+u.ID, nil, nil)
+	return b.do(ctx, podgroup.ActionDelete, http.MethodDelete, "/"+u.ID, nil, nil)
 }
 
 // List implements podgroup.Lister. Instances, which have the state, are listed by workload.
@@ -134,26 +122,30 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 			HasNextPage bool
 			EndCursor   string
 		}
-		Results []workload
+		Results []struct {
+			Slug     string
+			Metadata struct {
+				Labels    map[string]string
+				CreatedAt time.Time
+			}
+		}
 	}
 	query := url.Values{"page_request.first": {"50"}, "page_request.after": {page}}
-	if err := b.do(ctx, podgroup.ActionList, http.MethodGet, "/workloads?"+query.Encode(), nil, &list); err != nil {
+	if err := b.do(ctx, podgroup.ActionList, http.MethodGet, "?"+query.Encode(), nil, &list); err != nil {
 		return found, err
 	}
 	for _, w := range list.Results {
 		if w.Metadata.Labels[podgroup.TagNodeName] != filter[podgroup.TagNodeName] {
 			continue
 		}
-		u := podgroup.Unit{ID: w.ID, Tags: w.Metadata.Labels, Created: w.Metadata.CreatedAt}
+		u := podgroup.Unit{ID: w.Slug, Tags: w.Metadata.Labels, Created: w.Metadata.CreatedAt, Unknown: true}
 		var instances struct{ Results []instance }
-		err := b.do(ctx, podgroup.ActionUsage, http.MethodGet, "/workloads/"+w.ID+"/instances", nil, &instances)
+		err := b.do(ctx, podgroup.ActionUsage, http.MethodGet, "/"+u.ID+"/instances", nil, &instances)
 		if _, later := errdefs.RetryAfter(err); later { // all calls are refused
 			return found, err
 		}
-		if i := newest(instances.Results); i == nil || err != nil {
-			u.Unknown = true
-		} else {
-			i.addTo(&u)
+		if len(instances.Results) > 0 {
+			slices.MaxFunc(instances.Results, byAge).addTo(&u)
 		}
 		found.Units = append(found.Units, u)
 	}
@@ -176,39 +168,31 @@ type instance struct {
 	}
 }
 
-// newest returns the instance that counts: one that the service has replaced may still be in the
-// list. It is nil if there is none.
-func newest(all []instance) (found *instance) {
-	for i := range all {
-		other := &all[i]
-		switch {
-		case found == nil:
-			found = other
-		case found.DeletedAt.IsZero() != other.DeletedAt.IsZero():
-			if other.DeletedAt.IsZero() {
-				found = other
-			}
-		case found.CreatedAt.Before(other.CreatedAt):
-			found = other
-		}
+// byAge compares instances of one workload, the last of which counts: one that the service has
+// replaced may still be in the list.
+func byAge(a, b instance) int {
+	if a.DeletedAt.IsZero() != b.DeletedAt.IsZero() {
+		return b.DeletedAt.Compare(a.DeletedAt)
 	}
-	return found
+	return a.CreatedAt.Compare(b.CreatedAt)
+}
+
+var phases = map[string]podgroup.Phase{
+	"SCHEDULING": podgroup.Pending, "STARTING": podgroup.Pending, "RUNNING": podgroup.Running, "FAILED": podgroup.Failed, "COMPLETED": podgroup.Failed,
 }
 
 // addTo adds what the API says of an instance to its unit.
-func (i *instance) addTo(u *podgroup.Unit) {
-	if i.IPAddress != "" {
-		u.IPs = []string{i.IPAddress}
-	}
+func (i instance) addTo(u *podgroup.Unit) {
+	phase, known := phases[i.Phase]
+	u.Phase, u.Unknown = phase, !known // such as INSTANCE_PHASE_UNSPECIFIED
 	switch {
 	case !i.DeletedAt.IsZero():
-		u.Phase = podgroup.Stopping
-	case i.Phase == "RUNNING":
-		u.Phase = podgroup.Running
-	case i.Phase == "FAILED", i.Phase == "COMPLETED":
-		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: i.Reason, Message: i.Message}
-	case i.Phase != "SCHEDULING" && i.Phase != "STARTING":
-		u.Unknown = true // such as INSTANCE_PHASE_UNSPECIFIED
+		u.Phase, u.Unknown = podgroup.Stopping, false
+	case phase == podgroup.Failed:
+		u.Failure = &podspec.Failure{Reason: i.Reason, Message: i.Message}
+	}
+	if i.IPAddress != "" {
+		u.IPs = []string{i.IPAddress}
 	}
 	for _, s := range i.ContainerStatuses {
 		c := podgroup.Container{Name: s.Name, Ready: &s.Ready, Restarts: s.RestartCount}
@@ -225,24 +209,28 @@ func (i *instance) addTo(u *podgroup.Unit) {
 	}
 }
 
-// do makes a request below the stack, and decodes the answer into out, unless that is nil.
+// do makes a request below the stack's workloads, with in as JSON, unless that is nil, and
+// decodes the answer into out, unless that is nil.
 func (b *backend) do(ctx context.Context, action podgroup.Action, method, path string, in, out any) error {
 	token, err := b.accessToken(ctx, action)
 	if err != nil {
 		return err
 	}
-	var body []byte
+	var body bytes.Buffer
 	if in != nil {
-		if body, err = json.Marshal(in); err != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
 			return err
 		}
 	}
-	return b.send(ctx, action, method, "/workload/v1/stacks/"+b.cfg.StackID+path, http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}, body, out)
+	header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
+	return b.send(ctx, action, method, "/workload/v1/stacks/"+b.cfg.StackID+"/workloads"+path, header, &body, out)
 }
 
+var codes = podgroup.Codes{Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Refused: []string{"400"}}
+
 // send makes a request, decodes the answer, and gives an error its class.
-func (b *backend) send(ctx context.Context, action podgroup.Action, method, path string, header http.Header, body []byte, out any) error {
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+b.cfg.BaseURL+path, bytes.NewReader(body))
+func (b *backend) send(ctx context.Context, action podgroup.Action, method, path string, header http.Header, body io.Reader, out any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+b.cfg.BaseURL+path, body)
 	if err != nil {
 		return err
 	}
@@ -259,8 +247,12 @@ func (b *backend) send(ctx context.Context, action podgroup.Action, method, path
 		b.mu.Unlock()
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
+		code := strconv.Itoa(response.StatusCode)
+		if !json.Valid(text) {
+			code = "" // something before the API has answered
+		}
 		err = fmt.Errorf("StackPath refuses to %s: %s: %.300s", action, response.Status, text)
-		return codes.Classify(action, strconv.Itoa(response.StatusCode), response.StatusCode, podgroup.RetryAfter(response.Header), err)
+		return codes.Classify(action, code, response.StatusCode, podgroup.RetryAfter(response.Header), err)
 	}
 	if err == nil && out != nil {
 		err = json.Unmarshal(text, out)
@@ -281,7 +273,8 @@ func (b *backend) accessToken(ctx context.Context, action podgroup.Action) (stri
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int    `json:"expires_in"`
 	}
-	err := b.send(ctx, action, http.MethodPost, "/identity/v1/oauth2/token", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, []byte(form.Encode()), &answer)
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	err := b.send(ctx, action, http.MethodPost, "/identity/v1/oauth2/token", header, strings.NewReader(form.Encode()), &answer)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {

@@ -1,7 +1,12 @@
 package stackpath
 
 import (
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +18,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/stackpath/stackpathtest"
 )
 
@@ -44,7 +50,7 @@ func TestSuite(t *testing.T) {
 			}
 			return b, b.options()
 		},
-		Actions: map[podgroup.Action]string{podgroup.ActionCreate: "POST", podgroup.ActionList: "GET"},
+		Actions: map[podgroup.Action]string{podgroup.ActionCreate: stackpathtest.ActionCreate, podgroup.ActionList: stackpathtest.ActionList},
 		Budget:  1_000_000, // none is published
 		Skip: map[string]string{
 			"a pod's life": endless, "a pod ends while the agent is away": endless,
@@ -63,15 +69,34 @@ func TestWorkload(t *testing.T) {
 		p, _ := cluster.Start(t, b, b.options())
 		pod := grouptest.NewPod("web")
 		pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args = []string{"nginx"}, []string{"-g", "daemon off;"}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}}
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}}
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("5Gi")}
 		cluster.SetPod(pod)
 		if err := p.CreatePod(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 		u, err := world.OfPod("web")
-		sent, _ := u.Spec.Data.(string)
-		if want := `"command":["nginx","-g","daemon off;"]`; err != nil || !strings.Contains(sent, want) || !strings.Contains(sent, `{"cpu":"2","memory":"8Gi"}`) || !strings.Contains(sent, `"values":["DFW"]`) {
-			t.Errorf("sent: %s, %v", sent, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent, want struct {
+			Workload struct{ Spec, Targets any }
+		}
+		const text = `{"workload": {
+			"spec": {
+				"containers": {"main": {
+					"image": "busybox:1", "command": ["nginx", "-g", "daemon off;"], "env": {"A": {"value": "b"}}, "ports": {"port-0": {"port": 80, "protocol": "TCP"}},
+					"resources": {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"cpu": "2", "memory": "8Gi"}}
+				}},
+				"imagePullCredentials": [], "networkInterfaces": [{"network": "default", "enableOneToOneNat": true}]
+			},
+			"targets": {"city-code": {"spec": {"deploymentScope": "cityCode", "deployments": {
+				"minReplicas": 1, "maxReplicas": 1, "selectors": [{"key": "cityCode", "operator": "in", "values": ["DFW"]}]
+			}}}}
+		}}`
+		if err := errors.Join(json.Unmarshal([]byte(u.Spec.Data.(string)), &sent), json.Unmarshal([]byte(text), &want)); err != nil || !reflect.DeepEqual(sent, want) {
+			t.Errorf("sent: %s, %v", u.Spec.Data, err)
 		}
 		time.Sleep(time.Minute)
 		if err := world.Exit("web", "main", 3); err != nil {
@@ -115,19 +140,18 @@ func TestInstances(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		world.Refuse("GET//", 1, &grouptest.Refusal{Status: http.StatusInternalServerError})
+		world.Refuse(stackpathtest.ActionInstances, 1, &grouptest.Refusal{Status: http.StatusInternalServerError})
 		page, err := b.List(t.Context(), map[string]string{podgroup.TagNodeName: "vk"}, "")
 		if err != nil || len(page.Units) != 2 || page.Units[0].Unknown == page.Units[1].Unknown {
 			t.Errorf("%+v, %v", page, err)
 		}
-		world.Refuse("GET", 1, &grouptest.Refusal{Status: http.StatusUnauthorized})
+		world.Refuse(stackpathtest.ActionList, 1, &grouptest.Refusal{Status: http.StatusUnauthorized})
 		if _, err := b.List(t.Context(), nil, ""); err == nil {
 			t.Error("a list with a token that has ended")
 		}
-		const actionToken = "POST////"
-		before := world.Calls(actionToken)
-		if _, err := b.List(t.Context(), nil, ""); err != nil || world.Calls(actionToken) != before+1 {
-			t.Errorf("%d tokens, %v", world.Calls(actionToken)-before, err)
+		before := world.Calls(stackpathtest.ActionToken)
+		if _, err := b.List(t.Context(), nil, ""); err != nil || world.Calls(stackpathtest.ActionToken) != before+1 {
+			t.Errorf("%d tokens, %v", world.Calls(stackpathtest.ActionToken)-before, err)
 		}
 	})
 	day := func(n int) time.Time { return time.Date(2024, 1, n, 0, 0, 0, 0, time.UTC) }
@@ -136,14 +160,46 @@ func TestInstances(t *testing.T) {
 		{{Phase: "FAILED", CreatedAt: day(3), DeletedAt: day(3)}, {Phase: "RUNNING", CreatedAt: day(2)}},
 		{{Phase: "FAILED", CreatedAt: day(1)}, {Phase: "RUNNING", CreatedAt: day(2)}},
 	} {
-		if found := newest(all); found == nil || found.Phase != "RUNNING" {
+		if found := slices.MaxFunc(all, byAge); found.Phase != "RUNNING" {
 			t.Errorf("of %+v it is %+v", all, found)
 		}
 	}
-	var u podgroup.Unit
-	if (&instance{Phase: "INSTANCE_PHASE_UNSPECIFIED"}).addTo(&u); !u.Unknown || u.Phase == podgroup.Failed || newest(nil) != nil {
-		t.Errorf("%+v", u)
+	for _, test := range []struct {
+		of   instance
+		want podgroup.Unit
+	}{
+		{instance{Phase: "INSTANCE_PHASE_UNSPECIFIED"}, podgroup.Unit{Unknown: true}},
+		{instance{Phase: "STARTING"}, podgroup.Unit{Phase: podgroup.Pending}},
+		{instance{Phase: "COMPLETED", Reason: "Done"}, podgroup.Unit{Phase: podgroup.Failed, Failure: &podspec.Failure{Reason: "Done"}}},
+		{instance{Phase: "FAILED", DeletedAt: day(1)}, podgroup.Unit{Phase: podgroup.Stopping}},
+	} {
+		u := podgroup.Unit{Unknown: true}
+		if test.of.addTo(&u); !reflect.DeepEqual(u, test.want) {
+			t.Errorf("of %+v it is %+v", test.of, u)
+		}
 	}
+}
+
+// Only an answer of the API says that a workload is gone, and not one of a proxy before it.
+func TestProxy(t *testing.T) {
+	b, err := newBackend(testConfig(), proxy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(t.Context(), &podgroup.Unit{ID: "web"}, 0); !errdefs.IsUnavailable(err) {
+		t.Errorf("the error of a deletion is %v, of class %s", err, errdefs.ClassOf(err))
+	}
+}
+
+// proxy gives a token, and knows no other page.
+type proxy struct{}
+
+func (proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := http.StatusNotFound, "<html>no such page</html>"
+	if strings.HasSuffix(r.URL.Path, "/token") {
+		status, body = http.StatusOK, `{"access_token": "t", "expires_in": 3600}`
+	}
+	return &http.Response{Status: http.StatusText(status), StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
 // A file and variables as the users of the older provider have them.

@@ -2,12 +2,12 @@
 package stackpathtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -20,17 +20,39 @@ const (
 	ClientSecret = "hush"
 )
 
-// Server is the API: a codec on a World. Slugs are the tokens of creations. It is an
-// http.Handler, and safe for concurrent use.
-type Server struct {
-	world *grouptest.World
+// The calls, as the World knows them.
+const (
+	ActionToken     = "POST /identity/v1/oauth2/token"
+	ActionCreate    = "POST /workload/v1/stacks/" + StackID + "/workloads"
+	ActionList      = "GET /workload/v1/stacks/" + StackID + "/workloads"
+	ActionDelete    = "DELETE /workload/v1/stacks/" + StackID + "/workloads/{slug}"
+	ActionInstances = "GET /workload/v1/stacks/" + StackID + "/workloads/{slug}/instances"
+)
 
-	mu   sync.Mutex
-	ends map[string]time.Time // of tokens
+// New returns the API: a codec on a World. Slugs are the tokens of creations. It is safe for
+// concurrent use.
+func New(w *grouptest.World) http.Handler {
+	var mux http.ServeMux
+	for action, call := range map[string]func(*grouptest.World, *http.Request) (any, error){
+		ActionToken: token, ActionCreate: create, ActionList: list, ActionDelete: remove, ActionInstances: instances,
+	} {
+		mux.HandleFunc(action, func(to http.ResponseWriter, r *http.Request) {
+			var answer any
+			err := w.Serve(r.Context(), action, func() (err error) {
+				// A token is the time at which it ends.
+				end, _ := time.Parse("Bearer "+time.RFC3339, r.Header.Get("Authorization"))
+				if action != ActionToken && w.Now().After(end) {
+					return &grouptest.Refusal{Status: http.StatusUnauthorized}
+				}
+				answer, err = call(w, r)
+				return err
+			})
+			to.WriteHeader(grouptest.HTTPStatus(err))
+			_ = json.NewEncoder(to).Encode(answer) // the client may have gone
+		})
+	}
+	return &mux
 }
-
-// New returns a server.
-func New(w *grouptest.World) *Server { return &Server{world: w, ends: map[string]time.Time{}} }
 
 type object = map[string]any
 
@@ -50,59 +72,14 @@ func unknown(in any, free bool) (found string) {
 	return found
 }
 
-// ServeHTTP implements http.Handler.
-func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/workload/v1/stacks/"+StackID+"/workloads"), "/")
-	var answer any
-	err := f.world.Serve(r.Context(), r.Method+strings.Repeat("/", len(path)-1), func() (err error) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if r.URL.Path == "/identity/v1/oauth2/token" {
-			if r.FormValue("client_secret") != ClientSecret || r.FormValue("grant_type") != "client_credentials" {
-				return &grouptest.Refusal{Status: http.StatusUnauthorized}
-			}
-			f.ends["Bearer t"] = f.world.Now().Add(time.Hour)
-			answer = object{"access_token": "t", "expires_in": 3600}
-			return nil
-		}
-		if f.world.Now().After(f.ends[r.Header.Get("Authorization")]) {
-			return &grouptest.Refusal{Status: http.StatusUnauthorized}
-		}
-		answer, err = f.answer(r, path)
-		return err
-	})
-	w.WriteHeader(grouptest.HTTPStatus(err))
-	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+func token(w *grouptest.World, r *http.Request) (any, error) {
+	if r.FormValue("client_secret") != ClientSecret || r.FormValue("grant_type") != "client_credentials" {
+		return nil, &grouptest.Refusal{Status: http.StatusUnauthorized}
+	}
+	return object{"access_token": w.Now().Add(time.Hour).Format(time.RFC3339), "expires_in": 3600}, nil
 }
 
-func (f *Server) answer(r *http.Request, path []string) (any, error) {
-	switch {
-	case r.Method == http.MethodPost:
-		return f.create(r)
-	case r.Method == http.MethodDelete:
-		return nil, f.world.Delete(path[1])
-	case len(path) == 1:
-		units, next, err := f.world.Page(f.world.Units(nil), r.URL.Query().Get("page_request.after"), 50)
-		list := []any{}
-		for i := range units {
-			list = append(list, view(&units[i]))
-		}
-		return object{"results": list, "pageInfo": object{"hasNextPage": next != "", "endCursor": next}}, err
-	}
-	found := f.world.Units(func(u *grouptest.Unit) bool { return u.ID == path[1] || u.Spec.Token == path[1] })
-	if len(found) == 0 {
-		return nil, grouptest.ErrNotFound
-	}
-	switch u := &found[0]; len(path) {
-	case 2:
-		return object{"workload": view(u)}, nil
-	case 3:
-		return object{"results": []any{instanceOf(u)}}, nil
-	}
-	return nil, grouptest.ErrNotFound
-}
-
-func (f *Server) create(r *http.Request) (any, error) {
+func create(w *grouptest.World, r *http.Request) (any, error) {
 	var in struct {
 		Workload struct {
 			Slug     string
@@ -125,24 +102,53 @@ func (f *Server) create(r *http.Request) (any, error) {
 	if field := unknown(tree, false); field != "" || want.Slug == "" || len(want.Slug) > 63 || len(want.Spec.Containers) != 1 {
 		return nil, fmt.Errorf("the workload is not valid: %s", field)
 	}
-	if taken := f.world.Units(func(u *grouptest.Unit) bool { return u.Spec.Token == want.Slug }); len(taken) > 0 {
+	if _, err := find(w, want.Slug); err == nil {
 		return nil, grouptest.ErrTokenReused
 	}
 	spec := grouptest.Spec{Token: want.Slug, Tags: want.Metadata.Labels, Data: string(text)}
 	for name, c := range want.Spec.Containers {
 		spec.Containers = []podgroup.Container{{Name: name, Image: c.Image}}
 	}
-	u, err := f.world.Create(spec)
+	u, err := w.Create(spec)
 	return object{"workload": view(&u)}, err
 }
 
-func view(u *grouptest.Unit) object {
-	return object{"id": u.ID, "slug": u.Spec.Token, "metadata": object{"labels": u.Tags, "createdAt": u.Created}}
+func find(w *grouptest.World, slug string) (grouptest.Unit, error) {
+	found := w.Units(func(u *grouptest.Unit) bool { return slugOf(u) == slug })
+	if len(found) == 0 {
+		return grouptest.Unit{}, grouptest.ErrNotFound
+	}
+	return found[0], nil
 }
 
-func instanceOf(u *grouptest.Unit) object {
+func list(w *grouptest.World, r *http.Request) (any, error) {
+	units, next, err := w.Page(w.Units(nil), r.URL.Query().Get("page_request.after"), 50)
+	results := []any{}
+	for i := range units {
+		results = append(results, view(&units[i]))
+	}
+	return object{"results": results, "pageInfo": object{"hasNextPage": next != "", "endCursor": next}}, err
+}
+
+func remove(w *grouptest.World, r *http.Request) (any, error) {
+	u, err := find(w, r.PathValue("slug"))
+	if err != nil {
+		return nil, err
+	}
+	return nil, w.Delete(u.ID)
+}
+
+// slugOf returns the slug of a workload; those that a World duplicates have no token.
+func slugOf(u *grouptest.Unit) string { return cmp.Or(u.Spec.Token, u.ID) }
+
+func view(u *grouptest.Unit) object {
+	return object{"id": u.ID, "slug": slugOf(u), "metadata": object{"labels": u.Tags, "createdAt": u.Created}}
+}
+
+func instances(w *grouptest.World, r *http.Request) (any, error) {
+	u, err := find(w, r.PathValue("slug"))
 	phases := map[podgroup.Phase]string{podgroup.Pending: "STARTING", podgroup.Running: "RUNNING", podgroup.Stopping: "RUNNING", podgroup.Failed: "FAILED"}
-	i, statuses := object{"name": u.Spec.Token + "-city-code-dfw-0", "phase": phases[u.Phase]}, []any{}
+	i, statuses := object{"name": slugOf(&u) + "-city-code-dfw-0", "phase": phases[u.Phase]}, []any{}
 	if u.Phase == podgroup.Stopping {
 		i["deletedAt"] = u.Created
 	}
@@ -156,5 +162,5 @@ func instanceOf(u *grouptest.Unit) object {
 	if i["containerStatuses"] = statuses; len(u.IPs) > 0 {
 		i["ipAddress"] = u.IPs[0]
 	}
-	return i
+	return object{"results": []any{i}}, err
 }
