@@ -16,7 +16,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
-MODULES = . providers/aci providers/azurebatch providers/eci providers/fargate providers/nomad providers/zun cmd/virtual-kubelet
+MODULES = . providers/aci providers/azurebatch providers/eci providers/fargate providers/machine/ec2 providers/nomad providers/zun cmd/virtual-kubelet
 
 .DEFAULT_GOAL := help
 
