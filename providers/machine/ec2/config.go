@@ -69,7 +69,7 @@ var (
 	imageID      = regexp.MustCompile(`^ami-[0-9a-f]{8,17}$`)
 	subnetID     = regexp.MustCompile(`^subnet-[0-9a-f]{8,17}$`)
 	groupID      = regexp.MustCompile(`^sg-[0-9a-f]{8,17}$`)
-	regionName   = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+$`)
+	regionName   = regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+$`)
 	instanceType = regexp.MustCompile(`^[a-z0-9-]+\.[a-z0-9-]+$`)
 	deviceName   = regexp.MustCompile(`^/dev/[a-z0-9]+$`)
 )

@@ -79,6 +79,9 @@ func (d *driver) Create(ctx context.Context, spec machine.Spec) (machine.Machine
 	if err != nil {
 		return machine.Machine{}, err
 	}
+	if m, ok := d.existing(spec.Name); ok {
+		return m, nil
+	}
 	var failed error
 	for _, subnet := range d.order(spec.Name, l.subnets) {
 		m, err := d.run(ctx, &spec, &l, subnet, parameters)
@@ -92,6 +95,19 @@ func (d *driver) Create(ctx context.Context, spec machine.Spec) (machine.Machine
 		failed = fmt.Errorf("none of %d subnets has room for it; the last: %w", len(l.subnets), failed)
 	}
 	return machine.Machine{}, failed
+}
+
+// existing returns the machine of a name, if it was made a moment ago or the last list has it.
+func (d *driver) existing(name string) (machine.Machine, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.launches[name]; l != nil && l.machine != nil && time.Since(l.at) < propagation && l.machine.State != machine.Ended {
+		return *l.machine, true
+	}
+	if known := d.known[name]; len(known) > 0 && known[0].State != "terminated" {
+		return known[0].machine(), true
+	}
+	return machine.Machine{}, false
 }
 
 // order returns the subnets in the order in which they are tried: the one whose answer was lost comes
@@ -115,7 +131,7 @@ func (d *driver) run(ctx context.Context, spec *machine.Spec, l *launch, subnet 
 		Instances []*instance `xml:"instancesSet>item"`
 	}
 	err := d.api.call(ctx, runInstances, parameters, &made)
-	d.finish(spec.Name, subnet, isUncertain(err))
+	d.finish(spec.Name, subnet, outcomeOf(err))
 	switch code := codeOf(err); {
 	case code == "IdempotentInstanceTerminated":
 		// It was made, and has ended, before this process began: another one is made.
@@ -155,14 +171,15 @@ func (d *driver) begin(name string) int {
 }
 
 // finish records whether the answer of a creation was lost.
-func (d *driver) finish(name, subnet string, uncertain bool) {
+func (d *driver) finish(name, subnet string, o outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.launches[name]; l != nil {
+	switch l := d.launches[name]; {
+	case l == nil || o == unchanged:
+	case o == uncertain:
+		l.uncertain = subnet
+	case l.uncertain == subnet:
 		l.uncertain = ""
-		if uncertain {
-			l.uncertain = subnet
-		}
 	}
 }
 
@@ -170,7 +187,11 @@ func (d *driver) finish(name, subnet string, uncertain bool) {
 func (d *driver) made(m *machine.Machine) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.launches[m.Name] = &launched{at: time.Now(), machine: m}
+	next := &launched{at: time.Now(), machine: m}
+	if l := d.launches[m.Name]; l != nil {
+		next.round = l.round
+	}
+	d.launches[m.Name] = next
 }
 
 // earlier returns the instance that was made with the token of a creation, and other parameters: by a
@@ -178,6 +199,10 @@ func (d *driver) made(m *machine.Machine) {
 func (d *driver) earlier(ctx context.Context, spec *machine.Spec, l *launch) (machine.Machine, error) {
 	d.mu.Lock()
 	known := d.launches[spec.Name]
+	if known == nil { // a list has had it since then
+		known = &launched{at: time.Now()}
+		d.launches[spec.Name] = known
+	}
 	round := known.round
 	if known.mismatch.IsZero() {
 		known.mismatch = time.Now()

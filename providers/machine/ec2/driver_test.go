@@ -254,6 +254,10 @@ func TestEarlierInstanceHasEnded(t *testing.T) {
 		if err := r.driver.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+		if m := r.create(spec("a-1", "m7i.large")); m.State != machine.Ending {
+			t.Errorf("the machine that ends is %+v", m)
+		}
+		r.restart()
 		if m := r.create(spec("a-1", "m7i.large")); m.State != machine.Ended || m.Name != "a-1" {
 			t.Errorf("the machine is %+v", m)
 		}
@@ -302,6 +306,16 @@ func TestLostAnswerOfTheSecondSubnet(t *testing.T) {
 			t.Fatal("the answer was not lost")
 		}
 		r.server.SetCapacity(ec2test.SubnetA, true)
+		// What was not called, or was refused before it was looked at, says nothing of the earlier call.
+		for _, code := range []string{"RequestLimitExceeded", "UnauthorizedOperation", "InternalError"} {
+			r.world.Refuse("RunInstances", 1, &grouptest.Refusal{Status: map[bool]int{true: 500, false: 403}[code == "InternalError"], Code: code})
+			for range 2 {
+				if _, err := r.driver.Create(t.Context(), spec("a-1", "m7i.large")); err == nil {
+					break
+				}
+			}
+			time.Sleep(5 * time.Second)
+		}
 		m := r.create(spec("a-1", "m7i.large"))
 		if r.only().ID != m.ID {
 			t.Errorf("the machine is %+v", m)
@@ -599,11 +613,20 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// README.md has each setting, and each code that it says more about.
+// README.md has each setting and each right, and shows a configuration that is one.
 func TestReadmeIsComplete(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	var shown strings.Builder
+	for line := range strings.Lines(block) {
+		shown.WriteString(strings.TrimPrefix(line, "   "))
+	}
+	if c, err := machine.ParseConfigWith([]byte(shown.String()), Check); err != nil || len(c.EC2) == 0 {
+		t.Errorf("its configuration: %v:\n%s", err, shown.String())
 	}
 	for _, name := range []string{"region", "endpoint", "imageID", "rootDevice", "script", "subnets", "securityGroups", "publicAddress", "spot", "volumeGiB", "instanceProfile", "keyName", "tags"} {
 		if !strings.Contains(string(text), "| `"+name+"`") {

@@ -3,6 +3,7 @@ package ec2
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -75,16 +76,32 @@ func classify(a action, err error) error {
 	return codes.Classify(kinds[a], answer.Code, answer.status, 0, fmt.Errorf("EC2 refuses %s: %w", a, answer))
 }
 
-// isUncertain reports whether a creation may have been made although it has failed.
-func isUncertain(err error) bool {
+// outcome is what the error of a creation says of the instance.
+type outcome int
+
+const (
+	// decided: it was made, or was not, also by earlier calls with the same client token.
+	decided outcome = iota
+	// uncertain: it may have been made.
+	uncertain
+	// unchanged: this call has made nothing, and says nothing of earlier ones.
+	unchanged
+)
+
+// outcomeOf returns what the error of a creation says of the instance.
+func outcomeOf(err error) outcome {
 	if err == nil {
-		return false
+		return decided
 	}
-	if code := codeOf(err); code != "" {
-		return slices.Contains(codes.Away, code)
-	}
+	answer, ok := errors.AsType[*apiError](err)
 	_, not := errors.AsType[notCalled](err)
-	return !not
+	switch {
+	case ok && (slices.Contains(lacks, answer.Code) || strings.HasPrefix(answer.Code, "Idempotent") || errdefs.IsPermanent(err)):
+		return decided
+	case ok && slices.Contains(throttled, answer.Code), ok && answer.status < http.StatusInternalServerError, not:
+		return unchanged
+	}
+	return uncertain
 }
 
 // explain says what a person can do about an error.

@@ -43,14 +43,21 @@ func newPaces() map[action]*pace {
 
 // wait waits for the turn of a call.
 func (p *pace) wait(ctx context.Context) error {
-	p.mu.Lock()
-	left := time.Until(p.until)
-	p.mu.Unlock()
-	if left > 0 {
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("EC2 has refused too many calls: none for %v", left.Round(time.Second))), left)
+	if err := p.silent(); err != nil {
+		return err
 	}
 	if err := p.limiter.Wait(ctx); err != nil {
 		return errdefs.AsUnavailable(fmt.Errorf("there are too many calls of EC2 at once: %w", err))
+	}
+	return p.silent() // another call may have been refused meanwhile
+}
+
+// silent returns the error for which no call is made at the moment.
+func (p *pace) silent() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if left := time.Until(p.until); left > 0 {
+		return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("EC2 has refused too many calls: none for %v", left.Round(time.Second))), left)
 	}
 	return nil
 }
