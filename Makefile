@@ -249,6 +249,7 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 .PHONY: machine
 machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
+	cd providers/machine/ec2 && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestKit$$' .
 
 .PHONY: qemu-tools
 qemu-tools: # the packages of Debian that virtual machines, and their image, need
