@@ -145,6 +145,9 @@ func (d *driver) run(ctx context.Context, spec *machine.Spec, l *launch, subnet 
 	}
 	d.cfg.warnOfDevice(ctx, made.Instances[0])
 	m := made.Instances[0].machine()
+	if len(m.Tags) == 0 { // which then are those of this call: EC2 compares it with the first one
+		m.Name, m.Tags = spec.Name, spec.Tags
+	}
 	if m.Name != spec.Name {
 		return machine.Machine{}, errdefs.AsUnavailable(fmt.Errorf("EC2 was asked for machine %s, and has answered with instance %s of other tags", spec.Name, m.ID))
 	}

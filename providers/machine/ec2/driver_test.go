@@ -218,6 +218,17 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
+// An answer need not have the tags: EC2 has compared the call with the first of its token.
+func TestAnswerWithoutTags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		r.server.NoTags = true
+		if m := r.create(spec("a-1", "m7i.large")); m.Name != "a-1" || m.Tags[podgroup.TagUID] != "uid-a-1" {
+			t.Errorf("the machine is %+v", m)
+		}
+	})
+}
+
 // A process that begins again has another token for the agent; the machine keeps its own.
 func TestLostAnswerAndAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -133,7 +133,7 @@ func (s *Server) run(in url.Values) (any, error) {
 		case known.instance.State == terminated:
 			return nil, refuse("IdempotentInstanceTerminated", "The instance of the client token was terminated")
 		}
-		return reservation(known.instance), nil
+		return s.created(known.instance), nil
 	}
 	tags, err := s.checkRun(in)
 	if err != nil {
@@ -159,7 +159,16 @@ func (s *Server) run(in url.Values) (any, error) {
 	if token != "" {
 		s.tokens[token] = launch{digest, i}
 	}
-	return reservation(i), nil
+	return s.created(i), nil
+}
+
+// created is the answer of a creation.
+func (s *Server) created(i *Instance) instancesSet {
+	answer := reservation(i)
+	if s.NoTags {
+		answer.Items[0].Tags = nil
+	}
+	return answer
 }
 
 // checkRun refuses what EC2 refuses, and returns the tags of the instance.

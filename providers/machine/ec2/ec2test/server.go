@@ -47,6 +47,8 @@ type Server struct {
 	// Step is how long an instance starts, and ends; Lag for how long a new one is not known yet, and
 	// Retention for how long one that has ended still is.
 	Step, Lag, Retention time.Duration
+	// NoTags has the answers of creations lack the tags.
+	NoTags bool
 	// PageSize is the most that a page has, regardless of what a call asks for.
 	PageSize int
 
