@@ -16,7 +16,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # The library, and what is released with it (CONTRIBUTING.md). The other modules of
 # the repository build test tools.
-MODULES = . providers/aci providers/azurebatch providers/eci providers/fargate providers/nomad providers/zun cmd/virtual-kubelet
+MODULES = . providers/aci providers/azurebatch providers/eci providers/fargate providers/machine/ec2 providers/nomad providers/zun cmd/virtual-kubelet
 
 .DEFAULT_GOAL := help
 
@@ -255,6 +255,7 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 .PHONY: machine
 machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
+	cd providers/machine/ec2 && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestKit$$' .
 
 .PHONY: qemu-tools
 qemu-tools: # the packages of Debian that virtual machines, and their image, need

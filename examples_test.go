@@ -16,10 +16,11 @@ func TestPublicPackagesHaveExamples(t *testing.T) {
 	seen := map[string]bool{}
 	files(t, func(name string, file *ast.File, _ *token.FileSet) {
 		pkg := path.Dir(name)
-		// The fake of a provider's service: its use is in the tests of the provider, and in
+		// The fake of a service of a provider, or of its driver: its use is in the tests of that, and in
 		// cmd/virtual-kubelet/everyprovider_test.go.
 		isFake, _ := path.Match("providers/*/*test", pkg)
-		if seen[pkg] || isFake || file.Name.Name == "main" || !isLibrary(pkg+"/") || strings.HasPrefix(pkg, "cmd/") || strings.Contains("/"+pkg+"/", "/internal/") {
+		ofDriver, _ := path.Match("providers/*/*/*test", pkg)
+		if seen[pkg] || isFake || ofDriver || file.Name.Name == "main" || !isLibrary(pkg+"/") || strings.HasPrefix(pkg, "cmd/") || strings.Contains("/"+pkg+"/", "/internal/") {
 			return
 		}
 		seen[pkg] = true

@@ -78,6 +78,7 @@ var allowed = map[string][]string{
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
+	"providers/machine/ec2":                    {"errdefs", "log", "podgroup", "internal/config", "providers/machine"},
 	"providers/remote":                         {"errdefs", "log", "trace", "node", "podspec", "internal/config", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
@@ -95,7 +96,7 @@ var allowed = map[string][]string{
 
 // released are the directories of the modules that are released with this one. All
 // rules hold for them, too.
-var released = []string{"cmd/virtual-kubelet", "providers/aci", "providers/azurebatch", "providers/eci", "providers/fargate", "providers/nomad", "providers/zun"}
+var released = []string{"cmd/virtual-kubelet", "providers/aci", "providers/azurebatch", "providers/eci", "providers/fargate", "providers/machine/ec2", "providers/nomad", "providers/zun"}
 
 // files calls f for each Go file of this module and the released ones that is no test.
 func files(t *testing.T, f func(path string, file *ast.File, set *token.FileSet)) {

@@ -115,7 +115,7 @@ func TestReleasedModulesBuildWithEachOther(t *testing.T) {
 // go install refuses a module with replace lines, and go get needs versions that are there.
 func TestReleasedModulesRequireTheVersion(t *testing.T) {
 	copied := t.TempDir()
-	for _, name := range []string{"scripts/release-modules.sh", "providers/aci/go.mod", "providers/azurebatch/go.mod", "providers/eci/go.mod", "providers/fargate/go.mod", "providers/nomad/go.mod", "providers/zun/go.mod", "cmd/virtual-kubelet/go.mod"} {
+	for _, name := range []string{"scripts/release-modules.sh", "providers/aci/go.mod", "providers/azurebatch/go.mod", "providers/eci/go.mod", "providers/fargate/go.mod", "providers/machine/ec2/go.mod", "providers/nomad/go.mod", "providers/zun/go.mod", "cmd/virtual-kubelet/go.mod"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -3,22 +3,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate"
 )
-
-// credentialsTimeout is how long the chain of credentials of AWS may take.
-const credentialsTimeout = 30 * time.Second
 
 func init() { providers["fargate"] = fargateEntry }
 
@@ -56,11 +48,9 @@ the rest):
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), credentialsTimeout)
-		defer cancel()
-		account, err := awsconfig.LoadDefaultConfig(ctx)
+		account, err := awsAccount()
 		if err != nil {
-			return nil, nil, nil, errdefs.InvalidInputf("credentials of AWS: %w", err)
+			return nil, nil, nil, err
 		}
 		cfg.Account = fargateAccount()
 		p, err := fargate.New(init.ProviderConfig, cfg, account)

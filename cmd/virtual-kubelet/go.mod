@@ -8,6 +8,7 @@ require (
 	github.com/virtual-kubelet/virtual-kubelet/providers/azurebatch v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/eci v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/fargate v0.0.0
+	github.com/virtual-kubelet/virtual-kubelet/providers/machine/ec2 v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/nomad v0.0.0
 	github.com/virtual-kubelet/virtual-kubelet/providers/zun v0.0.0
 )
@@ -22,11 +23,14 @@ replace github.com/virtual-kubelet/virtual-kubelet/providers/eci => ../../provid
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/fargate => ../../providers/fargate
 
+replace github.com/virtual-kubelet/virtual-kubelet/providers/machine/ec2 => ../../providers/machine/ec2
+
 replace github.com/virtual-kubelet/virtual-kubelet/providers/nomad => ../../providers/nomad
 
 replace github.com/virtual-kubelet/virtual-kubelet/providers/zun => ../../providers/zun
 
 require (
+	github.com/aws/aws-sdk-go-v2 v1.47.8
 	github.com/aws/aws-sdk-go-v2/config v1.33.16
 	github.com/go-logr/logr v1.4.4
 	github.com/prometheus/client_golang v1.24.1
@@ -80,7 +84,6 @@ require (
 	github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/containerinstance/armcontainerinstance/v2 v2.4.0 // indirect
 	github.com/AzureAD/microsoft-authentication-library-for-go v1.10.1 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
-	github.com/aws/aws-sdk-go-v2 v1.47.8 // indirect
 	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.26 // indirect
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.16 // indirect
 	github.com/aws/aws-sdk-go-v2/feature/ec2/imds v1.20.8 // indirect

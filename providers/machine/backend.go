@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -125,7 +126,7 @@ var (
 )
 
 func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend, error) {
-	if driver != nil && c.Exec == nil && c.Qemu == nil {
+	if driver != nil && c.Exec == nil && c.Qemu == nil && len(c.EC2) == 0 {
 		c.Exec = &ExecConfig{Command: []string{"none"}} // which is not run
 	}
 	if err := c.complete(); err != nil {
@@ -253,7 +254,10 @@ func (b *backend) closeDriver() error {
 
 // newDriver returns the driver of a configuration.
 func newDriver(c Config) (Driver, error) {
-	if c.Qemu != nil {
+	switch {
+	case len(c.EC2) > 0:
+		return nil, errdefs.InvalidInput("machine config: ec2: this program does not have the driver of Amazon EC2, which is the module providers/machine/ec2: give New the driver that ec2.New returns")
+	case c.Qemu != nil:
 		return newQemu(c.Qemu, c.StateDir)
 	}
 	return NewExec(c.Exec.Command)

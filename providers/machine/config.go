@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"encoding/json"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -23,9 +24,11 @@ type Config struct {
 	// may read it, and it has to last. Required.
 	StateDir string `json:"stateDir"`
 	// Exec is the driver that is a command, and Qemu the one that runs virtual machines on this
-	// host. One of them is required.
-	Exec *ExecConfig `json:"exec,omitempty"`
-	Qemu *QemuConfig `json:"qemu,omitempty"`
+	// host. EC2 is that of package providers/machine/ec2, which decodes it: a module of its own,
+	// whose driver New is given. One of them is required.
+	Exec *ExecConfig     `json:"exec,omitempty"`
+	Qemu *QemuConfig     `json:"qemu,omitempty"`
+	EC2  json.RawMessage `json:"ec2,omitempty"`
 	// Bootstrap is where machines reach the node.
 	Bootstrap BootstrapConfig `json:"bootstrap,omitzero"`
 	// Types are those of machines, if the driver has some. A pod that none of them has room for is
@@ -81,20 +84,40 @@ type BootstrapConfig struct {
 
 // ParseConfig decodes a configuration file, in YAML or JSON. It is strict: the error, of class
 // InvalidInput, names all that is wrong.
-func ParseConfig(data []byte) (Config, error) {
+func ParseConfig(data []byte) (Config, error) { return ParseConfigWith(data, nil) }
+
+// ParseConfigWith is ParseConfig for a program with drivers of other modules: check returns what is
+// wrong with the field of such a driver, and with the arguments of types. It is given what the file
+// has, before defaults are set; its mistakes are named with the others.
+func ParseConfigWith(data []byte, check func(Config) error) (Config, error) {
 	var c Config
-	if err := config.Decode(data, &c, nil); err != nil {
+	if err := config.Decode(data, &c, func() error {
+		var wrong error
+		if check != nil {
+			wrong = check(c)
+		}
+		return config.Join(c.mistakes(), wrong)
+	}); err != nil {
 		return Config{}, config.Invalid("machine", err)
 	}
-	return c, c.complete()
+	return c, nil
 }
 
 // complete sets defaults, and returns an error that names all mistakes.
-func (c *Config) complete() error {
+func (c *Config) complete() error { return config.Invalid("machine", c.mistakes()) }
+
+// mistakes sets defaults, and returns all mistakes.
+func (c *Config) mistakes() error {
 	var checks config.Checks
 	checks.That(c.Cluster != "", "cluster: it is required: a name that no other cluster with the same machines has")
 	checks.That(filepath.IsAbs(c.StateDir), "stateDir: %q is no absolute path of a directory that lasts", c.StateDir)
-	checks.That((c.Exec == nil) != (c.Qemu == nil), "exec, qemu: one of them is required: what makes machines")
+	drivers := 0
+	for _, is := range []bool{c.Exec != nil, c.Qemu != nil, len(c.EC2) > 0} {
+		if is {
+			drivers++
+		}
+	}
+	checks.That(drivers == 1, "exec, qemu, ec2: one of them is required: what makes machines")
 	checks.That(c.Exec == nil || len(c.Exec.Command) > 0, "exec.command: it is required: the command that makes machines")
 	if c.Qemu != nil {
 		qemu := *c.Qemu // which is the caller's
@@ -128,5 +151,5 @@ func (c *Config) complete() error {
 	checks.Quantity("memory", &c.Memory, "4Ti")
 	checks.Quantity("pods", &c.Pods, "1000")
 	c.completeTypes(&checks)
-	return config.Invalid("machine", checks.Err())
+	return checks.Err()
 }
