@@ -263,7 +263,7 @@ machine-image: build qemu-tools ## Make bin/machine-image, what the virtual mach
 .PHONY: machine-qemu
 machine-qemu: machine-image controlplane toolchain ## The conformance kit on virtual machines, emulated where KVM is missing
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
-	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu(Reserve)?$$' ./providers/machine
 
 # They wait most of their time, so they run side by side.
 .PHONY: kits
