@@ -202,7 +202,7 @@ toolchain: # what the race detector needs
 	@command -v gcc >/dev/null || (apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev)
 
 # One set of tags for all: go vet looks at all that a package depends on, again for each set.
-VET_TAGS := integration,containers,conformance$(shell git grep -h '^//go:build' -- '*_test.go' | grep -o '[a-z]*live' | sort -u | sed 's/^/,/' | tr -d '\n')
+VET_TAGS := integration,containers,conformance$(shell git grep -h '^//go:build' -- '*_test.go' | grep -o '[a-z0-9]*live' | sort -u | sed 's/^/,/' | tr -d '\n')
 export VET_TAGS
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and retired words on all modules
@@ -270,7 +270,7 @@ machine-image: build qemu-tools ## Make bin/machine-image, what the virtual mach
 .PHONY: machine-qemu
 machine-qemu: machine-image controlplane toolchain ## The conformance kit on virtual machines, emulated where KVM is missing
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestReal' ./providers/machine/internal/qemu
-	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu$$' ./providers/machine
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 30m -run '^TestQemu(Reserve)?$$' ./providers/machine
 
 # A machine that is emulated starts in half a minute.
 .PHONY: machine-qemu-sample

@@ -34,6 +34,8 @@ const (
 	tagToken, tagAuthority = "TokenSHA256", "Authority"
 	// tagType is the type of the machine, if it has one.
 	tagType = "MachineType"
+	// tagReserve is the kind of a machine that was made for no pod yet: see reserve.go.
+	tagReserve = "Reserve"
 	// maxTag is how long a value may be.
 	maxTag = 128
 )
@@ -74,11 +76,13 @@ type backend struct {
 	deletions    limiter
 	lists        turns.Turns // of one thing
 	last         listing     // lists guards it
+	kinds        []kind      // of machines in reserve
 	requestAgain func(context.Context, *corev1.Pod) (*podgroup.Request, error)
 
 	ctx     context.Context // ends with the backend
 	cancel  context.CancelFunc
-	begin   sync.Once
+	begin   sync.Mutex
+	begun   bool       // begin guards it
 	closing sync.Mutex // work begins before ctx ends
 	work    sync.WaitGroup
 
@@ -89,7 +93,8 @@ type backend struct {
 	changed     chan struct{}      // closed when something has
 	guards      bool               // most agents are out of reach
 	notify      func(podgroup.Unit)
-	unseen      []podgroup.Unit // that have gone while there was no watch
+	unseen      []podgroup.Unit     // that have gone while there was no watch
+	reserves    map[string]*reserve // by the key of the kind
 }
 
 // member is a machine of this node.
@@ -112,6 +117,13 @@ type member struct {
 	orphan  int       // for how many lists in a row it has had no pod
 	hurry   chan struct{}
 	hurried sync.Once
+
+	// Of one in reserve:
+	planned  bool            // its record was there before it was made: it has had no pod
+	promised *podgroup.Owner // no other pod may get it
+	doubtful bool            // that this pod has got it may be recorded, or not
+	deaf     time.Time       // since when its agent cannot be reached
+	greeted  bool            // its agent was reached when it was tried last
 }
 
 var (
@@ -136,14 +148,12 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 		cfg: c, driver: driver, init: init, node: init.Node.Name,
 		records: records{filepath.Join(c.StateDir, "machines")}, clusterUID: clusteruid.New(init.Client.CoreV1()),
 		members: map[string]*member{}, generations: map[types.UID]int{}, changed: make(chan struct{}),
+		kinds: c.kinds(), reserves: map[string]*reserve{},
 		pingInterval: pingInterval, firstRetry: firstBootRetry, creations: make(limiter, creations), deletions: make(limiter, deletions),
 	}
-	known, err := b.records.load()
+	_, err := b.records.load() // what is wrong with it shows at the start
 	if err != nil {
 		return nil, fmt.Errorf("the state directory of machines cannot be used: %w", err)
-	}
-	for _, r := range known {
-		b.members[r.Name] = &member{record: r, since: r.Created, machine: Machine{Name: r.Name, Tags: r.Tags, Address: r.Address, Created: r.Created}}
 	}
 	if b.authority, err = openAuthority(c.StateDir); err != nil {
 		return nil, err
@@ -189,17 +199,36 @@ func (b *backend) options() podgroup.Options {
 	}
 }
 
-// start begins what goes on in the background, with the first list: before, another process may
-// act for the node.
-func (b *backend) start() {
-	b.begin.Do(func() {
-		b.goOn(func(ctx context.Context) {
-			if err := b.serve(ctx, b.listener); err != nil && ctx.Err() == nil {
-				log.G(ctx).WithError(err).Error("Machines can no longer reach the node: restart it")
-			}
-		})
-		b.goOn(b.watchMachines)
+// start reads the records and begins what goes on in the background, with the first call: before,
+// another process may act for the node, and write records.
+func (b *backend) start() error {
+	b.begin.Lock()
+	defer b.begin.Unlock()
+	if b.begun {
+		return nil
+	}
+	known, err := b.records.load()
+	if err != nil {
+		return errdefs.AsUnavailable(fmt.Errorf("the state directory of machines cannot be used: %w", err))
+	}
+	b.mu.Lock()
+	for _, r := range known {
+		m := &member{since: r.Created, machine: Machine{Name: r.Name, Tags: r.Tags, Address: r.Address, Created: r.Created}}
+		m.planned = isReserve(m.machine)
+		if r.Key != "" {
+			m.record = r
+		}
+		b.members[r.Name] = m
+	}
+	b.mu.Unlock()
+	b.begun = true
+	b.goOn(func(ctx context.Context) {
+		if err := b.serve(ctx, b.listener); err != nil && ctx.Err() == nil {
+			log.G(ctx).WithError(err).Error("Machines can no longer reach the node: restart it")
+		}
 	})
+	b.goOn(b.watchMachines)
+	return nil
 }
 
 // goOn runs something until the backend is closed, which waits for it.
@@ -281,9 +310,10 @@ func (b *backend) mayBegin() bool { return b.init.MayBegin == nil || b.init.MayB
 // machineName is what names of machines are like: records are files of these names.
 var machineName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// isOurs reports whether a machine belongs to a pod of this node, going by its tags.
+// isOurs reports whether a machine belongs to a pod of this node, or is in its reserve, going by its
+// tags.
 func (b *backend) isOurs(m Machine, clusterUID types.UID) bool {
-	return machineName.MatchString(m.Name) && m.Tags[tagMachine] == m.Name && m.Tags[podgroup.TagUID] != "" &&
+	return machineName.MatchString(m.Name) && m.Tags[tagMachine] == m.Name && (m.Tags[podgroup.TagUID] != "" || m.Tags[tagReserve] != "") &&
 		joined(m.Tags, podgroup.TagClusterName) == b.cfg.Cluster && joined(m.Tags, podgroup.TagNodeName) == b.node &&
 		m.Tags[podgroup.TagClusterUID] == string(clusterUID)
 }
@@ -299,17 +329,16 @@ func joined(tags map[string]string, key string) string {
 	return value
 }
 
-// membersOf returns the machines of a pod, by name.
-func (b *backend) membersOf(uid types.UID) map[string]*member {
+// membersOf returns the machines of a pod.
+func (b *backend) membersOf(uid types.UID) (all []*member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := map[string]*member{}
-	for name, m := range b.members {
+	for _, m := range b.members {
 		if uidOf(m.machine) == uid {
-			all[name] = m
+			all = append(all, m)
 		}
 	}
-	return maps.Clone(all)
+	return all
 }
 
 func uidOf(m Machine) types.UID { return types.UID(m.Tags[podgroup.TagUID]) }

@@ -128,7 +128,8 @@ func (b *backend) admit(name, token, key string) (Machine, error) {
 	switch {
 	case m == nil || m.ending:
 		return Machine{}, errors.New("there is no such machine")
-	case m.record == nil && b.successorLocked(m) != nil: // it was replaced, and its token has been used
+	case isReserve(m.machine) && !m.planned, // it may have a pod, of which there is no record
+		m.record == nil && b.successorLocked(m) != nil: // it was replaced, and its token has been used
 		return Machine{}, errToken
 	case m.record != nil && subtle.ConstantTimeCompare([]byte(m.record.Key), []byte(key)) == 1:
 		return m.machine, nil

@@ -129,6 +129,7 @@ func (b *backend) record(l listing) {
 			m.Address = known.machine.Address
 		}
 		known.machine, known.listed, known.missing, known.warned = m, true, time.Time{}, false
+		known.setTags(m.Tags)
 	}
 	for name, known := range b.members {
 		if _, ok := l.machines[name]; ok || known.since.After(l.began) {
@@ -137,7 +138,8 @@ func (b *backend) record(l listing) {
 		if known.missing.IsZero() {
 			known.missing = l.began
 		}
-		if known.record == nil && known.listed { // no pod can be in it
+		// No pod can be in it, unless it is of a reserve that is not known any more.
+		if known.record == nil && known.listed && (!isReserve(known.machine) || known.machine.State == Ended && !known.planned) {
 			delete(b.members, name)
 		}
 	}

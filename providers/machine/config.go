@@ -34,6 +34,9 @@ type Config struct {
 	// Types are those of machines, if the driver has some. A pod that none of them has room for is
 	// refused. Without any, the driver is asked for what pods need.
 	Types []TypeConfig `json:"types,omitempty"`
+	// Warm are machines in reserve, without a table of types. With one, each type has a number of
+	// them.
+	Warm *WarmConfig `json:"warm,omitempty"`
 	// AgentPort is the port at which agents listen. Defaults to 10270.
 	AgentPort int `json:"agentPort,omitempty"`
 
@@ -151,5 +154,6 @@ func (c *Config) mistakes() error {
 	checks.Quantity("memory", &c.Memory, "4Ti")
 	checks.Quantity("pods", &c.Pods, "1000")
 	c.completeTypes(&checks)
+	c.checkWarm(&checks)
 	return checks.Err()
 }

@@ -51,17 +51,27 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return podgroup.Unit{}, errdefs.AsUnavailable(err)
 	}
 	defer done()
-	b.start()
-	name, err := b.current(ctx, r)
+	if err := b.start(); err != nil {
+		return podgroup.Unit{}, err
+	}
+	slot, m, err := b.current(ctx, r)
 	if err != nil {
 		return podgroup.Unit{}, err
 	}
 	providercalls.Waits(ctx) // what is done at the same time is bounded here
+	if m == nil {
+		if m, err = b.assign(ctx, slot, r); err != nil {
+			return podgroup.Unit{}, err
+		}
+	}
+	name := slot
+	if m != nil {
+		name = b.seen(m).Name
+	}
 	if err := b.make(ctx, name, r); err != nil {
 		return podgroup.Unit{}, err
 	}
-	m, err := b.await(ctx, name)
-	if err != nil {
+	if m, err = b.await(ctx, name); err != nil {
 		return podgroup.Unit{}, err
 	}
 	if err := b.alone(ctx, m); err != nil {
@@ -81,48 +91,61 @@ func (b *backend) event(pod *corev1.Pod, machine string) {
 	b.init.Events.Eventf(pod, corev1.EventTypeNormal, "MachineStarting", "Machine %s is made for the pod, which waits until it has started", machine)
 }
 
-// current returns the name of the pod's machine, which may have to be made. The others of the pod
-// are ended first: one that may have been given the pod has to be gone.
-func (b *backend) current(ctx context.Context, r *podgroup.Request) (string, error) {
+// current returns the pod's machine, nil if it has none, and the name that one has to be made with.
+// The others of the pod are ended first: one that may have been given the pod has to be gone.
+func (b *backend) current(ctx context.Context, r *podgroup.Request) (slot string, m *member, err error) {
 	if _, err := b.list(ctx); err != nil {
-		return "", err
+		return "", nil, err
+	}
+	if err := b.endUnknown(); err != nil {
+		return "", nil, err
 	}
 	base, uid := baseOf(r), r.Pod.UID
+	all := b.membersOf(uid)
 	b.mu.Lock()
 	generation := max(b.generations[uid], 1)
+	for _, other := range all {
+		of, number, ok := cutGeneration(other.slot())
+		if ok && of == base && (number > generation || number == generation && (m == nil || other.record != nil)) {
+			generation, m = number, other
+		}
+	}
 	b.mu.Unlock()
-	all := b.membersOf(uid)
-	for name := range all {
-		if of, number, ok := cutGeneration(name); ok && of == base {
-			generation = max(generation, number)
-		}
-	}
-	name := base + "-" + strconv.Itoa(generation)
+	slot = base + "-" + strconv.Itoa(generation)
 	var failed error
-	if m := all[name]; m != nil {
+	if m != nil {
 		if failed = b.unusable(m); failed != nil {
-			name = base + "-" + strconv.Itoa(generation+1)
+			slot = base + "-" + strconv.Itoa(generation+1)
 		}
 	}
-	for other, m := range all {
-		if other == name {
+	for _, other := range all {
+		if other == m && failed == nil {
 			continue
 		}
-		if err := b.end(ctx, m); err != nil {
-			return "", fmt.Errorf("%w (%s)", err, errorOr(failed, "another machine of the pod takes its place"))
+		if err := b.end(ctx, other); err != nil {
+			return "", nil, fmt.Errorf("%w (%s)", err, errorOr(failed, "another machine of the pod takes its place"))
 		}
 	}
 	if failed == nil {
-		return name, nil
+		return slot, m, nil
 	}
 	b.mu.Lock()
 	b.generations[uid] = generation + 1
 	b.mu.Unlock()
 	delay := min(b.firstRetry<<min(generation-1, 10), lastBootRetry)
-	if m := all[base+"-"+strconv.Itoa(generation)]; b.lasted(m) > lastBootRetry {
-		return name, nil
+	if b.lasted(m) > lastBootRetry {
+		return slot, nil, nil
 	}
-	return "", errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%w: it is deleted, and another one made", failed)), delay)
+	return "", nil, errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("%w: it is deleted, and another one made", failed)), delay)
+}
+
+// slot is the name that a pod's machine was made with or, if it was in reserve, would have been.
+// b.mu is held.
+func (m *member) slot() string {
+	if m.record != nil && m.record.Slot != "" {
+		return m.record.Slot
+	}
+	return m.machine.Name
 }
 
 // lasted is for how long a machine that was lost had run.
@@ -153,7 +176,10 @@ func cutGeneration(name string) (base string, generation int, ok bool) {
 
 // unusable returns why a pod that is in no machine cannot be given to this one; nil if it can.
 func (b *backend) unusable(m *member) error {
-	why, silent, machine := b.whyUnusable(m)
+	b.mu.Lock()
+	why, silent := b.whyUnusableLocked(m)
+	machine := m.machine
+	b.mu.Unlock()
 	switch {
 	case why == "":
 		return nil
@@ -163,11 +189,9 @@ func (b *backend) unusable(m *member) error {
 	return errors.New(why)
 }
 
-// whyUnusable is empty for a machine that can be used; silent is one that has not asked for its
-// certificate.
-func (b *backend) whyUnusable(m *member) (why string, silent bool, machine Machine) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// whyUnusableLocked is empty for a machine that can be used; silent is one that has not asked for its
+// certificate. b.mu is held.
+func (b *backend) whyUnusableLocked(m *member) (why string, silent bool) {
 	name, tag := m.machine.Name, m.machine.Tags[tagAuthority]
 	switch age := time.Since(m.since); {
 	case m.isReplaced():
@@ -186,7 +210,7 @@ func (b *backend) whyUnusable(m *member) (why string, silent bool, machine Machi
 	case m.record != nil && m.link != nil && m.link.silentFor() > b.cfg.UnreachableTimeout.Duration:
 		why = fmt.Sprintf("the agent of machine %s cannot be reached", name)
 	}
-	return why, silent, m.machine
+	return why, silent
 }
 
 // console returns the end of a machine's console, for an error. The machine may write anything.
@@ -270,26 +294,45 @@ func (b *backend) plan(name string, r *podgroup.Request) (*member, Spec, error) 
 	if m != nil && m.spec != nil {
 		return m, *m.spec, nil
 	}
+	for _, other := range b.members {
+		if uidOf(other.machine) == r.Pod.UID && other.isAssigned() && !other.isReplaced() && !other.ending {
+			return nil, Spec{}, errdefs.AsUnavailable(fmt.Errorf("the pod has machine %s now", other.machine.Name))
+		}
+	}
+	spec, err := b.newSpec(name, r.Tags)
+	if err != nil {
+		return nil, Spec{}, err
+	}
+	spec.CPU, spec.Memory = r.Size.CPU.MilliValue(), r.Size.Memory.Value()
+	if chosen, why := b.cfg.typeOf(r.Pod); chosen != nil {
+		spec.setType(chosen)
+	} else if why != "" {
+		return nil, Spec{}, errdefs.AsPermanent(fmt.Errorf("there is not: %s", why))
+	}
+	// An agent may ask before the driver has answered.
+	m = &member{since: time.Now(), spec: spec, machine: Machine{Name: name, Tags: spec.Tags}}
+	b.members[name] = m
+	return m, *spec, nil
+}
+
+// newSpec returns a machine to be made that has a token, and these tags among others.
+func (b *backend) newSpec(name string, identity map[string]string) (*Spec, error) {
 	token := rand.Text() + rand.Text()
-	tags := maps.Clone(r.Tags)
+	tags := maps.Clone(identity)
 	tags[tagMachine], tags[tagToken], tags[tagAuthority] = name, digestOf(token), b.authority.fingerprint()
 	data, err := json.Marshal(agent.Bootstrap{
 		Machine: name, Node: b.node, URL: b.cfg.Bootstrap.URL, CA: b.authority.pem(), Token: token, Port: b.cfg.AgentPort, Time: time.Now().UTC(),
 	})
 	if err != nil {
-		return nil, Spec{}, err
+		return nil, err
 	}
-	spec := &Spec{Name: name, Tags: tags, UserData: string(data), CPU: r.Size.CPU.MilliValue(), Memory: r.Size.Memory.Value()}
-	if chosen, why := b.cfg.typeOf(r.Pod); chosen != nil {
-		spec.Type, spec.Arguments, spec.CPU, spec.Memory = chosen.Name, chosen.Arguments, chosen.CPU.MilliValue(), chosen.Memory.Value()
-		tags[tagType] = chosen.Name
-	} else if why != "" {
-		return nil, Spec{}, errdefs.AsPermanent(fmt.Errorf("there is not: %s", why))
-	}
-	// An agent may ask before the driver has answered.
-	m = &member{since: time.Now(), spec: spec, machine: Machine{Name: name, Tags: tags}}
-	b.members[name] = m
-	return m, *spec, nil
+	return &Spec{Name: name, Tags: tags, UserData: string(data)}, nil
+}
+
+// setType has a machine be one of a type.
+func (s *Spec) setType(t *TypeConfig) {
+	s.Type, s.Arguments, s.CPU, s.Memory = t.Name, t.Arguments, t.CPU.MilliValue(), t.Memory.Value()
+	s.Tags[tagType] = t.Name
 }
 
 // accept takes the driver's answer to a creation.
@@ -307,7 +350,7 @@ func (b *backend) accept(ctx context.Context, m *member, made Machine, err error
 		return errdefs.AsUnavailable(fmt.Errorf("the driver was asked for machine %s, and has answered with %q", name, clip(made.Name, 100)))
 	}
 	if made.Tags[tagToken] != "" {
-		m.machine.Tags = made.Tags // it was made before this process began, with another token
+		m.setTags(made.Tags) // it was made before this process began, with another token
 	}
 	m.machine.ID, m.made, m.spec = made.ID, true, nil
 	if !m.listed { // a list is newer

@@ -13,7 +13,8 @@ type Driver interface {
 	// again with the same name when an answer was lost: it then returns the machine that has
 	// this name already, with the tags that it was made with.
 	Create(ctx context.Context, spec Spec) (Machine, error)
-	// Delete ends a machine, whose Name at least is set. It may return before nothing runs in it
+	// Delete ends a machine, whose Name at least is set; its Tags may have more than it was made
+	// with. It may return before nothing runs in it
 	// any more: until then List shows it. That there is none is no error.
 	Delete(ctx context.Context, m Machine) error
 	// List returns the machines that have all these tags, those that are being made or ended

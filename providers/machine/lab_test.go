@@ -227,6 +227,7 @@ type world struct {
 	cfg     Config
 	adjust  func(*nodeutil.ProviderConfig)
 	retry   time.Duration // in place of firstBootRetry
+	driver  Driver        // the lab, unless the configuration has another
 
 	provider nodeutil.Provider
 	backend  *backend
@@ -234,6 +235,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, lab: newLab(t), cluster: grouptest.NewCluster("cluster-uid")}
+	w.driver = w.lab
 	port := freePort(t)
 	w.cfg = Config{
 		Cluster: "home", StateDir: t.TempDir(), AgentPort: w.lab.port,
@@ -250,7 +252,7 @@ func (w *world) start() *world {
 	if w.adjust != nil {
 		w.adjust(&init)
 	}
-	b, err := newBackend(init, w.cfg, w.lab)
+	b, err := newBackend(init, w.cfg, w.driver)
 	if err != nil {
 		w.t.Fatal(err)
 	}

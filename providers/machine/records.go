@@ -14,15 +14,20 @@ import (
 )
 
 // record is what lasts of a machine beside its tags. There is one from the time at which its
-// agent was given a certificate: before that no pod can be in the machine.
+// agent was given a certificate: before that no pod can be in the machine. Of one in reserve there
+// is one, without a Key, before it is made.
 type record struct {
-	Name    string            `json:"name"`
+	Name string `json:"name"`
+	// Tags are the driver's and, of a machine that was in reserve, those of its pod.
 	Tags    map[string]string `json:"tags"`
 	Created time.Time         `json:"created"`
+	// Slot is the name that the driver would have been asked for, if the machine was in reserve
+	// when the pod got it.
+	Slot string `json:"slot,omitempty"`
 	// Address is the last that was known.
 	Address string `json:"address,omitempty"`
 	// Key is a digest of the agent's public key: the token is worth nothing from then on.
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
 	// Given reports that the agent has accepted the pod.
 	Given bool `json:"given,omitempty"`
 	// TakenAt is when the driver takes the machine, whose pod is ended before; zero if it does not.

@@ -218,7 +218,9 @@ func (b *backend) replace(ctx context.Context, m *member) {
 	}
 	r, err := b.requestAgain(ctx, pod)
 	if err == nil {
-		r.Name, _, _ = cutGeneration(b.seen(m).Name) // of which the next one is made
+		b.mu.Lock()
+		r.Name, _, _ = cutGeneration(m.slot()) // of which the next one is made
+		b.mu.Unlock()
 		late, stop := context.WithTimeout(ctx, createTimeout)
 		_, err = b.Create(late, r)
 		stop()

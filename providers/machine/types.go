@@ -32,6 +32,8 @@ type TypeConfig struct {
 	Price *resource.Quantity `json:"price,omitempty"`
 	// Arguments are for the driver.
 	Arguments map[string]string `json:"arguments,omitempty"`
+	// Warm is how many machines of this type are in reserve: started, without a pod. Defaults to 0.
+	Warm int `json:"warm,omitempty"`
 }
 
 var typeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)

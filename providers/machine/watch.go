@@ -27,7 +27,9 @@ const (
 
 // List implements podgroup.Lister: a unit is a machine that has been given its pod.
 func (b *backend) List(ctx context.Context, _ map[string]string, _ string) (podgroup.Page, error) {
-	b.start()
+	if err := b.start(); err != nil {
+		return podgroup.Page{}, err
+	}
 	if _, err := b.list(ctx); err != nil {
 		return podgroup.Page{}, err
 	}
@@ -128,6 +130,7 @@ func (b *backend) look(ctx context.Context) {
 	b.replaceLost()
 	b.endFinished()
 	b.endOrphans()
+	b.keepReserve()
 }
 
 // check connects with machines that have a pod, and decides which pods have lost their machine. A list
@@ -282,7 +285,7 @@ func (b *backend) endOrphans() {
 		given[uidOf(m.machine)] = given[uidOf(m.machine)] || m.record != nil && m.record.Given && !m.isReplaced()
 	}
 	for _, m := range b.members {
-		if m.record != nil && m.record.Given {
+		if m.record != nil && m.record.Given || isReserve(m.machine) {
 			continue
 		}
 		if b.hasPod(m.machine) && !given[uidOf(m.machine)] {
@@ -312,6 +315,13 @@ func (b *backend) endOrphan(ctx context.Context, m *member, superfluous bool) {
 	was := m.record != nil && m.record.Given || b.members[machine.Name] != m
 	b.mu.Unlock()
 	if was || !superfluous && !b.confirmOrphan(ctx, machine) {
+		return
+	}
+	b.mu.Lock()
+	kept := m.isAssigned() // until it is gone: without its record it may have any pod
+	b.mu.Unlock()
+	if kept {
+		b.gone(ctx, m)
 		return
 	}
 	if b.delete(ctx, machine) == nil {

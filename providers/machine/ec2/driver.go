@@ -357,9 +357,10 @@ func (d *driver) instancesOf(ctx context.Context, m machine.Machine) (ids []stri
 	if len(ids) > 0 || len(ended) > 0 || m.Tags[tagName] != m.Name {
 		return ids, isNew, nil
 	}
-	// The answer to its creation was lost.
+	// The answer to its creation was lost. The tags of a pod that got it from the reserve are not the
+	// instance's.
 	identity := map[string]string{}
-	for _, key := range []string{tagName, podgroup.TagClusterUID, podgroup.TagClusterName, podgroup.TagNodeName, podgroup.TagUID} {
+	for _, key := range []string{tagName, podgroup.TagClusterUID, podgroup.TagClusterName, podgroup.TagNodeName} {
 		if value, ok := m.Tags[key]; ok {
 			identity[key] = value
 		}
