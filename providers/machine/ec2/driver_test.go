@@ -257,6 +257,26 @@ func TestLostAnswerAndAnotherProcess(t *testing.T) {
 	})
 }
 
+// A machine in reserve is made without the tags of the pod that gets it.
+func TestMachineOfTheReserveIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		reserve := spec("a-1", "m7i.large")
+		delete(reserve.Tags, podgroup.TagUID)
+		r.create(reserve)
+		time.Sleep(time.Minute)
+		r.restart() // which knows no ID, and has not listed it
+		m := machine.Machine{Name: "a-1", Tags: maps.Clone(reserve.Tags)}
+		m.Tags[podgroup.TagUID] = "of the pod"
+		if err := r.driver.Delete(t.Context(), m); err != nil {
+			t.Error(err)
+		}
+		if left := r.instances(); len(left) > 0 {
+			t.Errorf("these are left: %+v", left)
+		}
+	})
+}
+
 // An instance of the same token that has ended long ago is in no list any more.
 func TestEarlierInstanceHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
