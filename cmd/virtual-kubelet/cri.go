@@ -29,6 +29,7 @@ var criEntry = providerEntry{
 	sample:   (*cri.Provider)(nil),
 	resolves: true,
 	oneNode:  true,
+	served:   true,
 	check: func(config []byte) error {
 		_, err := cri.ParseConfig(config)
 		return err

@@ -26,6 +26,7 @@ optional (providers/mock/README.md has the rest):
             "startDelay": "1s", "stopDelay": "1s", "journal": "FILE"}}
 `,
 	sample: (*mock.Provider)(nil),
+	served: true,
 	check: func(config []byte) error {
 		_, err := mock.ParseConfig(config, "")
 		return err

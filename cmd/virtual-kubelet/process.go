@@ -31,6 +31,7 @@ rest):
 	sample:   (*process.Provider)(nil),
 	resolves: true,
 	oneNode:  true,
+	served:   true,
 	check: func(config []byte) error {
 		_, err := process.ParseConfig(config)
 		return err

@@ -45,6 +45,9 @@ type providerEntry struct {
 	// mountsVolumes means that the provider, though it does not resolve the environment,
 	// requests tokens and reads claims for volumes.
 	mountsVolumes bool
+	// served means that the provider needs no cluster, if pods come with all that they need: see
+	// serveprovider.go.
+	served bool
 	// oneNode means that a process can have one node of the provider only.
 	oneNode bool
 	// check returns what is wrong with a configuration; nil is none.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -35,9 +34,6 @@ type Options struct {
 	// Name and Version are those of the provider, for logs.
 	Name, Version string
 }
-
-// stopTimeout is how long streams may take to end with the agent.
-const stopTimeout = 2 * time.Second
 
 // Run gets a certificate and serves the provider, until ctx ends.
 func Run(ctx context.Context, o Options) (err error) {
@@ -72,15 +68,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	s := server.New(ctx, provider, nodeProvider, server.Options{Name: o.Name, Version: o.Version, Node: n})
-	grpcServer := grpc.NewServer(append(s.ServerOptions(), grpc.Creds(credentials.NewTLS(id.server())))...)
-	s.Register(grpcServer)
-	defer context.AfterFunc(ctx, func() {
-		late := time.AfterFunc(stopTimeout, grpcServer.Stop)
-		defer late.Stop()
-		grpcServer.GracefulStop()
-	})()
 	group.Go(func() error { return id.renew(ctx, answer) })
-	group.Go(func() error { return grpcServer.Serve(listener) })
+	group.Go(func() error { return s.Serve(ctx, listener, grpc.Creds(credentials.NewTLS(id.server()))) })
 	return group.Wait()
 }
 

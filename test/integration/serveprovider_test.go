@@ -1,0 +1,123 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
+)
+
+// The provider of a node is another process of the binary, which has no access to the cluster. Pods
+// have what is in their environments and volumes, and run on while that process is killed.
+func TestServedProvider(t *testing.T) {
+	t.Parallel()                            // it waits most of the time
+	dir, err := os.MkdirTemp("", "served-") // through which the users of containers can pass
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	name, socket := strings.ToLower(t.Name()), filepath.Join(dir, "socket")
+	here, there := filepath.Join(dir, "remote.yaml"), filepath.Join(dir, "process.yaml")
+	for file, text := range map[string]string{
+		here:  "address: unix://" + socket,
+		there: fmt.Sprintf("{root: %s/root, evictionHard: {}, cgroupParent: /%s, runtime: {sharedNetwork: true, allowUnenforcedLimits: true}}", dir, name),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	log := &lockedbuffer.Buffer{}
+	serve := func() *daemon.Process {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), "serve-provider", "--provider", "process", "--provider-config", there, "--nodename", name, "--listen", "unix://"+socket)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		p, err := daemon.Launch(cmd, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	server := serve()
+	t.Cleanup(func() {
+		if err := server.Stop(syscall.SIGTERM); err != nil {
+			t.Errorf("the server did not end well: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the server:\n%s", log)
+		}
+	})
+	n := &virtualNode{name: name, log: &lockedbuffer.Buffer{}}
+	n.user, n.kubeconfig = newAccountFor(t, dir, name, name, "--provider", "remote")
+	since := time.Now()
+	n.launch(t, []string{"--kubeconfig", n.kubeconfig, "--nodename", name, "--port", "0", "--provider", "remote", "--provider-config", here})
+	t.Cleanup(func() {
+		n.stop(t, syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, n.log)
+		}
+		assertNothingForbidden(t, n.user)
+		if err := client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	n.waitReady(t, since)
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others can connect: %v, %v", info, err)
+	}
+
+	ns := newNamespace(t)
+	kubectl(t, "-n", ns, "create", "configmap", "settings", "--from-literal=COLOUR=blue")
+	kubectl(t, "-n", ns, "create", "secret", "generic", "keys", "--from-literal=key=abc")
+	spec := podSpec(n)
+	c := &spec.Containers[0]
+	c.Command = []string{"sh", "-c", `echo "$COLOUR $(cat /keys/key)"; trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done`}
+	c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "keys", MountPath: "/keys"}}
+	spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
+	pod := createPod(t, ns, "hello", spec, nil)
+	waitForPhase(t, ns, "hello", corev1.PodRunning)
+	eventually(t, "the log has what the pod was given", func(context.Context) (bool, string) {
+		out := kubectl(t, "-n", ns, "logs", "hello")
+		return out == "blue abc\n", out
+	})
+
+	_ = server.Stop(syscall.SIGKILL)
+	server = serve()
+	eventually(t, "the pod is there, and was not started again", func(ctx context.Context) (bool, string) {
+		out, err := cluster.Kubectl(ctx, "-n", ns, "exec", "hello", "--", "echo", "again").CombinedOutput()
+		now, getErr := client.CoreV1().Pods(ns).Get(ctx, "hello", metav1.GetOptions{})
+		if getErr == nil && (now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0) {
+			t.Fatalf("the pod is %+v", now.Status)
+		}
+		return err == nil && string(out) == "again\n", fmt.Sprintf("%v: %s", err, out)
+	})
+	if out := kubectl(t, "-n", ns, "logs", "hello"); out != "blue abc\n" {
+		t.Errorf("the log is %q", out)
+	}
+	kubectl(t, "-n", ns, "delete", "pod", "hello", "--timeout=60s")
+	waitForGone(t, pod)
+	eventually(t, "nothing of the pod is left", func(context.Context) (bool, string) {
+		left, err := os.ReadDir(filepath.Join(dir, "root", "pods"))
+		return err == nil && len(left) == 0, fmt.Sprint(left, err)
+	})
+}
