@@ -255,6 +255,9 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 .PHONY: machine
 machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
 	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
+
+.PHONY: machine-ec2
+machine-ec2: build controlplane container-tools toolchain ## The same on instances of a fake of Amazon EC2 that are network namespaces
 	cd providers/machine/ec2 && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestKit$$' .
 
 .PHONY: qemu-tools
@@ -284,15 +287,20 @@ kits: controlplane ## The conformance kit over the fakes of services, which is p
 	printf '%s\n' aci azurebatch eci fargate interlink stackpath zun | xargs -P 7 -I {} sh -c \
 		'cd providers/{} && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run "^Test(ACI|AzureBatch|ECI|Fargate|InterLink|StackPath|Zun)$$" .'
 
-# They wait for much of their time: three packages at once are not too many for two processors.
 .PHONY: integration
 integration: build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools ## The tests on a real control plane
 	cd controlplane && $(GOTEST) ./...
-	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 30m -p 3 -parallel 8 $(NOT_MANY) ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/... ./providers/slurm/... ./providers/remote/...
-	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
+	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	$(MAKE) -j2 integration-slurm integration-nomad # Slurm waits most of the time
 	$(MAKE) kits
 	$(MAKE) machine
 	$(MAKE) machine-qemu-sample
+
+.PHONY: integration-slurm integration-nomad
+integration-slurm:
+	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 $(NOT_MANY) ./providers/slurm/... ./providers/remote/...
+integration-nomad:
+	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 
 .PHONY: newcomer
 newcomer: build controlplane metrics-server helm ## Do what the README, the guide and the pages of doctor and chart say, in a clean clone

@@ -22,7 +22,6 @@ import (
 // The repository of a new provider builds, passes its tests and the conformance kit, and its
 // manifests and program work, as they are.
 func TestInit(t *testing.T) {
-	t.Parallel() // it compiles, and waits, most of the time
 	const name = "acme"
 	dir := filepath.Join(t.TempDir(), name)
 	checkout, err := filepath.Abs("../..")
@@ -144,7 +143,6 @@ func runIn(t *testing.T, dir, program string, args ...string) string {
 // What is written for the other kinds passes the conformance kit as it is, and the API server takes
 // its manifests. (TestKinds of package scaffold runs the other tests.)
 func TestInitKinds(t *testing.T) {
-	t.Parallel() // it compiles, and waits, most of the time
 	checkout, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
