@@ -53,7 +53,7 @@ func newServeProviderCommand() *cobra.Command {
 	flags := command.Flags()
 	o.addTo(flags, "", "what runs the pods: "+strings.Join(servedProviders(), ", "))
 	flags.StringVar(&o.node, "nodename", "", "name of the node whose pods it runs; others are refused")
-	flags.StringVar(&o.address, "node-address", "", "IP address of this machine, for pods in its network (default: one of its own)")
+	flags.StringVar(&o.address, "node-address", "", "address of this machine, for pods in its network (default: one of its own)")
 	flags.StringVar(&o.clusterDomain, "cluster-domain", "cluster.local", "domain of the cluster's services")
 	flags.StringVar(&o.listen, "listen", "", "where to listen: unix:///PATH, or ADDRESS:PORT")
 	flags.StringVar(&o.certFile, "tls-cert-file", "", "certificate to show, in PEM; it is read for each connection, as the next two are")
