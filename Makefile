@@ -179,6 +179,19 @@ bench: build controlplane ## Measure what the agent costs, beside the least that
 	@scripts/gobuild.sh "bench" bin/bench ./bench
 	bin/bench pods $(BENCH_FLAGS) $(BENCH)
 
+# KWOK with the stages that it recommends, of its own release.
+KWOK_VERSION = v0.8.0
+.PHONY: kwok
+kwok: # what bench-kwok compares with
+	@mkdir -p bin/kwok && GOBIN=$(CURDIR)/bin/kwok $(GO) install sigs.k8s.io/kwok/cmd/kwok@$(KWOK_VERSION)
+	@stages=$$($(GO) mod download -json sigs.k8s.io/kwok@$(KWOK_VERSION) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/kustomize/stage; rm -f bin/kwok/stages.yaml; \
+	for stage in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do \
+		{ echo ---; cat $$stages/$$stage.yaml; } >>bin/kwok/stages.yaml || exit 1; done
+
+.PHONY: bench-kwok
+bench-kwok: kwok ## The same with KWOK beside it, which plays pods for tests
+	@$(MAKE) bench BENCH='--agent "kwok=bench/kwok.sh bin/kwok NODE KUBECONFIG METRICS" $(BENCH)'
+
 .PHONY: bench-all
 bench-all: bench ## Measure all that docs/performance.md has, and put it there (half an hour)
 	bin/bench pods $(BENCH_FLAGS) --shape rich --rest 75s --rounds 1

@@ -202,7 +202,7 @@ func (p *Pods) put(pod *corev1.Pod) {
 	before := p.pods[key]
 	template := templateOf(pod)
 	if like := cmp.Or(before, p.models[template]); like != nil {
-		pod = share(pod, like)
+		pod = share(pod, like, cmp.Or(p.models[template], like))
 	}
 	p.forgetModel(before)
 	if p.models[template] == nil {

@@ -19,11 +19,16 @@ func templateOf(pod *corev1.Pod) types.UID {
 }
 
 // share returns a copy of pod in which what is equal to a part of like is that part: strings,
-// and whole maps, slices and pointers. Neither pod is written to, as the caller may not be the
-// only one that has them.
-func share(pod, like *corev1.Pod) *corev1.Pod {
+// and whole maps, slices and pointers; and what is new in its status, to a part of model's.
+// like is the pod before, where there was one, which has the most in common with it, and model
+// another pod of the template, from which it has its spec; they may be the same. None of them is
+// written to, as the caller may not be the only one that has them.
+func share(pod, like, model *corev1.Pod) *corev1.Pod {
 	shared := *pod
 	shareValue(reflect.ValueOf(&shared).Elem(), reflect.ValueOf(like).Elem())
+	if status := reflect.ValueOf(&shared.Status).Elem(); model != like && !equal(status, reflect.ValueOf(&like.Status).Elem()) {
+		shareValue(status, reflect.ValueOf(&model.Status).Elem())
+	}
 	return &shared
 }
 
@@ -39,7 +44,7 @@ func shareValue(into, like reflect.Value) {
 			into.Set(like)
 		}
 	case reflect.Slice:
-		if into.Len() == 0 || like.Len() == 0 {
+		if into.Len() == 0 || like.Len() == 0 && into.Cap() == into.Len() {
 			return
 		}
 		if equal(into, like) {
@@ -48,6 +53,7 @@ func shareValue(into, like reflect.Value) {
 			into.Set(like.Slice3(0, like.Len(), like.Len()))
 			return
 		}
+		// The decoder leaves room: five conditions have that of eight.
 		own := reflect.MakeSlice(into.Type(), into.Len(), into.Len())
 		reflect.Copy(own, into)
 		for i := range min(into.Len(), like.Len()) {

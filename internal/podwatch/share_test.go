@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +95,7 @@ func TestSharedPodIsTheSame(t *testing.T) {
 		for other, changeOther := range changes {
 			pod, like := replica(t, 1, change), replica(t, 2, changeOther)
 			wantPod, wantLike := pod.DeepCopy(), like.DeepCopy()
-			got := share(pod, like)
+			got := share(pod, like, like)
 			if !reflect.DeepEqual(got, wantPod) || !reflect.DeepEqual(pod, wantPod) || !reflect.DeepEqual(like, wantLike) {
 				t.Errorf("a pod with %s, made to share with one with %s, is\n%+v, was\n%+v", name, other, got, wantPod)
 			}
@@ -181,6 +182,47 @@ func TestPodsOfOneTemplateTakeLessMemory(t *testing.T) {
 	}
 }
 
+// The conditions and containers of a pod come after the pod, with room to grow and strings of
+// their own. Measured are 70 % at most, so there is room.
+func TestStatusesOfOneTemplateTakeLessMemory(t *testing.T) {
+	const count = 500
+	pending := func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodPending} }
+	running := func(pod *corev1.Pod) {
+		pod.Status.Conditions = nil
+		for _, condition := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp})
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", Image: "registry.example/web:1", ImageID: "registry.example/web@sha256:" + strings.Repeat("0", 64), Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: pod.CreationTimestamp}},
+		}}
+	}
+	status := func(i int) corev1.PodStatus { return replica(t, i, running).Status }
+	alone := liveHeap(func() (all []corev1.PodStatus) {
+		for i := range count {
+			all = append(all, status(i))
+		}
+		return all
+	})
+	pods := func(change ...func(*corev1.Pod)) *Pods {
+		p := NewPods()
+		for i := range count {
+			p.set(replica(t, i, pending))
+			for _, f := range change {
+				p.set(replica(t, i, f))
+			}
+		}
+		return p
+	}
+	without := liveHeap(func() *Pods { return pods() })
+	with := liveHeap(func() *Pods { return pods(running) })
+	took := with - without + count*int64(reflect.TypeFor[corev1.PodStatus]().Size())
+	t.Logf("%d bytes a status, %d unless shared", took/count, alone/count)
+	if took > alone*8/10 {
+		t.Errorf("a status takes %d bytes, of %d that it takes alone", took/count, alone/count)
+	}
+}
+
 // What others are compared with is kept no longer than its pod.
 func TestModelsAreForgotten(t *testing.T) {
 	p := NewPods()
@@ -209,6 +251,6 @@ func BenchmarkShare(b *testing.B) {
 	pod, like := replica(b, 1), replica(b, 2)
 	b.ReportAllocs()
 	for b.Loop() {
-		share(pod, like)
+		share(pod, like, like)
 	}
 }
