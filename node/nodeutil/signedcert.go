@@ -18,7 +18,9 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
@@ -35,6 +37,10 @@ import (
 // signingPatience is how long a request may wait for somebody to approve it,
 // before another one is made.
 const signingPatience = time.Hour
+
+// requestCheckInterval is how often a request that waits is looked up. Whoever watches
+// it learns of its deletion, unless that was before the watch began.
+const requestCheckInterval = time.Minute
 
 var (
 	errNothingWanted = errors.New("there is nothing to request")
@@ -269,7 +275,7 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 	}
 	logger := log.G(ctx).WithFields(log.Fields{"csr": name, "signer": s.signer})
 	logger.Info("Requested a certificate; waiting until it is approved and signed")
-	certPEM, err := csr.WaitForCertificate(ctx, client, name, uid)
+	certPEM, err := waitForCertificate(ctx, client, name, uid)
 	answered = err == nil || ctx.Err() == nil
 	if err != nil {
 		return fmt.Errorf("certificate signing request %s: %w", name, err)
@@ -289,6 +295,23 @@ func (s *signedCert) request(ctx context.Context, request *x509.CertificateReque
 		return fmt.Errorf("the certificate that was signed for %s is not for all that was requested: see what its signer leaves out", name)
 	}
 	return nil
+}
+
+// waitForCertificate waits until a request is signed. It returns an error if the request is
+// denied or gone.
+func waitForCertificate(ctx context.Context, client kubernetes.Interface, name string, uid types.UID) ([]byte, error) {
+	for {
+		round, cancel := context.WithTimeout(ctx, requestCheckInterval)
+		certPEM, err := csr.WaitForCertificate(round, client, name, uid)
+		over := round.Err() == nil || ctx.Err() != nil
+		cancel()
+		if err == nil || over {
+			return certPEM, err
+		}
+		if _, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return nil, errors.New("it was deleted")
+		}
+	}
 }
 
 // consider returns what is wanted, and records it; cancel ends the request for it.

@@ -50,6 +50,7 @@ type signer struct {
 	hold     bool   // leave requests pending
 	deny     bool
 	bare     bool // sign without names and addresses
+	vanish   bool // the next request is deleted at once
 	refuse   error
 	before   func() // each request
 }
@@ -107,6 +108,10 @@ func (s *signer) create(action clienttesting.Action) (bool, runtime.Object, erro
 		_ = s.Tracker().Delete(resource, "", s.name)
 	}
 	s.name = csr.Name
+	if s.vanish {
+		s.vanish = false
+		return true, csr, nil
+	}
 	return true, csr, s.Tracker().Add(csr)
 }
 
@@ -435,6 +440,20 @@ func TestRequestDoesNotDependOnTheOrderOfAddresses(t *testing.T) {
 		}
 		if s.count() != 1 {
 			t.Errorf("%d requests", s.count())
+		}
+	})
+}
+
+// A request that somebody deletes before it is watched is made again.
+func TestRequestThatIsDeletedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSigner(t)
+		s.vanish = true
+		k := newKeeper(s, here)
+		k.launch(t, t.TempDir())
+		pass(2 * time.Minute)
+		if k.current() == nil {
+			t.Errorf("there is no certificate after %d requests", s.count())
 		}
 	})
 }
