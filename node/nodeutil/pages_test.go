@@ -3,6 +3,7 @@ package nodeutil_test
 import (
 	stdjson "encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -116,5 +117,36 @@ func TestFlagz(t *testing.T) {
 	mux, _ = attachedTo(t, &tiny{})
 	if w := ask(mux, http.MethodGet, "/flagz"); w.Code != http.StatusOK {
 		t.Errorf("without flags: %d %s", w.Code, w.Body)
+	}
+}
+
+// Programs get the pages as Kubernetes' API has them, if they ask for a kind, and an error otherwise.
+func TestPagesForPrograms(t *testing.T) {
+	mux, _ := attachedTo(t, &tiny{}, func(cfg *nodeutil.NodeConfig) error {
+		cfg.Flags = map[string]string{"provider": "mock"}
+		return nil
+	})
+	for _, c := range []struct {
+		path, accept string
+		status       int
+		want         string
+	}{
+		{"/statusz", "text/plain", 200, `kubelet statusz\n`},
+		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200,
+			`"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kubelet"},"startTime":"[^"]+","uptimeSeconds":\d+,"goVersion":"go[^"]+","binaryVersion":"[^"]+","emulationVersion":"[^"]+","paths":\["/`},
+		{"/statusz", "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz", 200, `kind: Statusz\n`},
+		{"/statusz", "application/json", 406, "text/plain"},
+		{"/flagz", "text/plain", 200, `kubelet flagz\n`},
+		{"/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz", 200,
+			`"kind":"Flagz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kubelet"},"flags":\{"provider":"mock"\}`},
+		{"/flagz", "application/json", 406, "text/plain"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		if w.Code != c.status || !regexp.MustCompile(c.want).MatchString(w.Body.String()) {
+			t.Errorf("%s as %s: %d %s; want %d %s", c.path, c.accept, w.Code, w.Body, c.status, c.want)
+		}
 	}
 }
