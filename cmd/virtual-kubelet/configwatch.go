@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -25,7 +24,9 @@ func (o *options) watchConfig(ctx context.Context) {
 	w := configWatch{options: o, inUse: o.settings.Values(), pools: o.poolsFile != ""}
 	poll := time.NewTicker(configPollInterval)
 	defer poll.Stop()
-	last, seen := o.readConfig(), configContent{data: o.configContent}
+	last := o.readConfig()
+	w.provider = last.provider
+	seen := configContent{data: o.configContent, provider: last.provider}
 	for {
 		select {
 		case <-ctx.Done():
@@ -42,22 +43,33 @@ func (o *options) watchConfig(ctx context.Context) {
 }
 
 // configContent is the content of the file, or why it cannot be read.
-type configContent struct{ data, failure string }
+type configContent struct {
+	data, failure string
+	provider      string // content of the provider's own file, if there is one
+}
 
 func (o *options) readConfig() configContent {
+	var now configContent
+	if o.poolsFile == "" && o.providerConfig != "" { // that of pools is part of what they watch
+		data, _ := os.ReadFile(o.providerConfig) // that it cannot be read is a mistake of the configuration
+		now.provider = string(data)
+	}
 	data, err := os.ReadFile(o.configFile)
 	if err != nil {
-		return configContent{failure: err.Error()}
+		now.failure = err.Error()
+		return now
 	}
-	return configContent{data: string(data)}
+	now.data = string(data)
+	return now
 }
 
 // configWatch is what a watch of the configuration knows.
 type configWatch struct {
 	*options
-	inUse  map[string]string // the values in force, by field
-	pools  bool              // the process has node pools
-	logged string            // about the last content that is not in use as a whole
+	inUse    map[string]string // the values in force, by field
+	provider string            // content of the provider's file that is in force
+	pools    bool              // the process has node pools
+	logged   string            // about the last content that is not in use as a whole
 }
 
 // changed applies a content of the file.
@@ -69,17 +81,23 @@ func (w *configWatch) changed(ctx context.Context, now configContent) {
 		})
 		return
 	}
-	restart := []string{}
+	var restart, reloaded []string
 	values := fresh.settings.Values()
 	for _, s := range fresh.settings.Settings {
 		switch {
 		case s.Field == "" || values[s.Field] == w.inUse[s.Field]:
 		case s.Reloaded:
 			w.inUse[s.Field] = values[s.Field]
-			w.reload(ctx, fresh)
+			reloaded = append(reloaded, s.Field)
 		default:
 			restart = append(restart, s.Field)
 		}
+	}
+	if now.provider != w.provider {
+		restart = append(restart, w.settings.Name("provider-config"))
+	}
+	if len(reloaded) > 0 {
+		w.reload(ctx, fresh, reloaded)
 	}
 	if pools := fresh.poolsFile != ""; pools != w.pools {
 		restart = append(restart, nodepools.Kind)
@@ -104,14 +122,15 @@ func (w *configWatch) once(about string, logs func()) {
 	}
 }
 
-// reload applies what can be changed while the process runs.
-func (w *configWatch) reload(ctx context.Context, fresh *options) {
-	level := logLevels[fresh.logLevel]
-	if level <= slog.LevelInfo {
-		w.level.Set(level)
-	}
-	log.G(ctx).WithField("to", fresh.logLevel).Info("Changed the log level") // at the more talkative of the two levels
-	w.level.Set(level)
+// reload applies what can be changed while the process runs, and logs that at the more
+// talkative of the two log levels.
+func (w *configWatch) reload(ctx context.Context, fresh *options, fields []string) {
+	before := w.live.level.Level()
+	w.live.use(fresh)
+	after := w.live.level.Level()
+	w.live.level.Set(min(before, after))
+	log.G(ctx).WithField("fields", strings.Join(fields, ", ")).Info("The configuration has changed, and is in use")
+	w.live.level.Set(after)
 }
 
 // again returns the options of the same flags and environment with another content of the
@@ -144,5 +163,8 @@ func (w *configWatch) again(now configContent) (*options, error) {
 		return nil, fmt.Errorf("%s: there is no %s in it any more: write one, or restart", w.configFile, configurationKind)
 	}
 	fresh.takeEnvironment(w.getenv)
-	return &fresh, config.Join(fresh.check()...)
+	if wrong := fresh.check(); len(wrong) > 0 || fresh.poolsFile != "" || fresh.provider == "" {
+		return &fresh, config.Join(wrong...)
+	}
+	return &fresh, fresh.providerMistake()
 }

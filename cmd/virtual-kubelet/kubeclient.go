@@ -76,11 +76,20 @@ func kubeConfig(o *options) (config *rest.Config, source string, err error) {
 }
 
 func limit(config *rest.Config, o *options) *rest.Config {
-	config.QPS = o.kubeAPIQPS
-	config.Burst = o.kubeAPIBurst
-	if config.Burst <= 0 && config.QPS > 0 {
-		config.Burst = max(1, int(2*config.QPS))
+	config.QPS, config.Burst = o.requestLimit()
+	if o.live != nil {
+		config.RateLimiter = &o.live.requests // which goes before them
 	}
 	config.UserAgent = "virtual-kubelet/" + o.nodeName
 	return config
+}
+
+// requestLimit returns how many requests to the API server there may be in a second, and at
+// once.
+func (o *options) requestLimit() (qps float32, burst int) {
+	burst = o.kubeAPIBurst
+	if burst <= 0 && o.kubeAPIQPS > 0 {
+		burst = max(1, int(2*o.kubeAPIQPS))
+	}
+	return o.kubeAPIQPS, burst
 }

@@ -16,12 +16,10 @@ var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.Lev
 
 // setUpLogging makes everything, the Kubernetes libraries included, log to w in one
 // format.
-func setUpLogging(o *options, w io.Writer) log.Logger {
-	o.level = new(slog.LevelVar)
-	o.level.Set(logLevels[o.logLevel])
-	handlerOptions := &slog.HandlerOptions{Level: o.level}
+func setUpLogging(level slog.Leveler, format string, w io.Writer) log.Logger {
+	handlerOptions := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler = slog.NewTextHandler(w, handlerOptions)
-	if o.logFormat == "json" {
+	if format == "json" {
 		handler = slog.NewJSONHandler(w, handlerOptions)
 	}
 	klog.SetLoggerWithOptions(logr.FromSlogHandler(handler), klog.ContextualLogger(true))

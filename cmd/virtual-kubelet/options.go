@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -90,7 +89,7 @@ type options struct {
 	configuration  []byte  // the same, if it has a configuration
 	configMistakes []error // in it
 
-	level *slog.LevelVar // of the log, set by setUpLogging
+	live *live // of the process that runs the nodes, set by runNode
 }
 
 // complete checks the values, and fills in defaults.

@@ -39,5 +39,5 @@ func (o *providerFlags) check() error {
 // begin returns ctx with the log, and what the configuration file has.
 func (o *providerFlags) begin(ctx context.Context, stderr io.Writer) (context.Context, []byte, error) {
 	config, err := readProviderConfig(o.providerConfig)
-	return log.WithLogger(ctx, setUpLogging(&options{logLevel: o.logLevel, logFormat: o.logFormat}, stderr)), config, err
+	return log.WithLogger(ctx, setUpLogging(logLevels[o.logLevel], o.logFormat, stderr)), config, err
 }

@@ -37,6 +37,13 @@ func TestPublishedConfiguration(t *testing.T) {
 	if !bytes.Contains(page, sample) {
 		t.Error("docs/configuration.md does not show deploy/configuration.yaml as it is")
 	}
+	_, changes, _ := bytes.Cut(page, []byte("## Changes while it runs"))
+	changes, _, _ = bytes.Cut(changes, []byte("\n## "))
+	for _, s := range table.Settings {
+		if s.Reloaded != bytes.Contains(changes, []byte("`"+s.Field+"`")) && s.Field != "providerConfig" {
+			t.Errorf("docs/configuration.md says that %s needs a restart, or that it does not", s.Field)
+		}
+	}
 	noCluster(t)
 	if status, stdout, _ := execute(t, "config", "check", "../../deploy/configuration.yaml"); status != 0 {
 		t.Error(stdout)

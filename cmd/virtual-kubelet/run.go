@@ -25,7 +25,8 @@ import (
 // stdout to stdout.
 func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
-	logger := setUpLogging(o, stderr)
+	o.live = newLive(o)
+	logger := setUpLogging(&o.live.level, o.logFormat, stderr)
 	ctx = log.WithLogger(ctx, logger)
 	stopTracing, err := setUpTracing(ctx, o, stdout)
 	if err != nil {

@@ -118,9 +118,9 @@ func (o *options) clusterSettings() []settings.Setting {
 			Usage: "kubeconfig file to request the node's own client certificate with, as system:node:NAME, unless --kubeconfig has credentials; keep the file, and give --cert-dir"},
 		{Field: "clientConnection.certDirectory", Flag: "cert-dir", Value: &o.certDir, Path: true,
 			Usage: "directory for the certificates that the cluster signs for this node; not to be shared by nodes"},
-		{Field: "clientConnection.qps", Flag: "kube-api-qps", Value: &o.kubeAPIQPS, Default: float32(-1), NotZero: true,
+		{Field: "clientConnection.qps", Flag: "kube-api-qps", Value: &o.kubeAPIQPS, Default: float32(-1), NotZero: true, Reloaded: true,
 			Usage: "maximum requests per second to the API server (-1: unlimited)"},
-		{Field: "clientConnection.burst", Flag: "kube-api-burst", Value: &o.kubeAPIBurst,
+		{Field: "clientConnection.burst", Flag: "kube-api-burst", Value: &o.kubeAPIBurst, Reloaded: true,
 			Usage: "maximum burst of requests to the API server (default: twice --kube-api-qps)"},
 	}
 }
@@ -188,7 +188,7 @@ func (o *options) tracingSettings() []settings.Setting {
 			Usage: "attributes of traces as key=value, besides those of $OTEL_RESOURCE_ATTRIBUTES"},
 		{Field: "tracing.sampleRate", Flag: "trace-sample-rate", Env: "OTEL_TRACES_SAMPLER", FromEnv: func(getenv func(string) string) (string, bool) {
 			return "", getenv("OTEL_TRACES_SAMPLER") != "" // the library reads it
-		}, Value: &o.traceSampleRate, Check: o.checkSampleRate,
+		}, Value: &o.traceSampleRate, Check: o.checkSampleRate, Reloaded: true,
 			Usage: "percentage of traces to sample, always, or never (default: $OTEL_TRACES_SAMPLER, or always)"},
 	}
 }
@@ -245,8 +245,12 @@ func (o *options) checkLeaseDuration() string {
 }
 
 func (o *options) checkSampleRate() string {
-	if _, err := o.sampler(); err != nil {
-		return err.Error()
+	switch o.traceSampleRate {
+	case "", "always", "never":
+		return ""
+	}
+	if percent, err := strconv.ParseFloat(o.traceSampleRate, 64); err != nil || !(percent >= 0 && percent <= 100) {
+		return fmt.Sprintf("it is %q: use a percentage from 0 to 100, always, or never", o.traceSampleRate)
 	}
 	return ""
 }

@@ -54,13 +54,9 @@ func setUpTracing(ctx context.Context, o *options, stdout io.Writer) (stop func(
 		return nil, fmt.Errorf("cannot describe this process in traces (see OTEL_RESOURCE_ATTRIBUTES): %w", err)
 	}
 	options := []sdktrace.TracerProviderOption{sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)}
-	sampler, err := o.sampler()
-	if err != nil {
-		return nil, err
-	}
-	if sampler != nil {
-		options = append(options, sdktrace.WithSampler(sampler))
-	}
+	if o.traceSampleRate != "" || o.getenv("OTEL_TRACES_SAMPLER") == "" {
+		options = append(options, sdktrace.WithSampler(&o.live.traces))
+	} // else the library reads the variable, which no file can change
 	provider := sdktrace.NewTracerProvider(options...)
 	otel.SetTracerProvider(provider)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
@@ -98,19 +94,16 @@ func (o *options) traceResource(ctx context.Context) (*resource.Resource, error)
 		resource.WithFromEnv(), resource.WithAttributes(attributes...))
 }
 
-// sampler returns that of the flag; nil leaves it to the environment variables.
-func (o *options) sampler() (sdktrace.Sampler, error) {
+// sampler returns that of the flag, or without one the library's default.
+func (o *options) sampler() sdktrace.Sampler {
 	switch o.traceSampleRate {
 	case "":
-		return nil, nil
+		return sdktrace.ParentBased(sdktrace.AlwaysSample())
 	case "always":
-		return sdktrace.AlwaysSample(), nil
+		return sdktrace.AlwaysSample()
 	case "never":
-		return sdktrace.NeverSample(), nil
+		return sdktrace.NeverSample()
 	}
-	percent, err := strconv.ParseFloat(o.traceSampleRate, 64)
-	if err != nil || percent < 0 || percent > 100 {
-		return nil, fmt.Errorf("it is %q: use a percentage from 0 to 100, always, or never", o.traceSampleRate)
-	}
-	return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(percent / 100)), nil
+	percent, _ := strconv.ParseFloat(o.traceSampleRate, 64) // see checkSampleRate
+	return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(percent / 100))
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +55,12 @@ func (c *received) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // returns what a collector got.
 func traceWith(t *testing.T, env map[string]string, args ...string) *received {
 	t.Helper()
+	return traceWithLater(t, "", env, args...)
+}
+
+// traceWithLater traces another span with another rate of sampling, too.
+func traceWithLater(t *testing.T, later string, env map[string]string, args ...string) *received {
+	t.Helper()
 	var got received
 	server := httptest.NewServer(&got)
 	t.Cleanup(server.Close)
@@ -75,14 +82,34 @@ func traceWith(t *testing.T, env map[string]string, args ...string) *received {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
+	o.live = newLive(&o)
 	stop, err := setUpTracing(t.Context(), &o, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, span := trace.StartSpan(context.Background(), "work")
 	span.End()
-	stop() // which sends it
+	if later != "" {
+		o.live.use(parsed(t, "--provider", "mock", "--trace-sample-rate", later))
+		_, span = trace.StartSpan(context.Background(), "later")
+		span.End()
+	}
+	stop() // which sends them
 	return &got
+}
+
+// Traces are sampled as the file says now, not as it did at the start.
+func TestSamplingFollowsTheRateInForce(t *testing.T) {
+	collector := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "COLLECTOR"}
+	for _, c := range []struct{ first, later, want string }{
+		{"never", "always", "later"}, {"never", "100", "later"}, {"always", "never", "work"}, {"100", "0", "work"},
+	} {
+		t.Run(c.first+" "+c.later, func(t *testing.T) {
+			if got := traceWithLater(t, c.later, collector, "--trace-sample-rate", c.first); !slices.Equal(got.spans, []string{c.want}) {
+				t.Errorf("the collector got the spans %v, want %s", got.spans, c.want)
+			}
+		})
+	}
 }
 
 func TestStandardVariablesTurnTracingOn(t *testing.T) {

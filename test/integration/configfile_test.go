@@ -70,6 +70,6 @@ logging: {level: %s, format: json}
 	}
 	write("debug")
 	eventually(t, "the log level changes", func(context.Context) (bool, string) {
-		return strings.Contains(n.log.String(), `"msg":"Changed the log level","to":"debug"`), n.log.String()
+		return strings.Contains(n.log.String(), `"msg":"The configuration has changed, and is in use","fields":"logging.level"`), n.log.String()
 	})
 }
