@@ -133,6 +133,12 @@ func (o *options) providerMistake() error {
 	if wrong == nil {
 		wrong = err
 	}
+	return o.atProviderConfig(wrong)
+}
+
+// atProviderConfig returns what is wrong with the provider's configuration with its place, if it
+// is in the file of --config.
+func (o *options) atProviderConfig(wrong error) error {
 	if wrong == nil {
 		return nil
 	}

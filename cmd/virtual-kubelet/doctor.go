@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/doctor"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/buildinfo"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 )
 
 const doctorHelp = `Look at the cluster and at the nodes of this configuration in it, and print what is
@@ -187,8 +188,11 @@ func (o *options) configuredNodes() (nodes []doctor.Node, wrong, err error) {
 		if wanted, wrong = newPoolFile(o).Load(); wanted == nil {
 			return nil, nil, usageError{wrong}
 		}
+		wrong = config.Join(o.atLines(wrong)...)
 	} else if wrong, err = o.checkProvider(); err != nil {
 		return nil, nil, err
+	} else {
+		wrong = o.atProviderConfig(wrong)
 	}
 	if o.nodes == 0 && o.poolsFile == "" {
 		return []doctor.Node{{Name: o.nodeName, Provider: o.provider}}, wrong, nil

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // Another process has the node if it is in another pod, unless the two elect a leader.
@@ -45,6 +48,26 @@ func TestRightsCommandOfAFile(t *testing.T) {
 		rbac := rbacOptions{poolsFile: file}
 		if command := rbac.command(); !strings.HasSuffix(command, want) {
 			t.Errorf("%q: %s, want %q at its end", file, command, want)
+		}
+	}
+}
+
+// What is wrong in the file of --config is named with its place, as by "config check".
+func TestDoctorNamesThePlaceOfAMistake(t *testing.T) {
+	noCluster(t)
+	for fields, want := range map[string]string{
+		"provider: mock\nproviderConfig: {virtual-kubelet: {cpus: 1}}\n":                                                                         `:4: providerConfig: mock config: unknown field "virtual-kubelet.cpus"`,
+		"provider: mock\n---\napiVersion: virtual-kubelet.io/v1alpha1\nkind: NodePools\npools:\n- {name: a, count: 1}\n- {name: b, count: -1}\n": ":9: pools[b].count: ",
+	} {
+		file := writeConfig(t, fields)
+		o := new(options)
+		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+		o.addFlags(flags, func(string) string { return "" })
+		if err := errors.Join(flags.Parse([]string{"--config", file}), o.completeAll()); err != nil {
+			t.Fatal(err)
+		}
+		if _, wrong, err := o.configuredNodes(); err != nil || wrong == nil || !strings.HasPrefix(wrong.Error(), file+want) {
+			t.Errorf("got %v, %v; want %s%s", wrong, err, file, want)
 		}
 	}
 }
