@@ -134,7 +134,7 @@ var subresources = []struct{ prefix, name string }{
 	{"/readyz", "healthz"},
 	{"/configz", "configz"},
 	{"/statusz", "statusz"},
-	{"/flagz", "flagz"},
+	{"/flagz", "configz"},
 }
 
 // fineGrained are the subresources that nodes/proxy covers as well (KEP-2862).

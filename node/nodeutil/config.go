@@ -61,7 +61,7 @@ type NodeConfig struct {
 
 	// Flags are the settings, by name, that the program was started with, for
 	// /flagz among the routes of AttachProviderRoutes. Leave secrets out:
-	// users who may get nodes/flagz can read them.
+	// users who may get nodes/configz can read them.
 	Flags map[string]string
 
 	// NumWorkers is the number of workers for each of the pod controller's
