@@ -83,6 +83,13 @@ const (
 	badgeMargin = 8
 )
 
+func capabilities(n int) string {
+	if n == 1 {
+		return "1 capability"
+	}
+	return fmt.Sprintf("%d capabilities", n)
+}
+
 // Badge writes a picture (SVG) that says how many capabilities have passed, for a README.
 func (r *Report) Badge(w io.Writer) error {
 	passed, failed, core := 0, 0, false
@@ -96,10 +103,10 @@ func (r *Report) Badge(w io.Writer) error {
 			passed++
 		}
 	}
-	text, color := fmt.Sprintf("core + %d capabilities", passed), "#2e7d32"
+	text, color := "core + "+capabilities(passed), "#2e7d32"
 	switch {
 	case failed > 0:
-		text, color = fmt.Sprintf("%d capabilities failed", failed), "#c62828"
+		text, color = capabilities(failed)+" failed", "#c62828"
 	case !core:
 		text, color = "core did not pass", "#c62828"
 	}

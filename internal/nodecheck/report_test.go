@@ -86,7 +86,7 @@ func TestPublished(t *testing.T) {
 	if got.Node != "vk" || got.Seconds != 90 || len(got.Checks) != 4 || got.Checks[1].Result != "failed" || got.Capabilities[0].Name != "core" || got.Capabilities[0].Result != "passed" {
 		t.Errorf("got %+v", got)
 	}
-	if err := xml.Unmarshal([]byte(badge.String()), new(struct{})); err != nil || !strings.Contains(badge.String(), "1 capabilities failed") {
+	if err := xml.Unmarshal([]byte(badge.String()), new(struct{})); err != nil || !strings.Contains(badge.String(), "1 capability failed") {
 		t.Errorf("%v: %s", err, &badge)
 	}
 	for i := range r.Results {
@@ -95,7 +95,7 @@ func TestPublished(t *testing.T) {
 		}
 	}
 	badge.Reset()
-	if err := r.Badge(&badge); err != nil || !strings.Contains(badge.String(), "core + 1 capabilities") {
+	if err := r.Badge(&badge); err != nil || !strings.Contains(badge.String(), "core + 1 capability") {
 		t.Errorf("%v: %s", err, &badge)
 	}
 }

@@ -4,7 +4,9 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,8 +116,19 @@ func TestConformanceCommand(t *testing.T) {
 		t.Errorf("got %+v", suites.Suite)
 	}
 
-	status, _, stderr = conformance(t, n, "--capabilities", "commands", "--require", "commands", "--skip", "core,stop-signal")
+	badge := filepath.Join(dir, "badge.svg")
+	status, stdout, stderr = conformance(t, n, "--capabilities", "commands", "--require", "commands", "--skip", "core,stop-signal", "-o", "json", "--badge", badge)
 	if status != 1 || !strings.Contains(stderr, "required checks did not pass: ") || !strings.Contains(stderr, "exit-code") {
 		t.Errorf("commands are required: exit status %d, %s", status, stderr)
+	}
+	var encoded struct {
+		Node         string
+		Capabilities []struct{ Name, Result string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &encoded); err != nil || encoded.Node != n.name || !strings.Contains(fmt.Sprint(encoded.Capabilities), "{commands failed}") {
+		t.Errorf("as JSON: %v, %+v", err, encoded)
+	}
+	if picture, err := os.ReadFile(badge); err != nil || !strings.HasPrefix(string(picture), "<svg ") || !strings.Contains(string(picture), "1 capability failed") {
+		t.Errorf("the badge: %v, %s", err, picture)
 	}
 }
