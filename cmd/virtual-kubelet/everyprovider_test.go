@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +40,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/fargate/ecstest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/interlinktest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
-	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/server"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/stackpath/stackpathtest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/zuntest"
 	"github.com/virtual-kubelet/virtual-kubelet/test/containerd"
@@ -76,7 +73,7 @@ type site struct {
 var sites = map[string]func(t *testing.T, remote everyCluster) site{
 	"aci":        aciSite,
 	"azurebatch": azurebatchSite,
-	"cri":        criSite,
+	"cri":        criSite("cri"),
 	"eci":        eciSite,
 	"fargate":    fargateSite,
 	"huaweicci":  huaweicciSite,
@@ -211,11 +208,7 @@ func runEveryNode(t *testing.T, client kubernetes.Interface, provider string, co
 	t.Helper()
 	args := append([]string{"--provider", provider, "--nodename", provider, "--port", "0", "--listen-address", "127.0.0.1"}, more...)
 	if config != nil {
-		text, err := json.Marshal(config)
-		must(t, err)
-		file := filepath.Join(t.TempDir(), "provider.json")
-		must(t, os.WriteFile(file, text, 0o600))
-		args = append(args, "--provider-config", file)
+		args = append(args, "--provider-config", writeEvery(t, config))
 	}
 	o := parsed(t, args...)
 	auth, runAuth, err := newAuth(client, o)
@@ -245,6 +238,16 @@ func runEveryNode(t *testing.T, client kubernetes.Interface, provider string, co
 		}
 		return nil
 	})
+}
+
+// writeEvery writes a configuration, and returns the name of its file.
+func writeEvery(t *testing.T, config any) (file string) {
+	t.Helper()
+	text, err := json.Marshal(config)
+	must(t, err)
+	file = filepath.Join(t.TempDir(), "provider.json")
+	must(t, os.WriteFile(file, text, 0o600))
+	return file
 }
 
 // runDeployment runs pods that go on.
@@ -459,23 +462,31 @@ func azurebatchSite(t *testing.T, _ everyCluster) site {
 	return made
 }
 
-func criSite(t *testing.T, _ everyCluster) site {
-	c, err := containerd.Start(t.Context(), containerd.Options{
-		Binary: filepath.Join(binaries, "containerd-up"), SandboxImage: "localhost/pause:latest",
-		Images: []string{filepath.Join(binaries, "conformance", "images.tar")},
-	})
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Stop()) })
-	root := filepath.Join(c.Dir(), "node")
-	return site{
-		config: map[string]any{
-			"endpoint": c.Endpoint(), "root": root, "logRoot": filepath.Join(root, "logs"), "cgroupParent": "/every-provider",
-			"evictionHard": map[string]string{}, "imageGCHighThresholdPercent": 100, // regardless of the free space of the machine's disk
-		},
-		prints: greeting,
-		left:   func() ([]string, error) { return filepath.Glob(filepath.Join(root, "pods", "*")) },
+// criSite is a node's directory beside a containerd, which all such nodes of a test share.
+func criSite(name string) func(*testing.T, everyCluster) site {
+	return func(t *testing.T, _ everyCluster) site {
+		if everyContainerd == nil {
+			c, err := containerd.Start(t.Context(), containerd.Options{
+				Binary: filepath.Join(binaries, "containerd-up"), SandboxImage: "localhost/pause:latest",
+				Images: []string{filepath.Join(binaries, "conformance", "images.tar")},
+			})
+			must(t, err)
+			everyContainerd = c
+			t.Cleanup(func() { must(t, c.Stop()) })
+		}
+		root := filepath.Join(everyContainerd.Dir(), name)
+		return site{
+			config: map[string]any{
+				"endpoint": everyContainerd.Endpoint(), "root": root, "logRoot": filepath.Join(root, "logs"), "cgroupParent": "/every-provider-" + name,
+				"evictionHard": map[string]string{}, "imageGCHighThresholdPercent": 100, // regardless of the free space of the machine's disk
+			},
+			prints: greeting,
+			left:   func() ([]string, error) { return filepath.Glob(filepath.Join(root, "pods", "*")) },
+		}
 	}
 }
+
+var everyContainerd *containerd.Containerd
 
 func processSite(t *testing.T, _ everyCluster) site {
 	root := t.TempDir()
@@ -606,30 +617,22 @@ func nomadSite(t *testing.T, _ everyCluster) site {
 	return serviceOf(t, w, map[string]any{"address": serveEvery(t, nomadtest.New(w)), "token": nomadtest.Token, "clusterName": "home"})
 }
 
-// remoteSite is a mock in a server of its own.
-func remoteSite(t *testing.T, _ everyCluster) site {
-	provider, err := mock.New(mock.Config{NodeName: "remote"})
-	must(t, err)
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "remote", Labels: map[string]string{}, Annotations: map[string]string{}}}
-	provider.ConfigureNode(t.Context(), n)
+// remoteSite is a provider cri in a process of its own, as it were.
+func remoteSite(t *testing.T, c everyCluster) site {
+	served := criSite("remote")(t, c)
 	socket := filepath.Join(t.TempDir(), "provider.sock")
-	listener, err := net.Listen("unix", socket)
-	must(t, err)
-	s := server.New(t.Context(), provider, provider, server.Options{Name: "mock", Node: n})
-	serving := grpc.NewServer(s.ServerOptions()...)
-	s.Register(serving)
-	go func() { _ = serving.Serve(listener) }() // until Stop
+	o := serveProviderOptions{
+		providerFlags: providerFlags{provider: "cri", providerConfig: writeEvery(t, served.config), logLevel: "info", logFormat: "text"},
+		listenFlags:   listenFlags{listen: "unix://" + socket}, node: "remote", clusterDomain: "cluster.local",
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var group errgroup.Group
+	group.Go(func() error { return o.run(ctx, io.Discard) })
 	t.Cleanup(func() {
-		serving.Stop()
-		must(t, provider.Close())
+		stop()
+		must(t, group.Wait())
 	})
-	return site{config: map[string]any{"address": "unix://" + socket}, prints: "container", left: func() (left []string, err error) {
-		pods, err := provider.GetPods(context.Background())
-		for _, pod := range pods {
-			left = append(left, "pod "+pod.Name)
-		}
-		return left, err
-	}}
+	return site{config: map[string]any{"address": "unix://" + socket}, prints: greeting, left: served.left}
 }
 
 // slurmSite is a real Slurm, whose jobs run processes.

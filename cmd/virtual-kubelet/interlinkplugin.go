@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,8 +30,8 @@ or demand certificates by --client-ca-file.`
 // interlinkPlugin are the values of the flags.
 type interlinkPlugin struct {
 	providerFlags
-	listen, stateDir, name          string
-	certFile, keyFile, clientCAFile string
+	listenFlags
+	stateDir, name string
 }
 
 func newInterlinkPluginCommand() *cobra.Command {
@@ -53,13 +49,10 @@ func newInterlinkPluginCommand() *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	o.addTo(flags, "", "provider that runs the pods (see virtual-kubelet providers)")
-	flags.StringVar(&o.listen, "listen", "", "where to listen: unix:///PATH, or an address and a port, such as 127.0.0.1:4000")
+	o.providerFlags.addTo(flags, "", "provider that runs the pods (see virtual-kubelet providers)")
+	o.listenFlags.addTo(flags)
 	flags.StringVar(&o.stateDir, "state-dir", "", "directory for the pods and the contents of their volumes, secrets among them; not to be shared")
 	flags.StringVar(&o.name, "name", "interlink", "name by which the provider knows its pods; it must not change, and differs between plugins that share a service")
-	flags.StringVar(&o.certFile, "tls-cert-file", "", "PEM file with the certificate, reloaded for each connection")
-	flags.StringVar(&o.keyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
-	flags.StringVar(&o.clientCAFile, "client-ca-file", "", "PEM file with the CA of the certificates that clients have to have")
 	return command
 }
 
@@ -68,26 +61,13 @@ func (o *interlinkPlugin) complete() error {
 	if _, ok := providers[o.provider]; !ok {
 		return fmt.Errorf("there is no provider %q: give --provider, with one of %s", o.provider, strings.Join(providerNames(), ", "))
 	}
-	if err := o.check(); err != nil {
+	if err := o.providerFlags.check(); err != nil {
 		return err
 	}
 	if o.stateDir == "" {
 		return errors.New("--state-dir is missing: give a directory that lasts, for the pods")
 	}
-	if (o.certFile == "") != (o.keyFile == "") || o.clientCAFile != "" && o.certFile == "" {
-		return errors.New("--tls-cert-file and --tls-private-key-file belong together, and with --client-ca-file: give all that are needed, or none")
-	}
-	if strings.HasPrefix(o.listen, "unix:///") {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(o.listen)
-	if err != nil {
-		return fmt.Errorf("--listen is %q: write unix:///PATH, or an address and a port", o.listen)
-	}
-	if address, err := netip.ParseAddr(host); o.clientCAFile == "" && (err != nil || !address.IsLoopback()) {
-		return fmt.Errorf("--listen is %q, where all who connect could run pods: give --client-ca-file, or listen on unix:///PATH or 127.0.0.1", o.listen)
-	}
-	return nil
+	return o.listenFlags.check(true)
 }
 
 // run serves until ctx ends.
@@ -99,7 +79,7 @@ func (o *interlinkPlugin) run(ctx context.Context, stderr io.Writer) error {
 	if err := os.MkdirAll(o.stateDir, 0o700); err != nil {
 		return fmt.Errorf("--state-dir cannot be used: %w", err)
 	}
-	listener, err := o.listener()
+	listener, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,44 +109,6 @@ func (o *interlinkPlugin) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	return nil
-}
-
-// listener listens. The socket of a process that has ended is replaced.
-func (o *interlinkPlugin) listener() (net.Listener, error) {
-	network, address := "tcp", o.listen
-	if path, ok := strings.CutPrefix(o.listen, "unix://"); ok {
-		network, address = "unix", path
-		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
-			if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-				_ = conn.Close()
-				return nil, fmt.Errorf("cannot listen on %s: another process does", path)
-			}
-			if err := os.Remove(path); err != nil {
-				return nil, err
-			}
-		}
-	}
-	listener, err := net.Listen(network, address)
-	if err != nil || o.certFile == "" {
-		return listener, err
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
-		return &pair, err
-	}}
-	if o.clientCAFile != "" {
-		text, err := os.ReadFile(o.clientCAFile)
-		if err != nil {
-			_ = listener.Close()
-			return nil, fmt.Errorf("--client-ca-file cannot be read: %w", err)
-		}
-		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-		if !config.ClientCAs.AppendCertsFromPEM(text) {
-			_ = listener.Close()
-			return nil, fmt.Errorf("--client-ca-file: %s has no certificate in PEM", o.clientCAFile)
-		}
-	}
-	return tls.NewListener(listener, config), nil
 }
 
 // podFiles is a plugin.Store: a directory with a file for each pod.

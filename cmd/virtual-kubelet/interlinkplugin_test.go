@@ -21,7 +21,7 @@ func TestInterlinkPluginFlags(t *testing.T) {
 		"--state-dir is missing":                "--provider mock --listen unix:///a",
 		"write unix:///PATH":                    "--provider mock --state-dir a --listen a",
 		"all who connect could run pods":        "--provider mock --state-dir a --listen :4000",
-		"--tls-cert-file and --tls-private-key": "--provider mock --state-dir a --listen :4000 --client-ca-file ca",
+		"--tls-cert-file and --tls-private-key": "--provider mock --state-dir a --listen 127.0.0.1:4000 --client-ca-file ca",
 	} {
 		var out bytes.Buffer
 		if code := run(append([]string{"interlink-plugin"}, strings.Fields(args)...), &out, &out); code != exitUsage || !strings.Contains(out.String(), want) {
@@ -64,7 +64,7 @@ func TestInterlinkPlugin(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		var logged lockedbuffer.Buffer
-		o := interlinkPlugin{providerFlags: providerFlags{provider: "mock", logLevel: "info", logFormat: "text"}, listen: "unix://" + socket, stateDir: filepath.Join(dir, "state"), name: "interlink"}
+		o := interlinkPlugin{providerFlags: providerFlags{provider: "mock", logLevel: "info", logFormat: "text"}, listenFlags: listenFlags{listen: "unix://" + socket}, stateDir: filepath.Join(dir, "state"), name: "interlink"}
 		go func() { ended <- o.run(ctx, &logged) }()
 		return func() {
 			cancel()

@@ -56,6 +56,9 @@ func newMock(init providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer
 		return nil, nil, nil, errors.Join(err, closers.Close())
 	}
 	provider.ConfigureNode(context.Background(), init.Node)
+	if init.sent {
+		init.Node.Status.Addresses = nil // those of the virtual kubelet, where the kubelet API is
+	}
 	return provider, provider, append(closers, provider), nil
 }
 

@@ -3,11 +3,14 @@ package cri
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 	criclient "k8s.io/cri-client/pkg"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/dirlock"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/cri/relay"
@@ -22,6 +25,7 @@ type Provider struct {
 	runtime internalapi.RuntimeService
 	images  internalapi.ImageManagerService
 	relay   *relay.Relay // nil if there is none
+	lock    *os.File     // nil if there is none
 }
 
 // New goes on with the pods that an earlier process left in the runtime, and says in
@@ -30,12 +34,29 @@ type Provider struct {
 func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	cfg.complete(n.Name)
 	p := &Provider{}
-	p.connect(ctx, cfg)
 	var err error
+	if n.Sent { // else the node's lease keeps another one away
+		if p.lock, err = lockRoot(cfg.Root); err != nil {
+			return nil, err
+		}
+	}
+	p.connect(ctx, cfg)
 	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images, p.adjust(cfg)); err != nil {
 		return nil, errors.Join(err, p.disconnect(ctx))
 	}
 	return p, nil
+}
+
+// lockRoot keeps other processes from running the same pods.
+func lockRoot(root string) (*os.File, error) {
+	if err := os.MkdirAll(root, 0o750); err != nil {
+		return nil, fmt.Errorf("cannot make the directory of the provider's state: %w", err)
+	}
+	lock, err := dirlock.Take(root)
+	if err != nil {
+		return nil, fmt.Errorf("%s is in use by another virtual-kubelet: give each node a root of its own (%w)", root, err)
+	}
+	return lock, nil
 }
 
 // connect makes clients of the runtime, which connect when they are used.
@@ -89,6 +110,9 @@ func (p *Provider) disconnect(ctx context.Context) error {
 	}
 	if p.relay != nil {
 		errs = append(errs, p.relay.Close())
+	}
+	if p.lock != nil {
+		errs = append(errs, p.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -279,6 +279,30 @@ func TestPodsThatAreTooLarge(t *testing.T) {
 	}
 }
 
+// Names by which a provider would leave its directories are refused: no API server has them from
+// anybody, but somebody with a certificate may send them.
+func TestNamesThatLeadElsewhere(t *testing.T) {
+	far := newPlain()
+	p, _, _ := connect(t, serve(t, serverOf(t, far, nil)))
+	for what, change := range map[string]func(*corev1.Pod){
+		"UID":            func(pod *corev1.Pod) { pod.UID = "../../etc" },
+		"namespace":      func(pod *corev1.Pod) { pod.Namespace = ".." },
+		"name":           func(pod *corev1.Pod) { pod.Name = "a/b" },
+		"volume":         func(pod *corev1.Pod) { pod.Spec.Volumes = []corev1.Volume{{Name: "../../../etc"}} },
+		"container":      func(pod *corev1.Pod) { pod.Spec.Containers[0].Name = "../a" },
+		"init container": func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Name: ".."}} },
+		"ephemeral container": func(pod *corev1.Pod) {
+			pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "/a"}}}
+		},
+	} {
+		pod := aPod("one")
+		change(pod)
+		if err := p.CreatePod(t.Context(), pod); !errdefs.IsInvalidInput(err) || far.created != 0 {
+			t.Errorf("%s: got %v, and %d pods", what, err, far.created)
+		}
+	}
+}
+
 // What this process has put on its node stays there after any report of the provider, and what
 // the provider takes back goes.
 func TestNode(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,10 +21,41 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
 )
 
-// The provider of a node is another process of the binary, which has no access to the cluster. Pods
-// have what is in their environments and volumes, and run on while that process is killed.
+// The provider of a node is another process of the binary, which has no access to the cluster, on this
+// machine or another one. Pods have what is in their environments and volumes, and run on while that
+// process is killed.
 func TestServedProvider(t *testing.T) {
-	t.Parallel()                            // it waits most of the time
+	t.Parallel() // it waits most of the time
+	t.Run("unix", func(t *testing.T) {
+		t.Parallel()
+		socket := filepath.Join(t.TempDir(), "socket")
+		runServedProvider(t, "address: unix://"+socket, "--listen", "unix://"+socket)
+	})
+	t.Run("tls", func(t *testing.T) {
+		t.Parallel()
+		ports, err := daemon.FreePorts(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		file := func(name string) string { return filepath.Join(dir, name) }
+		page, err := os.ReadFile("../../providers/remote/README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := regexp.MustCompile(`(?m)^\topenssl req .*$`).FindAllString(string(page), -1)
+		if len(commands) != 2 {
+			t.Fatalf("the page makes certificates with %q", commands)
+		}
+		runIn(t, dir, "sh", "-ec", strings.Join(commands, "\n"))
+		address := fmt.Sprintf("127.0.0.1:%d", ports[0])
+		runServedProvider(t, fmt.Sprintf("{address: %q, tls: {caFile: %s, certFile: %s, keyFile: %s, serverName: provider.example.com}}", address, file("provider.crt"), file("kubelet.crt"), file("kubelet.key")),
+			"--listen", address, "--tls-cert-file", file("provider.crt"), "--tls-private-key-file", file("provider.key"), "--client-ca-file", file("kubelet.crt"))
+	})
+}
+
+// runServedProvider runs a node with a configuration, whose provider listens as flags say.
+func runServedProvider(t *testing.T, config string, flags ...string) {
 	dir, err := os.MkdirTemp("", "served-") // through which the users of containers can pass
 	if err != nil {
 		t.Fatal(err)
@@ -33,10 +65,10 @@ func TestServedProvider(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	name, socket := strings.ToLower(t.Name()), filepath.Join(dir, "socket")
+	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	here, there := filepath.Join(dir, "remote.yaml"), filepath.Join(dir, "process.yaml")
 	for file, text := range map[string]string{
-		here:  "address: unix://" + socket,
+		here:  config,
 		there: fmt.Sprintf("{root: %s/root, evictionHard: {}, cgroupParent: /%s, runtime: {sharedNetwork: true, allowUnenforcedLimits: true}}", dir, name),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -49,7 +81,7 @@ func TestServedProvider(t *testing.T) {
 	log := &lockedbuffer.Buffer{}
 	serve := func() *daemon.Process {
 		t.Helper()
-		cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), "serve-provider", "--provider", "process", "--provider-config", there, "--nodename", name, "--listen", "unix://"+socket)
+		cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), append([]string{"serve-provider", "--provider", "process", "--provider-config", there, "--nodename", name}, flags...)...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		p, err := daemon.Launch(cmd, log)
 		if err != nil {
@@ -81,9 +113,6 @@ func TestServedProvider(t *testing.T) {
 		}
 	})
 	n.waitReady(t, since)
-	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("others can connect: %v, %v", info, err)
-	}
 
 	ns := newNamespace(t)
 	kubectl(t, "-n", ns, "create", "configmap", "settings", "--from-literal=COLOUR=blue")

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/dirlock"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/cgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
@@ -173,30 +173,10 @@ func (r *Runtime) openRoot(cfg *Config) error {
 	if cfg.Root, err = filepath.EvalSymlinks(cfg.Root); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(cfg.Root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := lockSoon(f); err != nil {
-		_ = f.Close()
+	if r.lock, err = dirlock.Take(cfg.Root); err != nil {
 		return fmt.Errorf("%s is in use by another virtual-kubelet: give each node a root of its own (%w)", cfg.Root, err)
 	}
-	r.lock = f
 	return nil
-}
-
-// lockSoon takes a lock. Of a program that was killed, a process that was just
-// being started may hold it for a moment.
-func lockSoon(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for range 20 {
-		if err == nil {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	return err
 }
 
 // chooseIsolation finds out what auto means here.

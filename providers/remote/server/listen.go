@@ -1,38 +1,38 @@
 package server
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"syscall"
-	"time"
+	"strings"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/listen"
 )
 
 // Listen listens on a unix socket, in place of a process that was killed and has left its file
-// there. While another process answers at the path, it is an error. The rights of the file are
-// those of any that the process makes (umask): who can connect can read Secrets, and run pods.
-func Listen(path string) (net.Listener, error) {
-	info, err := os.Lstat(path)
+// there. While another process answers at the path, it is an error. The file is for the user of this
+// process alone: who can connect can read Secrets, and run pods.
+func Listen(path string) (net.Listener, error) { return listen.Unix(path) }
+
+// TLS are files in PEM, which are read for each connection, so that they can be replaced.
+type TLS struct {
+	// CertFile and KeyFile are what virtual kubelets are shown.
+	CertFile, KeyFile string
+	// ClientCAFile has the authorities that sign the certificates of the virtual kubelets that may
+	// connect, and of nobody else.
+	ClientCAFile string
+}
+
+// ListenAt listens at unix:///PATH, as Listen does, or at ADDRESS:PORT for virtual kubelets that show
+// a certificate. Where files cannot be used any more, connections fail, and the log of ctx has why.
+func ListenAt(ctx context.Context, address string, files TLS) (net.Listener, error) {
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return net.Listen("unix", path)
-	case err != nil:
-		return nil, fmt.Errorf("listen on a unix socket: %w", err)
-	case info.Mode()&fs.ModeSocket == 0:
-		return nil, fmt.Errorf("listen on %s: there is a file that is no socket: remove it, or use another path", path)
+	case strings.HasPrefix(address, "unix://"):
+		if files != (TLS{}) {
+			return nil, errors.New("a unix socket has no certificates: the rights of its file protect it")
+		}
+	case files.CertFile == "" || files.KeyFile == "" || files.ClientCAFile == "":
+		return nil, errors.New("certificate, key and the authorities of clients are required for an address that is no unix socket: who can connect can read Secrets, and run pods")
 	}
-	conn, err := net.DialTimeout("unix", path, time.Second)
-	switch {
-	case err == nil:
-		_ = conn.Close()
-		return nil, fmt.Errorf("listen on %s: another process answers there: end it, or use another path", path)
-	case !errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("find out whether another process listens: %w", err)
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, fmt.Errorf("remove the socket that an earlier process has left: %w", err)
-	}
-	return net.Listen("unix", path)
+	return listen.At(ctx, address, listen.Files{Cert: files.CertFile, Key: files.KeyFile, ClientCA: files.ClientCAFile}, "h2")
 }

@@ -1,8 +1,6 @@
 package server_test
 
 import (
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,28 +8,26 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote/server"
 )
 
-// The socket of a process that was killed is replaced; one that is in use, and any other file,
-// is not.
-func TestListen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "provider.sock")
-	killed, err := server.Listen(path)
+// Nobody listens over TCP without certificates of both sides.
+func TestListenAt(t *testing.T) {
+	socket := "unix://" + filepath.Join(t.TempDir(), "provider.sock")
+	for name, test := range map[string]struct {
+		address string
+		files   server.TLS
+		want    string
+	}{
+		"no certificates":           {"127.0.0.1:0", server.TLS{}, "are required"},
+		"nobody shows certificates": {"127.0.0.1:0", server.TLS{CertFile: "a", KeyFile: "b"}, "are required"},
+		"a socket with some":        {socket, server.TLS{CertFile: "a"}, "has no certificates"},
+		"files that are not there":  {"127.0.0.1:0", server.TLS{CertFile: "/no/a", KeyFile: "/no/b", ClientCAFile: "/no/c"}, "/no/a"},
+	} {
+		if listener, err := server.ListenAt(t.Context(), test.address, test.files); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, %v, want %q", name, listener, err, test.want)
+		}
+	}
+	listener, err := server.ListenAt(t.Context(), socket, server.TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Listen(path); err == nil || !strings.Contains(err.Error(), "another process answers there") {
-		t.Errorf("got %v", err)
-	}
-	killed.(*net.UnixListener).SetUnlinkOnClose(false)
-	_ = killed.Close()
-	again, err := server.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = again.Close()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Listen(path); err == nil || !strings.Contains(err.Error(), "no socket") {
-		t.Errorf("got %v", err)
-	}
+	_ = listener.Close()
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 // stopTimeout is how long streams may take to end with Serve.
 const stopTimeout = 2 * time.Second
 
-// Serve answers at a listener, which it closes, until ctx ends; streams then have two seconds to end
-// by themselves. more are options beside those of ServerOptions, such as credentials. The error is
+// Serve answers at a listener, such as that of ListenAt, which it closes, until ctx ends; streams then
+// have two seconds to end by themselves. more are options beside those of ServerOptions. The error is
 // that of the listener.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, more ...grpc.ServerOption) error {
 	to := grpc.NewServer(append(s.ServerOptions(), more...)...)
@@ -22,5 +23,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, more ...grpc.
 		defer late.Stop()
 		to.GracefulStop()
 	})()
-	return to.Serve(listener)
+	if err := to.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) { // ctx had ended before
+		return err
+	}
+	return nil
 }

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -326,7 +328,30 @@ func decodePod(data []byte) (*corev1.Pod, error) {
 	if pod.Namespace == "" || pod.Name == "" {
 		return nil, errdefs.InvalidInput("the pod has no name or no namespace")
 	}
-	return pod, nil
+	return pod, checkNames(pod)
+}
+
+// checkNames refuses names that lead elsewhere as a part of a path. No API server has accepted them, but
+// providers make files and directories by them.
+func checkNames(pod *corev1.Pod) error {
+	names := []string{pod.Namespace, pod.Name, string(pod.UID)}
+	for i := range pod.Spec.Volumes {
+		names = append(names, pod.Spec.Volumes[i].Name)
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			names = append(names, containers[i].Name)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		names = append(names, pod.Spec.EphemeralContainers[i].Name)
+	}
+	for _, name := range names {
+		if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
+			return errdefs.InvalidInputf("%q cannot be the name of a pod, or of what is in it: it %s", name, strings.Join(wrong, ", "))
+		}
+	}
+	return nil
 }
 
 func refTo(pod *corev1.Pod) *pb.PodRef {

@@ -1,0 +1,31 @@
+// Package dirlock lets one process at a time use a directory.
+package dirlock
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Take takes the lock of a directory: a file, which stays. It lasts until the file that is returned
+// is closed, or the process ends. The error is EWOULDBLOCK if another has it.
+func Take(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = try(f)
+	// Of a program that was killed, a process that was just being started may hold it for a moment.
+	for range 20 {
+		if err == nil {
+			return f, nil
+		}
+		time.Sleep(50 * time.Millisecond)
+		err = try(f)
+	}
+	_ = f.Close()
+	return nil, err
+}
+
+func try(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
