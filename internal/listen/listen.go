@@ -33,7 +33,7 @@ func At(ctx context.Context, address string, files Files, protocols ...string) (
 		return Unix(path)
 	}
 	if files.Cert != "" {
-		if _, err := files.config(protocols); err != nil {
+		if _, err := files.config(protocols, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -41,21 +41,26 @@ func At(ctx context.Context, address string, files Files, protocols ...string) (
 	if err != nil || files.Cert == "" {
 		return listener, err
 	}
-	seldom := rate.Sometimes{Interval: time.Minute} // anybody can connect, and does so again
+	// Anybody can connect, and does so again.
+	broken, refused := rate.Sometimes{Interval: time.Minute}, rate.Sometimes{First: 10, Interval: time.Minute}
 	return tls.NewListener(listener, &tls.Config{
 		MinVersion: tls.VersionTLS13, // GetConfigForClient has the rest
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			current, err := files.config(protocols)
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			current, err := files.config(protocols, func(err error) { // the client may not read the answer
+				refused.Do(func() {
+					log.G(ctx).WithField("address", hello.Conn.RemoteAddr().String()).WithError(err).Warn("Refused the certificate of a client")
+				})
+			})
 			if err != nil {
-				seldom.Do(func() { log.G(ctx).WithError(err).Error("Nobody can connect") })
+				broken.Do(func() { log.G(ctx).WithError(err).Error("Nobody can connect") })
 			}
 			return current, err
 		},
 	}), nil
 }
 
-// config reads the files.
-func (f Files) config(protocols []string) (*tls.Config, error) {
+// config reads the files. refused is called with why the certificate of a client is refused.
+func (f Files) config(protocols []string, refused func(error)) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s and key %s cannot be used: %w", f.Cert, f.Key, err)
@@ -68,9 +73,21 @@ func (f Files) config(protocols []string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authorities of clients cannot be read: %w", err)
 	}
-	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-	if !config.ClientCAs.AppendCertsFromPEM(authorities) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authorities) {
 		return nil, fmt.Errorf("%s, of authorities of clients, has no certificate in PEM", f.ClientCA)
+	}
+	config.ClientAuth, config.ClientCAs = tls.RequireAnyClientCert, roots
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		intermediates := x509.NewCertPool()
+		for _, cert := range state.PeerCertificates[1:] {
+			intermediates.AddCert(cert)
+		}
+		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		if err != nil {
+			refused(err)
+		}
+		return err
 	}
 	return config, nil
 }

@@ -102,6 +102,7 @@ func dialOptions(nodeName string) []grpc.DialOption {
 
 // meet asks the provider what it can do, and how its node is.
 func (p *Provider) meet(ctx context.Context, n *corev1.Node) error {
+	log.G(ctx).WithFields(log.Fields{"address": p.cfg.Address, "timeout": p.cfg.StartTimeout.Duration.String()}).Info("Waiting for the provider")
 	info, err := p.client.GetInfo(ctx, &pb.GetInfoRequest{NodeName: n.Name}, grpc.WaitForReady(true))
 	if err != nil {
 		return fmt.Errorf("it does not say what it can do: %w", wire.FromStatus(err))
