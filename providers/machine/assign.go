@@ -156,10 +156,8 @@ func (b *backend) commit(m *member, slot string, r *podgroup.Request) error {
 	if !b.isReadyLocked(m) {
 		return errdefs.AsUnavailable(fmt.Errorf("machine %s is not in reserve any more", name))
 	}
-	for _, other := range b.members {
-		if uidOf(other.machine) == r.Pod.UID && !other.isReplaced() {
-			return errdefs.AsUnavailable(fmt.Errorf("the pod has machine %s now", other.machine.Name))
-		}
+	if has := b.machineOfLocked(r.Pod.UID); has != nil {
+		return errdefs.AsUnavailable(fmt.Errorf("the pod has machine %s now", has.machine.Name))
 	}
 	next := *m.record
 	next.Slot, next.Created, next.Address, next.Tags = slot, time.Now(), m.machine.Address, maps.Clone(m.machine.Tags)

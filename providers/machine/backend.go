@@ -73,10 +73,12 @@ type backend struct {
 	making       singleflight.Group // by name
 	pods         turns.Turns        // creations, by UID
 	creations    limiter
+	inReserve    limiter // those of creations that are for the reserve
 	deletions    limiter
 	lists        turns.Turns // of one thing
 	last         listing     // lists guards it
 	kinds        []kind      // of machines in reserve
+	metrics      *reserveMetrics
 	requestAgain func(context.Context, *corev1.Pod) (*podgroup.Request, error)
 
 	ctx     context.Context // ends with the backend
@@ -100,21 +102,23 @@ type backend struct {
 // member is a machine of this node.
 type member struct {
 	machine Machine
-	record  *record   // nil until its agent has a certificate
-	link    *link     // nil until the agent is needed
-	since   time.Time // when it was made, or is known first
-	spec    *Spec     // while it is being made
-	made    bool      // the driver has answered
-	listed  bool      // a list has had it
-	missing time.Time // since when lists lack it
-	ending  bool      // it is being deleted
-	silent  bool      // it is being deleted because its agent could not be reached
-	busy    bool      // something goes on in the background for it
-	warned  bool      // that lists lack it, and its agent answers
-	asked   bool      // its agent was asked to end the pod, since the machine will be taken
-	cancel  func()    // ends the creation of another machine in its place
-	again   time.Time // when that is begun again at the earliest
-	orphan  int       // for how many lists in a row it has had no pod
+	record  *record       // nil until its agent has a certificate
+	link    *link         // nil until the agent is needed
+	since   time.Time     // when it was made, or is known first
+	spec    *Spec         // while it is being made
+	made    bool          // the driver has answered
+	refused bool          // with an error, the last time
+	listed  bool          // a list has had it
+	missing time.Time     // since when lists lack it
+	ending  bool          // it is being deleted
+	silent  bool          // it is being deleted because its agent could not be reached
+	busy    bool          // something goes on in the background for it
+	warned  bool          // that lists lack it, and its agent answers
+	asked   bool          // its agent was asked to end the pod, since the machine will be taken
+	cancel  func()        // ends the creation of another machine in its place
+	grace   time.Duration // of the deletion of its pod that came meanwhile
+	again   time.Time     // when that is begun again at the earliest
+	orphan  int           // for how many lists in a row it has had no pod
 	hurry   chan struct{}
 	hurried sync.Once
 
@@ -149,11 +153,11 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 		records: records{filepath.Join(c.StateDir, "machines")}, clusterUID: clusteruid.New(init.Client.CoreV1()),
 		members: map[string]*member{}, generations: map[types.UID]int{}, changed: make(chan struct{}),
 		kinds: c.kinds(), reserves: map[string]*reserve{},
-		pingInterval: pingInterval, firstRetry: firstBootRetry, creations: make(limiter, creations), deletions: make(limiter, deletions),
+		pingInterval: pingInterval, firstRetry: firstBootRetry, creations: make(limiter, creations), inReserve: make(limiter, creationsInReserve), deletions: make(limiter, deletions),
 	}
-	_, err := b.records.load() // what is wrong with it shows at the start
+	_, err := b.load() // what is wrong with it shows at the start
 	if err != nil {
-		return nil, fmt.Errorf("the state directory of machines cannot be used: %w", err)
+		return nil, err
 	}
 	if b.authority, err = openAuthority(c.StateDir); err != nil {
 		return nil, err
@@ -167,6 +171,7 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 		return nil, errors.Join(fmt.Errorf("machines cannot reach the node: %w", err), b.closeDriver())
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.metrics = newReserveMetrics(init.Metrics)
 	return b, nil
 }
 
@@ -199,6 +204,20 @@ func (b *backend) options() podgroup.Options {
 	}
 }
 
+// load returns all records, which have to be of this node: it would end the machines of another one.
+func (b *backend) load() ([]*record, error) {
+	known, err := b.records.load()
+	for _, r := range known {
+		if cluster, node := joined(r.Tags, podgroup.TagClusterName), joined(r.Tags, podgroup.TagNodeName); cluster != b.cfg.Cluster || node != b.node {
+			err = fmt.Errorf("machine %s is one of node %q of cluster %q: give each node a directory of its own; or remove the record %s once the machine is gone", r.Name, node, cluster, b.records.path(r.Name))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the state directory of machines cannot be used: %w", err)
+	}
+	return known, nil
+}
+
 // start reads the records and begins what goes on in the background, with the first call: before,
 // another process may act for the node, and write records.
 func (b *backend) start() error {
@@ -207,12 +226,14 @@ func (b *backend) start() error {
 	if b.begun {
 		return nil
 	}
-	known, err := b.records.load()
+	known, err := b.load()
 	if err != nil {
-		return errdefs.AsUnavailable(fmt.Errorf("the state directory of machines cannot be used: %w", err))
+		return errdefs.AsUnavailable(err)
 	}
+	b.metrics.set(b, true)
 	b.mu.Lock()
 	for _, r := range known {
+		r.noLaterThan(time.Now())
 		m := &member{since: r.Created, machine: Machine{Name: r.Name, Tags: r.Tags, Address: r.Address, Created: r.Created}}
 		m.planned = isReserve(m.machine)
 		if r.Key != "" {
@@ -265,6 +286,7 @@ func (b *backend) Close() error {
 	b.closing.Lock()
 	b.cancel()
 	b.closing.Unlock()
+	b.metrics.set(b, false)
 	err := b.listener.Close()
 	b.work.Wait()
 	if errors.Is(err, net.ErrClosed) {

@@ -17,8 +17,9 @@ const (
 	// creationTimeout is how long the driver may take to make a machine, and driverTimeout how
 	// long for anything else.
 	creationTimeout, driverTimeout = 10 * time.Minute, time.Minute
-	// creations and deletions are how many machines the driver makes and deletes at the same time.
-	creations, deletions = 10, 10
+	// creations and deletions are how many machines the driver makes and deletes at the same time, and
+	// creationsInReserve how many of the first may be for the reserve.
+	creations, deletions, creationsInReserve = 10, 10, 5
 )
 
 // limiter lets so many at a time do something.
@@ -124,6 +125,9 @@ func (b *backend) record(l listing) {
 		}
 		if known.spec != nil && !known.listed { // the answer to its creation is late, or lost
 			known.since = l.began
+		}
+		if known.planned && !known.listed && m.Created.After(known.since) && !m.Created.After(l.began) {
+			known.since = m.Created // an earlier process has recorded it, and the driver made it later
 		}
 		if m.Address == "" {
 			m.Address = known.machine.Address

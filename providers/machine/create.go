@@ -59,9 +59,13 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return podgroup.Unit{}, err
 	}
 	providercalls.Waits(ctx) // what is done at the same time is bounded here
-	if m == nil {
-		if m, err = b.assign(ctx, slot, r); err != nil {
+	if m == nil || b.isRefused(m) {
+		assigned, err := b.assign(ctx, slot, r)
+		if err != nil {
 			return podgroup.Unit{}, err
+		}
+		if assigned != nil {
+			m = assigned
 		}
 	}
 	name := slot
@@ -106,7 +110,7 @@ func (b *backend) current(ctx context.Context, r *podgroup.Request) (slot string
 	generation := max(b.generations[uid], 1)
 	for _, other := range all {
 		of, number, ok := cutGeneration(other.slot())
-		if ok && of == base && (number > generation || number == generation && (m == nil || other.record != nil)) {
+		if ok && of == base && (number > generation || number == generation && (m == nil || other.record != nil && !m.isAssigned())) {
 			generation, m = number, other
 		}
 	}
@@ -165,6 +169,17 @@ func errorOr(err error, otherwise string) string {
 	return otherwise
 }
 
+// isRefused reports whether the driver was asked for a machine, and has not made it as far as is
+// known.
+func (b *backend) isRefused(m *member) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return m.isRefused()
+}
+
+// isRefused is the same. b.mu is held.
+func (m *member) isRefused() bool { return m.refused && !m.listed && m.record == nil }
+
 func cutGeneration(name string) (base string, generation int, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	if i < 0 {
@@ -207,6 +222,8 @@ func (b *backend) whyUnusableLocked(m *member) (why string, silent bool) {
 	case m.spec != nil && !m.listed: // the driver is still asked for it
 	case m.record == nil && age > b.cfg.BootTimeout.Duration:
 		why, silent = fmt.Sprintf("the agent of machine %s has not asked for its certificate within %v", name, b.cfg.BootTimeout.Duration), true
+	case m.missing.IsZero() && m.machine.Address == "" && age > b.cfg.BootTimeout.Duration:
+		why = fmt.Sprintf("machine %s has had no address for %v", name, b.cfg.BootTimeout.Duration)
 	case m.record != nil && m.link != nil && m.link.silentFor() > b.cfg.UnreachableTimeout.Duration:
 		why = fmt.Sprintf("the agent of machine %s cannot be reached", name)
 	}
@@ -273,6 +290,9 @@ func (b *backend) make(ctx context.Context, name string, r *podgroup.Request) er
 		if err != nil {
 			return nil, err
 		}
+		b.mu.Lock()
+		m.refused = false // while it is asked again
+		b.mu.Unlock()
 		late, cancel := context.WithTimeoutCause(b.ctx, creationTimeout, errors.New("the driver has not made it in "+creationTimeout.String()))
 		defer cancel()
 		made, err := b.driver.Create(late, spec)
@@ -345,14 +365,16 @@ func (b *backend) accept(ctx context.Context, m *member, made Machine, err error
 		delete(b.members, name)
 		return fmt.Errorf("machine %s cannot be made: %w", name, err)
 	case err != nil:
+		m.refused = true
 		return fmt.Errorf("machine %s cannot be made: %w", name, err)
 	case made.Name != name:
+		m.refused = true
 		return errdefs.AsUnavailable(fmt.Errorf("the driver was asked for machine %s, and has answered with %q", name, clip(made.Name, 100)))
 	}
 	if made.Tags[tagToken] != "" {
 		m.setTags(made.Tags) // it was made before this process began, with another token
 	}
-	m.machine.ID, m.made, m.spec = made.ID, true, nil
+	m.machine.ID, m.made, m.spec, m.refused = made.ID, true, nil, false
 	if !m.listed { // a list is newer
 		m.since = time.Now()
 		m.machine.State, m.machine.Address = made.State, made.Address
@@ -435,8 +457,11 @@ func (m *member) isThere() bool { return m.missing.IsZero() && m.machine.State !
 
 // give gives the pod to its machine. It is not given to another one unless this one is gone.
 func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgroup.Unit, error) {
-	l := b.linkTo(m)
-	if err := l.give(ctx, pod); err != nil {
+	err := b.reach(ctx, m)
+	if err == nil {
+		err = b.linkTo(m).give(ctx, pod)
+	}
+	if err != nil {
 		if errdefs.IsPermanent(err) || errors.Is(err, errTooMany) {
 			b.abandon(m)
 			return podgroup.Unit{}, err
@@ -454,6 +479,25 @@ func (b *backend) give(ctx context.Context, m *member, pod *corev1.Pod) (podgrou
 	m.record = &given
 	delete(b.generations, types.UID(given.Tags[podgroup.TagUID]))
 	return b.unitLocked(m), nil
+}
+
+// reach waits until the agent of a machine answers, as long as the machine can be used: one may end,
+// or be taken, right after its agent was seen.
+func (b *backend) reach(ctx context.Context, m *member) error {
+	for {
+		late, cancel := context.WithTimeout(ctx, bootPoll)
+		_, err := b.linkTo(m).connected(late)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if b.ctx.Err() != nil {
+			return errdefs.AsUnavailable(errClosed)
+		}
+		if why := b.unusable(m); why != nil {
+			return errdefs.AsUnavailable(why)
+		}
+	}
 }
 
 // errClosed is the error of what the end of the provider breaks off.

@@ -36,7 +36,8 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 	}
 	begun := m.ending
 	m.ending = true
-	if m.isReplaced() { // nothing of the pod runs
+	if m.isReplaced() { // nothing of the pod runs, unless it is being sent
+		m.grace = grace
 		cancel := m.cancel
 		b.mu.Unlock()
 		if cancel != nil {

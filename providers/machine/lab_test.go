@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -46,6 +47,10 @@ type lab struct {
 	hold     chan struct{} // what creations wait for
 	failing  bool          // nothing can be made
 	lingers  bool          // machines that are deleted stay, ending
+	quota    int           // how many machines there can be; 0 for any number
+	nowhere  bool          // machines have no address, as far as is told
+	sending  chan struct{} // what agents wait for before they take a pod
+	stubborn bool          // pods do not end before their machine
 }
 
 type labMachine struct {
@@ -55,6 +60,8 @@ type labMachine struct {
 	spec     Spec
 	key      []byte
 	pods     *mock.Provider // which outlive the agent
+	sent     bool           // the agent was asked to take a pod
+	graces   []int64        // within which it was asked to end its pod
 	stop     context.CancelFunc
 	ended    chan struct{}
 }
@@ -115,6 +122,9 @@ func (l *lab) Create(_ context.Context, spec Spec) (Machine, error) {
 		return Machine{}, errdefs.AsUnavailable(errors.New("out of order"))
 	}
 	m := l.machines[spec.Name]
+	if m == nil && l.quota > 0 && len(l.machines) >= l.quota {
+		return Machine{}, errdefs.AsRetryAfter(errdefs.AsUnavailable(errors.New("the quota is exhausted")), time.Millisecond)
+	}
 	if m == nil {
 		l.created++
 		l.next++
@@ -132,7 +142,47 @@ func (l *lab) Create(_ context.Context, spec Spec) (Machine, error) {
 		l.lost--
 		return Machine{}, errdefs.AsUnavailable(errors.New("the answer got lost"))
 	}
-	return m.Machine, nil
+	return l.told(m), nil
+}
+
+// told is what the node is told of a machine. l.mu is held.
+func (l *lab) told(m *labMachine) Machine {
+	told := m.Machine
+	if l.nowhere {
+		told.Address = ""
+	}
+	return told
+}
+
+// labPods are the pods of a machine, whose agent may be slow.
+type labPods struct {
+	*mock.Provider
+	l *lab
+	m *labMachine
+}
+
+// CreatePod implements nodeutil.Provider.
+func (p labPods) CreatePod(ctx context.Context, pod *corev1.Pod) error {
+	p.l.mu.Lock()
+	p.m.sent = true
+	hold := p.l.sending
+	p.l.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return p.Provider.CreatePod(ctx, pod)
+}
+
+// DeletePod implements nodeutil.Provider.
+func (p labPods) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	p.l.mu.Lock()
+	p.m.graces = append(p.m.graces, ptr.Deref(pod.DeletionGracePeriodSeconds, -1))
+	stubborn := p.l.stubborn
+	p.l.mu.Unlock()
+	if stubborn {
+		return nil
+	}
+	return p.Provider.DeletePod(ctx, pod)
 }
 
 // boot starts the agent of a machine, once more if it has ended. l.mu is held.
@@ -169,7 +219,7 @@ func (l *lab) run(ctx context.Context, m *labMachine, ended chan struct{}) {
 			if m.pods == nil {
 				m.pods, err = mock.New(mock.Config{NodeName: init.Node.Name, HostIP: init.HostIPs()[0], KeepJobs: true})
 			}
-			return m.pods, m.pods, nil, err
+			return labPods{m.pods, l, m}, m.pods, nil, err
 		},
 	})
 	if err != nil && ctx.Err() == nil {
@@ -210,7 +260,7 @@ func (l *lab) List(_ context.Context, tags map[string]string) (found []Machine, 
 	l.lists++
 	for _, m := range l.machines {
 		if !m.hidden {
-			found = append(found, m.Machine) // with those of others, which a node has to leave alone
+			found = append(found, l.told(m)) // with those of others, which a node has to leave alone
 		}
 	}
 	return found, l.listErr
@@ -228,6 +278,7 @@ type world struct {
 	adjust  func(*nodeutil.ProviderConfig)
 	retry   time.Duration // in place of firstBootRetry
 	driver  Driver        // the lab, unless the configuration has another
+	notify  func(*corev1.Pod)
 
 	provider nodeutil.Provider
 	backend  *backend
@@ -264,7 +315,11 @@ func (w *world) start() *world {
 	}
 	w.provider, w.backend = p, b
 	if notifier, ok := handlerOf(p).(node.PodNotifier); ok {
-		notifier.NotifyPods(w.t.Context(), func(*corev1.Pod) {})
+		notify := w.notify
+		if notify == nil {
+			notify = func(*corev1.Pod) {}
+		}
+		notifier.NotifyPods(w.t.Context(), notify)
 	}
 	w.t.Cleanup(w.stop)
 	return w

@@ -41,6 +41,17 @@ type record struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
+// noLaterThan has nothing in a record be later than now: a clock that was ahead, and was set since, must
+// not keep a machine that is gone, or is to be ended, until that time.
+func (r *record) noLaterThan(now time.Time) {
+	if r.Created.After(now) {
+		r.Created = now
+	}
+	if r.Final != nil && r.Final.Ended.After(now) {
+		r.Final.Ended = now
+	}
+}
+
 // records are files in a directory.
 type records struct{ dir string }
 

@@ -94,7 +94,8 @@ func (b *backend) concludeLocked(ctx context.Context, m *member, failure *podspe
 // containers wait, but for init containers that are done.
 func newReplaced(r *record, unit podgroup.Unit, pod *corev1.Pod, failure *podspec.Failure) *replaced {
 	now := time.Now()
-	out := &replaced{At: now, Reason: failure.Reason, Past: past{Created: unit.Created, Containers: map[string]pastContainer{}}}
+	// The unit of the other machine counts as the older one: see swap.
+	out := &replaced{At: now, Reason: failure.Reason, Past: past{Created: unit.Created.Add(-time.Nanosecond), Containers: map[string]pastContainer{}}}
 	containers := unit.Containers
 	if len(containers) == 0 { // an earlier process has seen it last
 		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -227,12 +228,17 @@ func (b *backend) replace(ctx context.Context, m *member) {
 	}
 	b.mu.Lock()
 	next, ending = b.successorLocked(m), m.ending
+	grace := m.grace
+	if next != nil {
+		m.ending = false // which next is, from now on
+	}
 	b.mu.Unlock()
 	switch {
 	case next != nil:
 		b.swap(b.ctx, m, next)
 		if ending { // the deletion came while the pod was being sent
-			_ = b.Delete(b.ctx, &podgroup.Unit{ID: b.seen(next).Name}, podspec.GracePeriod(pod, nil))
+			_ = b.Delete(b.ctx, &podgroup.Unit{ID: b.seen(next).Name}, grace)
+			b.publish(next)
 		}
 		return
 	case ctx.Err() != nil:
@@ -258,8 +264,8 @@ func (b *backend) swap(ctx context.Context, m, next *member) {
 		log.G(ctx).WithError(err).Warn("Cannot remove the record of a machine that was lost; trying again")
 		return
 	}
-	b.publishGone(m)
 	b.publish(next)
+	b.publishGone(m) // of two units the younger one: it is no end of the pod, not even of one that is being deleted
 }
 
 // failReplaced fails a pod that no other machine can be made for.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,7 +79,7 @@ func TestLostMachineIsReplaced(t *testing.T) {
 				if err != nil || next.Name == first.Name || status.PodIP != next.Address || status.ContainerStatuses[0].LastTerminationState.Terminated == nil {
 					t.Errorf("machine %s takes the place of %s: %+v, %v", next.Name, first.Name, status, err)
 				}
-				if !status.StartTime.Equal(begun.StartTime) { // from which activeDeadlineSeconds count
+				if status.StartTime.Unix() != begun.StartTime.Unix() { // from which activeDeadlineSeconds count
 					t.Errorf("the pod has started at %v, and not at %v", status.StartTime, begun.StartTime)
 				}
 				held, err := next.pods.GetPod(t.Context(), pod.Namespace, pod.Name)
@@ -210,6 +212,130 @@ func TestDeletionInAReplacement(t *testing.T) {
 		w.never("a machine was made", func() bool { return len(w.lab.all()) > 0 })
 		w.stop()
 	}
+}
+
+// The pod is deleted while it is being sent to another machine: it has the grace period of the deletion
+// there, and is not over before it ends. That the record of the lost machine cannot be removed keeps
+// nothing.
+func TestDeletionWhileAPodIsSentAgain(t *testing.T) {
+	for _, kept := range []bool{false, true} { // the record of the lost machine
+		w := replacing(t)
+		var over atomic.Bool
+		w.notify = func(pod *corev1.Pod) {
+			if isOver(pod) {
+				over.Store(true)
+			}
+		}
+		w.start()
+		pod := w.runs("a", corev1.RestartPolicyAlways)
+		first := w.only().Name
+		w.lab.set(func() { w.lab.sending, w.lab.stubborn = make(chan struct{}), true })
+		w.lab.kill(first)
+		var next *labMachine
+		w.eventually("the pod is being sent", func() error {
+			w.lab.mu.Lock()
+			defer w.lab.mu.Unlock()
+			for _, m := range w.lab.machines {
+				if next = m; m.sent {
+					return nil
+				}
+			}
+			return errors.New("it is not")
+		})
+		path := w.backend.records.path(first)
+		if kept {
+			if err := errors.Join(os.Rename(path, path+".away"), os.MkdirAll(filepath.Join(path, "x"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To(int64(7))
+		w.cluster.SetPod(pod)
+		if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		close(w.lab.sending)
+		w.eventually("the agent ends the pod", func() error {
+			w.lab.mu.Lock()
+			defer w.lab.mu.Unlock()
+			if len(next.graces) == 0 {
+				return errors.New("it was not asked to")
+			}
+			if next.graces[0] != 7 {
+				t.Errorf("the pod is to end within %d seconds", next.graces[0])
+			}
+			return nil
+		})
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the record of the lost machine is removed", func() error {
+			w.backend.mu.Lock()
+			defer w.backend.mu.Unlock()
+			if w.backend.members[first] != nil {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		w.never("the pod is over, and runs", func() bool { return over.Load() && w.lab.has(next, pod) })
+		pod = pod.DeepCopy()
+		pod.DeletionGracePeriodSeconds = ptr.To(int64(0))
+		if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the pod is gone", func() error {
+			if _, err := w.status(pod); !errdefs.IsNotFound(err) {
+				return fmt.Errorf("it is there: %v", err)
+			}
+			if n := len(w.lab.all()); n > 0 || !over.Load() {
+				return fmt.Errorf("%d machines are left; its end is known: %v", n, over.Load())
+			}
+			return nil
+		})
+		w.stop()
+	}
+}
+
+// The driver hangs with the machine that is to take the place of a lost one: the pod can be deleted, other
+// pods go on, and what the driver makes in the end is ended.
+func TestDriverThatHangsInAReplacement(t *testing.T) {
+	w := replacing(t).start()
+	pod, other := w.runs("a", corev1.RestartPolicyAlways), w.runs("b", corev1.RestartPolicyAlways)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	w.lab.set(func() { w.lab.hold = hold })
+	w.lab.kill(w.machineOf(pod).Name)
+	w.eventually("the driver hangs", func() error {
+		w.lab.mu.Lock()
+		defer w.lab.mu.Unlock()
+		if w.lab.making != 1 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	for _, one := range []*corev1.Pod{pod, other} {
+		deleted := one.DeepCopy()
+		deleted.DeletionTimestamp, deleted.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To(int64(1))
+		w.cluster.SetPod(deleted)
+		if err := w.provider.DeletePod(t.Context(), deleted); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("pod "+one.Name+" is gone", func() error {
+			if _, err := w.status(one); !errdefs.IsNotFound(err) {
+				return fmt.Errorf("it is there: %v", err)
+			}
+			return nil
+		})
+		w.cluster.RemovePod(deleted)
+	}
+	release()
+	w.eventually("what the driver has made is ended", func() error {
+		if made, left := w.lab.made(), len(w.lab.all()); made != 3 || left != 0 {
+			return fmt.Errorf("%d machines were made, %d are left", made, left)
+		}
+		return nil
+	})
 }
 
 // Which pods there are is not known right after the start: none fails for that.

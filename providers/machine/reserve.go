@@ -101,11 +101,12 @@ func (b *backend) keepReserve() {
 	over := map[*member]string{} // with the reason
 	var ready, begin, left []*member
 	b.mu.Lock()
-	kept := map[string][]*member{}
+	kept, ending := map[string][]*member{}, map[string]int{}
 	for _, m := range b.members {
 		if !isReserve(m.machine) {
 			continue
 		}
+		key := m.machine.Tags[tagReserve]
 		if m.isUnknown() && m.machine.State == Ended { // the driver may list it for long
 			if !m.ending {
 				left = append(left, m)
@@ -117,9 +118,11 @@ func (b *backend) keepReserve() {
 				b.failedLocked(m)
 			}
 			over[m] = why
+			if m.machine.State != Ended {
+				ending[key]++
+			}
 			continue
 		}
-		key := m.machine.Tags[tagReserve]
 		kept[key] = append(kept[key], m)
 		if b.isReadyLocked(m) {
 			ready = append(ready, m)
@@ -134,7 +137,7 @@ func (b *backend) keepReserve() {
 				over[m] = fmt.Sprintf("there are more than %d", k.count)
 			}
 		}
-		begin = append(begin, b.missingLocked(k, all, uid)...)
+		begin = append(begin, b.missingLocked(k, all, ending[k.key], uid)...)
 	}
 	for m := range over {
 		m.ending = true
@@ -191,31 +194,34 @@ func (b *backend) whySuperfluousLocked(m *member) string {
 		return "the configuration has no such machines in reserve any more"
 	case !m.deaf.IsZero() && time.Since(m.deaf) > b.cfg.UnreachableTimeout.Duration && !b.guards:
 		return "its agent cannot be reached"
-	case m.doubtful && (!b.wants(*m.promised) || b.hasMachineLocked(m.promised.UID)):
+	case m.doubtful && (!b.wants(*m.promised) || b.machineOfLocked(m.promised.UID) != nil):
 		return "it may be recorded as that of a pod that does not need it"
 	}
 	return ""
 }
 
-// hasMachineLocked reports whether a pod has a machine. b.mu is held.
-func (b *backend) hasMachineLocked(uid types.UID) bool {
+// machineOfLocked returns a machine of a pod; nil if it has none, but for one that was lost or that
+// the driver has not made. b.mu is held.
+func (b *backend) machineOfLocked(uid types.UID) *member {
 	for _, m := range b.members {
-		if uidOf(m.machine) == uid {
-			return true
+		if uidOf(m.machine) == uid && !m.isReplaced() && !m.isRefused() {
+			return m
 		}
 	}
-	return false
+	return nil
 }
 
-// missingLocked returns the machines of a kind that the driver is to be asked for, now or again.
-// b.mu is held.
-func (b *backend) missingLocked(k *kind, all []*member, uid types.UID) (begin []*member) {
+// missingLocked returns the machines of a kind that the driver is to be asked for, now or again. Where
+// machines are not ended that are to be, no more are made than there shall be: all are paid for. b.mu
+// is held.
+func (b *backend) missingLocked(k *kind, all []*member, ending int, uid types.UID) (begin []*member) {
 	state := b.reserveLocked(k.key)
 	was := *state
+	may := !b.refusesPodLocked(k)
 	state.ready, state.notReady = 0, 0
 	for _, m := range all {
 		switch {
-		case b.isReadyLocked(m) && m.greeted:
+		case b.reserveStateLocked(m) == reserveReady:
 			state.ready++
 			if time.Since(m.since) > lastBootRetry {
 				state.failures = 0
@@ -223,11 +229,11 @@ func (b *backend) missingLocked(k *kind, all []*member, uid types.UID) (begin []
 		default:
 			state.notReady++
 		}
-		if m.spec != nil && !m.listed && !time.Now().Before(state.again) {
+		if may && m.spec != nil && !m.listed && !time.Now().Before(state.again) {
 			begin = append(begin, m)
 		}
 	}
-	for n := len(all); n < k.count && !time.Now().Before(state.again); n++ {
+	for n := len(all) + max(0, ending-k.count); may && n < k.count && !time.Now().Before(state.again); n++ {
 		m, err := b.planInReserveLocked(k, uid)
 		if err != nil {
 			log.G(b.ctx).WithError(err).Warn("Cannot record a machine that is to be in reserve; trying again")
@@ -241,6 +247,17 @@ func (b *backend) missingLocked(k *kind, all []*member, uid types.UID) (begin []
 		log.G(b.ctx).WithFields(log.Fields{"type": k.name(), "ready": state.ready, "notReady": state.notReady, "wanted": k.count}).Info("Machines are in reserve")
 	}
 	return begin
+}
+
+// refusesPodLocked reports whether the driver makes no machine for a pod that could be in reserve of a
+// kind: what there is of a quota is the pod's. b.mu is held.
+func (b *backend) refusesPodLocked(k *kind) bool {
+	for _, m := range b.members {
+		if m.isRefused() && !isReserve(m.machine) && m.machine.Tags[tagType] == k.name() {
+			return true
+		}
+	}
+	return false
 }
 
 // reserveLocked returns the state of a kind. b.mu is held.
@@ -303,13 +320,16 @@ func split(tags map[string]string, key, value string) {
 	}
 }
 
-// makeInReserve has the driver make a machine, unless it is busy with others: pods come first.
+// makeInReserve has the driver make a machine, unless it is busy with others: pods come first, also
+// where it hangs.
 func (b *backend) makeInReserve(ctx context.Context, m *member) {
-	select {
-	case b.creations <- struct{}{}:
-		defer func() { <-b.creations }()
-	default:
-		return
+	for _, places := range []limiter{b.inReserve, b.creations} {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			return
+		}
 	}
 	b.mu.Lock()
 	spec := m.spec

@@ -44,24 +44,30 @@ type kind struct {
 // kinds are those of machines in reserve.
 func (c *Config) kinds() (all []kind) {
 	if w := c.Warm; w != nil && w.Count > 0 {
-		all = append(all, newKind(nil, TypeConfig{CPU: w.CPU, Memory: w.Memory, Warm: w.Count}))
+		all = append(all, c.newKind(nil, TypeConfig{CPU: w.CPU, Memory: w.Memory, Warm: w.Count}))
 	}
 	for i := range c.Types {
 		if t := &c.Types[i]; t.Warm > 0 {
-			all = append(all, newKind(t, *t))
+			all = append(all, c.newKind(t, *t))
 		}
 	}
 	return all
 }
 
-func newKind(of *TypeConfig, t TypeConfig) kind {
-	// Quantities are not compared as they are written.
+func (c *Config) newKind(of *TypeConfig, t TypeConfig) kind {
+	// Quantities are not compared as they are written. The driver's settings count, since machines may
+	// wait for days: pods get none with the image of before.
 	settings, _ := json.Marshal(struct { // of which all can be encoded
 		Name        string
 		CPU, Memory int64
 		Resources   corev1.ResourceList
 		Arguments   map[string]string
-	}{t.Name, t.CPU.MilliValue(), t.Memory.Value(), t.Resources, t.Arguments})
+		Exec        *ExecConfig
+		Qemu        *QemuConfig
+		EC2         json.RawMessage
+		URL         string
+		AgentPort   int
+	}{t.Name, t.CPU.MilliValue(), t.Memory.Value(), t.Resources, t.Arguments, c.Exec, c.Qemu, c.EC2, c.Bootstrap.URL, c.AgentPort})
 	return kind{key: digestOf(string(settings))[:16], of: of, limit: podgroup.Size{CPU: *t.CPU, Memory: *t.Memory}, count: t.Warm}
 }
 
