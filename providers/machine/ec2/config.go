@@ -21,11 +21,11 @@ import (
 type Config struct {
 	// Region is AWS's. Defaults to that of the credentials.
 	Region string `json:"region,omitempty"`
-	// Endpoint is the URL of EC2. Defaults to the one of the region.
+	// Endpoint is the URL of EC2. Defaults to that of the environment or the profile, or of the region.
 	Endpoint string `json:"endpoint,omitempty"`
 	// ImageID is the AMI. Required, unless each type has one.
 	ImageID string `json:"imageID,omitempty"`
-	// RootDevice is the name of the image's root device. Defaults to /dev/xvda.
+	// RootDevice is the name of the images' root device. Defaults to /dev/xvda.
 	RootDevice string `json:"rootDevice,omitempty"`
 	// Script is a shell script that cloud-init of the image runs as root once the user data are in
 	// BootstrapFile. Without it the image reads the user data itself.
@@ -61,8 +61,8 @@ const (
 	maxTags, ownTags = 50, 25
 	// The lengths of a tag in characters.
 	maxTagKey, maxTagValue = 128, 256
-	// maxSubnets bounds the calls of one creation.
-	maxSubnets = 16
+	// maxPlaces bounds the calls of one creation.
+	maxPlaces = 16
 )
 
 var (
@@ -100,7 +100,6 @@ func (c *Config) mistakes(types []machine.TypeConfig) error {
 		at, err := url.Parse(c.Endpoint)
 		checks.That(err == nil && (at.Scheme == "https" || at.Scheme == "http") && at.Host != "", "ec2.endpoint: %q is no URL", c.Endpoint)
 	}
-	checks.That(deviceName.MatchString(c.RootDevice), "ec2.rootDevice: %q is no device such as /dev/xvda", c.RootDevice)
 	checks.That(len(c.Script) <= maxScript, "ec2.script: it has %d bytes, more than %d: have it fetch the rest", len(c.Script), maxScript)
 	checks.That(len(c.SecurityGroups) <= 5, "ec2.securityGroups: there are %d, more than 5", len(c.SecurityGroups))
 	for i, id := range c.SecurityGroups {
@@ -138,33 +137,46 @@ func reserved(key string) bool {
 	key, _, _ = strings.Cut(key, ".")
 	return slices.Contains([]string{
 		podgroup.TagClusterName, podgroup.TagClusterUID, podgroup.TagNodeName, podgroup.TagNamespace, podgroup.TagPodName, podgroup.TagUID, podgroup.TagCreationTimestamp,
-		tagName, "TokenSHA256", "Authority", "MachineType",
+		tagName, "TokenSHA256", "Authority", "MachineType", "Reserve",
 	}, key)
 }
 
 // launch is what a machine of a type is made of.
 type launch struct {
-	instanceType, imageID string
-	subnets               []string
-	spot                  bool
-	volumeGiB             int
+	instanceTypes, subnets []string
+	imageID, rootDevice    string
+	spot                   bool
+	volumeGiB              int
+}
+
+// places returns where a machine can be made, in the order in which they are tried: each type of
+// instances in all subnets.
+func (l *launch) places() (all []place) {
+	for _, t := range l.instanceTypes {
+		for _, subnet := range l.subnets {
+			all = append(all, place{t, subnet, l.spot})
+		}
+	}
+	return all
 }
 
 // launch returns what a machine of a type is made of: what its arguments have, or else c. Mistakes in
 // arguments are named by the path at, all others by ec2.
 func (c *Config) launch(name string, arguments map[string]string, at string, checks *config.Checks) launch {
-	l := launch{instanceType: name, imageID: c.ImageID, subnets: c.Subnets, spot: c.Spot, volumeGiB: c.VolumeGiB}
-	paths := map[string]string{"imageID": "ec2.imageID", "subnets": "ec2.subnets", "volumeGiB": "ec2.volumeGiB", "instanceType": strings.TrimSuffix(at, "arguments.") + "name"}
+	l := launch{instanceTypes: []string{name}, imageID: c.ImageID, rootDevice: c.RootDevice, subnets: c.Subnets, spot: c.Spot, volumeGiB: c.VolumeGiB}
+	paths := map[string]string{"imageID": "ec2.imageID", "rootDevice": "ec2.rootDevice", "subnets": "ec2.subnets", "volumeGiB": "ec2.volumeGiB", "instanceType": strings.TrimSuffix(at, "arguments.") + "name"}
 	for _, key := range slices.Sorted(maps.Keys(arguments)) {
 		value, err, want := arguments[key], error(nil), ""
 		paths[key] = at + key
 		switch key {
 		case "instanceType":
-			l.instanceType = value
+			l.instanceTypes = listOf(value)
 		case "imageID":
 			l.imageID = value
+		case "rootDevice":
+			l.rootDevice = value
 		case "subnets":
-			l.subnets = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+			l.subnets = listOf(value)
 		case "spot":
 			l.spot, err = strconv.ParseBool(value)
 			want = "true or false"
@@ -172,16 +184,26 @@ func (c *Config) launch(name string, arguments map[string]string, at string, che
 			l.volumeGiB, err = strconv.Atoi(value)
 			want = "a number"
 		default:
-			checks.That(false, "%s: there is no such argument: instanceType, imageID, subnets, spot, volumeGiB", paths[key])
+			checks.That(false, "%s: there is no such argument: instanceType, imageID, rootDevice, subnets, spot, volumeGiB", paths[key])
 		}
 		checks.That(err == nil, "%s: %q is not %s", paths[key], value, want)
 	}
-	checks.That(name == "" || instanceType.MatchString(l.instanceType), "%s: %q is no type of instances such as m7i.large", paths["instanceType"], l.instanceType)
+	checks.That(len(l.instanceTypes) > 0, "%s: there is none", paths["instanceType"])
+	for _, t := range l.instanceTypes {
+		checks.That(name == "" || instanceType.MatchString(t), "%s: %q is no type of instances such as m7i.large", paths["instanceType"], t)
+	}
+	checks.That(deviceName.MatchString(l.rootDevice), "%s: %q is no device such as /dev/xvda", paths["rootDevice"], l.rootDevice)
 	checks.That(imageID.MatchString(l.imageID), "%s: %q is no AMI such as ami-0123456789abcdef0", paths["imageID"], l.imageID)
-	checks.That(len(l.subnets) > 0 && len(l.subnets) <= maxSubnets, "%s: there are %d: one at least, %d at most", paths["subnets"], len(l.subnets), maxSubnets)
+	checks.That(len(l.subnets) > 0, "%s: there is none", paths["subnets"])
+	checks.That(len(l.places()) <= maxPlaces, "%s: %d in %d subnets are more than the %d that are tried", paths["instanceType"], len(l.instanceTypes), len(l.subnets), maxPlaces)
 	for _, id := range l.subnets {
 		checks.That(subnetID.MatchString(id), "%s: %q is no subnet such as subnet-0123456789abcdef0", paths["subnets"], id)
 	}
 	checks.That(l.volumeGiB >= 0 && l.volumeGiB <= 64<<10, "%s: %d is no size of a volume: 1 to 65536, 0 for that of the image", paths["volumeGiB"], l.volumeGiB)
 	return l
+}
+
+// listOf returns what is between commas.
+func listOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }

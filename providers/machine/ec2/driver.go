@@ -26,6 +26,9 @@ const (
 	propagation = 5 * time.Minute
 	// soon is the delay before EC2 is asked again about what it does not know yet.
 	soon = 5 * time.Second
+	// lackTime is for how long a place that had no room is not asked again: each refusal counts as a
+	// call, and others wait for their turn.
+	lackTime = 50 * time.Second
 )
 
 // driver is the machine.Driver of EC2. All that has to last is in the tags of instances.
@@ -36,14 +39,28 @@ type driver struct {
 	mu       sync.Mutex
 	launches map[string]*launched   // by name; of the last hour
 	known    map[string][]*instance // of the last list, by name
-	deaf     bool                   // notices cannot be read
+	lacking  map[place]lack
+	deaf     bool // notices cannot be read
+}
+
+// place is where a machine can be made.
+type place struct {
+	instanceType, subnet string
+	spot                 bool
+}
+
+// lack is the refusal of a place that has no room.
+type lack struct {
+	err error
+	at  time.Time
 }
 
 // launched is what is known of the creation of a machine beyond what EC2 lists.
 type launched struct {
 	at        time.Time        // when a call was made last
-	machine   *machine.Machine // as RunInstances has answered; nil without an answer
-	uncertain string           // the subnet of a call without an answer
+	machine   *machine.Machine // as RunInstances has answered, or the last list that had it; nil without
+	uncertain place            // that of a call without an answer; zero for none
+	since     time.Time        // of uncertain
 	round     int              // of client tokens
 	mismatch  time.Time        // since when EC2 knows the token, and shows no instance
 }
@@ -65,10 +82,10 @@ func New(c machine.Config, account aws.Config) (machine.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &driver{cfg: cfg, api: api, launches: map[string]*launched{}, known: map[string][]*instance{}}, nil
+	return &driver{cfg: cfg, api: api, launches: map[string]*launched{}, known: map[string][]*instance{}, lacking: map[place]lack{}}, nil
 }
 
-// Create implements machine.Driver. It tries the subnets in turn.
+// Create implements machine.Driver. It tries the places in turn.
 func (d *driver) Create(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
 	var wrong config.Checks
 	l := d.cfg.launch(spec.Type, spec.Arguments, "types["+spec.Type+"].arguments.", &wrong)
@@ -83,18 +100,37 @@ func (d *driver) Create(ctx context.Context, spec machine.Spec) (machine.Machine
 		return m, nil
 	}
 	var failed error
-	for _, subnet := range d.order(spec.Name, l.subnets) {
-		m, err := d.run(ctx, &spec, &l, subnet, parameters)
+	places := d.order(spec.Name, l.places())
+	for _, p := range places {
+		if err := d.lackOf(spec.Name, p); err != nil {
+			failed = err
+			continue
+		}
+		m, err := d.run(ctx, &spec, &l, p, parameters)
 		if err == nil || !slices.Contains(lacks, codeOf(err)) {
 			return m, err
 		}
-		log.G(ctx).WithFields(log.Fields{"machine": spec.Name, "subnet": subnet}).WithError(err).Info("A subnet has no room for a machine")
+		log.G(ctx).WithFields(log.Fields{"machine": spec.Name, "instanceType": p.instanceType, "subnet": p.subnet}).WithError(err).Info("A subnet has no room for a machine")
+		d.mu.Lock()
+		d.lacking[p] = lack{err, time.Now()}
+		d.mu.Unlock()
 		failed = err
 	}
-	if len(l.subnets) > 1 {
-		failed = fmt.Errorf("none of %d subnets has room for it; the last: %w", len(l.subnets), failed)
+	if len(places) > 1 {
+		failed = fmt.Errorf("none of %d types of instances in %d subnets has room for it; the last: %w", len(l.instanceTypes), len(l.subnets), failed)
 	}
 	return machine.Machine{}, failed
+}
+
+// lackOf returns the error of a place that had no room a moment ago. One that may have the machine
+// already is asked all the same.
+func (d *driver) lackOf(name string, p place) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.launches[name]; l != nil && l.uncertain == p || time.Since(d.lacking[p].at) > lackTime {
+		return nil
+	}
+	return d.lacking[p].err
 }
 
 // existing returns the machine of a name, if it was made a moment ago or the last list has it.
@@ -110,28 +146,35 @@ func (d *driver) existing(name string) (machine.Machine, bool) {
 	return machine.Machine{}, false
 }
 
-// order returns the subnets in the order in which they are tried: the one whose answer was lost comes
-// first, and no other before it has answered.
-func (d *driver) order(name string, subnets []string) []string {
+// order returns the places in the order in which they are tried: the one whose answer was lost comes
+// first, and no other before it has answered. If it does not for so long that lists would have the
+// instance, its zone is out of order, and the others come first.
+func (d *driver) order(name string, places []place) []place {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if l := d.launches[name]; l != nil && l.uncertain != "" {
-		return slices.Concat([]string{l.uncertain}, slices.DeleteFunc(slices.Clone(subnets), func(id string) bool { return id == l.uncertain }))
+	l := d.launches[name]
+	if l == nil || l.uncertain == (place{}) {
+		return places
 	}
-	return subnets
+	others := slices.DeleteFunc(slices.Clone(places), func(p place) bool { return p == l.uncertain })
+	if time.Since(l.since) > propagation {
+		return append(others, l.uncertain)
+	}
+	return slices.Concat([]place{l.uncertain}, others)
 }
 
-// run makes the instance of a machine in a subnet.
-func (d *driver) run(ctx context.Context, spec *machine.Spec, l *launch, subnet string, parameters url.Values) (machine.Machine, error) {
+// run makes the instance of a machine in a place.
+func (d *driver) run(ctx context.Context, spec *machine.Spec, l *launch, p place, parameters url.Values) (machine.Machine, error) {
 	parameters = maps.Clone(parameters)
-	parameters.Set("NetworkInterface.1.SubnetId", subnet)
-	token := tokenOf(spec, subnet, d.begin(spec.Name))
+	parameters.Set("InstanceType", p.instanceType)
+	parameters.Set("NetworkInterface.1.SubnetId", p.subnet)
+	token := tokenOf(spec, p, d.begin(spec.Name))
 	parameters.Set("ClientToken", token)
 	var made struct {
 		Instances []*instance `xml:"instancesSet>item"`
 	}
 	err := d.api.call(ctx, runInstances, parameters, &made)
-	d.finish(spec.Name, subnet, outcomeOf(err))
+	d.finish(spec.Name, p, outcomeOf(err))
 	switch code := codeOf(err); {
 	case code == "IdempotentInstanceTerminated":
 		// It was made, and has ended, before this process began: another one is made.
@@ -143,7 +186,7 @@ func (d *driver) run(ctx context.Context, spec *machine.Spec, l *launch, subnet 
 	case len(made.Instances) != 1 || made.Instances[0].ID == "":
 		return machine.Machine{}, errdefs.AsUnavailable(fmt.Errorf("EC2 was asked for one instance, and has answered with %d", len(made.Instances)))
 	}
-	d.cfg.warnOfDevice(ctx, made.Instances[0])
+	l.warnOfDevice(ctx, made.Instances[0])
 	m := made.Instances[0].machine()
 	if len(m.Tags) == 0 { // which then are those of this call: EC2 compares it with the first one
 		m.Name, m.Tags = spec.Name, spec.Tags
@@ -174,15 +217,15 @@ func (d *driver) begin(name string) int {
 }
 
 // finish records whether the answer of a creation was lost.
-func (d *driver) finish(name, subnet string, o outcome) {
+func (d *driver) finish(name string, p place, o outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch l := d.launches[name]; {
 	case l == nil || o == unchanged:
-	case o == uncertain:
-		l.uncertain = subnet
-	case l.uncertain == subnet:
-		l.uncertain = ""
+	case o == uncertain && l.uncertain != p:
+		l.uncertain, l.since = p, time.Now()
+	case o == decided && l.uncertain == p:
+		l.uncertain = place{}
 	}
 }
 
@@ -212,8 +255,8 @@ func (d *driver) earlier(ctx context.Context, spec *machine.Spec, l *launch) (ma
 	}
 	d.mu.Unlock()
 	var tokens []string
-	for _, subnet := range l.subnets {
-		tokens = append(tokens, tokenOf(spec, subnet, round))
+	for _, p := range l.places() {
+		tokens = append(tokens, tokenOf(spec, p, round))
 	}
 	filter := url.Values{}
 	addFilter(filter, 1, "client-token", tokens...)
@@ -224,7 +267,11 @@ func (d *driver) earlier(ctx context.Context, spec *machine.Spec, l *launch) (ma
 	if len(found) == 0 {
 		return machine.Machine{}, errdefs.AsRetryAfter(errdefs.AsUnavailable(errors.New("EC2 has made an instance for this machine before, and does not list it: it is too new, or has ended long ago")), soon)
 	}
-	m := slices.MinFunc(found, rank).machine()
+	newest := slices.MinFunc(found, rank)
+	if newest.State == "terminated" { // and may have lost its tags since then
+		return machine.Machine{ID: newest.ID, Name: spec.Name, Tags: spec.Tags, State: machine.Ended}, nil
+	}
+	m := newest.machine()
 	if m.Name != spec.Name {
 		return machine.Machine{}, errdefs.AsUnavailable(fmt.Errorf("instance %s was made for machine %s, and has other tags now", m.ID, spec.Name))
 	}
@@ -251,29 +298,28 @@ func (d *driver) List(ctx context.Context, tags map[string]string) ([]machine.Ma
 	if spot {
 		taken = d.notices(ctx, tags)
 	}
-	var all []machine.Machine
-	for _, instances := range byName {
+	all := map[string]machine.Machine{}
+	for name, instances := range byName {
 		slices.SortFunc(instances, rank)
 		m := instances[0].machine()
 		if instances[0].runs() {
 			m.TakenAt = taken[m.ID]
 		}
-		all = append(all, m)
+		all[name] = m
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.known = byName
 	for name, l := range d.launches {
-		switch {
-		case byName[name] != nil:
-			if l.machine != nil {
-				delete(d.launches, name)
-			}
-		case l.machine != nil && began.Sub(l.at) < propagation && hasAll(l.machine.Tags, tags):
-			all = append(all, *l.machine) // EC2 does not list it yet
+		switch m, listed := all[name]; {
+		case l.machine == nil:
+		case listed:
+			l.machine = &m
+		case began.Sub(l.at) < propagation && hasAll(l.machine.Tags, tags):
+			all[name] = *l.machine // lists do not have it yet, or not each of them
 		}
 	}
-	return all, nil
+	return slices.Collect(maps.Values(all)), nil
 }
 
 func hasAll(has, tags map[string]string) bool {
@@ -344,9 +390,12 @@ func (d *driver) instancesOf(ctx context.Context, m machine.Machine) (ids []stri
 			add(i.ID)
 		}
 	}
-	if l := d.launches[m.Name]; l != nil && time.Since(l.at) < propagation && (l.machine != nil || l.uncertain != "" || !l.mismatch.IsZero()) {
-		isNew = true
-		if l.machine != nil && l.machine.State != machine.Ended {
+	if l := d.launches[m.Name]; l != nil && time.Since(l.at) < propagation {
+		switch {
+		case l.machine == nil:
+			isNew = l.uncertain != place{} || !l.mismatch.IsZero()
+		case l.machine.State != machine.Ended:
+			isNew = true
 			add(l.machine.ID)
 		}
 	}

@@ -167,7 +167,7 @@ func TestLifeOfAMachine(t *testing.T) {
 // What instances are made of: a list of parameters to read.
 func TestParametersOfAnInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, `{"imageID": "`+ec2test.ImageID+`", "subnets": ["`+ec2test.SubnetA+`"], "securityGroups": ["sg-0123456789abcdef0"], "script": "exec agent", "instanceProfile": "pods", "keyName": "me", "tags": {"team": "a"}}`)
+		r := newRig(t, `{"imageID": "`+ec2test.ImageID+`", "subnets": ["`+ec2test.SubnetA+`"], "securityGroups": ["sg-0123456789abcdef0"], "script": "exec agent", "instanceProfile": "`+ec2test.Profile+`", "keyName": "me", "tags": {"team": "a"}}`)
 		r.create(spec("a-1", "cheap"))
 		made := r.only()
 		for name, want := range map[string]string{
@@ -277,7 +277,8 @@ func TestMachineOfTheReserveIsDeleted(t *testing.T) {
 	})
 }
 
-// An instance of the same token that has ended long ago is in no list any more.
+// An instance of the same token that has ended is known for an hour, but not by its tags, and then is in no
+// list any more.
 func TestEarlierInstanceHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, usual)
@@ -291,6 +292,13 @@ func TestEarlierInstanceHasEnded(t *testing.T) {
 		r.restart()
 		if m := r.create(spec("a-1", "m7i.large")); m.State != machine.Ended || m.Name != "a-1" {
 			t.Errorf("the machine is %+v", m)
+		}
+		time.Sleep(2 * time.Minute) // it loses its tags
+		r.restart()
+		again := spec("a-1", "m7i.large")
+		again.UserData = "of a process that has another token"
+		if m := r.create(again); m.State != machine.Ended || m.Name != "a-1" || m.Tags[podgroup.TagUID] != "uid-a-1" {
+			t.Errorf("without its tags the machine is %+v", m)
 		}
 		time.Sleep(3 * time.Hour)
 		r.restart()
@@ -306,24 +314,6 @@ func TestEarlierInstanceHasEnded(t *testing.T) {
 		if made := r.only(); err != nil || made.ID != m.ID {
 			t.Errorf("the machine is %+v: %v", m, err)
 		}
-	})
-}
-
-func TestSubnetsAreTriedInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, usual)
-		r.server.SetCapacity(ec2test.SubnetA, false)
-		r.create(spec("a-1", "m7i.large"))
-		if subnet := r.only().Request.Get("NetworkInterface.1.SubnetId"); subnet != ec2test.SubnetB {
-			t.Errorf("it is in subnet %s", subnet)
-		}
-		r.server.SetCapacity(ec2test.SubnetB, false)
-		_, err := r.driver.Create(t.Context(), spec("b-1", "m7i.large"))
-		if delay, ok := errdefs.RetryAfter(err); !ok || delay < time.Minute || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "none of 2 subnets") {
-			t.Errorf("without capacity: %v, after %v", err, delay)
-		}
-		r.server.SetCapacity(ec2test.SubnetA, true)
-		r.create(spec("b-1", "m7i.large"))
 	})
 }
 
@@ -373,6 +363,65 @@ func TestTwoInstancesOfOneName(t *testing.T) {
 		}
 		if left := r.instances(); len(left) > 0 {
 			t.Errorf("left are %v", left)
+		}
+	})
+}
+
+// EC2 keeps the parameters of a creation that it refused for want of capacity.
+func TestEarlierCreationWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, `{"imageID": "`+ec2test.ImageID+`", "subnets": ["`+ec2test.SubnetA+`"]}`)
+		r.server.SetCapacity(ec2test.SubnetA, false)
+		if _, err := r.driver.Create(t.Context(), spec("a-1", "m7i.large")); err == nil {
+			t.Fatal("there was capacity")
+		}
+		r.server.SetCapacity(ec2test.SubnetA, true)
+		r.restart()
+		other := spec("a-1", "m7i.large")
+		other.UserData = "of a process that has another token"
+		began := time.Now()
+		for {
+			_, err := r.driver.Create(t.Context(), other)
+			if err == nil {
+				break
+			}
+			if errdefs.IsPermanent(err) || time.Since(began) > 6*time.Minute {
+				t.Fatalf("after %v: %v", time.Since(began), err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		if made := r.only(); made.UserData != other.UserData {
+			t.Errorf("the user data are %q", made.UserData)
+		}
+	})
+}
+
+// Lists are answered from caches, of which one may be behind those that had a new instance already.
+func TestListsThatLackANewInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		m := r.create(spec("a-1", "m7i.large"))
+		if in := r.list()["a-1"]; in.State != machine.Running {
+			t.Fatalf("it is %+v", in)
+		}
+		r.server.Omit(m.ID, 2)
+		for range 2 {
+			if in := r.list()["a-1"]; in.ID != m.ID || in.State != machine.Running {
+				t.Errorf("in a list that lacks it it is %+v", in)
+			}
+		}
+		if err := r.driver.Delete(t.Context(), m); err != nil {
+			t.Error(err)
+		}
+		if in := r.list()["a-1"]; in.State != machine.Ended {
+			t.Errorf("after its deletion it is %+v", in)
+		}
+		r.server.Omit(m.ID, 1)
+		if in, ok := r.list()["a-1"]; ok && in.State != machine.Ended {
+			t.Errorf("in a list that lacks it after its end it is %+v", in)
+		}
+		if err := r.driver.Delete(t.Context(), m); err != nil {
+			t.Errorf("a deletion of what has ended: %v", err)
 		}
 	})
 }
@@ -448,6 +497,18 @@ func TestSpotNotice(t *testing.T) {
 	})
 }
 
+// Who orders an interruption of the Fault Injection Service, to see what becomes of pods, sees that.
+func TestSpotNoticeOfAnExperiment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		m := r.create(spec("a-1", "cheap"))
+		r.server.InterruptAs(m.ID, "instance-terminated-by-experiment")
+		if in := r.list()["a-1"]; in.TakenAt.IsZero() {
+			t.Error("it is no notice")
+		}
+	})
+}
+
 func TestConsole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, usual)
@@ -475,16 +536,18 @@ func TestErrors(t *testing.T) {
 			permanent, late bool
 			text            string
 		}{
-			"InvalidParameterValue":    {400, true, false, ""},
-			"InvalidAMIID.NotFound":    {400, false, true, ""},
-			"UnauthorizedOperation":    {403, false, true, "lacks a right"},
-			"RequestExpired":           {400, false, true, "clock"},
-			"VcpuLimitExceeded":        {400, false, true, "Service Quotas"},
-			"InstanceLimitExceeded":    {400, false, true, "Service Quotas"},
-			"InternalError":            {500, false, false, ""},
-			"SomethingNew":             {400, false, true, ""},
-			"InvalidClientTokenId":     {403, false, true, "not valid"},
-			"InvalidSubnetID.NotFound": {400, false, true, ""},
+			"InvalidParameterValue":                             {400, true, false, ""},
+			"AuthFailure.ServiceLinkedRoleCreationNotPermitted": {403, false, true, "aws iam create-service-linked-role"},
+			"InvalidSecurity.RequestHasExpired":                 {400, false, true, "clock"},
+			"InvalidAMIID.NotFound":                             {400, false, true, ""},
+			"UnauthorizedOperation":                             {403, false, true, "lacks a right"},
+			"RequestExpired":                                    {400, false, true, "clock"},
+			"VcpuLimitExceeded":                                 {400, false, true, "Service Quotas"},
+			"InstanceLimitExceeded":                             {400, false, true, "Service Quotas"},
+			"InternalError":                                     {500, false, false, ""},
+			"SomethingNew":                                      {400, false, true, ""},
+			"InvalidClientTokenId":                              {403, false, true, "not valid"},
+			"InvalidSubnetID.NotFound":                          {400, false, true, ""},
 		} {
 			r.world.Refuse("RunInstances", 1, &grouptest.Refusal{Status: want.status, Code: code, Message: "No. Encoded authorization failure message: xyzzy"})
 			_, err := r.driver.Create(t.Context(), spec("a-1", "m7i.large"))
@@ -498,6 +561,40 @@ func TestErrors(t *testing.T) {
 		}
 		if made := r.instances(); len(made) > 0 {
 			t.Errorf("there are %d instances", len(made))
+		}
+	})
+}
+
+// What is wrong with the node's configuration, and not with the pod, fails no pod; the error says what to
+// change.
+func TestErrorsOfTheConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for field, want := range map[string]string{
+			`, "instanceProfile": "new"`:  "Invalid IAM Instance Profile name",
+			`, "rootDevice": "/dev/sda1"`: "the image has another root device than ec2.rootDevice",
+		} {
+			r := newRig(t, strings.Replace(usual, "}", field+"}", 1))
+			_, err := r.driver.Create(t.Context(), spec("a-1", "m7i.large"))
+			if _, late := errdefs.RetryAfter(err); err == nil || errdefs.IsPermanent(err) || !late || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+	})
+}
+
+// EC2 says of a clock that is wrong that the credentials are.
+func TestErrorOfCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		for message, want := range map[string]bool{
+			"AWS was not able to validate the provided access credentials": true,
+			"Not authorized for images: [ami-0123456789abcdef0]":           false,
+		} {
+			r.world.Refuse("RunInstances", 1, &grouptest.Refusal{Status: http.StatusUnauthorized, Code: "AuthFailure", Message: message})
+			_, err := r.driver.Create(t.Context(), spec("a-1", "m7i.large"))
+			if err == nil || strings.Contains(err.Error(), "clock") != want {
+				t.Errorf("%s: %v", message, err)
+			}
 		}
 	})
 }
@@ -613,8 +710,8 @@ func TestConfig(t *testing.T) {
 	for field, want := range map[string][]string{
 		`{}`:           {"ec2.imageID: ", "ec2.subnets: "},
 		`{imageId: x}`: {`ec2: unknown field "imageId"`},
-		`{imageID: ami-1, subnets: [a], securityGroups: [b], region: moon, endpoint: x, rootDevice: xvda, volumeGiB: -1, tags: {"aws:x": "1", UID: "2", MachineName.2: "3"}}`: {
-			"10 mistakes", "ec2.imageID: \"ami-1\"", "ec2.subnets: \"a\"", "ec2.securityGroups[0]: \"b\"", "ec2.region: \"moon\"", "ec2.endpoint", "ec2.rootDevice", "ec2.volumeGiB: -1", "ec2.tags[aws:x]", "ec2.tags[UID]", "ec2.tags[MachineName.2]",
+		`{imageID: ami-1, subnets: [a], securityGroups: [b], region: moon, endpoint: x, rootDevice: xvda, volumeGiB: -1, tags: {"aws:x": "1", UID: "2", MachineName.2: "3", Reserve: "4"}}`: {
+			"11 mistakes", "ec2.imageID: \"ami-1\"", "ec2.subnets: \"a\"", "ec2.securityGroups[0]: \"b\"", "ec2.region: \"moon\"", "ec2.endpoint", "ec2.rootDevice", "ec2.volumeGiB: -1", "ec2.tags[aws:x]", "ec2.tags[UID]", "ec2.tags[MachineName.2]", "ec2.tags[Reserve]",
 		},
 		`{imageID: 7}`: {"ec2.imageID"},
 		`{script: "` + strings.Repeat("x", maxScript+1) + `"}`: {"ec2.script"},
@@ -633,8 +730,8 @@ func TestConfig(t *testing.T) {
 	if err := parse(usual, ""); err == nil || !strings.Contains(err.Error(), "types: the driver ec2 needs them") {
 		t.Errorf("without types: %v", err)
 	}
-	err := parse(usual, `, types: [{name: small, cpu: 1, memory: 1Gi}, {name: gpu, cpu: 1, memory: 1Gi, arguments: {instanceType: g5.xlarge, volumeGiB: big, spot: maybe, imageID: x, zone: b}}]`)
-	for _, part := range []string{"types[0].name: \"small\"", "types[1].arguments.volumeGiB", "types[1].arguments.spot", "types[1].arguments.imageID", "types[1].arguments.zone"} {
+	err := parse(usual, `, types: [{name: small, cpu: 1, memory: 1Gi}, {name: gpu, cpu: 1, memory: 1Gi, arguments: {instanceType: "g5.xlarge, g6", rootDevice: sda, volumeGiB: big, spot: maybe, imageID: x, zone: b}}]`)
+	for _, part := range []string{"types[0].name: \"small\"", "types[1].arguments.instanceType: \"g6\"", "types[1].arguments.rootDevice", "types[1].arguments.volumeGiB", "types[1].arguments.spot", "types[1].arguments.imageID", "types[1].arguments.zone"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v lacks %q", err, part)
 		}

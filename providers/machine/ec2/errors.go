@@ -55,8 +55,8 @@ var codes = podgroup.Codes{
 var (
 	throttled = []string{"RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled", "RequestResourceCountExceeded"}
 	denied    = []string{
-		"UnauthorizedOperation", "AuthFailure", "AccessDenied*", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken",
-		"RequestExpired", "ExpiredToken*", "OptInRequired", "Blocked", "AccountDisabled", "UnrecognizedClient*",
+		"UnauthorizedOperation", "AuthFailure", "AuthFailure.*", "AccessDenied*", "SignatureDoesNotMatch", "IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken",
+		"RequestExpired", "InvalidSecurity.RequestHasExpired", "ExpiredToken*", "OptInRequired", "Blocked", "AccountDisabled", "UnrecognizedClient*",
 	}
 )
 
@@ -73,7 +73,26 @@ func classify(a action, err error) error {
 	if !ok {
 		return errdefs.AsUnavailable(fmt.Errorf("cannot call %s of EC2: %w", a, err))
 	}
-	return codes.Classify(kinds[a], answer.Code, answer.status, 0, fmt.Errorf("EC2 refuses %s: %w", a, answer))
+	code := answer.Code
+	if isConfigured(code, answer.Message) {
+		code = notReady
+	}
+	return codes.Classify(kinds[a], code, answer.status, 0, fmt.Errorf("EC2 refuses %s: %w", a, answer))
+}
+
+// The texts of two refusals of what the node's configuration has, which EC2 gives codes of requests
+// that are wrong: an instance profile that EC2 does not know, or does not know yet, and a root device
+// that is not the image's, and thus would be a further volume without a size.
+const (
+	noProfile = "IAM Instance Profile"
+	noSize    = "size or snapshotId"
+)
+
+// notReady is one of the codes that count as exhausted.
+const notReady = "InvalidIamInstanceProfile"
+
+func isConfigured(code, message string) bool {
+	return code == "InvalidParameterValue" && strings.Contains(message, noProfile) || code == "MissingParameter" && strings.Contains(message, noSize)
 }
 
 // outcome is what the error of a creation says of the instance.
@@ -116,9 +135,20 @@ func explain(code, message string) string {
 	switch code {
 	case "UnauthorizedOperation":
 		return message + " (the policy of these credentials, or one of the organization, lacks a right that providers/machine/ec2/README.md has; CloudTrail has the whole message)"
-	case "AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch":
+	case "AuthFailure.ServiceLinkedRoleCreationNotPermitted":
+		return message + " (once in an account: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com)"
+	case "AuthFailure":
+		if !strings.Contains(message, "credentials") { // of an image, for instance
+			return message
+		}
+		return message + " (the credentials are not valid, or not for this region, or the clock of this machine is wrong)"
+	case "InvalidClientTokenId", "SignatureDoesNotMatch":
 		return message + " (the credentials are not valid, or not for this region)"
-	case "RequestExpired":
+	case "MissingParameter":
+		if strings.Contains(message, noSize) {
+			return message + " (the image has another root device than ec2.rootDevice, or the rootDevice of its type, says)"
+		}
+	case "RequestExpired", "InvalidSecurity.RequestHasExpired":
 		return message + " (the credentials have expired, or the clock of this machine is wrong by more than fifteen minutes)"
 	case "OptInRequired":
 		return message + " (the account has not subscribed to EC2, or to the image in the Marketplace)"

@@ -25,7 +25,7 @@ const (
 	tagShown = "Name"
 )
 
-// parameters returns those of RunInstances for a machine, without the subnet and the token. They are
+// parameters returns those of RunInstances for a machine, without the place and the token. They are
 // the same for the same Spec: else a repeated call would be refused.
 func (c *Config) parameters(spec *machine.Spec, l *launch) (url.Values, error) {
 	data := c.userData(spec.UserData)
@@ -43,7 +43,6 @@ func (c *Config) parameters(spec *machine.Spec, l *launch) (url.Values, error) {
 	set("MinCount", "1")
 	set("MaxCount", "1")
 	set("ImageId", l.imageID)
-	set("InstanceType", l.instanceType)
 	set("UserData", base64.StdEncoding.EncodeToString([]byte(data)))
 	set("InstanceInitiatedShutdownBehavior", "terminate")
 
@@ -63,7 +62,7 @@ func (c *Config) parameters(spec *machine.Spec, l *launch) (url.Values, error) {
 	}
 
 	const disk = "BlockDeviceMapping.1."
-	set(disk+"DeviceName", c.RootDevice)
+	set(disk+"DeviceName", l.rootDevice)
 	set(disk+"Ebs.Encrypted", "true")
 	set(disk+"Ebs.DeleteOnTermination", "true")
 	set(disk+"Ebs.VolumeType", "gp3")
@@ -117,17 +116,17 @@ umask 022
 ` + c.Script + "\n"
 }
 
-// tokenOf returns the client token of a creation, which is the same for the same machine, subnet and
+// tokenOf returns the client token of a creation, which is the same for the same machine, place and
 // round: EC2 makes one instance for it.
-func tokenOf(spec *machine.Spec, subnet string, round int) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{spec.Tags[podgroup.TagClusterUID], spec.Tags[podgroup.TagNodeName], spec.Name, subnet, strconv.Itoa(round)}, "\n")))
+func tokenOf(spec *machine.Spec, p place, round int) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{spec.Tags[podgroup.TagClusterUID], spec.Tags[podgroup.TagNodeName], spec.Name, p.instanceType, p.subnet, strconv.Itoa(round)}, "\n")))
 	return hex.EncodeToString(sum[:])
 }
 
 // warnOfDevice logs that the configuration has another root device than the image: the instance has
 // a second volume then, and settings of the root volume do not hold.
-func (c *Config) warnOfDevice(ctx context.Context, i *instance) {
-	if i.RootDevice != "" && i.RootDevice != c.RootDevice {
-		log.G(ctx).WithFields(log.Fields{"image": i.ImageID, "rootDevice": i.RootDevice, "configured": c.RootDevice}).Warn("The image has another root device: set ec2.rootDevice to it")
+func (l *launch) warnOfDevice(ctx context.Context, i *instance) {
+	if i.RootDevice != "" && i.RootDevice != l.rootDevice {
+		log.G(ctx).WithFields(log.Fields{"image": i.ImageID, "rootDevice": i.RootDevice, "configured": l.rootDevice}).Warn("The image has another root device: set ec2.rootDevice, or that of the type, to it")
 	}
 }

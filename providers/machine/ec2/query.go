@@ -45,14 +45,14 @@ func newClient(c *Config, account aws.Config) (*client, error) {
 	if account.Credentials == nil {
 		return nil, errdefs.InvalidInput("machine config: ec2: there are no credentials of AWS")
 	}
-	suffix := "amazonaws.com"
-	if strings.HasPrefix(region, "cn-") {
-		suffix += ".cn"
+	endpoint := c.Endpoint
+	if endpoint == "" {
+		var err error
+		if endpoint, err = endpointOf(account, region); err != nil {
+			return nil, errdefs.InvalidInputf("machine config: ec2: the endpoint that the environment or the profile names: %w", err)
+		}
 	}
-	out := &client{
-		http: account.HTTPClient, credentials: account.Credentials, signer: v4.NewSigner(), region: region, paces: newPaces(),
-		endpoint: cmp.Or(c.Endpoint, aws.ToString(account.BaseEndpoint), "https://ec2."+region+"."+suffix),
-	}
+	out := &client{http: account.HTTPClient, credentials: account.Credentials, signer: v4.NewSigner(), region: region, endpoint: endpoint, paces: newPaces()}
 	if out.http == nil {
 		out.http = awshttp.NewBuildableClient()
 	}

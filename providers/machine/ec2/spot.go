@@ -16,7 +16,7 @@ const noticeTime = 2 * time.Minute
 // has its last code at once, and runs on for noticeTime.
 var takenCodes = []string{
 	"marked-for-termination", "instance-terminated-no-capacity", "instance-terminated-by-price", "instance-terminated-capacity-oversubscribed",
-	"instance-terminated-launch-group-constraint", "instance-terminated-by-service",
+	"instance-terminated-launch-group-constraint", "instance-terminated-by-service", "instance-terminated-by-experiment",
 }
 
 // spotRequest is what EC2 says of one.

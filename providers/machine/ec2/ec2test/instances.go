@@ -27,6 +27,8 @@ type Instance struct {
 
 	launched, ending, taken time.Time
 	code, why               string // of its state
+	takenCode               string // of its spot request
+	unlisted                int    // so many lists lack it
 	stop                    func()
 }
 
@@ -37,7 +39,10 @@ type launch struct {
 }
 
 // types are those of instances that there are, and whether they are of Nitro.
-var types = map[string]bool{"m7i.large": true, "g5.xlarge": true, "t2.micro": false}
+var types = map[string]bool{"m7i.large": true, "m7a.large": true, "g5.xlarge": true, "t2.micro": false}
+
+// Profile is the only instance profile.
+const Profile = "pods"
 
 const (
 	pending, running, shuttingDown, terminated = "pending", "running", "shutting-down", "terminated"
@@ -64,13 +69,39 @@ func (s *Server) SetCapacity(subnet string, has bool) {
 	s.lacking[subnet] = !has
 }
 
-// Interrupt takes a spot instance: it has two minutes.
-func (s *Server) Interrupt(id string) {
+// SetCapacityOf does the same for one type of instances.
+func (s *Server) SetCapacityOf(instanceType, subnet string, has bool) {
+	s.SetCapacity(instanceType+" "+subnet, has)
+}
+
+// SetDown puts a subnet's zone out of order, or in order again.
+func (s *Server) SetDown(subnet string, down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down[subnet] = down
+}
+
+// Interrupt takes a spot instance for its capacity: it has two minutes.
+func (s *Server) Interrupt(id string) { s.InterruptAs(id, "instance-terminated-no-capacity") }
+
+// InterruptAs does the same with another status of the spot request.
+func (s *Server) InterruptAs(id, code string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.instances {
 		if i.ID == id && i.Spot {
-			i.taken = s.World.Now()
+			i.taken, i.takenCode = s.World.Now(), code
+		}
+	}
+}
+
+// Omit has the next lists lack an instance, as one of the service's caches that is behind does.
+func (s *Server) Omit(id string, lists int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.instances {
+		if i.ID == id {
+			i.unlisted = lists
 		}
 	}
 }
@@ -113,6 +144,9 @@ func (s *Server) advance() {
 				i.stop()
 				i.stop = nil
 			}
+			if now.Sub(i.ending) > s.Step+s.TagRetention {
+				i.Tags = nil
+			}
 		}
 		return i.State == terminated && now.Sub(i.ending) > s.Step+s.Retention
 	})
@@ -130,17 +164,25 @@ func (s *Server) run(in url.Values) (any, error) {
 		switch {
 		case known.request != digest:
 			return nil, refuse("IdempotentParameterMismatch", "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
+		case known.instance == nil: // it was refused for want of capacity
 		case known.instance.State == terminated:
-			return nil, refuse("IdempotentInstanceTerminated", "The instance of the client token was terminated")
+			return nil, refuse("IdempotentInstanceTerminated", "The client token you have provided is associated with a terminated instance. Please use a different client token.")
+		default:
+			return s.created(known.instance), nil
 		}
-		return s.created(known.instance), nil
 	}
 	tags, err := s.checkRun(in)
 	if err != nil {
 		return nil, err
 	}
 	subnet := in.Get("NetworkInterface.1.SubnetId")
-	if s.lacking[subnet] {
+	if s.down[subnet] {
+		return nil, &grouptest.Refusal{Status: http.StatusInternalServerError, Code: "InternalError", Message: "An internal error has occurred"}
+	}
+	if s.lacking[subnet] || s.lacking[in.Get("InstanceType")+" "+subnet] {
+		if token != "" {
+			s.tokens[token] = launch{digest, nil} // whose parameters count from then on
+		}
 		return nil, &grouptest.Refusal{Status: http.StatusInternalServerError, Code: "InsufficientInstanceCapacity", Message: "We currently do not have sufficient capacity in the Availability Zone you requested."}
 	}
 	data, err := base64.StdEncoding.DecodeString(in.Get("UserData"))
@@ -188,7 +230,14 @@ func (s *Server) checkRun(in url.Values) (map[string]string, error) {
 	if _, ok := types[in.Get("InstanceType")]; !ok {
 		return nil, refuse("InvalidParameterValue", "Invalid value '%s' for InstanceType.", in.Get("InstanceType"))
 	}
-	if size := in.Get("BlockDeviceMapping.1.Ebs.VolumeSize"); size != "" {
+	if profile := in.Get("IamInstanceProfile.Name"); profile != "" && profile != Profile {
+		return nil, refuse("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", profile)
+	}
+	size := in.Get("BlockDeviceMapping.1.Ebs.VolumeSize")
+	if device := in.Get("BlockDeviceMapping.1.DeviceName"); device != "" && device != RootDevice && size == "" { // a further volume
+		return nil, refuse("MissingParameter", "The request must contain the parameter size or snapshotId")
+	}
+	if size != "" {
 		if n, err := strconv.Atoi(size); err != nil || n < 8 {
 			return nil, refuse("InvalidBlockDeviceMapping", "Volume of size %sGB is smaller than snapshot, expect size >= 8GB", size)
 		}

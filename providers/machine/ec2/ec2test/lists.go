@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,6 +42,10 @@ func (s *Server) describe(in url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	found = slices.DeleteFunc(found, func(i *Instance) bool {
+		i.unlisted--
+		return i.unlisted >= 0
+	})
 	found, next, err := s.page(in, found)
 	var answer struct {
 		Reservations []instancesSet `xml:"reservationSet>item"`
@@ -91,7 +96,7 @@ func (s *Server) describeSpot(in url.Values) (any, error) {
 func statusOf(i *Instance) string {
 	switch {
 	case !i.taken.IsZero():
-		return "instance-terminated-no-capacity"
+		return i.takenCode
 	case !i.ending.IsZero():
 		return "instance-terminated-by-user"
 	}

@@ -44,9 +44,10 @@ type Server struct {
 	// Boot, if set, is called for each new instance, and may give it another address; stop is called
 	// when it ends.
 	Boot func(i Instance) (address string, stop func())
-	// Step is how long an instance starts, and ends; Lag for how long a new one is not known yet, and
-	// Retention for how long one that has ended still is.
-	Step, Lag, Retention time.Duration
+	// Step is how long an instance starts, and ends; Lag for how long a new one is not known yet,
+	// TagRetention for how long one that has ended still has its tags, and Retention for how long it is
+	// still known.
+	Step, Lag, TagRetention, Retention time.Duration
 	// NoTags has the answers of creations lack the tags.
 	NoTags bool
 	// PageSize is the most that a page has, regardless of what a call asks for.
@@ -54,7 +55,8 @@ type Server struct {
 
 	mu        sync.Mutex
 	instances []*Instance
-	lacking   map[string]bool // subnets without capacity
+	lacking   map[string]bool // capacity: subnets, or types of instances in one
+	down      map[string]bool // subnets whose zone is out of order
 	tokens    map[string]launch
 	pages     map[string]page
 	number    int
@@ -62,7 +64,10 @@ type Server struct {
 
 // New returns a server whose instances start and end at once, and are listed at once.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, Retention: time.Hour, PageSize: 1000, lacking: map[string]bool{}, tokens: map[string]launch{}, pages: map[string]page{}}
+	return &Server{
+		World: w, TagRetention: time.Minute, Retention: time.Hour, PageSize: 1000,
+		lacking: map[string]bool{}, down: map[string]bool{}, tokens: map[string]launch{}, pages: map[string]page{},
+	}
 }
 
 func refuse(code, format string, args ...any) error {
@@ -170,7 +175,7 @@ func verify(r *http.Request, body []byte) error {
 		return refuse("MissingAuthenticationToken", "The request must contain valid credentials.")
 	}
 	if has[1] != AccessKey || has[2] != Region {
-		return refuse("AuthFailure", "AWS was not able to validate the provided access credentials")
+		return &grouptest.Refusal{Status: http.StatusUnauthorized, Code: "AuthFailure", Message: "AWS was not able to validate the provided access credentials"}
 	}
 	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	if err != nil || time.Since(at).Abs() > 15*time.Minute {
