@@ -44,7 +44,7 @@ var (
 	nameRule     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	variableRule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 	serviceRule  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)?)$`) // those that pods get of services
-	labelRule    = regexp.MustCompile(`^[a-z][a-z0-9-]{3,61}[a-z0-9]$`)
+	labelRule    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{3,61}[A-Za-z0-9]$`)
 	zoneRule     = regexp.MustCompile(`^[1-9]$`)
 )
 

@@ -116,6 +116,11 @@ func newBackend(cfg Config, to connection) (*backend, error) {
 	}, nil
 }
 
+// place is where the groups are: Azure distinguishes no case.
+func (b *backend) place() string {
+	return strings.ToLower("subscription " + b.cfg.SubscriptionID + " resource group " + b.cfg.ResourceGroup)
+}
+
 // os is the operating system as Kubernetes names it.
 func (b *backend) os() string {
 	if b.cfg.OperatingSystem == "Windows" {
@@ -134,7 +139,7 @@ var budget = map[podgroup.Action]int{
 
 func (b *backend) options() podgroup.Options {
 	o := podgroup.Options{
-		Service: "Azure Container Instances", Scheme: "aci",
+		Service: "Azure Container Instances", Scheme: "aci", Place: b.place(),
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 256},
 		Features: podgroup.Features{
 			Fields: fields, Ignored: ignored, Check: b.check, Ignores: ignores, Containers: 60, Volumes: 20, FilesBytes: 2 << 20, TokenLifetime: 365 * 24 * time.Hour,

@@ -113,6 +113,7 @@ func fullPod() *corev1.Pod {
 		{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, DefaultMode: new(int32(0o644))}}},
 		{Name: "share", VolumeSource: corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{ShareName: "share", SecretName: "account"}}},
 		{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: fileDriver, VolumeAttributes: map[string]string{"shareName": "other", "secretName": "account"}}}},
+		{Name: "source", VolumeSource: corev1.VolumeSource{GitRepo: &corev1.GitRepoVolumeSource{Repository: "https://git.example/app", Directory: ".", Revision: "abc"}}},
 		{Name: "kube-api-access-abcde", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 		}}}},
@@ -167,8 +168,9 @@ func TestGroup(t *testing.T) {
 		if strings.TrimSpace(got) != want {
 			t.Errorf("the group has\n%s, want\n%s", got, want)
 		}
-		claimed, conf, token := p.Volumes[0].AzureFile, p.Volumes[2].Secret, p.Volumes[5].Secret
-		if *claimed.ShareName != "claimed" || *claimed.StorageAccountName != "store" || !*claimed.ReadOnly || *conf["level"] != "bm90LXRvLWJlLXNob3du" || token["token"] == nil || p.Volumes[1].EmptyDir == nil || *p.Volumes[4].AzureFile.ShareName != "other" {
+		claimed, conf, git, token := p.Volumes[0].AzureFile, p.Volumes[2].Secret, p.Volumes[5].GitRepo, p.Volumes[6].Secret
+		if *claimed.ShareName != "claimed" || *claimed.StorageAccountName != "store" || !*claimed.ReadOnly || *conf["level"] != "bm90LXRvLWJlLXNob3du" || token["token"] == nil || p.Volumes[1].EmptyDir == nil || *p.Volumes[4].AzureFile.ShareName != "other" ||
+			*git.Repository != "https://git.example/app" || *git.Directory != "." || *git.Revision != "abc" {
 			t.Errorf("the volumes are %+v", p.Volumes)
 		}
 		logs := p.Diagnostics.LogAnalytics
@@ -219,7 +221,7 @@ func TestLimitAboveRequests(t *testing.T) {
 func TestPublicGroup(t *testing.T) {
 	inBubble(t, func(c *Config) { c.VNetName, c.SubnetName = "", "" }, func(t *testing.T, r *rig) {
 		pod := grouptest.NewPod("web")
-		pod.Annotations = map[string]string{annotationDNSLabel: "my-label", annotationGPU: "v100"}
+		pod.Annotations = map[string]string{annotationDNSLabel: "1st-Label", annotationGPU: "v100"}
 		main := &pod.Spec.Containers[0]
 		main.Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 443, Protocol: corev1.ProtocolTCP}}
 		main.Resources.Limits = corev1.ResourceList{gpuResource: resource.MustParse("2")}
@@ -227,7 +229,7 @@ func TestPublicGroup(t *testing.T) {
 		r.create(t, pod)
 		p := r.group(t, "web").Properties
 		gpu := p.Containers[0].Properties.Resources.Requests.Gpu
-		if a := p.IPAddress; a == nil || *a.Type != aci.ContainerGroupIPAddressTypePublic || len(a.Ports) != 2 || *a.DNSNameLabel != "my-label" || *gpu.Count != 2 || *gpu.SKU != aci.GpuSKUV100 || p.DNSConfig != nil {
+		if a := p.IPAddress; a == nil || *a.Type != aci.ContainerGroupIPAddressTypePublic || len(a.Ports) != 2 || *a.DNSNameLabel != "1st-Label" || *gpu.Count != 2 || *gpu.SKU != aci.GpuSKUV100 || p.DNSConfig != nil {
 			t.Errorf("the group is %+v", p)
 		}
 		spot := grouptest.NewPod("spot")
@@ -927,4 +929,29 @@ func TestPages(t *testing.T) {
 			t.Errorf("while groups cannot be read: %d pods, %v", len(pods), err)
 		}
 	})
+}
+
+// The suite checks what becomes of a node in another place. A subscription or a resource group is one.
+func TestPlace(t *testing.T) {
+	places := map[string]bool{}
+	add := func(change func(*Config)) {
+		cfg := testConfig()
+		change(&cfg)
+		b, err := newBackend(cfg, connect(acitest.New(grouptest.New(0))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		places[b.options().Place] = true
+	}
+	add(func(*Config) {})
+	add(func(c *Config) { c.ResourceGroup = "another" })
+	add(func(c *Config) { c.SubscriptionID = strings.ReplaceAll(c.SubscriptionID, "0", "9") })
+	if len(places) != 3 {
+		t.Errorf("the places of three configurations are %v", places)
+	}
+	add(func(c *Config) { c.Region = "northeurope" }) // lists are those of the resource group
+	add(func(c *Config) { c.ResourceGroup = strings.ToUpper(c.ResourceGroup) })
+	if len(places) != 3 {
+		t.Errorf("another region, or another case, is another place: %v", places)
+	}
 }

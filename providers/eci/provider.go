@@ -86,10 +86,16 @@ func (b *backend) configureNode(n *corev1.Node) {
 	}
 }
 
+// place is where the groups are. Nothing says whose account an access key is of; a security group
+// is in one only, and what it is matters only while the list is empty.
+func (b *backend) place() string {
+	return "region " + b.cfg.Region + " security group " + b.cfg.SecurityGroup
+}
+
 // options are what the API can do.
 func (b *backend) options() podgroup.Options {
 	o := podgroup.Options{
-		Service: "ECI", Scheme: "eci", Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: maxTag},
+		Service: "ECI", Scheme: "eci", Place: b.place(), Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: maxTag},
 		CacheFor: b.cfg.CacheFor.Duration, UsageBatch: maxIDs, Budget: b.cfg.Budget,
 		Capacity: corev1.ResourceList{
 			corev1.ResourceCPU: b.cfg.CPU, corev1.ResourceMemory: b.cfg.Memory, corev1.ResourcePods: b.cfg.Pods,

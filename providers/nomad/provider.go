@@ -1,6 +1,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -90,7 +91,7 @@ func (b *backend) options() podgroup.Options {
 		capacity[corev1.ResourceMemory] = *b.cfg.Memory
 	}
 	return podgroup.Options{
-		Service: "Nomad", Scheme: "nomad",
+		Service: "Nomad", Scheme: "nomad", Place: b.cfg.Address + " region " + cmp.Or(b.cfg.Region, "of the agent") + " namespace " + b.cfg.Namespace,
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName},
 		MaxName:  maxJobID - len(b.cfg.JobPrefix),
 		Capacity: capacity,

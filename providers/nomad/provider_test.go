@@ -47,3 +47,21 @@ func TestSuite(t *testing.T) {
 		Actions: map[podgroup.Action]string{podgroup.ActionCreate: nomadtest.ActionRegister, podgroup.ActionList: nomadtest.ActionJobs},
 	}.Run(t)
 }
+
+// The suite checks what becomes of a node in another place. An agent, a region or a namespace is one.
+func TestPlace(t *testing.T) {
+	places := map[string]bool{}
+	for _, change := range []func(*Config){
+		func(*Config) {},
+		func(c *Config) { c.Address = "https://another.test:4646" },
+		func(c *Config) { c.Region = "another" },
+		func(c *Config) { c.Namespace = "another" },
+		func(c *Config) { c.Token = "another" }, // is none
+	} {
+		b := newTestBackend(t, nomadtest.New(grouptest.New(0)), change)
+		places[b.options().Place] = true
+	}
+	if len(places) != 4 {
+		t.Errorf("the places of four configurations are %v", places)
+	}
+}

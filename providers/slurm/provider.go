@@ -68,13 +68,21 @@ func (b *backend) options() podgroup.Options {
 		capacity[corev1.ResourceMemory] = b.config.Memory
 	}
 	return podgroup.Options{
-		Service: "Slurm", Scheme: "slurm",
+		Service: "Slurm", Scheme: "slurm", Place: b.place(),
 		Identity: podgroup.Identity{Cluster: b.config.Cluster, MaxTag: 1024},
 		Features: b.features(),
 		Capacity: capacity,
 		Budget:   podgroup.NewBudget(map[podgroup.Action]int{podgroup.AnyAction: b.config.CallsPerMinute}),
 		CacheFor: b.config.Refresh.Duration,
 	}
+}
+
+// place is where the jobs and their directories are.
+func (b *backend) place() string {
+	if b.config.SSH == nil {
+		return b.config.Root
+	}
+	return strings.TrimPrefix(b.config.SSH.User+"@", "@") + b.config.SSH.Host + ":" + b.config.Root
 }
 
 // run runs a command and returns what it has printed.

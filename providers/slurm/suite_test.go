@@ -59,3 +59,24 @@ func TestRefusedFields(t *testing.T) {
 		t.Errorf("there are the units %v", units)
 	}
 }
+
+// The suite checks what becomes of a node in another place. A machine or a directory is one.
+func TestPlace(t *testing.T) {
+	places := map[string]bool{}
+	for _, c := range []Config{
+		{},
+		{Root: "another"},
+		{SSH: &SSH{Host: "login"}},
+		{SSH: &SSH{Host: "login", User: "another"}},
+		{SSH: &SSH{Host: "login", Port: 2222}}, // is none
+	} {
+		c.Cluster = "test"
+		if err := c.complete(); err != nil {
+			t.Fatal(err)
+		}
+		places[newBackend(c, nil).options().Place] = true
+	}
+	if len(places) != 4 {
+		t.Errorf("the places of four configurations are %v", places)
+	}
+}

@@ -56,6 +56,7 @@ var (
 	nameRule     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	volumeRule   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{3,61}[a-z0-9]$`)
 	variableRule = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+	labelRule    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{3,61}[A-Za-z0-9]$`)
 	fileRule     = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 )
 
@@ -212,6 +213,9 @@ func wrongContainers(p *aci.ContainerGroupPropertiesProperties) error {
 	if a := p.IPAddress; a != nil {
 		if len(a.Ports) == 0 || len(a.Ports) > 5 {
 			return bad("InvalidPorts", "An IP address has one to five ports.")
+		}
+		if a.DNSNameLabel != nil && !labelRule.MatchString(*a.DNSNameLabel) {
+			return bad("InvalidDnsNameLabel", "The DNS name label '%s' is invalid.", *a.DNSNameLabel)
 		}
 		for _, port := range a.Ports {
 			if !ports[fmt.Sprint(*port.Port, *port.Protocol)] {
