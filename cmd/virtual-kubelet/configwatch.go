@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
@@ -20,8 +21,9 @@ const configPollInterval = 2 * time.Second
 
 // watchConfig applies changes of the configuration as far as a running process can, and logs
 // what needs a restart, until ctx ends. Node pools are watched elsewhere.
-func (o *options) watchConfig(ctx context.Context) {
-	w := configWatch{options: o, inUse: o.settings.Values(), pools: o.poolsFile != ""}
+func (o *options) watchConfig(ctx context.Context, used prometheus.Gauge) {
+	w := configWatch{options: o, inUse: o.settings.Values(), pools: o.poolsFile != "", used: used}
+	used.Set(1)
 	poll := time.NewTicker(configPollInterval)
 	defer poll.Stop()
 	last := o.readConfig()
@@ -40,6 +42,14 @@ func (o *options) watchConfig(ctx context.Context) {
 		}
 		last = now
 	}
+}
+
+// newConfigMetric returns the metric that watchConfig sets.
+func newConfigMetric() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "vk_configuration_in_use",
+		Help: "Whether the configuration of the file is used as it is: not if it has mistakes, or waits for a restart.",
+	})
 }
 
 // configContent is the content of the file, or why it cannot be read.
@@ -70,6 +80,7 @@ type configWatch struct {
 	provider string            // content of the provider's file that is in force
 	pools    bool              // the process has node pools
 	logged   string            // about the last content that is not in use as a whole
+	used     prometheus.Gauge  // 1 if it is
 }
 
 // changed applies a content of the file.
@@ -110,12 +121,14 @@ func (w *configWatch) changed(ctx context.Context, now configContent) {
 	}
 	if w.logged != "" {
 		w.logged = ""
+		w.used.Set(1)
 		log.G(ctx).Info("The configuration is again as this process uses it")
 	}
 }
 
 // once logs what was not logged last.
 func (w *configWatch) once(about string, logs func()) {
+	w.used.Set(0)
 	if w.logged != about {
 		w.logged = about
 		logs()

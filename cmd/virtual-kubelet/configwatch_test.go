@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -36,20 +37,25 @@ func TestConfigIsWatched(t *testing.T) {
 		o.live = newLive(o)
 		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, o.logFormat, &logged)))
 		done := make(chan struct{})
-		go func() { o.watchConfig(ctx); close(done) }()
+		used := newConfigMetric()
+		go func() { o.watchConfig(ctx, used); close(done) }()
 		const nothing = "nothing" // at all is in the file
-		for _, step := range []struct{ fields, want string }{
-			{"logging: {level: warn}\n", `level=INFO msg="The configuration has changed, and is in use" fields=logging.level`},
-			{"logging: {level: debug}\n", `msg="The configuration has changed, and is in use" fields=logging.level`},
-			{"logging: {level: debug}\nnode: {name: other}\n", ""}, // the flag goes before it
-			{"logging: {level: debug}\nnode: {os: windows}\npods: {syncWorkers: 5}\n", `level=WARN msg="The configuration has changed: restart to use it" fields="node.os, pods.syncWorkers"`},
-			{"logging: {level: info}\nnode: {os: windows}\npods: {syncWorkers: 5}\n", `msg="The configuration has changed, and is in use" fields=logging.level`},
-			{"logging: {level: loud}\n", `level=ERROR msg="The configuration cannot be used; the values in force stay" error="` + file + `:4: logging.level: it is \"loud\": use one of debug, info, warn, error"`},
-			{"logging: {level: info}\n", `msg="The configuration is again as this process uses it"`},
-			{"logging: {level: debug}\n", `msg="The configuration has changed, and is in use" fields=logging.level`},
-			{nothing, `level=ERROR msg="The configuration cannot be used; the values in force stay" error="` + file + `: there is no VirtualKubeletConfiguration in it any more: write one, or restart"`},
-			{"logging: {level: debug}\n", `msg="The configuration is again as this process uses it"`},
-			{"logging: {level: debug}\nclientConnection: {qps: 5}\ntracing: {sampleRate: never}\n", `msg="The configuration has changed, and is in use" fields="clientConnection.qps, tracing.sampleRate"`},
+		for _, step := range []struct {
+			fields string
+			used   float64
+			want   string
+		}{
+			{"logging: {level: warn}\n", 1, `level=INFO msg="The configuration has changed, and is in use" fields=logging.level`},
+			{"logging: {level: debug}\n", 1, `msg="The configuration has changed, and is in use" fields=logging.level`},
+			{"logging: {level: debug}\nnode: {name: other}\n", 1, ""}, // the flag goes before it
+			{"logging: {level: debug}\nnode: {os: windows}\npods: {syncWorkers: 5}\n", 0, `level=WARN msg="The configuration has changed: restart to use it" fields="node.os, pods.syncWorkers"`},
+			{"logging: {level: info}\nnode: {os: windows}\npods: {syncWorkers: 5}\n", 0, `msg="The configuration has changed, and is in use" fields=logging.level`},
+			{"logging: {level: loud}\n", 0, `level=ERROR msg="The configuration cannot be used; the values in force stay" error="` + file + `:4: logging.level: it is \"loud\": use one of debug, info, warn, error"`},
+			{"logging: {level: info}\n", 1, `msg="The configuration is again as this process uses it"`},
+			{"logging: {level: debug}\n", 1, `msg="The configuration has changed, and is in use" fields=logging.level`},
+			{nothing, 0, `level=ERROR msg="The configuration cannot be used; the values in force stay" error="` + file + `: there is no VirtualKubeletConfiguration in it any more: write one, or restart"`},
+			{"logging: {level: debug}\n", 1, `msg="The configuration is again as this process uses it"`},
+			{"logging: {level: debug}\nclientConnection: {qps: 5}\ntracing: {sampleRate: never}\n", 1, `msg="The configuration has changed, and is in use" fields="clientConnection.qps, tracing.sampleRate"`},
 		} {
 			content := string(head) + step.fields
 			if step.fields == nothing {
@@ -63,6 +69,9 @@ func TestConfigIsWatched(t *testing.T) {
 			synctest.Wait()
 			if got := logged.String()[seen:]; !strings.Contains(got, step.want) || strings.Count(got, "\n") != min(len(step.want), 1) {
 				t.Errorf("%s: logged %q, want %q", step.fields, got, step.want)
+			}
+			if got, want := testutil.ToFloat64(used), step.used; got != want {
+				t.Errorf("%s: the metric is %v, want %v", step.fields, got, want)
 			}
 		}
 		if qps, burst := o.live.requests.QPS(), o.live.requests.current.Load().Burst(); qps != 5 || burst != 10 {
@@ -97,7 +106,7 @@ func TestFileOfTheProviderIsWatched(t *testing.T) {
 		o.live = newLive(o)
 		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, o.logFormat, &logged)))
 		done := make(chan struct{})
-		go func() { o.watchConfig(ctx); close(done) }()
+		go func() { o.watchConfig(ctx, newConfigMetric()); close(done) }()
 		synctest.Wait()
 		for _, step := range []struct{ content, want string }{
 			{`virtual-kubelet: {cpu: "2"}`, `level=WARN msg="The configuration has changed: restart to use it" fields=providerConfig`},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -42,7 +43,15 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 		err = errors.Join(err, group.Wait())
 	}()
 	if o.configFile != "" {
-		group.Go(func() error { o.watchConfig(ctx); return nil })
+		used := newConfigMetric()
+		if o.configuration != nil {
+			registry := legacyregistry.Registerer() // of the process, also while it stands by
+			if err := registry.Register(used); err != nil {
+				return fmt.Errorf("cannot measure the configuration: %w", err)
+			}
+			defer registry.Unregister(used)
+		}
+		group.Go(func() error { o.watchConfig(ctx, used); return nil })
 	}
 	starting, started := o.starting(ctx, began)
 	defer started()

@@ -57,12 +57,16 @@ func TestMetricsAreThoseOfTheList(t *testing.T) {
 			served[name] = line
 		}
 	}
+	configuration := filepath.Join(t.TempDir(), "configuration.yaml")
+	if err := os.WriteFile(configuration, []byte("apiVersion: virtual-kubelet.io/v1alpha1\nkind: VirtualKubeletConfiguration\nlogging: {level: debug}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, shared := range []*sharers{
-		newSharersOf(t, "metrics-leader", 0, "--leader-elect", "--metrics-addr", "127.0.0.1:0"),
+		newSharersOf(t, "metrics-leader", 0, "--leader-elect", "--metrics-addr", "127.0.0.1:0", "--config", configuration),
 		newSharersOf(t, "metrics-shards", 1, "--nodes", "1", "--shards", "1", "--metrics-addr", "127.0.0.1:0"),
 	} {
 		for name, line := range metricsOf(t, shared.start().log) {
-			if strings.HasPrefix(name, "leader_election_") || strings.HasPrefix(name, "vk_shards") {
+			if strings.HasPrefix(name, "leader_election_") || strings.HasPrefix(name, "vk_shards") || strings.HasPrefix(name, "vk_configuration_") {
 				served[name] = line
 			}
 		}
