@@ -117,10 +117,14 @@ func (c *Config) Complete() error {
 	}
 	weighty := func(p CapacityProvider) bool { return p.Weight > 0 }
 	check(len(c.CapacityProviders) == 0 || slices.ContainsFunc(c.CapacityProviders, weighty), "capacityProviders: none has a weight")
+	bases := 0
 	for _, p := range c.CapacityProviders {
+		bases += min(int(max(p.Base, 0)), 1)
 		check(p.Name == onDemand || p.Name == onSpot, "capacityProviders: %q is neither %s nor %s", p.Name, onDemand, onSpot)
-		check(p.Weight >= 0 && p.Weight <= 1000 && p.Base >= 0, "capacityProviders: weight or base of %s is out of range", p.Name)
+		check(p.Weight >= 0 && p.Weight <= 1000 && p.Base >= 0 && p.Base <= 100_000, "capacityProviders: weight or base of %s is out of range", p.Name)
 	}
+	check(bases <= 1, "capacityProviders: only one may have a base")
+	check(len(c.Tags) <= maxTags, "tags: there are more than %d, beside which a task has those of its pod", maxTags)
 	for key, value := range c.Tags {
 		check(tagRule.MatchString(key) && len(key) <= 128 && !strings.HasPrefix(strings.ToLower(key), "aws:") && tagRule.MatchString(value) && len(value) <= 256, "tags: %q is not a tag of AWS", key)
 	}
@@ -129,6 +133,9 @@ func (c *Config) Complete() error {
 	}
 	return config.Invalid("fargate", wrong.Err())
 }
+
+// maxTags leaves room for those of podgroup.Identity: ECS takes 50.
+const maxTags = 40
 
 // tagRule is what keys and values of tags consist of.
 var tagRule = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]+$`)

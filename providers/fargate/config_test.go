@@ -1,6 +1,7 @@
 package fargate
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -48,8 +49,18 @@ func TestMistakes(t *testing.T) {
 		"secretsManager":         good(func(c *Config) { c.ExecutionRoleArn, c.CloudWatchLogGroupName, c.SecretsManager = "", "", true }),
 		"capacityProviders":      good(func(c *Config) { c.CapacityProviders = []CapacityProvider{{Name: "SPOT"}} }),
 		"none has a weight":      good(func(c *Config) { c.CapacityProviders = []CapacityProvider{{Name: "FARGATE"}, {Name: "FARGATE_SPOT"}} }),
-		"tags":                   good(func(c *Config) { c.Tags = map[string]string{"aws:team": "a"} }),
-		"registryCredentials":    good(func(c *Config) { c.RegistryCredentials = map[string]string{"quay.io": "secret"} }),
+		"only one may have a base": good(func(c *Config) {
+			c.CapacityProviders = []CapacityProvider{{Name: "FARGATE", Weight: 1, Base: 1}, {Name: "FARGATE_SPOT", Base: 1}}
+		}),
+		"is out of range": good(func(c *Config) { c.CapacityProviders = []CapacityProvider{{Name: "FARGATE", Weight: 1, Base: 100_001}} }),
+		"more than 40": good(func(c *Config) {
+			c.Tags = map[string]string{}
+			for i := range 41 {
+				c.Tags[fmt.Sprint("team-", i)] = "a"
+			}
+		}),
+		"tags":                good(func(c *Config) { c.Tags = map[string]string{"aws:team": "a"} }),
+		"registryCredentials": good(func(c *Config) { c.RegistryCredentials = map[string]string{"quay.io": "secret"} }),
 	} {
 		if err := c.Complete(); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

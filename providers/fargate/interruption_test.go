@@ -255,6 +255,46 @@ func TestAnotherCluster(t *testing.T) {
 	})
 }
 
+// Credentials of another account do not mean that the pods are gone, whether or not that has a
+// cluster of the name.
+func TestAnotherAccount(t *testing.T) {
+	for name, want := range map[string]string{ecstest.Cluster: "Your accountId is 210987654321", "other": "created in account " + ecstest.HomeAccount} {
+		onNode(t, nil, func(n *pods) {
+			pod := grouptest.NewPod("there")
+			n.run(pod)
+			pod.Status = *n.phase(pod)
+			n.cluster.SetPod(pod)
+			n.server = ecstest.New(grouptest.New(time.Second))
+			n.server.Account = "210987654321"
+			if name != ecstest.Cluster {
+				n.server.RemoveCluster()
+			}
+			cfg := testConfig()
+			cfg.ClusterName = name
+			grouptest.CheckUnfound(n.T, n.another(n.cluster.Config(), cfg), want)
+		})
+	}
+}
+
+// A cluster that was deleted in the same account is gone with its tasks.
+func TestClusterThatWasDeleted(t *testing.T) {
+	onNode(t, nil, func(n *pods) {
+		pod := grouptest.NewPod("there")
+		n.run(pod)
+		pod.Status = *n.phase(pod)
+		n.cluster.SetPod(pod)
+		n.server = ecstest.New(grouptest.New(time.Second))
+		n.server.RemoveCluster()
+		cfg := testConfig()
+		cfg.ClusterName = "other"
+		p := n.another(n.cluster.Config(), cfg)
+		time.Sleep(time.Minute)
+		if all, err := p.GetPods(n.Context()); err != nil || len(all) != 0 {
+			n.Errorf("there are %d pods, %v", len(all), err)
+		}
+	})
+}
+
 // A process may end between the calls that create secrets, definitions and tasks. The next one
 // deletes what is left, also if it creates nothing.
 func TestWhatAProcessHasLeft(t *testing.T) {

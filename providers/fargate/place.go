@@ -31,8 +31,8 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.P
 		cluster = parts[1]
 	}
 	found, err := b.api.DescribeTasks(ctx, &ecs.DescribeTasksInput{Cluster: &cluster, Tasks: []string{unitID}}, func(o *ecs.Options) { o.Region = task.Region })
-	if errors.As(err, new(*types.ClusterNotFoundException)) {
-		return nil
+	if errors.As(err, new(*types.ClusterNotFoundException)) { // it is gone with its tasks, or in another account
+		return b.confirmAccount(ctx, task.AccountID, pod)
 	}
 	if err = classify(podgroup.ActionLog, err); errdefs.IsNotFound(err) {
 		return nil
@@ -43,6 +43,21 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.P
 		if t := &found.Tasks[i]; aws.ToString(t.LastStatus) != statusStopped {
 			return fmt.Errorf("the list has no task of this node, while that of pod %s/%s is %s in cluster %s of %s: the list is late, or region or clusterName were changed; set them back, or stop the tasks there",
 				pod.Namespace, pod.Name, aws.ToString(t.LastStatus), cluster, task.Region)
+		}
+	}
+	return nil
+}
+
+// confirmAccount returns an error unless the cluster of the configuration is in an account.
+func (b *backend) confirmAccount(ctx context.Context, account string, pod *corev1.Pod) error {
+	found, err := b.api.DescribeClusters(ctx, &ecs.DescribeClustersInput{Clusters: []string{b.cfg.ClusterName}})
+	if err != nil {
+		return fmt.Errorf("the list has no task of this node, and whether the credentials are of account %s, which has that of pod %s/%s, cannot be found out: %w", account, pod.Namespace, pod.Name, classify(podgroup.ActionLog, err))
+	}
+	for i := range found.Clusters {
+		if at, err := arn.Parse(aws.ToString(found.Clusters[i].ClusterArn)); err == nil && at.AccountID != account {
+			return fmt.Errorf("the list has no task of this node, and the task of pod %s/%s was created in account %s, while the credentials are of %s: correct them; "+
+				"or, if its tasks may stay there without this node, delete the pods with --force", pod.Namespace, pod.Name, account, at.AccountID)
 		}
 	}
 	return nil

@@ -142,7 +142,7 @@ func dependencies(c types.ContainerDefinition) (list []string) {
 
 func TestPlan(t *testing.T) {
 	onNode(t, func(c *Config) {
-		c.CPUArchitecture, c.Tags, c.AssignPublicIPv4Address = "ARM64", map[string]string{"team": "blue"}, true
+		c.CPUArchitecture, c.PlatformVersion, c.Tags, c.AssignPublicIPv4Address = "ARM64", "1.4.0", map[string]string{"team": "blue"}, true
 		c.RegistryCredentials = map[string]string{"quay.io": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:quay-abc"}
 	}, func(n *pods) {
 		client := n.cluster.Client().CoreV1()
@@ -185,7 +185,7 @@ func TestPlan(t *testing.T) {
 		task := n.run(pod, func(pod *corev1.Pod) { pod.Spec.Containers[0].Env[1] = corev1.EnvVar{Name: "POD", Value: "full"} })
 		d, main := task.Definition, definitionOf(task, "main")
 		if *d.Cpu != "512" || *d.Memory != "1024" || *d.TaskRoleArn != "web-role" || *d.ExecutionRoleArn != roleARN || d.EphemeralStorage.SizeInGiB != 30 || d.RuntimePlatform.CpuArchitecture != "ARM64" ||
-			n.cluster.Node.Status.NodeInfo.Architecture != "arm64" || !task.Run.EnableExecuteCommand || task.Run.NetworkConfiguration.AwsvpcConfiguration.AssignPublicIp != "ENABLED" {
+			n.cluster.Node.Status.NodeInfo.Architecture != "arm64" || !task.Run.EnableExecuteCommand || *task.Run.PlatformVersion != "1.4.0" || task.Run.NetworkConfiguration.AwsvpcConfiguration.AssignPublicIp != "ENABLED" {
 			n.Errorf("the definition is %+v", d)
 		}
 		if *main.User != "7:2000" || !*main.ReadonlyRootFilesystem || main.LinuxParameters.Capabilities.Drop[0] != "ALL" || *main.Memory != 700 || main.Cpu != 307 || *main.StopTimeout != 120 ||

@@ -18,15 +18,18 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// Cluster is the only one, and AccessKey the key that has to have signed requests.
+// Cluster is the only one, in HomeAccount, and AccessKey the key that has to have signed requests.
 const (
-	Cluster   = "home"
-	AccessKey = "AKIDEXAMPLE"
+	Cluster     = "home"
+	HomeAccount = "123456789012"
+	AccessKey   = "AKIDEXAMPLE"
 )
 
 // Server is ECS and CloudWatch Logs, at any address. It is an http.Handler.
 type Server struct {
 	World *grouptest.World
+	// Account is whose the access key is: HomeAccount, unless it is set.
+	Account string
 	// Faults are those of sessions.
 	Faults Faults
 
@@ -57,7 +60,7 @@ type revision struct {
 
 // New returns a server.
 func New(w *grouptest.World) *Server {
-	return &Server{World: w, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]bool{}, unstarted: map[string]time.Time{}}
+	return &Server{World: w, Account: HomeAccount, clusters: map[string]bool{Cluster: true}, families: map[string][]*revision{}, reasons: map[string]string{}, sessions: map[string]commandSession{}, secrets: map[string]secret{}, codes: map[string]string{}, unhealthy: map[string]string{}, untagged: map[string]bool{}, lacked: map[string]bool{}, unstarted: map[string]time.Time{}}
 }
 
 func refuse(code, message string) error {
@@ -73,6 +76,7 @@ type object = map[string]any
 // calls are those of the APIs, by target.
 var calls = map[string]func(s *Server, r *http.Request) (any, error){
 	ecsTarget + "CreateCluster":              call((*Server).createCluster),
+	ecsTarget + "DescribeClusters":           call((*Server).describeClusters),
 	ecsTarget + "RegisterTaskDefinition":     call((*Server).register),
 	ecsTarget + "DescribeTaskDefinition":     call((*Server).describeDefinition),
 	ecsTarget + "DeregisterTaskDefinition":   call((*Server).deregister),
@@ -173,4 +177,19 @@ func (s *Server) hasCluster(name *string) error {
 	return nil
 }
 
-func arn(resource string) string { return "arn:aws:ecs:eu-west-1:123456789012:" + resource }
+func (s *Server) describeClusters(in ecs.DescribeClustersInput) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, failures := []any{}, []any{}
+	for _, name := range in.Clusters {
+		at := "arn:aws:ecs:eu-west-1:" + s.Account + ":cluster/" + name
+		if s.clusters[name] {
+			found = append(found, object{"clusterArn": at, "clusterName": name, "status": "ACTIVE"})
+		} else {
+			failures = append(failures, object{"arn": at, "reason": "MISSING"})
+		}
+	}
+	return object{"clusters": found, "failures": failures}, nil
+}
+
+func arn(resource string) string { return "arn:aws:ecs:eu-west-1:" + HomeAccount + ":" + resource }

@@ -70,6 +70,16 @@ func (s *Server) checkRun(in *ecs.RunTaskInput) error {
 	case len(overrides) > 8192:
 		return invalid("Container Overrides length must be at most 8192")
 	}
+	weights, bases := int32(0), 0
+	for _, p := range in.CapacityProviderStrategy {
+		if !slices.Contains([]string{"FARGATE", "FARGATE_SPOT"}, *p.CapacityProvider) || p.Weight < 0 || p.Weight > 1000 || p.Base < 0 || p.Base > 100_000 {
+			return invalid("a capacity provider, its weight or its base is not valid")
+		}
+		weights, bases = weights+p.Weight, bases+int(min(p.Base, 1))
+	}
+	if len(in.CapacityProviderStrategy) > 0 && weights == 0 || bases > 1 {
+		return invalid("At least one capacity provider must have a weight, and only one can have a base.")
+	}
 	for _, tag := range in.Tags {
 		if !keyRule.MatchString(*tag.Key) || !textRule.MatchString(*tag.Value) || strings.HasPrefix(*tag.Key, "aws:") {
 			return invalid("Some tags contain invalid characters.")
@@ -266,6 +276,9 @@ func (s *Server) describe(in ecs.DescribeTasksInput) (any, error) {
 	}
 	wanted := map[string]bool{}
 	for _, name := range in.Tasks {
+		if parts := strings.Split(name, ":"); len(parts) > 5 && parts[4] != s.Account {
+			return nil, invalid("Invalid identifier: Identifier is for " + parts[4] + ". Your accountId is " + s.Account)
+		}
 		wanted[strings.TrimPrefix(name, arn(taskARN))] = true
 	}
 	tasks, failures := []any{}, []any{}
