@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,7 +131,7 @@ func manyPods(r *run) {
 		})
 	})
 	calls.Delete = r.world.Calls("") - calls.Minute - calls.Create
-	r.compare(calls)
+	calls.Compare(r.T, CallsFile)
 }
 
 // Calls are how many calls of a service 1000 pods take: to create them, in a minute in which
@@ -140,19 +141,22 @@ type Calls struct{ Create, Minute, Delete int }
 // CallsFile is the file, in the directory of the package that runs the suite.
 const CallsFile = "testdata/calls.json"
 
-// compare fails where there were more calls than the file says, by half: how many lists are
+// Compare fails where there were more calls than a file says, by half: how many lists are
 // made is a matter of what runs first and for how long.
-func (r *run) compare(calls Calls) {
-	text, err := json.Marshal(calls)
-	r.must(err)
+func (c Calls) Compare(t *testing.T, file string) {
+	t.Helper()
+	made, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var most Calls
-	file, err := os.ReadFile(CallsFile)
+	text, err := os.ReadFile(file)
 	if err == nil {
-		err = json.Unmarshal(file, &most)
+		err = json.Unmarshal(text, &most)
 	}
 	allowed := func(n int) int { return n + n/2 + 10 }
-	if err != nil || calls.Create > allowed(most.Create) || calls.Minute > allowed(most.Minute) || calls.Delete > allowed(most.Delete) {
-		r.Errorf("1000 pods took other calls than %s says (%v), which docs/providers.md shows: it was %s", CallsFile, err, text)
+	if err != nil || c.Create > allowed(most.Create) || c.Minute > allowed(most.Minute) || c.Delete > allowed(most.Delete) {
+		t.Errorf("1000 pods took other calls than %s says (%v), which docs/providers.md shows: it was %s", file, err, made)
 	}
 }
 

@@ -57,6 +57,15 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
+// Unsupported returns why a pod is refused, if it needs what the remote cluster, or the service,
+// does not have, or the configuration does not allow. What is not missing is not ignored either.
+func (p *Provider) Unsupported(pod *corev1.Pod) (missing, ignored []string) {
+	if _, err := p.remotePod(context.Background(), pod); err != nil {
+		missing = []string{err.Error()}
+	}
+	return missing, nil
+}
+
 // remotePod returns the remote pod to create for a home pod.
 func (p *Provider) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	var volumes map[string]string

@@ -3,10 +3,14 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +25,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
@@ -264,6 +269,67 @@ func TestServiceAtAnotherPlace(t *testing.T) {
 		}
 		if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
 			t.Errorf("creation: %v", err)
+		}
+	})
+}
+
+// docs/providers.md shows how many requests 1000 pods take of the service that there is, with those
+// for the Secret of each, and none that they share. Each takes the same, and fake clients are slow: a hundred
+// stand for them.
+func TestRequestsOfAService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pods []*corev1.Pod
+		for i := range 100 {
+			pod := named(fmt.Sprintf("many-%d", i))
+			pod.Spec.Volumes, pod.Spec.Containers[0].Env = nil, nil
+			pods = append(pods, pod)
+		}
+		r := newServiceRig(t, newHome("home"), newRemote(), nil, pods...)
+		each := func(f func(context.Context, *corev1.Pod) error) (requests int) {
+			for _, pod := range pods {
+				if err := f(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // for who watches
+			}
+			return 10 * len(r.requests())
+		}
+		calls := grouptest.Calls{Create: len(r.beginning) + each(r.CreatePod)}
+		for range 12 {
+			time.Sleep(5 * time.Second)
+			if all, err := r.GetPods(t.Context()); err != nil || len(all) != len(pods) {
+				t.Fatalf("there are %d pods, %v", len(all), err)
+			}
+			if err := r.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		calls.Minute = len(r.requests())
+		calls.Delete = each(r.DeletePod)
+		if left, err := r.remote.CoreV1().Pods("guests").List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+			t.Errorf("%d pods are left, %v", len(left.Items), err)
+		}
+		calls.Compare(t, filepath.Join("..", "huaweicci", grouptest.CallsFile))
+	})
+}
+
+// What a service does not have is named before anything is created, with what CompletePod refuses.
+func TestPodsThatAServiceDoesNotHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newServiceRig(t, newHome("home"), newRemote(), nil)
+		for want, change := range map[string]func(*corev1.Pod){
+			"":            func(*corev1.Pod) {},
+			"hostNetwork": func(p *corev1.Pod) { p.Spec.HostNetwork = true },
+			"too large":   func(p *corev1.Pod) { p.Spec.Containers[0].Image = "huge" },
+		} {
+			pod := named("one")
+			change(pod)
+			if missing, _ := r.Unsupported(pod); (len(missing) > 0) != (want != "") || !strings.Contains(strings.Join(missing, ""), want) {
+				t.Errorf("of a pod with %q %q is missing", want, missing)
+			}
+		}
+		if made := r.requests(); slices.ContainsFunc(made, func(request string) bool { return strings.HasPrefix(request, "create pods") }) {
+			t.Errorf("it has made %q", made)
 		}
 	})
 }
