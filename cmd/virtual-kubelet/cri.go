@@ -22,7 +22,7 @@ var criEntry = providerEntry{
 	config: `YAML or JSON; all fields are optional (providers/cri/README.md has the rest):
 
   {"endpoint": "unix:///run/containerd/containerd.sock",
-   "root": "DIRECTORY", "logRoot": "DIRECTORY",
+   "root": "/var/lib/virtual-kubelet", "logRoot": "/var/log/pods",
    "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv/data"],
    "cgroupParent": "/pods", "cpu": "4", "memory": "16Gi", "pods": "110"}
 `,

@@ -22,7 +22,7 @@ var processEntry = providerEntry{
 	config: `YAML or JSON; all fields are optional (providers/process/README.md has the
 rest):
 
-  {"root": "DIRECTORY", "logRoot": "DIRECTORY",
+  {"root": "/var/lib/virtual-kubelet", "logRoot": "/var/log/pods",
    "clusterDNS": ["10.96.0.10"], "hostPaths": ["/srv/data"],
    "cpu": "4", "memory": "16Gi", "pods": "110",
    "runtime": {"isolation": "auto", "binaries": ["/usr/bin/*"],

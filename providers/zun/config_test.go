@@ -1,7 +1,10 @@
 package zun
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +69,30 @@ func TestCloudsFile(t *testing.T) {
 	c.Cloud = "other"
 	if _, err := New(grouptest.NewCluster("a").Config(), c); !errdefs.IsInvalidInput(err) || !strings.Contains(err.Error(), "other") {
 		t.Errorf("an entry that does not exist: %v", err)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := testConfig()
+	if err := c.Merge(func(name string) string { return map[string]string{"OS_CACERT": path}[name] }); err != nil {
+		t.Fatal(err)
+	}
+	_, _, certificates, err := c.credentials()
+	if err != nil || certificates == nil {
+		t.Fatalf("the certificates are %v, %v", certificates, err)
+	}
+	if _, err := server.Certificate().Verify(x509.VerifyOptions{Roots: certificates.RootCAs}); err != nil {
+		t.Error(err)
+	}
+	c.CACert = path + "-that-is-not-there"
+	if _, err := New(grouptest.NewCluster("a").Config(), c); !errdefs.IsInvalidInput(err) {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }
 
