@@ -80,6 +80,7 @@ var allowed = map[string][]string{
 	"providers/huaweicci":                      {"errdefs", "log", "node", "internal/apierror", "internal/config", "providers/kubernetes"},
 	"providers/stackpath":                      {"errdefs", "node", "podgroup", "podspec", "internal/config"},
 	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
+	"providers/machine/internal/machinetest":   {"internal/daemon", "node", "providers/machine", "providers/mock"},
 	"providers/machine/ec2":                    {"errdefs", "log", "podgroup", "internal/config", "providers/machine"},
 	"providers/remote":                         {"errdefs", "log", "trace", "node", "podspec", "internal/config", "internal/listen", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config"},

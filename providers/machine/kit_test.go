@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
@@ -50,7 +51,7 @@ func TestNetworkNamespaces(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	port := freePort(t)
+	port := machinetest.FreePort(t)
 	cfg := Config{
 		Cluster: "kit", StateDir: t.TempDir(), Refresh: metav1.Duration{Duration: time.Second},
 		Exec:      &ExecConfig{Command: []string{script, binary, dir}},

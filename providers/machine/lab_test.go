@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -24,6 +22,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/agent"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
 )
 
@@ -67,7 +66,7 @@ type labMachine struct {
 }
 
 func newLab(t *testing.T) *lab {
-	l := &lab{t: t, port: freePort(t), machines: map[string]*labMachine{}}
+	l := &lab{t: t, port: machinetest.FreePort(t), machines: map[string]*labMachine{}}
 	t.Cleanup(func() {
 		for _, m := range l.all() {
 			m.stop()
@@ -75,16 +74,6 @@ func newLab(t *testing.T) *lab {
 		}
 	})
 	return l
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func (l *lab) all() map[string]*labMachine {
@@ -195,36 +184,26 @@ func (l *lab) boot(m *labMachine) {
 // run is the machine: a real agent.
 func (l *lab) run(ctx context.Context, m *labMachine, ended chan struct{}) {
 	defer close(ended)
-	bootstrap, err := agent.ParseBootstrap([]byte(m.userData))
-	if err != nil {
-		l.t.Error(err)
-		return
-	}
 	l.mu.Lock()
-	if m.key == nil { // which outlives the agent
-		m.key, err = agent.NewKey()
+	key, err := m.key, error(nil)
+	if key == nil { // which outlives the agent
+		key, err = agent.NewKey()
+		m.key = key
 	}
-	key := m.key
 	l.mu.Unlock()
 	if err != nil {
 		l.t.Error(err)
 		return
 	}
-	err = agent.Run(ctx, agent.Options{
-		Bootstrap: bootstrap, Key: key, Listen: net.JoinHostPort(m.Address, strconv.Itoa(bootstrap.Port)), Name: "mock",
-		NewProvider: func(_ context.Context, init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			var err error
-			if m.pods == nil {
-				m.pods, err = mock.New(mock.Config{NodeName: init.Node.Name, HostIP: init.HostIPs()[0], KeepJobs: true})
-			}
-			return labPods{m.pods, l, m}, m.pods, nil, err
-		},
+	machinetest.RunAgent(ctx, l.t, m.userData, m.Address, key, func(c mock.Config) (nodeutil.Provider, node.NodeProvider, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		var err error
+		if m.pods == nil {
+			m.pods, err = mock.New(c)
+		}
+		return labPods{m.pods, l, m}, m.pods, err
 	})
-	if err != nil && ctx.Err() == nil {
-		l.t.Logf("an agent has ended: %v", err)
-	}
 }
 
 // Delete implements Driver.
@@ -287,7 +266,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, lab: newLab(t), cluster: grouptest.NewCluster("cluster-uid")}
 	w.driver = w.lab
-	port := freePort(t)
+	port := machinetest.FreePort(t)
 	w.cfg = Config{
 		Cluster: "home", StateDir: t.TempDir(), AgentPort: w.lab.port,
 		Bootstrap: BootstrapConfig{Listen: fmt.Sprintf("127.0.0.1:%d", port), URL: fmt.Sprintf("https://127.0.0.1:%d", port)},
@@ -379,17 +358,7 @@ func (w *world) only() *labMachine {
 
 func (w *world) eventually(what string, check func() error) {
 	w.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	machinetest.Eventually(w.t, what, check)
 }
 
 // isDeleted waits until the node has asked for the end of a machine, which lingers.

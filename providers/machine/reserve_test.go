@@ -19,6 +19,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 )
 
 // reserving is a world with machines in reserve, once it is started.
@@ -536,7 +537,7 @@ func TestReserveOfTwoProcesses(t *testing.T) {
 	w.lab.set(func() { w.lab.silent = false; w.lab.boot(m) })
 	w.hasReserve(1)
 	// Another one has been made before, and has read nothing yet.
-	port := freePort(t)
+	port := machinetest.FreePort(t)
 	w.cfg.Bootstrap = BootstrapConfig{Listen: fmt.Sprintf("127.0.0.1:%d", port), URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
 	next, err := newBackend(w.cluster.Config(), w.cfg, w.lab)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 )
 
 // large is a pod that no machine in reserve has room for.
@@ -316,7 +317,7 @@ func TestClockThatWasAhead(t *testing.T) {
 func TestStateDirectoryOfAnotherNode(t *testing.T) {
 	w := reserving(t, 1).start()
 	name := w.hasReserve(1)[0]
-	port := freePort(t)
+	port := machinetest.FreePort(t)
 	for _, change := range []func(*nodeutil.ProviderConfig, *Config){
 		func(init *nodeutil.ProviderConfig, _ *Config) { init.Node.Name = "vk-2" },
 		func(_ *nodeutil.ProviderConfig, c *Config) { c.Cluster = "home-2" },

@@ -19,6 +19,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/ec2/ec2test"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/providertest"
 )
 
@@ -77,7 +78,7 @@ func TestKit(t *testing.T) {
 		}
 		return made.Address, func() { run("delete", made) }
 	}
-	port := freePort(t)
+	port := machinetest.FreePort(t)
 	cpu, memory := resource.MustParse("1000"), resource.MustParse("4Ti")
 	r.cfg.Cluster, r.cfg.StateDir, r.cfg.Refresh = "kit", t.TempDir(), metav1.Duration{Duration: time.Second}
 	r.cfg.Bootstrap = machine.BootstrapConfig{Listen: fmt.Sprintf("0.0.0.0:%d", port), URL: fmt.Sprintf("https://%s:%d", address, port)}

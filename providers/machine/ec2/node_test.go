@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -24,51 +21,30 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/agent"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/ec2/ec2test"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// boot runs an instance: an agent at an address of its own, which serves the mock provider.
+// boot runs an instance: an agent at an address of its own.
 func boot(t *testing.T, i ec2test.Instance, address string) (stop func()) {
+	key, err := agent.NewKey()
+	if err != nil {
+		t.Error(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		bootstrap, err := agent.ParseBootstrap([]byte(i.UserData))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		key, err := agent.NewKey()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		err = agent.Run(ctx, agent.Options{
-			Bootstrap: bootstrap, Key: key, Listen: net.JoinHostPort(address, strconv.Itoa(bootstrap.Port)), Name: "mock",
-			NewProvider: func(_ context.Context, init nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, io.Closer, error) {
-				p, err := mock.New(mock.Config{NodeName: init.Node.Name, HostIP: address, KeepJobs: true})
-				return p, p, nil, err
-			},
+		machinetest.RunAgent(ctx, t, i.UserData, address, key, func(c mock.Config) (nodeutil.Provider, node.NodeProvider, error) {
+			p, err := mock.New(c)
+			return p, p, err
 		})
-		if err != nil && ctx.Err() == nil {
-			t.Logf("an agent has ended: %v", err)
-		}
 	})
 	return func() {
 		cancel()
 		ended.Wait()
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // cluster is a cluster with a node whose machines are instances of the fake.
@@ -93,9 +69,9 @@ func newCluster(t *testing.T) *cluster {
 			c.server.Kill(i.ID, "Client.UserInitiatedShutdown", "the test has ended")
 		}
 	})
-	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	at := fmt.Sprintf("127.0.0.1:%d", machinetest.FreePort(t))
 	two, some := resource.MustParse("2"), resource.MustParse("7Gi")
-	c.cfg.Cluster, c.cfg.StateDir, c.cfg.AgentPort = "home", t.TempDir(), freePort(t)
+	c.cfg.Cluster, c.cfg.StateDir, c.cfg.AgentPort = "home", t.TempDir(), machinetest.FreePort(t)
 	c.cfg.Bootstrap = machine.BootstrapConfig{Listen: at, URL: "https://" + at}
 	c.cfg.Refresh, c.cfg.MissingTimeout = metav1.Duration{Duration: 100 * time.Millisecond}, metav1.Duration{Duration: 500 * time.Millisecond}
 	for i := range c.cfg.Types {
@@ -147,17 +123,7 @@ func (c *cluster) has(pod *corev1.Pod, phase corev1.PodPhase, reason string) *co
 
 func (c *cluster) eventually(what string, check func() error) {
 	c.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	machinetest.Eventually(c.t, what, check)
 }
 
 // A pod has an instance of its own, which a node that begins again adopts, and which ends with it.
