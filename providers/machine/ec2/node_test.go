@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,12 +97,18 @@ func (c *cluster) start() {
 	}
 }
 
-func (c *cluster) run(name, kind string) *corev1.Pod {
-	c.t.Helper()
+// pod is a pod of the cluster whose machine is of a type.
+func (c *cluster) pod(name, kind string) *corev1.Pod {
 	pod := grouptest.NewPod(name)
 	pod.UID, pod.Spec.NodeName = types.UID("uid-"+name), "vk"
 	pod.Annotations = map[string]string{machine.TypeAnnotation: kind}
 	c.SetPod(pod)
+	return pod
+}
+
+func (c *cluster) run(name, kind string) *corev1.Pod {
+	c.t.Helper()
+	pod := c.pod(name, kind)
 	c.eventually("pod "+name+" is created", func() error { return c.provider.CreatePod(c.t.Context(), pod) })
 	c.has(pod, corev1.PodRunning, "")
 	return pod
@@ -182,4 +189,22 @@ func TestInstanceEndsWithoutNotice(t *testing.T) {
 	pod := c.run("a", "m7i.large")
 	c.server.Kill(c.only().ID, "Server.InternalError", "Server.InternalError: Internal error on launch")
 	c.has(pod, corev1.PodFailed, "MachineLost")
+}
+
+// Why EC2 has ended an instance that was to start is in the error of the pod, which becomes its event.
+func TestInstanceEndsAsItStarts(t *testing.T) {
+	c := newCluster(t)
+	c.server.Boot = func(ec2test.Instance) (string, func()) { return "127.0.2.1", nil }
+	pod, answer := c.pod("a", "m7i.large"), make(chan error, 1)
+	go func() { answer <- c.provider.CreatePod(t.Context(), pod) }()
+	c.eventually("there is an instance", func() error {
+		if len(c.instances()) == 0 {
+			return errors.New("there is not")
+		}
+		return nil
+	})
+	c.server.Kill(c.only().ID, "Client.VolumeLimitExceeded", "Client.VolumeLimitExceeded: Volume limit exceeded")
+	if err := <-answer; err == nil || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "EC2: Client.VolumeLimitExceeded") {
+		t.Errorf("the error is %v", err)
+	}
 }
