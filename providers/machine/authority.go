@@ -171,9 +171,12 @@ func (a *authority) server() *tls.Config {
 	}
 }
 
+// unfinished is what the names of files begin with that are not complete.
+const unfinished = ".new-"
+
 // writeFile replaces a file, which nobody else may read, and sees to it that it lasts.
 func writeFile(path string, data []byte) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	file, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,7 @@ func (b *backend) start() error {
 		return nil
 	}
 	known, err := b.load()
-	if err != nil {
+	if err = errors.Join(err, b.records.clean()); err != nil {
 		return errdefs.AsUnavailable(err)
 	}
 	b.metrics.set(b, true)

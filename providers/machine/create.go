@@ -119,6 +119,9 @@ func (b *backend) current(ctx context.Context, r *podgroup.Request) (slot string
 	var failed error
 	if m != nil {
 		if failed = b.unusable(m); failed != nil {
+			if b.wasSent(m) {
+				return "", nil, errdefs.AsPermanent(fmt.Errorf("%w: its agent was sent the pod, which runs once at the most, and may have run it", failed))
+			}
 			slot = base + "-" + strconv.Itoa(generation+1)
 		}
 	}
@@ -498,6 +501,30 @@ func (b *backend) reach(ctx context.Context, m *member) error {
 			return errdefs.AsUnavailable(why)
 		}
 	}
+}
+
+// send records that a pod may have reached the agent of its machine, if it must not run in another
+// one then: the agent's answer may get lost, and the machine, too.
+func (b *backend) send(m *member, pod *corev1.Pod) error {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := *m.record
+	next.Sent = true
+	if err := b.records.save(&next); err != nil {
+		return errdefs.AsUnavailable(err)
+	}
+	m.record = &next
+	return nil
+}
+
+// wasSent reports whether the agent of a machine may have run a pod that must not run again.
+func (b *backend) wasSent(m *member) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return m.record != nil && m.record.Sent
 }
 
 // errClosed is the error of what the end of the provider breaks off.

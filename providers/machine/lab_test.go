@@ -50,6 +50,7 @@ type lab struct {
 	nowhere  bool          // machines have no address, as far as is told
 	sending  chan struct{} // what agents wait for before they take a pod
 	stubborn bool          // pods do not end before their machine
+	mute     bool          // agents take pods, and the answer gets lost
 }
 
 type labMachine struct {
@@ -154,12 +155,16 @@ type labPods struct {
 func (p labPods) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	p.l.mu.Lock()
 	p.m.sent = true
-	hold := p.l.sending
+	hold, mute := p.l.sending, p.l.mute
 	p.l.mu.Unlock()
 	if hold != nil {
 		<-hold
 	}
-	return p.Provider.CreatePod(ctx, pod)
+	err := p.Provider.CreatePod(ctx, pod)
+	if mute {
+		return errdefs.AsUnavailable(errors.New("the answer got lost"))
+	}
+	return err
 }
 
 // DeletePod implements nodeutil.Provider.

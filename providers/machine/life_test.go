@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +173,60 @@ func TestCreationWhoseAnswerIsLost(t *testing.T) {
 	w.run("a")
 	if w.lab.made() != 1 {
 		t.Errorf("%d machines were made", w.lab.made())
+	}
+}
+
+// A machine that ends with the answer to the pod's creation may have run the pod: one that runs once
+// at the most is in no other machine then, also for a node that has begun again.
+func TestMachineThatDiesBeforeItsAnswer(t *testing.T) {
+	for policy, again := range map[corev1.RestartPolicy]bool{corev1.RestartPolicyNever: false, corev1.RestartPolicyAlways: true} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t)
+			w.lab.mute = true
+			w.start()
+			pod := w.pod("a")
+			pod.Spec.RestartPolicy = policy
+			if err := w.provider.CreatePod(t.Context(), pod); err == nil {
+				t.Fatal("the answer has arrived")
+			}
+			m := w.only()
+			if !w.lab.has(m, pod) {
+				t.Fatal("the agent does not have the pod")
+			}
+			m.stop()
+			w.lab.set(func() { w.lab.mute, m.State = false, Ended })
+			w.stop()
+			w.start()
+			var err error
+			w.eventually("it is decided what becomes of the pod", func() error {
+				if err = w.provider.CreatePod(t.Context(), pod); errdefs.IsPermanent(err) {
+					return nil
+				}
+				return err
+			})
+			if again != (err == nil) || again != (w.lab.made() == 2) {
+				t.Errorf("%d machines were made: %v", w.lab.made(), err)
+			}
+		})
+	}
+}
+
+// What a process that was killed has left of a record is removed.
+func TestUnfinishedRecords(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(w.cfg.StateDir, "machines")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".new-1"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	if _, err := w.provider.GetPods(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("there is %v: %v", left, err)
 	}
 }
 

@@ -267,7 +267,9 @@ func (l *link) give(ctx context.Context, pod *corev1.Pod) error {
 	defer cancel()
 	defer context.AfterFunc(l.b.ctx, cancel)()
 	if _, err = l.get(ctx, provider); errdefs.IsOnlyNotFound(err) {
-		err = provider.CreatePod(ctx, pod)
+		if err = l.b.send(l.m, pod); err == nil {
+			err = provider.CreatePod(ctx, pod)
+		}
 	}
 	if err == nil {
 		l.setImages(pod)

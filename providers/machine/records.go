@@ -28,6 +28,8 @@ type record struct {
 	Address string `json:"address,omitempty"`
 	// Key is a digest of the agent's public key: the token is worth nothing from then on.
 	Key string `json:"key,omitempty"`
+	// Sent reports that a pod which runs once only may have reached the agent.
+	Sent bool `json:"sent,omitempty"`
 	// Given reports that the agent has accepted the pod.
 	Given bool `json:"given,omitempty"`
 	// TakenAt is when the driver takes the machine, whose pod is ended before; zero if it does not.
@@ -58,6 +60,15 @@ type records struct{ dir string }
 const recordSuffix = ".json"
 
 func (r records) path(name string) string { return filepath.Join(r.dir, name+recordSuffix) }
+
+// clean removes what a process that was killed has left of a record.
+func (r records) clean() error {
+	left, err := filepath.Glob(filepath.Join(r.dir, unfinished+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
 
 // save writes a record.
 func (r records) save(one *record) error {
