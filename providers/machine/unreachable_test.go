@@ -57,6 +57,24 @@ func TestUnreachableMachine(t *testing.T) {
 	}
 }
 
+// That a node which begins again has not connected with its machines yet is no fault of its network.
+func TestNoGuardBeforeMachinesAreAsked(t *testing.T) {
+	b := &backend{ctx: t.Context(), members: map[string]*member{}}
+	for i := range massSilence {
+		name := fmt.Sprint("a-", i)
+		b.members[name] = &member{machine: Machine{Name: name, State: Running}, record: &record{Given: true}, link: &link{tried: time.Now().Add(-time.Second)}}
+	}
+	if b.endFinished(); b.guards {
+		t.Error("they are taken to be out of reach")
+	}
+	for _, m := range b.members {
+		m.link.answered(errors.New("no answer"))
+	}
+	if b.endFinished(); !b.guards {
+		t.Error("they are out of reach, which is not taken for the fault of the network")
+	}
+}
+
 // answers waits until the agent of a machine answers.
 func (w *world) answers(name string) {
 	w.t.Helper()

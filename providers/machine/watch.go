@@ -234,6 +234,7 @@ func (b *backend) endFinished() {
 		case r.Final != nil || m.link == nil:
 		case m.link.answers():
 			answering++
+		case m.link.silentFor() == 0: // a node that has just begun has asked none of them yet
 		default:
 			away = append(away, m)
 		}
