@@ -196,6 +196,7 @@ bench-kwok: kwok ## The same with KWOK beside it, which plays pods for tests
 bench-all: bench ## Measure all that docs/performance.md has, and put it there (half an hour)
 	bin/bench pods $(BENCH_FLAGS) --shape rich --rest 75s --rounds 1
 	bin/bench pods $(BENCH_FLAGS) --pods 10000 --rest 75s --rounds 1
+	bin/bench pods $(BENCH_FLAGS) --remote
 	bin/bench restart $(BENCH_FLAGS)
 	bin/bench nodes $(BENCH_FLAGS)
 	bin/bench table $(BENCH_OUT)/*.json --into docs/performance.md

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/gauge"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 )
 
@@ -28,6 +29,9 @@ type agent struct {
 	//	METRICS     address on which it is to serve its metrics; if there is none,
 	//	            what it allocates is not measured
 	command []string
+	// provider is the command line of the process that serves the agent's provider, if that is
+	// another one. What it uses counts, too.
+	provider []string
 }
 
 // parseAgent reads "NAME=COMMAND LINE".
@@ -37,15 +41,16 @@ func parseAgent(text string) (agent, error) {
 	if !ok || name == "" || len(command) == 0 {
 		return agent{}, fmt.Errorf("%q is no agent: write NAME=COMMAND, with NODE and KUBECONFIG where their values belong", text)
 	}
-	return agent{name, command}, nil
+	return agent{name: name, command: command}, nil
 }
 
 // running is an agent whose nodes are Ready.
 type running struct {
-	process *daemon.Process
-	log     string
-	nodes   []string // their names
-	metrics string   // address; empty if it serves none
+	process  *daemon.Process
+	provider *daemon.Process // nil for a provider in the same process
+	log      string
+	nodes    []string // their names
+	metrics  string   // address; empty if it serves none
 }
 
 // start starts the agent and waits until it has the given number of nodes that
@@ -64,25 +69,35 @@ func (r *rig) start(ctx context.Context, a agent, node string, count int) (*runn
 }
 
 // launch starts the agent.
-func (r *rig) launch(a agent, node string, count int) (*running, error) {
-	p := &running{log: filepath.Join(r.dir, node+".log")}
+func (r *rig) launch(a agent, node string, count int) (p *running, err error) {
+	p = &running{log: filepath.Join(r.dir, node+".log")}
 	if slices.ContainsFunc(a.command, func(arg string) bool { return strings.Contains(arg, "METRICS") }) {
-		var err error
 		if p.metrics, err = freeAddress(); err != nil {
 			return nil, err
 		}
-	}
-	values := strings.NewReplacer("NODES", fmt.Sprint(count), "NODE", node, "KUBECONFIG", r.kubeconfig, "METRICS", p.metrics)
-	args := make([]string, 0, len(a.command))
-	for _, arg := range a.command {
-		args = append(args, values.Replace(arg))
 	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	if p.process, err = daemon.Launch(exec.Command(args[0], args[1:]...), log); err != nil {
+	values := strings.NewReplacer("NODES", fmt.Sprint(count), "NODE", node, "KUBECONFIG", r.kubeconfig, "METRICS", p.metrics)
+	run := func(command []string) (*daemon.Process, error) {
+		args := make([]string, 0, len(command))
+		for _, arg := range command {
+			args = append(args, values.Replace(arg))
+		}
+		return daemon.Launch(exec.Command(args[0], args[1:]...), log)
+	}
+	if len(a.provider) > 0 {
+		if p.provider, err = run(a.provider); err != nil {
+			return nil, err
+		}
+	}
+	if p.process, err = run(a.command); err != nil && p.provider != nil {
+		err = errors.Join(err, p.provider.Stop(os.Kill))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -96,13 +111,40 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-func (p *running) pid() int { return p.process.PID() }
+// use is what an agent has used or has in memory: in all, and of it what the process has that
+// serves its provider, if there is one.
+type use[T any] struct{ all, provider T }
+
+// cpu returns the processor time that the agent has used.
+func (p *running) cpu() (u use[time.Duration], err error) {
+	if u.all, err = gauge.CPU(p.process.PID()); err != nil || p.provider == nil {
+		return u, err
+	}
+	u.provider, err = gauge.CPU(p.provider.PID())
+	u.all += u.provider
+	return u, err
+}
+
+// rss reads the memory of the agent.
+func (p *running) rss() (u use[gauge.Memory], err error) {
+	if u.all, err = gauge.RSS(p.process.PID()); err != nil || p.provider == nil {
+		return u, err
+	}
+	u.provider, err = gauge.RSS(p.provider.PID())
+	u.all.Now, u.all.Peak = u.all.Now+u.provider.Now, u.all.Peak+u.provider.Peak
+	return u, err
+}
 
 // stop ends the agent, and returns an error if it had ended before or does not.
-func (p *running) stop() error {
-	err := p.process.Stop(syscall.SIGTERM)
-	if _, ok := errors.AsType[*exec.ExitError](err); ok || err == nil {
-		return nil // not all agents end with exit code 0
+func (p *running) stop() (err error) {
+	for _, process := range []*daemon.Process{p.process, p.provider} {
+		if process == nil {
+			continue
+		}
+		one := process.Stop(syscall.SIGTERM)
+		if _, ok := errors.AsType[*exec.ExitError](one); !ok && one != nil { // not all agents end with exit code 0
+			err = errors.Join(err, fmt.Errorf("%w: see %s", one, p.log))
+		}
 	}
-	return fmt.Errorf("%w: see %s", err, p.log)
+	return err
 }

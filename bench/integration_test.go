@@ -44,16 +44,20 @@ func scenario(t *testing.T, name string, args ...string) report.Sample {
 			t.Error(err)
 		}
 	}
-	ours := result.Agents[len(result.Agents)-1]
-	if ours.Name != ourName || len(ours.Samples) != 1 {
-		t.Fatalf("the last column is %s with %d samples", ours.Name, len(ours.Samples))
+	last := result.Agents[len(result.Agents)-1]
+	want := ourName
+	if strings.HasSuffix(name, "-remote") {
+		want = remoteName
+	}
+	if last.Name != want || len(last.Samples) != 1 {
+		t.Fatalf("the last column is %s with %d samples", last.Name, len(last.Samples))
 	}
 	for _, m := range result.Measures {
-		if _, ok := ours.Samples[0].Values[m.Name]; !ok {
+		if _, ok := last.Samples[0].Values[m.Name]; !ok {
 			t.Errorf("%q was not measured", m.Name)
 		}
 	}
-	return ours.Samples[0]
+	return last.Samples[0]
 }
 
 func TestPods(t *testing.T) {
@@ -67,6 +71,22 @@ func TestPods(t *testing.T) {
 	for phase, latencies := range s.Latencies {
 		if len(latencies) != 20 {
 			t.Errorf("%s: %d latencies of 20 pods", phase, len(latencies))
+		}
+	}
+}
+
+// A provider in another process costs no request more, and what it uses is part of the agent's.
+func TestRemotePods(t *testing.T) {
+	s := scenario(t, "pods-20-remote", "pods", "--pods", "20", "--remote", "--rounds", "1", "--settle", "1s", "--rest", "1s")
+	if writes := s.Values[podWrites]; writes < 3 || writes > 3.5 {
+		t.Errorf("%v writes per pod, want its status, its last status and its removal", writes)
+	}
+	if left := s.Values[podsLeft]; left != 0 {
+		t.Errorf("%v pods are left", left)
+	}
+	for whole, part := range map[string]string{createCPU: providerCreateCPU, deleteCPU: providerDeleteCPU, runningRSS: providerRSS} {
+		if s.Values[part] > s.Values[whole] || part == providerRSS && s.Values[part] == 0 {
+			t.Errorf("%s: %v, %s: %v", whole, s.Values[whole], part, s.Values[part])
 		}
 	}
 }

@@ -125,11 +125,11 @@ func (b *nodesBench) measure(ctx context.Context, a agent) (s report.Sample, err
 	l := &load.Load{Client: b.client, Namespace: id, Nodes: p.nodes, Pods: b.pods, Workers: b.workers, Timeout: 30 * time.Minute}
 	if b.pods > 0 {
 		b.step("%s: creates %d pods", a.name, b.pods)
-		create, err := timed(ctx, p.pid(), l.Create)
+		create, err := timed(ctx, p, l.Create)
 		if err != nil {
 			return s, err
 		}
-		s.Values[createThroughput], s.Values[createP99], s.Values[createCPU] = create.Throughput(), create.Percentile(0.99).Seconds(), create.cpu.Seconds()
+		s.Values[createThroughput], s.Values[createP99], s.Values[createCPU] = create.Throughput(), create.Percentile(0.99).Seconds(), create.cpu.all.Seconds()
 	}
 	b.step("%s: rests for %v", a.name, b.settle+b.period)
 	if err := b.rest(ctx, p, s); err != nil {
@@ -137,11 +137,11 @@ func (b *nodesBench) measure(ctx context.Context, a agent) (s report.Sample, err
 	}
 	if b.pods > 0 {
 		b.step("%s: deletes %d pods", a.name, b.pods)
-		deletion, err := timed(ctx, p.pid(), l.Delete)
+		deletion, err := timed(ctx, p, l.Delete)
 		if err != nil {
 			return s, err
 		}
-		s.Values[deleteThroughput], s.Values[deleteP99], s.Values[deleteCPU] = deletion.Throughput(), deletion.Percentile(0.99).Seconds(), deletion.cpu.Seconds()
+		s.Values[deleteThroughput], s.Values[deleteP99], s.Values[deleteCPU] = deletion.Throughput(), deletion.Percentile(0.99).Seconds(), deletion.cpu.all.Seconds()
 	}
 	return s, nil
 }
@@ -158,11 +158,11 @@ func (b *nodesBench) register(ctx context.Context, a agent, id string, s report.
 		return nil, err
 	}
 	s.Values[nodesReady] = time.Since(began).Seconds()
-	cpu, err := gauge.CPU(p.pid())
+	cpu, err := p.cpu()
 	if err != nil {
 		return nil, errors.Join(err, b.end(ctx, p))
 	}
-	s.Values[readyCPU] = cpu.Seconds()
+	s.Values[readyCPU] = cpu.all.Seconds()
 	// The record is a moment late, and not all is done when the node is Ready.
 	err = sleep(ctx, 2*time.Second)
 	requests, _, auditErr := b.audit.Since(mark, "")
@@ -182,14 +182,14 @@ func (b *nodesBench) rest(ctx context.Context, p *running, s report.Sample) erro
 	if err != nil {
 		return err
 	}
-	before, err := gauge.CPU(p.pid())
+	before, err := p.cpu()
 	if err != nil {
 		return err
 	}
 	if err := sleep(ctx, b.period); err != nil {
 		return err
 	}
-	after, err := gauge.CPU(p.pid())
+	after, err := p.cpu()
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (b *nodesBench) rest(ctx context.Context, p *running, s report.Sample) erro
 	if err != nil {
 		return err
 	}
-	memory, err := gauge.RSS(p.pid())
+	memory, err := p.rss()
 	if err != nil {
 		return err
 	}
@@ -210,8 +210,8 @@ func (b *nodesBench) rest(ctx context.Context, p *running, s report.Sample) erro
 		s.Requests[kind.String()] = float64(count) / minutes
 		s.Values[idleRequests] += float64(count) / minutes
 	}
-	s.Values[idleCPU] = (after - before).Seconds() * 1e3 / minutes
-	s.Values[idleRSS] = megabytes(memory.Now)
+	s.Values[idleCPU] = (after.all - before.all).Seconds() * 1e3 / minutes
+	s.Values[idleRSS] = megabytes(memory.all.Now)
 	if heap, ok := metrics[heapBytes]; ok {
 		s.Values[idleHeap], s.Values[idleGoroutines] = heap/1e6, metrics[goroutines]
 	}

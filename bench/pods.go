@@ -24,6 +24,7 @@ type podsBench struct {
 	rate     float64
 	rounds   int
 	shape    string
+	remote   bool
 	settle   time.Duration
 	rest     time.Duration
 	profiles string
@@ -49,6 +50,7 @@ func newPodsCommand() *cobra.Command {
 	flags.Float64Var(&b.rate, "rate", 0, "most requests of the load a second, 0 for no limit")
 	flags.IntVar(&b.rounds, "rounds", 3, "how often each agent is measured; the table has the medians")
 	flags.StringVar(&b.shape, "shape", "plain", "kind of the pods: plain, or rich (three containers with probes and 20 variables each)")
+	flags.BoolVar(&b.remote, "remote", false, "measure virtual-kubelet with a provider in another process, too: CPU and RSS are then those of both, the other figures those of virtual-kubelet")
 	flags.DurationVar(&b.settle, "settle", 5*time.Second, "how long pods run before their memory is read and they are deleted")
 	flags.DurationVar(&b.rest, "rest", 5*time.Second, "how long after the last pod is gone the memory is read again; what is remembered of deleted pods is kept for a minute")
 	flags.StringVar(&b.profiles, "profiles", "", "directory for profiles of virtual-kubelet in its first round, which make that round slower (default: none)")
@@ -67,10 +69,14 @@ func (b *podsBench) check() error {
 
 // name is of the files of --out.
 func (b *podsBench) name() string {
-	if b.shape == "plain" {
-		return fmt.Sprintf("pods-%d", b.pods)
+	name := fmt.Sprintf("pods-%d", b.pods)
+	if b.shape != "plain" {
+		name += "-" + b.shape
 	}
-	return fmt.Sprintf("pods-%d-%s", b.pods, b.shape)
+	if b.remote {
+		name += "-remote"
+	}
+	return name
 }
 
 // scenario measures all agents in turns.
@@ -81,19 +87,30 @@ func (b *podsBench) scenario(ctx context.Context) (report.Result, error) {
 	}
 	var nodes []string
 	for round := range b.rounds {
-		nodes = append(nodes, nodeInRound(ourName, round))
+		nodes = append(nodes, nodeInRound(ourName, round), nodeInRound(remoteName, round))
 	}
 	ours, err := b.configured(map[string]string{"pods": strconv.Itoa(b.pods)}, nodes...)
 	if err != nil {
 		return report.Result{}, err
 	}
-	agents, err := b.agents(floor, ours)
+	given := []agent{floor, ours}
+	if b.remote {
+		served, err := b.served()
+		if err != nil {
+			return report.Result{}, err
+		}
+		given = append(given, served)
+	}
+	agents, err := b.agents(given...)
 	if err != nil {
 		return report.Result{}, err
 	}
 	result := report.Result{
 		Title: strings.Replace(fmt.Sprintf("%d %s pods on one node", b.pods, b.shape), "plain ", "", 1), Measures: b.measures(), RequestUnit: "a pod",
 		Conditions: []string{fmt.Sprintf("%d %s pods, %d workers create and delete, the agents have %d, rounds: %d", b.pods, b.shape, b.workers, b.agentWorkers, b.rounds)},
+	}
+	if b.remote {
+		result.Title += ", also with a provider in another process"
 	}
 	for _, a := range agents {
 		result.Agents = append(result.Agents, report.Agent{Name: a.name, Floor: a.name == floorName})
@@ -163,14 +180,14 @@ type podsRun struct {
 
 	create, delete          phase
 	requests                gauge.Requests // but for those of the load
-	running, after          gauge.Memory
+	running, after          use[gauge.Memory]
 	empty, full, done, left gauge.Metrics // before the pods, with them, when they are gone, and after a rest
 }
 
 // phase is what a phase of the load took, and the agent for it.
 type phase struct {
 	load.Phase
-	cpu time.Duration
+	cpu use[time.Duration]
 }
 
 func (r *podsRun) all(ctx context.Context) (err error) {
@@ -179,7 +196,7 @@ func (r *podsRun) all(ctx context.Context) (err error) {
 		return err
 	}
 	err = r.counting(ctx, func() (err error) {
-		if r.create, err = timed(ctx, r.agent.pid(), r.load.Create); err != nil {
+		if r.create, err = timed(ctx, r.agent, r.load.Create); err != nil {
 			return err
 		}
 		return sleep(ctx, r.settle) // what is not needed to run the pods costs as well
@@ -187,7 +204,7 @@ func (r *podsRun) all(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.running, err = gauge.RSS(r.agent.pid()); err != nil {
+	if r.running, err = r.agent.rss(); err != nil {
 		return err
 	}
 	if r.full, err = r.collected(ctx, r.agent); err != nil {
@@ -199,7 +216,7 @@ func (r *podsRun) all(ctx context.Context) (err error) {
 		}
 	}
 	err = r.counting(ctx, func() (err error) {
-		if r.delete, err = timed(ctx, r.agent.pid(), r.load.Delete); err != nil {
+		if r.delete, err = timed(ctx, r.agent, r.load.Delete); err != nil {
 			return err
 		}
 		return sleep(ctx, time.Second) // a pod is gone before the request is counted that removed it
@@ -210,7 +227,7 @@ func (r *podsRun) all(ctx context.Context) (err error) {
 	if r.done, err = r.metricsOf(ctx, r.agent); err != nil {
 		return err
 	}
-	if r.after, err = gauge.RSS(r.agent.pid()); err != nil {
+	if r.after, err = r.agent.rss(); err != nil {
 		return err
 	}
 	if err := sleep(ctx, r.rest); err != nil {
@@ -241,9 +258,9 @@ func (r *podsRun) counting(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// timed adds what a process used during a phase.
-func timed(ctx context.Context, pid int, do func(context.Context) (load.Phase, error)) (phase, error) {
-	before, err := gauge.CPU(pid)
+// timed adds what an agent used during a phase.
+func timed(ctx context.Context, a *running, do func(context.Context) (load.Phase, error)) (phase, error) {
+	before, err := a.cpu()
 	if err != nil {
 		return phase{}, err
 	}
@@ -251,6 +268,6 @@ func timed(ctx context.Context, pid int, do func(context.Context) (load.Phase, e
 	if err != nil {
 		return phase{}, err
 	}
-	after, err := gauge.CPU(pid)
-	return phase{p, after - before}, err
+	after, err := a.cpu()
+	return phase{p, use[time.Duration]{after.all - before.all, after.provider - before.provider}}, err
 }

@@ -15,7 +15,15 @@ const (
 	createThroughput = "create throughput"
 	deleteThroughput = "delete throughput"
 	podWrites        = "API writes per pod, whole life"
+	runningRSS       = "RSS with the pods running"
 	podsLeft         = "pods that the agent counts afterwards"
+)
+
+// The shares of the process that serves the provider.
+const (
+	providerCreateCPU = "of it the provider's process, create"
+	providerDeleteCPU = "of it the provider's process, delete"
+	providerRSS       = "of it the provider's process"
 )
 
 // measures are the rows of the table, with the goals for plain pods.
@@ -38,7 +46,7 @@ func (b *podsBench) measures() []report.Measure {
 		{Name: "delete to gone, p90", Unit: "s"},
 		{Name: "delete to gone, p99", Unit: "s", Goal: report.AtMostOfFloor(1.2)},
 		{Name: podWrites, Goal: report.AtMost(3)},
-		{Name: "RSS with the pods running", Unit: "MB", Goal: rss},
+		{Name: runningRSS, Unit: "MB", Goal: rss},
 		{Name: "RSS, highest", Unit: "MB"},
 		{Name: "allocated per pod", Unit: "KB"},
 		{Name: "objects allocated per pod"},
@@ -49,7 +57,22 @@ func (b *podsBench) measures() []report.Measure {
 		{Name: "goroutines when they are gone"},
 		{Name: podsLeft, Goal: report.AtMost(0)},
 	}
-	if b.shape != "plain" { // the goals are for plain pods
+	if b.remote {
+		var all []report.Measure
+		for _, m := range measures {
+			all = append(all, m)
+			switch m.Name {
+			case createCPU:
+				all = append(all, report.Measure{Name: providerCreateCPU, Unit: "s"})
+			case deleteCPU:
+				all = append(all, report.Measure{Name: providerDeleteCPU, Unit: "s"})
+			case runningRSS:
+				all = append(all, report.Measure{Name: providerRSS, Unit: "MB"})
+			}
+		}
+		measures = all
+	}
+	if b.shape != "plain" || b.remote { // the goals are for plain pods, of which another table has them
 		for i := range measures {
 			measures[i].Goal = nil
 		}
@@ -62,11 +85,15 @@ func (r *podsRun) sample() report.Sample {
 	pods := float64(r.pods)
 	requests := r.ofAgent()
 	values := map[string]float64{
-		createCPU: r.create.cpu.Seconds(), deleteCPU: r.delete.cpu.Seconds(),
+		createCPU: r.create.cpu.all.Seconds(), deleteCPU: r.delete.cpu.all.Seconds(),
 		createThroughput: r.create.Throughput(), deleteThroughput: r.delete.Throughput(),
-		podWrites:                   sum(requests, isPodWrite) / pods,
-		"RSS with the pods running": megabytes(r.running.Now),
-		"RSS, highest":              megabytes(max(r.running.Peak, r.after.Peak)),
+		podWrites:      sum(requests, isPodWrite) / pods,
+		runningRSS:     megabytes(r.running.all.Now),
+		"RSS, highest": megabytes(max(r.running.all.Peak, r.after.all.Peak)),
+	}
+	if r.agent.provider != nil {
+		values[providerCreateCPU], values[providerDeleteCPU] = r.create.cpu.provider.Seconds(), r.delete.cpu.provider.Seconds()
+		values[providerRSS] = megabytes(r.running.provider.Now)
 	}
 	for name, p := range map[string]phase{"create to Running": r.create, "delete to gone": r.delete} {
 		for suffix, share := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99} {

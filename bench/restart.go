@@ -161,11 +161,11 @@ func (b *restartBench) settled(ctx context.Context, p *running, mark int64) (req
 }
 
 func (b *restartBench) sample(ctx context.Context, p *running, requests gauge.Requests, took time.Duration) (s report.Sample, err error) {
-	cpu, err := gauge.CPU(p.pid())
+	cpu, err := p.cpu()
 	if err != nil {
 		return s, err
 	}
-	memory, err := gauge.RSS(p.pid())
+	memory, err := p.rss()
 	if err != nil {
 		return s, err
 	}
@@ -174,12 +174,12 @@ func (b *restartBench) sample(ctx context.Context, p *running, requests gauge.Re
 		return s, err
 	}
 	s = report.Sample{Requests: map[string]float64{}, Values: map[string]float64{
-		settledAfter: took.Seconds(), settleCPU: cpu.Seconds(),
+		settledAfter: took.Seconds(), settleCPU: cpu.all.Seconds(),
 		podLists:     sum(requests, isPodList),
 		podReads:     sum(requests, func(k gauge.Request) bool { return k == gauge.Request{Verb: "GET", Resource: "pods"} }),
 		restartWrite: sum(requests, isPodWrite),
 		otherWrites:  sum(requests, func(k gauge.Request) bool { return isWrite(k) && !isPodWrite(k) && k.Resource != "leases" }),
-		rssAfter:     megabytes(memory.Now), rssHighest: megabytes(memory.Peak),
+		rssAfter:     megabytes(memory.all.Now), rssHighest: megabytes(memory.all.Peak),
 	}}
 	if pods, ok := metrics[podsHeld]; ok {
 		s.Values[podsCounted] = pods

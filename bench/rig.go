@@ -29,6 +29,9 @@ const (
 	ourName   = "virtual-kubelet"
 )
 
+// remoteName is virtual-kubelet with a provider in another process.
+const remoteName = "remote"
+
 // self distinguishes the requests of this program from those of the agents.
 const self = "bench"
 
@@ -128,14 +131,17 @@ func (r *rig) agents(given ...agent) ([]agent, error) {
 // floor is the floor as an agent.
 func (r *rig) floor() (agent, error) {
 	program, err := os.Executable()
-	return agent{floorName, []string{program, "floor", "--node", "NODE", "--nodes", "NODES", "--kubeconfig", "KUBECONFIG",
+	return agent{name: floorName, command: []string{program, "floor", "--node", "NODE", "--nodes", "NODES", "--kubeconfig", "KUBECONFIG",
 		"--metrics-addr", "METRICS", "--workers", fmt.Sprint(r.agentWorkers)}}, err
 }
 
 // ours is virtual-kubelet as an agent, with further flags.
-func (r *rig) ours(flags ...string) agent {
-	return agent{ourName, append([]string{filepath.Join(r.bin, "virtual-kubelet"), "--nodename", "NODE", "--kubeconfig", "KUBECONFIG",
-		"--port", "0", "--metrics-addr", "METRICS", "--debug-http", "--disable-taint", "--provider", "mock",
+func (r *rig) ours(flags ...string) agent { return r.with(ourName, "mock", flags...) }
+
+// with is virtual-kubelet as an agent of a name, with a provider and further flags.
+func (r *rig) with(name, provider string, flags ...string) agent {
+	return agent{name: name, command: append([]string{filepath.Join(r.bin, "virtual-kubelet"), "--nodename", "NODE", "--kubeconfig", "KUBECONFIG",
+		"--port", "0", "--metrics-addr", "METRICS", "--debug-http", "--disable-taint", "--provider", provider,
 		"--pod-sync-workers", fmt.Sprint(r.agentWorkers)}, flags...)}
 }
 
@@ -150,8 +156,19 @@ func (r *rig) configured(config map[string]string, nodes ...string) (agent, erro
 	if err != nil {
 		return agent{}, err
 	}
-	path := filepath.Join(r.dir, "provider.json")
-	return r.ours("--provider-config", path), os.WriteFile(path, text, 0o600)
+	return r.ours("--provider-config", r.providerFile()), os.WriteFile(r.providerFile(), text, 0o600)
+}
+
+func (r *rig) providerFile() string { return filepath.Join(r.dir, "provider.json") }
+
+// served is virtual-kubelet whose mock provider, as configured, is a process of its own.
+func (r *rig) served() (agent, error) {
+	address := "unix://" + filepath.Join(r.dir, "provider.sock")
+	path := filepath.Join(r.dir, "remote.json")
+	a := r.with(remoteName, "remote", "--provider-config", path)
+	a.provider = []string{filepath.Join(r.bin, "virtual-kubelet"), "serve-provider", "--provider", "mock", "--provider-config", r.providerFile(),
+		"--nodename", "NODE", "--listen", address}
+	return a, os.WriteFile(path, fmt.Appendf(nil, `{"address": %q}`, address), 0o600)
 }
 
 // step says what begins, since a run takes minutes to half an hour.
