@@ -161,7 +161,7 @@ conformance-sample: ## Some of the Kubernetes node specs, of each area, on a nod
 # make test kills the agent fewer times. CRASH has further flags, such as
 # -crash.without-relay: what containerd 1.6 makes of broken calls is then part of it.
 .PHONY: crash
-crash: build containerd-up images controlplane ## Kill the agent 50 times while pods come and go, with each provider that runs them
+crash: build containerd-up images controlplane ## Kill agent, server and machines again and again while pods come and go, with each provider that runs them
 	$(GO) test -tags integration,containers -timeout 60m ./test/crash/... -v -crash.rounds=50 $(CRASH)
 
 # The load's time; each round of it takes a minute or two more, to come to rest.

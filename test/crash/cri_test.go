@@ -29,7 +29,7 @@ import (
 
 // With the relay nothing is broken off, so no container runs more often than it should,
 // and nothing is left.
-func TestCRI(t *testing.T) { testCrashes(t, newCRI(t, true)) }
+func TestCRI(t *testing.T) { testCrashes(t, newCRI(t, true), usual()) }
 
 // Without the relay, as is the default, containerd 1.6 breaks off the calls of an agent
 // that is killed. A start that was broken off shows as a failed run, and containerd keeps
@@ -38,7 +38,7 @@ func TestCRIWithoutRelay(t *testing.T) {
 	if !*withoutRelay {
 		t.Skip("give -crash.without-relay: what containerd makes of broken calls is a matter of luck")
 	}
-	testCrashes(t, newCRI(t, false))
+	testCrashes(t, newCRI(t, false), usual())
 }
 
 // criMachine is a containerd of the test's own.

@@ -79,12 +79,12 @@ var kinds = []kind{
 func shell(name, script string) corev1.Container {
 	return corev1.Container{
 		Name:    name,
-		Command: []string{"sh", "-c", `echo "$POD_UID $CONTAINER" >>/starts/file; ` + script},
+		Command: []string{"sh", "-c", `echo "$POD_UID $CONTAINER" >>"$STARTS/file"; ` + script},
 		Env: []corev1.EnvVar{
 			{Name: "CONTAINER", Value: name},
 			{Name: "POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}},
 		},
-		VolumeMounts: []corev1.VolumeMount{{Name: "starts", MountPath: "/starts"}, {Name: "shared", MountPath: "/shared"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}},
 	}
 }
 
@@ -94,21 +94,27 @@ func sidecar(name string) corev1.Container {
 	return c
 }
 
-// podSpec is a pod of this kind for a node.
-func (k *kind) podSpec(node, image, starts string) corev1.PodSpec {
+// podSpec is a pod of this kind for the node.
+func (k *kind) podSpec(p *population) corev1.PodSpec {
 	spec := k.make()
 	grace := int64(2)
 	limit := resource.MustParse("10Mi")
 	spec.TerminationGracePeriodSeconds = &grace
-	spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	spec.NodeSelector = map[string]string{corev1.LabelHostname: p.node}
 	spec.Tolerations = []corev1.Toleration{{Key: "virtual-kubelet.io/provider", Operator: corev1.TolerationOpExists}}
 	spec.Volumes = []corev1.Volume{
-		{Name: "starts", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: starts}}},
 		{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}},
+	}
+	starts := p.dir
+	var mounts []corev1.VolumeMount
+	if !p.noHostPath {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "starts", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: p.dir}}})
+		starts, mounts = "/starts", []corev1.VolumeMount{{Name: "starts", MountPath: "/starts"}}
 	}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
-			list[i].Image = image
+			c := &list[i]
+			c.Image, c.Env, c.VolumeMounts = p.image, append(c.Env, corev1.EnvVar{Name: "STARTS", Value: starts}), append(c.VolumeMounts, mounts...)
 		}
 	}
 	return spec
@@ -124,12 +130,17 @@ func (k *kind) timesStarted(container string) int {
 
 // mostStarts is how often a container may be started.
 func (m *member) mostStarts(container string) int {
-	return m.timesStarted(container) + m.brokenOff[container]
+	n := m.timesStarted(container)
+	if m.lost && m.make().RestartPolicy != corev1.RestartPolicyNever {
+		n *= 2
+	}
+	return n + m.brokenOff[container]
 }
 
-// mayFail reports whether the pod may end as Failed since the runtime broke a start off.
+// mayFail reports whether the pod may end as Failed since the runtime broke a start off, or its
+// machine was killed.
 func (m *member) mayFail() bool {
-	return len(m.brokenOff) > 0 && m.make().RestartPolicy == corev1.RestartPolicyNever
+	return (len(m.brokenOff) > 0 || m.lost) && m.make().RestartPolicy == corev1.RestartPolicyNever
 }
 
 // mayBe reports whether a pod that nobody ends may be in a phase.

@@ -3,12 +3,14 @@
 // Package crash kills virtual-kubelet at random moments, again and again, while
 // pods start, run and stop, and sees to it that no container runs twice, none is
 // left behind, and every pod ends where it should. Control plane, binary and
-// container runtime are the real ones.
+// container runtime are the real ones. Where the provider is a process of its own
+// that is killed, too, and where each pod has a machine the agents in machines, and
+// machines.
 //
-// "make integration" does it to the process provider and "make containers" to the
-// CRI provider, both within bounded time; -crash.rounds=50 is the full form. A
-// seed that has failed is tried again with -crash.seed. -artifacts keeps the
-// agent's log.
+// "make integration" does it to the providers process, remote and machine, and
+// "make containers" to the CRI provider, all within bounded time; -crash.rounds=50
+// is the full form. A seed that has failed is tried again with -crash.seed.
+// -artifacts keeps the logs.
 package crash
 
 import (

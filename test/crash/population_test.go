@@ -21,14 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// There are about size pods at any time; nobody touches the first kept of them.
-const (
-	size = 20
-	kept = 5
-)
-
 // population is the pods of a test: those of now, and all that there have been.
 type population struct {
+	plan
 	t       *testing.T
 	random  *rand.Rand
 	machine machine
@@ -46,11 +41,15 @@ type population struct {
 type member struct {
 	*kind
 	pod     string
+	slot    int
 	deleted bool // it was asked to go
 	// brokenOff counts the starts of containers that the runtime broke off. Whether
 	// their commands ran cannot be known, so each counts as a failed run, as in a
 	// kubelet: a pod that is never restarted fails, others start the container again.
 	brokenOff map[string]int
+	// lost reports that the pod's machine was killed. One that is never restarted fails then, if
+	// it has not ended before; others run once more.
+	lost bool
 }
 
 // settled reports whether the pod has reached its last phase.
@@ -61,9 +60,13 @@ func (m *member) settled(pod *corev1.Pod) bool {
 	return pod.Status.Phase == m.ends && (m.ends != corev1.PodRunning || isReady(pod))
 }
 
-func newPopulation(t *testing.T, random *rand.Rand, node string, m machine) *population {
+func newPopulation(t *testing.T, random *rand.Rand, node string, m machine, how plan) *population {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "crash-starts-")
+	parent := os.TempDir()
+	if how.noHostPath {
+		parent = "/run"
+	}
+	dir, err := os.MkdirTemp(parent, "crash-starts-")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	// For containers of all users.
@@ -71,7 +74,7 @@ func newPopulation(t *testing.T, random *rand.Rand, node string, m machine) *pop
 	must(t, os.Chmod(filepath.Join(dir, "file"), 0o666))
 	must(t, os.Chmod(dir, 0o755))
 	return &population{
-		t: t, random: random, machine: m, node: node, ns: newNamespace(t), image: m.image(t), dir: dir,
+		plan: how, t: t, random: random, machine: m, node: node, ns: newNamespace(t), image: m.image(t), dir: dir,
 		all: map[types.UID]*member{}, brokenOff: map[container]sets.Set[string]{},
 	}
 }
@@ -127,6 +130,19 @@ func (p *population) copyOf(uid types.UID) member {
 	return m
 }
 
+// lose records that the machine of a pod will be killed. It returns false for one that is to be
+// left alone.
+func (p *population) lose(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.all[uid]
+	if m == nil || m.lost || m.slot < p.kept {
+		return false
+	}
+	m.lost = true
+	return true
+}
+
 // recordBrokenOff asks the machine which starts were broken off, and remembers them.
 func (p *population) recordBrokenOff(ctx context.Context) error {
 	starts, err := p.machine.brokenOff(ctx)
@@ -154,9 +170,9 @@ func (p *population) fill() {
 			lasting = append(lasting, &kinds[i])
 		}
 	}
-	for slot := range size {
+	for slot := range p.size {
 		k := p.anyKind()
-		if slot < kept {
+		if slot < p.kept {
 			k = lasting[slot%len(lasting)]
 		}
 		p.create(slot, k)
@@ -169,7 +185,7 @@ func (p *population) anyKind() *kind { return &kinds[p.random.IntN(len(kinds))] 
 // are kept.
 func (p *population) act() {
 	p.t.Helper()
-	slot := kept + p.random.IntN(size-kept)
+	slot := p.kept + p.random.IntN(p.size-p.kept)
 	what, k := p.random.IntN(10), p.anyKind()
 	pod, err := client.CoreV1().Pods(p.ns).Get(p.t.Context(), podName(slot), metav1.GetOptions{})
 	switch {
@@ -195,10 +211,10 @@ func (p *population) create(slot int, k *kind) {
 	defer p.mu.Unlock()
 	pod, err := client.CoreV1().Pods(p.ns).Create(p.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: podName(slot), Labels: map[string]string{"kind": k.name}},
-		Spec:       k.podSpec(p.node, p.image, p.dir),
+		Spec:       k.podSpec(p),
 	}, metav1.CreateOptions{})
 	must(p.t, err)
-	p.all[pod.UID] = &member{kind: k, pod: pod.Name}
+	p.all[pod.UID] = &member{kind: k, pod: pod.Name, slot: slot}
 }
 
 // delete deletes a pod within so many seconds, or within its own grace period.
@@ -283,6 +299,9 @@ func (p *population) checkEnds() {
 		if len(m.brokenOff) > 0 {
 			p.t.Logf("the runtime broke off starts of %s %s (%s): %v: %s", m.name, pod.Name, pod.UID, m.brokenOff, stateOf(&pod))
 			continue // checkStarts has more
+		}
+		if m.lost {
+			continue
 		}
 		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			want := m.timesStarted(s.Name)

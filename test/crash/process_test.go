@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-func TestProcess(t *testing.T) { testCrashes(t, newProcess(t)) }
+func TestProcess(t *testing.T) { testCrashes(t, newProcess(t), usual()) }
 
 // processMachine is this machine.
 type processMachine struct{ footprint }
@@ -44,8 +44,12 @@ func (m *processMachine) config() any {
 
 func (*processMachine) image(*testing.T) string { return "example.com/shell:1" }
 
-// running finds containers by the environment of their processes.
-func (m *processMachine) running(context.Context) (map[container]sets.Set[string], error) {
+func (*processMachine) running(context.Context) (map[container]sets.Set[string], error) {
+	return runningProcesses()
+}
+
+// runningProcesses finds containers by the environment of their processes.
+func runningProcesses() (map[container]sets.Set[string], error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		return nil, err
