@@ -47,7 +47,7 @@ type lab struct {
 	failing  bool          // nothing can be made
 	lingers  bool          // machines that are deleted stay, ending
 	quota    int           // how many machines there can be; 0 for any number
-	nowhere  bool          // machines have no address, as far as is told
+	nowhere  bool          // machines have no address, as far as the node is shown
 	sending  chan struct{} // what agents wait for before they take a pod
 	stubborn bool          // pods do not end before their machine
 	mute     bool          // agents take pods, and the answer gets lost
@@ -132,16 +132,16 @@ func (l *lab) Create(_ context.Context, spec Spec) (Machine, error) {
 		l.lost--
 		return Machine{}, errdefs.AsUnavailable(errors.New("the answer got lost"))
 	}
-	return l.told(m), nil
+	return l.shown(m), nil
 }
 
-// told is what the node is told of a machine. l.mu is held.
-func (l *lab) told(m *labMachine) Machine {
-	told := m.Machine
+// shown is what the node is shown of a machine. l.mu is held.
+func (l *lab) shown(m *labMachine) Machine {
+	shown := m.Machine
 	if l.nowhere {
-		told.Address = ""
+		shown.Address = ""
 	}
-	return told
+	return shown
 }
 
 // labPods are the pods of a machine, whose agent may be slow.
@@ -244,7 +244,7 @@ func (l *lab) List(_ context.Context, tags map[string]string) (found []Machine, 
 	l.lists++
 	for _, m := range l.machines {
 		if !m.hidden {
-			found = append(found, l.told(m)) // with those of others, which a node has to leave alone
+			found = append(found, l.shown(m)) // with those of others, which a node has to leave alone
 		}
 	}
 	return found, l.listErr

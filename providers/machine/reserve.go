@@ -253,7 +253,7 @@ func (b *backend) missingLocked(k *kind, all []*member, ending int, uid types.UI
 // kind: what there is of a quota is the pod's. b.mu is held.
 func (b *backend) refusesPodLocked(k *kind) bool {
 	for _, m := range b.members {
-		if m.isRefused() && !isReserve(m.machine) && m.machine.Tags[tagType] == k.name() {
+		if m.isRefused() && !isReserve(m.machine) && m.spec.Type == k.name() && m.spec.CPU <= k.limit.CPU.MilliValue() && m.spec.Memory <= k.limit.Memory.Value() {
 			return true
 		}
 	}

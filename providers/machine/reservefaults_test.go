@@ -21,13 +21,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 )
 
-// large is a pod that no machine in reserve has room for.
-func (w *world) large(name string) *corev1.Pod {
-	pod := w.pod(name)
-	pod.Spec.Containers[0].Resources.Requests = list("cpu=1 memory=2Gi")
-	return pod
-}
-
 // edit changes the record of a machine, while the node does not run.
 func (w *world) edit(name string, change func(r *record)) {
 	w.t.Helper()
@@ -110,18 +103,19 @@ func TestPodWhoseMachineCannotBeMadeGetsOneInReserve(t *testing.T) {
 
 // What becomes free of a quota is for the pod that waits for a machine, and not for the reserve.
 func TestReserveLeavesAQuotaToPods(t *testing.T) {
-	w := reserving(t, 1).start()
-	first := w.hasReserve(1)[0]
-	w.lab.set(func() { w.lab.quota = 2 })
-	w.runPod(w.large("a"), corev1.RestartPolicyNever)
-	large := w.large("b")
-	if err := w.provider.CreatePod(t.Context(), large); err == nil || !strings.Contains(err.Error(), "quota") {
+	w := reserving(t, 1)
+	w.retry = 100 * time.Microsecond // the reserve is tried all the time
+	w.start()
+	w.hasReserve(1)
+	w.lab.set(func() { w.lab.quota = 1 })
+	a, b := w.run("a"), w.pod("b")
+	if err := w.provider.CreatePod(t.Context(), b); err == nil || !strings.Contains(err.Error(), "quota") {
 		t.Fatalf("the pod is created: %v", err)
 	}
-	w.lab.kill(first) // by itself
-	w.never("another one is made for the reserve", func() bool { return len(w.lab.all()) != 1 })
-	w.runPod(large, corev1.RestartPolicyNever)
-	w.lab.set(func() { w.lab.quota = 3 })
+	w.lab.kill(w.machineOf(a).Name)
+	w.never("another one is made for the reserve", func() bool { return len(w.lab.all()) != 0 })
+	w.runPod(b, corev1.RestartPolicyNever)
+	w.lab.set(func() { w.lab.quota = 2 })
 	w.hasReserve(1)
 }
 
