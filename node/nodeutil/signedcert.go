@@ -38,8 +38,8 @@ import (
 // before another one is made.
 const signingPatience = time.Hour
 
-// requestCheckInterval is how often a request that waits is looked up. Whoever watches
-// it learns of its deletion, unless that was before the watch began.
+// requestCheckInterval is how often a request that waits is looked up. A watch shows its
+// deletion, unless that was before the watch began.
 const requestCheckInterval = time.Minute
 
 var (
