@@ -41,15 +41,27 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	if !opts.Previous && !u.Unknown && c.Now.State == Waiting && c.Last.State != Terminated {
 		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start", containerName, podName)
 	}
-	if streams {
-		return p.streamLog(ctx, streamer, &u, containerName, opts)
+	var log io.ReadCloser
+	switch l := (&polledLog{p: p, reader: reader, unit: u, container: containerName, opts: opts, run: c.Restarts}); {
+	case streams:
+		log, err = p.streamLog(ctx, streamer, &u, containerName, opts)
+	case opts.Follow && !opts.Previous:
+		log = l.follow(ctx)
+	default:
+		var text string
+		text, err = l.read(ctx, opts.Timestamps)
+		log = io.NopCloser(strings.NewReader(text))
 	}
-	l := &polledLog{p: p, reader: reader, unit: u, container: containerName, opts: opts, run: c.Restarts}
-	if !opts.Follow || opts.Previous {
-		text, err := l.read(ctx, opts.Timestamps)
-		return io.NopCloser(strings.NewReader(text)), err
+	if err != nil || opts.LimitBytes <= 0 {
+		return log, err
 	}
-	return l.follow(ctx), nil
+	return limitedLog{io.LimitReader(log, int64(opts.LimitBytes)), log}, nil
+}
+
+// limitedLog is a log of limited length.
+type limitedLog struct {
+	io.Reader
+	io.Closer
 }
 
 // streamLog opens a log that the service streams. It ends with ctx, the reader or the
@@ -128,6 +140,9 @@ func (l *polledLog) read(ctx context.Context, timestamps bool) (text string, err
 // follow returns a reader of the log that ends with the run of the container, ctx, or the
 // provider.
 func (l *polledLog) follow(ctx context.Context) io.ReadCloser {
+	if l.opts.SinceSeconds > 0 { // seconds before now, not before each read
+		l.opts.SinceTime, l.opts.SinceSeconds = time.Now().Add(-time.Duration(l.opts.SinceSeconds)*time.Second), 0
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(l.p.ctx, cancel)
@@ -156,6 +171,9 @@ func (l *polledLog) copyTo(ctx context.Context, w io.Writer) error {
 		}
 		if err != nil && !passes {
 			return err
+		}
+		if err == nil {
+			l.opts.Tail = 0 // all that comes from now on is new, also if there was nothing yet
 		}
 		if fresh := l.newLines(text); fresh != "" { // an empty write would wait for a reader
 			if _, err := io.WriteString(w, fresh); err != nil {

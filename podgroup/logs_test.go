@@ -2,12 +2,17 @@ package podgroup_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
@@ -19,9 +24,12 @@ type scripted struct {
 	texts *[]string
 }
 
-func (s scripted) ReadLog(_ context.Context, u *podgroup.Unit, container string, _ podgroup.LogQuery) (text string, err error) {
+func (s scripted) ReadLog(_ context.Context, u *podgroup.Unit, container string, q podgroup.LogQuery) (text string, err error) {
 	if len(*s.texts) > 0 {
 		text, *s.texts = (*s.texts)[0], (*s.texts)[1:]
+	}
+	if lines := slices.Collect(strings.Lines(text)); q.Tail > 0 {
+		text = strings.Join(lines[max(0, len(lines)-q.Tail):], "")
 	}
 	if len(*s.texts) == 0 {
 		_ = s.w.Exit(u.Owner.Name, container, 0) // which may have been before
@@ -46,6 +54,16 @@ func TestFollowedLogHasEachLineOnce(t *testing.T) {
 				"2026-01-01T00:00:02.25Z d\n",
 			},
 			want: "a\nb\nb\nc\n\nd\n",
+		},
+		"last lines of what has printed nothing yet": {
+			opts:  api.ContainerLogOpts{Tail: 1},
+			texts: []string{"", "2026-01-01T00:00:01Z a\n2026-01-01T00:00:02Z b\n", ""},
+			want:  "a\nb\n",
+		},
+		"so many bytes": {
+			opts:  api.ContainerLogOpts{LimitBytes: 3},
+			texts: []string{"2026-01-01T00:00:01Z a\n", "2026-01-01T00:00:01Z a\n2026-01-01T00:00:02Z bcd\n"},
+			want:  "a\nb",
 		},
 		"from a time": {
 			opts:  api.ContainerLogOpts{SinceTime: time.Date(2026, 1, 1, 0, 0, 1, 5e8, time.UTC)},
@@ -72,4 +90,83 @@ func TestFollowedLogHasEachLineOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The last seconds are those before the client has asked, not before each read of the log.
+func TestFollowedLogOfTheLastSeconds(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		pod := grouptest.NewPod("a")
+		pod.Spec.RestartPolicy = "Never"
+		create(t, c, p, pod)
+		time.Sleep(time.Minute)
+		log, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Follow: true, SinceSeconds: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		time.Sleep(100 * time.Millisecond)
+		if err := w.Print(pod.Name, "main", "right after the first read"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := w.Exit(pod.Name, "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(log); err != nil || string(text) != "right after the first read\n" {
+			t.Errorf("the log is %q, %v", text, err)
+		}
+	})
+}
+
+// However many clients follow logs, the calls stay within the account's quota, and all of them get
+// what is printed.
+func TestManyFollowedLogs(t *testing.T) {
+	const clients, quota = 60, 500 // each reads 30 times a minute, if it can
+	inBubble(t, func(o *podgroup.Options) {
+		o.Budget = podgroup.NewBudget(map[podgroup.Action]int{podgroup.ActionLog: quota})
+	}, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		w.SetQuota(string(podgroup.ActionLog), quota)
+		pod := grouptest.NewPod("a")
+		pod.Spec.RestartPolicy = "Never"
+		create(t, c, p, pod)
+		time.Sleep(5 * time.Second)
+		want := "container main started\n"
+		var following sync.WaitGroup
+		logs := make([]string, clients)
+		for i := range logs {
+			following.Go(func() {
+				log, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Follow: true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer log.Close()
+				text, err := io.ReadAll(log)
+				if err != nil {
+					t.Error(err)
+				}
+				logs[i] = string(text)
+			})
+		}
+		for i := range 10 {
+			time.Sleep(30 * time.Second)
+			line := fmt.Sprint("line ", i)
+			if err := w.Print(pod.Name, "main", line); err != nil {
+				t.Fatal(err)
+			}
+			want += line + "\n"
+		}
+		if err := w.Exit(pod.Name, "main", 0); err != nil {
+			t.Fatal(err)
+		}
+		following.Wait()
+		for i, got := range logs {
+			if got != want {
+				t.Errorf("client %d has %q", i, got)
+			}
+		}
+		if n := w.Refused(); n != 0 || w.Calls(string(podgroup.ActionLog)) < 5*quota/2 {
+			t.Errorf("%d of %d calls were beyond the quota", n, w.Calls(string(podgroup.ActionLog)))
+		}
+	})
 }

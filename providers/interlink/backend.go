@@ -1,7 +1,6 @@
 package interlink
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
@@ -253,17 +253,14 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 		in.Opts.SinceSeconds = 0
 	}
 	body, err := b.openLog(ctx, in)
-	if statusOf(err) >= http.StatusInternalServerError && opts.Tail > 0 && !opts.Follow {
-		// The Slurm plugin fails for the last lines of a log that has as many.
+	if statusOf(err) >= http.StatusInternalServerError && opts.Tail > 0 {
+		// The Slurm plugin fails for the last lines of a log that has no more.
 		in.Opts.Tail = 0
-		if body, err = b.openLog(ctx, in); err == nil {
+		if body, err = b.openLog(ctx, in); err == nil && !opts.Follow {
 			body, err = lastLines(body, opts.Tail)
 		}
 	}
-	if err != nil || opts.LimitBytes <= 0 {
-		return body, err
-	}
-	return limited{io.LimitReader(body, int64(opts.LimitBytes)), body}, nil
+	return body, err
 }
 
 func (b *backend) openLog(ctx context.Context, in wire.Log) (io.ReadCloser, error) {
@@ -273,26 +270,11 @@ func (b *backend) openLog(ctx context.Context, in wire.Log) (io.ReadCloser, erro
 // lastLines reads a log to its end, and returns its last lines.
 func lastLines(log io.ReadCloser, count int) (io.ReadCloser, error) {
 	defer log.Close()
-	var kept [][]byte
-	for lines := bufio.NewReader(log); ; {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
-			kept = append(kept, line)
-			kept = kept[max(0, len(kept)-count):]
-		}
-		if errors.Is(err, io.EOF) {
-			return io.NopCloser(bytes.NewReader(bytes.Join(kept, nil))), nil
-		}
-		if err != nil {
-			return nil, errdefs.AsUnavailable(fmt.Errorf("cannot read the log: %w", err))
-		}
+	last := &lastlines.Writer{Lines: count}
+	if _, err := io.Copy(last, log); err != nil {
+		return nil, errdefs.AsUnavailable(fmt.Errorf("cannot read the log: %w", err))
 	}
-}
-
-// limited is a log of limited length.
-type limited struct {
-	io.Reader
-	io.Closer
+	return io.NopCloser(bytes.NewReader(last.Bytes())), nil
 }
 
 // check returns what of a pod the provider cannot do, besides fields of its spec.

@@ -383,6 +383,7 @@ func TestLogOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		pod := newPod("log")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		r.create(t, pod)
 		time.Sleep(10 * time.Second)
 		if err := r.world.Print("log", "main", "0123456789"); err != nil {
@@ -390,12 +391,16 @@ func TestLogOptions(t *testing.T) {
 		}
 		since := time.Now()
 		for want, opts := range map[string]api.ContainerLogOpts{
-			"01234":        {Tail: 1, LimitBytes: 5},
-			"contain":      {LimitBytes: 7, SinceSeconds: 60, SinceTime: since},
-			"0123456789\n": {Tail: 1},
-			"con":          {LimitBytes: 3},
-			"containe":     {Tail: 3, LimitBytes: 8}, // with which the plugin fails
+			"01234":                                {Tail: 1, LimitBytes: 5},
+			"contain":                              {LimitBytes: 7, SinceSeconds: 60, SinceTime: since},
+			"0123456789\n":                         {Tail: 1},
+			"con":                                  {LimitBytes: 3},
+			"containe":                             {Tail: 3, LimitBytes: 8}, // with which the plugin fails
+			"container main started\n0123456789\n": {Tail: 3, Follow: true},  // with this, too
 		} {
+			if opts.Follow {
+				time.AfterFunc(10*time.Second, func() { _ = r.world.Exit("log", "main", 0) })
+			}
 			stream, err := r.GetContainerLogs(t.Context(), "default", "log", "main", opts)
 			if err != nil {
 				t.Errorf("%+v: %v", opts, err)

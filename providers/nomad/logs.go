@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -63,10 +64,7 @@ func (l *taskLog) open(ctx context.Context, stream string, offset int64) (io.Rea
 // read again until the run of the container has ended: the stream that Nomad has for that
 // goes on beyond it.
 func (l *taskLog) copyTo(ctx context.Context, first io.ReadCloser, w io.Writer) error {
-	if l.opts.LimitBytes > 0 {
-		w = &limitedWriter{w, l.opts.LimitBytes}
-	}
-	out, tail := w, &tailBuffer{lines: l.opts.Tail}
+	out, tail := w, &lastlines.Writer{Lines: l.opts.Tail}
 	if l.opts.Tail > 0 {
 		out = tail
 	}
@@ -89,7 +87,7 @@ func (l *taskLog) copyTo(ctx context.Context, first io.ReadCloser, w io.Writer) 
 		}
 		if out != w {
 			out = w
-			if _, err := w.Write(tail.last()); err != nil {
+			if _, err := w.Write(tail.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -146,51 +144,9 @@ func copyLines(w io.Writer, log io.ReadCloser, isComplete bool) (written int64, 
 	}
 }
 
-// tailBuffer keeps the last lines.
-type tailBuffer struct {
-	lines int
-	text  []byte
-}
-
-// Write implements io.Writer.
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if len(t.text) > 1<<20 {
-		t.text = append([]byte(nil), t.last()...)
-	}
-	return len(p), nil
-}
-
-// last returns the last lines.
-func (t *tailBuffer) last() []byte {
-	at := len(bytes.TrimSuffix(t.text, []byte("\n")))
-	for range t.lines {
-		at = bytes.LastIndexByte(t.text[:at], '\n')
-		if at < 0 {
-			return t.text
-		}
-	}
-	return t.text[at+1:]
-}
-
-// limitedWriter ends a log after a number of bytes.
-type limitedWriter struct {
-	w    io.Writer
-	left int
-}
-
-// Write implements io.Writer.
-func (l *limitedWriter) Write(p []byte) (int, error) {
-	n, err := l.w.Write(p[:min(l.left, len(p))])
-	if l.left -= n; err == nil && l.left == 0 {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// endOf returns nil for the error that ends a log: it is complete, or gone with its pod.
+// endOf returns nil for the error of a log that is gone with its pod.
 func endOf(err error) error {
-	if err == io.EOF || errdefs.IsNotFound(err) {
+	if errdefs.IsNotFound(err) {
 		return nil
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/slurm/internal/login"
@@ -40,7 +41,7 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 	open, hold := io.Pipe() // the command ends with its input
 	l := &logCutter{out: writer, since: since, timestamps: opts.Timestamps}
 	if opts.Tail > 0 && !since.IsZero() && !opts.Follow {
-		l.tail = opts.Tail
+		l.last = &lastlines.Writer{Lines: opts.Tail}
 	}
 	go func() { // ends with the command, and that with ctx
 		defer cancel()
@@ -73,16 +74,15 @@ func (l *logReader) Close() error {
 	return l.pipe.Close()
 }
 
-// logCutter drops lines from before a time, and the times before lines. With tail it keeps
-// the last lines until it is flushed.
+// logCutter drops lines from before a time, and the times before lines. With last the lines are
+// kept until it is flushed.
 type logCutter struct {
 	out        io.Writer
 	since      time.Time
 	timestamps bool
-	tail       int
+	last       *lastlines.Writer
 
 	rest string
-	kept []string
 }
 
 // Write implements io.Writer.
@@ -101,15 +101,14 @@ func (l *logCutter) Write(p []byte) (int, error) {
 				line = content
 			}
 		}
-		if l.tail > 0 {
-			l.kept = append(l.kept, line)
-			l.kept = l.kept[max(0, len(l.kept)-l.tail):]
-			continue
-		}
 		out.WriteString(line)
 	}
-	if out.Len() > 0 {
-		if _, err := io.WriteString(l.out, out.String()); err != nil {
+	to := l.out
+	if l.last != nil {
+		to = l.last
+	}
+	if out.Len() > 0 { // an empty write would wait for a reader
+		if _, err := io.WriteString(to, out.String()); err != nil {
 			return 0, err
 		}
 	}
@@ -118,10 +117,9 @@ func (l *logCutter) Write(p []byte) (int, error) {
 
 // flush writes what is left.
 func (l *logCutter) flush() error {
-	for _, line := range l.kept {
-		if _, err := io.WriteString(l.out, line); err != nil {
-			return err
-		}
+	if l.last == nil || len(l.last.Bytes()) == 0 {
+		return nil
 	}
-	return nil
+	_, err := l.out.Write(l.last.Bytes())
+	return err
 }
