@@ -3,6 +3,7 @@ package podgroup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -380,16 +381,16 @@ func TestTokensOfServicesWithoutFiles(t *testing.T) {
 func TestUsageIsMeasuredInBatches(t *testing.T) {
 	batches := func(o *podgroup.Options) { o.UsageBatch = 2 }
 	inBubble(t, batches, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
-		for _, name := range []string{"a", "b", "c"} {
+		for _, name := range []string{"a", "b", "c", "d"} {
 			create(t, c, p, grouptest.NewPod(name))
 		}
-		for failed, want := range []int{3, 1, -1} {
+		for failed, want := range []int{4, 2, -1} {
 			time.Sleep(time.Minute)
 			before := w.Calls(string(podgroup.ActionUsage))
 			w.Refuse(string(podgroup.ActionUsage), failed, &grouptest.Refusal{Status: 500, Code: "InternalError"})
 			summary, err := p.GetStatsSummary(t.Context())
 			if calls := w.Calls(string(podgroup.ActionUsage)) - before; calls != 2 {
-				t.Errorf("the figures of three units take %d calls, want 2", calls)
+				t.Errorf("the figures of four units take %d calls, want 2", calls)
 			}
 			if want < 0 {
 				if err == nil {
@@ -398,6 +399,23 @@ func TestUsageIsMeasuredInBatches(t *testing.T) {
 			} else if err != nil || len(summary.Pods) != want {
 				t.Errorf("with %d calls that fail there are the figures of %v, want %d: %v", failed, summary, want, err)
 			}
+		}
+	})
+}
+
+// Clients of figures wait for ten seconds.
+func TestUsageOfManyUnitsOfASlowService(t *testing.T) {
+	inBubble(t, func(o *podgroup.Options) { o.UsageBatch = 1 }, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+		const units = 30
+		for i := range units {
+			create(t, c, p, grouptest.NewPod(fmt.Sprint("pod-", i)))
+		}
+		time.Sleep(time.Minute)
+		w.Delay(string(podgroup.ActionUsage), units, 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if summary, err := p.GetStatsSummary(ctx); err != nil || len(summary.Pods) != units {
+			t.Errorf("within ten seconds there are the figures of %v, error %v", summary, err)
 		}
 	})
 }

@@ -1,14 +1,15 @@
 package podgroup
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
@@ -18,6 +19,9 @@ import (
 
 // usageMaxAge is how old figures may be that answer another call.
 const usageMaxAge = 15 * time.Second
+
+// maxUsageCalls is how many calls for figures are made at a time.
+const maxUsageCalls = 8
 
 // usage caches what pods use.
 type usage struct {
@@ -64,26 +68,29 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 }
 
 // measure returns the figures of units, in batches. If a batch fails its units are without
-// figures; only if all fail there is an error.
+// figures; only if all fail there is an error. Clients wait for ten seconds, in which one batch
+// after the other does not come to its end where there are many.
 func (p *Provider) measure(ctx context.Context, meter Meter, running []*Unit) (pods []stats.PodStats, err error) {
-	batch := p.opts.UsageBatch
-	if batch == 0 {
-		batch = len(running)
+	batches := slices.Collect(slices.Chunk(running, cmp.Or(p.opts.UsageBatch, len(running))))
+	found, errs := make([][]stats.PodStats, len(batches)), make([]error, len(batches))
+	var group errgroup.Group
+	group.SetLimit(maxUsageCalls)
+	for i, units := range batches {
+		group.Go(func() error {
+			found[i], errs[i] = p.measureBatch(ctx, meter, units)
+			return nil
+		})
 	}
-	measured := false
-	var errs []error
-	for units := range slices.Chunk(running, batch) {
-		some, err := p.measureBatch(ctx, meter, units)
-		measured = measured || err == nil
-		errs = append(errs, err)
-		pods = append(pods, some...)
+	_ = group.Wait() // the errors are in errs
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+	case len(batches):
+		return nil, errs[0]
+	default:
+		log.G(ctx).WithError(errs[0]).WithField("failed", len(errs)).WithField("calls", len(batches)).Warn("Cannot get the figures of some pods")
 	}
-	if err := errors.Join(errs...); !measured {
-		return nil, err
-	} else if err != nil {
-		log.G(ctx).WithError(err).Warn("Cannot get the figures of some pods")
-	}
-	return pods, nil
+	return slices.Concat(found...), nil
 }
 
 func (p *Provider) measureBatch(ctx context.Context, meter Meter, running []*Unit) (pods []stats.PodStats, err error) {

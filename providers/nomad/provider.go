@@ -92,7 +92,7 @@ func (b *backend) options() podgroup.Options {
 	}
 	return podgroup.Options{
 		Service: "Nomad", Scheme: "nomad", Place: b.cfg.Address + " region " + cmp.Or(b.cfg.Region, "of the agent") + " namespace " + b.cfg.Namespace,
-		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName},
+		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName}, UsageBatch: 1,
 		MaxName:  maxJobID - len(b.cfg.JobPrefix),
 		Capacity: capacity,
 		Features: podgroup.Features{

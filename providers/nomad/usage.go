@@ -2,7 +2,6 @@ package nomad
 
 import (
 	"context"
-	"errors"
 	"path"
 	"time"
 
@@ -15,26 +14,17 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
-// Usage implements podgroup.Meter, with a call for each allocation.
+// Usage implements podgroup.Meter, for one unit: see Options.UsageBatch.
 func (b *backend) Usage(ctx context.Context, units []*podgroup.Unit) ([]stats.PodStats, error) {
-	pods := make([]stats.PodStats, len(units))
-	var errs []error
-	for i, u := range units {
-		ref, ok := u.Data.(allocRef)
-		if !ok {
-			continue
-		}
-		usage, err := b.api.Allocations().Stats(&api.Allocation{ID: ref.id, NodeID: ref.node}, query(ctx))
-		if err != nil {
-			errs = append(errs, classify(podgroup.ActionUsage, err))
-			continue
-		}
-		pods[i] = podStats(usage)
+	ref, ok := units[0].Data.(allocRef)
+	if !ok {
+		return make([]stats.PodStats, 1), nil
 	}
-	if len(errs) == len(units) {
-		return nil, errors.Join(errs...)
+	usage, err := b.api.Allocations().Stats(&api.Allocation{ID: ref.id, NodeID: ref.node}, query(ctx))
+	if err != nil {
+		return nil, classify(podgroup.ActionUsage, err)
 	}
-	return pods, nil // those that fail are of machines that are away, or have just ended
+	return []stats.PodStats{podStats(usage)}, nil
 }
 
 func podStats(usage *api.AllocResourceUsage) (pod stats.PodStats) {
