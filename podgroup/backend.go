@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +93,7 @@ type Change struct {
 // LogStreamer is a Backend whose service sends logs, and follows them if it is asked to.
 type LogStreamer interface {
 	// StreamLog returns the log of a container from the service. ctx has no deadline; it
-	// ends when the reader is closed.
+	// ends when the reader is closed. opts.LimitBytes need not be kept to.
 	StreamLog(ctx context.Context, u *Unit, container string, opts api.ContainerLogOpts) (io.ReadCloser, error)
 }
 
@@ -265,6 +266,18 @@ func (u *Unit) Over() bool { return u.Phase == Succeeded || u.Phase == Failed ||
 // hasStarted reports whether a container of the unit runs, or has run.
 func (u *Unit) hasStarted() bool {
 	return slices.ContainsFunc(u.Containers, func(c Container) bool { return c.Now.State != Waiting || c.Last.State != Waiting })
+}
+
+// LastWarning returns reason and message of the newest of Events that is a warning, if there
+// is one.
+func (u *Unit) LastWarning() string {
+	var last Event
+	for _, e := range u.Events {
+		if e.Type == corev1.EventTypeWarning && !e.At.Before(last.At) {
+			last = e
+		}
+	}
+	return strings.Trim(last.Reason+": "+last.Message, ": ")
 }
 
 // Container returns the container with a name, or nil.

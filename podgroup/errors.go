@@ -2,6 +2,7 @@ package podgroup
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"path"
 	"slices"
@@ -94,6 +95,12 @@ func (c Codes) Classify(action Action, code string, status int, wait time.Durati
 		return errdefs.AsRetryAfter(err, max(wait, exhaustedDelay))
 	}
 	return err
+}
+
+// NotSupportedf returns the error of what a service cannot do for a pod: a permanent one, which
+// fails the pod.
+func NotSupportedf(format string, args ...any) error {
+	return errdefs.AsPermanent(fmt.Errorf(reasonNotSupported+": "+format, args...))
 }
 
 // Throttled marks err as the refusal of a call because there were too many: no call of the

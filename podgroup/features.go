@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
@@ -123,7 +122,7 @@ func (p *Provider) check(pod *corev1.Pod) (ignored []string, err error) {
 	if len(missing) == 0 {
 		return ignored, nil
 	}
-	return nil, errdefs.AsPermanent(fmt.Errorf("%s: %s does not have: %s", reasonNotSupported, p.opts.Service, strings.Join(missing, "; ")))
+	return nil, NotSupportedf("%s does not have: %s", p.opts.Service, strings.Join(missing, "; "))
 }
 
 // checkFiles returns a permanent error if files are larger than the service takes.
@@ -145,7 +144,7 @@ func (f *Features) checkFiles(files map[string]volume.Files) error {
 		return nil
 	}
 	slices.Sort(large)
-	return errdefs.AsPermanent(fmt.Errorf("%s: %s", reasonNotSupported, strings.Join(large, "; ")))
+	return NotSupportedf("%s", strings.Join(large, "; "))
 }
 
 // reads reports whether a volume has contents that the service takes.

@@ -272,7 +272,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 // labels and annotations.
 func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.EphemeralContainers) > 0 {
-		return errdefs.AsPermanent(fmt.Errorf("%s: ephemeral containers, such as %s", reasonNotSupported, pod.Spec.EphemeralContainers[0].Name))
+		return NotSupportedf("ephemeral containers, such as %s", pod.Spec.EphemeralContainers[0].Name)
 	}
 	p.renewals.queue.Add(cache.MetaObjectToName(pod))
 	found, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
@@ -281,7 +281,7 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	}
 	updater, ok := p.backend.(Updater)
 	if !ok {
-		return errdefs.AsPermanent(fmt.Errorf("%s: another image of a pod that runs", reasonNotSupported))
+		return NotSupportedf("another image of a pod that runs")
 	}
 	logins, err := p.logins(ctx, pod)
 	if err != nil {

@@ -62,19 +62,9 @@ func (m statusMaker) failure(pod *corev1.Pod, u *Unit) *podspec.Failure {
 		return &podspec.Failure{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}
 	}
 	if len(u.Containers) == 0 {
-		return &podspec.Failure{Reason: "Failed", Message: cmp.Or(lastWarning(u), m.service+" gives no reason")}
+		return &podspec.Failure{Reason: "Failed", Message: cmp.Or(u.LastWarning(), m.service+" gives no reason")}
 	}
 	return nil
-}
-
-func lastWarning(u *Unit) string {
-	var last Event
-	for _, e := range u.Events {
-		if e.Type == corev1.EventTypeWarning && !e.At.Before(last.At) {
-			last = e
-		}
-	}
-	return strings.Trim(last.Reason+": "+last.Message, ": ")
 }
 
 // container returns the status of one container. Its ID is made of what identifies a run.

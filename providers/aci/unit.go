@@ -209,20 +209,14 @@ func events(prefix string, list []*armcontainerinstance.Event) (all []podgroup.E
 }
 
 // lastWarning returns the text of the newest warning of a group or its containers.
-func lastWarning(p *armcontainerinstance.ContainerGroupPropertiesProperties, of []podgroup.Event) (text string) {
-	of = slices.Clone(of)
+func lastWarning(p *armcontainerinstance.ContainerGroupPropertiesProperties, of []podgroup.Event) string {
+	u := podgroup.Unit{Events: slices.Clone(of)}
 	for _, c := range p.Containers {
 		if c.Properties != nil && c.Properties.InstanceView != nil {
-			of = append(of, events("container "+valueOf(c.Name)+": ", c.Properties.InstanceView.Events)...)
+			u.Events = append(u.Events, events("container "+valueOf(c.Name)+": ", c.Properties.InstanceView.Events)...)
 		}
 	}
-	slices.SortStableFunc(of, func(a, b podgroup.Event) int { return a.At.Compare(b.At) })
-	for _, e := range of {
-		if e.Type == corev1.EventTypeWarning {
-			text = e.Reason + ": " + e.Message
-		}
-	}
-	return text
+	return u.LastWarning()
 }
 
 // pointers returns the tags as the SDK wants them.

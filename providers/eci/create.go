@@ -210,7 +210,7 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.Change) error {
 	pod := change.Pod
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
-		return errdefs.AsPermanent(errors.New("ProviderNotSupported: ECI does not update a pod with restartPolicy Never: its containers may fail"))
+		return podgroup.NotSupportedf("ECI does not update a pod with restartPolicy Never: its containers may fail")
 	}
 	o := object{"ContainerGroupId": u.ID, "UpdateType": "IncrementalUpdate", "ClientToken": change.Token}
 	if change.Images {

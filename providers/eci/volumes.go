@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
@@ -44,8 +43,8 @@ func volumesOf(r *podgroup.Request) ([]object, error) {
 		switch bound := r.Claims[v.Name]; {
 		case bound != nil:
 			if o = boundVolume(v, bound); o == nil {
-				return nil, errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the claim of volumes[%s] is bound to %s, which is no disk (%s, not read-only), NAS (%s, with a server) or NFS volume, nor a flexVolume of ECI without a Secret",
-					v.Name, bound.Name, diskDriver, nasDriver))
+				return nil, podgroup.NotSupportedf("the claim of volumes[%s] is bound to %s, which is no disk (%s, not read-only), NAS (%s, with a server) or NFS volume, nor a flexVolume of ECI without a Secret",
+					v.Name, bound.Name, diskDriver, nasDriver)
 			}
 		case volume.HasContents(v):
 			if err := checkFiles(v.Name, r.Files[v.Name]); err != nil {
@@ -76,7 +75,7 @@ func checkFiles(name string, files volume.Files) error {
 		size += len(file.Data)
 	}
 	if len(files) > maxFiles || size > maxVolumeFiles {
-		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: volumes[%s] has %d files of %d bytes in all: ECI takes %d files of %d bytes", name, len(files), size, maxFiles, maxVolumeFiles))
+		return podgroup.NotSupportedf("volumes[%s] has %d files of %d bytes in all: ECI takes %d files of %d bytes", name, len(files), size, maxFiles, maxVolumeFiles)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func files(r *podgroup.Request, jobID string, c *corev1.Container) (mounts []str
 		written[m.Name] = true
 		for _, name := range slices.Sorted(maps.Keys(contents)) {
 			if strings.Contains(name, "${") {
-				return nil, nil, permanent("the path %q in volume %s: Nomad replaces what is in ${}", name, m.Name)
+				return nil, nil, podgroup.NotSupportedf("the path %q in volume %s: Nomad replaces what is in ${}", name, m.Name)
 			}
 			key := itemKey(m.Name, name)
 			templates = append(templates, &api.Template{
@@ -134,7 +134,7 @@ func (b *backend) deleteVariables(ctx context.Context, jobID string, meta map[st
 // started again. Files of other names than at the creation are not written.
 func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.Change) error {
 	if change.Images {
-		return permanent("another image of a container that runs: Nomad would start the pod again, elsewhere")
+		return podgroup.NotSupportedf("another image of a container that runs: Nomad would start the pod again, elsewhere")
 	}
 	if change.Files == nil {
 		return nil

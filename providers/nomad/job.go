@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
@@ -318,9 +317,4 @@ func pointer(text string) *string {
 		return nil
 	}
 	return &text
-}
-
-// permanent returns an error that fails the pod.
-func permanent(format string, args ...any) error {
-	return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: "+format, args...))
 }

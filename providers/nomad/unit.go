@@ -75,7 +75,9 @@ func (r *record) unit() (u podgroup.Unit, ok bool) {
 	for name, state := range a.TaskStates {
 		if state != nil {
 			u.Containers = append(u.Containers, container(name, state))
-			u.Ended = later(u.Ended, state.FinishedAt)
+			if state.FinishedAt.After(u.Ended) {
+				u.Ended = state.FinishedAt
+			}
 		}
 	}
 	switch a.ClientStatus {
@@ -185,7 +187,7 @@ func container(name string, state *api.TaskState) podgroup.Container {
 	}
 	if state.State == taskDead && len(ends) > 0 && failed == nil {
 		c.Now = ends[len(ends)-1]
-		c.Now.Started, c.Now.Finished = state.StartedAt, cmpTime(state.FinishedAt, c.Now.Finished)
+		c.Now.Started, c.Now.Finished = state.StartedAt, cmp.Or(state.FinishedAt, c.Now.Finished)
 		ends = ends[:len(ends)-1]
 	}
 	if len(ends) > 0 && state.Restarts > 0 {
@@ -245,20 +247,6 @@ func lastMessage(state *api.TaskState) string {
 		return state.Events[n-1].DisplayMessage
 	}
 	return ""
-}
-
-func cmpTime(a, b time.Time) time.Time {
-	if a.IsZero() {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // placement returns the event of an evaluation that found no machine for a job.
