@@ -195,7 +195,7 @@ func (b *backend) askAccounting(ctx context.Context, l *listing) {
 // Update implements podgroup.Updater.
 func (b *backend) Update(ctx context.Context, u *podgroup.Unit, change podgroup.Change) error {
 	if change.Images {
-		return errdefs.AsPermanent(errors.New("ProviderNotSupported: Slurm has no other image for a job that runs"))
+		return podgroup.NotSupportedf("Slurm has no other image for a job that runs")
 	}
 	files, names := stageVolumes(change.Pod, change.Files)
 	_, err := b.run(ctx, podgroup.ActionUpdate, strings.NewReader(files), "update", append([]string{b.directoryOf(u)}, names...)...)
@@ -215,7 +215,7 @@ func (b *backend) Exec(ctx context.Context, u *podgroup.Unit, container string, 
 	}
 	c.Args = append(c.Args, command...)
 	err := b.runner.Run(ctx, c)
-	if ended, ok := errors.AsType[*login.Error](err); ok && !ended.Unreachable && ended.Code != login.NotFound {
+	if ended, ok := errors.AsType[*login.Error](err); ok && !ended.Unreachable {
 		return podgroup.ExitError(ended.Code)
 	}
 	return classify(podgroup.ActionExec, err)

@@ -138,7 +138,8 @@ log) # DIR FILE LINES ENDED JOB: print a log from a line on; with ENDED, the beg
 exec) # DIR CONTAINER JOB PTY COMMAND...: run a command in a container
 	dir=$1 container=$2 job=$3 pty=$4
 	shift 4
-	[ -e "$dir/state" ] || exit $missing
+	# What goes wrong before the command runs has no exit code of its own: commands have all of them.
+	[ -e "$dir/state" ] || { echo "the pod is gone" >&2 && exit 254; }
 	dir=$(cd "$dir" && pwd -P) || exit
 	host=$(sed -n 's/^begun [^ ]* \([^ ]*\).*/\1/p' "$dir/state" | tail -n 1)
 	code=$(mktemp "$dir/exec.XXXXXX") || exit
