@@ -11,9 +11,10 @@ import (
 // progress makes all changes that are due. The caller holds w.mu.
 func (w *World) progress() {
 	now := w.now()
+	forgets := w.forgets(now)
 	w.units = slices.DeleteFunc(w.units, func(u *Unit) bool {
 		before := u.Phase
-		gone := w.progressOf(u, now)
+		gone := w.progressOf(u, now) || forgets(u)
 		if gone {
 			u.Phase = podgroup.Gone
 		}
@@ -35,10 +36,24 @@ func (w *World) progressOf(u *Unit, now time.Time) (gone bool) {
 	if end := u.started.Add(u.Spec.Deadline); u.Spec.Deadline > 0 && u.Phase == podgroup.Running && !now.Before(end) {
 		u.end(podgroup.Failed, 137, end)
 	}
-	if !u.deleted.IsZero() && !now.Before(u.deleted.Add(max(w.step, u.Spec.Grace))) {
-		return true
+	return !u.deleted.IsZero() && !now.Before(u.deleted.Add(max(w.step, u.Spec.Grace)))
+}
+
+// forgets returns a function that reports whether a unit has ended for so long that it vanishes.
+func (w *World) forgets(now time.Time) func(u *Unit) bool {
+	var ends []time.Time
+	if w.retention > 0 && w.spared > 0 {
+		for _, u := range w.units {
+			if u.Over() {
+				ends = append(ends, u.Ended)
+			}
+		}
+		slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
 	}
-	return u.Over() && w.retention > 0 && !now.Before(u.Ended.Add(w.retention))
+	return func(u *Unit) bool {
+		isSpared := w.spared > 0 && (len(ends) <= w.spared || u.Ended.After(ends[w.spared]))
+		return u.Over() && w.retention > 0 && !now.Before(u.Ended.Add(w.retention)) && !isSpared
+	}
 }
 
 // run starts the containers. Init containers have completed.

@@ -31,6 +31,7 @@ var (
 type World struct {
 	step      time.Duration
 	retention time.Duration
+	spared    int // of retention
 	pageLife  time.Duration
 
 	mu      sync.Mutex
@@ -107,6 +108,13 @@ func (w *World) SetRetention(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.retention = d
+}
+
+// KeepNewest has SetRetention spare as many of the units that have ended last.
+func (w *World) KeepNewest(count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spared = count
 }
 
 // Advance puts the clock forward.

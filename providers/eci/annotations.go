@@ -21,7 +21,7 @@ const annotationFailOnError = annotationPrefix + "pod-fail-on-create-err"
 // annotated are the annotations that are parameters, without their prefix.
 var annotated = map[string]string{
 	"eci-security-group": "SecurityGroupId", "eci-vswitch": "VSwitchId", "eci-zone": "ZoneId", "eci-schedule-strategy": "ScheduleStrategy",
-	"eci-ram-role-name":  "RamRoleName",
+	"eci-ram-role-name": "RamRoleName", "eci-resource-group-id": "ResourceGroupId",
 	"eci-eip-instanceid": "EipInstanceId", "eci-with-eip": "AutoCreateEip",
 	"eci-fixed-ip": "FixedIp", "eci-fixed-ip-retain-hour": "FixedIpRetainHour", "eci-private-ip-address": "PrivateIpAddress",
 	"eci-ipv6-bandwidth-enable": "Ipv6GatewayBandwidthEnable",

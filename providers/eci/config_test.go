@@ -186,7 +186,7 @@ func TestGPUsOfTheNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newRig(t, 0, func(config *Config) { config.GPU = c.GPU })
-		has, ok := r.node.Status.Allocatable[resourceGPU]
+		has, ok := r.home.Node.Status.Allocatable[resourceGPU]
 		if has.Value() != want || ok != (want > 0) {
 			t.Errorf("%q: the node has %s GPUs, want %d", text, has.String(), want)
 		}

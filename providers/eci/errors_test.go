@@ -125,7 +125,7 @@ func TestTheLogShowsNoSecrets(t *testing.T) {
 	log.L = vkslog.FromSlog(slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug - 4})))
 	t.Cleanup(func() { log.L = before })
 	r := newRig(t, 0)
-	r.objects.secrets["keys"] = &corev1.Secret{Data: map[string][]byte{"key": []byte("hunter2-file")}}
+	r.home.SetSecret("keys", "", map[string][]byte{"key": []byte("hunter2-file")})
 	pod := newPod("a")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "hunter2-env"}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
@@ -160,9 +160,9 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 	}
 	for what, fail := range failures {
 		r := newRig(t, 0)
-		r.objects.secrets["hub"] = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{
+		r.home.SetSecret("hub", corev1.SecretTypeDockerConfigJson, map[string][]byte{
 			corev1.DockerConfigJsonKey: []byte(`{"auths":{"docker.io":{"username":"me","password":"hunter2-password"}}}`),
-		}}
+		})
 		if _, err := r.GetPods(t.Context()); err != nil { // so that the next call is the creation
 			t.Fatal(err)
 		}

@@ -3,25 +3,30 @@ package eci
 import (
 	"cmp"
 	"encoding/base64"
-	"strings"
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec/volume"
 )
 
-type group = eci.DescribeContainerGroupsContainerGroup0
+// group is a container group. The SDK does not have all that the API says.
+type group struct {
+	eci.DescribeContainerGroupsContainerGroup0
+	SpotStrategy string
+}
+
+// statusExpired is that of a spot group that was taken back.
+const statusExpired = "Expired"
 
 // phases are the statuses of a container group.
 var phases = map[string]podgroup.Phase{
 	"Scheduling": podgroup.Pending, "Pending": podgroup.Pending,
 	"Running": podgroup.Running, "Updating": podgroup.Updating, "Restarting": podgroup.Updating,
 	"Terminating": podgroup.Stopping, "Succeeded": podgroup.Succeeded, "Failed": podgroup.Failed,
-	"ScheduleFailed": podgroup.Failed, "Expired": podgroup.Failed,
+	"ScheduleFailed": podgroup.Failed, statusExpired: podgroup.Failed,
 }
 
 // unitOf returns what the API reports of a group.
@@ -29,6 +34,7 @@ func unitOf(g *group) podgroup.Unit {
 	u := podgroup.Unit{
 		ID: g.ContainerGroupId, Tags: map[string]string{}, Phase: phases[g.Status],
 		Created: timeOf(g.CreationTime), Ended: timeOf(cmp.Or(g.FailedTime, g.SucceededTime, g.ExpiredTime)),
+		Data: g.SpotStrategy != "" && g.SpotStrategy != "NoSpot",
 	}
 	for _, tag := range g.Tags {
 		u.Tags[tag.Key] = tag.Value
@@ -47,8 +53,8 @@ func unitOf(g *group) podgroup.Unit {
 	for _, e := range g.Events {
 		u.Events = append(u.Events, podgroup.Event{Type: e.Type, Reason: e.Reason, Message: e.Message, At: timeOf(e.LastTimestamp)})
 	}
-	if g.Status == "ScheduleFailed" || g.Status == "Expired" {
-		u.Failure = &podspec.Failure{Reason: g.Status, Message: cmp.Or(lastWarning(g), "ECI gives no reason")}
+	if g.Status == "ScheduleFailed" || g.Status == statusExpired {
+		u.Failure = &podspec.Failure{Reason: g.Status, Message: cmp.Or(u.LastWarning(), "ECI gives no reason"), Disrupted: g.Status == statusExpired}
 	}
 	u.Files = filesOf(g)
 	return u
@@ -73,16 +79,6 @@ func runOf(s eci.DescribeContainerGroupsCurrentState2) podgroup.Run {
 		run.State = podgroup.Terminated
 	}
 	return run
-}
-
-func lastWarning(g *group) string {
-	message, at := "", ""
-	for _, e := range g.Events {
-		if e.Type == corev1.EventTypeWarning && e.LastTimestamp >= at {
-			message, at = strings.TrimSpace(e.Reason+": "+e.Message), e.LastTimestamp
-		}
-	}
-	return message
 }
 
 // filesOf returns the files that the API reports for a group; nil if it reports none.

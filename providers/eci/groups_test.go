@@ -129,9 +129,7 @@ func TestAnEmptyListingIsConfirmed(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
 	pod.Status = *r.status(t, pod)
-	if err := r.pods.Update(pod); err != nil {
-		t.Fatal(err)
-	}
+	r.home.SetPod(pod)
 	r.api.Hide(true)
 	for name, p := range map[string]*podgroup.Provider{"the provider": r.Provider, "one after a restart": r.newProvider(t, testConfig(r.api.URL))} {
 		if _, err := p.GetPodStatusByUID(t.Context(), "default", "a", pod.UID); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "eci:DescribeContainerGroups") {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/responses"
-	"github.com/aliyun/alibaba-cloud-sdk-go/services/eci"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -27,8 +26,9 @@ const (
 	// was refused, or did not show what there is.
 	withoutStatuses = 10 * time.Minute
 	// The age at which a group is described again although its status is the same, for its
-	// events: before it runs, and later.
-	pendingMaxAge, describedMaxAge = 15 * time.Second, 5 * time.Minute
+	// events: before it runs, and later. That a spot group is to be taken back is an event three
+	// minutes before.
+	pendingMaxAge, describedMaxAge, spotMaxAge = 15 * time.Second, 5 * time.Minute, time.Minute
 	// allStatusesEvery is how often all statuses are read where they take several pages. In
 	// between those that have changed are: since the last list, and sinceMargin before it.
 	allStatusesEvery = time.Minute
@@ -111,7 +111,7 @@ func (b *backend) listGroups(ctx context.Context, filter map[string]string, at *
 	p := filtered(filter)
 	p["Limit"], p["WithEvent"] = strconv.Itoa(groupPage), "true"
 	p.set("NextToken", at.Token)
-	response := eci.CreateDescribeContainerGroupsResponse()
+	response := &described{BaseResponse: &responses.BaseResponse{}}
 	if err := b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroups", p, response); err != nil {
 		return nil, false, err
 	}
@@ -123,6 +123,13 @@ func (b *backend) listGroups(ctx context.Context, filter map[string]string, at *
 	}
 	at.Token = response.NextToken
 	return units, at.Token == "", nil
+}
+
+// described is the answer of DescribeContainerGroups.
+type described struct {
+	*responses.BaseResponse
+	NextToken       string
+	ContainerGroups []group
 }
 
 // statuses are the answer of DescribeContainerGroupStatus, of which only what identifies a
@@ -184,7 +191,7 @@ func (b *backend) describe(ctx context.Context, _ map[string]string, at *cursor)
 	ids := slices.Sorted(maps.Keys(at.Statuses))
 	ids = ids[:min(len(ids), maxIDs)]
 	p := params{"ContainerGroupIds": jsonText(ids), "Limit": strconv.Itoa(groupPage), "WithEvent": "true"}
-	response := eci.CreateDescribeContainerGroupsResponse()
+	response := &described{BaseResponse: &responses.BaseResponse{}}
 	if err := b.client.call(ctx, podgroup.ActionList, "DescribeContainerGroups", p, response); err != nil {
 		return nil, false, err
 	}
@@ -257,8 +264,11 @@ func (g *groups) unchanged(toDescribe map[string]string) (units []podgroup.Unit)
 // isFresh reports whether a group whose status is the same need not be described.
 func (k *known) isFresh() bool {
 	maxAge := describedMaxAge
-	if k.unit.Phase == podgroup.Pending {
+	switch isSpot, _ := k.unit.Data.(bool); {
+	case k.unit.Phase == podgroup.Pending:
 		maxAge = pendingMaxAge
+	case isSpot:
+		maxAge = spotMaxAge
 	}
 	return k.unit.Over() || time.Since(k.at) < maxAge
 }

@@ -3,10 +3,16 @@ package eci
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
 // expectPods lists the pods, and counts the calls of both lists.
@@ -81,9 +87,7 @@ func TestGroupsThatCannotBeDescribed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		pod := r.create(t, newPod("a"))
 		pod.Status = *r.status(t, pod)
-		if err := r.pods.Update(pod); err != nil {
-			t.Fatal(err)
-		}
+		r.home.SetPod(pod)
 		r.restart(t)
 		r.api.HideGroups(true)
 		for range 3 {
@@ -204,6 +208,92 @@ func TestGroupThatIsGoneWhenItIsDescribed(t *testing.T) {
 				t.Errorf("there are %d pods, error %v", len(pods), err)
 			}
 			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// That a spot group is to be taken back is an event three minutes before, which changes no status.
+// The pod is disrupted then, and has not failed by itself.
+func TestSpotGroupThatIsTakenBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		pod := newPod("spot")
+		pod.Annotations = map[string]string{annotationPrefix + "eci-spot-strategy": "SpotAsPriceGo"}
+		r.create(t, pod)
+		r.create(t, newPod("other"))
+		r.expectPods(t, "at the beginning", 2, 1, 1)
+		time.Sleep(2 * time.Minute)
+		r.expectPods(t, "after two minutes", 2, 1, 1)
+		before := len(r.home.Events.Events)
+		if err := r.api.Change("spot", func(u *grouptest.Unit) {
+			u.Events = append(u.Events, podgroup.Event{Type: "Warning", Reason: "SpotToBeReleased", Message: "in 3 minutes", At: time.Now()})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 14 { // the controller's rounds of 70 seconds
+			time.Sleep(5 * time.Second)
+			if _, err := r.GetPods(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(r.home.Events.Events) - before; n != 1 {
+			t.Errorf("a minute after the announcement there are %d more events", n)
+		}
+		if err := r.api.SetStatus("spot", "Expired", "SpotReleased", "taken back"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		status := r.status(t, pod)
+		isDisrupted := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+		})
+		if status.Phase != corev1.PodFailed || status.Reason != "Expired" || !isDisrupted {
+			t.Errorf("the pod is %s, %s, with the conditions %v", status.Phase, status.Reason, status.Conditions)
+		}
+	})
+}
+
+// ECI forgets groups that have ended an hour ago, but the newest 100. What ended while the node was
+// away is not run again.
+func TestGroupsThatECIForgets(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		var pods []*corev1.Pod
+		for i := range 103 {
+			pod := newPod(fmt.Sprintf("job-%03d", i))
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			pods = append(pods, r.create(t, pod).DeepCopy())
+			pods[i].Status = *r.status(t, pod) // as the controller has it in the API
+			r.home.SetPod(pods[i])
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods {
+			if err := r.api.Exit(pod.Name, "main", 0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Hour)
+		r.restart(t)
+		created := r.api.Calls("CreateContainerGroup")
+		if found, err := r.GetPods(t.Context()); err != nil || len(found) != 100 {
+			t.Fatalf("%d groups are left, error %v", len(found), err)
+		}
+		if phase := r.status(t, pods[102]).Phase; phase != corev1.PodSucceeded {
+			t.Errorf("the pod of a group that is left is %s", phase)
+		}
+		if err := r.CreatePod(t.Context(), pods[0]); err == nil || errdefs.IsPermanent(err) {
+			t.Errorf("a group that one list does not have counts as gone: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.GetPods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CreatePod(t.Context(), pods[0]); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "UnitGone") {
+			t.Errorf("the pod of a group that was forgotten is created with %v", err)
+		}
+		if n := r.api.Calls("CreateContainerGroup") - created; n != 0 {
+			t.Errorf("%d groups were created", n)
 		}
 	})
 }

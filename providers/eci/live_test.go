@@ -45,7 +45,7 @@ func TestLive(t *testing.T) {
 		LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
 	}}}}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "conf", MountPath: "/conf"}}
-	r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"size": "big"}}
+	r.home.SetConfigMap("settings", map[string]string{"size": "big"})
 	r.create(t, pod)
 	t.Cleanup(func() {
 		if err := r.DeletePod(context.Background(), pod); err != nil && !errdefs.IsNotFound(err) {
@@ -78,9 +78,7 @@ func TestLive(t *testing.T) {
 	if err := r.RunInContainer(t.Context(), pod.Namespace, pod.Name, "main", []string{"sh", "-c", `echo "$COLOUR"; cat /conf/size`}, s); err != nil || s.out.String() != "blue\nbig" {
 		t.Errorf("a command prints %q, and %q as errors: %v", s.out.String(), s.err.String(), err)
 	}
-	r.objects.change("ConfigMap", "settings", func() {
-		r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"size": "small"}}
-	})
+	r.home.SetConfigMap("settings", map[string]string{"size": "small"})
 	grouptest.Eventually(t, "the change of the ConfigMap is in the volume", func() error {
 		s := &streams{sizes: make(chan api.TermSize)}
 		defer close(s.sizes)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/eci/ecitest"
 )
 
@@ -22,7 +23,7 @@ import (
 func rigOf(t *testing.T, api *ecitest.Server, cluster string) *rig {
 	t.Helper()
 	r := newRigOn(t, api)
-	r.cluster, r.client = types.UID(cluster), nil
+	r.home = grouptest.NewCluster(types.UID(cluster))
 	r.Provider = r.newProvider(t, r.cfg)
 	return r
 }
@@ -76,12 +77,10 @@ func TestTwoClustersWithOneConfiguration(t *testing.T) {
 func TestAClusterThatCannotBeRead(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		pod := r.create(t, newPod("a"))
-		client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "here"}})
 		forbidden := true
-		client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		r.home.Client().(*fake.Clientset).PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return forbidden, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), metav1.NamespaceSystem, nil)
 		})
-		r.client = client
 		r.Provider = r.newProvider(t, r.cfg)
 		if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) {
 			t.Errorf("the pod is asked for: %v", err)
@@ -116,9 +115,7 @@ func TestGroupsOfAnEarlierVersion(t *testing.T) {
 	if err := api.Untag(podgroup.TagClusterUID); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.pods.Delete(gone); err != nil {
-		t.Fatal(err)
-	}
+	r.home.RemovePod(gone)
 	r.Provider = r.newProvider(t, r.cfg)
 
 	if pods, err := r.GetPods(t.Context()); err != nil || len(pods) != 1 || pods[0].UID != kept.UID {

@@ -27,6 +27,7 @@ func TestAnnotations(t *testing.T) {
 		"IPv6":             {map[string]string{"eci-enable-ipv6": "true", "eci-ipv6-bandwidth-enable": "true", "eci-ipv6-bandwidth": "100M"}, map[string]string{"Ipv6AddressCount": "1", "Ipv6GatewayBandwidthEnable": "true", "Ipv6GatewayBandwidth": "100"}},
 		"a fixed address":  {map[string]string{"eci-fixed-ip": "true", "eci-fixed-ip-retain-hour": "24"}, map[string]string{"FixedIp": "true", "FixedIpRetainHour": "24"}},
 		"bandwidth":        {map[string]string{"kubernetes.io/ingress-bandwidth": "40M", "kubernetes.io/egress-bandwidth": "20M"}, map[string]string{"IngressBandwidth": "5000000", "EgressBandwidth": "2500000"}},
+		"resource group":   {map[string]string{"eci-resource-group-id": "rg-1"}, map[string]string{"ResourceGroupId": "rg-1"}},
 		"GPU driver":       {map[string]string{"eci-gpu-driver-version": "tesla=525.85.12"}, map[string]string{"GpuDriverVersion": "tesla=525.85.12"}},
 		"lists":            {map[string]string{"eci-compute-category": "economy,general", "eci-ntp-server": "192.0.2.1"}, map[string]string{"ComputeCategory.1": "economy", "ComputeCategory.2": "general", "NtpServer.1": "192.0.2.1"}},
 		"images, core":     {map[string]string{"eci-image-snapshot-id": "imc-1", "eci-image-cache": "true", "eci-core-pattern": "/core"}, map[string]string{"ImageSnapshotId": "imc-1", "AutoMatchImageCache": "true", "CorePattern": "/core"}},

@@ -98,12 +98,12 @@ func TestAGroupThatCannotBeScheduledFailsThePod(t *testing.T) {
 	if status.Phase != corev1.PodFailed || status.Reason != "ScheduleFailed" || !strings.Contains(status.Message, "there is none left") {
 		t.Errorf("the pod is %s, because of %q: %s", status.Phase, status.Reason, status.Message)
 	}
-	if event := <-r.events.Events; !strings.Contains(event, "Warning NoStock there is none left") {
+	if event := <-r.home.Events.Events; !strings.Contains(event, "Warning NoStock there is none left") {
 		t.Errorf("the event is %q", event)
 	}
 	r.status(t, pod)
-	if len(r.events.Events) > 0 {
-		t.Errorf("the same event comes again: %q", <-r.events.Events)
+	if len(r.home.Events.Events) > 0 {
+		t.Errorf("the same event comes again: %q", <-r.home.Events.Events)
 	}
 }
 
@@ -166,9 +166,7 @@ func TestCreationHappensOnce(t *testing.T) {
 func TestOrphansAreShown(t *testing.T) {
 	r := newRig(t, 0)
 	pod := r.create(t, newPod("a"))
-	if err := r.pods.Delete(pod); err != nil {
-		t.Fatal(err)
-	}
+	r.home.RemovePod(pod)
 	config := testConfig(r.api.URL)
 	restarted := r.newProvider(t, config)
 	pods, err := restarted.GetPods(t.Context())
@@ -195,10 +193,10 @@ func TestVolumesAndCredentialsComeFromObjects(t *testing.T) {
 	if calls := r.api.Calls("CreateContainerGroup"); calls != 0 {
 		t.Errorf("a pod that lacks something is created with %d calls", calls)
 	}
-	r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"colour": "blue"}}
-	r.objects.secrets["hub"] = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{
+	r.home.SetConfigMap("settings", map[string]string{"colour": "blue"})
+	r.home.SetSecret("hub", corev1.SecretTypeDockerConfigJson, map[string][]byte{
 		corev1.DockerConfigJsonKey: []byte(`{"auths":{"docker.io":{"username":"me","password":"pass"}}}`),
-	}}
+	})
 	r.create(t, pod)
 	params, err := r.api.Params("a")
 	if err != nil {
@@ -220,7 +218,7 @@ func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 		apierrors.NewForbidden(corev1.Resource("configmaps"), "settings", errors.New("no relationship found")),
 		apierrors.NewTooManyRequests("busy", 1), apierrors.NewInternalError(errors.New("no leader")), errors.New("connection refused"),
 	} {
-		r.objects.failing["settings"] = failure
+		r.home.FailObject("settings", failure)
 		if err := r.CreatePod(t.Context(), pod); !errors.Is(err, failure) || errdefs.IsPermanent(err) {
 			t.Errorf("got %v, want %v", err, failure)
 		}
@@ -228,7 +226,7 @@ func TestOptionalObjectThatCannotBeRead(t *testing.T) {
 	if calls := r.api.Calls("CreateContainerGroup"); calls != 0 {
 		t.Errorf("a pod of which is not known what it lacks is created with %d calls", calls)
 	}
-	delete(r.objects.failing, "settings")
+	r.home.FailObject("settings", nil)
 	r.create(t, pod)
 }
 
@@ -275,9 +273,9 @@ func TestANewImageComesWithNewCredentials(t *testing.T) {
 	pod := newPod("a")
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
 	for i, password := range []string{"first", "second"} {
-		r.objects.secrets["hub"] = &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{
+		r.home.SetSecret("hub", corev1.SecretTypeDockerConfigJson, map[string][]byte{
 			corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{"docker.io":{"username":"me","password":%q}}}`, password),
-		}}
+		})
 		if i == 0 {
 			r.create(t, pod)
 			continue
@@ -307,8 +305,8 @@ func TestNodeIsWellWhileItIsOnlyThrottled(t *testing.T) {
 	if err := r.Ping(t.Context()); err != nil {
 		t.Errorf("throttled, the node is not well: %v", err)
 	}
-	if cpu := r.node.Status.Capacity[corev1.ResourceCPU]; cpu.Value() != 1000 || r.node.Labels[corev1.LabelTopologyRegion] != ecitest.Region {
-		t.Errorf("the node is %+v", r.node)
+	if cpu := r.home.Node.Status.Capacity[corev1.ResourceCPU]; cpu.Value() != 1000 || r.home.Node.Labels[corev1.LabelTopologyRegion] != ecitest.Region {
+		t.Errorf("the node is %+v", r.home.Node)
 	}
 }
 
@@ -317,9 +315,7 @@ func TestNodeIsWellWhileItIsOnlyThrottled(t *testing.T) {
 func TestACreationWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	r := newRig(t, 0)
 	pod := newPod("a")
-	if err := r.pods.Add(pod); err != nil {
-		t.Fatal(err)
-	}
+	r.home.SetPod(pod)
 	r.api.Lose("CreateContainerGroup", 1)
 	if err := r.CreatePod(t.Context(), pod); !errdefs.IsUnavailable(err) {
 		t.Fatalf("a creation without an answer gives %v", err)

@@ -27,9 +27,7 @@ func podWithSettings(name string) *corev1.Pod {
 }
 
 func (r *rig) paint(colour string) {
-	r.objects.change("ConfigMap", "settings", func() {
-		r.objects.configMaps["settings"] = &corev1.ConfigMap{Data: map[string]string{"colour": colour}}
-	})
+	r.home.SetConfigMap("settings", map[string]string{"colour": colour})
 }
 
 // file returns a file in a volume of the pod's group.
@@ -98,9 +96,7 @@ func TestChangesOfLabelsArrive(t *testing.T) {
 	r.paint("blue")
 	pod := r.create(t, podWithSettings("a")).DeepCopy()
 	pod.Labels = map[string]string{"tier": "front"}
-	if err := r.pods.Update(pod); err != nil {
-		t.Fatal(err)
-	}
+	r.home.SetPod(pod)
 	if err := r.UpdatePod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +110,7 @@ func TestARefusedChangeIsAnEvent(t *testing.T) {
 	r.create(t, podWithSettings("a"))
 	r.refuse("UpdateContainerGroup", 1, http.StatusBadRequest, "InvalidParameter.Volume", "no")
 	r.paint("red")
-	for event := range r.events.Events {
+	for event := range r.home.Events.Events {
 		if strings.Contains(event, "ProviderUpdateFailed") {
 			if !strings.Contains(event, "InvalidParameter.Volume") || !strings.HasPrefix(event, "Warning") {
 				t.Errorf("the event is %q", event)

@@ -64,28 +64,26 @@ func (r *rig) expectUpdates(t *testing.T, when string, want int) {
 
 // Renewals, which are tested in package podgroup, over HTTP with a fake that verifies requests.
 func TestATokenThatIsDueIsRenewedOverHTTP(t *testing.T) {
-	r := newRig(t, 0)
-	r.tokens.setAge(50 * time.Minute)
-	r.create(t, podWithToken("a"))
-	r.tokens.setAge(0)
-	r.restart(t)
-	if _, err := r.GetPods(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(time.Minute)
-	for ; r.tokenOf(t, "a") != "2"; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the token is not renewed")
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.create(t, podWithToken("a"))
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	r.expectUpdates(t, "for it", 1)
+		time.Sleep(50 * time.Minute)
+		r.restart(t)
+		r.goOn(t, time.Minute)
+		if token := r.tokenOf(t, "a"); token != "2" {
+			t.Errorf("the pod has token %s", token)
+		}
+		r.expectUpdates(t, "for it", 1)
+	})
 }
 
 // stale returns the events of files that are not up to date.
 func (r *rig) stale() (found []string) {
 	for {
 		select {
-		case event := <-r.events.Events:
+		case event := <-r.home.Events.Events:
 			if strings.Contains(event, "ProviderUpdateFailed") {
 				found = append(found, event)
 			}

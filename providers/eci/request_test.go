@@ -375,7 +375,7 @@ func TestNonRootInitContainers(t *testing.T) {
 		{Name: "own", Image: "busybox:1", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)}},
 	}
 	r.create(t, pod)
-	event := <-r.events.Events
+	event := <-r.home.Events.Events
 	if !strings.Contains(event, "runAsNonRoot for init container may-be-root") || strings.Contains(event, "another") || !strings.Contains(event, "initContainers[own].securityContext.runAsNonRoot") {
 		t.Errorf("the event is %q", event)
 	}
@@ -392,7 +392,7 @@ func TestHostileContents(t *testing.T) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("V_", i), Value: text})
 	}
 	binary := []byte{0, 0xff, 0xfe, '\n', 0x80}
-	r.objects.secrets["keys"] = &corev1.Secret{Data: map[string][]byte{"key": binary}}
+	r.home.SetSecret("keys", "", map[string][]byte{"key": binary})
 	pod.Spec.Volumes = []corev1.Volume{{Name: "keys", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "keys"}}}}
 	pod.Annotations = map[string]string{annotationPrefix + "eci-core-pattern": "|/a b&c=%2F\n"}
 	r.create(t, pod)

@@ -3,7 +3,7 @@
 //
 // It verifies signatures, and refuses what the API refuses: parameters that the published
 // model of an action does not have, or of another type, what is beyond a limit, and updates of
-// groups that do not run. An update that is not incremental loses what it does not name, and
+// groups that do not run. It forgets groups that have ended, as the API does. An update that is not incremental loses what it does not name, and
 // one of a group with restartPolicy Never fails its containers. Nothing is run: containers end
 // and print as a test says, and answer a handful of commands over a WebSocket.
 //

@@ -80,9 +80,13 @@ func idsOf(p params) (ids []string, err error) {
 // describeGroups is DescribeContainerGroups.
 func (s *Server) describeGroups(p params) (map[string]any, error) {
 	page, next, err := s.list(p, 20)
-	groups := []eci.DescribeContainerGroupsContainerGroup0{}
+	type group struct {
+		eci.DescribeContainerGroupsContainerGroup0
+		SpotStrategy string
+	}
+	groups := []group{}
 	for i := range page {
-		g := s.group(&page[i])
+		g := group{s.group(&page[i]), page[i].Spec.Data.(params)["SpotStrategy"]}
 		if p["WithEvent"] != "true" {
 			g.Events = nil
 		}

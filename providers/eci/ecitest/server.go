@@ -41,8 +41,11 @@ type Server struct {
 	hideStatuses, hideGroups bool // as of a key without a right
 }
 
-// On returns a fake on a World, without an endpoint.
+// On returns a fake on a World, without an endpoint. Groups that have ended vanish after an hour,
+// but for the newest 100.
 func On(w *grouptest.World) *Server {
+	w.SetRetention(time.Hour)
+	w.KeepNewest(100)
 	s := &Server{World: w, nonces: map[string]bool{}, statuses: map[string]string{}, sessions: map[string]session{}, mux: http.NewServeMux()}
 	s.mux.HandleFunc("/", s.serveAPI)
 	s.mux.HandleFunc("/exec", s.serveExec)
