@@ -366,3 +366,27 @@ func TestDeletionThatIsSeenLate(t *testing.T) {
 		}
 	})
 }
+
+// A pod that needs what the service does not have fails, with one event that names all of it, and
+// nothing is created for it.
+func TestRefusedPodIsOneEvent(t *testing.T) {
+	withAgents(t, func(t *testing.T, a *agent) {
+		pod := grouptest.NewPod("refused")
+		pod.Spec.HostPID = true
+		pod.Spec.Volumes = []corev1.Volume{{Name: "exotic", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{TargetPortal: "192.0.2.7", IQN: "iqn.example"}}}}
+		a.add(pod)
+		a.wait(10*time.Minute, "after ten minutes", "[Failed:1]")
+		var refusals []string
+		for len(a.events.Events) > 0 {
+			if e := <-a.events.Events; strings.Contains(e, "ProviderNotSupported") {
+				refusals = append(refusals, e)
+			}
+		}
+		if len(refusals) != 1 || !strings.Contains(refusals[0], "hostPID; volumes[exotic].iscsi") {
+			t.Errorf("the events are %q", refusals)
+		}
+		if n := a.created(); n != 0 {
+			t.Errorf("%d units were created", n)
+		}
+	})
+}
