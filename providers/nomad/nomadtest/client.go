@@ -159,29 +159,6 @@ func (w execWriter) Write(p []byte) (int, error) {
 	return len(p), w.send(frame)
 }
 
-func (s *Server) stats(_ *http.Request, alloc string) (any, http.Header, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.look()
-	j := s.byAlloc(alloc)
-	if j == nil {
-		return nil, nil, unknownAlloc(alloc)
-	}
-	usage := func(percent float64, bytes uint64) *api.ResourceUsage {
-		return &api.ResourceUsage{CpuStats: &api.CpuStats{Percent: percent, TotalTicks: percent * 20}, MemoryStats: &api.MemoryStats{Usage: bytes, RSS: bytes / 2, Cache: bytes / 4}}
-	}
-	all := api.AllocResourceUsage{Tasks: map[string]*api.TaskResourceUsage{}, Timestamp: s.World.Now().UnixNano()}
-	n := 0
-	for _, c := range j.unit.Containers {
-		if c.Now.State == podgroup.Executing {
-			n++
-			all.Tasks[c.Name] = &api.TaskResourceUsage{ResourceUsage: usage(25, 64<<20), Timestamp: all.Timestamp}
-		}
-	}
-	all.ResourceUsage = usage(25*float64(n), uint64(n)*64<<20) // #nosec G115 -- it is not negative
-	return all, nil, nil
-}
-
 func (s *Server) listNodes(r *http.Request, _ string) (any, http.Header, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

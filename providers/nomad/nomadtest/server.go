@@ -31,7 +31,6 @@ const (
 	ActionEvents     = "GET /v1/event/stream"
 	ActionLogs       = "GET /v1/client/fs/logs"
 	ActionExec       = "GET /v1/client/allocation/exec"
-	ActionStats      = "GET /v1/client/allocation/stats"
 	ActionNodes      = "GET /v1/nodes"
 )
 
@@ -108,8 +107,6 @@ func endpointOf(r *http.Request) (e endpoint, id string, ok bool) {
 		e = endpoint{action: ActionDeleteVar, params: []string{"cas"}, serve: (*Server).deleteVar}
 	case cut("GET", "/v1/nodes", "") && id == "":
 		e = endpoint{action: ActionNodes, params: append([]string{"resources"}, lists...), serve: (*Server).listNodes}
-	case cut("GET", "/v1/client/allocation/", "/stats"):
-		e = endpoint{action: ActionStats, params: []string{"task"}, serve: (*Server).stats}
 	case cut("GET", "/v1/event/stream", "") && id == "":
 		e = endpoint{action: ActionEvents, params: []string{"topic", "index"}, stream: (*Server).streamEvents}
 	case cut("GET", "/v1/client/fs/logs/", ""):
