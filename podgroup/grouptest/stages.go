@@ -42,7 +42,7 @@ func (w *World) progressOf(u *Unit, now time.Time) (gone bool) {
 // forgets returns a function that reports whether a unit has ended for so long that it vanishes.
 func (w *World) forgets(now time.Time) func(u *Unit) bool {
 	var ends []time.Time
-	if w.retention > 0 && w.spared > 0 {
+	if w.retention > 0 && w.newest > 0 {
 		for _, u := range w.units {
 			if u.Over() {
 				ends = append(ends, u.Ended)
@@ -51,8 +51,8 @@ func (w *World) forgets(now time.Time) func(u *Unit) bool {
 		slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
 	}
 	return func(u *Unit) bool {
-		isSpared := w.spared > 0 && (len(ends) <= w.spared || u.Ended.After(ends[w.spared]))
-		return u.Over() && w.retention > 0 && !now.Before(u.Ended.Add(w.retention)) && !isSpared
+		isKept := w.newest > 0 && (len(ends) <= w.newest || u.Ended.After(ends[w.newest]))
+		return u.Over() && w.retention > 0 && !now.Before(u.Ended.Add(w.retention)) && !isKept
 	}
 }
 

@@ -31,7 +31,7 @@ var (
 type World struct {
 	step      time.Duration
 	retention time.Duration
-	spared    int // of retention
+	newest    int // units that are kept in spite of retention
 	pageLife  time.Duration
 
 	mu      sync.Mutex
@@ -110,11 +110,11 @@ func (w *World) SetRetention(d time.Duration) {
 	w.retention = d
 }
 
-// KeepNewest has SetRetention spare as many of the units that have ended last.
+// KeepNewest has SetRetention keep as many of the units that have ended last.
 func (w *World) KeepNewest(count int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.spared = count
+	w.newest = count
 }
 
 // Advance puts the clock forward.
