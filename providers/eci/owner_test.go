@@ -3,6 +3,7 @@ package eci
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,6 +78,7 @@ func TestTwoClustersWithOneConfiguration(t *testing.T) {
 func TestAClusterThatCannotBeRead(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		pod := r.create(t, newPod("a"))
+		synctest.Wait() // for the annotations, since reactors must not be added meanwhile
 		forbidden := true
 		r.home.Client().(*fake.Clientset).PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return forbidden, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), metav1.NamespaceSystem, nil)
