@@ -43,7 +43,7 @@ func newAgentCommand() *cobra.Command {
 		Short: "Run the pod of this machine for a node of the provider machine",
 		Long:  agentHelp,
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.ErrOrStderr()) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(o.withLog(cmd.Context(), cmd.ErrOrStderr())) },
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.bootstrap, "bootstrap", "", "file with the machine's user data, which nobody else may read")
@@ -66,11 +66,11 @@ func (o *agentOptions) complete() error {
 }
 
 // run serves until ctx ends.
-func (o *agentOptions) run(ctx context.Context, stderr io.Writer) error {
+func (o *agentOptions) run(ctx context.Context) error {
 	if err := o.complete(); err != nil {
 		return usageError{err}
 	}
-	ctx, config, err := o.begin(ctx, stderr)
+	config, err := readProviderConfig(o.providerConfig)
 	if err != nil {
 		return err
 	}

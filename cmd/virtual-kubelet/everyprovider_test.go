@@ -636,7 +636,7 @@ func remoteSite(t *testing.T, c everyCluster) site {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group errgroup.Group
-	group.Go(func() error { return o.run(ctx, io.Discard) })
+	group.Go(func() error { return o.run(ctx) })
 	t.Cleanup(func() {
 		stop()
 		must(t, group.Wait())

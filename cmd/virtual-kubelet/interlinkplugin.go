@@ -45,7 +45,7 @@ func newInterlinkPluginCommand() *cobra.Command {
 			if err := o.complete(); err != nil {
 				return usageError{err}
 			}
-			return o.run(cmd.Context(), cmd.ErrOrStderr())
+			return o.run(o.withLog(cmd.Context(), cmd.ErrOrStderr()))
 		},
 	}
 	flags := command.Flags()
@@ -71,8 +71,8 @@ func (o *interlinkPlugin) complete() error {
 }
 
 // run serves until ctx ends.
-func (o *interlinkPlugin) run(ctx context.Context, stderr io.Writer) error {
-	ctx, config, err := o.begin(ctx, stderr)
+func (o *interlinkPlugin) run(ctx context.Context) error {
+	config, err := readProviderConfig(o.providerConfig)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func TestInterlinkPlugin(t *testing.T) {
 		ended := make(chan error, 1)
 		var logged lockedbuffer.Buffer
 		o := interlinkPlugin{providerFlags: providerFlags{provider: "mock", logLevel: "info", logFormat: "text"}, listenFlags: listenFlags{listen: "unix://" + socket}, stateDir: filepath.Join(dir, "state"), name: "interlink"}
-		go func() { ended <- o.run(ctx, &logged) }()
+		go func() { ended <- o.run(logTo(ctx, &logged)) }()
 		return func() {
 			cancel()
 			if err := <-ended; err != nil {

@@ -36,8 +36,7 @@ func (o *providerFlags) check() error {
 	return nil
 }
 
-// begin returns ctx with the log, and what the configuration file has.
-func (o *providerFlags) begin(ctx context.Context, stderr io.Writer) (context.Context, []byte, error) {
-	config, err := readProviderConfig(o.providerConfig)
-	return log.WithLogger(ctx, setUpLogging(logLevels[o.logLevel], o.logFormat, stderr)), config, err
+// withLog sets up the log of the process, and returns ctx with it.
+func (o *providerFlags) withLog(ctx context.Context, stderr io.Writer) context.Context {
+	return log.WithLogger(ctx, setUpLogging(logLevels[o.logLevel], o.logFormat, stderr))
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ func newServeProviderCommand() *cobra.Command {
 		Short: "Serve a provider to a virtual kubelet in another process",
 		Long:  serveProviderHelp,
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.ErrOrStderr()) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(o.withLog(cmd.Context(), cmd.ErrOrStderr())) },
 	}
 	flags := command.Flags()
 	o.providerFlags.addTo(flags, "", "what runs the pods: "+strings.Join(servedProviders(), ", "))
@@ -73,11 +72,11 @@ func (o *serveProviderOptions) complete() error {
 }
 
 // run serves until ctx ends.
-func (o *serveProviderOptions) run(ctx context.Context, stderr io.Writer) (err error) {
+func (o *serveProviderOptions) run(ctx context.Context) (err error) {
 	if err := o.complete(); err != nil {
 		return usageError{err}
 	}
-	ctx, config, err := o.begin(ctx, stderr)
+	config, err := readProviderConfig(o.providerConfig)
 	if err != nil {
 		return err
 	}

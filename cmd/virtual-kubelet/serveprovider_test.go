@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -28,6 +29,8 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/remote"
 )
@@ -54,6 +57,11 @@ func TestServeProviderRefusesWrongFlags(t *testing.T) {
 	}
 }
 
+// logTo returns ctx with a log of its own: that of the process is for one command.
+func logTo(ctx context.Context, w io.Writer) context.Context {
+	return log.WithLogger(ctx, vkslog.FromSlog(slog.New(slog.NewTextHandler(w, nil))))
+}
+
 // Over TCP, virtual kubelets show certificates of the authority that is meant for them. All files can
 // be replaced.
 func TestServeProviderOverTLS(t *testing.T) {
@@ -78,7 +86,7 @@ func TestServeProviderOverTLS(t *testing.T) {
 	var logged lockedbuffer.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- o.run(ctx, &logged) }()
+	go func() { ended <- o.run(logTo(ctx, &logged)) }()
 	// The node is reached where its virtual kubelet is.
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
 	connect := func() error {

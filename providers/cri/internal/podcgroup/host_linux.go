@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path"
+	"sync"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
@@ -13,7 +14,13 @@ import (
 // systemd, as runc does it.
 type host struct{}
 
+// setting is held while groups are set, also by other nodes of the process: the library keeps what it
+// finds of the machine in variables.
+var setting sync.Mutex
+
 func (host) set(driver Driver, group name, l limits) error {
+	setting.Lock()
+	defer setting.Unlock()
 	config := configOf(driver, group)
 	*config.Resources = resourcesOf(l)
 	m, err := manager.New(config)
