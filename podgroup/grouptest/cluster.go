@@ -183,9 +183,9 @@ func Close(t *testing.T, p nodeutil.Provider) {
 	}
 }
 
-// SetPod adds or changes a pod.
+// SetPod adds or changes a pod. The cluster has a copy, so that a test may change its own while a provider reads.
 func (c *Cluster) SetPod(pod *corev1.Pod) {
-	_ = c.pods.Update(pod) // fails only for what is no object
+	_ = c.pods.Update(pod.DeepCopy()) // fails only for what is no object
 }
 
 // RemovePod removes a pod.
