@@ -38,6 +38,7 @@ func (w *world) runs(name string, policy corev1.RestartPolicy) *corev1.Pod {
 func (w *world) runPod(pod *corev1.Pod, policy corev1.RestartPolicy) {
 	w.t.Helper()
 	pod.Spec.RestartPolicy = policy
+	w.cluster.SetPod(pod)
 	w.eventually("pod "+pod.Name+" is created", func() error { return w.provider.CreatePod(w.t.Context(), pod) })
 	w.eventually("pod "+pod.Name+" runs", func() error { return w.hasPhase(pod, corev1.PodRunning) })
 }
