@@ -45,8 +45,13 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 func (p *Provider) logLines(h *held, k kind, container string, run *instance, since time.Time, follow bool) ([]api.LogLine, error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if current := h.instance(k, container); current.started.Equal(run.started) {
+	switch current, last := h.instance(k, container), h.lastInstance(k); {
+	case current.started.Equal(run.started):
 		*run = current
+	case last != nil && last.started.Equal(run.started):
+		*run = *last
+	default: // it has ended before the last one, and how is forgotten
+		return nil, io.EOF
 	}
 	lines := h.logLines(container, *run, since, time.Now())
 	select {

@@ -339,6 +339,34 @@ func TestLogsOfAStream(t *testing.T) {
 	})
 }
 
+// A log that is read seldom ends with its run, though others have begun since.
+func TestFollowedLogEndsWithItsRun(t *testing.T) {
+	const who = `mock container "c" of pod ns/p `
+	for away, want := range map[time.Duration]string{
+		14 * time.Second: who + "has been running for 10s\n" + who + "exited with code 0\n",
+		time.Minute:      "",
+	} {
+		inBubble(t, func(t *testing.T) {
+			p := newProvider(t, mock.Config{})
+			mustCreate(t, p, newPod("p", "run-for", "12s"))
+			pass(time.Second)
+			r, err := p.GetContainerLogs(ctx, "ns", "p", "c", logOpts{Follow: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			const begin = who + "started\n" + who + "is ready\n"
+			if _, err := io.ReadFull(r, make([]byte, len(begin))); err != nil {
+				t.Fatal(err)
+			}
+			pass(away)
+			if rest, err := io.ReadAll(r); string(rest) != want || err != nil {
+				t.Errorf("after %v: %q, %v", away, rest, err)
+			}
+		})
+	}
+}
+
 func TestLogsOfPreviousRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newProvider(t, mock.Config{})
