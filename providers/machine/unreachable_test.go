@@ -75,6 +75,52 @@ func TestNoGuardBeforeMachinesAreAsked(t *testing.T) {
 	}
 }
 
+// The network of the node is the cause also where most that cannot be reached are in reserve. When it is
+// back they are not ended before they were asked again.
+func TestReserveWhileTheNodeReachesNoMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timeout := 5 * time.Minute
+		b := &backend{
+			ctx: t.Context(), members: map[string]*member{}, kinds: []kind{{key: "k"}},
+			cfg: Config{UnreachableTimeout: metav1.Duration{Duration: timeout}, BootTimeout: metav1.Duration{Duration: 10 * time.Minute}},
+		}
+		for i := range massSilence {
+			name := fmt.Sprint("reserve-", i)
+			b.members[name] = &member{
+				machine: Machine{Name: name, State: Running, Address: "192.0.2.1", Tags: map[string]string{tagReserve: "k"}},
+				planned: true, listed: true, since: time.Now(), record: &record{}, deaf: time.Now(),
+			}
+		}
+		if b.endFinished(); b.guards {
+			t.Error("agents that do not listen yet are taken for the fault of the network")
+		}
+		look := func(times int) (ended int) {
+			for range times {
+				time.Sleep(15 * time.Second)
+				b.endFinished()
+			}
+			for _, m := range b.members {
+				if b.whySuperfluousLocked(m) != "" {
+					ended++
+				}
+			}
+			return ended
+		}
+		if ended := look(60); ended != 0 || !b.guards {
+			t.Errorf("%d machines are ended while none can be reached", ended)
+		}
+		for _, name := range []string{"reserve-0", "reserve-1"} {
+			b.members[name].deaf, b.members[name].greeted = time.Time{}, true
+		}
+		if ended := look(1); ended != 0 || b.guards {
+			t.Errorf("%d machines are ended as soon as the network is back", ended)
+		}
+		if ended := look(int(timeout/(15*time.Second)) + 1); ended != 1 {
+			t.Errorf("%d machines are ended, not the one that cannot be reached for long", ended)
+		}
+	})
+}
+
 // answers waits until the agent of a machine answers.
 func (w *world) answers(name string) {
 	w.t.Helper()

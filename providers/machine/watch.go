@@ -222,12 +222,18 @@ func (b *backend) setFinalLocked(ctx context.Context, m *member, final podgroup.
 // those whose agents have been out of reach for long. The pods of these fail once their machine is
 // gone.
 func (b *backend) endFinished() {
-	var over, away []*member
+	var over, away, deaf []*member
 	answering := 0
 	b.mu.Lock()
 	for _, m := range b.members {
 		present := m.missing.IsZero() && m.machine.State != Ended
 		switch r := m.record; {
+		case r != nil && isReserve(m.machine) && !m.ending && present:
+			if m.greeted {
+				answering++
+			} else if b.isDeafLocked(m) {
+				deaf = append(deaf, m)
+			}
 		case r == nil || !r.Given || m.ending || !present || m.isReplaced() && r.Final == nil:
 		case r.Final != nil && (r.Lost || time.Since(r.Final.Ended) > b.cfg.KeepFinished.Duration):
 			over = append(over, m)
@@ -239,7 +245,7 @@ func (b *backend) endFinished() {
 			away = append(away, m)
 		}
 	}
-	b.guardLocked(away, answering)
+	b.guardLocked(away, deaf, answering)
 	for _, m := range away {
 		if m.link.silentFor() > b.cfg.UnreachableTimeout.Duration {
 			m.silent = true
@@ -252,12 +258,20 @@ func (b *backend) endFinished() {
 	}
 }
 
-// guardLocked keeps machines from being deleted while most agents are out of reach. Those that
-// still are when most answer again get the whole unreachableTimeout once more. b.mu is held.
-func (b *backend) guardLocked(away []*member, answering int) {
-	guards := len(away) >= massSilence && len(away) > answering
+// isDeafLocked reports whether a machine in reserve counts as one that is out of reach. One whose agent
+// has its certificate, and does not listen yet, does not. b.mu is held.
+func (b *backend) isDeafLocked(m *member) bool {
+	return !m.deaf.IsZero() && (b.guards || time.Since(m.deaf) > b.cfg.UnreachableTimeout.Duration/2)
+}
+
+// guardLocked keeps machines from being deleted while most agents are out of reach, those of machines
+// that have a pod (away) or are in reserve (deaf). Those that still are when most answer again get the
+// whole unreachableTimeout once more. b.mu is held.
+func (b *backend) guardLocked(away, deaf []*member, answering int) {
+	unreachable := len(away) + len(deaf)
+	guards := unreachable >= massSilence && unreachable > answering
 	if guards != b.guards {
-		logger := log.G(b.ctx).WithFields(log.Fields{"unreachable": len(away), "reachable": answering})
+		logger := log.G(b.ctx).WithFields(log.Fields{"unreachable": unreachable, "reachable": answering})
 		if guards {
 			logger.Error("Most machines cannot be reached, which rather is the fault of the network of this node: none of them is deleted for that")
 		} else {
@@ -268,6 +282,9 @@ func (b *backend) guardLocked(away []*member, answering int) {
 	if guards {
 		for _, m := range away {
 			m.link.excuse()
+		}
+		for _, m := range deaf {
+			m.deaf = time.Now()
 		}
 	}
 }
