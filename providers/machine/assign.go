@@ -110,24 +110,7 @@ func (b *backend) isReadyLocked(m *member) bool {
 // the machine's certificate. Nothing that it sends counts.
 func (b *backend) greets(ctx context.Context, m *member) bool {
 	machine := b.seen(m)
-	err := func() error {
-		pair, err := tls.LoadX509KeyPair(b.authority.path(nodeFile), b.authority.path(nodeKeyFile))
-		if err != nil {
-			return err
-		}
-		roots := x509.NewCertPool()
-		roots.AddCert(b.authority.cert)
-		ctx, cancel := context.WithTimeout(ctx, greetTimeout)
-		defer cancel()
-		dialer := tls.Dialer{Config: &tls.Config{
-			MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: agent.ServerName(machine.Name), Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},
-		}}
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(machine.Address, strconv.Itoa(b.cfg.AgentPort)))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	}()
+	err := b.dial(ctx, machine)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -137,11 +120,45 @@ func (b *backend) greets(ctx context.Context, m *member) bool {
 	switch {
 	case err == nil:
 		m.deaf = time.Time{}
+		b.keepAddressLocked(m)
 	case m.deaf.IsZero():
 		m.deaf = time.Now()
 		log.G(ctx).WithField("machine", machine.Name).WithError(err).Debug("The agent of a machine in reserve cannot be reached") // it may start
 	}
 	return err == nil
+}
+
+// keepAddressLocked records where a machine in reserve is: its agent may have had its certificate before
+// the driver has answered. b.mu is held.
+func (b *backend) keepAddressLocked(m *member) {
+	if m.record.Address == m.machine.Address {
+		return
+	}
+	next := *m.record
+	next.Address = m.machine.Address
+	if b.records.save(&next) == nil { // else it is tried again
+		m.record = &next
+	}
+}
+
+// dial returns an error if the agent of a machine cannot be reached, or has another certificate.
+func (b *backend) dial(ctx context.Context, machine Machine) error {
+	pair, err := tls.LoadX509KeyPair(b.authority.path(nodeFile), b.authority.path(nodeKeyFile))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(b.authority.cert)
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	dialer := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: agent.ServerName(machine.Name), Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(machine.Address, strconv.Itoa(b.cfg.AgentPort)))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // commit records that a machine in reserve is a pod's. If that cannot be recorded it may be on disk

@@ -114,6 +114,7 @@ type member struct {
 	silent  bool          // it is being deleted because its agent could not be reached
 	busy    bool          // something goes on in the background for it
 	warned  bool          // that lists lack it, and its agent answers
+	astray  bool          // the same was warned of when it was to be ended
 	asked   bool          // its agent was asked to end the pod, since the machine will be taken
 	cancel  func()        // ends the creation of another machine in its place
 	grace   time.Duration // of the deletion of its pod that came meanwhile

@@ -256,7 +256,7 @@ func (b *backend) end(ctx context.Context, m *member) error {
 		if err != nil {
 			return err
 		}
-		if left, ok := list[machine.Name]; ok && left.State != Ended {
+		if left, ok := list[machine.Name]; ok && left.State != Ended || b.isElsewhere(ctx, m) {
 			return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s has not ended yet", machine.Name)), bootPoll)
 		}
 	}

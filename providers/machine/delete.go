@@ -144,12 +144,32 @@ func (b *backend) gone(ctx context.Context, m *member) bool {
 	if err != nil {
 		return false
 	}
-	if left, ok := list[machine.Name]; ok && left.State != Ended {
+	if left, ok := list[machine.Name]; ok && left.State != Ended || b.isElsewhere(ctx, m) {
 		return false
 	}
 	if err := b.forget(machine.Name); err != nil {
 		log.G(ctx).WithField("machine", machine.Name).WithError(err).Warn("Cannot remove the record of a machine")
 		return false
+	}
+	return true
+}
+
+// isElsewhere reports whether a machine of an earlier process, which no list of this one has had, runs
+// all the same: its agent answers. The driver has another account, region or host since then, or shows
+// too little. That it was deleted says nothing, and without its record nobody would know that it is
+// there, and is paid for.
+func (b *backend) isElsewhere(ctx context.Context, m *member) bool {
+	b.mu.Lock()
+	unlisted, machine := !m.listed && !m.made && m.record != nil && m.machine.Address != "", m.machine
+	b.mu.Unlock()
+	if !unlisted || b.dial(ctx, machine) != nil && ctx.Err() == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !m.astray && ctx.Err() == nil {
+		m.astray = true
+		log.G(ctx).WithField("machine", machine.Name).Warn("A machine that is to be ended runs, and the driver does not list it: does it have the account, region or host with which the machine was made?")
 	}
 	return true
 }

@@ -259,6 +259,39 @@ func TestReserveOfAnotherDriver(t *testing.T) {
 	}
 }
 
+// A machine that runs is not forgotten because the driver has another account, or another region, which
+// knows nothing of it. With the one of before it is ended.
+func TestMachinesOfAnotherAccount(t *testing.T) {
+	w := reserving(t, 1).start()
+	w.hasReserve(1)
+	pod := w.run("a")
+	a, reserve := w.machineOf(pod), w.hasReserve(1)[0]
+	w.stop()
+	w.edit(reserve, func(r *record) { r.Created = r.Created.Add(-time.Hour) }) // it is no machine that starts
+	first, second := w.driver, newLab(t)
+	second.next = 100
+	w.driver = second
+	w.start()
+	if got := w.hasReserve(1)[0]; got == reserve {
+		t.Errorf("%s is in reserve, which the driver does not list", got)
+	}
+	deleted := func() error { return w.provider.DeletePod(t.Context(), pod) }
+	w.eventually("the pod is deleted", deleted)
+	w.never("a machine that runs is forgotten", func() bool {
+		w.backend.mu.Lock()
+		defer w.backend.mu.Unlock()
+		return w.backend.members[a.Name] == nil || w.backend.members[reserve] == nil
+	})
+	w.stop()
+	w.driver = first
+	w.start()
+	w.eventually("the pod is deleted", deleted)
+	w.isGone(a.Name)
+	if got := w.hasReserve(1)[0]; got != reserve {
+		t.Errorf("%s is in reserve, not %s", got, reserve)
+	}
+}
+
 // A node that begins again while a machine starts waits for it as long as for others, also if the driver
 // was asked for it long before it made it.
 func TestRestartWhileTheReserveStarts(t *testing.T) {

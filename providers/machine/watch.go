@@ -342,7 +342,7 @@ func (b *backend) endOrphan(ctx context.Context, m *member, superfluous bool) {
 		b.gone(ctx, m)
 		return
 	}
-	if b.delete(ctx, machine) == nil {
+	if b.delete(ctx, machine) == nil && !b.isElsewhere(ctx, m) {
 		if err := b.forget(machine.Name); err != nil {
 			log.G(ctx).WithError(err).Warn("Cannot remove the record of a machine")
 		}
