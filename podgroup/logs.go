@@ -163,6 +163,9 @@ func (l *polledLog) follow(ctx context.Context) io.ReadCloser {
 func (l *polledLog) copyTo(ctx context.Context, w io.Writer) error {
 	for {
 		state := l.state(ctx) // before the read, so that the last lines are not missed
+		if state == runForgotten {
+			return nil
+		}
 		text, err := l.read(ctx, true)
 		_, later := errdefs.RetryAfter(err)
 		passes := later || isThrottled(err) || errdefs.IsUnavailable(err)
@@ -198,7 +201,8 @@ type runState int
 const (
 	runGoesOn runState = iota // or may go on
 	runEnded
-	runGone // with its unit
+	runGone      // with its unit
+	runForgotten // there only are the logs of later runs
 )
 
 // state returns the state of the run whose log is followed. If another run has begun, the
@@ -215,6 +219,8 @@ func (l *polledLog) state(ctx context.Context) runState {
 	switch {
 	case c == nil:
 		return runGone
+	case c.Restarts > l.run+1:
+		return runForgotten
 	case c.Restarts != l.run && !c.Now.Started.IsZero():
 		l.rewind(c.Now.Started)
 		return runEnded

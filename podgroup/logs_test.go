@@ -2,6 +2,7 @@ package podgroup_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -116,6 +117,34 @@ func TestFollowedLogOfTheLastSeconds(t *testing.T) {
 			t.Errorf("the log is %q, %v", text, err)
 		}
 	})
+}
+
+// A log that is read seldom ends with its run, though others have begun since: with the rest of it, if the
+// service still has that, and with nothing of another one.
+func TestFollowedLogEndsWithItsRun(t *testing.T) {
+	for runs, want := range map[int]string{1: "container main started\nlast line of run 1\n", 2: "container main started\n"} {
+		inBubble(t, nil, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
+			pod := grouptest.NewPod("a")
+			create(t, c, p, pod)
+			time.Sleep(5 * time.Second)
+			log, err := p.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", api.ContainerLogOpts{Follow: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			time.Sleep(time.Second) // what is there has been read by the provider, and by nobody else
+			for run := range runs {
+				err := errors.Join(w.Print(pod.Name, "main", fmt.Sprint("last line of run ", run+1)), w.Exit(pod.Name, "main", 0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+			}
+			if text, err := io.ReadAll(log); err != nil || string(text) != want {
+				t.Errorf("after %d runs the log of the first is %q: %v", runs, text, err)
+			}
+		})
+	}
 }
 
 // However many clients follow logs, the calls stay within the account's quota, and all of them get
