@@ -97,7 +97,8 @@ func (a *authority) renewNode() error {
 }
 
 // writePair makes a key and its certificate, signed by itself without an issuer, and writes them
-// to files: the key first or last, so that it never is without its certificate at the next start.
+// to files: the key last, and only if its certificate is there, so that it never is without that at the
+// next start.
 func (a *authority) writePair(template *x509.Certificate, issuer *authority, certFile, keyFile string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -116,7 +117,10 @@ func (a *authority) writePair(template *x509.Certificate, issuer *authority, cer
 		return tls.Certificate{}, err
 	}
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
-	if err := errors.Join(writeFile(a.path(certFile), certPEM), writeFile(a.path(keyFile), keyPEM)); err != nil {
+	if err := writeFile(a.path(certFile), certPEM); err != nil {
+		return tls.Certificate{}, err
+	}
+	if err := writeFile(a.path(keyFile), keyPEM); err != nil {
 		return tls.Certificate{}, err
 	}
 	return tls.X509KeyPair(certPEM, keyPEM)
