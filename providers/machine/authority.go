@@ -26,8 +26,10 @@ import (
 const (
 	authorityLifetime = 20 * 365 * 24 * time.Hour
 	nodeLifetime      = 365 * 24 * time.Hour
-	// backdate is by how much a clock may be behind the node's.
-	backdate = time.Hour
+	// backdate is by how much a clock may be behind that of the node when it made its authority: the
+	// node's own, which was ahead and is set later, or that of a machine. All certificates are valid
+	// from then on, which costs nothing: there was no key to misuse before.
+	backdate = 365 * 24 * time.Hour
 )
 
 // authority signs the certificates of a node and of its machines. Its key is in a file, and
@@ -82,13 +84,13 @@ func (a *authority) renewNode() error {
 	a.renewing.Lock()
 	defer a.renewing.Unlock()
 	pair, err := tls.LoadX509KeyPair(a.path(nodeFile), a.path(nodeKeyFile))
-	if err == nil && time.Until(pair.Leaf.NotAfter) > nodeLifetime/2 && pair.Leaf.CheckSignatureFrom(a.cert) == nil {
+	if err == nil && !pair.Leaf.NotBefore.After(a.cert.NotBefore) && time.Until(pair.Leaf.NotAfter) > nodeLifetime/2 && pair.Leaf.CheckSignatureFrom(a.cert) == nil {
 		return nil
 	}
 	_, err = a.writePair(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: agent.NodeName},
 		DNSNames:    []string{agent.NodeName},
-		NotBefore:   time.Now().Add(-backdate),
+		NotBefore:   a.cert.NotBefore,
 		NotAfter:    time.Now().Add(nodeLifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
@@ -142,12 +144,11 @@ func sign(template, parent *x509.Certificate, public any, signer crypto.Signer) 
 // signMachine returns a certificate for a machine and for nothing else: with it nobody is a
 // client of another machine, nor the node.
 func (a *authority) signMachine(name string, public any, lifetime time.Duration) ([]byte, error) {
-	now := time.Now()
 	return sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		DNSNames:    []string{agent.ServerName(name)},
-		NotBefore:   now.Add(-backdate),
-		NotAfter:    now.Add(lifetime),
+		NotBefore:   a.cert.NotBefore,
+		NotAfter:    time.Now().Add(lifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, a.cert, public, a.key)
