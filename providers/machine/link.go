@@ -50,7 +50,7 @@ type link struct {
 	tried    time.Time         // when the agent was asked last, or when the link began
 	silent   time.Duration     // for how long it has been asked without an answer
 	checked  bool              // the agent has shown its pod since it was connected with last
-	lacking  time.Time         // since when it shows none that it was given
+	lacking  time.Time         // since when it shows none that it was given; later by the time in which it did not answer
 	status   *corev1.PodStatus
 	images   map[string]string // by container, as the agent was given them
 }
@@ -201,6 +201,9 @@ func (l *link) answered(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pause := min(time.Since(l.tried), maxPause)
+	if !l.lacking.IsZero() && (err != nil || l.silent > 0) { // it may begin again, and has its pod in a moment
+		l.lacking = l.lacking.Add(time.Since(l.tried))
+	}
 	l.tried = time.Now()
 	if l.silent += pause; err == nil {
 		l.silent = 0

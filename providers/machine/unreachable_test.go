@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
 
 // halt ends the agent of a machine, which goes on.
@@ -246,6 +249,40 @@ func TestNodeThatWasStopped(t *testing.T) {
 		}
 		if l.answered(nil); l.silentFor() != 0 {
 			t.Errorf("after an answer it is silent for %v", l.silentFor())
+		}
+	})
+}
+
+// noPods is the provider of an agent that does not have its pod.
+type noPods struct{ nodeutil.Provider }
+
+func (noPods) GetPod(context.Context, string, string) (*corev1.Pod, error) {
+	return nil, errdefs.NotFound("there is none")
+}
+
+// An agent that begins again twice, each time without its pod for a moment, has not lacked it all the time
+// between.
+func TestAgentThatBeginsAgainTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timeout := time.Minute
+		b := &backend{ctx: t.Context(), members: map[string]*member{}, changed: make(chan struct{}), cfg: Config{MissingTimeout: metav1.Duration{Duration: timeout}}}
+		b.records = records{t.TempDir()}
+		m := &member{machine: Machine{Name: "a-1"}, record: &record{Name: "a-1", Given: true}}
+		m.link = &link{b: b, m: m, tried: time.Now(), cancel: func() {}}
+		asks := func() {
+			m.link.answered(nil)
+			m.link.catchUp(t.Context(), noPods{})
+		}
+		asks()
+		time.Sleep(pingInterval)
+		m.link.answered(errors.New("no answer"))
+		time.Sleep(2 * timeout)
+		if asks(); m.record.Final != nil {
+			t.Fatalf("it has lost its pod: %v", m.record.Final.Failure)
+		}
+		time.Sleep(timeout)
+		if asks(); m.record.Final == nil {
+			t.Error("it has not lost its pod, which it has lacked for long")
 		}
 	})
 }
