@@ -149,7 +149,7 @@ func (b *backend) dial(ctx context.Context, machine Machine) error {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(b.authority.cert)
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.greetTimeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: agent.ServerName(machine.Name), Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},

@@ -68,8 +68,9 @@ type backend struct {
 	authority    *authority
 	listener     net.Listener
 	clusterUID   *clusteruid.Reader
-	pingInterval time.Duration      // of agents
-	firstRetry   time.Duration      // firstBootRetry
+	pingInterval time.Duration // of agents
+	firstRetry   time.Duration // firstBootRetry
+	greetTimeout time.Duration
 	making       singleflight.Group // by name
 	pods         turns.Turns        // creations, by UID
 	creations    limiter
@@ -154,7 +155,7 @@ func newBackend(init nodeutil.ProviderConfig, c Config, driver Driver) (*backend
 		records: records{filepath.Join(c.StateDir, "machines")}, clusterUID: clusteruid.New(init.Client.CoreV1()),
 		members: map[string]*member{}, generations: map[types.UID]int{}, changed: make(chan struct{}),
 		kinds: c.kinds(), reserves: map[string]*reserve{},
-		pingInterval: pingInterval, firstRetry: firstBootRetry, creations: make(limiter, creations), inReserve: make(limiter, creationsInReserve), deletions: make(limiter, deletions),
+		pingInterval: pingInterval, firstRetry: firstBootRetry, greetTimeout: greetTimeout, creations: make(limiter, creations), inReserve: make(limiter, creationsInReserve), deletions: make(limiter, deletions),
 	}
 	_, err := b.load() // what is wrong with it shows at the start
 	if err != nil {

@@ -292,6 +292,7 @@ func (w *world) start() *world {
 		w.t.Fatal(err)
 	}
 	b.pingInterval = 100 * time.Millisecond
+	b.greetTimeout = time.Minute // on a busy machine, too; one whose agent has ended refuses at once
 	b.firstRetry = cmp.Or(w.retry, b.firstRetry)
 	p, _, err := podgroup.New(init, b, b.options())
 	if err != nil {
