@@ -56,12 +56,19 @@ func poolsIn(data []byte) ([]byte, error) {
 	return pools, nil
 }
 
-// configOfProvider returns the provider's configuration, if there is one.
+// configOfProvider returns the provider's configuration, if there is one. Its file is read once,
+// so that a process which stands by uses what was checked when it started, and not what has
+// since become of the file.
 func (o *options) configOfProvider() ([]byte, error) {
-	if o.providerInline != nil && o.providerConfig == "" {
+	if o.providerConfig == "" {
 		return o.providerInline, nil
 	}
-	return readProviderConfig(o.providerConfig)
+	if o.providerRead != nil {
+		return o.providerRead, nil
+	}
+	content, err := readProviderConfig(o.providerConfig)
+	o.providerRead = content
+	return content, err
 }
 
 // absolute returns a path that does not depend on the working directory, if it can.

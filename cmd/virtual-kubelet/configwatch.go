@@ -15,9 +15,19 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// configPollInterval is how often the file of --config is read. A change counts once the file
-// was the same twice.
+// configPollInterval is how often the files are read. A change counts once they were the same
+// twice.
 const configPollInterval = 2 * time.Second
+
+// hasFiles reports whether there are files for watchConfig: that of --config, or that of
+// the provider without one.
+func (o *options) hasFiles() bool { return o.configFile != "" || o.providerConfig != "" }
+
+// hasConfiguration reports whether there is a configuration besides that of node pools, which
+// have metrics of their own.
+func (o *options) hasConfiguration() bool {
+	return o.configuration != nil || o.poolsFile == "" && o.providerConfig != ""
+}
 
 // watchConfig applies changes of the configuration as far as a running process can, and logs
 // what needs a restart, until ctx ends. Node pools are watched elsewhere.
@@ -27,8 +37,11 @@ func (o *options) watchConfig(ctx context.Context, used prometheus.Gauge) {
 	poll := time.NewTicker(configPollInterval)
 	defer poll.Stop()
 	last := o.readConfig()
-	w.provider = last.provider
-	seen := configContent{data: o.configContent, provider: last.provider}
+	if o.poolsFile == "" && o.providerConfig != "" {
+		inUse, _ := o.configOfProvider() // as it was when it was checked
+		w.provider = string(inUse)
+	}
+	seen := configContent{data: o.configContent, provider: w.provider}
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,11 +61,12 @@ func (o *options) watchConfig(ctx context.Context, used prometheus.Gauge) {
 func newConfigMetric() prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "vk_configuration_in_use",
-		Help: "Whether the configuration of the file is used as it is: not if it has mistakes, or waits for a restart.",
+		Help: "Whether the configuration is used as its files have it: not if it has mistakes, or waits for a restart.",
 	})
 }
 
-// configContent is the content of the file, or why it cannot be read.
+// configContent is the content of the file of --config, if there is one, or why it cannot be
+// read.
 type configContent struct {
 	data, failure string
 	provider      string // content of the provider's own file, if there is one
@@ -63,6 +77,9 @@ func (o *options) readConfig() configContent {
 	if o.poolsFile == "" && o.providerConfig != "" { // that of pools is part of what they watch
 		data, _ := os.ReadFile(o.providerConfig) // that it cannot be read is a mistake of the configuration
 		now.provider = string(data)
+	}
+	if o.configFile == "" {
+		return now
 	}
 	data, err := os.ReadFile(o.configFile)
 	if err != nil {
@@ -83,7 +100,7 @@ type configWatch struct {
 	used     prometheus.Gauge  // 1 if it is
 }
 
-// changed applies a content of the file.
+// changed applies a content of the files.
 func (w *configWatch) changed(ctx context.Context, now configContent) {
 	fresh, err := w.again(now)
 	if err != nil {
@@ -147,7 +164,7 @@ func (w *configWatch) reload(ctx context.Context, fresh *options, fields []strin
 }
 
 // again returns the options of the same flags and environment with another content of the
-// file.
+// files.
 func (w *configWatch) again(now configContent) (*options, error) {
 	if now.failure != "" {
 		return nil, fmt.Errorf("--config cannot be read: %s", now.failure)
@@ -171,7 +188,9 @@ func (w *configWatch) again(now configContent) (*options, error) {
 	if failed != nil {
 		return nil, failed
 	}
-	fresh.applyConfig([]byte(now.data))
+	if w.configFile != "" {
+		fresh.applyConfig([]byte(now.data))
+	}
 	if w.configuration != nil && fresh.configuration == nil {
 		return nil, fmt.Errorf("%s: there is no %s in it any more: write one, or restart", w.configFile, configurationKind)
 	}

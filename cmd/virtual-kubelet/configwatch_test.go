@@ -85,45 +85,95 @@ func TestConfigIsWatched(t *testing.T) {
 	})
 }
 
-// The provider's own file is part of the configuration: what has changed in it needs a restart,
-// and what is wrong in it would keep a restarted process from running.
+// The provider's own file is part of the configuration, also without one of --config: what has
+// changed in it needs a restart, and what is wrong in it would keep a restarted process from
+// running. A process that stands by makes its provider of what was checked at its start.
 func TestFileOfTheProviderIsWatched(t *testing.T) {
 	noCluster(t)
 	provider := filepath.Join(t.TempDir(), "provider.yaml")
+	const before, gone = `virtual-kubelet: {cpu: "1"}`, "gone"
 	write := func(content string) {
-		if err := os.WriteFile(provider, []byte(content), 0o600); err != nil {
+		err := os.WriteFile(provider, []byte(content), 0o600)
+		if content == gone {
+			err = os.Remove(provider)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	const before = `virtual-kubelet: {cpu: "1"}`
-	write(before)
-	file := writeConfig(t, "provider: mock\nproviderConfig: "+provider+"\n")
 	global := log.L
 	defer func() { log.L = global }()
-	synctest.Test(t, func(t *testing.T) {
-		o := parsed(t, "--config", file)
-		var logged lockedbuffer.Buffer
-		o.live = newLive(o)
-		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, o.logFormat, &logged)))
-		done := make(chan struct{})
-		go func() { o.watchConfig(ctx, newConfigMetric()); close(done) }()
-		synctest.Wait()
-		for _, step := range []struct{ content, want string }{
-			{`virtual-kubelet: {cpu: "2"}`, `level=WARN msg="The configuration has changed: restart to use it" fields=providerConfig`},
-			{`virtual-kubelet: {cpus: "2"}`, `level=ERROR msg="The configuration cannot be used; the values in force stay"`},
-			{before, `msg="The configuration is again as this process uses it"`},
-		} {
-			write(step.content)
-			seen := len(logged.String())
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			if got := logged.String()[seen:]; !strings.Contains(got, step.want) || strings.Count(got, "\n") != 1 {
-				t.Errorf("%s: logged %q, want %q", step.content, got, step.want)
+	for field, args := range map[string][]string{
+		"providerConfig":    {"--config", writeConfig(t, "provider: mock\nproviderConfig: "+provider+"\n")},
+		"--provider-config": {"--provider", "mock", "--provider-config", provider},
+	} {
+		write(before)
+		synctest.Test(t, func(t *testing.T) {
+			o := parsed(t, args...)
+			write(`virtual-kubelet: {cpu: "2"}`) // between the check and the watch
+			var logged lockedbuffer.Buffer
+			o.live = newLive(o)
+			ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, o.logFormat, &logged)))
+			done, used := make(chan struct{}), newConfigMetric()
+			if !o.hasFiles() || !o.hasConfiguration() {
+				t.Errorf("%s: the file is not watched", field)
 			}
+			go func() { o.watchConfig(ctx, used); close(done) }()
+			const changed = `level=WARN msg="The configuration has changed: restart to use it" fields=`
+			const wrong = `level=ERROR msg="The configuration cannot be used; the values in force stay" error=`
+			seen := 0
+			for _, step := range []struct {
+				content, want, also string
+				used                float64
+			}{
+				{`virtual-kubelet: {cpu: "2"}`, changed + field, "", 0},
+				{`virtual-kubelet: {cpus: "2"}`, wrong, "cpus", 0},
+				{before, `msg="The configuration is again as this process uses it"`, "", 1},
+				{gone, wrong, provider + ": no such file", 0},
+				{`virtual-kubelet: {cpu: "3"}`, changed + field, "", 0},
+			} {
+				write(step.content)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				got := logged.String()[seen:]
+				seen += len(got)
+				if !strings.Contains(got, step.want) || !strings.Contains(got, step.also) || strings.Count(got, "\n") != 1 {
+					t.Errorf("%s, %s: logged %q, want %q with %q", field, step.content, got, step.want, step.also)
+				}
+				if in, err := o.configOfProvider(); string(in) != before || err != nil || testutil.ToFloat64(used) != step.used {
+					t.Errorf("%s, %s: %q is in force (%v), and the metric is %v", field, step.content, in, err, testutil.ToFloat64(used))
+				}
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
+// Processes without a file have nothing to watch, and node pools are watched elsewhere, with the
+// configuration of the provider.
+func TestWhatIsWatched(t *testing.T) {
+	noCluster(t)
+	pools, provider := filepath.Join(t.TempDir(), "pools.yaml"), filepath.Join(t.TempDir(), "provider.yaml")
+	writePools(t, pools, "{pools: [{name: a, count: 1}]}")
+	if err := os.WriteFile(provider, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args                 []string
+		files, configuration bool
+	}{
+		{nil, false, false},
+		{[]string{"--provider-config", provider}, true, true},
+		{[]string{"--provider-config", provider, "--nodes", "2"}, true, true},
+		{[]string{"--config", pools, "--provider-config", provider}, true, false},
+		{[]string{"--config", writeConfig(t, "")}, true, true},
+	} {
+		o := parsed(t, append([]string{"--provider", "mock"}, c.args...)...)
+		if o.hasFiles() != c.files || o.hasConfiguration() != c.configuration {
+			t.Errorf("%v: there are files: %v, and a configuration: %v", c.args, o.hasFiles(), o.hasConfiguration())
 		}
-		cancel()
-		<-done
-	})
+	}
 }
 
 // A limit of the file is that of the client which a process made before.

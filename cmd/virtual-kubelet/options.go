@@ -30,7 +30,8 @@ type options struct {
 	os             string
 	provider       string
 	providerConfig string // path of its file
-	providerInline []byte // its content, if the file of --config has that
+	providerRead   []byte // the content of that, which complete has checked
+	providerInline []byte // its configuration, if the file of --config has that
 	clusterDomain  string
 	namespace      string
 	adoptNode      bool

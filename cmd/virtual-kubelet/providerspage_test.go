@@ -58,6 +58,9 @@ func TestProvidersPage(t *testing.T) {
 		if source, err := os.ReadFile(name + ".go"); err != nil || !bytes.HasPrefix(source, []byte(constraint)) {
 			t.Errorf("a binary cannot leave provider %s out: %s.go does not begin with %q: %v", name, name, constraint, err)
 		}
+		if !strings.Contains(needsTable, fmt.Sprintf("[%s](../providers/%s/README.md)", name, name)) {
+			t.Errorf("needsTable does not say what provider %s is for", name)
+		}
 		for _, c := range nodeutil.Capabilities(entry.sample) {
 			if !strings.Contains(capabilitiesTable, "| "+c+" |") {
 				t.Errorf("capabilitiesTable does not explain %q, which provider %s can", c, name)
@@ -120,6 +123,20 @@ const capabilitiesTable = "" +
 	"| stats | `GetStatsSummary` | `kubectl top`, unless the provider has metrics |\n" +
 	"| metrics | `GetMetricsResource` | made from the stats |\n"
 
+// needsTable says which provider is for what.
+const needsTable = "" +
+	"| batch jobs on an HPC cluster | [slurm](../providers/slurm/README.md); [interlink](../providers/interlink/README.md) where the site has a plugin of interLink, as for HTCondor | slurm works as one user, here or by ssh; the site needs bash, files that its machines share and, for images, a runtime | Slurm 22.05, with processes and Podman (not Apptainer, Singularity, Enroot); interlink on a fake of its API server |\n" +
+	"| batch jobs on rented machines, above all with GPUs | [azurebatch](../providers/azurebatch/README.md) | Jobs only: pods with restartPolicy Always are refused | a fake |\n" +
+	"| burst to a cloud, with no machines to keep | by the account that you have: [aci](../providers/aci/README.md) (Azure), [eci](../providers/eci/README.md) (Alibaba Cloud), [fargate](../providers/fargate/README.md) (AWS), [huaweicci](../providers/huaweicci/README.md) (Huawei Cloud), [zun](../providers/zun/README.md) (OpenStack) | each runs part of what a pod can ask for: [the table](#what-of-a-pod-they-run) | fakes; huaweicci on a gateway before a real API server |\n" +
+	"| burst to another cluster of yours | [kubernetes](../providers/kubernetes/README.md) | nothing to install there; the networks of the clusters are yours to join | real control planes |\n" +
+	"| pods beside jobs of Nomad | [nomad](../providers/nomad/README.md) | no probes or hooks | Nomad 1.6.3 with Docker 20.10 |\n" +
+	"| isolation: a virtual machine for each pod | [machine](../providers/machine/README.md), by qemu, Amazon EC2 or a command of yours | a pod waits until its machine has started, unless machines are in reserve (`warm`) | network namespaces in place of machines; emulated machines of qemu; a fake of EC2 |\n" +
+	"| a machine with a container runtime, without a kubelet | [cri](../providers/cri/README.md) | pods as on a kubelet; one node for each process | containerd 1.6, with [the node specs of Kubernetes' own suite](conformance.md) |\n" +
+	"| a machine without a container runtime | [process](../providers/process/README.md) | pods have the machine's network, and images are not pulled | Linux, with most of the same specs |\n" +
+	"| edge: a machine that shall have no credentials of the cluster, and that the API server does not reach | [remote](../providers/remote/README.md): `virtual-kubelet serve-provider` with `cri` or `process` there, the virtual kubelet beside the cluster | the virtual kubelet has to reach the machine, over mutual TLS; while it does not, the node is not ready | both processes on one machine |\n" +
+	"| tests of controllers, schedulers and autoscalers; load | [mock](../providers/mock/README.md) | nothing runs | the tests and [benchmarks](performance.md) of this repository |\n" +
+	"| a backend of your own | [choose.md](choose.md); in another language, or updated by itself: [remote](../providers/remote/README.md). [stackpath](../providers/stackpath/README.md), whose service has ended, is the smallest to read | | providers in Python and TypeScript |\n"
+
 // providersPage returns what docs/providers.md should be that is before.
 func providersPage(list []listed, before []byte) []byte {
 	var page bytes.Buffer
@@ -127,6 +144,16 @@ func providersPage(list []listed, before []byte) []byte {
 
 Those of this repository; ` + "`virtual-kubelet providers`" + ` lists what a binary has. This page is
 made of [providers/providers.yaml](../providers/providers.yaml).
+
+## Which one for what
+
+| you need | take | know | it was run on |
+|---|---|---|---|
+` + needsTable + `
+No provider of a cloud has been run in a real account. Its README says what its fake was written after, what
+is not checked, and which test to run in an account of yours.
+
+## What they do
 
 | provider | runs | takes | can | passes of the conformance kit | calls | lines |
 |---|---|---|---|---|---|---|

@@ -42,9 +42,9 @@ func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err err
 		cancel()
 		err = errors.Join(err, group.Wait())
 	}()
-	if o.configFile != "" {
+	if o.hasFiles() {
 		used := newConfigMetric()
-		if o.configuration != nil {
+		if o.hasConfiguration() {
 			registry := legacyregistry.Registerer() // of the process, also while it stands by
 			if err := registry.Register(used); err != nil {
 				return fmt.Errorf("cannot measure the configuration: %w", err)

@@ -73,3 +73,35 @@ logging: {level: %s, format: json}
 		return strings.Contains(n.log.String(), `"msg":"The configuration has changed, and is in use","fields":"logging.level"`), n.log.String()
 	})
 }
+
+// The file of --provider-config is watched without a --config, too: what is wrong with it is in the
+// log and in a metric, and the node goes on.
+func TestFileOfTheProvider(t *testing.T) {
+	n := startNode(t)
+	before, err := os.ReadFile(n.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ content, log, metric string }{
+		{"{}", `msg="The configuration has changed: restart to use it" fields=--provider-config`, "vk_configuration_in_use 0"},
+		{`{"` + n.name + `": {"cpus": "1"}}`, `msg="The configuration cannot be used; the values in force stay"`, "vk_configuration_in_use 0"},
+		{string(before), `msg="The configuration is again as this process uses it"`, "vk_configuration_in_use 1"},
+	} {
+		if err := os.WriteFile(n.config, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, step.log, func(context.Context) (bool, string) {
+			return strings.Contains(n.log.String(), step.log), n.log.String()
+		})
+		if metrics := kubectl(t, "get", "--raw", "/api/v1/nodes/"+n.name+"/proxy/metrics"); !strings.Contains(metrics, step.metric+"\n") {
+			t.Errorf("after %q the node's metrics lack %q", step.log, step.metric)
+		}
+	}
+	node, err := client.CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu := node.Status.Capacity.Cpu().String(); cpu != "100" {
+		t.Errorf("the Node has %s CPUs, want those of the start", cpu)
+	}
+}
