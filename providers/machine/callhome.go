@@ -126,13 +126,13 @@ func (b *backend) admit(name, token, key string) (Machine, error) {
 	defer b.mu.Unlock()
 	m := b.members[name]
 	switch {
+	case m != nil && m.record != nil && subtle.ConstantTimeCompare([]byte(m.record.Key), []byte(key)) == 1:
+		return m.machine, nil // also while it is ended: its agent is to end the pod before
 	case m == nil || m.ending:
 		return Machine{}, errors.New("there is no such machine")
 	case isReserve(m.machine) && !m.planned, // it may have a pod, of which there is no record
 		m.record == nil && b.successorLocked(m) != nil: // it was replaced, and its token has been used
 		return Machine{}, errToken
-	case m.record != nil && subtle.ConstantTimeCompare([]byte(m.record.Key), []byte(key)) == 1:
-		return m.machine, nil
 	case m.record == nil && !m.made && !m.listed && m.machine.Tags[tagToken] != digestOf(token):
 		return Machine{}, errors.New("the machine is being made: it may have been before, with another token")
 	case m.record != nil, m.machine.Tags[tagAuthority] != b.authority.fingerprint(),

@@ -57,7 +57,9 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 		m.hurried.Do(func() { close(m.hurry) })
 	} else if err := l.end(ctx, grace); err != nil {
 		// The grace period goes on: the agent may only be away for a moment.
-		log.G(ctx).WithField("machine", u.ID).WithError(err).Warn("The agent of a machine does not end its pod")
+		log.G(ctx).WithField("machine", u.ID).WithError(err).Warn("The agent of a machine does not end its pod; trying again")
+		until := time.Now().Add(grace)
+		b.goOn(func(ctx context.Context) { b.endAgain(ctx, m, until) })
 	}
 	if !begun {
 		b.goOn(func(ctx context.Context) { b.endAfter(ctx, m, grace+graceMargin) })
@@ -80,6 +82,20 @@ func (l *link) end(ctx context.Context, grace time.Duration) error {
 	pod = pod.DeepCopy()
 	pod.DeletionGracePeriodSeconds = ptr.To(int64(grace.Seconds()))
 	return provider.DeletePod(ctx, pod)
+}
+
+// endAgain has the agent of a machine end its pod, in the time that is left of the grace period: without
+// that the pod would be killed at the end of it, and not know before.
+func (b *backend) endAgain(ctx context.Context, m *member, until time.Time) {
+	for periodic.Sleep(ctx, b.pingInterval) == nil {
+		b.mu.Lock()
+		over := m.record.Final != nil || b.members[m.machine.Name] != m
+		b.mu.Unlock()
+		left := time.Until(until)
+		if over || left <= 0 || b.linkTo(m).end(ctx, max(left, time.Second)) == nil {
+			return
+		}
+	}
 }
 
 // endAfter deletes a machine when its pod has ended, at the latest after a time, and forgets it

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -153,6 +154,27 @@ func TestAgentThatIsAwayForAMoment(t *testing.T) {
 	if w.only().Name != m.Name || w.lab.made() != 1 {
 		t.Errorf("%d machines were made", w.lab.made())
 	}
+}
+
+// A pod that is deleted while its agent is away ends when that is back, within what is left of its grace
+// period, and not at the end of it.
+func TestDeletionWhileAnAgentIsAway(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.run("a").DeepCopy()
+	m := w.only()
+	w.lab.halt(m)
+	w.silence(m.Name)
+	pod.DeletionGracePeriodSeconds = ptr.To(int64(3600))
+	if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	w.lab.set(func() { w.lab.boot(m) })
+	w.isGone(m.Name)
+	w.lab.set(func() {
+		if len(m.graces) != 1 || m.graces[0] < 3000 || m.graces[0] > 3600 {
+			t.Errorf("the agent was asked to end it within %v seconds", m.graces)
+		}
+	})
 }
 
 // The pod of a machine that begins again without it has failed, though the agent answers.
