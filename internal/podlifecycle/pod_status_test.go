@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
@@ -120,6 +121,32 @@ func TestUnchangedStatusIsNotWritten(t *testing.T) {
 		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" })
 		pass(10 * time.Second)
 		wantList(t, "writes", r.api.Written(), "patch pods/status web")
+	})
+}
+
+// What the provider reported, and the API has, is in memory once.
+func TestStatusOfAPodAtRestIsThatOfTheCache(t *testing.T) {
+	bothKinds(t, func(t *testing.T, r *rig) {
+		wantShared := func() {
+			t.Helper()
+			pod := r.pc.current(types.NamespacedName{Namespace: "default", Name: "web"})
+			record := r.record("web")
+			for name, status := range map[string]*corev1.PodStatus{"provider": record.providerStatus, "desired": record.desiredStatus, "sent": record.sent} {
+				if &status.ContainerStatuses[0] != &pod.Status.ContainerStatuses[0] {
+					t.Errorf("the %s status has containers of its own", name)
+				}
+			}
+		}
+		r.startWith(aPod("web"))
+		wantShared()
+		r.provider.ChangePod("web", func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount++ })
+		pass(10 * time.Second)
+		wantShared()
+		r.api.Written()
+		r.provider.ChangePod("web", func(*corev1.Pod) {})
+		pass(10 * time.Second)
+		wantList(t, "writes", r.api.Written())
+		wantShared()
 	})
 }
 

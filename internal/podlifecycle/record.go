@@ -143,6 +143,18 @@ func (r *podRecord) renew(pod *corev1.Pod) {
 	}
 }
 
+// shareStatus has the status that was sent share with the API's what they have in common: of a
+// pod that rests that is in memory once. r.mu is held.
+func (r *podRecord) shareStatus(inAPI *corev1.PodStatus) {
+	own := r.sent
+	shared := podstatus.Share(own, inAPI)
+	for _, status := range []**corev1.PodStatus{&r.providerStatus, &r.desiredStatus, &r.sent, &r.refused, &r.insisted} {
+		if *status == own {
+			*status = shared
+		}
+	}
+}
+
 // progress is how far a pod has come at the provider, and towards its end.
 type progress struct {
 	observed    observed

@@ -50,6 +50,7 @@ func (pc *Controller) writeStatus(ctx context.Context, key string) (err error) {
 			podstatus.Equal(&r.stored.Status, &pod.Status)) {
 			settled = true
 			r.store(pod)
+			r.shareStatus(&pod.Status)
 		}
 	} else if r.stored != nil {
 		pod = r.stored

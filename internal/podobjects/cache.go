@@ -3,6 +3,8 @@ package podobjects
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +32,7 @@ type Cache struct {
 	running     context.Context // nil unless Run runs
 	watches     sync.WaitGroup
 	entries     map[podenv.Object]*entry
-	pods        map[types.UID]map[podenv.Object]struct{}
+	pods        map[types.UID][]podenv.Object // what each names; a map of it would take much more memory
 	subscribers map[*func(kind, namespace, name string)]struct{}
 }
 
@@ -45,7 +47,7 @@ func New(client kubernetes.Interface) *Cache {
 	return &Cache{
 		client:      client,
 		entries:     map[podenv.Object]*entry{},
-		pods:        map[types.UID]map[podenv.Object]struct{}{},
+		pods:        map[types.UID][]podenv.Object{},
 		subscribers: map[*func(kind, namespace, name string)]struct{}{},
 	}
 }
@@ -95,23 +97,21 @@ func (e *entry) stop() {
 // Follow lets what pod names be watched, from the first read until Forget. It is
 // to be called again when the pod's containers have changed.
 func (c *Cache) Follow(pod *corev1.Pod) {
-	named := References(pod)
+	added := References(pod)
+	named := slices.AppendSeq(make([]podenv.Object, 0, len(added)), maps.Keys(added))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.pods[pod.UID]
-	for object := range named {
-		if _, known := before[object]; known {
-			continue
+	for _, object := range c.pods[pod.UID] {
+		if _, still := added[object]; !still {
+			c.release(object)
 		}
+		delete(added, object)
+	}
+	for object := range added {
 		if c.entries[object] == nil {
 			c.entries[object] = &entry{}
 		}
 		c.entries[object].pods++
-	}
-	for object := range before {
-		if _, still := named[object]; !still {
-			c.release(object)
-		}
 	}
 	c.pods[pod.UID] = named
 }
@@ -120,7 +120,7 @@ func (c *Cache) Follow(pod *corev1.Pod) {
 func (c *Cache) Forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for object := range c.pods[uid] {
+	for _, object := range c.pods[uid] {
 		c.release(object)
 	}
 	delete(c.pods, uid)

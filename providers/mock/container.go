@@ -25,27 +25,16 @@ func initKind(c *corev1.Container) kind {
 
 // container finds a container of the pod by its name; an empty one stands for
 // the only container.
-func (h *held) container(name string) (*corev1.Container, kind, error) {
-	spec := &h.pod.Spec
-	if name == "" && len(spec.Containers) == 1 {
-		name = spec.Containers[0].Name
+func (h *held) container(name string) (*container, error) {
+	if main := h.pod.of(kindMain); name == "" && len(main) == 1 {
+		return main[0], nil
 	}
-	for i := range spec.Containers {
-		if c := &spec.Containers[i]; c.Name == name {
-			return c, kindMain, nil
+	for i := range h.pod.containers {
+		if c := &h.pod.containers[i]; c.name == name {
+			return c, nil
 		}
 	}
-	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i]; c.Name == name {
-			return c, initKind(c), nil
-		}
-	}
-	for i := range spec.EphemeralContainers {
-		if c := (*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon); c.Name == name {
-			return c, kindEphemeral, nil
-		}
-	}
-	return nil, "", errdefs.NotFoundf("container %q not found in pod %q", name, h.pod.Name)
+	return nil, errdefs.NotFoundf("container %q not found in pod %q", name, h.pod.name)
 }
 
 // instance returns the current run of a container of the given kind.

@@ -24,28 +24,29 @@ const (
 
 // held is a pod that the provider holds. The provider's lock guards it.
 type held struct {
-	// pod is never changed, but replaced: a holder of the pointer may read on.
-	pod    *corev1.Pod
+	pod    kept
 	script script
 	ip     string
+	qos    corev1.PodQOSClass // which the API sets
 
 	created time.Time
 	stage   stage
 	first   time.Time // start of the pod's first instance
 	current instance  // of all but init and ephemeral containers
 	last    *instance // the one before
-	restart int32
-	reason  string // of the pod's end, if it has one of its own
-	message string
 
 	stopAt time.Time // zero unless the pod is to be stopped
-	killed bool      // it will not stop by itself by then
 
-	ephemeral map[string]time.Time // start of the ephemeral containers
+	conditions [len(conditionTypes)]lastCondition
+	ephemeral  map[string]time.Time // start of the ephemeral containers; nil if there are none
 
 	timer   *time.Timer
-	changed chan struct{} // closed at the next change
-	gone    bool          // forgotten by the provider
+	changed chan struct{} // closed at the next change; nil if nobody waits for it
+
+	restart  int32
+	exceeded bool // its active deadline
+	killed   bool // it will not stop by itself by stopAt
+	gone     bool // forgotten by the provider
 }
 
 // instance is one run of a container.
@@ -87,12 +88,12 @@ func (h *held) next() (what transition, at time.Time, ok bool) {
 	if !h.stopAt.IsZero() {
 		consider(stop, h.stopAt)
 	}
-	if seconds := h.pod.Spec.ActiveDeadlineSeconds; seconds != nil {
+	if seconds := h.pod.activeDeadline; seconds != nil {
 		consider(exceed, h.created.Add(time.Duration(*seconds)*time.Second))
 	}
 	switch h.stage {
 	case stagePending:
-		consider(becomeRunning, h.created.Add(h.script.startsAfter(h.pod.UID)))
+		consider(becomeRunning, h.created.Add(h.script.startsAfter(h.pod.uid)))
 	case stageRunning:
 		if h.current.ready.IsZero() {
 			consider(becomeReady, h.current.started.Add(h.script.readyDelay))
@@ -126,7 +127,7 @@ func (h *held) apply(what transition, at time.Time) {
 		h.stage = stageRunning
 		h.restart++
 	case exceed:
-		h.reason, h.message = "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+		h.exceeded = true
 		h.end(at, exitCodeKilled)
 	case stop:
 		if h.killed || h.stage == stagePending {
@@ -148,7 +149,7 @@ func (h *held) end(at time.Time, code int32) {
 
 // restarts reports whether the pod's containers are started again when they exit.
 func (h *held) restarts() bool {
-	switch h.pod.Spec.RestartPolicy {
+	switch h.pod.restartPolicy {
 	case corev1.RestartPolicyNever:
 		return false
 	case corev1.RestartPolicyOnFailure:

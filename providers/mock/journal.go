@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
@@ -31,10 +32,11 @@ type record struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
 	// Pod is written without its environment for create and update, and else as
-	// its identity.
+	// its identity, which may be that of held.
 	Pod     *corev1.Pod `json:"pod"`
-	IP      string      `json:"ip,omitempty"`
-	Message string      `json:"message,omitempty"`
+	held    *held
+	IP      string `json:"ip,omitempty"`
+	Message string `json:"message,omitempty"`
 
 	StopAt time.Time `json:"stopAt,omitzero"`
 	Killed bool      `json:"killed,omitempty"`
@@ -68,11 +70,13 @@ func (j *journal) append(r record) error {
 	if j == nil {
 		return nil
 	}
-	switch r.Event {
-	case eventCreate, eventUpdate:
+	switch {
+	case r.held != nil:
+		r.Pod = identified(r.held.pod.namespace, r.held.pod.name, r.held.pod.uid)
+	case r.Event == eventCreate, r.Event == eventUpdate:
 		r.Pod = withoutEnv(r.Pod)
 	default:
-		r.Pod = bare(r.Pod)
+		r.Pod = identified(r.Pod.Namespace, r.Pod.Name, r.Pod.UID)
 	}
 	line, err := json.Marshal(r)
 	if err == nil {
@@ -164,8 +168,12 @@ func (p *Provider) replayRecord(r record) error {
 		if err != nil {
 			return err
 		}
+		k, err := keep(r.Pod)
+		if err != nil {
+			return err
+		}
 		p.addresses.reserve(r.IP)
-		p.hold(r.Pod, s, r.IP, r.Time)
+		p.hold(k, &r.Pod.Status, s, r.IP, r.Time)
 		return nil
 	}
 	h, err := p.find(r.Pod)
@@ -178,8 +186,12 @@ func (p *Provider) replayRecord(r record) error {
 		if err != nil {
 			return err
 		}
+		k, err := keep(r.Pod)
+		if err != nil {
+			return err
+		}
 		p.catchUp(h, r.Time)
-		h.update(r.Pod, s)
+		h.update(k, s)
 	case eventDelete:
 		p.catchUp(h, r.Time)
 		h.stopAt, h.killed = r.StopAt, r.Killed
@@ -196,9 +208,9 @@ func (p *Provider) replayRecord(r record) error {
 	return nil
 }
 
-// bare returns a pod with nothing but the identity of pod.
-func bare(pod *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+// identified returns a pod with nothing but an identity.
+func identified(namespace, name string, uid types.UID) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}}
 }
 
 // withoutEnv returns pod without its environment and managed fields.

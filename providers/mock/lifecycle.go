@@ -13,14 +13,17 @@ import (
 // defaultGracePeriod is how long a pod has to stop unless its spec has another.
 const defaultGracePeriod = 30 * time.Second
 
-// CreatePod implements node.PodLifecycleHandler. It keeps pod, as UpdatePod does.
-// To create a pod that is held already, or one of the same name, is an error of
+// CreatePod implements node.PodLifecycleHandler. To create a pod that is held already, or one of the same name, is an error of
 // class Conflict.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if pod.Namespace == "" || pod.Name == "" {
 		return errdefs.InvalidInput("a pod needs a namespace and a name")
 	}
 	s, err := scriptOf(p.cfg, pod)
+	if err != nil {
+		return err
+	}
+	k, err := keep(pod)
 	if err != nil {
 		return err
 	}
@@ -33,7 +36,7 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	now := time.Now()
 	if other := p.pods[key(pod.Namespace, pod.Name)]; other != nil {
 		err := errdefs.AsConflict(fmt.Errorf("pod %s/%s with UID %q is held already, and cannot be created with UID %q",
-			pod.Namespace, pod.Name, other.pod.UID, pod.UID))
+			pod.Namespace, pod.Name, other.pod.uid, pod.UID))
 		p.journal.appendLater(record{Time: now, Event: eventRefused, Pod: pod, Message: err.Error()})
 		return err
 	}
@@ -52,19 +55,18 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	delete(p.failed, pod.UID)
-	p.hold(pod, s, ip, now)
-	p.advance(p.pods[key(pod.Namespace, pod.Name)], now, true)
+	p.advance(p.hold(k, &pod.Status, s, ip, now), now, true)
 	return nil
 }
 
-// hold begins to hold a pod. p.mu is held.
-func (p *Provider) hold(pod *corev1.Pod, s script, ip string, now time.Time) {
-	p.pods[key(pod.Namespace, pod.Name)] = &held{
-		pod: pod, script: s, ip: ip,
-		created: now, stage: stagePending,
-		ephemeral: map[string]time.Time{},
-		changed:   make(chan struct{}),
+// hold begins to hold a pod, which has a status in the API. p.mu is held.
+func (p *Provider) hold(pod kept, inAPI *corev1.PodStatus, s script, ip string, now time.Time) *held {
+	h := &held{
+		pod: pod, script: s, ip: ip, qos: inAPI.QOSClass,
+		created: now, stage: stagePending, conditions: lastConditions(inAPI.Conditions),
 	}
+	p.pods[key(pod.namespace, pod.name)] = h
+	return h
 }
 
 // fail returns the error that the pod's annotations ask for. p.mu is held.
@@ -87,6 +89,10 @@ func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
+	k, err := keep(pod)
+	if err != nil {
+		return err
+	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,15 +107,14 @@ func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	if err := p.journal.append(record{Time: now, Event: eventUpdate, Pod: pod}); err != nil {
 		return err
 	}
-	h.update(pod, s)
+	h.update(k, s)
 	p.advance(h, now, true)
 	return nil
 }
 
-// update takes over all of pod but its status. h.pod.UID stays, pod may lack it.
-func (h *held) update(pod *corev1.Pod, s script) {
-	pod.UID = h.pod.UID
-	pod.Status = h.pod.Status
+// update takes over a new form of the pod, which may lack its UID.
+func (h *held) update(pod kept, s script) {
+	pod.uid = h.pod.uid
 	h.pod, h.script = pod, s
 }
 
@@ -136,7 +141,7 @@ func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if !h.stopAt.IsZero() && !stopAt.Before(h.stopAt) {
 		return nil
 	}
-	if err := p.journal.append(record{Time: now, Event: eventDelete, Pod: h.pod, StopAt: stopAt, Killed: killed}); err != nil {
+	if err := p.journal.append(record{Time: now, Event: eventDelete, held: h, StopAt: stopAt, Killed: killed}); err != nil {
 		return err
 	}
 	h.stopAt, h.killed = stopAt, killed
@@ -157,8 +162,8 @@ func gracePeriod(pod *corev1.Pod) time.Duration {
 // find returns the held pod that pod is. p.mu is held.
 func (p *Provider) find(pod *corev1.Pod) (*held, error) {
 	h, err := p.get(pod.Namespace, pod.Name)
-	if err == nil && pod.UID != "" && h.pod.UID != pod.UID {
-		return nil, errdefs.NotFoundf("pod %s/%s with UID %q does not exist, but one with UID %q", pod.Namespace, pod.Name, pod.UID, h.pod.UID)
+	if err == nil && pod.UID != "" && h.pod.uid != pod.UID {
+		return nil, errdefs.NotFoundf("pod %s/%s with UID %q does not exist, but one with UID %q", pod.Namespace, pod.Name, pod.UID, h.pod.uid)
 	}
 	return h, err
 }
@@ -181,34 +186,46 @@ func (p *Provider) advance(h *held, now time.Time, changed bool) {
 	changed = p.catchUp(h, now) || changed
 	_, at, ok := h.next()
 	p.schedule(h, at.Sub(now), ok)
-	for i := range h.pod.Spec.EphemeralContainers {
-		name := h.pod.Spec.EphemeralContainers[i].Name
-		if h.current.running() && h.ephemeral[name].IsZero() {
-			h.ephemeral[name] = now
-			changed = true
-		}
-	}
+	changed = h.startEphemeral(now) || changed
 	if !changed {
 		return
 	}
-	pod := *h.pod // its status is replaced, the rest shared
-	pod.Status = h.status(p.cfg.HostIP, now)
-	h.pod = &pod
-	p.notify(h.pod)
+	h.recordConditions(now)
+	p.notify(h)
 	if h.stage == stageEnded {
 		if !ended {
 			p.journal.appendLater(record{
-				Time: now, Event: eventTerminal, Pod: h.pod,
-				Phase: pod.Status.Phase, Started: h.current.started, Ready: h.current.ready, Ended: h.current.ended, ExitCode: h.current.code,
+				Time: now, Event: eventTerminal, held: h,
+				Phase: h.phase(), Started: h.current.started, Ready: h.current.ready, Ended: h.current.ended, ExitCode: h.current.code,
 			})
 		}
 		if !h.stopAt.IsZero() {
 			p.forget(h)
-			p.journal.appendLater(record{Time: now, Event: eventForget, Pod: h.pod})
+			p.journal.appendLater(record{Time: now, Event: eventForget, held: h})
 		}
 	}
-	close(h.changed)
-	h.changed = make(chan struct{})
+	if h.changed != nil {
+		close(h.changed)
+		h.changed = nil
+	}
+}
+
+// startEphemeral starts the ephemeral containers that are new, if the pod runs, and reports
+// whether there are any. p.mu is held.
+func (h *held) startEphemeral(now time.Time) (started bool) {
+	if !h.current.running() {
+		return false
+	}
+	for _, c := range h.pod.of(kindEphemeral) {
+		if !h.ephemeral[c.name].IsZero() {
+			continue
+		}
+		if h.ephemeral == nil {
+			h.ephemeral = map[string]time.Time{}
+		}
+		h.ephemeral[c.name], started = now, true
+	}
+	return started
 }
 
 // catchUp lets happen to h what is due by now, and reports whether anything was.
@@ -249,7 +266,7 @@ func (p *Provider) schedule(h *held, after time.Duration, ok bool) {
 // forget stops holding the pod. p.mu is held.
 func (p *Provider) forget(h *held) {
 	p.schedule(h, 0, false)
-	delete(p.pods, key(h.pod.Namespace, h.pod.Name))
+	delete(p.pods, key(h.pod.namespace, h.pod.name))
 	p.addresses.release(h.ip)
 	h.gone = true
 }

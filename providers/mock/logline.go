@@ -21,7 +21,7 @@ func (h *held) logLines(container string, i instance, since, now time.Time) []ap
 	if i.started.IsZero() || i.started.After(now) {
 		return nil
 	}
-	who := fmt.Sprintf("mock container %q of pod %s/%s", container, h.pod.Namespace, h.pod.Name)
+	who := fmt.Sprintf("mock container %q of pod %s/%s", container, h.pod.namespace, h.pod.name)
 	end := now
 	if !i.ended.IsZero() {
 		end = i.ended

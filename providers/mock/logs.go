@@ -18,25 +18,25 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, podName, con
 	if err != nil {
 		return nil, err
 	}
-	c, k, err := h.container(containerName)
+	c, err := h.container(containerName)
 	if err != nil {
 		return nil, err
 	}
-	run := h.instance(k, c.Name)
+	run := h.instance(c.kind, c.name)
 	if opts.Previous {
-		if k != kindInit && k != kindEphemeral && h.stage == stageBackOff {
+		if c.kind != kindInit && c.kind != kindEphemeral && h.stage == stageBackOff {
 			// The run that has exited is the previous one already.
-		} else if last := h.lastInstance(k); last != nil {
+		} else if last := h.lastInstance(c.kind); last != nil {
 			run = *last
 		} else {
-			return nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", c.Name, podName)
+			return nil, errdefs.InvalidInputf("previous terminated container %q in pod %q not found", c.name, podName)
 		}
 	}
 	if run.started.IsZero() {
-		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: ContainerCreating", c.Name, podName)
+		return nil, errdefs.InvalidInputf("container %q in pod %q is waiting to start: ContainerCreating", c.name, podName)
 	}
 	return api.NewLogReader(ctx, opts, func(_ context.Context, since time.Time) ([]api.LogLine, error) {
-		return p.logLines(h, k, c.Name, &run, since, opts.Follow)
+		return p.logLines(h, c.kind, c.name, &run, since, opts.Follow)
 	}), nil
 }
 

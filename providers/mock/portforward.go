@@ -46,8 +46,10 @@ func (p *Provider) PortForward(ctx context.Context, namespace, pod string, port 
 func (p *Provider) firstContainer(namespace, pod string) string {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if h, err := p.get(namespace, pod); err == nil && len(h.pod.Spec.Containers) > 0 {
-		return h.pod.Spec.Containers[0].Name
+	if h, err := p.get(namespace, pod); err == nil {
+		for _, c := range h.pod.of(kindMain) {
+			return c.name
+		}
 	}
 	return ""
 }

@@ -97,7 +97,8 @@ func (p *Provider) Close() error {
 var errClosed = errdefs.AsUnavailable(errors.New("the mock provider is closed"))
 
 // NotifyPods implements node.PodNotifier. Each call adds a receiver. What is
-// behind the pointers of the pods that it gets is for reading only.
+// behind the pointers of the pods that it gets is for reading only; they have what
+// those of GetPods have.
 func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +111,11 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 }
 
 // notify notifies all subscribers of a pod. p.mu is held.
-func (p *Provider) notify(pod *corev1.Pod) {
+func (p *Provider) notify(h *held) {
+	if len(p.subscribers) == 0 {
+		return
+	}
+	pod := h.brief(p.cfg.HostIP)
 	for _, s := range p.subscribers {
 		if s.add(pod) && !p.closed {
 			p.wg.Go(func() { s.deliver(p.done) })

@@ -28,24 +28,27 @@ func (p *Provider) session(namespace, pod, container string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, k, err := h.container(container)
+	c, err := h.container(container)
 	if err != nil {
 		return nil, err
 	}
-	run := h.instance(k, c.Name)
+	run := h.instance(c.kind, c.name)
 	if !run.running() {
-		return nil, errdefs.AsConflict(fmt.Errorf("container %q in pod %q is not running", c.Name, pod))
+		return nil, errdefs.AsConflict(fmt.Errorf("container %q in pod %q is not running", c.name, pod))
 	}
-	return &session{p: p, h: h, container: c.Name, kind: k, started: run.started}, nil
+	return &session{p: p, h: h, container: c.name, kind: c.kind, started: run.started}, nil
 }
 
 // stopped waits until the container has stopped (then it returns its exit code),
 // or ctx ends.
 func (s *session) stopped(ctx context.Context) (code int32, err error) {
 	for {
-		s.p.mu.RLock()
+		s.p.mu.Lock()
+		if s.h.changed == nil {
+			s.h.changed = make(chan struct{})
+		}
 		run, changed := s.h.instance(s.kind, s.container), s.h.changed
-		s.p.mu.RUnlock()
+		s.p.mu.Unlock()
 		if !run.running() || !run.started.Equal(s.started) {
 			return run.code, nil
 		}

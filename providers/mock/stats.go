@@ -7,7 +7,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -28,36 +27,33 @@ type usage struct{ nanoCores, memoryBytes uint64 }
 
 // use returns the usage of a container: by chance (the same for a pod each
 // time), from 1 to 50 milli cores and 8 to 64 MiB, but not more than its limits.
-func (h *held) use(c *corev1.Container) usage {
-	random := hash(string(h.pod.UID), c.Name)
+func (h *held) use(c *container) usage {
+	random := hash(string(h.pod.uid), c.name)
 	u := usage{
 		nanoCores:   1_000_000 * (1 + random%50),
 		memoryBytes: 8<<20 + random/50%(56<<20),
 	}
-	if limit := c.Resources.Limits.Cpu(); !limit.IsZero() {
+	if limit := c.resources.Limits.Cpu(); !limit.IsZero() {
 		u.nanoCores = min(u.nanoCores, uint64(max(limit.ScaledValue(resource.Nano), 1)))
 	}
-	if limit := c.Resources.Limits.Memory(); !limit.IsZero() {
+	if limit := c.resources.Limits.Memory(); !limit.IsZero() {
 		u.memoryBytes = min(u.memoryBytes, uint64(max(limit.Value(), 1)))
 	}
 	return u
 }
 
 // each calls f for the containers that have a run like the pod's.
-func (h *held) each(f func(*corev1.Container)) {
-	for i := range h.pod.Spec.InitContainers {
-		if c := &h.pod.Spec.InitContainers[i]; initKind(c) == kindSidecar {
+func (h *held) each(f func(*container)) {
+	for i := range h.pod.containers {
+		if c := &h.pod.containers[i]; c.kind == kindSidecar || c.kind == kindMain {
 			f(c)
 		}
-	}
-	for i := range h.pod.Spec.Containers {
-		f(&h.pod.Spec.Containers[i])
 	}
 }
 
 // cpu returns the core nanoseconds that the pod's containers use in d.
 func (h *held) cpu(d time.Duration) (total uint64) {
-	h.each(func(c *corev1.Container) { total += cpuTime(h.use(c).nanoCores, d) })
+	h.each(func(c *container) { total += cpuTime(h.use(c).nanoCores, d) })
 	return total
 }
 
@@ -103,21 +99,21 @@ func (p *Provider) GetStatsSummary(context.Context) (*stats.Summary, error) {
 func (h *held) stats(now time.Time) (stats.PodStats, usage, uint64) {
 	at, age := metav1.NewTime(now), now.Sub(h.current.started)
 	pod := stats.PodStats{
-		PodRef:    stats.PodReference{Name: h.pod.Name, Namespace: h.pod.Namespace, UID: string(h.pod.UID)},
+		PodRef:    stats.PodReference{Name: h.pod.name, Namespace: h.pod.namespace, UID: string(h.pod.uid)},
 		StartTime: metav1.NewTime(h.created),
 	}
 	var total usage
 	var nanos uint64
-	h.each(func(c *corev1.Container) {
+	h.each(func(c *container) {
 		used := h.use(c)
 		total.nanoCores += used.nanoCores
 		total.memoryBytes += used.memoryBytes
 		nanos += cpuTime(used.nanoCores, age)
 		pod.Containers = append(pod.Containers, stats.ContainerStats{
-			Name:      c.Name,
+			Name:      c.name,
 			StartTime: metav1.NewTime(h.current.started),
 			CPU:       cpuStats(at, used.nanoCores, cpuTime(used.nanoCores, age)),
-			Memory:    memoryStats(at, used.memoryBytes, uint64(c.Resources.Limits.Memory().Value())),
+			Memory:    memoryStats(at, used.memoryBytes, uint64(c.resources.Limits.Memory().Value())),
 		})
 	})
 	pod.CPU = cpuStats(at, total.nanoCores, nanos)

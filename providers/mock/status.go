@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,35 +13,36 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
-// status renders the state of the pod as the kubelet would.
-func (h *held) status(hostIP string, now time.Time) corev1.PodStatus {
+// status renders the state of the pod as the kubelet would. It is the caller's own.
+func (h *held) status(hostIP string) corev1.PodStatus {
 	created := metav1.NewTime(h.created)
 	s := corev1.PodStatus{
-		ObservedGeneration: h.pod.Generation,
+		ObservedGeneration: h.pod.generation,
 		Phase:              h.phase(),
-		Reason:             h.reason,
-		Message:            h.message,
 		HostIP:             hostIP,
 		HostIPs:            []corev1.HostIP{{IP: hostIP}},
 		StartTime:          &created,
-		QOSClass:           h.pod.Status.QOSClass,
+		QOSClass:           h.qos,
+	}
+	if h.exceeded {
+		s.Reason, s.Message = "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 	}
 	if !h.first.IsZero() {
 		s.PodIP = h.ip
 		s.PodIPs = []corev1.PodIP{{IP: h.ip}}
 	}
-	for i := range h.pod.Spec.InitContainers {
-		c := &h.pod.Spec.InitContainers[i]
-		s.InitContainerStatuses = append(s.InitContainerStatuses, h.containerStatus(c, initKind(c)))
+	for i := range h.pod.containers {
+		c := &h.pod.containers[i]
+		list := &s.ContainerStatuses
+		switch c.kind {
+		case kindInit, kindSidecar:
+			list = &s.InitContainerStatuses
+		case kindEphemeral:
+			list = &s.EphemeralContainerStatuses
+		}
+		*list = append(*list, h.containerStatus(c))
 	}
-	for i := range h.pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, h.containerStatus(&h.pod.Spec.Containers[i], kindMain))
-	}
-	for i := range h.pod.Spec.EphemeralContainers {
-		c := (*corev1.Container)(&h.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		s.EphemeralContainerStatuses = append(s.EphemeralContainerStatuses, h.containerStatus(c, kindEphemeral))
-	}
-	s.Conditions = h.conditions(now)
+	s.Conditions = h.renderConditions()
 	return s
 }
 
@@ -52,23 +52,24 @@ func (h *held) phase() corev1.PodPhase {
 		return corev1.PodPending
 	case h.stage != stageEnded:
 		return corev1.PodRunning
-	case h.current.code != 0 || h.reason != "":
+	case h.current.code != 0 || h.exceeded:
 		return corev1.PodFailed
 	}
 	return corev1.PodSucceeded
 }
 
-func (h *held) containerStatus(c *corev1.Container, k kind) corev1.ContainerStatus {
+func (h *held) containerStatus(c *container) corev1.ContainerStatus {
+	k := c.kind
 	s := corev1.ContainerStatus{
-		Name:         c.Name,
-		Image:        c.Image,
+		Name:         c.name,
+		Image:        c.image,
 		RestartCount: h.restart,
 		Started:      ptr.To(false),
 	}
 	if k == kindInit || k == kindEphemeral {
 		s.RestartCount = 0
 	}
-	i := h.instance(k, c.Name)
+	i := h.instance(k, c.name)
 	switch {
 	case i.started.IsZero() && h.stage == stageEnded:
 		s.State.Terminated = &corev1.ContainerStateTerminated{
@@ -79,7 +80,7 @@ func (h *held) containerStatus(c *corev1.Container, k kind) corev1.ContainerStat
 		return s
 	case i.started.IsZero():
 		reason := "ContainerCreating"
-		if len(h.pod.Spec.InitContainers) > 0 && k == kindMain {
+		if k == kindMain && h.initializes() {
 			reason = "PodInitializing"
 		}
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason}
@@ -92,24 +93,24 @@ func (h *held) containerStatus(c *corev1.Container, k kind) corev1.ContainerStat
 		s.State.Waiting = &corev1.ContainerStateWaiting{
 			Reason: "CrashLoopBackOff",
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
-				backOff(h.restart), c.Name, h.pod.Name, h.pod.Namespace, h.pod.UID),
+				backOff(h.restart), c.name, h.pod.name, h.pod.namespace, h.pod.uid),
 		}
-		s.LastTerminationState.Terminated = h.terminated(c.Name, h.restart, i)
+		s.LastTerminationState.Terminated = h.terminated(c.name, h.restart, i)
 	default:
-		s.State.Terminated = h.terminated(c.Name, s.RestartCount, i)
+		s.State.Terminated = h.terminated(c.name, s.RestartCount, i)
 		s.Ready = k == kindInit
 	}
 	if last := h.lastInstance(k); last != nil && s.LastTerminationState.Terminated == nil {
-		s.LastTerminationState.Terminated = h.terminated(c.Name, h.restart-1, *last)
+		s.LastTerminationState.Terminated = h.terminated(c.name, h.restart-1, *last)
 	}
 	if k == kindEphemeral {
 		s.Ready = false
 	}
-	s.ImageID = "mock://sha256:" + digest(c.Image)
-	s.ContainerID = h.containerID(c.Name, s.RestartCount)
+	s.ImageID = "mock://sha256:" + digest(c.image)
+	s.ContainerID = h.containerID(c.name, s.RestartCount)
 	if k != kindInit && k != kindEphemeral {
-		s.Resources = c.Resources.DeepCopy()
-		s.AllocatedResources = c.Resources.Requests.DeepCopy()
+		s.Resources = c.resources.DeepCopy()
+		s.AllocatedResources = c.resources.Requests.DeepCopy()
 	}
 	return s
 }
@@ -127,57 +128,10 @@ func (h *held) terminated(container string, restart int32, i instance) *corev1.C
 }
 
 func (h *held) containerID(container string, restart int32) string {
-	return "mock://" + digest(string(h.pod.UID)+"/"+container+"/"+strconv.Itoa(int(restart)))
+	return "mock://" + digest(string(h.pod.uid)+"/"+container+"/"+strconv.Itoa(int(restart)))
 }
 
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
-}
-
-// conditions returns the pod's conditions. Those whose status is the same keep
-// their time.
-func (h *held) conditions(now time.Time) []corev1.PodCondition {
-	started, ended, ready := !h.first.IsZero(), h.stage == stageEnded, h.current.isReady()
-	readyReason, readyMessage := "", ""
-	if !ready {
-		readyReason, readyMessage = "ContainersNotReady", "containers are not ready"
-		if ended && h.phase() == corev1.PodSucceeded {
-			readyReason, readyMessage = "PodCompleted", ""
-		} else if ended {
-			readyReason, readyMessage = "PodFailed", ""
-		}
-	}
-	list := []corev1.PodCondition{
-		condition(corev1.PodReadyToStartContainers, started && !ended, "", ""),
-		condition(corev1.PodInitialized, started, "", ""),
-		condition(corev1.PodReady, ready, readyReason, readyMessage),
-		condition(corev1.ContainersReady, ready, readyReason, readyMessage),
-		condition(corev1.PodScheduled, true, "", ""),
-	}
-	if !started && !ended {
-		list[1].Reason, list[1].Message = "ContainersNotInitialized", "containers are not initialized"
-		if len(h.pod.Spec.InitContainers) == 0 {
-			list[1] = condition(corev1.PodInitialized, true, "", "")
-		}
-	}
-	for i := range list {
-		c := &list[i]
-		c.ObservedGeneration = h.pod.Generation
-		c.LastTransitionTime = metav1.NewTime(now)
-		for _, old := range h.pod.Status.Conditions {
-			if old.Type == c.Type && old.Status == c.Status {
-				c.LastTransitionTime = old.LastTransitionTime
-			}
-		}
-	}
-	return list
-}
-
-func condition(t corev1.PodConditionType, ok bool, reason, message string) corev1.PodCondition {
-	status := corev1.ConditionFalse
-	if ok {
-		status = corev1.ConditionTrue
-	}
-	return corev1.PodCondition{Type: t, Status: status, Reason: reason, Message: message}
 }
