@@ -24,7 +24,10 @@ var ErrQuota = errors.New("there were too many calls")
 
 // HTTPStatus returns the status of the answer of most services to what Serve, or a method of a
 // World, has returned: 200 for nil. For ErrLost it breaks the connection off.
-func HTTPStatus(err error) int {
+func HTTPStatus(err error) int { return statusOf(err, http.StatusBadRequest) }
+
+// statusOf is HTTPStatus with the status of errors that are not known.
+func statusOf(err error, otherwise int) int {
 	refusal, refused := errors.AsType[*Refusal](err)
 	switch {
 	case err == nil:
@@ -40,7 +43,7 @@ func HTTPStatus(err error) int {
 	case refused:
 		return refusal.Status
 	}
-	return http.StatusBadRequest
+	return otherwise
 }
 
 // fault is what becomes of the next calls of an action.
