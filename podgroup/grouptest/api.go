@@ -73,7 +73,7 @@ func (a *API) refuse(w http.ResponseWriter, err error) {
 		return
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"message": err.Error()}) // as above
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": Message(err)}) // as above
 }
 
 // Schema has the fields of objects in JSON, by the name of the field that an object, or a list of

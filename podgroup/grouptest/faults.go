@@ -19,6 +19,14 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.Status, r.Code, r.Message) }
 
+// Message returns the text of an error for its answer: of a Refusal it is the message alone.
+func Message(err error) string {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Message
+	}
+	return err.Error()
+}
+
 // ErrQuota is the error of a call beyond the quota of its action (SetQuota).
 var ErrQuota = errors.New("there were too many calls")
 

@@ -84,10 +84,7 @@ func answerRefusal(w http.ResponseWriter, status int, err error) {
 		http.Error(w, "Too Many Requests", status)
 		return
 	}
-	detail := err.Error()
-	if refusal, ok := errors.AsType[*grouptest.Refusal](err); ok {
-		detail = refusal.Message
-	}
+	detail := grouptest.Message(err)
 	title := detail
 	if status >= http.StatusInternalServerError {
 		title = http.StatusText(status)
