@@ -300,25 +300,16 @@ func (s *Server) logs(_ http.ResponseWriter, r *http.Request) (any, error) {
 			return nil, refuse(http.StatusBadRequest, "Additional properties are not allowed: "+name)
 		}
 	}
-	lines, err := s.World.Log(u.ID, u.Containers[i].Name, false)
-	if since := q.Get("since"); since != "" && err == nil {
+	query := podgroup.LogQuery{Timestamps: q.Get("timestamps") == "true"}
+	query.Tail, _ = strconv.Atoi(q.Get("tail")) // "all" is no number
+	if since := q.Get("since"); since != "" {
 		seconds, err := strconv.ParseInt(since, 10, 64)
 		if err != nil {
 			return nil, refuse(http.StatusBadRequest, "since")
 		}
-		lines = slices.DeleteFunc(lines, func(l grouptest.Line) bool { return l.At.Unix() < seconds })
+		query.Since = time.Unix(seconds, 0)
 	}
-	if tail, err := strconv.Atoi(q.Get("tail")); err == nil {
-		lines = lines[max(0, len(lines)-tail):]
-	}
-	text := ""
-	for _, l := range lines {
-		if q.Get("timestamps") == "true" {
-			text += l.At.UTC().Format(time.RFC3339Nano) + " "
-		}
-		text += l.Text + "\n"
-	}
-	return text, err
+	return s.World.LogText(u.ID, u.Containers[i].Name, query)
 }
 
 func (s *Server) execute(_ http.ResponseWriter, r *http.Request) (any, error) {
