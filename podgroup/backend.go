@@ -329,6 +329,20 @@ type Run struct {
 	Started, Finished time.Time
 }
 
+// RunOf returns the run of which a service has the state in the form of Kubernetes.
+func RunOf(s *corev1.ContainerState) Run {
+	switch {
+	case s.Terminated != nil:
+		t := s.Terminated
+		return Run{State: Terminated, Reason: t.Reason, Message: t.Message, ExitCode: t.ExitCode, Signal: t.Signal, Started: t.StartedAt.Time, Finished: t.FinishedAt.Time}
+	case s.Running != nil:
+		return Run{State: Executing, Started: s.Running.StartedAt.Time}
+	case s.Waiting != nil:
+		return Run{Reason: s.Waiting.Reason, Message: s.Waiting.Message}
+	}
+	return Run{}
+}
+
 // Event is something that happened to a unit.
 type Event struct {
 	// Type is Normal or Warning.

@@ -1,11 +1,8 @@
 package podgroup_test
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -13,57 +10,47 @@ import (
 )
 
 // fakeCapsules is the invented service of the example: a codec on a World.
-type fakeCapsules struct{ w *grouptest.World }
+type fakeCapsules struct{ *grouptest.World }
 
-func (f fakeCapsules) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body []byte
-	err := f.w.Serve(r.Context(), r.Method, func() (err error) {
-		body, err = f.answer(r)
-		return err
-	})
-	if w.WriteHeader(grouptest.HTTPStatus(err)); err == nil {
-		_, _ = w.Write(body) // the client may have gone
-	}
+const createCapsule, listCapsules = "PUT /capsules/{name}", "GET /capsules"
+
+func newFakeCapsules(w *grouptest.World) *grouptest.API {
+	f := fakeCapsules{w}
+	return &grouptest.API{World: w, Calls: map[string]grouptest.Call{createCapsule: f.create, listCapsules: f.list, "DELETE /capsules/{id}": f.delete}}
 }
 
-func (f fakeCapsules) answer(r *http.Request) ([]byte, error) {
-	name := strings.TrimPrefix(r.URL.Path, "/capsules/")
-	switch r.Method {
-	case http.MethodPut:
-		var want capsule
-		decoder := json.NewDecoder(r.Body)
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&want); err != nil {
-			return nil, err
-		}
-		spec := grouptest.Spec{Token: name, Request: fmt.Sprint(want), Tags: want.Labels, RestartPolicy: want.Restart}
-		for key, value := range want.Labels {
-			if len(value) > 63 {
-				return nil, fmt.Errorf("label %s is too long", key)
-			}
-		}
-		for _, c := range want.Containers {
-			spec.Containers = append(spec.Containers, podgroup.Container{Name: c.Name, Image: c.Image})
-		}
-		u, err := f.w.Create(spec)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(toCapsule(&u))
-	case http.MethodGet:
-		page, next, err := f.w.Page(f.w.Units(nil), r.URL.Query().Get("after"), 50)
-		list := []capsule{}
-		for i := range page {
-			list = append(list, toCapsule(&page[i]))
-		}
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(map[string]any{"capsules": list, "next": next})
-	case http.MethodDelete:
-		return []byte("{}"), f.w.Delete(name)
+var capsuleFields = grouptest.Schema{"capsule": "labels restart containers", "containers": "name image command"}
+
+func (f fakeCapsules) create(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var want capsule
+	request, err := capsuleFields.Decode(r.Body, "capsule", &want)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("unknown method")
+	for key, value := range want.Labels {
+		if len(value) > 63 {
+			return nil, fmt.Errorf("label %s is too long", key)
+		}
+	}
+	spec := grouptest.Spec{Token: r.PathValue("name"), Request: request, Tags: want.Labels, RestartPolicy: want.Restart}
+	for _, c := range want.Containers {
+		spec.Containers = append(spec.Containers, podgroup.Container{Name: c.Name, Image: c.Image})
+	}
+	u, err := f.Create(spec)
+	return toCapsule(&u), err
+}
+
+func (f fakeCapsules) list(_ http.ResponseWriter, r *http.Request) (any, error) {
+	page, next, err := f.Page(f.Units(nil), r.URL.Query().Get("after"), 50)
+	list := []capsule{}
+	for i := range page {
+		list = append(list, toCapsule(&page[i]))
+	}
+	return map[string]any{"capsules": list, "next": next}, err
+}
+
+func (f fakeCapsules) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, f.Delete(r.PathValue("id"))
 }
 
 func toCapsule(u *grouptest.Unit) capsule {
@@ -87,9 +74,9 @@ func toCapsule(u *grouptest.Unit) capsule {
 func TestCapsules(t *testing.T) {
 	grouptest.Suite{
 		New: func(t *testing.T, w *grouptest.World) (podgroup.Backend, podgroup.Options) {
-			service := grouptest.Serve(t, fakeCapsules{w})
-			return capsules{url: "http://capsules", client: &http.Client{Transport: service.Transport(t)}}, capsulesOptions("test")
+			service := grouptest.Serve(t, newFakeCapsules(w))
+			return newCapsules("http://capsules", service.Transport(t)), capsulesOptions("test")
 		},
-		Actions: map[podgroup.Action]string{podgroup.ActionCreate: http.MethodPut, podgroup.ActionList: http.MethodGet},
+		Actions: map[podgroup.Action]string{podgroup.ActionCreate: createCapsule, podgroup.ActionList: listCapsules},
 	}.Run(t)
 }

@@ -1,13 +1,10 @@
 package podgroup_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +12,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 )
 
 // capsules is a backend for an invented service, Capsules, with an API of three requests:
@@ -22,10 +20,7 @@ import (
 //	PUT    /capsules/NAME     creates a capsule; with the same body again it changes nothing
 //	GET    /capsules?after=ID  the capsules in order, 50 a page
 //	DELETE /capsules/ID
-type capsules struct {
-	url    string
-	client *http.Client
-}
+type capsules struct{ *rest.Client }
 
 // capsule is the service's form of a unit.
 type capsule struct {
@@ -49,6 +44,11 @@ type capsuleContainer struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
+// newCapsules returns the backend. Without a transport it is that of all requests.
+func newCapsules(url string, transport http.RoundTripper) capsules {
+	return capsules{&rest.Client{Service: "Capsules", URL: url, Transport: transport}}
+}
+
 // capsulesOptions are what the service can do.
 func capsulesOptions(cluster string) podgroup.Options {
 	return podgroup.Options{
@@ -59,30 +59,6 @@ func capsulesOptions(cluster string) podgroup.Options {
 	}
 }
 
-var capsulesCodes = podgroup.Codes{Throttled: []string{"429"}, Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Refused: []string{"400"}}
-
-// do makes a request.
-func (c capsules) do(ctx context.Context, action podgroup.Action, method, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := c.client.Do(request)
-	if err != nil { // nobody has answered
-		return capsulesCodes.Classify(action, "", 0, 0, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode >= 300 {
-		err := fmt.Errorf("Capsules refuses to %s: %s", action, response.Status) //nolint:staticcheck // a name
-		return capsulesCodes.Classify(action, strconv.Itoa(response.StatusCode), response.StatusCode, 0, err)
-	}
-	return json.NewDecoder(response.Body).Decode(out)
-}
-
 // Create implements podgroup.Backend.
 func (c capsules) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	want := capsule{Labels: r.Tags, Restart: string(r.Pod.Spec.RestartPolicy)}
@@ -90,13 +66,13 @@ func (c capsules) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		want.Containers = append(want.Containers, capsuleContainer{Name: container.Name, Image: container.Image, Command: append(container.Command, container.Args...)})
 	}
 	var created capsule
-	err := c.do(ctx, podgroup.ActionCreate, http.MethodPut, "/capsules/"+r.Name, want, &created)
+	err := c.Do(ctx, rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPut, Path: "/capsules/" + r.Name, In: want}, &created)
 	return created.unit(), err
 }
 
 // Delete implements podgroup.Backend.
 func (c capsules) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
-	return c.do(ctx, podgroup.ActionDelete, http.MethodDelete, "/capsules/"+u.ID, nil, &struct{}{})
+	return c.Do(ctx, rest.Call{Action: podgroup.ActionDelete, Method: http.MethodDelete, Path: "/capsules/" + u.ID}, nil)
 }
 
 // List implements podgroup.Lister.
@@ -105,7 +81,7 @@ func (c capsules) List(ctx context.Context, _ map[string]string, page string) (f
 		Capsules []capsule `json:"capsules"`
 		Next     string    `json:"next"`
 	}
-	err = c.do(ctx, podgroup.ActionList, http.MethodGet, "/capsules?after="+page, nil, &list)
+	err = c.Do(ctx, rest.Call{Action: podgroup.ActionList, Method: http.MethodGet, Path: "/capsules?after=" + page}, &list)
 	for _, one := range list.Capsules {
 		found.Units = append(found.Units, one.unit())
 	}
@@ -138,12 +114,12 @@ func (c *capsule) unit() podgroup.Unit {
 // A provider for an invented service. TestCapsules has its fake, and runs the Suite.
 func Example() {
 	world := grouptest.New(0)
-	service := httptest.NewServer(fakeCapsules{world})
+	service := httptest.NewServer(newFakeCapsules(world))
 	defer service.Close()
 	cluster := grouptest.NewCluster("cluster-uid")
 
 	newProvider := func(init nodeutil.ProviderConfig) (nodeutil.Provider, error) {
-		provider, _, err := podgroup.New(init, capsules{url: service.URL, client: service.Client()}, capsulesOptions("home"))
+		provider, _, err := podgroup.New(init, newCapsules(service.URL, nil), capsulesOptions("home"))
 		return provider, err
 	}
 	provider, err := newProvider(cluster.Config()) // what nodeutil.NewNode does

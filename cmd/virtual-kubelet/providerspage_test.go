@@ -234,7 +234,7 @@ func linesOf(provider string, page []byte) string {
 	})
 	counts := []int{mapping, fake}[:min(2, 1+fake)]
 	shown := make([]string, len(counts))
-	row := regexp.MustCompile(`(?m)^\| \[` + provider + `\]\(.* (\d+)(?: / (\d+))? \|$`).FindSubmatch(page)
+	row := regexp.MustCompile(`(?m)^\| \[` + provider + `\]\(.*\| (\d+)(?: / (\d+))? \|$`).FindSubmatch(page)
 	for i, n := range counts {
 		number := 0
 		if row != nil {

@@ -4,7 +4,7 @@
 // go through their stages, containers that end and print as a test says, client tokens,
 // retention, pages, and faults. The fake of a service is a codec on a World: it
 // translates the service's requests into calls of a World, refuses what the service
-// refuses, and translates back.
+// refuses, and translates back. API and Schema are what such codecs of REST APIs have in common.
 //
 // Suite is what holds for every backend.
 package grouptest

@@ -19,12 +19,23 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.Status, r.Code, r.Message) }
 
+// Message returns the text of an error for its answer: of a Refusal it is the message alone.
+func Message(err error) string {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Message
+	}
+	return err.Error()
+}
+
 // ErrQuota is the error of a call beyond the quota of its action (SetQuota).
 var ErrQuota = errors.New("there were too many calls")
 
 // HTTPStatus returns the status of the answer of most services to what Serve, or a method of a
 // World, has returned: 200 for nil. For ErrLost it breaks the connection off.
-func HTTPStatus(err error) int {
+func HTTPStatus(err error) int { return statusOf(err, http.StatusBadRequest) }
+
+// statusOf is HTTPStatus with the status of errors that are not known.
+func statusOf(err error, otherwise int) int {
 	refusal, refused := errors.AsType[*Refusal](err)
 	switch {
 	case err == nil:
@@ -40,7 +51,7 @@ func HTTPStatus(err error) int {
 	case refused:
 		return refusal.Status
 	}
-	return http.StatusBadRequest
+	return otherwise
 }
 
 // fault is what becomes of the next calls of an action.

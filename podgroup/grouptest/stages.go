@@ -201,7 +201,7 @@ func (w *World) Duplicate(pod string) (id string, err error) {
 	if err != nil {
 		return "", err
 	}
-	spec.Token = ""
+	spec.Token, spec.ID = "", ""
 	u, err := w.Create(spec)
 	return u.ID, err
 }

@@ -1,6 +1,7 @@
 package grouptest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ var (
 	// ErrNotFound is the error of a unit that does not exist.
 	ErrNotFound = errors.New("there is no such unit")
 	// ErrTokenReused is the error of a creation with the token of another one that is not
-	// identical.
+	// identical, or with the ID of a unit that exists.
 	ErrTokenReused = errors.New("the token was used for another creation")
 	// ErrBusy is the error of an update of a unit that takes none at the moment.
 	ErrBusy = errors.New("the unit takes no updates now")
@@ -76,6 +77,9 @@ type Line struct {
 
 // Spec is what a codec has read from the request for a unit.
 type Spec struct {
+	// ID is that of the unit, where clients choose it: a second creation with the ID of a unit
+	// that exists is ErrTokenReused. Defaults to one of the World's own.
+	ID string
 	// Token makes the creation idempotent, and Request is what has to be the same in two
 	// creations with one token. Without a Token each creation makes a unit.
 	Token, Request string
@@ -156,12 +160,15 @@ func (w *World) Create(spec Spec) (Unit, error) {
 		}
 		return Unit{Unit: podgroup.Unit{ID: known.id, Phase: podgroup.Gone}}, nil
 	}
+	if spec.ID != "" && w.byID(spec.ID) != nil {
+		return Unit{}, ErrTokenReused
+	}
 	w.next++
 	if spec.RestartPolicy == "" {
 		spec.RestartPolicy = "Always"
 	}
 	u := &Unit{Spec: spec, number: w.next, logs: map[string]*logs{}}
-	u.ID, u.Tags, u.Created, u.Files = fmt.Sprintf("unit-%06d", w.next), maps.Clone(spec.Tags), w.now(), spec.Files
+	u.ID, u.Tags, u.Created, u.Files = cmp.Or(spec.ID, fmt.Sprintf("unit-%06d", w.next)), maps.Clone(spec.Tags), w.now(), spec.Files
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		u.Containers = append(u.Containers, podgroup.Container{Name: c.Name, Image: c.Image, Now: podgroup.Run{Reason: "ContainerCreating"}})
 		u.logs[c.Name] = &logs{}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
 )
 
@@ -38,13 +40,11 @@ var (
 // backend maps pods to the protocol. A unit has the UID of its pod as its ID: the protocol
 // knows pods by it.
 type backend struct {
+	*rest.Client
 	config  *Config
-	client  *client
 	started time.Time
-
-	mu      sync.Mutex
-	unclear map[types.UID]time.Time // when a creation may have happened, or not
-	deleted map[types.UID]time.Time // when a deletion was asked for
+	unclear recent // creations that may have happened, or not
+	deleted recent // deletions that were asked for
 }
 
 // Create implements podgroup.Backend. The protocol does not make creations idempotent: a pod
@@ -55,7 +55,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		return podgroup.Unit{}, errdefs.AsRetryAfter(errors.New("an earlier creation of the pod may have happened: looking for it first"), wait)
 	}
 	found, err := b.statuses(ctx, []*corev1.Pod{r.Pod})
-	if err != nil && statusOf(err) != http.StatusNotFound {
+	if err != nil && rest.StatusOf(err) != http.StatusNotFound {
 		return podgroup.Unit{}, err
 	}
 	if len(found) > 0 {
@@ -63,9 +63,11 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	}
 	request := b.request(r)
 	var answer json.RawMessage
-	err = b.client.do(ctx, call{podgroup.ActionCreate, http.MethodPost, "/create", request, secretsOf(request)}, &answer)
-	if code := statusOf(err); err != nil && (code == 0 || code >= http.StatusInternalServerError) {
-		b.setUnclear(r.Pod.UID)
+	creation := call(podgroup.ActionCreate, http.MethodPost, "/create", request)
+	creation.Secrets = secretsOf(request)
+	err = b.Do(ctx, creation, &answer)
+	if code := rest.StatusOf(err); err != nil && (code == 0 || code >= http.StatusInternalServerError) {
+		b.unclear.add(r.Pod.UID)
 	}
 	if err != nil {
 		return podgroup.Unit{}, err
@@ -81,9 +83,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 // job: after an error of a creation, and after the start, if an earlier process may have
 // begun one.
 func (b *backend) untilStatusesAreClear(pod *corev1.Pod) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	since, ok := b.unclear[pod.UID]
+	since, ok := b.unclear.since(pod.UID)
 	if !ok && pod.CreationTimestamp.Time.Before(b.started) {
 		since, ok = b.started, true
 	}
@@ -93,30 +93,42 @@ func (b *backend) untilStatusesAreClear(pod *corev1.Pod) time.Duration {
 	return 0
 }
 
-func (b *backend) setUnclear(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for other, since := range b.unclear {
-		if time.Since(since) > statusLag {
-			delete(b.unclear, other)
-		}
+// recent are the times at which something happened to pods, as far as they are not older than max.
+type recent struct {
+	max time.Duration
+
+	mu sync.Mutex
+	at map[types.UID]time.Time
+}
+
+func (r *recent) add(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == nil {
+		r.at = map[types.UID]time.Time{}
 	}
-	b.unclear[uid] = time.Now()
+	maps.DeleteFunc(r.at, func(_ types.UID, at time.Time) bool { return time.Since(at) > r.max })
+	r.at[uid] = time.Now()
+}
+
+func (r *recent) since(uid types.UID) (at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok = r.at[uid]
+	return at, ok
 }
 
 // jobID returns the ID of a job from the answer to a creation, which is an object, or a list
 // of one, by the plugin. It is for people: an answer that is neither is none.
 func jobID(answer json.RawMessage, uid types.UID) string {
-	var one wire.Created
-	if json.Unmarshal(answer, &one) == nil && one.UID == string(uid) {
-		return one.JobID
-	}
 	var list []wire.Created
-	if json.Unmarshal(answer, &list) == nil {
-		for _, one := range list {
-			if one.UID == string(uid) {
-				return one.JobID
-			}
+	if json.Unmarshal(answer, &list) != nil {
+		list = make([]wire.Created, 1)
+		_ = json.Unmarshal(answer, &list[0])
+	}
+	for _, one := range list {
+		if one.UID == string(uid) {
+			return one.JobID
 		}
 	}
 	return ""
@@ -207,35 +219,14 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 	}
 	pod, seconds := sentPod(known), int64(grace/time.Second)
 	pod.DeletionGracePeriodSeconds = &seconds
-	b.setDeleted(pod.UID)
-	err := b.client.do(ctx, call{podgroup.ActionDelete, http.MethodDelete, "/delete", pod, nil}, nil)
-	if statusOf(err) == http.StatusNotFound {
+	b.deleted.add(pod.UID)
+	err := b.Do(ctx, call(podgroup.ActionDelete, http.MethodDelete, "/delete", pod), nil)
+	if rest.StatusOf(err) == http.StatusNotFound {
 		if _, err := b.ping(ctx); err != nil { // the answer is that of something before the server
 			return errdefs.AsUnavailable(err)
 		}
 	}
 	return err
-}
-
-// deletedMaxAge is for how long a deletion takes effect at most.
-const deletedMaxAge = time.Hour
-
-func (b *backend) setDeleted(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for other, since := range b.deleted {
-		if time.Since(since) > deletedMaxAge {
-			delete(b.deleted, other)
-		}
-	}
-	b.deleted[uid] = time.Now()
-}
-
-func (b *backend) isDeleted(uid types.UID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, ok := b.deleted[uid]
-	return ok
 }
 
 // StreamLog implements podgroup.LogStreamer. The server refuses pairs of options that a
@@ -253,7 +244,7 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 		in.Opts.SinceSeconds = 0
 	}
 	body, err := b.openLog(ctx, in)
-	if statusOf(err) >= http.StatusInternalServerError && opts.Tail > 0 {
+	if rest.StatusOf(err) >= http.StatusInternalServerError && opts.Tail > 0 {
 		// The Slurm plugin fails for the last lines of a log that has no more.
 		in.Opts.Tail = 0
 		if body, err = b.openLog(ctx, in); err == nil && !opts.Follow {
@@ -264,7 +255,7 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 }
 
 func (b *backend) openLog(ctx context.Context, in wire.Log) (io.ReadCloser, error) {
-	return b.client.open(ctx, call{podgroup.ActionLog, http.MethodGet, "/getLogs", in, nil})
+	return b.Open(ctx, call(podgroup.ActionLog, http.MethodGet, "/getLogs", in))
 }
 
 // lastLines reads a log to its end, and returns its last lines.

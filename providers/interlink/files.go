@@ -1,11 +1,15 @@
 package interlink
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
 )
 
 // clientCertificate reads the node's certificate.
@@ -30,14 +34,14 @@ func readCA(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// token reads the bearer token; empty without one.
-func (c *Config) token() (string, error) {
+// token reads the bearer token, for one request; nil without one.
+func (c *Config) token(context.Context) (*oauth2.Token, error) {
 	if c.VKTokenFile == "" {
-		return "", nil
+		return nil, nil
 	}
 	text, err := os.ReadFile(c.VKTokenFile)
 	if err != nil {
-		return "", fmt.Errorf("VKTokenFile cannot be read: %w", err)
+		return nil, fmt.Errorf("VKTokenFile cannot be read: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return &oauth2.Token{AccessToken: strings.TrimSpace(string(text)), Expiry: time.Now()}, nil
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"io"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
@@ -103,7 +102,7 @@ func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
 			t.Effect = corev1.TaintEffectNoSchedule
 		}
 		if !isTaint(t.Key, t.Value, t.Effect) {
-			log.G(ctx).WithField("taint", redact(t.Key, nil)).Warn("Ignoring a taint of interLink's ping that is not valid")
+			log.G(ctx).WithField("taint", fmt.Sprintf("%.100q", t.Key)).Warn("Ignoring a taint of interLink's ping that is not valid")
 			continue
 		}
 		addTaint(n, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
@@ -114,16 +113,11 @@ func (b *backend) Report(ctx context.Context, n *corev1.Node) error {
 // ping asks whether the server and the plugin are there. Plugins may answer with text,
 // which says nothing.
 func (b *backend) ping(ctx context.Context) (answer wire.Ping, err error) {
-	body, err := b.client.open(ctx, call{podgroup.ActionReport, http.MethodPost, "/pinglink", nil, nil})
-	if err != nil {
+	var text []byte
+	if err := b.Do(ctx, call(podgroup.ActionReport, http.MethodPost, "/pinglink", nil), &text); err != nil {
 		return wire.Ping{}, err
 	}
-	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
-	if err != nil {
-		return wire.Ping{}, errdefs.AsUnavailable(err)
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if json.Unmarshal(text, &answer) != nil {
 		return wire.Ping{}, nil
 	}
 	return answer, nil

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -51,17 +49,11 @@ func newBackend(c Config, transport http.RoundTripper) (*backend, podgroup.Optio
 	if err != nil {
 		return nil, podgroup.Options{}, errdefs.InvalidInputf("interlink config: %w", err)
 	}
-	b := &backend{config: &c, client: client, started: time.Now().Truncate(time.Second), unclear: map[types.UID]time.Time{}, deleted: map[types.UID]time.Time{}}
+	b := &backend{Client: client, config: &c, started: time.Now().Truncate(time.Second), unclear: recent{max: statusLag}, deleted: recent{max: time.Hour}}
 	return b, podgroup.Options{
 		Service: "InterLink", Scheme: "interlink",
 		Features: podgroup.Features{Fields: slices.Concat(fields, c.PodFields), Check: check, TokenLifetime: c.TokenLifetime.Duration},
 		Capacity: c.capacity(),
 		CacheFor: 5 * time.Second,
 	}, nil
-}
-
-// Close implements io.Closer.
-func (b *backend) Close() error {
-	b.client.http.CloseIdleConnections()
-	return nil
 }

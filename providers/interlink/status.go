@@ -15,6 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
 )
 
@@ -31,7 +32,7 @@ const (
 func (b *backend) Get(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, err error) {
 	for part := range slices.Chunk(pods, maxStatuses) {
 		found, err := b.statuses(ctx, part)
-		if code := statusOf(err); code == http.StatusNotFound || code >= http.StatusInternalServerError {
+		if code := rest.StatusOf(err); code == http.StatusNotFound || code >= http.StatusInternalServerError {
 			found, err = b.eachStatus(ctx, part, err)
 		}
 		if err != nil {
@@ -59,7 +60,7 @@ func (b *backend) eachStatus(ctx context.Context, pods []*corev1.Pod, first erro
 			defer mu.Unlock()
 			all = append(all, found...)
 			switch {
-			case statusOf(err) == http.StatusNotFound:
+			case rest.StatusOf(err) == http.StatusNotFound:
 				missing++
 			case err != nil:
 				failed++
@@ -85,12 +86,12 @@ func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgr
 	sent := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		sent = append(sent, sentPod(pod))
-		if b.isDeleted(pod.UID) {
+		if _, deleted := b.deleted.since(pod.UID); deleted {
 			b.forget(ctx, pod.UID)
 		}
 	}
 	var answer []wire.Status
-	if err := b.client.do(ctx, call{podgroup.ActionList, http.MethodGet, "/status", sent, nil}, &answer); err != nil {
+	if err := b.Do(ctx, call(podgroup.ActionList, http.MethodGet, "/status", sent), &answer); err != nil {
 		return nil, err
 	}
 	for _, pod := range pods {
@@ -110,8 +111,8 @@ func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgr
 // forget has the server forget the last status of a pod: it would go on to answer with it
 // once the plugin has deleted the job, and leaves out the pod.
 func (b *backend) forget(ctx context.Context, uid types.UID) {
-	err := b.client.do(ctx, call{podgroup.ActionList, http.MethodPost, "/updateCache", []byte(uid), nil}, nil)
-	if err != nil && statusOf(err) != http.StatusNotFound { // which an older server does not have
+	err := b.Do(ctx, call(podgroup.ActionList, http.MethodPost, "/updateCache", []byte(uid)), nil)
+	if err != nil && rest.StatusOf(err) != http.StatusNotFound { // which an older server does not have
 		log.G(ctx).WithError(err).Debug("interLink keeps the last status of a pod that is deleted")
 	}
 }
@@ -180,7 +181,7 @@ func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Conta
 	if w := s.State.Waiting; w != nil && strings.HasPrefix(w.Reason, waitsForProbes) {
 		s.State, s.Started = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, &s.Ready
 	}
-	c := podgroup.Container{Name: s.Name, ImageID: s.ImageID, Restarts: s.RestartCount, Now: run(&s.State), Last: run(&s.LastTerminationState)}
+	c := podgroup.Container{Name: s.Name, ImageID: s.ImageID, Restarts: s.RestartCount, Now: podgroup.RunOf(&s.State), Last: podgroup.RunOf(&s.LastTerminationState)}
 	if spec != nil && spec.ReadinessProbe != nil && c.Now.State == podgroup.Executing {
 		c.Ready = &s.Ready
 	}
@@ -188,17 +189,4 @@ func container(s *corev1.ContainerStatus, spec *corev1.Container) podgroup.Conta
 		c.Started = s.Started
 	}
 	return c
-}
-
-func run(s *corev1.ContainerState) podgroup.Run {
-	switch {
-	case s.Terminated != nil:
-		t := s.Terminated
-		return podgroup.Run{State: podgroup.Terminated, Reason: t.Reason, Message: t.Message, ExitCode: t.ExitCode, Signal: t.Signal, Started: t.StartedAt.Time, Finished: t.FinishedAt.Time}
-	case s.Running != nil:
-		return podgroup.Run{State: podgroup.Executing, Started: s.Running.StartedAt.Time}
-	case s.Waiting != nil:
-		return podgroup.Run{Reason: s.Waiting.Reason, Message: s.Waiting.Message}
-	}
-	return podgroup.Run{}
 }

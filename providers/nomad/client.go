@@ -2,38 +2,27 @@ package nomad
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 )
 
 // newClient returns a client of the API, and the transport that it uses. It makes no call.
 func newClient(c *Config) (*api.Client, *http.Transport, error) {
-	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 8,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-		DialContext:     (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-	}
-	address := c.Address
+	address, socket := c.Address, ""
 	if u, err := url.Parse(address); err == nil && u.Scheme == "unix" {
-		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", u.Path)
-		}
-		address = "http://127.0.0.1"
+		address, socket = "http://127.0.0.1", u.Path
 	}
+	transport := rest.NewTransport(socket)
 	httpClient := &http.Client{Transport: transport}
 	err := api.ConfigureTLS(httpClient, &api.TLSConfig{
 		CACert: c.CACert, CAPath: c.CAPath, ClientCert: c.ClientCert, ClientKey: c.ClientKey, TLSServerName: c.TLSServerName, Insecure: c.SkipVerify,

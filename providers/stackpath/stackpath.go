@@ -1,20 +1,15 @@
 package stackpath
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -22,17 +17,14 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // backend is the API as a backend of package podgroup.
 type backend struct {
-	cfg    Config
-	client *http.Client
-
-	mu       sync.Mutex
-	token    string
-	tokenEnd time.Time
+	cfg Config
+	api *rest.Client // of the stack's workloads
 }
 
 // New makes the provider of a node, whose pods are workloads, and sets the node's spec and
@@ -51,7 +43,13 @@ func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 	err := cfg.Complete()
-	return &backend{cfg: cfg, client: &http.Client{Transport: transport}}, err
+	login := &clientcredentials.Config{
+		ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret.Reveal(), Scopes: []string{"workloads"},
+		TokenURL: "https://" + cfg.BaseURL + "/identity/v1/oauth2/token", AuthStyle: oauth2.AuthStyleInParams,
+	}
+	return &backend{cfg: cfg, api: &rest.Client{
+		Service: "StackPath", URL: "https://" + cfg.BaseURL + "/workload/v1/stacks/" + cfg.StackID + "/workloads", Transport: transport, Token: login.Token,
+	}}, err
 }
 
 // sizes are SP-1 to SP-8.
@@ -79,7 +77,7 @@ type object map[string]any
 func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Unit, error) {
 	c := &r.Pod.Spec.Containers[0]
 	if len(c.Args) > 0 && len(c.Command) == 0 {
-		return podgroup.Unit{}, errdefs.AsPermanent(errors.New("StackPath has no arguments without a command"))
+		return podgroup.Unit{}, podgroup.NotSupportedf("StackPath has no arguments without a command")
 	}
 	env, ports, logins := object{}, object{}, []object{}
 	for _, v := range c.Env {
@@ -92,7 +90,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		logins = append(logins, object{"dockerRegistry": object{"server": l.Registry, "username": l.Username, "password": l.Password}})
 	}
 	size := object{"cpu": r.Size.CPU.String(), "memory": r.Size.Memory.String()}
-	err := b.do(ctx, podgroup.ActionCreate, http.MethodPost, "", object{"workload": object{
+	err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost, In: object{"workload": object{
 		"name": r.Name, "slug": r.Name, "metadata": object{"labels": r.Tags},
 		"spec": object{
 			"containers": object{c.Name: object{
@@ -103,7 +101,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		"targets": object{"city-code": object{"spec": object{"deploymentScope": "cityCode", "deployments": object{
 			"minReplicas": 1, "maxReplicas": 1, "selectors": []object{{"key": "cityCode", "operator": "in", "values": []string{b.cfg.CityCode}}},
 		}}}},
-	}}, nil)
+	}}}, nil)
 	if errdefs.IsConflict(err) {
 		err = nil
 	}
@@ -112,7 +110,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 
 // Delete implements podgroup.Backend.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, _ time.Duration) error {
-	return b.do(ctx, podgroup.ActionDelete, http.MethodDelete, "/"+u.ID, nil, nil)
+	return b.api.Do(ctx, rest.Call{Action: podgroup.ActionDelete, Method: http.MethodDelete, Path: "/" + u.ID}, nil)
 }
 
 // List implements podgroup.Lister. Instances, which have the state, are listed by workload.
@@ -131,7 +129,7 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		}
 	}
 	query := url.Values{"page_request.first": {"50"}, "page_request.after": {page}}
-	if err := b.do(ctx, podgroup.ActionList, http.MethodGet, "?"+query.Encode(), nil, &list); err != nil {
+	if err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionList, Method: http.MethodGet, Path: "?" + query.Encode()}, &list); err != nil {
 		return found, err
 	}
 	for _, w := range list.Results {
@@ -140,7 +138,7 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		}
 		u := podgroup.Unit{ID: w.Slug, Tags: w.Metadata.Labels, Created: w.Metadata.CreatedAt, Unknown: true}
 		var instances struct{ Results []instance }
-		err := b.do(ctx, podgroup.ActionUsage, http.MethodGet, "/"+u.ID+"/instances", nil, &instances)
+		err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionUsage, Method: http.MethodGet, Path: "/" + u.ID + "/instances"}, &instances)
 		if _, later := errdefs.RetryAfter(err); later { // all calls are refused
 			return found, err
 		}
@@ -161,9 +159,7 @@ type instance struct {
 	Phase, Reason, Message, IPAddress string
 	CreatedAt, DeletedAt              time.Time
 	ContainerStatuses                 []struct {
-		Name         string
-		Ready        bool
-		RestartCount int32
+		corev1.ContainerStatus // of which it has the name, ready and restartCount
 		corev1.ContainerState
 	}
 }
@@ -195,90 +191,10 @@ func (i instance) addTo(u *podgroup.Unit) {
 		u.IPs = []string{i.IPAddress}
 	}
 	for _, s := range i.ContainerStatuses {
-		c := podgroup.Container{Name: s.Name, Ready: &s.Ready, Restarts: s.RestartCount}
-		switch {
-		case s.Running != nil:
-			c.Now = podgroup.Run{State: podgroup.Executing, Started: s.Running.StartedAt.Time}
-		case s.Terminated != nil: // it is started again
-			c.Now = podgroup.Run{Reason: "CrashLoopBackOff"}
-			c.Last = podgroup.Run{State: podgroup.Terminated, ExitCode: s.Terminated.ExitCode, Reason: s.Terminated.Reason, Finished: s.Terminated.FinishedAt.Time}
-		case s.Waiting != nil:
-			c.Now = podgroup.Run{Reason: s.Waiting.Reason, Message: s.Waiting.Message}
+		c := podgroup.Container{Name: s.Name, Ready: &s.Ready, Restarts: s.RestartCount, Now: podgroup.RunOf(&s.ContainerState)}
+		if c.Now.State == podgroup.Terminated { // it is started again
+			c.Now, c.Last = podgroup.Run{Reason: "CrashLoopBackOff"}, c.Now
 		}
 		u.Containers = append(u.Containers, c)
 	}
-}
-
-// do makes a request below the stack's workloads, with in as JSON, unless that is nil, and
-// decodes the answer into out, unless that is nil.
-func (b *backend) do(ctx context.Context, action podgroup.Action, method, path string, in, out any) error {
-	token, err := b.accessToken(ctx, action)
-	if err != nil {
-		return err
-	}
-	var body bytes.Buffer
-	if in != nil {
-		if err := json.NewEncoder(&body).Encode(in); err != nil {
-			return err
-		}
-	}
-	header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
-	return b.send(ctx, action, method, "/workload/v1/stacks/"+b.cfg.StackID+"/workloads"+path, header, &body, out)
-}
-
-var codes = podgroup.Codes{Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Refused: []string{"400"}}
-
-// send makes a request, decodes the answer, and gives an error its class.
-func (b *backend) send(ctx context.Context, action podgroup.Action, method, path string, header http.Header, body io.Reader, out any) error {
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+b.cfg.BaseURL+path, body)
-	if err != nil {
-		return err
-	}
-	request.Header = header
-	response, err := b.client.Do(request)
-	if err != nil {
-		return codes.Classify(action, "", 0, 0, err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
-	if response.StatusCode == http.StatusUnauthorized { // the token has ended before its time
-		b.mu.Lock()
-		b.tokenEnd = time.Time{}
-		b.mu.Unlock()
-	}
-	if response.StatusCode >= http.StatusMultipleChoices {
-		code := strconv.Itoa(response.StatusCode)
-		if !json.Valid(text) {
-			code = "" // something before the API has answered
-		}
-		err = fmt.Errorf("StackPath refuses to %s: %s: %.300s", action, response.Status, text)
-		return codes.Classify(action, code, response.StatusCode, podgroup.RetryAfter(response.Header), err)
-	}
-	if err == nil && out != nil {
-		err = json.Unmarshal(text, out)
-	}
-	return codes.Classify(action, "", 0, 0, err)
-}
-
-// accessToken returns a token of OAuth, which is requested a minute before the last one ends.
-func (b *backend) accessToken(ctx context.Context, action podgroup.Action) (string, error) {
-	b.mu.Lock()
-	token, end := b.token, b.tokenEnd
-	b.mu.Unlock()
-	if time.Now().Before(end) {
-		return token, nil
-	}
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {b.cfg.ClientID}, "client_secret": {b.cfg.ClientSecret.Reveal()}, "scope": {"workloads"}}
-	var answer struct {
-		AccessToken string `json:"access_token"`
-		ExpiresIn   int    `json:"expires_in"`
-	}
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	err := b.send(ctx, action, http.MethodPost, "/identity/v1/oauth2/token", header, strings.NewReader(form.Encode()), &answer)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err == nil {
-		b.token, b.tokenEnd = answer.AccessToken, time.Now().Add(time.Duration(answer.ExpiresIn-60)*time.Second)
-	}
-	return answer.AccessToken, err
 }

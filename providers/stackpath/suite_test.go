@@ -115,7 +115,7 @@ func TestWorkload(t *testing.T) {
 			pod := grouptest.NewPod("refused")
 			change(&pod.Spec)
 			cluster.SetPod(pod)
-			if err := p.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), want) {
+			if err := p.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.HasPrefix(err.Error(), "ProviderNotSupported: ") || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", want, err)
 			}
 		}

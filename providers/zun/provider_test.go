@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 			pod := grouptest.NewPod("refused")
 			change(pod)
 			r.cluster.SetPod(pod)
-			if err := r.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
+			if err := r.CreatePod(t.Context(), pod); !errdefs.IsPermanent(err) || !strings.HasPrefix(err.Error(), "ProviderNotSupported: ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s: %v", want, err)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/zun/internal/wire"
 )
@@ -16,7 +15,7 @@ import (
 // template translates the request for a pod.
 func (b *backend) template(r *podgroup.Request) (*wire.Template, error) {
 	if len(r.Logins) > 0 {
-		return nil, errdefs.AsPermanent(fmt.Errorf("capsules have no credentials of registries, such as those for %s: make the image public, or take it from a registry that Zun's own configuration knows", r.Logins[0].Registry))
+		return nil, podgroup.NotSupportedf("capsules have no credentials of registries, such as those for %s: make the image public, or take it from a registry that Zun's own configuration knows", r.Logins[0].Registry)
 	}
 	t := &wire.Template{Kind: "capsule", AvailabilityZone: b.cfg.AvailabilityZone}
 	t.Metadata.Name, t.Metadata.Labels, t.Spec.RestartPolicy = r.Name, r.Tags, string(r.Pod.Spec.RestartPolicy)
@@ -27,7 +26,7 @@ func (b *backend) template(r *podgroup.Request) (*wire.Template, error) {
 		for i := range containers {
 			for _, v := range containers[i].Env {
 				if v.Name == wire.EnvName && v.Value != containers[i].Name {
-					return nil, errdefs.AsPermanent(fmt.Errorf("containers[%s].env[%s]: the name of the container is kept in it, since Zun gives containers other names", containers[i].Name, wire.EnvName))
+					return nil, podgroup.NotSupportedf("containers[%s].env[%s]: the name of the container is kept in it, since Zun gives containers other names", containers[i].Name, wire.EnvName)
 				}
 			}
 		}
@@ -47,7 +46,7 @@ func (b *backend) template(r *podgroup.Request) (*wire.Template, error) {
 		volume := wire.Volume{Name: volumeName(v.Name)}
 		if claim := r.Claims[v.Name]; claim != nil {
 			if volume.Cinder.VolumeID = cinderID(claim); volume.Cinder.VolumeID == "" {
-				return nil, errdefs.AsPermanent(fmt.Errorf("volume %s: PersistentVolume %s is no volume of Cinder", v.Name, claim.Name))
+				return nil, podgroup.NotSupportedf("volume %s: PersistentVolume %s is no volume of Cinder", v.Name, claim.Name)
 			}
 		} else {
 			volume.Cinder.Size, volume.Cinder.AutoRemove = 1, true

@@ -1,6 +1,7 @@
 package interlinktest
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -20,9 +20,9 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/providers/interlink/internal/wire"
 )
 
-// The actions of Plugin.
+// The actions of Plugin. A ping is a status of no pods, which the World knows by a path of its own.
 const (
-	ActionCreate, ActionDelete, ActionStatus, ActionLogs, ActionPing = "create", "delete", "status", "getLogs", "ping"
+	ActionCreate, ActionDelete, ActionStatus, ActionLogs, ActionPing = "POST /create", "POST /delete", "GET /status", "GET /getLogs", "GET /ping"
 )
 
 // Plugin is a plugin that runs pods in World. As others do, it creates a job for each
@@ -50,58 +50,24 @@ const (
 
 // ServeHTTP implements http.Handler.
 func (p *Plugin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body := bufio.NewReader(r.Body)
+	if begin, _ := body.Peek(2); r.URL.Path == "/status" && string(begin) == "[]" {
+		r.URL.Path = "/ping"
+	}
+	r.Body = io.NopCloser(body)
+	api := grouptest.API{
+		World: p.World, Failed: http.StatusInternalServerError,
+		Calls:  map[string]grouptest.Call{ActionCreate: p.create, ActionDelete: p.delete, ActionStatus: p.status, ActionLogs: p.logs, ActionPing: p.ping},
+		Refuse: func(w http.ResponseWriter, status int, err error) { http.Error(w, err.Error(), status) },
+	}
+	api.ServeHTTP(w, r)
+}
+
+func (p *Plugin) create(_ http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return nil, err
 	}
-	routes := map[string]struct {
-		action string
-		serve  func([]byte) ([]byte, error)
-	}{
-		"POST /create": {ActionCreate, p.create}, "POST /delete": {ActionDelete, p.delete}, "GET /status": {ActionStatus, p.status},
-	}
-	var in wire.Log
-	if r.Method+" "+r.URL.Path == "GET /getLogs" && json.Unmarshal(body, &in) == nil {
-		p.logs(w, r, &in)
-		return
-	}
-	route, ok := routes[r.Method+" "+r.URL.Path]
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	if route.action == ActionStatus && string(body) == "[]" {
-		route.action = ActionPing
-	}
-	var answer []byte
-	err = p.World.Serve(r.Context(), route.action, func() (err error) {
-		answer, err = route.serve(body)
-		return err
-	})
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	_, _ = w.Write(answer) // the client may have gone
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	var refusal *grouptest.Refusal
-	switch {
-	case errors.Is(err, grouptest.ErrLost):
-		panic(http.ErrAbortHandler)
-	case errors.Is(err, grouptest.ErrQuota):
-		status = http.StatusTooManyRequests
-	case errors.Is(err, grouptest.ErrNotFound):
-		status = http.StatusNotFound
-	case errors.As(err, &refusal):
-		status = refusal.Status
-	}
-	http.Error(w, err.Error(), status)
-}
-
-func (p *Plugin) create(body []byte) ([]byte, error) {
 	var list []wire.PluginCreate
 	if json.Unmarshal(body, &list) != nil {
 		list = make([]wire.PluginCreate, 1)
@@ -127,9 +93,9 @@ func (p *Plugin) create(body []byte) ([]byte, error) {
 	}
 	created := wire.Created{UID: string(pod.UID), JobID: u.ID}
 	if p.ListAnswer {
-		return json.Marshal([]wire.Created{created})
+		return []wire.Created{created}, nil
 	}
-	return json.Marshal(created)
+	return created, nil
 }
 
 func names(containers []corev1.Container) (made []podgroup.Container) {
@@ -190,48 +156,45 @@ func filesOf(in *wire.PluginCreate) (map[string]volume.Files, error) {
 	return all, nil
 }
 
-// of returns the jobs of a pod.
-func (p *Plugin) of(pod *corev1.Pod) []grouptest.Unit {
-	return p.World.Units(func(u *grouptest.Unit) bool { return u.Tags["uid"] == string(pod.UID) })
-}
-
-func (p *Plugin) delete(body []byte) ([]byte, error) {
-	var pod corev1.Pod
-	if err := json.Unmarshal(body, &pod); err != nil {
-		return nil, err
-	}
-	jobs := p.of(&pod)
+// job returns the last job of a pod, or ErrNotFound.
+func (p *Plugin) job(uid types.UID) (*grouptest.Unit, error) {
+	jobs := p.World.Units(func(u *grouptest.Unit) bool { return u.Tags["uid"] == string(uid) })
 	if len(jobs) == 0 {
 		return nil, grouptest.ErrNotFound
 	}
-	return []byte("All containers for submitted Pods have been deleted"), p.World.Delete(jobs[len(jobs)-1].ID)
+	return &jobs[len(jobs)-1], nil
 }
 
-func (p *Plugin) status(body []byte) ([]byte, error) {
-	var pods []*corev1.Pod
-	if err := json.Unmarshal(body, &pods); err != nil {
+func (p *Plugin) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var pod corev1.Pod
+	if err := json.NewDecoder(r.Body).Decode(&pod); err != nil {
 		return nil, err
 	}
-	if len(pods) == 0 {
-		return []byte(cmp.Or(p.Ping, "PARTITION AVAIL TIMELIMIT NODES(A/I/O/T) NODELIST\n")), nil
+	u, err := p.job(pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	return []byte("All containers for submitted Pods have been deleted"), p.World.Delete(u.ID)
+}
+
+func (p *Plugin) ping(http.ResponseWriter, *http.Request) (any, error) {
+	return []byte(cmp.Or(p.Ping, "PARTITION AVAIL TIMELIMIT NODES(A/I/O/T) NODELIST\n")), nil
+}
+
+func (p *Plugin) status(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var pods []*corev1.Pod
+	if err := json.NewDecoder(r.Body).Decode(&pods); err != nil {
+		return nil, err
 	}
 	var all []wire.Status
 	for _, pod := range pods {
-		jobs := p.of(pod)
 		status := wire.Status{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}
-		switch {
-		case len(jobs) > 0:
-			u := &jobs[len(jobs)-1]
-			for i := range u.Containers {
-				s := containerStatus(&u.Containers[i])
-				if i < len(u.Spec.InitContainers) {
-					status.InitContainers = append(status.InitContainers, s)
-				} else {
-					status.Containers = append(status.Containers, s)
-				}
-			}
+		switch u, err := p.job(pod.UID); {
+		case err == nil:
+			inits := len(u.Spec.InitContainers)
+			status.InitContainers, status.Containers = statuses(u.Containers[:inits]), statuses(u.Containers[inits:])
 		case p.Unknown == AsError:
-			return nil, grouptest.ErrNotFound
+			return nil, err
 		case p.Unknown == AsStateless:
 			for _, c := range pod.Spec.Containers {
 				status.Containers = append(status.Containers, corev1.ContainerStatus{Name: c.Name})
@@ -241,53 +204,43 @@ func (p *Plugin) status(body []byte) ([]byte, error) {
 		}
 		all = append(all, status)
 	}
-	return json.Marshal(all)
+	return all, nil
 }
 
-func containerStatus(c *podgroup.Container) corev1.ContainerStatus {
-	state := func(r *podgroup.Run) (s corev1.ContainerState) {
-		switch r.State {
-		case podgroup.Executing:
-			s.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.Started)}
-		case podgroup.Terminated:
-			s.Terminated = &corev1.ContainerStateTerminated{ExitCode: r.ExitCode, StartedAt: metav1.NewTime(r.Started), FinishedAt: metav1.NewTime(r.Finished)}
-		case podgroup.Waiting:
-			s.Waiting = &corev1.ContainerStateWaiting{}
+func statuses(containers []podgroup.Container) (all []corev1.ContainerStatus) {
+	for _, c := range containers {
+		s := corev1.ContainerStatus{Name: c.Name, State: grouptest.StateOf(c.Now), Ready: c.Now.State == podgroup.Executing, RestartCount: c.Restarts}
+		if c.Last.State == podgroup.Terminated {
+			s.LastTerminationState = grouptest.StateOf(c.Last)
 		}
-		return s
+		all = append(all, s)
 	}
-	status := corev1.ContainerStatus{Name: c.Name, State: state(&c.Now), Ready: c.Now.State == podgroup.Executing, RestartCount: c.Restarts}
-	if c.Last.State == podgroup.Terminated {
-		status.LastTerminationState = state(&c.Last)
-	}
-	return status
+	return all
 }
 
 // logs streams a log, and follows it until the container has ended. As the Slurm plugin it
 // fails for as many of the last lines as there are, and takes a number of bytes for that of
 // the end of the log.
-func (p *Plugin) logs(w http.ResponseWriter, r *http.Request, in *wire.Log) {
-	if err := p.World.Serve(r.Context(), ActionLogs, func() error { return nil }); err != nil {
-		refuse(w, err)
-		return
+func (p *Plugin) logs(w http.ResponseWriter, r *http.Request) (any, error) {
+	var in wire.Log
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		return nil, err
 	}
 	for written := 0; ; {
-		jobs := p.of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(in.PodUID)}})
-		if len(jobs) == 0 {
-			return
+		u, err := p.job(types.UID(in.PodUID))
+		if err != nil {
+			return nil, nil
 		}
-		u := &jobs[len(jobs)-1]
 		lines, err := p.World.Log(u.ID, in.ContainerName, in.Opts.Previous)
 		if err != nil {
-			return
+			return nil, nil
 		}
 		if in.Opts.Tail > 0 && in.Opts.Tail == len(lines)+1 { // the text after the last line counts, too
 			panic(http.ErrAbortHandler)
 		}
 		if in.Opts.Bytes > 0 && len(lines) > 0 {
 			last := lines[len(lines)-1].Text + "\n"
-			_, _ = io.WriteString(w, last[max(0, len(last)-in.Opts.Bytes):])
-			return
+			return []byte(last[max(0, len(last)-in.Opts.Bytes):]), nil
 		}
 		if written == 0 && in.Opts.Tail > 0 {
 			written = max(0, len(lines)-in.Opts.Tail)
@@ -300,16 +253,16 @@ func (p *Plugin) logs(w http.ResponseWriter, r *http.Request, in *wire.Log) {
 			_, _ = io.WriteString(w, line.Text+"\n")
 		}
 		if err := http.NewResponseController(w).Flush(); err != nil {
-			return
+			return nil, nil
 		}
 		c := u.Container(in.ContainerName)
 		if !in.Opts.Follow || c == nil || c.Now.State != podgroup.Executing {
-			return
+			return nil, nil
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-r.Context().Done():
-			return
+			return nil, nil
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		return
 	}
-	routes := map[string]func(http.ResponseWriter, *http.Request, []byte){
+	routes := map[string]func(http.ResponseWriter, *http.Request, []byte) error{
 		"POST /create": s.create, "DELETE /delete": s.delete, "GET /status": s.status, "GET /getLogs": s.logs,
 		"POST /pinglink": s.ping, "POST /updateCache": s.forget,
 	}
@@ -52,41 +53,42 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = serve(w, r, body)
+	}
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
-		return
 	}
-	serve(w, r, body)
 }
 
 // ping asks the plugin for no status.
-func (s *Server) ping(w http.ResponseWriter, r *http.Request, _ []byte) {
-	s.relay(w, r, http.MethodGet, "/status", []*corev1.Pod{})
+func (s *Server) ping(w http.ResponseWriter, r *http.Request, _ []byte) error {
+	if s.relay(w, r, http.MethodGet, "/status", []*corev1.Pod{}) != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	return nil
 }
 
 // forget drops the status of the pod whose UID is the body.
-func (s *Server) forget(w http.ResponseWriter, _ *http.Request, body []byte) {
+func (s *Server) forget(w http.ResponseWriter, _ *http.Request, body []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.statuses, string(body))
-	_, _ = w.Write([]byte("Updated cache")) // the client may have gone
+	_, err := io.WriteString(w, "Updated cache")
+	return err
 }
 
 // create has each container get the objects that it mounts.
-func (s *Server) create(w http.ResponseWriter, r *http.Request, body []byte) {
-	var in wire.Create
-	if json.Unmarshal(body, &in) != nil || in.Pod == nil {
-		w.WriteHeader(http.StatusInternalServerError)
-		return
+func (s *Server) create(w http.ResponseWriter, r *http.Request, body []byte) error {
+	in := wire.Create{Pod: &corev1.Pod{}}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return err
 	}
 	out := wire.PluginCreate{Pod: in.Pod}
-	for _, c := range append(append([]corev1.Container{}, in.Pod.Spec.InitContainers...), in.Pod.Spec.Containers...) {
+	for _, c := range slices.Concat(in.Pod.Spec.InitContainers, in.Pod.Spec.Containers) {
 		retrieved := wire.Container{Name: c.Name}
 		for _, mount := range c.VolumeMounts {
-			for _, v := range in.Pod.Spec.Volumes {
-				if v.Name != mount.Name {
-					continue
-				}
+			for _, v := range first(in.Pod.Spec.Volumes, func(v *corev1.Volume) bool { return v.Name == mount.Name }) {
 				switch {
 				case v.ConfigMap != nil:
 					retrieved.ConfigMaps = append(retrieved.ConfigMaps, first(in.ConfigMaps, func(o *corev1.ConfigMap) bool { return o.Name == v.ConfigMap.Name })...)
@@ -100,10 +102,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, body []byte) {
 		out.Containers = append(out.Containers, retrieved)
 	}
 	if s.OneObject {
-		s.relay(w, r, http.MethodPost, "/create", out)
-		return
+		return s.relay(w, r, http.MethodPost, "/create", out)
 	}
-	s.relay(w, r, http.MethodPost, "/create", []wire.PluginCreate{out})
+	return s.relay(w, r, http.MethodPost, "/create", []wire.PluginCreate{out})
 }
 
 func first[T any](list []T, is func(*T) bool) []T {
@@ -115,21 +116,20 @@ func first[T any](list []T, is func(*T) bool) []T {
 	return nil
 }
 
-func (s *Server) delete(w http.ResponseWriter, r *http.Request, body []byte) {
+func (s *Server) delete(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var pod corev1.Pod
-	if json.Unmarshal(body, &pod) != nil {
-		w.WriteHeader(http.StatusInternalServerError)
-		return
+	if err := json.Unmarshal(body, &pod); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	delete(s.statuses, string(pod.UID))
 	s.mu.Unlock()
-	s.relay(w, r, http.MethodPost, "/delete", pod)
+	return s.relay(w, r, http.MethodPost, "/delete", pod)
 }
 
 // status asks the plugin for pods that it does not know as ended, and answers from what it
 // knows.
-func (s *Server) status(w http.ResponseWriter, r *http.Request, body []byte) {
+func (s *Server) status(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var pods, ask []*corev1.Pod
 	_ = json.Unmarshal(body, &pods) // it goes on with none
 	s.mu.Lock()
@@ -143,18 +143,15 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, body []byte) {
 	if len(ask) > 0 {
 		response, err := s.do(r.Context(), r, http.MethodGet, "/status", ask)
 		if err != nil {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
+			return err
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {
-			s.refuse(w, response)
-			return
+			return s.refuse(w, response)
 		}
 		var statuses []wire.Status
-		if json.NewDecoder(response.Body).Decode(&statuses) != nil {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
+		if err := json.NewDecoder(response.Body).Decode(&statuses); err != nil {
+			return err
 		}
 		s.mu.Lock()
 		if s.statuses == nil {
@@ -173,10 +170,10 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 	}
 	s.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+	return json.NewEncoder(w).Encode(answer)
 }
 
-func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) {
+func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) error {
 	var in wire.Log
 	problem := ""
 	switch err := json.Unmarshal(body, &in); {
@@ -195,26 +192,20 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	if problem != "" {
 		http.Error(w, problem, http.StatusBadRequest)
-		return
+		return nil
 	}
-	s.relay(w, r, http.MethodGet, "/getLogs", in)
+	return s.relay(w, r, http.MethodGet, "/getLogs", in)
 }
 
 // relay makes a request to the plugin, and streams the answer back.
-func (s *Server) relay(w http.ResponseWriter, r *http.Request, method, path string, body any) {
+func (s *Server) relay(w http.ResponseWriter, r *http.Request, method, path string, body any) error {
 	response, err := s.do(r.Context(), r, method, path, body)
 	if err != nil {
-		status := http.StatusInternalServerError
-		if r.URL.Path == "/pinglink" {
-			status = http.StatusServiceUnavailable
-		}
-		w.WriteHeader(status)
-		return
+		return err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		s.refuse(w, response)
-		return
+		return s.refuse(w, response)
 	}
 	w.WriteHeader(http.StatusOK)
 	part := make([]byte, 4096)
@@ -223,16 +214,17 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, method, path stri
 		_, _ = w.Write(part[:n])
 		_ = http.NewResponseController(w).Flush() // the client may have gone
 		if err != nil {
-			return
+			return nil
 		}
 	}
 }
 
 // refuse relays the status of an answer of the plugin that is not good, and its text.
-func (s *Server) refuse(w http.ResponseWriter, response *http.Response) {
+func (s *Server) refuse(w http.ResponseWriter, response *http.Response) error {
 	text, _ := io.ReadAll(response.Body)
 	w.WriteHeader(response.StatusCode)
-	_, _ = io.WriteString(w, html.EscapeString(fmt.Sprintf("call exit status: %d. Body: %s", http.StatusInternalServerError, text)))
+	_, err := io.WriteString(w, html.EscapeString(fmt.Sprintf("call exit status: %d. Body: %s", http.StatusInternalServerError, text)))
+	return err
 }
 
 func (s *Server) do(ctx context.Context, r *http.Request, method, path string, body any) (*http.Response, error) {

@@ -87,12 +87,12 @@ func taskState(c *podgroup.Container, j *job) *api.TaskState {
 
 var jobFilter = regexp.MustCompile(`^JobID matches "(\^[a-z0-9-]+)"$`)
 
-func (s *Server) listAllocs(r *http.Request, _ string) (any, http.Header, error) {
+func (s *Server) listAllocs(w http.ResponseWriter, r *http.Request) (any, error) {
 	var matches *regexp.Regexp
 	if filter := r.URL.Query().Get("filter"); filter != "" {
 		found := jobFilter.FindStringSubmatch(filter)
 		if found == nil {
-			return nil, nil, bad("failed to create result paginator: failed to read filter expression %q", filter)
+			return nil, bad("failed to create result paginator: failed to read filter expression %q", filter)
 		}
 		matches = regexp.MustCompile(found[1])
 	}
@@ -122,19 +122,20 @@ func (s *Server) listAllocs(r *http.Request, _ string) (any, http.Header, error)
 		}
 		shown = append(shown, a)
 	}
-	list, next, err := page(r, shown, func(a *api.AllocationListStub) string { return a.ID })
-	return list, meta(s.index, next), err
+	return page(w, r, s.index, shown, func(a *api.AllocationListStub) string { return a.ID })
 }
 
-func (s *Server) getAlloc(_ *http.Request, id string) (any, http.Header, error) {
+func (s *Server) getAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
 	j := s.byAlloc(id)
 	if j == nil {
-		return nil, nil, notFound("alloc")
+		return nil, notFound("alloc")
 	}
-	return j.alloc(true), meta(s.index, ""), nil
+	setIndex(w, s.index)
+	return j.alloc(true), nil
 }
 
 // byAlloc returns the job of an allocation, or nil. The caller holds s.mu.

@@ -22,48 +22,48 @@ import (
 type Shell func(command []string, tty bool, stdin io.Reader, stdout, stderr io.Writer, sizes <-chan api.TerminalSize) int
 
 // sendLog sends a log of a task.
-func (s *Server) sendLog(w http.ResponseWriter, r *http.Request, alloc string) error {
-	q := r.URL.Query()
+func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
+	alloc, q := r.PathValue("id"), r.URL.Query()
 	offset, err := strconv.Atoi(q.Get("offset"))
 	if err != nil || offset < 0 || q.Get("plain") != "true" || q.Get("origin") != "start" || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
-		return bad("offset, plain, origin or type: %s", r.URL.RawQuery)
+		return nil, bad("offset, plain, origin or type: %s", r.URL.RawQuery)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
 	j := s.byAlloc(alloc)
 	if j == nil {
-		return unknownAlloc(alloc)
+		return nil, unknownAlloc(alloc)
 	}
 	if c := j.unit.Container(q.Get("task")); c == nil || c.Now.State == podgroup.Waiting && c.Last.State == podgroup.Waiting {
-		return notFound("task \"" + q.Get("task") + "\" not started yet, or unknown: log")
+		return nil, notFound("task \"" + q.Get("task") + "\" not started yet, or unknown: log")
 	}
 	var text strings.Builder
 	for _, previous := range []bool{true, false} {
 		lines, err := s.World.Log(j.unit.ID, q.Get("task"), previous)
 		if err != nil {
-			return notFound("log")
+			return nil, notFound("log")
 		}
 		for _, line := range lines {
 			text.WriteString(line.Text + "\n")
 		}
 	}
-	if q.Get("type") == "stdout" {
-		_, _ = io.WriteString(w, text.String()[min(offset, text.Len()):]) // the client may have gone
+	if q.Get("type") == "stderr" {
+		return nil, nil
 	}
-	return nil
+	return []byte(text.String()[min(offset, text.Len()):]), nil
 }
 
 // exec runs a command by the Shell.
-func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) error {
-	q := r.URL.Query()
+func (s *Server) exec(w http.ResponseWriter, r *http.Request) (any, error) {
+	alloc, q := r.PathValue("id"), r.URL.Query()
 	var command []string
 	tty, err := strconv.ParseBool(q.Get("tty"))
 	if err == nil {
 		err = json.Unmarshal([]byte(q.Get("command")), &command)
 	}
 	if err != nil || len(command) == 0 {
-		return bad("tty or command: %s", r.URL.RawQuery)
+		return nil, bad("tty or command: %s", r.URL.RawQuery)
 	}
 	s.mu.Lock()
 	s.look()
@@ -75,14 +75,14 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 	runs := c != nil && c.Now.State == podgroup.Executing
 	s.mu.Unlock()
 	if j == nil {
-		return unknownAlloc(alloc)
+		return nil, unknownAlloc(alloc)
 	}
 	if !runs {
-		return &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" is not running"}
+		return nil, &grouptest.Refusal{Status: http.StatusNotFound, Message: "task \"" + q.Get("task") + "\" is not running"}
 	}
 	conn, err := (&websocket.Upgrader{}).Upgrade(w, r, nil)
 	if err != nil {
-		return nil // it has answered
+		return nil, nil // it has answered
 	}
 	defer conn.Close()
 	out := &execOutput{conn: conn}
@@ -124,7 +124,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, alloc string) erro
 	_ = out.send(&api.ExecStreamingOutput{Exited: true, Result: &api.ExecStreamingExitResult{ExitCode: code}})
 	_ = conn.Close()
 	receiving.Wait()
-	return nil
+	return nil, nil
 }
 
 // execOutput sends frames.
@@ -159,7 +159,7 @@ func (w execWriter) Write(p []byte) (int, error) {
 	return len(p), w.send(frame)
 }
 
-func (s *Server) listNodes(r *http.Request, _ string) (any, http.Header, error) {
+func (s *Server) listNodes(w http.ResponseWriter, r *http.Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*api.NodeListStub
@@ -170,6 +170,5 @@ func (s *Server) listNodes(r *http.Request, _ string) (any, http.Header, error) 
 		}
 		all = append(all, &shown)
 	}
-	list, next, err := page(r, all, func(n *api.NodeListStub) string { return n.ID })
-	return list, meta(s.index, next), err
+	return page(w, r, s.index, all, func(n *api.NodeListStub) string { return n.ID })
 }

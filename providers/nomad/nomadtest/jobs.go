@@ -97,18 +97,18 @@ func (s *Server) emitDeregistered(id string) {
 	s.emit(api.TopicEvaluation, "JobDeregistered", "e", []string{id}, map[string]any{"Evaluation": &api.Evaluation{ID: "e", JobID: id, TriggeredBy: "job-deregister"}})
 }
 
-func (s *Server) register(r *http.Request, _ string) (any, http.Header, error) {
+func (s *Server) register(w http.ResponseWriter, r *http.Request) (any, error) {
 	var want api.JobRegisterRequest
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&want); err != nil {
-		return nil, nil, bad("%v", err)
+		return nil, bad("%v", err)
 	}
 	if want.Job == nil || want.Job.ID == nil {
-		return nil, nil, bad("Job ID hasn't been provided")
+		return nil, bad("Job ID hasn't been provided")
 	}
 	if err := s.validate(want.Job); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,9 +117,9 @@ func (s *Server) register(r *http.Request, _ string) (any, http.Header, error) {
 	if known := s.jobs[id]; known != nil {
 		if want.EnforceIndex && want.JobModifyIndex != known.modify {
 			text := fmt.Sprintf("%s %d: job exists with conflicting job modify index: %d", api.RegisterEnforceIndexErrPrefix, want.JobModifyIndex, known.modify)
-			return nil, nil, &grouptest.Refusal{Status: http.StatusInternalServerError, Message: text}
+			return nil, &grouptest.Refusal{Status: http.StatusInternalServerError, Message: text}
 		}
-		return nil, nil, invalid("another version of a job would start the pod again")
+		return nil, invalid("another version of a job would start the pod again")
 	}
 	spec := grouptest.Spec{Tags: want.Job.Meta, RestartPolicy: "OnFailure", Data: want.Job, Files: s.render(want.Job)}
 	if value(want.Job.Type) == api.JobTypeService {
@@ -139,15 +139,16 @@ func (s *Server) register(r *http.Request, _ string) (any, http.Header, error) {
 	}
 	u, err := s.World.Create(spec)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	want.Job.SubmitTime = new(u.Created.UnixNano())
 	s.jobs[id] = &job{spec: want.Job, unit: u, create: s.next(), modify: s.index}
 	s.emit(api.TopicJob, "JobRegistered", id, nil, map[string]any{"Job": s.jobs[id].full()})
-	return api.JobRegisterResponse{EvalID: "e", JobModifyIndex: s.index}, meta(s.index, ""), nil
+	setIndex(w, s.index)
+	return api.JobRegisterResponse{EvalID: "e", JobModifyIndex: s.index}, nil
 }
 
-func (s *Server) listJobs(r *http.Request, _ string) (any, http.Header, error) {
+func (s *Server) listJobs(w http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,32 +167,34 @@ func (s *Server) listJobs(r *http.Request, _ string) (any, http.Header, error) {
 		}
 		all = append(all, stub)
 	}
-	list, next, err := page(r, all, func(j *api.JobListStub) string { return j.ID })
-	return list, meta(s.index, next), err
+	return page(w, r, s.index, all, func(j *api.JobListStub) string { return j.ID })
 }
 
-func (s *Server) getJob(_ *http.Request, id string) (any, http.Header, error) {
+func (s *Server) getJob(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
 	j := s.jobs[id]
 	if j == nil {
-		return nil, nil, notFound("job")
+		return nil, notFound("job")
 	}
-	return j.full(), meta(s.index, ""), nil
+	setIndex(w, s.index)
+	return j.full(), nil
 }
 
-func (s *Server) deregister(r *http.Request, id string) (any, http.Header, error) {
+func (s *Server) deregister(w http.ResponseWriter, r *http.Request) (any, error) {
+	id := r.PathValue("id")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
 	j := s.jobs[id]
 	if j == nil {
-		return nil, nil, notFound("job")
+		return nil, notFound("job")
 	}
 	if !j.gone {
 		if err := s.World.Delete(j.unit.ID); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	j.stopped, j.modify = true, s.next()
@@ -201,7 +204,8 @@ func (s *Server) deregister(r *http.Request, id string) (any, http.Header, error
 		s.emit(api.TopicJob, "JobDeregistered", id, nil, map[string]any{"Job": j.full()})
 		s.emitDeregistered(id)
 	}
-	return api.JobDeregisterResponse{EvalID: "e", JobModifyIndex: s.index}, meta(s.index, ""), nil
+	setIndex(w, s.index)
+	return api.JobDeregisterResponse{EvalID: "e", JobModifyIndex: s.index}, nil
 }
 
 func (j *job) status() string {

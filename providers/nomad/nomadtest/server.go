@@ -1,8 +1,6 @@
 package nomadtest
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -22,17 +20,26 @@ const Token = "11111111-2222-4333-8444-555555555555"
 const (
 	ActionRegister   = "PUT /v1/jobs"
 	ActionJobs       = "GET /v1/jobs"
-	ActionJob        = "GET /v1/job"
-	ActionDeregister = "DELETE /v1/job"
+	ActionJob        = "GET /v1/job/{id}"
+	ActionDeregister = "DELETE /v1/job/{id}"
 	ActionAllocs     = "GET /v1/allocations"
-	ActionAlloc      = "GET /v1/allocation"
-	ActionPutVar     = "PUT /v1/var"
-	ActionDeleteVar  = "DELETE /v1/var"
+	ActionAlloc      = "GET /v1/allocation/{id}"
+	ActionPutVar     = "PUT /v1/var/{path...}"
+	ActionDeleteVar  = "DELETE /v1/var/{path...}"
 	ActionEvents     = "GET /v1/event/stream"
-	ActionLogs       = "GET /v1/client/fs/logs"
-	ActionExec       = "GET /v1/client/allocation/exec"
+	ActionLogs       = "GET /v1/client/fs/logs/{id}"
+	ActionExec       = "GET /v1/client/allocation/{id}/exec"
 	ActionNodes      = "GET /v1/nodes"
 )
+
+// common are the parameters of all requests, and lists those of lists.
+const common, lists = "region namespace ", "prefix filter per_page next_token "
+
+// params are the parameters of requests.
+var params = map[string]string{
+	ActionJobs: lists + "meta", ActionDeregister: "purge", ActionAllocs: lists + "resources task_states", ActionPutVar: "cas", ActionDeleteVar: "cas",
+	ActionNodes: lists + "resources", ActionEvents: "topic index", ActionLogs: "task type offset origin plain", ActionExec: "task tty command",
+}
 
 // Server is a Nomad agent, a server and a client in one. It is safe for concurrent use.
 type Server struct {
@@ -66,102 +73,26 @@ func (s *Server) ForgetEvents() {
 	s.keep = 0
 }
 
-// common are the parameters of all requests.
-var common = []string{"region", "namespace"}
-
-// lists are the parameters of lists.
-var lists = []string{"prefix", "filter", "per_page", "next_token"}
-
-// endpoint is what the server does for a path.
-type endpoint struct {
-	action string
-	params []string
-	serve  func(s *Server, r *http.Request, id string) (any, http.Header, error)
-	stream func(s *Server, w http.ResponseWriter, r *http.Request, id string) error
-}
-
-func endpointOf(r *http.Request) (e endpoint, id string, ok bool) {
-	path := r.URL.Path
-	cut := func(method, prefix, suffix string) bool {
-		rest, found := strings.CutPrefix(path, prefix)
-		rest, ends := strings.CutSuffix(rest, suffix)
-		id = rest
-		return r.Method == method && found && ends
-	}
-	switch {
-	case cut("PUT", "/v1/jobs", "") && id == "":
-		e = endpoint{action: ActionRegister, serve: (*Server).register}
-	case cut("GET", "/v1/jobs", "") && id == "":
-		e = endpoint{action: ActionJobs, params: append([]string{"meta"}, lists...), serve: (*Server).listJobs}
-	case cut("GET", "/v1/job/", "") && !strings.Contains(id, "/"):
-		e = endpoint{action: ActionJob, serve: (*Server).getJob}
-	case cut("DELETE", "/v1/job/", "") && !strings.Contains(id, "/"):
-		e = endpoint{action: ActionDeregister, params: []string{"purge"}, serve: (*Server).deregister}
-	case cut("GET", "/v1/allocations", "") && id == "":
-		e = endpoint{action: ActionAllocs, params: append([]string{"resources", "task_states"}, lists...), serve: (*Server).listAllocs}
-	case cut("GET", "/v1/allocation/", "") && !strings.Contains(id, "/"):
-		e = endpoint{action: ActionAlloc, serve: (*Server).getAlloc}
-	case cut("PUT", "/v1/var/", ""):
-		e = endpoint{action: ActionPutVar, params: []string{"cas"}, serve: (*Server).putVar}
-	case cut("DELETE", "/v1/var/", ""):
-		e = endpoint{action: ActionDeleteVar, params: []string{"cas"}, serve: (*Server).deleteVar}
-	case cut("GET", "/v1/nodes", "") && id == "":
-		e = endpoint{action: ActionNodes, params: append([]string{"resources"}, lists...), serve: (*Server).listNodes}
-	case cut("GET", "/v1/event/stream", "") && id == "":
-		e = endpoint{action: ActionEvents, params: []string{"topic", "index"}, stream: (*Server).streamEvents}
-	case cut("GET", "/v1/client/fs/logs/", ""):
-		e = endpoint{action: ActionLogs, params: []string{"task", "type", "offset", "origin", "plain"}, stream: (*Server).sendLog}
-	case cut("GET", "/v1/client/allocation/", "/exec"):
-		e = endpoint{action: ActionExec, params: []string{"task", "tty", "command"}, stream: (*Server).exec}
-	default:
-		return endpoint{}, "", false
-	}
-	return e, id, true
-}
-
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e, id, ok := endpointOf(r)
-	if !ok {
-		http.Error(w, "Invalid method or path: "+r.Method+" "+r.URL.Path, http.StatusMethodNotAllowed)
-		return
+	server := grouptest.API{
+		World: s.World, Admit: s.admit, Failed: http.StatusInternalServerError,
+		Calls: map[string]grouptest.Call{
+			ActionRegister: s.register, ActionJobs: s.listJobs, ActionJob: s.getJob, ActionDeregister: s.deregister, ActionAllocs: s.listAllocs, ActionAlloc: s.getAlloc,
+			ActionPutVar: s.putVar, ActionDeleteVar: s.deleteVar, ActionEvents: s.streamEvents, ActionLogs: s.sendLog, ActionExec: s.exec, ActionNodes: s.listNodes,
+		},
+		Refuse: func(w http.ResponseWriter, status int, err error) { http.Error(w, grouptest.Message(err), status) },
 	}
-	var answer any
-	var header http.Header
-	err := s.World.Serve(r.Context(), e.action, func() (err error) {
-		if err := s.admit(r, e.params); err != nil || e.stream != nil {
-			return err
-		}
-		answer, header, err = e.serve(s, r, id)
-		return err
-	})
-	if err == nil && e.stream != nil {
-		err = e.stream(s, w, r, id)
-	}
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	if e.stream != nil {
-		return
-	}
-	for key := range header {
-		w.Header().Set(key, header.Get(key))
-	}
-	if answer == nil {
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+	server.ServeHTTP(w, r)
 }
 
 // admit checks token, namespace and the names of parameters.
-func (s *Server) admit(r *http.Request, params []string) error {
+func (s *Server) admit(action string, r *http.Request) error {
 	if r.Header.Get("X-Nomad-Token") != Token {
 		return &grouptest.Refusal{Status: http.StatusForbidden, Message: "Permission denied"}
 	}
 	for name := range r.URL.Query() {
-		if !slices.Contains(common, name) && !slices.Contains(params, name) {
+		if !slices.Contains(strings.Fields(common+params[action]), name) {
 			return bad("unknown parameter %q of %s", name, r.URL.Path)
 		}
 	}
@@ -169,20 +100,6 @@ func (s *Server) admit(r *http.Request, params []string) error {
 		return &grouptest.Refusal{Status: http.StatusForbidden, Message: "Permission denied"}
 	}
 	return nil
-}
-
-func (s *Server) refuse(w http.ResponseWriter, err error) {
-	refusal, ok := errors.AsType[*grouptest.Refusal](err)
-	switch {
-	case errors.Is(err, grouptest.ErrLost):
-		panic(http.ErrAbortHandler)
-	case errors.Is(err, grouptest.ErrQuota):
-		http.Error(w, "too many requests", http.StatusTooManyRequests)
-	case ok:
-		http.Error(w, refusal.Message, refusal.Status)
-	default:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
 }
 
 func bad(format string, args ...any) error {
@@ -202,36 +119,35 @@ func invalid(format string, args ...any) error {
 	return &grouptest.Refusal{Status: http.StatusInternalServerError, Message: "1 error occurred:\n\t* " + fmt.Sprintf(format, args...)}
 }
 
-func meta(index uint64, next string) http.Header {
-	h := http.Header{}
-	h.Set("X-Nomad-Index", strconv.FormatUint(index, 10))
-	h.Set("X-Nomad-LastContact", "0")
-	h.Set("X-Nomad-KnownLeader", "true")
-	if next != "" {
-		h.Set("X-Nomad-NextToken", next)
-	}
-	return h
+// setIndex sets the header of an answer.
+func setIndex(w http.ResponseWriter, index uint64) {
+	w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+	w.Header().Set("X-Nomad-LastContact", "0")
+	w.Header().Set("X-Nomad-KnownLeader", "true")
 }
 
-// page returns a page of a list that is sorted by ID.
-func page[T any](r *http.Request, all []T, id func(T) string) (list []T, next string, err error) {
+// page answers with a page of a list that is sorted by ID.
+func page[T any](w http.ResponseWriter, r *http.Request, index uint64, all []T, id func(T) string) (any, error) {
 	q := r.URL.Query()
 	slices.SortFunc(all, func(a, b T) int { return strings.Compare(id(a), id(b)) })
 	size := len(all)
 	if text := q.Get("per_page"); text != "" {
+		var err error
 		if size, err = strconv.Atoi(text); err != nil || size < 1 {
-			return nil, "", bad("per_page is %q", text)
+			return nil, bad("per_page is %q", text)
 		}
 	}
-	list = []T{}
+	setIndex(w, index)
+	list := []T{}
 	for _, one := range all {
 		if id(one) < q.Get("next_token") {
 			continue
 		}
 		if len(list) == size {
-			return list, id(one), nil
+			w.Header().Set("X-Nomad-NextToken", id(one))
+			break
 		}
 		list = append(list, one)
 	}
-	return list, "", nil
+	return list, nil
 }

@@ -22,22 +22,23 @@ const maxVariable = 64 << 10
 
 var variablePath = regexp.MustCompile(`^[a-zA-Z0-9-_~/]{1,128}$`)
 
-func (s *Server) putVar(r *http.Request, path string) (any, http.Header, error) {
+func (s *Server) putVar(w http.ResponseWriter, r *http.Request) (any, error) {
+	path := r.PathValue("path")
 	var v api.Variable
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&v); err != nil {
-		return nil, nil, bad("%v", err)
+		return nil, bad("%v", err)
 	}
 	size := 0
 	for key, item := range v.Items {
 		size += len(key) + len(item)
 	}
 	if !variablePath.MatchString(path) || v.Path != path || len(v.Items) == 0 {
-		return nil, nil, bad("invalid path %q", path)
+		return nil, bad("invalid path %q", path)
 	}
 	if size > maxVariable {
-		return nil, nil, bad("variables are limited to %d bytes in total size", maxVariable)
+		return nil, bad("variables are limited to %d bytes in total size", maxVariable)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,14 +49,18 @@ func (s *Server) putVar(r *http.Request, path string) (any, http.Header, error) 
 			_ = s.World.Change(j.spec.Meta[podgroup.TagPodName], func(u *grouptest.Unit) { u.Files = files }) // it may be gone
 		}
 	}
-	return v, meta(s.next(), ""), nil
+	setIndex(w, s.next())
+	return v, nil
 }
 
-func (s *Server) deleteVar(_ *http.Request, path string) (any, http.Header, error) {
+func (s *Server) deleteVar(w http.ResponseWriter, r *http.Request) (any, error) {
+	path := r.PathValue("path")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.vars, path)
-	return nil, meta(s.next(), ""), nil
+	setIndex(w, s.next())
+	w.WriteHeader(http.StatusNoContent)
+	return nil, nil
 }
 
 // Variables are the paths of all variables.
@@ -103,10 +108,10 @@ func (s *Server) execute(id, task, text string) []byte {
 }
 
 // streamEvents sends events from an index on, as far as it has them, and heartbeats.
-func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ string) error {
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) (any, error) {
 	from, err := strconv.ParseUint(r.URL.Query().Get("index"), 10, 64)
 	if err != nil {
-		return bad("index: %v", err)
+		return nil, bad("index: %v", err)
 	}
 	topics := r.URL.Query()["topic"]
 	broken, stop := s.World.Subscribe()
@@ -127,7 +132,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ string) 
 	for {
 		select {
 		case <-r.Context().Done():
-			return nil
+			return nil, nil
 		case _, ok := <-broken:
 			if !ok {
 				panic(http.ErrAbortHandler)
@@ -135,7 +140,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ string) 
 			continue // the clock shows it soon enough
 		case <-heartbeat.C:
 			if err := encoder.Encode(struct{}{}); err != nil {
-				return nil
+				return nil, nil
 			}
 		case <-tick.C:
 		}
@@ -147,7 +152,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ string) 
 		for _, b := range fresh {
 			if slices.Contains(topics, string(b.Events[0].Topic)) {
 				if err := encoder.Encode(b); err != nil {
-					return nil
+					return nil, nil
 				}
 			}
 		}

@@ -2,11 +2,8 @@
 package stackpathtest
 
 import (
-	"cmp"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,14 +11,10 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// The credentials that the fake takes, and the only stack.
+// What the fake knows, and the calls, as the World knows them.
 const (
-	StackID      = "stack"
-	ClientSecret = "hush"
-)
-
-// The calls, as the World knows them.
-const (
+	StackID         = "stack" // the only one
+	ClientSecret    = "hush"
 	ActionToken     = "POST /identity/v1/oauth2/token"
 	ActionCreate    = "POST /workload/v1/stacks/" + StackID + "/workloads"
 	ActionList      = "GET /workload/v1/stacks/" + StackID + "/workloads"
@@ -29,57 +22,45 @@ const (
 	ActionInstances = "GET /workload/v1/stacks/" + StackID + "/workloads/{slug}/instances"
 )
 
-// New returns the API: a codec on a World. Slugs are the tokens of creations. It is safe for
+// New returns the API: a codec on a World, where slugs are the IDs of units. It is safe for
 // concurrent use.
 func New(w *grouptest.World) http.Handler {
-	var mux http.ServeMux
-	for action, call := range map[string]func(*grouptest.World, *http.Request) (any, error){
-		ActionToken: token, ActionCreate: create, ActionList: list, ActionDelete: remove, ActionInstances: instances,
-	} {
-		mux.HandleFunc(action, func(to http.ResponseWriter, r *http.Request) {
-			var answer any
-			err := w.Serve(r.Context(), action, func() (err error) {
-				// A token is the time at which it ends.
-				end, _ := time.Parse("Bearer "+time.RFC3339, r.Header.Get("Authorization"))
-				if action != ActionToken && w.Now().After(end) {
-					return &grouptest.Refusal{Status: http.StatusUnauthorized}
-				}
-				answer, err = call(w, r)
-				return err
-			})
-			to.WriteHeader(grouptest.HTTPStatus(err))
-			_ = json.NewEncoder(to).Encode(answer) // the client may have gone
-		})
-	}
-	return &mux
+	s := server{w}
+	calls := map[string]grouptest.Call{ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionDelete: s.remove, ActionInstances: s.instances}
+	return &grouptest.API{World: w, Calls: calls, Admit: s.admit}
 }
+
+type server struct{ *grouptest.World }
 
 type object = map[string]any
 
-// fields are the fields of the published models, of objects that are sent.
-var fields = strings.Fields(`workload name slug metadata labels spec containers imagePullCredentials dockerRegistry server username password networkInterfaces network enableOneToOneNat
-	targets city-code deploymentScope deployments minReplicas maxReplicas selectors key operator values image command env value ports port protocol resources requests limits cpu memory`)
-
-// unknown returns a field that no model has. Labels, variables, ports and containers have names of their own.
-func unknown(in any, free bool) (found string) {
-	tree, _ := in.(map[string]any)
-	for key, value := range tree {
-		if !free && !slices.Contains(fields, key) {
-			return key
-		}
-		found += unknown(value, !free && slices.Contains([]string{"labels", "env", "ports", "containers"}, key))
+// admit checks the token, which is the time at which it ends.
+func (s server) admit(action string, r *http.Request) error {
+	end, _ := time.Parse("Bearer "+time.RFC3339, r.Header.Get("Authorization"))
+	if action != ActionToken && s.Now().After(end) {
+		return &grouptest.Refusal{Status: http.StatusUnauthorized}
 	}
-	return found
+	return nil
 }
 
-func token(w *grouptest.World, r *http.Request) (any, error) {
+func (s server) token(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if r.FormValue("client_secret") != ClientSecret || r.FormValue("grant_type") != "client_credentials" {
 		return nil, &grouptest.Refusal{Status: http.StatusUnauthorized}
 	}
-	return object{"access_token": w.Now().Add(time.Hour).Format(time.RFC3339), "expires_in": 3600}, nil
+	return object{"access_token": s.Now().Add(time.Hour).Format(time.RFC3339), "expires_in": 3600}, nil
 }
 
-func create(w *grouptest.World, r *http.Request) (any, error) {
+// fields are those of the published models, of objects that are sent.
+var fields = grouptest.Schema{
+	"": "workload", "workload": "name slug metadata spec targets", "metadata": "labels",
+	"spec": "containers imagePullCredentials networkInterfaces deploymentScope deployments", "containers": "*container",
+	"container": "image command env ports resources", "env": "*variable", "variable": "value", "ports": "*port", "port": "port protocol",
+	"resources": "requests limits", "requests": "cpu memory", "limits": "cpu memory",
+	"imagePullCredentials": "dockerRegistry", "dockerRegistry": "server username password", "networkInterfaces": "network enableOneToOneNat",
+	"targets": "*target", "target": "spec", "deployments": "minReplicas maxReplicas selectors", "selectors": "key operator values",
+}
+
+func (s server) create(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var in struct {
 		Workload struct {
 			Slug     string
@@ -89,78 +70,50 @@ func create(w *grouptest.World, r *http.Request) (any, error) {
 			}
 		}
 	}
-	var tree any
-	body := json.NewDecoder(r.Body)
-	if err := body.Decode(&tree); err != nil {
-		return nil, err
-	}
-	text, _ := json.Marshal(tree)
-	if err := json.Unmarshal(text, &in); err != nil {
+	text, err := fields.Decode(r.Body, "", &in)
+	if err != nil {
 		return nil, err
 	}
 	want := in.Workload
-	if field := unknown(tree, false); field != "" || want.Slug == "" || len(want.Slug) > 63 || len(want.Spec.Containers) != 1 {
-		return nil, fmt.Errorf("the workload is not valid: %s", field)
+	if want.Slug == "" || len(want.Slug) > 63 || len(want.Spec.Containers) != 1 {
+		return nil, errors.New("the workload is not valid")
 	}
-	if _, err := find(w, want.Slug); err == nil {
-		return nil, grouptest.ErrTokenReused
-	}
-	spec := grouptest.Spec{Token: want.Slug, Tags: want.Metadata.Labels, Data: string(text)}
+	spec := grouptest.Spec{ID: want.Slug, Tags: want.Metadata.Labels, Data: text}
 	for name, c := range want.Spec.Containers {
 		spec.Containers = []podgroup.Container{{Name: name, Image: c.Image}}
 	}
-	u, err := w.Create(spec)
+	u, err := s.Create(spec)
 	return object{"workload": view(&u)}, err
 }
 
-func find(w *grouptest.World, slug string) (grouptest.Unit, error) {
-	found := w.Units(func(u *grouptest.Unit) bool { return slugOf(u) == slug })
-	if len(found) == 0 {
-		return grouptest.Unit{}, grouptest.ErrNotFound
-	}
-	return found[0], nil
-}
-
-func list(w *grouptest.World, r *http.Request) (any, error) {
-	units, next, err := w.Page(w.Units(nil), r.URL.Query().Get("page_request.after"), 50)
-	results := []any{}
+func (s server) list(_ http.ResponseWriter, r *http.Request) (any, error) {
+	units, next, err := s.Page(s.Units(nil), r.URL.Query().Get("page_request.after"), 50)
+	results := []object{}
 	for i := range units {
 		results = append(results, view(&units[i]))
 	}
 	return object{"results": results, "pageInfo": object{"hasNextPage": next != "", "endCursor": next}}, err
 }
 
-func remove(w *grouptest.World, r *http.Request) (any, error) {
-	u, err := find(w, r.PathValue("slug"))
-	if err != nil {
-		return nil, err
-	}
-	return nil, w.Delete(u.ID)
+func (s server) remove(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, s.Delete(r.PathValue("slug"))
 }
-
-// slugOf returns the slug of a workload; those that a World duplicates have no token.
-func slugOf(u *grouptest.Unit) string { return cmp.Or(u.Spec.Token, u.ID) }
 
 func view(u *grouptest.Unit) object {
-	return object{"id": u.ID, "slug": slugOf(u), "metadata": object{"labels": u.Tags, "createdAt": u.Created}}
+	return object{"id": u.ID, "slug": u.ID, "metadata": object{"labels": u.Tags, "createdAt": u.Created}}
 }
 
-func instances(w *grouptest.World, r *http.Request) (any, error) {
-	u, err := find(w, r.PathValue("slug"))
+func (s server) instances(_ http.ResponseWriter, r *http.Request) (any, error) {
+	u, err := s.Unit(r.PathValue("slug"))
 	phases := map[podgroup.Phase]string{podgroup.Pending: "STARTING", podgroup.Running: "RUNNING", podgroup.Stopping: "RUNNING", podgroup.Failed: "FAILED"}
-	i, statuses := object{"name": slugOf(&u) + "-city-code-dfw-0", "phase": phases[u.Phase]}, []any{}
-	if u.Phase == podgroup.Stopping {
-		i["deletedAt"] = u.Created
-	}
+	statuses := []object{}
 	for _, c := range u.Containers {
-		s := object{"name": c.Name, "ready": c.Now.State == podgroup.Executing, "restartCount": c.Restarts}
-		if c.Now.State == podgroup.Executing {
-			s["running"] = object{"startedAt": c.Now.Started}
-		}
-		statuses = append(statuses, s)
+		state := grouptest.StateOf(c.Now)
+		statuses = append(statuses, object{"name": c.Name, "ready": state.Running != nil, "restartCount": c.Restarts, "running": state.Running})
 	}
-	if i["containerStatuses"] = statuses; len(u.IPs) > 0 {
-		i["ipAddress"] = u.IPs[0]
+	shown := object{"name": u.ID + "-city-code-dfw-0", "phase": phases[u.Phase], "ipAddress": strings.Join(u.IPs, ""), "containerStatuses": statuses}
+	if u.Phase == podgroup.Stopping {
+		shown["deletedAt"] = u.Created
 	}
-	return object{"results": []any{i}}, err
+	return object{"results": []object{shown}}, err
 }

@@ -1,6 +1,7 @@
 package zuntest
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -18,31 +19,15 @@ import (
 )
 
 // fields are the names that Zun's schema has. Others are refused.
-var fields = map[string]string{
+var fields = grouptest.Schema{
 	"template": "kind capsuleVersion metadata restartPolicy spec availabilityZone nets", "metadata": "name labels annotations",
 	"spec":       "containers initContainers restartPolicy volumes",
-	"containers": "name image command args resources ports volumeMounts env workDir imagePullPolicy stdin tty",
-	"ports":      "name containerPort hostPort protocol", "resources": "requests", "requests": "cpu memory", "volumeMounts": "name mountPath readOnly",
+	"containers": containerFields, "initContainers": containerFields,
+	"ports": "name containerPort hostPort protocol", "resources": "requests", "requests": "cpu memory", "volumeMounts": "name mountPath readOnly",
 	"volumes": "name cinder", "cinder": "volumeID size autoRemove", "nets": "network port v4-fixed-ip v6-fixed-ip",
 }
 
-// unknown returns a field that the schema does not have; empty if there is none.
-func unknown(of string, value any) (found string) {
-	switch value := value.(type) {
-	case []any:
-		for _, element := range value {
-			found = cmp.Or(found, unknown(of, element))
-		}
-	case map[string]any:
-		for key, inner := range value {
-			if names, ok := fields[of]; ok && !slices.Contains(strings.Fields(names), key) {
-				return of + "." + key
-			}
-			found = cmp.Or(found, unknown(strings.Replace(key, "initContainers", "containers", 1), inner))
-		}
-	}
-	return found
-}
+const containerFields = "name image command args resources ports volumeMounts env workDir imagePullPolicy stdin tty"
 
 // nameRule is that of names of capsules and volumes.
 var nameRule = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{1,254}$`)
@@ -96,25 +81,26 @@ func wrong(t *wire.Template) string {
 }
 
 // create takes the template as an object, or as the text of one.
-func (s *Server) create(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) create(w http.ResponseWriter, r *http.Request) (any, error) {
 	var request struct {
 		Template json.RawMessage `json:"template"`
 	}
 	var t wire.Template
-	var tree any
-	err := json.NewDecoder(r.Body).Decode(&request)
-	if text := ""; err == nil && json.Unmarshal(request.Template, &text) == nil {
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		return nil, err
+	}
+	if text := ""; json.Unmarshal(request.Template, &text) == nil {
 		request.Template = []byte(text)
 	}
-	if err = errors.Join(err, json.Unmarshal(request.Template, &tree), json.Unmarshal(request.Template, &t)); err != nil {
-		return 0, nil, err
+	if _, err := fields.Decode(bytes.NewReader(request.Template), "template", &t); err != nil {
+		return nil, err
 	}
-	if wrong := cmp.Or(unknown("template", tree), wrong(&t)); wrong != "" {
-		return 0, nil, refuse(http.StatusBadRequest, "Invalid input for field/attribute "+wrong)
+	if wrong := wrong(&t); wrong != "" {
+		return nil, refuse(http.StatusBadRequest, "Invalid input for field/attribute "+wrong)
 	}
 	for _, v := range t.Spec.Volumes {
 		if used := s.World.Units(func(u *grouptest.Unit) bool { return v.Cinder.VolumeID != "" && uses(u, v.Cinder.VolumeID) }); len(used) > 0 {
-			return 0, nil, refuse(http.StatusBadRequest, "Volume "+v.Cinder.VolumeID+" is still in use.")
+			return nil, refuse(http.StatusBadRequest, "Volume "+v.Cinder.VolumeID+" is still in use.")
 		}
 	}
 	spec := grouptest.Spec{Tags: t.Metadata.Labels, RestartPolicy: t.Spec.RestartPolicy, Data: &t}
@@ -134,9 +120,10 @@ func (s *Server) create(r *http.Request, _ http.Header) (int, any, error) {
 		}
 	}
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	return http.StatusAccepted, s.view(&u), nil
+	w.WriteHeader(http.StatusAccepted)
+	return s.view(&u), nil
 }
 
 // uses reports whether a capsule has a volume.
@@ -175,35 +162,38 @@ func (s *Server) find(ident string) (grouptest.Unit, error) {
 	return grouptest.Unit{}, refuse(http.StatusConflict, "Multiple capsules exist with same name. Please use the capsule uuid instead.")
 }
 
-func (s *Server) get(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) get(_ http.ResponseWriter, r *http.Request) (any, error) {
 	u, err := s.find(r.PathValue("id"))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	return http.StatusOK, s.view(&u), nil
+	return s.view(&u), nil
 }
 
-func (s *Server) delete(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) delete(w http.ResponseWriter, r *http.Request) (any, error) {
 	u, err := s.find(r.PathValue("id"))
-	if err != nil {
-		return 0, nil, err
+	if err == nil {
+		err = s.World.Delete(u.ID)
 	}
-	return http.StatusNoContent, nil, s.World.Delete(u.ID)
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return nil, err
 }
 
 // list has pages with markers, which are UUIDs of capsules that exist. Next is a link with an
 // address that a client may not reach.
-func (s *Server) list(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) list(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || limit <= 0 {
-		return 0, nil, refuse(http.StatusBadRequest, "Limit must be positive")
+		return nil, refuse(http.StatusBadRequest, "Limit must be positive")
 	}
 	units := s.World.Units(nil)
 	if marker := q.Get("marker"); marker != "" {
 		last, err := s.find(marker)
 		if err != nil {
-			return 0, nil, err
+			return nil, err
 		}
 		for len(units) > 0 && numberOf(units[0].ID) <= numberOf(last.ID) {
 			units = units[1:]
@@ -217,7 +207,7 @@ func (s *Server) list(r *http.Request, _ http.Header) (int, any, error) {
 	if len(list) == limit {
 		next = "http://192.0.2.1:9517/v1/capsules?limit=" + strconv.Itoa(limit)
 	}
-	return http.StatusOK, map[string]any{"capsules": list, "next": next}, nil
+	return map[string]any{"capsules": list, "next": next}, nil
 }
 
 func timeOf(t time.Time) any {
@@ -287,71 +277,62 @@ func (s *Server) container(uuid string) (u grouptest.Unit, i int, err error) {
 	return u, 0, refuse(http.StatusNotFound, "Not found; the container you requested does not exist.")
 }
 
-func (s *Server) show(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) show(_ http.ResponseWriter, r *http.Request) (any, error) {
 	u, i, err := s.container(r.PathValue("id"))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	view := containerView(&u, i)
 	if now := u.Containers[i].Now; now.State == podgroup.Terminated {
 		view["status_detail"] = fmt.Sprintf("Exited(%d) 3 seconds ago ", now.ExitCode)
 	}
-	return http.StatusOK, view, nil
+	return view, nil
 }
 
-func (s *Server) logs(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) logs(_ http.ResponseWriter, r *http.Request) (any, error) {
 	u, i, err := s.container(r.PathValue("id"))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	q := r.URL.Query()
 	for name := range q {
 		if !slices.Contains([]string{"stdout", "stderr", "timestamps", "tail", "since"}, name) {
-			return 0, nil, refuse(http.StatusBadRequest, "Additional properties are not allowed: "+name)
+			return nil, refuse(http.StatusBadRequest, "Additional properties are not allowed: "+name)
 		}
 	}
-	lines, err := s.World.Log(u.ID, u.Containers[i].Name, false)
-	if since := q.Get("since"); since != "" && err == nil {
+	query := podgroup.LogQuery{Timestamps: q.Get("timestamps") == "true"}
+	query.Tail, _ = strconv.Atoi(q.Get("tail")) // "all" is no number
+	if since := q.Get("since"); since != "" {
 		seconds, err := strconv.ParseInt(since, 10, 64)
 		if err != nil {
-			return 0, nil, refuse(http.StatusBadRequest, "since")
+			return nil, refuse(http.StatusBadRequest, "since")
 		}
-		lines = slices.DeleteFunc(lines, func(l grouptest.Line) bool { return l.At.Unix() < seconds })
+		query.Since = time.Unix(seconds, 0)
 	}
-	if tail, err := strconv.Atoi(q.Get("tail")); err == nil {
-		lines = lines[max(0, len(lines)-tail):]
-	}
-	text := ""
-	for _, l := range lines {
-		if q.Get("timestamps") == "true" {
-			text += l.At.UTC().Format(time.RFC3339Nano) + " "
-		}
-		text += l.Text + "\n"
-	}
-	return http.StatusOK, text, err
+	return s.World.LogText(u.ID, u.Containers[i].Name, query)
 }
 
-func (s *Server) execute(r *http.Request, _ http.Header) (int, any, error) {
+func (s *Server) execute(_ http.ResponseWriter, r *http.Request) (any, error) {
 	u, i, err := s.container(r.PathValue("id"))
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	q := r.URL.Query()
 	if q.Get("run") != "true" || q.Get("interactive") != "false" || q.Get("command") == "" {
-		return 0, nil, errors.New("the fake runs commands without a terminal only")
+		return nil, errors.New("the fake runs commands without a terminal only")
 	}
 	if u.Containers[i].Now.State != podgroup.Executing {
-		return 0, nil, refuse(http.StatusConflict, "Cannot execute container in Stopped state")
+		return nil, refuse(http.StatusConflict, "Cannot execute container in Stopped state")
 	}
 	// Commands come quoted, with '"'"' for a quote.
 	command := strings.ReplaceAll(q.Get("command"), `'"'"'`, "\x00")
 	if !strings.HasPrefix(command, "'") || !strings.HasSuffix(command, "'") {
-		return 0, nil, refuse(http.StatusBadRequest, "a command that is not quoted: "+command)
+		return nil, refuse(http.StatusBadRequest, "a command that is not quoted: "+command)
 	}
 	words := strings.Split(strings.ReplaceAll(command[1:len(command)-1], "\x00", "'"), "' '")
 	output, code := strings.Join(words, "|"), 0
 	if s.Shell != nil {
 		output, code = s.Shell(u.Containers[i].Name, words)
 	}
-	return http.StatusOK, map[string]any{"output": output, "exit_code": code, "exec_id": nil, "url": nil}, nil
+	return map[string]any{"output": output, "exit_code": code, "exec_id": nil, "url": nil}, nil
 }

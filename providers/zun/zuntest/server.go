@@ -33,14 +33,6 @@ const (
 	ActionExec   = "POST /v1/containers/{id}/execute"
 )
 
-// call serves a call.
-type call func(s *Server, r *http.Request, header http.Header) (status int, answer any, err error)
-
-var calls = map[string]call{
-	ActionToken: (*Server).token, ActionCreate: (*Server).create, ActionList: (*Server).list, ActionGet: (*Server).get, ActionDelete: (*Server).delete,
-	ActionShow: (*Server).show, ActionLogs: (*Server).logs, ActionExec: (*Server).execute,
-}
-
 // Server is Keystone and Zun, at any address. It is an http.Handler.
 type Server struct {
 	// World has the capsules' units.
@@ -77,57 +69,37 @@ func refuse(status int, message string) error {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	mux := http.NewServeMux()
-	for action, serve := range calls {
-		mux.HandleFunc(action, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, action, serve) })
-	}
-	mux.ServeHTTP(w, r)
+	api := grouptest.API{World: s.World, Admit: s.admit, Refuse: answerRefusal, Calls: map[string]grouptest.Call{
+		ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionGet: s.get, ActionDelete: s.delete,
+		ActionShow: s.show, ActionLogs: s.logs, ActionExec: s.execute,
+	}}
+	api.ServeHTTP(w, r)
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, action string, serve call) {
-	status, answer := http.StatusOK, any(nil)
-	err := s.World.Serve(r.Context(), action, func() (err error) {
-		if action != ActionToken {
-			if err := s.admit(r); err != nil {
-				return err
-			}
-		}
-		status, answer, err = serve(s, r, w.Header())
-		return err
-	})
+// answerRefusal writes an error as Zun's middleware does. Title and detail of those that are the
+// client's have the same text.
+func answerRefusal(w http.ResponseWriter, status int, err error) {
 	if errors.Is(err, grouptest.ErrQuota) { // of something before Zun, which has no limit of calls
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "Too Many Requests", http.StatusTooManyRequests)
+		http.Error(w, "Too Many Requests", status)
 		return
 	}
-	if err != nil {
-		status = grouptest.HTTPStatus(err)
-		detail := err.Error()
-		if refusal, ok := errors.AsType[*grouptest.Refusal](err); ok {
-			detail = refusal.Message
-		}
-		answer = errorOf(status, detail)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if status != http.StatusNoContent {
-		_ = json.NewEncoder(w).Encode(answer) // the client may have gone
-	}
-}
-
-// errorOf is an error as Zun's middleware writes it. Title and detail of those that are the
-// client's have the same text.
-func errorOf(status int, detail string) any {
+	detail := grouptest.Message(err)
 	title := detail
 	if status >= http.StatusInternalServerError {
 		title = http.StatusText(status)
 	}
-	return map[string]any{"errors": []any{map[string]any{"request_id": "", "code": "", "status": status, "title": title, "detail": detail, "links": []any{}}}}
+	w.WriteHeader(status)
+	refused := map[string]any{"request_id": "", "code": "", "status": status, "title": title, "detail": detail, "links": []any{}}
+	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{refused}}) // the client may have gone
 }
 
 // admit checks token and microversion: without one Zun takes its oldest, in which capsules
 // have another form.
-func (s *Server) admit(r *http.Request) error {
+func (s *Server) admit(action string, r *http.Request) error {
+	if action == ActionToken {
+		return nil
+	}
 	s.mu.Lock()
 	end, ok := s.tokens[r.Header.Get("X-Auth-Token")]
 	s.mu.Unlock()
@@ -145,7 +117,7 @@ func (s *Server) admit(r *http.Request) error {
 const tokenLife = time.Hour
 
 // token is Keystone's creation of a token by a password.
-func (s *Server) token(r *http.Request, header http.Header) (int, any, error) {
+func (s *Server) token(w http.ResponseWriter, r *http.Request) (any, error) {
 	var request struct {
 		Auth struct {
 			Identity struct {
@@ -166,20 +138,21 @@ func (s *Server) token(r *http.Request, header http.Header) (int, any, error) {
 		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	user, project := request.Auth.Identity.Password.User, request.Auth.Scope.Project
 	if user.Name != User || user.Password != Password || user.Domain.ID != "default" || project.Name != Project || project.Domain.ID != "default" {
-		return 0, nil, refuse(http.StatusUnauthorized, "The request you have made requires authentication.")
+		return nil, refuse(http.StatusUnauthorized, "The request you have made requires authentication.")
 	}
 	token := rand.Text()
-	header.Set("X-Subject-Token", token)
+	w.Header().Set("X-Subject-Token", token)
 	end := s.World.Now().Add(tokenLife)
 	s.mu.Lock()
 	s.tokens[token] = end
 	s.mu.Unlock()
 	endpoint := map[string]any{"id": "1", "interface": "public", "region": Region, "region_id": Region, "url": "http://" + r.Host + "/v1"}
-	return http.StatusCreated, map[string]any{"token": map[string]any{
+	w.WriteHeader(http.StatusCreated)
+	return map[string]any{"token": map[string]any{
 		"expires_at": end.UTC().Format("2006-01-02T15:04:05.000000Z"),
 		"catalog":    []any{map[string]any{"id": "2", "type": "container", "name": "zun", "endpoints": []any{endpoint}}},
 	}}, nil

@@ -1,0 +1,225 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
+)
+
+// newClient returns a client of a server.
+func newClient(t *testing.T, server http.HandlerFunc) *rest.Client {
+	t.Helper()
+	c := &rest.Client{Service: "Service", URL: "http://service/v1", Transport: grouptest.Serve(t, server).Transport(t)}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestCalls(t *testing.T) {
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL, r.Header.Get("Session"), r.Header.Get("Authorization"), body))
+	})
+	for want, call := range map[string]rest.Call{
+		`POST /v1/units   {"a":1}`: {Method: http.MethodPost, Path: "/units", In: map[string]int{"a": 1}},
+		`GET /v1/units?page=2 x  `: {Method: http.MethodGet, Path: "/units?page=2", Header: map[string]string{"session": "x"}},
+		`PUT /v1/log   {as it is`:  {Method: http.MethodPut, Path: "/log", In: []byte("{as it is")},
+	} {
+		got := ""
+		if err := c.Do(t.Context(), call, &got); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+	if err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionList, Method: http.MethodGet}, &struct{}{}); !errdefs.IsUnavailable(err) {
+		t.Errorf("an answer of another form: %v", err)
+	}
+	var raw []byte
+	if err := c.Do(t.Context(), rest.Call{Method: http.MethodGet, Path: "/raw"}, &raw); err != nil || string(raw) != "\"GET /v1/raw   \"\n" {
+		t.Errorf("an answer as it is: %q, %v", raw, err)
+	}
+	for _, token := range []*oauth2.Token{nil, {AccessToken: "abc"}} {
+		want := `"GET /v1/log   "`
+		if token != nil {
+			want = `"GET /v1/log  Bearer abc "`
+		}
+		c.Token = func(context.Context) (*oauth2.Token, error) { return token, nil }
+		body, err := c.Open(t.Context(), rest.Call{Method: http.MethodGet, Path: "/log"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(body)
+		if _ = body.Close(); err != nil || strings.TrimSpace(string(text)) != want {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	const page, answer = "<html>no such\n page</html>", `{"message": "no"}`
+	for _, test := range []struct {
+		action podgroup.Action
+		status int
+		body   string
+		header string // Retry-After
+		is     func(error) bool
+	}{
+		{podgroup.ActionDelete, 404, answer, "", errdefs.IsNotFound},
+		{podgroup.ActionDelete, 404, page, "", errdefs.IsUnavailable},
+		{podgroup.ActionCreate, 400, answer, "", errdefs.IsPermanent},
+		{podgroup.ActionCreate, 400, page, "", errdefs.IsUnavailable},
+		{podgroup.ActionCreate, 409, answer, "", errdefs.IsConflict},
+		{podgroup.ActionCreate, 500, answer, "", errdefs.IsUnavailable},
+		{podgroup.ActionCreate, 307, page, "", errdefs.IsUnavailable},
+		{podgroup.ActionList, 403, answer, "", isLater(time.Minute)},
+		{podgroup.ActionList, 429, page, "40", isLater(40 * time.Second)},
+		{podgroup.ActionList, 503, page, "7", isLater(7 * time.Second)},
+	} {
+		c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+			if w.Header().Set("Location", "/v1/elsewhere"); r.URL.Path == "/v1/elsewhere" {
+				return // a redirect was followed
+			}
+			if test.header != "" {
+				w.Header().Set("Retry-After", test.header)
+			}
+			w.WriteHeader(test.status)
+			_, _ = io.WriteString(w, test.body)
+		})
+		err := c.Do(t.Context(), rest.Call{Action: test.action, Method: http.MethodPost}, nil)
+		if !test.is(err) || rest.StatusOf(fmt.Errorf("wrapped: %w", err)) != test.status || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s, %d, %s: %v, of class %s", test.action, test.status, test.body, err, errdefs.ClassOf(err))
+		}
+	}
+	c := &rest.Client{Service: "Service", URL: "http://service", Transport: nobody{}}
+	if err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionDelete, Method: http.MethodDelete}, nil); !errdefs.IsUnavailable(err) || rest.StatusOf(err) != 0 {
+		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+// A service may have codes, and meanings of them, of its own.
+func TestCodes(t *testing.T) {
+	c := newClient(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "QuotaExceeded", http.StatusBadRequest) })
+	c.Codes = &podgroup.Codes{Exhausted: []string{"create:Quota*"}}
+	c.Code = func(action podgroup.Action, status int, body []byte) string {
+		return fmt.Sprintf("%s:%s", action, body)
+	}
+	err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost}, nil)
+	if !isLater(time.Minute)(err) || !errdefs.IsUnavailable(err) {
+		t.Errorf("%v, of class %s", err, errdefs.ClassOf(err))
+	}
+}
+
+func isLater(want time.Duration) func(error) bool {
+	return func(err error) bool {
+		delay, later := errdefs.RetryAfter(err)
+		return later && delay == want
+	}
+}
+
+// nobody is a transport to where nobody answers.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// A token is renewed a minute before it ends, and after an answer that it has ended.
+func TestTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, status := 0, http.StatusOK
+		c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.URL.Path == "/token" {
+				tokens++
+				_, _ = fmt.Fprintf(w, `{"access_token": "token-%d", "expires_in": 3600}`, tokens)
+				return
+			}
+			if r.Header.Get("Authorization") != fmt.Sprintf("Bearer token-%d", tokens) {
+				t.Errorf("token %d is %s", tokens, r.Header.Get("Authorization"))
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "{}")
+		})
+		c.Token = (&clientcredentials.Config{TokenURL: "http://service/token", AuthStyle: oauth2.AuthStyleInParams}).Token
+		ask := func() error {
+			return c.Do(t.Context(), rest.Call{Action: podgroup.ActionList, Method: http.MethodGet, Path: "/units"}, nil)
+		}
+		for _, step := range []struct {
+			wait   time.Duration
+			status int
+			tokens int // so far
+		}{{0, 200, 1}, {58 * time.Minute, 200, 1}, {90 * time.Second, 200, 2}, {0, 401, 2}, {0, 200, 3}} {
+			time.Sleep(step.wait)
+			status = step.status
+			if err := ask(); (err == nil) != (status == http.StatusOK) || tokens != step.tokens {
+				t.Errorf("after %s, with %d: %d tokens, %v", step.wait, step.status, tokens, err)
+			}
+		}
+	})
+}
+
+// That there is no token says nothing of the pod that is created, or the unit that is deleted.
+func TestRefusedTokens(t *testing.T) {
+	for status, is := range map[int]func(error) bool{400: isLater(time.Minute), 404: isLater(time.Minute), 401: isLater(time.Minute), 429: isLater(10 * time.Second), 502: errdefs.IsUnavailable} {
+		for _, action := range []podgroup.Action{podgroup.ActionCreate, podgroup.ActionDelete} {
+			c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, `{"error": "invalid_client"}`)
+			})
+			c.Token = (&clientcredentials.Config{TokenURL: "http://service/token", ClientSecret: "hush", AuthStyle: oauth2.AuthStyleInParams}).Token
+			err := c.Do(t.Context(), rest.Call{Action: action, Method: http.MethodPost}, nil)
+			if !is(err) || errdefs.IsPermanent(err) || errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "invalid_client") || strings.Contains(err.Error(), "hush") {
+				t.Errorf("%d: %v, of class %s", status, err, errdefs.ClassOf(err))
+			}
+		}
+	}
+	c := newClient(t, func(http.ResponseWriter, *http.Request) { t.Error("a request without a token") })
+	c.Token = func(context.Context) (*oauth2.Token, error) { return nil, io.ErrUnexpectedEOF }
+	if err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost}, nil); !errdefs.IsUnavailable(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Services repeat what was sent, in other forms, too.
+func TestSecrets(t *testing.T) {
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, r.Header.Get("Authorization")+` it&#39;s a \u003csecret\u003e, aHVudGVyMg==, hunter2 of ab`+"\x1b[31m\n"+strings.Repeat("ü", 1000), http.StatusBadRequest)
+	})
+	c.Token = func(context.Context) (*oauth2.Token, error) { return &oauth2.Token{AccessToken: "the-token"}, nil }
+	err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost, Secrets: []string{"hunter2", "a <secret>", "ab", ""}}, nil)
+	const want = `Service refuses to create: 400 Bad Request: Bearer [secret] it's [secret], [secret], [secret] of ab [31m üü`
+	if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 400 || !strings.HasSuffix(err.Error(), "ü...") {
+		t.Errorf("%q", err)
+	}
+}
+
+func TestSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "%q", r.Host) })}
+	done := make(chan error)
+	go func() { done <- server.Serve(listener) }()
+	c := &rest.Client{URL: "http://unix", Transport: rest.NewTransport(path)}
+	host := ""
+	if err := c.Do(t.Context(), rest.Call{Method: http.MethodGet, Path: "/x"}, &host); err != nil || host != "unix" {
+		t.Errorf("%q, %v", host, err)
+	}
+	_, _ = c.Close(), server.Close()
+	<-done
+}
