@@ -79,17 +79,18 @@ func (k *kept) of(kind kind) (containers []*container) {
 	return containers
 }
 
-// whole returns the pod as it was given, but for its status. It is the caller's own.
-func (k *kept) whole() (*corev1.Pod, error) {
+// with returns the pod as it was given, with a status. It is the caller's own.
+func (k *kept) with(status corev1.PodStatus) (*corev1.Pod, error) {
 	whole := &corev1.Pod{}
 	if err := whole.Unmarshal(k.encoded); err != nil {
 		return nil, fmt.Errorf("decode pod %s/%s: %w", k.namespace, k.name, err)
 	}
 	k.identify(&whole.ObjectMeta)
+	whole.Status = status
 	return whole, nil
 }
 
-// brief returns the pod with what a list shows of it, for reading.
+// brief returns the pod with what a notification shows of it, for reading.
 func (k *kept) brief() *corev1.Pod {
 	brief := &corev1.Pod{Spec: corev1.PodSpec{NodeName: k.node, RestartPolicy: k.restartPolicy}}
 	k.identify(&brief.ObjectMeta)

@@ -97,8 +97,9 @@ func (p *Provider) Close() error {
 var errClosed = errdefs.AsUnavailable(errors.New("the mock provider is closed"))
 
 // NotifyPods implements node.PodNotifier. Each call adds a receiver. What is
-// behind the pointers of the pods that it gets is for reading only; they have what
-// those of GetPods have.
+// behind the pointers of the pods that it gets is for reading only. They have the
+// status, the labels and annotations, and of the spec the node, the restart policy and the
+// containers' names, images and resources: GetPod has all of it.
 func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

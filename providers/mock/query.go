@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // GetPod implements node.PodLifecycleHandler. The pod is the caller's own.
@@ -18,12 +19,7 @@ func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Po
 	}
 	pod, status := h.pod, h.status(p.cfg.HostIP)
 	p.mu.RUnlock()
-	whole, err := pod.whole()
-	if err != nil {
-		return nil, err
-	}
-	whole.Status = status
-	return whole, nil
+	return pod.with(status)
 }
 
 // GetPodStatus implements node.PodLifecycleHandler.
@@ -39,23 +35,31 @@ func (p *Provider) GetPodStatus(_ context.Context, namespace, name string) (*cor
 }
 
 // GetPods implements node.PodLifecycleHandler. The pods are in the order of
-// namespace and name. They are for reading, and do not change any more. They have the
-// status, the labels and annotations, and of the spec the node, the restart policy and the
-// containers' names, images and resources: GetPod has all of it.
+// namespace and name, and the caller's own.
 func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) {
 	p.mu.RLock()
-	pods := make([]*corev1.Pod, 0, len(p.pods))
-	for _, h := range p.pods {
-		pods = append(pods, h.brief(p.cfg.HostIP))
+	held := make([]kept, 0, len(p.pods))
+	statuses := make(map[types.NamespacedName]corev1.PodStatus, len(p.pods))
+	for name, h := range p.pods {
+		held = append(held, h.pod)
+		statuses[name] = h.status(p.cfg.HostIP)
 	}
 	p.mu.RUnlock()
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(held, func(a, b kept) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
+	pods := make([]*corev1.Pod, 0, len(held))
+	for i := range held {
+		pod, err := held[i].with(statuses[key(held[i].namespace, held[i].name)])
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
+	}
 	return pods, nil
 }
 
-// brief returns the pod with its status, and with what a list shows of the rest. p.mu is held.
+// brief returns the pod with its status, and with what is shown of the rest in a notification. p.mu is held.
 func (h *held) brief(hostIP string) *corev1.Pod {
 	pod := h.pod.brief()
 	pod.Status = h.status(hostIP)
