@@ -66,6 +66,8 @@ type cursor struct {
 	Since int `json:",omitempty"`
 	// Plain: all is read from DescribeContainerGroups.
 	Plain bool `json:",omitempty"`
+	// Doubted is a group that has a status and was not described: it is gone, if others are described.
+	Doubted string `json:",omitempty"`
 	// Token is the API's.
 	Token string `json:",omitempty"`
 	// Statuses are those of groups that have to be described, by ID.
@@ -118,8 +120,12 @@ func (b *backend) listGroups(ctx context.Context, filter map[string]string, at *
 	for i := range response.ContainerGroups {
 		units = append(units, unitOf(&response.ContainerGroups[i]))
 	}
-	if len(units) > 0 { // else the other list would have had them
+	switch {
+	case at.Doubted == "" && len(units) > 0: // else the other list would have had them
 		b.groups.avoidStatuses()
+	case at.Doubted != "" && len(units) == 0 && at.Token == "": // on the first page
+		b.groups.avoidStatuses()
+		return nil, false, errdefs.AsUnavailable(fmt.Errorf("ECI lists container group %s, and does not describe it: check that the access key has the right eci:DescribeContainerGroups", at.Doubted))
 	}
 	at.Token = response.NextToken
 	return units, at.Token == "", nil
@@ -196,9 +202,12 @@ func (b *backend) describe(ctx context.Context, _ map[string]string, at *cursor)
 		return nil, false, err
 	}
 	if len(response.ContainerGroups) == 0 {
-		// They are gone, or may not be described: the other list shows which.
-		b.groups.avoidStatuses()
-		return nil, false, errdefs.AsUnavailable(fmt.Errorf("ECI lists container group %s, and does not describe it: check that the access key has the right eci:DescribeContainerGroups", ids[0]))
+		// They are gone since, or may not be described: the other list shows which.
+		for _, id := range ids {
+			b.groups.remove(id)
+		}
+		*at = cursor{Began: at.Began, Plain: true, Doubted: ids[0]}
+		return nil, false, nil
 	}
 	for i := range response.ContainerGroups {
 		unit := unitOf(&response.ContainerGroups[i])
