@@ -256,7 +256,8 @@ func (b *backend) end(ctx context.Context, m *member) error {
 		if err != nil {
 			return err
 		}
-		if left, ok := list[machine.Name]; ok && left.State != Ended || b.isElsewhere(ctx, m) {
+		// A list may lack a machine that still runs, and with it the pod.
+		if left, ok := list[machine.Name]; ok && left.State != Ended || !ok && b.answers(ctx, m) {
 			return errdefs.AsRetryAfter(errdefs.AsUnavailable(fmt.Errorf("machine %s has not ended yet", machine.Name)), bootPoll)
 		}
 	}

@@ -176,18 +176,26 @@ func (b *backend) gone(ctx context.Context, m *member) bool {
 // there, and is paid for.
 func (b *backend) isElsewhere(ctx context.Context, m *member) bool {
 	b.mu.Lock()
-	unlisted, machine := !m.listed && !m.made && m.record != nil && m.machine.Address != "", m.machine
+	listed := m.listed || m.made
 	b.mu.Unlock()
-	if !unlisted || b.dial(ctx, machine) != nil && ctx.Err() == nil {
+	if listed || !b.answers(ctx, m) {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !m.astray && ctx.Err() == nil {
 		m.astray = true
-		log.G(ctx).WithField("machine", machine.Name).Warn("A machine that is to be ended runs, and the driver does not list it: does it have the account, region or host with which the machine was made?")
+		log.G(ctx).WithField("machine", m.machine.Name).Warn("A machine that is to be ended runs, and the driver does not list it: does it have the account, region or host with which the machine was made?")
 	}
 	return true
+}
+
+// answers reports whether the agent of a machine can be reached, or may be when ctx has ended.
+func (b *backend) answers(ctx context.Context, m *member) bool {
+	b.mu.Lock()
+	known, machine := m.record != nil && m.machine.Address != "", m.machine
+	b.mu.Unlock()
+	return known && (b.dial(ctx, machine) == nil || ctx.Err() != nil)
 }
 
 // abandon ends a machine that has refused its pod for good.

@@ -365,3 +365,19 @@ func TestKeepFinished(t *testing.T) {
 	}
 	w.never("the pod is forgotten with its machine", func() bool { return w.hasPhase(pod, corev1.PodSucceeded) != nil })
 }
+
+// A pod is given to another machine when the one that may have it has ended, not when a list lacks it.
+func TestListLacksAMachineThatIsToEnd(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.run("a")
+	machine := w.machineOf(pod)
+	w.backend.mu.Lock()
+	m := w.backend.members[machine.Name]
+	w.backend.mu.Unlock()
+	w.lab.set(func() { w.lab.lingers, w.lab.machines[machine.Name].hidden = true, true })
+	if err := w.backend.end(t.Context(), m); !errdefs.IsUnavailable(err) {
+		t.Errorf("while the agent answers: %v", err)
+	}
+	w.lab.kill(machine.Name)
+	w.eventually("the machine has ended", func() error { return w.backend.end(t.Context(), m) })
+}
