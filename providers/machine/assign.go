@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -110,7 +111,7 @@ func (b *backend) isReadyLocked(m *member) bool {
 // the machine's certificate. Nothing that it sends counts.
 func (b *backend) greets(ctx context.Context, m *member) bool {
 	machine := b.seen(m)
-	err := b.dial(ctx, machine)
+	err := b.dial(ctx, m)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -141,8 +142,20 @@ func (b *backend) keepAddressLocked(m *member) {
 	}
 }
 
+// agentAddressLocked is where the agent of a machine listens. b.mu is held.
+func (b *backend) agentAddressLocked(m *member) string {
+	port := b.cfg.AgentPort
+	if m.record != nil { // of the configuration that the machine was made with
+		port = cmp.Or(m.record.Port, port)
+	}
+	return net.JoinHostPort(m.machine.Address, strconv.Itoa(port))
+}
+
 // dial returns an error if the agent of a machine cannot be reached, or has another certificate.
-func (b *backend) dial(ctx context.Context, machine Machine) error {
+func (b *backend) dial(ctx context.Context, m *member) error {
+	b.mu.Lock()
+	name, address := m.machine.Name, b.agentAddressLocked(m)
+	b.mu.Unlock()
 	pair, err := tls.LoadX509KeyPair(b.authority.path(nodeFile), b.authority.path(nodeKeyFile))
 	if err != nil {
 		return err
@@ -152,9 +165,9 @@ func (b *backend) dial(ctx context.Context, machine Machine) error {
 	ctx, cancel := context.WithTimeout(ctx, b.greetTimeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: agent.ServerName(machine.Name), Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: agent.ServerName(name), Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"},
 	}}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(machine.Address, strconv.Itoa(b.cfg.AgentPort)))
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}

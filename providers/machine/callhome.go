@@ -139,7 +139,7 @@ func (b *backend) admit(name, token, key string) (Machine, error) {
 		subtle.ConstantTimeCompare([]byte(m.machine.Tags[tagToken]), []byte(digestOf(token))) != 1:
 		return Machine{}, errToken
 	}
-	one := &record{Name: name, Tags: m.machine.Tags, Created: m.since, Address: m.machine.Address, Key: key}
+	one := &record{Name: name, Tags: m.machine.Tags, Created: m.since, Address: m.machine.Address, Port: b.cfg.AgentPort, Key: key}
 	if err := b.records.save(one); err != nil {
 		return Machine{}, err
 	}

@@ -193,9 +193,9 @@ func (b *backend) isElsewhere(ctx context.Context, m *member) bool {
 // answers reports whether the agent of a machine can be reached, or may be when ctx has ended.
 func (b *backend) answers(ctx context.Context, m *member) bool {
 	b.mu.Lock()
-	known, machine := m.record != nil && m.machine.Address != "", m.machine
+	known := m.record != nil && m.machine.Address != ""
 	b.mu.Unlock()
-	return known && (b.dial(ctx, machine) == nil || ctx.Err() != nil)
+	return known && (b.dial(ctx, m) == nil || ctx.Err() != nil)
 }
 
 // abandon ends a machine that has refused its pod for good.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -69,7 +67,7 @@ func (b *backend) linkTo(m *member) *link {
 	l := &link{b: b, m: m, owner: ownerOf(m.machine), name: m.machine.Name, address: m.machine.Address, cancel: cancel, fresh: make(chan struct{}, 1), ready: make(chan struct{}), tried: time.Now()}
 	m.link = l
 	cfg := remote.Config{
-		Address:      net.JoinHostPort(m.machine.Address, strconv.Itoa(b.cfg.AgentPort)),
+		Address:      b.agentAddressLocked(m),
 		StartTimeout: metav1.Duration{Duration: dialTimeout},
 		TLS:          &remote.TLS{CAFile: b.authority.path(authorityFile), CertFile: b.authority.path(nodeFile), KeyFile: b.authority.path(nodeKeyFile), ServerName: agent.ServerName(m.machine.Name)},
 	}

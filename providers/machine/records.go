@@ -24,8 +24,10 @@ type record struct {
 	// Slot is the name that the driver would have been asked for, if the machine was in reserve
 	// when the pod got it.
 	Slot string `json:"slot,omitempty"`
-	// Address is the last that was known.
+	// Address is the last that was known, and Port that at which its agent listens; 0 is the
+	// configuration's.
 	Address string `json:"address,omitempty"`
+	Port    int    `json:"port,omitempty"`
 	// Key is a digest of the agent's public key: the token is worth nothing from then on.
 	Key string `json:"key,omitempty"`
 	// Sent reports that a pod which runs once only may have reached the agent.

@@ -15,6 +15,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
+	"github.com/virtual-kubelet/virtual-kubelet/providers/machine/internal/machinetest"
 )
 
 // halt ends the agent of a machine, which goes on.
@@ -380,4 +381,17 @@ func TestListLacksAMachineThatIsToEnd(t *testing.T) {
 	}
 	w.lab.kill(machine.Name)
 	w.eventually("the machine has ended", func() error { return w.backend.end(t.Context(), m) })
+}
+
+// Another agentPort is that of machines which are made from then on: others go on.
+func TestAgentPortIsThatOfTheMachine(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.run("a")
+	machine := w.machineOf(pod)
+	w.stop()
+	w.cfg.AgentPort = machinetest.FreePort(t)
+	w.start()
+	w.eventually("the pod runs", func() error { return w.hasPhase(pod, corev1.PodRunning) })
+	w.answers(machine.Name)
+	w.run("b")
 }
