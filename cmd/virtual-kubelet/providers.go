@@ -58,7 +58,7 @@ type providerEntry struct {
 	// environment are variables that users of the provider have set.
 	environment providerEnvironment
 	// readsClusterUID means that the provider reads the UID of the namespace
-	// kube-system, and marks what it makes with it.
+	// kube-system, and marks what it makes with it, or names it to the provider's server.
 	readsClusterUID bool
 	new             func(providerInit) (nodeutil.Provider, node.NodeProvider, io.Closer, error)
 }

@@ -25,8 +25,9 @@ or
   address: provider.example.com:9443
   tls: {caFile: ca.crt, certFile: tls.crt, keyFile: tls.key}
 `,
-	sample: (*remote.Provider)(nil),
-	rights: []rbacv1.PolicyRule{tokenRule}, // for volumes, where the provider takes them
+	sample:          (*remote.Provider)(nil),
+	readsClusterUID: true,
+	rights:          []rbacv1.PolicyRule{tokenRule}, // for volumes, where the provider takes them
 	check: func(config []byte) error {
 		_, err := remote.ParseConfig(config)
 		return err

@@ -86,6 +86,7 @@ func (l *link) run(ctx context.Context, cfg remote.Config) {
 	for ctx.Err() == nil {
 		init.Node = &corev1.Node{}
 		init.Node.Name = l.b.node
+		cfg.ClusterUID, _ = l.b.clusterUID.UID(ctx) // else New tries to read it
 		provider, far, err := remote.New(ctx, init, cfg)
 		if err != nil {
 			if ctx.Err() == nil {

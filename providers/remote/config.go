@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
@@ -31,6 +32,10 @@ type Config struct {
 	// changes no pod, such as one page of statistics or the list of all pods; by default a
 	// minute.
 	CallTimeout metav1.Duration `json:"callTimeout,omitempty"`
+	// ClusterUID is the UID of the namespace kube-system of the pods' cluster, which calls name:
+	// a provider of one node refuses a node of another cluster with the same name. New reads it
+	// if it is empty, and may go without.
+	ClusterUID types.UID `json:"-"`
 }
 
 // TLS are files in PEM, which are read for each connection, so that they can be replaced.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -58,9 +60,10 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	if err != nil {
 		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
 	}
+	cfg.ClusterUID = cmp.Or(cfg.ClusterUID, readClusterUID(ctx, init))
 	p := &Provider{cfg: cfg, base: init.Node.DeepCopy()}
 	for _, conn := range []**grpc.ClientConn{&p.conn, &p.sessionConn} {
-		if *conn, err = grpc.NewClient(cfg.Address, append(dialOptions(init.Node.Name), grpc.WithTransportCredentials(creds))...); err != nil {
+		if *conn, err = grpc.NewClient(cfg.Address, append(dialOptions(init.Node.Name, cfg.ClusterUID), grpc.WithTransportCredentials(creds))...); err != nil {
 			return nil, nil, errdefs.InvalidInputf("remote config: address: %w", err)
 		}
 	}
@@ -78,11 +81,28 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	return nodeutil.AsProvider(p.withOptional()), p, nil
 }
 
+// readClusterUID returns the UID of the cluster, or nothing without a client or the right to read it.
+func readClusterUID(ctx context.Context, init nodeutil.ProviderConfig) types.UID {
+	if init.Client == nil {
+		return ""
+	}
+	uid, err := clusteruid.New(init.Client.CoreV1()).UID(ctx)
+	if err != nil {
+		log.G(ctx).WithError(err).Info("The provider does not know which cluster this is, and does not refuse a node of the same name in another one")
+	}
+	return uid
+}
+
 // dialOptions are those of a connection that notices a dead peer, and is made again soon. It
-// goes nowhere but to the address, and its calls say for which node and in which trace they are.
-func dialOptions(nodeName string) []grpc.DialOption {
+// goes nowhere but to the address, and its calls say for which node, of which cluster, and in which
+// trace they are.
+func dialOptions(nodeName string, clusterUID types.UID) []grpc.DialOption {
+	caller := []string{wire.NodeKey, nodeName}
+	if clusterUID != "" {
+		caller = append(caller, wire.ClusterKey, string(clusterUID))
+	}
 	named := func(ctx context.Context) context.Context {
-		return wire.WithTrace(metadata.AppendToOutgoingContext(ctx, wire.NodeKey, nodeName))
+		return wire.WithTrace(metadata.AppendToOutgoingContext(ctx, caller...))
 	}
 	again := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 10 * time.Second}
 	return []grpc.DialOption{

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -436,6 +437,34 @@ func TestAnotherNodeIsRefused(t *testing.T) {
 	_, _, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: other}, remote.Config{Address: address})
 	if !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), `of node "virtual-1", not of "virtual-2"`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A node of the same name in another cluster would find that it has none of the pods, and delete them.
+func TestAnotherClusterIsRefused(t *testing.T) {
+	far := newPlain()
+	address := serve(t, serverOf(t, far, nil))
+	of := func(uid types.UID) (nodeutil.Provider, error) {
+		client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}})
+		p, np, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: theNode.DeepCopy(), Client: client}, remote.Config{Address: address})
+		if err == nil {
+			t.Cleanup(func() { _ = np.(io.Closer).Close() })
+		}
+		return p, err
+	}
+	connect(t, address) // does not say of which cluster it is
+	p, err := of("first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CreatePod(t.Context(), aPod("one")); err != nil {
+		t.Error(err)
+	}
+	if _, err := of("second"); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "UID first, not of second") {
+		t.Errorf("the other cluster: %v", err)
+	}
+	if _, err := of("first"); err != nil {
+		t.Errorf("another process of the first cluster: %v", err)
 	}
 }
 

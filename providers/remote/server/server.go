@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,7 +51,8 @@ type Server struct {
 	ping       func(context.Context) error
 	pods       changes
 	node       nodeState
-	turns      turns.Turns // of pods, by namespace and name
+	cluster    atomic.Pointer[string] // of the node: the first that a caller names
+	turns      turns.Turns            // of pods, by namespace and name
 	created    creations
 }
 
@@ -124,8 +126,12 @@ func (s *Server) ServerOptions() []grpc.ServerOption {
 }
 
 // GetInfo implements the protocol, as the other methods do.
-func (s *Server) GetInfo(_ context.Context, in *pb.GetInfoRequest) (*pb.GetInfoResponse, error) {
-	if err := s.isFor(in.GetNodeName()); err != nil {
+func (s *Server) GetInfo(ctx context.Context, in *pb.GetInfoRequest) (*pb.GetInfoResponse, error) {
+	err := s.isFor(in.GetNodeName())
+	if err == nil {
+		err = s.isOf(ctx)
+	}
+	if err != nil {
 		return nil, wire.ToStatus(errdefs.AsPermanent(err))
 	}
 	return &pb.GetInfoResponse{Name: s.opts.Name, Version: s.opts.Version, Capabilities: s.able}, nil
@@ -246,6 +252,19 @@ func (s *Server) checkCaller(ctx context.Context) error {
 		if err := s.isFor(name); err != nil {
 			return wire.ToStatus(errdefs.AsUnavailable(err))
 		}
+	}
+	return wire.ToStatus(errdefs.AsUnavailable(s.isOf(ctx)))
+}
+
+// isOf returns an error if the call comes from another cluster than the first: to a node of the same
+// name there, which knows none of the pods, all would be superfluous.
+func (s *Server) isOf(ctx context.Context) error {
+	uids := metadata.ValueFromIncomingContext(ctx, wire.ClusterKey)
+	if len(uids) == 0 || s.opts.Node == nil || s.opts.Node.Name == "" || s.cluster.CompareAndSwap(nil, &uids[0]) {
+		return nil
+	}
+	if first := *s.cluster.Load(); uids[0] != first {
+		return fmt.Errorf("this provider runs the pods of node %q of the cluster whose kube-system has the UID %s, not of %s: give one of the nodes another name and provider, or restart this one if the other cluster is gone", s.opts.Node.Name, first, uids[0])
 	}
 	return nil
 }

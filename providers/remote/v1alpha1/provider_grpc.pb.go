@@ -20,7 +20,8 @@
 // cancelled because a connection broke comes again: CreatePod then has to go on from
 // where it was, or to begin again.
 //
-// Each call has the metadata "node-name". A server for another node answers UNAVAILABLE, so
+// Each call has the metadata "node-name", and "cluster-uid", the UID of the cluster's namespace
+// kube-system, if the client may read it. A server for another node answers UNAVAILABLE, so
 // that a wrong address loses no pod. The client pings a quiet connection each 30 seconds, which
 // some servers have to be configured to take; an answer to Ping is due within five seconds or
 // so. Sessions can be many: they have to leave threads for the other calls.
