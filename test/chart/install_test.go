@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // A release is installed, upgraded, rolled back and uninstalled by both versions of Helm,
@@ -160,6 +161,17 @@ func (w *world) testPools(t *testing.T, helm string) {
 	if now, running := p.starts(); now != started || running != 2 {
 		t.Errorf("%d processes were started, and %d run, want %d and 2", now, running, started)
 	}
+	eventually(t, "each shard has a process", func() (bool, string) { // also one without nodes
+		leases, err := w.client.CoordinationV1().Leases(name).List(t.Context(), metav1.ListOptions{})
+		held := 0
+		for i := range leases.Items {
+			lease := &leases.Items[i]
+			if strings.HasPrefix(lease.Name, name+"-shard-") && ptr.Deref(lease.Spec.HolderIdentity, "") != "" {
+				held++
+			}
+		}
+		return err == nil && held == 4, fmt.Sprint(leases.Items, err)
+	})
 	notes := commandsOf(w.helm(t, helm, name, "get", "notes", name))
 	w.runNotes(t, notes, "doctor", 0)
 	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", "2m")
