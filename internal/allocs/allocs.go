@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -47,4 +48,17 @@ func Compare(t *testing.T, operations ...Operation) {
 			"More are a cost of every pod: see whether they can be helped. If they cannot, or there are fewer, write them down with\n"+
 			"  go test -run '^%s$' . -args -allocs.update", baseline, committed, &measured, t.Name())
 	}
+}
+
+// LiveHeap is how many bytes of the heap what make returns takes. Nothing else may allocate
+// what it keeps meanwhile.
+func LiveHeap[T any](make func() T) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	made := make()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(made)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }

@@ -3,7 +3,6 @@ package podwatch
 import (
 	"fmt"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/allocs"
 )
 
 // replica returns a pod of a ReplicaSet with what admission adds, as it comes from the API
@@ -129,23 +130,11 @@ func TestReadersOfSharedPodsAppend(t *testing.T) {
 	}
 }
 
-// liveHeap is how many bytes of the heap what make returns takes.
-func liveHeap[T any](make func() T) int64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	made := make()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(made)
-	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
-}
-
 // Pods of one template take less memory together, as they come, once each has changed, and
 // after the one that came first is gone. Measured are 50 % at most, so there is room.
 func TestPodsOfOneTemplateTakeLessMemory(t *testing.T) {
 	const count = 500
-	whole := liveHeap(func() (all []*corev1.Pod) {
+	whole := allocs.LiveHeap(func() (all []*corev1.Pod) {
 		for i := range count {
 			all = append(all, replica(t, i))
 		}
@@ -166,7 +155,7 @@ func TestPodsOfOneTemplateTakeLessMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := liveHeap(func() *Pods {
+			shared := allocs.LiveHeap(func() *Pods {
 				p := NewPods()
 				for i := range count {
 					p.set(replica(t, i))
@@ -198,7 +187,7 @@ func TestStatusesOfOneTemplateTakeLessMemory(t *testing.T) {
 		}}
 	}
 	status := func(i int) corev1.PodStatus { return replica(t, i, running).Status }
-	alone := liveHeap(func() (all []corev1.PodStatus) {
+	alone := allocs.LiveHeap(func() (all []corev1.PodStatus) {
 		for i := range count {
 			all = append(all, status(i))
 		}
@@ -214,8 +203,8 @@ func TestStatusesOfOneTemplateTakeLessMemory(t *testing.T) {
 		}
 		return p
 	}
-	without := liveHeap(func() *Pods { return pods() })
-	with := liveHeap(func() *Pods { return pods(running) })
+	without := allocs.LiveHeap(func() *Pods { return pods() })
+	with := allocs.LiveHeap(func() *Pods { return pods(running) })
 	took := with - without + count*int64(reflect.TypeFor[corev1.PodStatus]().Size())
 	t.Logf("%d bytes a status, %d unless shared", took/count, alone/count)
 	if took > alone*8/10 {

@@ -2,7 +2,6 @@ package mock_test
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/allocs"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/mock"
 )
 
@@ -78,18 +78,6 @@ func TestListShows(t *testing.T) {
 	}
 }
 
-// liveHeap is how many bytes of the heap what make returns takes.
-func liveHeap[T any](make func() T) int64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	made := make()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(made)
-	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
-}
-
 // Measured are 62 %, so there is room.
 func TestPodTakesLessMemoryThanItsObject(t *testing.T) {
 	const count = 500
@@ -97,13 +85,13 @@ func TestPodTakesLessMemoryThanItsObject(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("p", i)
 	}
-	objects := liveHeap(func() (all []*corev1.Pod) {
+	objects := allocs.LiveHeap(func() (all []*corev1.Pod) {
 		for _, name := range names {
 			all = append(all, admitted(name))
 		}
 		return all
 	})
-	kept := liveHeap(func() *mock.Provider {
+	kept := allocs.LiveHeap(func() *mock.Provider {
 		p := newProvider(t, mock.Config{})
 		for _, name := range names {
 			mustCreate(t, p, admitted(name))
