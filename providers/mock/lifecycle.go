@@ -13,8 +13,8 @@ import (
 // defaultGracePeriod is how long a pod has to stop unless its spec has another.
 const defaultGracePeriod = 30 * time.Second
 
-// CreatePod implements node.PodLifecycleHandler. To create a pod that is held already, or one of the same name, is an error of
-// class Conflict.
+// CreatePod implements node.PodLifecycleHandler. To create a pod that is held already, or one
+// of the same name, is an error of class Conflict.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if pod.Namespace == "" || pod.Name == "" {
 		return errdefs.InvalidInput("a pod needs a namespace and a name")
