@@ -3,6 +3,7 @@
 package nomad
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -107,6 +108,13 @@ func (s *site) log(pod *corev1.Pod, opts vkapi.ContainerLogOpts) string {
 	return string(text)
 }
 
+// awaitLog waits until Nomad has all of a log. Its driver for Docker stops to read the log
+// of a container as soon as that has ended: what comes last could be missing for good.
+func (s *site) awaitLog(pod *corev1.Pod, want string) {
+	s.Helper()
+	until(s.T, fmt.Sprintf("the log is\n%s\n", want), func() bool { return s.log(pod, vkapi.ContainerLogOpts{}) == want })
+}
+
 // jobs returns the IDs of the jobs of a pod.
 func (s *site) jobs(pod *corev1.Pod) (ids []string) {
 	s.Helper()
@@ -172,7 +180,7 @@ func TestReal(t *testing.T) {
 // What Nomad, HCL, its templates and the shell could interpolate arrives as it is.
 func hostileValues(s *site) {
 	value := "a'b\"c\n$(id) `x` \\ ${HOME} $${HOME} ${node.unique.id} %{ if true } %%{x} {{ key \"x\" }} $NOMAD_JOB_ID ${NOMAD_META_VK_DOLLAR} é"
-	pod := s.pod("hostile", `echo "$ODD"; echo "$1"; cat /settings/odd; stat -c %a /settings/odd; pwd; (echo x >/settings/odd) 2>/dev/null || echo read-only; exit 3`)
+	pod := s.pod("hostile", `echo "$ODD"; echo "$1"; cat /settings/odd; stat -c %a /settings/odd; pwd; (echo x >/settings/odd) 2>/dev/null || echo read-only; until [ -e /tmp/end ]; do sleep 0.1; done; exit 3`)
 	s.home.SetConfigMap("settings", map[string]string{"level": value + "\n"})
 	pod.Spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
@@ -183,16 +191,21 @@ func hostileValues(s *site) {
 	main.Env = []corev1.EnvVar{{Name: "ODD", Value: value}}
 	main.VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/settings"}}
 	s.create(pod)
+	s.awaitPhase(pod, corev1.PodRunning)
+	want := strings.Repeat(value+"\n", 3) + "640\n/tmp\nread-only\n"
+	s.awaitLog(pod, want)
+	must(s.T, s.p.RunInContainer(s.Context(), pod.Namespace, pod.Name, "main", []string{"touch", "/tmp/end"}, &client{}))
 	if end := s.awaitPhase(pod, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 3 {
 		s.Errorf("the container has ended with %v", end)
 	}
-	if got, want := s.log(pod, vkapi.ContainerLogOpts{}), strings.Repeat(value+"\n", 3)+"640\n/tmp\nread-only\n"; got != want {
-		s.Errorf("the log is\n%s\nwant\n%s", got, want)
+	if got := s.log(pod, vkapi.ContainerLogOpts{}); got != want {
+		s.Errorf("when the container has ended its log is\n%s\nwant\n%s", got, want)
 	}
 }
 
 func followedLog(s *site) {
-	pod := s.pod("log", `echo one; echo problem >&2; sleep 3; echo two; sleep 1; echo three`)
+	// As awaitLog says: the last line has time to reach Nomad.
+	pod := s.pod("log", `echo one; echo problem >&2; sleep 3; echo two; sleep 1; echo three; sleep 5`)
 	s.create(pod)
 	s.awaitPhase(pod, corev1.PodRunning)
 	if got := s.log(pod, vkapi.ContainerLogOpts{Follow: true}); strings.ReplaceAll(got, "problem\n", "") != "one\ntwo\nthree\n" || !strings.Contains(got, "problem\n") {
@@ -341,7 +354,7 @@ func reported(s *site) {
 
 // A pod that ends while nobody watches, and whose job Nomad collects, is not run again.
 func collected(s *site) {
-	pod := s.pod("collected", "sleep 1")
+	pod := s.pod("collected", "sleep 5")
 	s.create(pod)
 	pod = pod.DeepCopy()
 	pod.Status = s.awaitPhase(pod, corev1.PodRunning)
