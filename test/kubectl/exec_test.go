@@ -139,7 +139,9 @@ func testTerminal(t *testing.T, u user) {
 	term.resize(pty.Winsize{Rows: 51, Cols: 123})
 	term.enterUntil("stty size", "51 123")
 
-	term.enter("echo begin; sleep 1000")
+	// Another shell prints, since of this one a child could get the signal before it sleeps,
+	// and drop it.
+	term.enter("sh -c 'echo begin; exec sleep 1000'")
 	term.waitFor("\r\nbegin\r\n")
 	term.write("\x03") // Ctrl-C
 	term.enterUntil("echo code=$?", "code=130")
