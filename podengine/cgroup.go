@@ -3,10 +3,13 @@ package podengine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // Cgroups places pods in control groups; package podcgroup has one. Its methods are
@@ -18,8 +21,9 @@ type Cgroups interface {
 	// Set makes that group and limits it, if it is there already to what the pod may
 	// use by now.
 	Set(ctx context.Context, pod *corev1.Pod) error
-	// Remove removes the group, if there is one. Nothing of the pod runs.
-	Remove(ctx context.Context, pod *corev1.Pod) error
+	// Remove removes the group of a pod of a class, if there is one. Nothing of the pod
+	// runs.
+	Remove(ctx context.Context, uid types.UID, class corev1.PodQOSClass) error
 }
 
 // cgroupState is what a worker knows of its pod's control group.
@@ -68,9 +72,21 @@ func (w *worker) removeCgroup(ctx context.Context, pod *corev1.Pod) {
 	if w.engine.cfg.Cgroups == nil || w.cgroup.removed {
 		return
 	}
-	err := w.engine.cfg.Cgroups.Remove(ctx, pod)
+	err := w.engine.cfg.Cgroups.Remove(ctx, pod.UID, podspec.QOSClass(pod))
 	w.cgroupFailed(ctx, err)
 	w.cgroup.removed = err == nil
+}
+
+// removeCgroups removes the control group of a pod that is not known any more.
+func (e *Engine) removeCgroups(ctx context.Context, uid types.UID) error {
+	if e.cfg.Cgroups == nil {
+		return nil
+	}
+	var errs []error
+	for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+		errs = append(errs, e.cfg.Cgroups.Remove(ctx, uid, class))
+	}
+	return errors.Join(errs...)
 }
 
 // cgroupFailed logs a failure, once until there is a success.

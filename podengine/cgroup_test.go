@@ -3,12 +3,14 @@ package podengine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A pod has its control group before its sandbox is made in it, and until it has ended.
@@ -17,6 +19,7 @@ func TestPodsHaveControlGroups(t *testing.T) {
 	inBubbleWith(t, func(r *rig) { r.cfg.Cgroups = groups }, func(r *rig) {
 		r.runtime.plans["a"] = plan{runs: 10 * time.Second}
 		pod := makePod("a", never)
+		removed := "remove BestEffort " + string(pod.UID)
 		r.create(pod)
 		groups.want(t, "set p")
 		if parent := r.runtime.sandboxParent(); parent != "/groups/p" {
@@ -25,10 +28,10 @@ func TestPodsHaveControlGroups(t *testing.T) {
 		r.restart(time.Second)
 		groups.want(t, "set p", "set p") // what it sums up has gone with the process
 		r.after(time.Minute)
-		groups.want(t, "set p", "set p", "remove p")
+		groups.want(t, "set p", "set p", removed)
 		r.delete(pod, 0)
 		r.after(time.Minute)
-		groups.want(t, "set p", "set p", "remove p")
+		groups.want(t, "set p", "set p", removed)
 	})
 }
 
@@ -47,6 +50,23 @@ func TestPodsRunWithoutLimitsOfTheirControlGroup(t *testing.T) {
 	})
 }
 
+// A sandbox that a runtime makes for a process that was killed, and that comes when the
+// pod has gone, brings the pod's control group back, which goes with it.
+func TestControlGroupsOfOrphans(t *testing.T) {
+	groups := &fakeCgroups{err: errors.New("busy")}
+	inBubbleWith(t, func(r *rig) { r.cfg.Cgroups = groups }, func(r *rig) {
+		r.strand("orphan")
+		r.after(confirmOrphan * relistEvery)
+		groups.fail(nil)
+		r.after(time.Minute)
+		tried := []string{"remove Guaranteed orphan", "remove Burstable orphan", "remove BestEffort orphan"}
+		groups.want(t, append(tried, tried...)...)
+		if n := r.runtime.left(); n != 0 {
+			t.Errorf("%d sandboxes are left", n)
+		}
+	})
+}
+
 // fakeCgroups has what it was asked for.
 type fakeCgroups struct {
 	err error
@@ -61,8 +81,8 @@ func (f *fakeCgroups) Parent(_ context.Context, pod *corev1.Pod) (string, error)
 
 func (f *fakeCgroups) Set(_ context.Context, pod *corev1.Pod) error { return f.do("set " + pod.Name) }
 
-func (f *fakeCgroups) Remove(_ context.Context, pod *corev1.Pod) error {
-	return f.do("remove " + pod.Name)
+func (f *fakeCgroups) Remove(_ context.Context, uid types.UID, class corev1.PodQOSClass) error {
+	return f.do(fmt.Sprintf("remove %s %s", class, uid))
 }
 
 func (f *fakeCgroups) do(what string) error {
@@ -70,6 +90,12 @@ func (f *fakeCgroups) do(what string) error {
 	defer f.mu.Unlock()
 	f.done = append(f.done, what)
 	return f.err
+}
+
+func (f *fakeCgroups) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
 }
 
 func (f *fakeCgroups) want(t *testing.T, want ...string) {

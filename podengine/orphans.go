@@ -98,7 +98,7 @@ func (s *orphans) run(ctx context.Context) {
 			return
 		case due := <-s.due:
 			for id, uid := range due.sandboxes {
-				s.clear(ctx, uid, "Removing a sandbox that belongs to no pod", func() error { return s.engine.removeSandbox(ctx, id) })
+				s.clear(ctx, uid, "Removing a sandbox that belongs to no pod", func() error { return s.removeSandbox(ctx, id, uid) })
 			}
 			for _, uid := range due.files {
 				if _, err := os.Lstat(s.engine.podDir(uid)); err != nil {
@@ -110,6 +110,19 @@ func (s *orphans) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// removeSandbox removes a sandbox, and the control group that the runtime made for it:
+// again, if it was at work when the pod ended. The group comes first, since a sandbox that
+// is still there has it tried again.
+func (s *orphans) removeSandbox(ctx context.Context, id string, uid types.UID) error {
+	if err := s.engine.stopSandbox(ctx, id); err != nil {
+		return err
+	}
+	if err := s.engine.removeCgroups(ctx, uid); err != nil {
+		return err
+	}
+	return s.engine.removeStopped(ctx, id)
 }
 
 // clear removes something of a pod that this node does not have. The pod is not

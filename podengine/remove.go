@@ -51,9 +51,14 @@ func (w *worker) remove(ctx context.Context, pod *corev1.Pod, seen *runtimeView)
 
 // removeSandbox stops and removes a sandbox with all that is in it.
 func (e *Engine) removeSandbox(ctx context.Context, id string) error {
-	if err := e.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !gone(err) {
+	if err := e.stopSandbox(ctx, id); err != nil {
 		return err
 	}
+	return e.removeStopped(ctx, id)
+}
+
+// removeStopped removes a sandbox that has been stopped, with all that is in it.
+func (e *Engine) removeStopped(ctx context.Context, id string) error {
 	containers, err := e.cfg.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{PodSandboxId: id})
 	if err != nil {
 		return err
@@ -67,6 +72,14 @@ func (e *Engine) removeSandbox(ctx context.Context, id string) error {
 		return err
 	}
 	e.known.forget(id)
+	return nil
+}
+
+// stopSandbox ends all that runs in a sandbox, if there is one.
+func (e *Engine) stopSandbox(ctx context.Context, id string) error {
+	if err := e.cfg.Runtime.StopPodSandbox(ctx, id); err != nil && !gone(err) {
+		return err
+	}
 	return nil
 }
 

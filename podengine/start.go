@@ -94,7 +94,7 @@ func (w *worker) replaceSandbox(ctx context.Context, pod *corev1.Pod, seen *runt
 // network, and removes those that have no containers to remember.
 func (w *worker) retireSandboxes(ctx context.Context, seen *runtimeView) error {
 	for i, box := range seen.sandboxes {
-		if err := w.engine.cfg.Runtime.StopPodSandbox(ctx, box.id); err != nil && !gone(err) {
+		if err := w.engine.stopSandbox(ctx, box.id); err != nil {
 			return fmt.Errorf("cannot stop the sandbox of before: %w", err)
 		}
 		if i == 0 || seen.inhabited(box) { // the newest has the count of attempts

@@ -111,22 +111,21 @@ func (g *Groups) Set(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Remove removes the group of a pod of which nothing runs, and those that were there
+// Remove removes the group of a pod of a class of which nothing runs, and those that were there
 // for it alone. A group that is not there is no error.
-func (g *Groups) Remove(ctx context.Context, pod *corev1.Pod) error {
+func (g *Groups) Remove(ctx context.Context, uid types.UID, class corev1.PodQOSClass) error {
 	driver, err := g.askDriver(ctx)
 	if err != nil {
 		return err
 	}
-	class := podspec.QOSClass(pod)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	group := g.root.pod(class, pod.UID)
+	group := g.root.pod(class, uid)
 	if err := g.system.remove(driver, group); err != nil {
 		return fmt.Errorf("remove the control group %s: %w", group.path(driver), err)
 	}
-	if _, counted := g.shares[pod.UID]; counted {
-		delete(g.shares, pod.UID)
+	if _, counted := g.shares[uid]; counted {
+		delete(g.shares, uid)
 		if len(g.shares) > 0 {
 			return g.setBurstable(driver)
 		}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 const uid = types.UID("0a1b-2c3d")
@@ -60,7 +62,7 @@ func TestPodsAndClassesGetWhatTheyAskFor(t *testing.T) {
 		t.Errorf("there are %v, want %v", groups, want)
 	}
 	for i, pod := range []*corev1.Pod{other, idle, burstable, guaranteed, guaranteed} {
-		if err := g.Remove(t.Context(), pod); err != nil {
+		if err := g.Remove(t.Context(), pod.UID, podspec.QOSClass(pod)); err != nil {
 			t.Fatal(err)
 		}
 		if got := groups["/p/burstable"].shares; i == 0 && got != 100 {

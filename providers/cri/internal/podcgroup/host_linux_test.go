@@ -12,6 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/opencontainers/cgroups"
+
+	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
 
 // The machine's own control groups, with its file system.
@@ -46,7 +48,7 @@ func TestControlGroupsOfTheMachine(t *testing.T) {
 		t.Errorf("the pod may use %q, %v", limit, err)
 	}
 	for _, pod := range []*corev1.Pod{one, two, one} {
-		if err := g.Remove(t.Context(), pod); err != nil {
+		if err := g.Remove(t.Context(), pod.UID, podspec.QOSClass(pod)); err != nil {
 			t.Error(err)
 		}
 	}
