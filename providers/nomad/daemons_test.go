@@ -28,6 +28,7 @@ type realNomad struct {
 	t            *testing.T // at whose end it ends
 	dir, address string
 	config       string // of the agent
+	docker       string // the address of its Docker
 	agent        *daemon.Process
 	client       *api.Client
 	acl          bool // rights are still to be given
@@ -41,7 +42,7 @@ func startNomad(t *testing.T, extra string) *realNomad {
 	must(t, err)
 	n := &realNomad{t: t, dir: dir, config: filepath.Join(dir, "agent.hcl")}
 	t.Cleanup(func() { n.remove(t) })
-	docker := n.startDocker(t)
+	n.startDocker(t)
 	ports, err := daemon.FreePorts(3)
 	must(t, err)
 	n.address = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
@@ -80,7 +81,7 @@ plugin "docker" {
     }
   }
 }
-%[7]s`, dir, ports[0], ports[1], ports[2], docker, testImage, extra), 0o600))
+%[7]s`, dir, ports[0], ports[1], ports[2], n.docker, testImage, extra), 0o600))
 	n.client, err = api.NewClient(&api.Config{Address: n.address})
 	must(t, err)
 	n.acl = strings.Contains(extra, "acl {")
@@ -88,19 +89,21 @@ plugin "docker" {
 	return n
 }
 
-// startDocker starts a dockerd with the test's image, and returns its address.
-func (n *realNomad) startDocker(t *testing.T) string {
+// command is one of the client of Docker.
+func (n *realNomad) command(t *testing.T, args ...string) *exec.Cmd {
+	return exec.CommandContext(context.WithoutCancel(t.Context()), "docker", append([]string{"--host", n.docker}, args...)...)
+}
+
+// startDocker starts a dockerd with the test's image.
+func (n *realNomad) startDocker(t *testing.T) {
 	t.Helper()
-	address := "unix://" + filepath.Join(n.dir, "docker.sock")
-	n.launch(t, "dockerd", "--host", address, "--data-root", filepath.Join(n.dir, "docker"), "--exec-root", filepath.Join(n.dir, "run"),
+	n.docker = "unix://" + filepath.Join(n.dir, "docker.sock")
+	n.launch(t, "dockerd", "--host", n.docker, "--data-root", filepath.Join(n.dir, "docker"), "--exec-root", filepath.Join(n.dir, "run"),
 		"--pidfile", filepath.Join(n.dir, "docker.pid"), "--bridge", "none", "--iptables=false", "--ip-masq=false")
-	docker := func(args ...string) *exec.Cmd {
-		return exec.CommandContext(context.WithoutCancel(t.Context()), "docker", append([]string{"--host", address}, args...)...)
-	}
-	until(t, "dockerd answers", func() bool { return docker("version").Run() == nil })
+	until(t, "dockerd answers", func() bool { return n.command(t, "version").Run() == nil })
 	t.Cleanup(func() { // before dockerd ends, which leaves them
-		if out, err := docker("ps", "--all", "--quiet").Output(); err == nil && len(out) > 0 {
-			_ = docker(append([]string{"rm", "--force"}, strings.Fields(string(out))...)...).Run()
+		if out, err := n.command(t, "ps", "--all", "--quiet").Output(); err == nil && len(out) > 0 {
+			_ = n.command(t, append([]string{"rm", "--force"}, strings.Fields(string(out))...)...).Run()
 		}
 	})
 	root := filepath.Join(n.dir, "root")
@@ -118,7 +121,7 @@ func (n *realNomad) startDocker(t *testing.T) string {
 		}
 	}
 	tar := exec.CommandContext(t.Context(), "tar", "-C", root, "-c", ".")
-	load := docker("import", "--change", `CMD ["sleep", "infinity"]`, "-", testImage)
+	load := n.command(t, "import", "--change", `CMD ["sleep", "infinity"]`, "-", testImage)
 	load.Stdin, err = tar.StdoutPipe()
 	must(t, err)
 	must(t, tar.Start())
@@ -126,7 +129,6 @@ func (n *realNomad) startDocker(t *testing.T) string {
 		t.Fatalf("docker import: %v: %s", err, out)
 	}
 	must(t, tar.Wait())
-	return address
 }
 
 func (n *realNomad) startAgent() {
@@ -206,9 +208,8 @@ func (n *realNomad) remove(t *testing.T) {
 			_ = syscall.Unmount(fields[1], syscall.MNT_DETACH)
 		}
 	}
-	if err := os.RemoveAll(n.dir); err != nil {
-		t.Error(err)
-	}
+	// What Nomad starts beside a container outlives it by a moment, in which it may still write.
+	until(t, "the directory is removed", func() bool { return os.RemoveAll(n.dir) == nil })
 }
 
 func must(t *testing.T, err error) {

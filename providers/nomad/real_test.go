@@ -3,6 +3,7 @@
 package nomad
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -115,6 +116,29 @@ func (s *site) awaitLog(pod *corev1.Pod, want string) {
 	until(s.T, fmt.Sprintf("the log is\n%s\n", want), func() bool { return s.log(pod, vkapi.ContainerLogOpts{}) == want })
 }
 
+// untilReleased is the end of a script that goes on until release is called: how long Nomad,
+// or a busy machine, takes for anything does not matter.
+const untilReleased = `; until [ -e /tmp/released ]; do sleep 0.1; done; `
+
+// container returns the name in Docker of the container "main" of a pod that runs.
+func (s *site) container(pod *corev1.Pod) string {
+	s.Helper()
+	allocations, _, err := s.nomad.client.Jobs().Allocations(s.jobs(pod)[0], false, nil)
+	must(s.T, err)
+	if len(allocations) != 1 {
+		s.Fatalf("pod %s has %d allocations", pod.Name, len(allocations))
+	}
+	return "main-" + allocations[0].ID
+}
+
+// release does not need Nomad, whose agent may be away.
+func (s *site) release(container string) {
+	s.Helper()
+	if out, err := s.nomad.command(s.T, "exec", container, "touch", "/tmp/released").CombinedOutput(); err != nil {
+		s.Fatalf("docker exec: %v: %s", err, out)
+	}
+}
+
 // jobs returns the IDs of the jobs of a pod.
 func (s *site) jobs(pod *corev1.Pod) (ids []string) {
 	s.Helper()
@@ -180,7 +204,7 @@ func TestReal(t *testing.T) {
 // What Nomad, HCL, its templates and the shell could interpolate arrives as it is.
 func hostileValues(s *site) {
 	value := "a'b\"c\n$(id) `x` \\ ${HOME} $${HOME} ${node.unique.id} %{ if true } %%{x} {{ key \"x\" }} $NOMAD_JOB_ID ${NOMAD_META_VK_DOLLAR} é"
-	pod := s.pod("hostile", `echo "$ODD"; echo "$1"; cat /settings/odd; stat -c %a /settings/odd; pwd; (echo x >/settings/odd) 2>/dev/null || echo read-only; until [ -e /tmp/end ]; do sleep 0.1; done; exit 3`)
+	pod := s.pod("hostile", `echo "$ODD"; echo "$1"; cat /settings/odd; stat -c %a /settings/odd; pwd; (echo x >/settings/odd) 2>/dev/null || echo read-only`+untilReleased+"exit 3")
 	s.home.SetConfigMap("settings", map[string]string{"level": value + "\n"})
 	pod.Spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
@@ -194,7 +218,7 @@ func hostileValues(s *site) {
 	s.awaitPhase(pod, corev1.PodRunning)
 	want := strings.Repeat(value+"\n", 3) + "640\n/tmp\nread-only\n"
 	s.awaitLog(pod, want)
-	must(s.T, s.p.RunInContainer(s.Context(), pod.Namespace, pod.Name, "main", []string{"touch", "/tmp/end"}, &client{}))
+	s.release(s.container(pod))
 	if end := s.awaitPhase(pod, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 3 {
 		s.Errorf("the container has ended with %v", end)
 	}
@@ -204,11 +228,24 @@ func hostileValues(s *site) {
 }
 
 func followedLog(s *site) {
-	// As awaitLog says: the last line has time to reach Nomad.
-	pod := s.pod("log", `echo one; echo problem >&2; sleep 3; echo two; sleep 1; echo three; sleep 5`)
+	// The driver stops to read when the container has ended, whatever it has left to read: it
+	// ends when all was followed.
+	pod := s.pod("log", `echo one; echo problem >&2; sleep 1; echo two; sleep 1; echo three`+untilReleased)
 	s.create(pod)
 	s.awaitPhase(pod, corev1.PodRunning)
-	if got := s.log(pod, vkapi.ContainerLogOpts{Follow: true}); strings.ReplaceAll(got, "problem\n", "") != "one\ntwo\nthree\n" || !strings.Contains(got, "problem\n") {
+	stream, err := s.p.GetContainerLogs(s.Context(), pod.Namespace, pod.Name, "main", vkapi.ContainerLogOpts{Follow: true})
+	must(s.T, err)
+	var followed lockedbuffer.Buffer
+	var follower sync.WaitGroup
+	follower.Go(func() { _, err = io.Copy(&followed, stream) })
+	until(s.T, "the log was followed", func() bool {
+		got := followed.String()
+		return strings.Contains(got, "three\n") && strings.Contains(got, "problem\n")
+	})
+	s.release(s.container(pod))
+	follower.Wait()
+	must(s.T, errors.Join(err, stream.Close()))
+	if got := followed.String(); strings.ReplaceAll(got, "problem\n", "") != "one\ntwo\nthree\n" || !strings.Contains(got, "problem\n") {
 		s.Errorf("the log that was followed is %q", got)
 	}
 	s.awaitPhase(pod, corev1.PodSucceeded)
@@ -239,7 +276,8 @@ func (c *client) TTY() bool                     { return c.tty }
 func (c *client) Resize() <-chan vkapi.TermSize { return c.sizes }
 
 func command(s *site) {
-	pod := s.pod("command", "trap 'exit 5' TERM; while :; do sleep 0.1; done")
+	pod := s.pod("command", "trap 'exit 5' TERM; echo waits; while :; do sleep 0.1; done")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(60)) // a busy machine is no failure
 	s.create(pod)
 	s.awaitPhase(pod, corev1.PodRunning)
 	run := func(c *client, args ...string) error {
@@ -272,6 +310,7 @@ func command(s *site) {
 		summary, err := s.p.GetStatsSummary(s.Context())
 		return err == nil && len(summary.Pods) == 1 && len(summary.Pods[0].Containers) == 1 && *summary.Pods[0].Memory.WorkingSetBytes > 0
 	})
+	s.awaitLog(pod, "waits\n")
 	must(s.T, s.p.DeletePod(s.Context(), pod))
 	if end := s.awaitPhase(pod, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end.ExitCode != 5 {
 		s.Errorf("the container has ended with %v", end)
@@ -293,9 +332,11 @@ func missingImage(s *site) {
 
 // The pod fails, with the exit code of its container.
 func stoppedByOthers(s *site) {
-	pod := s.pod("stopped", "trap 'exit 6' TERM; while :; do sleep 0.1; done")
+	pod := s.pod("stopped", "trap 'exit 6' TERM; echo waits; while :; do sleep 0.1; done")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(60)) // a busy machine is no failure
 	s.create(pod)
 	s.awaitPhase(pod, corev1.PodRunning)
+	s.awaitLog(pod, "waits\n")
 	_, _, err := s.nomad.client.Jobs().Deregister(s.jobs(pod)[0], false, nil)
 	must(s.T, err)
 	if end := s.awaitPhase(pod, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end.ExitCode != 6 {
@@ -354,11 +395,12 @@ func reported(s *site) {
 
 // A pod that ends while nobody watches, and whose job Nomad collects, is not run again.
 func collected(s *site) {
-	pod := s.pod("collected", "sleep 5")
+	pod := s.pod("collected", "true"+untilReleased)
 	s.create(pod)
 	pod = pod.DeepCopy()
 	pod.Status = s.awaitPhase(pod, corev1.PodRunning)
 	grouptest.Close(s.T, s.p)
+	s.release(s.container(pod))
 	until(s.T, "the job is collected", func() bool {
 		must(s.T, s.nomad.client.System().GarbageCollect())
 		return len(s.jobs(pod)) == 0
@@ -378,15 +420,21 @@ func collected(s *site) {
 // Containers run on while Nomad's agent is away, and what happens then is seen later: a
 // minute, since a server that has just started denies all for a moment.
 func agentRestart(s *site) {
-	stays, ends := s.pod("stays", "sleep 1000"), s.pod("ends", "sleep 4; exit 7")
+	stays, ends := s.pod("stays", "sleep 1000"), s.pod("ends", "true"+untilReleased+"exit 7")
 	s.create(stays)
 	s.create(ends)
 	before := s.awaitPhase(stays, corev1.PodRunning)
 	s.awaitPhase(ends, corev1.PodRunning)
+	container := s.container(ends)
 	must(s.T, s.nomad.agent.Stop(syscall.SIGKILL))
+	s.release(container)
 	if err := s.p.DeletePod(s.Context(), stays); !errdefs.IsUnavailable(err) {
 		s.Errorf("without an agent a deletion gives %v", err)
 	}
+	until(s.T, "the container has ended", func() bool {
+		out, err := s.nomad.command(s.T, "inspect", "--format", "{{.State.Status}}", container).Output()
+		return err == nil && strings.TrimSpace(string(out)) == "exited"
+	})
 	s.nomad.startAgent()
 	if end := s.awaitPhase(ends, corev1.PodFailed).ContainerStatuses[0].State.Terminated; end.ExitCode != 7 {
 		s.Errorf("the container has ended with %v", end)
