@@ -296,10 +296,8 @@ func checkPreStop(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	deleted := make(chan error, 1)
-	go func() { deleted <- s.Delete(ctx, pod, 30) }() // ends with ctx
-	text, err := s.logs(ctx, pod, corev1.PodLogOptions{Follow: true})
-	if err := errors.Join(<-deleted, err); err != nil {
+	text, err := s.logsOnce(ctx, pod, corev1.PodLogOptions{Follow: true}, func(ctx context.Context) error { return s.Delete(ctx, pod, 30) })
+	if err != nil {
 		return err
 	}
 	if !strings.HasSuffix(text, "\nafter the hook\n") {

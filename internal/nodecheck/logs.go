@@ -25,6 +25,12 @@ var logChecks = []Check{
 
 // logs returns a log, to its end.
 func (n *Node) logs(ctx context.Context, pod *corev1.Pod, options corev1.PodLogOptions) (string, error) {
+	return n.logsOnce(ctx, pod, options, func(context.Context) error { return nil })
+}
+
+// logsOnce is logs, and calls once as soon as the log is being read: a log that is followed
+// has all that comes then, however soon the pod is gone.
+func (n *Node) logsOnce(ctx context.Context, pod *corev1.Pod, options corev1.PodLogOptions, once func(context.Context) error) (string, error) {
 	ctx, cancel := n.patient(ctx)
 	defer cancel()
 	stream, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).Stream(ctx)
@@ -32,6 +38,9 @@ func (n *Node) logs(ctx context.Context, pod *corev1.Pod, options corev1.PodLogO
 		return "", fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 	}
 	defer stream.Close()
+	if err := once(ctx); err != nil {
+		return "", err
+	}
 	text, err := io.ReadAll(stream)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -210,7 +219,8 @@ func haveTimestamps(text string) bool {
 // checkLogsSince has a container print a line, then be silent for a while, then
 // print another: the first one is older than what is asked for.
 func checkLogsSince(ctx context.Context, s *Scope) error {
-	pod, err := s.succeeds(ctx, s.job("echo old; sleep 4; echo new"))
+	const half = 3 * time.Second // long enough for what a busy machine takes to record a line or an end
+	pod, err := s.succeeds(ctx, s.job(fmt.Sprintf("echo old; sleep %d; echo new", int((2*half).Seconds()))))
 	if err != nil {
 		return err
 	}
@@ -219,8 +229,8 @@ func checkLogsSince(ctx context.Context, s *Scope) error {
 		return err
 	}
 	since := t.FinishedAt.DeepCopy()
-	since.Time = since.Add(-2 * time.Second)
-	return s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{SinceTime: since}, becomes("the log from two seconds before the end on", "new\n"))
+	since.Time = since.Add(-half)
+	return s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{SinceTime: since}, becomes("the log from some seconds before the end on", "new\n"))
 }
 
 func checkLogsFollow(ctx context.Context, s *Scope) error {

@@ -2,7 +2,6 @@ package nodecheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,21 +40,15 @@ func checkSidecarPreStop(ctx context.Context, s *Scope) error {
 			return err
 		}
 	}
-	type answer struct {
-		text string
-		err  error
-	}
-	followed := make(chan answer, 1)
-	go func() { // waited for below
-		text, err := s.logs(ctx, pod, corev1.PodLogOptions{Container: "sidecar", Follow: true})
-		followed <- answer{text, err}
-	}()
-	last, err := s.Follow(ctx, pod, "is gone", func(ctx context.Context) error { return s.Delete(ctx, pod, grace) }, Gone)
-	log := <-followed
-	if err := errors.Join(err, log.err); err != nil {
+	var last *corev1.Pod
+	log, err := s.logsOnce(ctx, pod, corev1.PodLogOptions{Container: "sidecar", Follow: true}, func(ctx context.Context) (err error) {
+		last, err = s.Follow(ctx, pod, "is gone", func(ctx context.Context) error { return s.Delete(ctx, pod, grace) }, Gone)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	return sidecarStoppedLast(last, log.text)
+	return sidecarStoppedLast(last, log)
 }
 
 // sidecarStoppedLast returns what was wrong with the end of a pod of the containers

@@ -62,7 +62,7 @@ func checkRestartFinished(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.logs(ctx, finished, corev1.PodLogOptions{})
+	text, err := s.logOfOneRun(ctx, finished, "")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func checkRestartFinished(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
-	if err := s.restart(ctx, func(ctx context.Context) error { return periodic.Sleep(ctx, while+time.Second) }); err != nil {
+	if err := s.restart(ctx, func(ctx context.Context) error { return periodic.Sleep(ctx, while+3*time.Second) }); err != nil {
 		return err
 	}
 	last, err := s.Follow(ctx, finishing, "ends", nil, exists(ended))
@@ -110,11 +110,20 @@ func (s *Scope) ranOnce(ctx context.Context, before, now *corev1.Pod, text strin
 				was.ExitCode, was.Reason, was.FinishedAt, is.ExitCode, is.Reason, is.FinishedAt)
 		}
 	}
-	log, err := s.logs(ctx, now, corev1.PodLogOptions{})
-	if err != nil {
-		return fmt.Errorf("its log is to be kept until it is deleted: %w", err)
+	if _, err := s.logOfOneRun(ctx, now, text); err != nil {
+		return fmt.Errorf("its log is to be that of its one run, and kept until it is deleted: %w", err)
 	}
-	return isOneRun(text, log)
+	return nil
+}
+
+// logOfOneRun returns the log of a pod that has ended, which has to be that of one run. A
+// provider may have it a moment later than the end.
+func (s *Scope) logOfOneRun(ctx context.Context, pod *corev1.Pod, before string) (text string, err error) {
+	err = s.eventuallyLogs(ctx, pod, corev1.PodLogOptions{}, settling(func(log string) error {
+		text = log
+		return isOneRun(before, log)
+	}))
+	return text, err
 }
 
 // isOneRun returns an error unless a log is that of one run: the one whose log was
