@@ -77,13 +77,18 @@ stop() {
 	killer=$!
 }
 
-# await waits for a process, also if signals come meanwhile, and sets code.
+# await waits for a process, also if signals come meanwhile, and sets code. Where a process ends in
+# the moment of a signal bash may forget how it did, and count it as one that runs. Slurm asks all
+# processes of a job to end at once.
 await() {
 	while :; do
 		interrupted=
 		wait "$1" 2>/dev/null
 		code=$?
 		[ -n "$interrupted" ] || return
+		! kill -0 "$1" 2>/dev/null && [[ $'\n'$(jobs -rp)$'\n' == *$'\n'$1$'\n'* ]] || continue
+		code=143 # as what is ended by the signal
+		return
 	done
 }
 

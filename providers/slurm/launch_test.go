@@ -14,11 +14,32 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 )
 
-// insideFunction returns the function of the job's script that checks mounts.
-func insideFunction() string {
-	_, rest, _ := strings.Cut(jobScript, "\ninside() {")
+// functionOfScript returns a function of the job's script.
+func functionOfScript(name string) string {
+	_, rest, _ := strings.Cut(jobScript, "\n"+name+"() {")
 	body, _, _ := strings.Cut(rest, "\n}\n")
-	return "inside() {" + body + "\n}\n"
+	return name + "() {" + body + "\n}\n"
+}
+
+// The end of a process that comes with a signal for the shell has an exit code, and is seen at once.
+func TestEndThatComesWithASignal(t *testing.T) {
+	t.Parallel()
+	const script = `
+set -m
+trap 'interrupted=1' TERM
+for _ in {1..200}; do
+	sleep 1000 &
+	pid=$!
+	(kill -TERM $pid $$) &
+	await $pid
+	[ $code = 143 ] || break
+done
+echo "$code"
+`
+	out, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", functionOfScript("await")+script).Output()
+	if err != nil || string(out) != "143\n" {
+		t.Errorf("%q, %v", out, err)
+	}
 }
 
 // launched runs a program of a container in bash, with a runtime that prints its arguments
@@ -50,7 +71,7 @@ func launched(t *testing.T, l *launch, program string) (args []string, env []str
 	if err := os.WriteFile(filepath.Join(bin, string(l.config.Runtime)), []byte(fake), 0o755); err != nil { // #nosec G306 -- a program
 		t.Fatal(err)
 	}
-	script := insideFunction() + "dir=$1 address=192.0.2.7\nname=x how=y\nset --\n" + program
+	script := functionOfScript("inside") + "dir=$1 address=192.0.2.7\nname=x how=y\nset --\n" + program
 	cmd := exec.CommandContext(t.Context(), "/bin/bash", "-c", script, "job", dir)
 	cmd.Env = []string{"PATH=" + bin + ":/usr/bin:/bin", "TMPDIR=" + dir}
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -203,7 +224,7 @@ func TestMountsStayInTheirVolumes(t *testing.T) {
 				t.Fatal(err)
 			}
 			checks := l.binds(func(string, string, bool) {})
-			text, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", insideFunction()+"dir=$1\n"+checks, "job", dir).CombinedOutput()
+			text, err := exec.CommandContext(t.Context(), "/bin/bash", "-c", functionOfScript("inside")+"dir=$1\n"+checks, "job", dir).CombinedOutput()
 			if (err == nil) != c.ok || checks == "" {
 				t.Errorf("the checks %q end with %v: %s", checks, err, text)
 			}
