@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/user"
@@ -76,13 +77,20 @@ func (s *site) status(pod *corev1.Pod) *corev1.PodStatus {
 	return status
 }
 
-// await waits for a phase; empty is that the pod has ended, and may be gone.
+// await waits for a phase; empty is that the pod has ended, and may be gone. The first container
+// of a pod that runs has started then: a job runs a moment before, in which its script may have
+// no container yet that it could report on.
 func (s *site) await(pod *corev1.Pod, phase corev1.PodPhase) *corev1.PodStatus {
 	s.Helper()
 	var status *corev1.PodStatus
 	s.slurm.Until(s.T, fmt.Sprintf("pod %s is %q", pod.Name, phase), func() bool {
-		status = s.status(pod)
-		return phase == "" && (status == nil || status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded) || status != nil && status.Phase == phase
+		switch status = s.status(pod); {
+		case phase == "":
+			return status == nil || status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded
+		case phase == corev1.PodRunning:
+			return status != nil && status.Phase == phase && status.ContainerStatuses[0].State.Waiting == nil
+		}
+		return status != nil && status.Phase == phase
 	})
 	return status
 }
@@ -371,6 +379,7 @@ func requeued(s *site) {
 	pod := s.pod("requeued", "echo x >>"+marks+"; sleep 1000")
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
+	s.slurm.Until(s.T, "the container runs", func() bool { text, _ := os.ReadFile(marks); return len(text) > 0 })
 	job := s.job(pod)
 	s.slurm.Run(s.T, "scontrol", "update", "job="+job, "requeue=1")
 	s.slurm.Run(s.T, "scontrol", "requeue", job)
@@ -384,7 +393,7 @@ func requeued(s *site) {
 // script, since Slurm's own time, KillWait, is the site's.
 func gracePeriod(s *site) {
 	pod := s.pod("grace", "trap 'echo asked; sleep 1; echo saved' TERM; echo ready; while :; do sleep 0.2; done")
-	seconds := int64(6)
+	seconds := int64(20) // less than KillWait; and a busy machine is no failure
 	pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds = &seconds, &seconds
 	s.create(pod)
 	s.await(pod, corev1.PodRunning)
@@ -506,7 +515,7 @@ func followedLog(s *site) {
 	began := time.Now().Add(-time.Second)
 	pod := s.pod("log", "for i in 1 2 3; do echo line $i; echo error $i >&2; sleep 1; done; printf end")
 	s.create(pod)
-	s.slurm.Until(s.T, "it has begun", func() bool { return s.status(pod).Phase != corev1.PodPending })
+	s.slurm.Until(s.T, "it has begun", func() bool { return s.status(pod).ContainerStatuses[0].State.Waiting == nil })
 	if got := s.log(pod, api.ContainerLogOpts{Follow: true}); got != "line 1\nerror 1\nline 2\nerror 2\nline 3\nerror 3\nend\n" {
 		s.Errorf("the log that is followed is %q", got)
 	}
@@ -583,13 +592,14 @@ func command(s *site) {
 	if !strings.Contains(client.out.String(), "33 77") {
 		s.Errorf("the terminal's size is %q", &client.out)
 	}
-	// A client that goes ends the command.
+	// A client that goes ends the command, which no other test has.
+	length := fmt.Sprint(90000 + rand.IntN(1e9))
 	ctx, cancel := context.WithCancel(s.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		_ = s.p.RunInContainer(ctx, pod.Namespace, pod.Name, "main", []string{"sleep", "98765"}, &terminal{in: blocked{s.Context()}})
+		_ = s.p.RunInContainer(ctx, pod.Namespace, pod.Name, "main", []string{"sleep", length}, &terminal{in: blocked{s.Context()}})
 	})
-	runs := func() bool { return exec.CommandContext(s.Context(), "pgrep", "-fx", "sleep 98765").Run() == nil }
+	runs := func() bool { return exec.CommandContext(s.Context(), "pgrep", "-fx", "sleep "+length).Run() == nil }
 	s.slurm.Until(s.T, "the command runs", runs)
 	cancel()
 	wait.Wait()
