@@ -70,11 +70,18 @@ func (s *site) create(pod *corev1.Pod) {
 
 func (s *site) status(pod *corev1.Pod) *corev1.PodStatus {
 	s.Helper()
-	status, err := s.p.(node.PodUIDLifecycleHandler).GetPodStatusByUID(s.Context(), pod.Namespace, pod.Name, pod.UID)
-	if err != nil && !errdefs.IsNotFound(err) {
-		s.Fatal(err)
-	}
+	status, err := s.look(pod)
+	must(s.T, err)
 	return status
+}
+
+// look returns a status, or nil for a pod that there is not.
+func (s *site) look(pod *corev1.Pod) (*corev1.PodStatus, error) {
+	status, err := s.p.(node.PodUIDLifecycleHandler).GetPodStatusByUID(s.Context(), pod.Namespace, pod.Name, pod.UID)
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	return status, err
 }
 
 // await waits for a phase; empty is that the pod has ended, and may be gone. The first container
@@ -84,7 +91,12 @@ func (s *site) await(pod *corev1.Pod, phase corev1.PodPhase) *corev1.PodStatus {
 	s.Helper()
 	var status *corev1.PodStatus
 	s.slurm.Until(s.T, fmt.Sprintf("pod %s is %q", pod.Name, phase), func() bool {
-		switch status = s.status(pod); {
+		var err error
+		switch status, err = s.look(pod); {
+		case errdefs.IsUnavailable(err):
+			return false // a busy Slurm gives no answer in time
+		case err != nil:
+			s.Fatal(err)
 		case phase == "":
 			return status == nil || status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded
 		case phase == corev1.PodRunning:
@@ -661,7 +673,9 @@ func figures(s *site) {
 	s.slurm.Until(s.T, "there are figures", func() bool {
 		time.Sleep(time.Second) // for as long they are the last ones
 		summary, err := s.p.GetStatsSummary(s.Context())
-		must(s.T, err)
+		if err != nil {
+			return false
+		}
 		for _, found := range summary.Pods {
 			if found.PodRef.Name == pod.Name && len(found.Containers) == 1 && found.Containers[0].Name == "main" {
 				c := &found.Containers[0]

@@ -62,7 +62,7 @@ func Start(t *testing.T) *Cluster {
 	_, _ = rand.Read(key) // never fails
 	must(t, os.WriteFile(filepath.Join(dir, "key"), key, 0o400))
 	// More processors than there are: pods wait for each other otherwise. And more time than by
-	// default, on a busy machine, until an answer counts as lost, or a job that starts as missing.
+	// default, on a busy machine, until a job that starts counts as missing.
 	must(t, os.WriteFile(c.Conf, fmt.Appendf(nil, `ClusterName=test
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmUser=root
@@ -87,7 +87,6 @@ JobAcctGatherFrequency=task=1
 AccountingStorageType=accounting_storage/none
 MinJobAge=3600
 KillWait=60
-MessageTimeout=60
 BatchStartTimeout=120
 OverTimeLimit=0
 StateSaveLocation=%[2]s/state
