@@ -18,7 +18,7 @@ import (
 func TestDoctorFindsThatNobodyLeads(t *testing.T) {
 	n := startNode(t)
 	args := append(asAdmin(n), "--service-account", "", "--leader-elect", "--leader-elect-namespace", accountNamespace)
-	wantBad(t, doctor(t, nil, args...), "election", "failed", "no process has led yet: there is no lease "+n.name+"-leader in namespace "+accountNamespace, "--leader-elect")
+	wantBad(t, eventuallyBad(t, "election", args...), "election", "failed", "no process has led yet: there is no lease "+n.name+"-leader in namespace "+accountNamespace, "--leader-elect")
 
 	leases := client.CoordinationV1().Leases(accountNamespace)
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
@@ -48,7 +48,7 @@ func TestDoctorFindsAnotherNumberOfShards(t *testing.T) {
 	args := []string{"--kubeconfig", cluster.Kubeconfig(), "--nodename", s.name, "--provider", "mock", "--provider-config", s.config,
 		"--nodes", "2", "--leader-elect-namespace", accountNamespace}
 	eventuallyBad(t, "", append(args, "--shards", "2")...)
-	wantBad(t, doctor(t, nil, append(args, "--shards", "1")...), "election", "failed", "go by 2 shards, and this configuration by 1", "one value of --shards")
+	wantBad(t, eventuallyBad(t, "election", append(args, "--shards", "1")...), "election", "failed", "go by 2 shards, and this configuration by 1", "one value of --shards")
 }
 
 // What a cloud controller records when it has deleted a Node.
@@ -64,7 +64,7 @@ func TestDoctorFindsThatACloudHasDeletedTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantBad(t, doctor(t, nil, asAdmin(n)...), "node", "warning", "cloud controller has deleted it", "--managed-cluster")
+	wantBad(t, eventuallyBad(t, "node", asAdmin(n)...), "node", "warning", "cloud controller has deleted it", "--managed-cluster")
 	if err := events.Delete(t.Context(), event.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,5 +85,5 @@ func TestDoctorFindsMachinesOfACloud(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	wantBad(t, doctor(t, nil, asAdmin(n)...), "node", "warning", "without a provider ID, beside machines of gke", "--managed-cluster gke")
+	wantBad(t, eventuallyBad(t, "node", asAdmin(n)...), "node", "warning", "without a provider ID, beside machines of gke", "--managed-cluster gke")
 }

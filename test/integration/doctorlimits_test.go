@@ -118,7 +118,7 @@ func TestDoctorFindsAClientCAFileThatCannotBeRead(t *testing.T) {
 		"something else": {text, text},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantBad(t, doctor(t, nil, append(asAdmin(n), "--client-ca-file", c.file)...), "client-ca", "failed", c.message, "--client-ca-file with the CA")
+			wantBad(t, eventuallyBad(t, "client-ca", append(asAdmin(n), "--client-ca-file", c.file)...), "client-ca", "failed", c.message, "--client-ca-file with the CA")
 		})
 	}
 	// Of the API server's own there is nothing to find.
