@@ -18,10 +18,11 @@ import (
 // A pod leaves when the provider is done: not before, and long before the end
 // of a grace period that exceeds the test's patience.
 func TestGracefulDeleteEndsWithTheProvider(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	n, ns := startNode(t), newNamespace(t)
 	spec := podSpec(n)
 	spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
-	createPod(t, ns, "slow", spec, map[string]string{"mock.virtual-kubelet.io/stop-delay": "3s"})
+	createPod(t, ns, "slow", spec, map[string]string{"mock.virtual-kubelet.io/stop-delay": "20s"})
 	pod := waitForPhase(t, ns, "slow", corev1.PodRunning)
 	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "slow", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -74,17 +74,18 @@ func (q *quickstart) awaitReady() {
 	}
 }
 
-// wantNothingLeft waits until the directory is gone, which goes last, and checks that
-// no process is left that names it.
+// wantNothingLeft waits until the directory is gone, and no process is left that names it: that
+// which removes it ends a moment later.
 func (q *quickstart) wantNothingLeft() {
 	q.t.Helper()
 	eventually(q.t, "the quickstart is removed", func(context.Context) (bool, string) {
 		_, err := os.Stat(q.dir)
 		return os.IsNotExist(err), "its directory is there"
 	})
-	if left := processesNaming(q.t, q.dir); len(left) > 0 {
-		q.t.Errorf("the quickstart leaves these behind:\n%s", strings.Join(left, "\n"))
-	}
+	eventually(q.t, "no process of the quickstart is left", func(context.Context) (bool, string) {
+		left := processesNaming(q.t, q.dir)
+		return len(left) == 0, strings.Join(left, "\n")
+	})
 }
 
 // processesNaming returns the command lines that have a path in them.
