@@ -228,8 +228,7 @@ func hostileValues(s *site) {
 }
 
 func followedLog(s *site) {
-	// The driver stops to read when the container has ended, whatever it has left to read: it
-	// ends when all was followed.
+	// The driver stops to read when the container has ended: that is released when all was followed.
 	pod := s.pod("log", `echo one; echo problem >&2; sleep 1; echo two; sleep 1; echo three`+untilReleased)
 	s.create(pod)
 	s.awaitPhase(pod, corev1.PodRunning)
