@@ -218,8 +218,9 @@ func (l *lab) Delete(_ context.Context, m Machine) error {
 	if l.lingers && known != nil {
 		known.State = Ending
 	}
+	stays := known == nil || known.State == Ending
 	l.mu.Unlock()
-	if known != nil && known.State != Ending {
+	if !stays {
 		l.kill(m.Name)
 	}
 	return nil
@@ -230,10 +231,15 @@ func (l *lab) kill(name string) {
 	l.mu.Lock()
 	m := l.machines[name]
 	delete(l.machines, name)
+	var stop context.CancelFunc
+	var ended chan struct{}
+	if m != nil {
+		stop, ended = m.stop, m.ended
+	}
 	l.mu.Unlock()
-	if m != nil && m.stop != nil {
-		m.stop()
-		<-m.ended
+	if stop != nil {
+		stop()
+		<-ended
 	}
 }
 

@@ -50,7 +50,7 @@ func FreePort(t *testing.T) int {
 // Eventually waits until check returns no error, for a minute.
 func Eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := check()
 		if err == nil {
