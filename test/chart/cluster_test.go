@@ -34,7 +34,7 @@ import (
 )
 
 // patience is how long a test waits for what should take a moment.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // world is a control plane without machines. Of its pods those of releases are played: a
 // process for each runs the program of the container, with its arguments and the rights of

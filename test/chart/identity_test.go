@@ -42,7 +42,7 @@ func (w *world) testIdentity(t *testing.T, helm string) {
 	keepKubeconfig("bootstrap", &clientcmdapi.AuthInfo{Token: "abc123.0123456789abcdef"})
 
 	p := w.play(t, name)
-	w.helm(t, helm, name, "install", name, chartDir, "--wait", "--timeout", "2m",
+	w.helm(t, helm, name, "install", name, chartDir, "--wait", "--timeout", patience.String(),
 		"--set", "replicas=1,nodeIdentity.bootstrapSecretName=bootstrap,servingCertificate.fromCluster=true")
 	w.awaitReady(t, name)
 	createPod := func(pod string) {
@@ -76,7 +76,7 @@ func (w *world) testIdentity(t *testing.T, helm string) {
 	certificate, err := os.ReadFile(files[0])
 	must(t, err)
 	keepKubeconfig("itself", &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: certificate})
-	w.helm(t, helm, name, "upgrade", name, chartDir, "--wait", "--timeout", "2m", "--set", "replicas=1,nodeIdentity.kubeconfigSecretName=itself")
+	w.helm(t, helm, name, "upgrade", name, chartDir, "--wait", "--timeout", patience.String(), "--set", "replicas=1,nodeIdentity.kubeconfigSecretName=itself")
 	p.rolledOut(name)
 	createPod("second") // the next process of mock does not know the first one
 	w.awaitLogs(t, name, "second")
@@ -85,7 +85,7 @@ func (w *world) testIdentity(t *testing.T, helm string) {
 	if err == nil {
 		t.Errorf("the service account may read pods: %s", out)
 	}
-	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", "2m")
+	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", patience.String())
 	eventually(t, "no role binding is left", func() (bool, string) {
 		out, err := w.Kubectl(t.Context(), "get", "rolebindings,clusterrolebindings", "-A", "-o", "name", "-l", "app.kubernetes.io/instance="+name).CombinedOutput()
 		return err == nil && len(out) == 0, string(out)

@@ -50,7 +50,7 @@ func (w *world) testOneNode(t *testing.T, helm string) {
 	if helm == "helm4" {
 		values += "watchNamespace: " + name + "\n"
 	}
-	w.helm(t, helm, name, "install", name, chartDir, "--create-namespace", "--wait", "--timeout", "2m", "--values", writeValues(t, values))
+	w.helm(t, helm, name, "install", name, chartDir, "--create-namespace", "--wait", "--timeout", patience.String(), "--values", writeValues(t, values))
 	w.awaitReady(t, name)
 	notes := commandsOf(w.helm(t, helm, name, "get", "notes", name))
 	w.runNotes(t, notes, "rollout status", 0)
@@ -73,7 +73,7 @@ func (w *world) testOneNode(t *testing.T, helm string) {
 		{2, []string{"rollback", name, "1"}},
 	} {
 		args := step.args
-		w.helm(t, helm, name, append(args, "--wait", "--timeout", "2m")...)
+		w.helm(t, helm, name, append(args, "--wait", "--timeout", patience.String())...)
 		p.rolledOut(name)
 		if now, _ := p.starts(); now < started+step.starts {
 			t.Fatalf("after %q %d processes were started, want %d more than %d", args, now, step.starts, started)
@@ -108,7 +108,7 @@ func (w *world) testOneNode(t *testing.T, helm string) {
 		pods, err := w.client.CoreV1().Pods(name).List(t.Context(), metav1.ListOptions{LabelSelector: "!app.kubernetes.io/name"})
 		return err == nil && len(pods.Items) == 0, fmt.Sprint(err, pods)
 	})
-	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", "2m")
+	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", patience.String())
 	eventually(t, "no process runs", func() (bool, string) {
 		_, running := p.starts()
 		return running == 0, fmt.Sprint(running)
@@ -155,10 +155,10 @@ func (w *world) testPools(t *testing.T, helm string) {
 	const name = "pools"
 	p := w.play(t, name)
 	values := func(count int) string { return fmt.Sprintf("{pools: [{name: shared, count: %d}], shards: 4}", count) }
-	w.helm(t, helm, name, "install", name, chartDir, "--create-namespace", "--wait", "--timeout", "2m", "--values", writeValues(t, values(3)))
+	w.helm(t, helm, name, "install", name, chartDir, "--create-namespace", "--wait", "--timeout", patience.String(), "--values", writeValues(t, values(3)))
 	w.awaitReady(t, "shared-0", "shared-1", "shared-2")
 	started, _ := p.starts()
-	w.helm(t, helm, name, "upgrade", name, chartDir, "--wait", "--timeout", "2m", "--values", writeValues(t, values(5)))
+	w.helm(t, helm, name, "upgrade", name, chartDir, "--wait", "--timeout", patience.String(), "--values", writeValues(t, values(5)))
 	w.awaitReady(t, "shared-3", "shared-4")
 	if now, running := p.starts(); now != started || running != 2 {
 		t.Errorf("%d processes were started, and %d run, want %d and 2", now, running, started)
@@ -176,7 +176,7 @@ func (w *world) testPools(t *testing.T, helm string) {
 	})
 	notes := commandsOf(w.helm(t, helm, name, "get", "notes", name))
 	w.runNotes(t, notes, "doctor", 0)
-	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", "2m")
+	w.helm(t, helm, name, "uninstall", name, "--wait", "--timeout", patience.String())
 	w.assertNothingLeft(t, name)
 }
 
