@@ -39,7 +39,7 @@ func TestInterlinkPlugin(t *testing.T) {
 	}, DisableKeepAlives: true}}
 	ask := func(method, path, body string) string {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			request, err := http.NewRequestWithContext(t.Context(), method, "http://plugin"+path, strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func TestInterlinkPlugin(t *testing.T) {
 	}
 	ask(http.MethodPost, "/create", `[{"pod": `+pod+`}]`)
 	ask(http.MethodPost, "/delete", pod)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		files, err := os.ReadDir(filepath.Join(dir, "state"))
 		if err == nil && len(files) == 0 {
 			break

@@ -52,8 +52,8 @@ func leaks(more ...goleak.Option) (err error) {
 	return err
 }
 
-// deadline is how long an event may take before a test fails.
-const deadline = 20 * time.Second
+// deadline is how long an event may take before a test fails: a busy machine is no failure.
+const deadline = 2 * time.Minute
 
 // within returns what comes from events, or fails the test.
 func within[T any](t *testing.T, events <-chan T, what string) T {

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// deadline is how long an event may take before a test fails.
-const deadline = 20 * time.Second
+// deadline is how long an event may take before a test fails: a busy machine is no failure.
+const deadline = 2 * time.Minute
 
 // tiny is the least that a provider has to be: the six methods.
 type tiny struct {

@@ -42,7 +42,7 @@ func TestOverHTTPS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
 		pods, err := p.GetPods(t.Context())
 		if err == nil && len(pods) == 3 && pods[0].Status.Phase == corev1.PodRunning {
 			break

@@ -19,8 +19,8 @@ import (
 
 const apiServer = "kube-apiserver"
 
-// stopTimeout is longer than the supervisor gives its four components.
-const stopTimeout = 30 * time.Second
+// stopTimeout is longer than the supervisor gives its four components, also on a busy machine.
+const stopTimeout = 2 * time.Minute
 
 // ControlPlane is a running control plane. Its methods may be called from
 // several goroutines.

@@ -38,7 +38,7 @@ var (
 const bin = "../../bin"
 
 // patience is how long a test waits for what should take a moment.
-const patience = 120 * time.Second
+const patience = 5 * time.Minute
 
 // The control plane of all tests; they run one after the other, and each has a
 // namespace and a node of its own.
