@@ -72,15 +72,11 @@ func (r *Runtime) waitDown(ctx context.Context, c *container, timeout time.Durat
 }
 
 // kill kills all of the container's processes. A shim that does not do it is
-// killed first.
+// killed first. One that has not answered may do it yet, on a busy machine: how the
+// container has ended it alone can tell.
 func (r *Runtime) kill(ctx context.Context, c *container) error {
-	wait := killTime
 	err := r.ask(c, shim.Request{Op: shim.OpKill})
-	if err != nil {
-		// It has ended, or does not answer.
-		wait = time.Second
-	}
-	if ended, waitErr := r.waitDown(ctx, c, wait); ended || waitErr != nil {
+	if ended, waitErr := r.waitDown(ctx, c, killTime); ended || waitErr != nil {
 		return waitErr
 	}
 	r.logger.WithError(err).WithField("container", c.id).Warn("a container's shim does not answer: killing it")

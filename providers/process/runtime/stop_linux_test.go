@@ -161,6 +161,21 @@ func TestShimHangs(t *testing.T) {
 	})
 }
 
+// A shim that answers late, as on a busy machine, ends its container, and says how it did.
+func TestShimIsLate(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		shimPID := n.started(id).ShimPID
+		must(t, unix.Kill(shimPID, unix.SIGSTOP))
+		late := time.AfterFunc(5*time.Second, func() { _ = unix.Kill(shimPID, unix.SIGCONT) }) // later than an answer is waited for
+		defer late.Stop()
+		must(t, n.StopContainer(ctx, id, 0))
+		if s := n.ended(id); s.ExitCode != 137 || s.Reason == "ContainerStatusUnknown" {
+			t.Errorf("%v", s)
+		}
+	})
+}
+
 // Containers run on without the runtime, and are adopted.
 func TestRestart(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
