@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/listwatch", "internal/podobjects", "internal/podwatch"},
 	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/periodic", "internal/podenv", "internal/podobjects", "internal/podstatus"},
-	"podgroup":                   {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/clusteruid", "internal/periodic", "internal/podenv", "internal/providercalls"},
+	"podgroup":                   {"errdefs", "log", "trace", "node", "podengine", "podspec", "internal/clusteruid", "internal/periodic", "internal/podenv", "internal/providercalls", "internal/turns"},
 	"podgroup/grouptest":         {"errdefs", "node", "podgroup", "podspec"},
 	"internal/ccigateway":        {},
 	"internal/nodecheck":         {"internal/listwatch", "internal/periodic", "internal/podstatus", "internal/podstream"},

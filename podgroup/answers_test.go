@@ -13,13 +13,16 @@ import (
 
 func TestRetryAfter(t *testing.T) {
 	past := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
-	for text, want := range map[string]time.Duration{"": 0, "15": 15 * time.Second, "-3": 0, "soon": 0, past: 0} {
+	for text, want := range map[string]time.Duration{"": 0, "15": 15 * time.Second, "-3": 0, "soon": 0, past: 0, "3600": time.Hour,
+		"3601": time.Hour, "9300000000": time.Hour, "18446744074": time.Hour, "99999999999999999999": time.Hour, "-99999999999999999999": 0, "1e9": 0,
+		"Sun, 06 Nov 1994 08:49:37 GMT": 0, "Fri, 01 Jan 9999 00:00:00 GMT": time.Hour,
+	} {
 		if got := podgroup.RetryAfter(http.Header{"Retry-After": {text}}); got != want {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
-	at := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-	if got := podgroup.RetryAfter(http.Header{"Retry-After": {at}}); got < 50*time.Minute || got > time.Hour {
+	at := time.Now().Add(55 * time.Minute).UTC().Format(http.TimeFormat)
+	if got := podgroup.RetryAfter(http.Header{"Retry-After": {at}}); got < 50*time.Minute || got > 55*time.Minute {
 		t.Errorf("%q: %s", at, got)
 	}
 }

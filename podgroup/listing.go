@@ -103,6 +103,9 @@ func (u *units) readPage(ctx context.Context, l *listing) (last bool, err error)
 		l.position = page.Position
 	}
 	for _, found := range page.Units {
+		if found.ID == "" { // a deletion could be one of all
+			return false, errdefs.AsUnavailable(errors.New("the service's list has a unit without an ID"))
+		}
 		// Pages shift while units are created and deleted.
 		if l.seen[found.ID] || !u.identify(&found) {
 			continue

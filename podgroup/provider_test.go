@@ -240,6 +240,27 @@ func (c confirming) ConfirmEmpty(_ context.Context, unitID string, _ *corev1.Pod
 	return nil
 }
 
+// half lists units without IDs.
+type half struct{ listing }
+
+func (h half) List(ctx context.Context, filter map[string]string, page string) (podgroup.Page, error) {
+	found, err := h.listing.List(ctx, filter, page)
+	for i := range found.Units {
+		found.Units[i].ID = ""
+	}
+	return found, err
+}
+
+func TestUnitWithoutID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := grouptest.New(time.Second), grouptest.NewCluster("home")
+		p, _ := c.Start(t, half{listing{memory{w}}}, options())
+		create(t, c, p, grouptest.NewPod("a"))
+		time.Sleep(time.Minute)
+		grouptest.CheckUnfound(t, p, "a unit without an ID")
+	})
+}
+
 // With events a node lists at its start, and creations and statuses cost no list.
 func TestWatchNeedsNoLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/turns"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
@@ -29,7 +31,7 @@ const (
 
 // statuses are the classes of HTTP statuses.
 var statuses = podgroup.Codes{
-	Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Away: []string{"5??"}, Refused: []string{"400", "413", "422"},
+	Denied: []string{"401", "403"}, Missing: []string{"404"}, Busy: []string{"409"}, Away: []string{"3??", "5??"}, Refused: []string{"400", "413", "422"},
 }
 
 // Client makes calls of a service. It is safe for concurrent use; its fields must not change any
@@ -43,8 +45,11 @@ type Client struct {
 	Transport http.RoundTripper
 	// Token returns the bearer token of requests, such as clientcredentials.Config.Token of
 	// OAuth, or nil for none. It is called again a minute before the token ends, and after an
-	// answer with the status 401. Without Token, requests have no token.
+	// answer with the status 401: then the call is made once more. Calls that need a token at the
+	// same time share one. Without Token, requests have no token.
 	Token func(context.Context) (*oauth2.Token, error)
+	// Secrets are not shown in an error, such as those with which Token gets its own.
+	Secrets []string
 	// Codes give errors their class. Defaults to what HTTP statuses mean.
 	Codes *podgroup.Codes
 	// Code returns the code of a refusal, for Codes; empty if the answer is not the service's.
@@ -52,6 +57,7 @@ type Client struct {
 	// from a proxy before the service.
 	Code func(action podgroup.Action, status int, body []byte) string
 
+	turns turns.Turns // to call Token
 	mu    sync.Mutex
 	token *oauth2.Token
 }
@@ -90,16 +96,33 @@ func (c *Client) Do(ctx context.Context, call Call, out any) error {
 		return err
 	}
 	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
-	if raw, ok := out.(*[]byte); ok {
-		*raw = text
-	} else if err == nil && out != nil {
-		err = json.Unmarshal(text, out)
-	}
-	if err != nil {
+	if err := decode(body, out); err != nil {
 		return errdefs.AsUnavailable(fmt.Errorf("the answer of %s to %s cannot be read: %w", c.Service, call.Action, err))
 	}
 	return nil
+}
+
+// decode reads an answer to its end: half of one would be taken for the whole.
+func decode(body io.Reader, out any) error {
+	limited := &io.LimitedReader{R: body, N: maxAnswer + 1}
+	var text []byte
+	var err error
+	if out == nil {
+		_, err = io.Copy(io.Discard, limited)
+	} else {
+		text, err = io.ReadAll(limited)
+	}
+	if err == nil && limited.N <= 0 {
+		err = fmt.Errorf("it is longer than %d MiB", maxAnswer>>20)
+	}
+	if err != nil || out == nil {
+		return err
+	}
+	if raw, ok := out.(*[]byte); ok {
+		*raw = text
+		return nil
+	}
+	return json.Unmarshal(text, out)
 }
 
 // Open makes a call, and returns the body of the answer, such as a log that is followed. The
@@ -109,6 +132,29 @@ func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	token, isNew, err := c.bearer(ctx)
+	if err != nil {
+		return nil, c.withoutToken(&call, err)
+	}
+	response, err := c.send(ctx, &call, body, token)
+	if err == nil && response.StatusCode == http.StatusUnauthorized && token != nil {
+		c.drop(token) // it has ended before its time
+		if !isNew {
+			response, token, err = c.sendAgain(ctx, &call, body, response, token)
+		}
+	}
+	if err != nil {
+		return nil, c.unanswered(&call, err)
+	}
+	if response.StatusCode < http.StatusMultipleChoices {
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what there is
+	return nil, c.refused(&call, cmp.Or(c.Codes, &statuses), response, text, token)
+}
+
+func (c *Client) send(ctx context.Context, call *Call, body []byte, token *oauth2.Token) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, call.Method, c.URL+call.Path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -117,26 +163,25 @@ func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, error) {
 	for key, value := range call.Header {
 		request.Header.Set(key, value)
 	}
-	token, err := c.bearer(ctx)
-	if err != nil {
-		return nil, c.withoutToken(&call, err)
+	if token != nil && token.AccessToken != "" {
+		request.Header.Set("Authorization", "Bearer "+token.AccessToken)
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	return c.client().Do(request)
+}
+
+// sendAgain makes a call again that was refused with a token, with another one. Without another
+// one the refusal is the answer.
+func (c *Client) sendAgain(ctx context.Context, call *Call, body []byte, refusal *http.Response, token *oauth2.Token) (*http.Response, *oauth2.Token, error) {
+	renewed, _, err := c.bearer(ctx)
+	if err != nil || renewed == nil {
+		return refusal, token, nil
 	}
-	response, err := c.client().Do(request)
-	if err != nil {
-		return nil, c.unanswered(&call, err)
+	_ = refusal.Body.Close()
+	response, err := c.send(ctx, call, body, renewed)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		c.drop(renewed)
 	}
-	if response.StatusCode < http.StatusMultipleChoices {
-		return response.Body, nil
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusUnauthorized { // the token has ended before its time
-		c.keep(nil)
-	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // what there is
-	return nil, c.refused(&call, cmp.Or(c.Codes, &statuses), response, text, token)
+	return response, renewed, err
 }
 
 // Close closes idle connections.
@@ -152,28 +197,50 @@ func (c *Client) client() *http.Client {
 	}
 }
 
-// bearer returns the token of a request; empty for none. Concurrent calls may each request one.
-func (c *Client) bearer(ctx context.Context) (string, error) {
+// bearer returns the token of a request, nil for none, and whether it was got for it. Of concurrent
+// calls one gets it for all.
+func (c *Client) bearer(ctx context.Context) (token *oauth2.Token, isNew bool, err error) {
 	if c.Token == nil {
-		return "", nil
+		return nil, false, nil
 	}
-	c.mu.Lock()
-	token := c.token
-	c.mu.Unlock()
-	if token == nil || !token.Expiry.IsZero() && time.Until(token.Expiry) < tokenMargin {
-		var err error
-		if token, err = c.Token(context.WithValue(ctx, oauth2.HTTPClient, c.client())); err != nil || token == nil {
-			return "", err
-		}
-		c.keep(token)
+	if token := c.valid(); token != nil {
+		return token, false, nil
 	}
-	return token.AccessToken, nil
-}
-
-func (c *Client) keep(token *oauth2.Token) {
+	done, err := c.turns.Take(ctx, "token")
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
+	if token := c.valid(); token != nil {
+		return token, false, nil
+	}
+	token, err = c.Token(context.WithValue(ctx, oauth2.HTTPClient, c.client()))
+	if err != nil {
+		return nil, false, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = token
+	return token, true, nil
+}
+
+// valid returns the token that was got before, unless it ends soon.
+func (c *Client) valid() *oauth2.Token {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != nil && !c.token.Expiry.IsZero() && time.Until(c.token.Expiry) < tokenMargin {
+		return nil
+	}
+	return c.token
+}
+
+// drop has no call use a token any more, which may be another one than the last.
+func (c *Client) drop(token *oauth2.Token) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token == token {
+		c.token = nil
+	}
 }
 
 // unanswered returns the error of a call that nobody has answered.
@@ -185,7 +252,7 @@ func (c *Client) unanswered(call *Call, err error) error {
 // nothing of what the call is about.
 func (c *Client) withoutToken(call *Call, err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return c.refused(call, &podgroup.Codes{Denied: []string{"2??", "4??"}}, refused.Response, refused.Body, "")
+		return c.refused(call, &podgroup.Codes{Denied: []string{"2??", "4??"}}, refused.Response, refused.Body, nil)
 	}
 	return c.unanswered(call, err)
 }
@@ -199,7 +266,7 @@ type refusal struct {
 // Unwrap returns the error with its class.
 func (r *refusal) Unwrap() error { return r.error }
 
-func (c *Client) refused(call *Call, codes *podgroup.Codes, answer *http.Response, body []byte, token string) error {
+func (c *Client) refused(call *Call, codes *podgroup.Codes, answer *http.Response, body []byte, token *oauth2.Token) error {
 	code := ""
 	switch {
 	case c.Code != nil:
@@ -207,7 +274,11 @@ func (c *Client) refused(call *Call, codes *podgroup.Codes, answer *http.Respons
 	case json.Valid(body):
 		code = strconv.Itoa(answer.StatusCode)
 	}
-	err := fmt.Errorf("%s refuses to %s: %s: %s", c.Service, call.Action, answer.Status, redact(string(body), token, call.Secrets))
+	secrets := slices.Concat(c.Secrets, call.Secrets)
+	if token != nil {
+		secrets = append(secrets, token.AccessToken)
+	}
+	err := fmt.Errorf("%s refuses to %s: %s: %s", c.Service, call.Action, answer.Status, redact(string(body), secrets))
 	return &refusal{answer.StatusCode, codes.Classify(call.Action, code, answer.StatusCode, podgroup.RetryAfter(answer.Header), err)}
 }
 

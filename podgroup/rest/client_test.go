@@ -3,12 +3,15 @@ package rest_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,7 +164,7 @@ func TestTokens(t *testing.T) {
 			wait   time.Duration
 			status int
 			tokens int // so far
-		}{{0, 200, 1}, {58 * time.Minute, 200, 1}, {90 * time.Second, 200, 2}, {0, 401, 2}, {0, 200, 3}} {
+		}{{0, 200, 1}, {58 * time.Minute, 200, 1}, {90 * time.Second, 200, 2}, {0, 401, 3}, {0, 200, 4}} {
 			time.Sleep(step.wait)
 			status = step.status
 			if err := ask(); (err == nil) != (status == http.StatusOK) || tokens != step.tokens {
@@ -204,6 +207,170 @@ func TestSecrets(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 400 || !strings.HasSuffix(err.Error(), "ü...") {
 		t.Errorf("%q", err)
 	}
+}
+
+// What is shown of a secret is none of it, however it is written, and also if it is cut off.
+func TestFormsOfSecrets(t *testing.T) {
+	const key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEFAASC\n-----END KEY-----\n"
+	secrets := []string{"pass", "password-123", "p&lt;w<d", `say "<hi>"`, "a b/c+d", key, "0123456789abcdef-first", "0123456789abcdef-second-one"}
+	for text, want := range map[string]string{
+		"no password-123":                                "no [secret]",
+		"no p&lt;w<d":                                    "no [secret]",
+		`{"a": "say \"<hi>\""}`:                          `{"a": "[secret]"}`,
+		`{"a": "say \"\u003chi\u003e\""}`:                `{"a": "[secret]"}`,
+		"/x?q=a+b%2Fc%2Bd&r=1":                           "/x?q=[secret]&r=1",
+		"/x/a%20b%2Fc+d":                                 "/x/[secret]",
+		"YSBiL2MrZA==.YSBiL2MrZA":                        "[secret].[secret]",
+		"key: |\n  MIIEvQIBADANBg\n  kqhkiG9w0BAQEFAASC": "key: | [secret] [secret]",
+		`"` + strings.ReplaceAll(key, "\n", `\n`) + `"`:  `"[secret]"`,
+		"it is 0123456789abcdef-se...":                   "it is [secret]...",
+		"it is 0123456789abcdef-first":                   "it is [secret]",
+		"it is 0123456789abcdef":                         "it is [secret]",
+		"it is 0123456789abcde":                          "it is 0123456789abcde",
+	} {
+		c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, text)
+		})
+		c.Secrets = secrets[:2]
+		err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost, Secrets: secrets[2:]}, nil)
+		if want = "Service refuses to create: 400 Bad Request: " + want; err == nil || err.Error() != want {
+			t.Errorf("of %s it is\n%v\nand not\n%s", text, err, want)
+		}
+	}
+}
+
+// An answer that is too long is an error, and is not cut off: half a list would be half of the pods.
+func TestLongAnswers(t *testing.T) {
+	const most = 64 << 20
+	for size, long := range map[int64]bool{most: false, most + 1: true, most << 10: true} {
+		c := &rest.Client{Service: "Service", URL: "http://service", Transport: answering(func() io.Reader { return io.LimitReader(zeros{}, size) })}
+		var raw []byte
+		for _, out := range []any{nil, &raw} {
+			if size > most+1 && out != nil {
+				continue
+			}
+			err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionList, Method: http.MethodGet}, out)
+			if long && (!errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "longer than 64 MiB") || raw != nil) || !long && err != nil {
+				t.Errorf("%d bytes: %v", size, err)
+			}
+		}
+		if !long && len(raw) != most {
+			t.Errorf("%d bytes are %d", size, len(raw))
+		}
+	}
+	for _, body := range []string{"", "<html>", `{"a": [1, 2`, "[]"} {
+		c := &rest.Client{Service: "Service", URL: "http://service", Transport: answering(func() io.Reader { return strings.NewReader(body) })}
+		if err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionList, Method: http.MethodGet}, &struct{ A []int }{}); !errdefs.IsUnavailable(err) {
+			t.Errorf("the answer %q: %v", body, err)
+		}
+	}
+	cut := answering(func() io.Reader { return io.MultiReader(strings.NewReader(`{"a": [1]}`), broken{}) })
+	c := &rest.Client{Service: "Service", URL: "http://service", Transport: cut}
+	for _, out := range []any{&struct{ A []int }{}, nil} {
+		if err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionDelete, Method: http.MethodDelete}, out); !errdefs.IsUnavailable(err) {
+			t.Errorf("an answer that is cut off: %v", err)
+		}
+	}
+}
+
+// answering is a transport to a server whose answers are all the same.
+type answering func() io.Reader
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Body: io.NopCloser(a()), Request: r}, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// A redirect goes nowhere, in any form: another host would get the token, and what is sent.
+func TestRedirects(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, body := range []string{"", `{"moved": true}`} {
+			c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Host != "service" {
+					t.Errorf("%s gets %v", r.Host, r.Header)
+				}
+				w.Header().Set("Location", "http://elsewhere/v1")
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, body)
+			})
+			for _, token := range []func(context.Context) (*oauth2.Token, error){
+				func(context.Context) (*oauth2.Token, error) { return &oauth2.Token{AccessToken: "the-token"}, nil },
+				(&clientcredentials.Config{TokenURL: "http://service/token", ClientSecret: "hush", AuthStyle: oauth2.AuthStyleInParams}).Token,
+			} {
+				c.Token = token
+				if err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost}, nil); !errdefs.IsUnavailable(err) {
+					t.Errorf("%d %s: %v, of class %s", status, body, err, errdefs.ClassOf(err))
+				}
+			}
+		}
+	}
+}
+
+// Calls at the same time share a token: also those whose token is refused, of which each is made
+// once more. One that does not wait any more leaves the others alone.
+func TestConcurrentTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tokens, revoked, calls atomic.Int64
+		c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			body, _ := io.ReadAll(r.Body)
+			if time.Sleep(time.Second); r.Header.Get("Authorization") != fmt.Sprintf("Bearer token-%d", revoked.Load()+1) || string(body) != `"in"` {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			_, _ = io.WriteString(w, "{}")
+		})
+		c.Token = func(ctx context.Context) (*oauth2.Token, error) {
+			select {
+			case <-time.After(time.Second):
+				return &oauth2.Token{AccessToken: fmt.Sprintf("token-%d", tokens.Add(1))}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		ask := func(ctx context.Context) error {
+			return c.Do(ctx, rest.Call{Action: podgroup.ActionList, Method: http.MethodPost, In: "in"}, nil)
+		}
+		round := func() {
+			var group sync.WaitGroup
+			for range 20 {
+				group.Go(func() {
+					if err := ask(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			group.Wait()
+		}
+		ended, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		var first sync.WaitGroup
+		first.Go(func() {
+			if err := ask(ended); !errdefs.IsUnavailable(err) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		round()
+		if first.Wait(); tokens.Load() != 1 || calls.Load() != 20 {
+			t.Errorf("%d tokens for %d calls", tokens.Load(), calls.Load())
+		}
+		revoked.Store(1)
+		if round(); tokens.Load() != 2 || calls.Load() != 60 {
+			t.Errorf("%d tokens for %d calls", tokens.Load(), calls.Load())
+		}
+		revoked.Store(-1) // no token is any good
+		if err := ask(t.Context()); rest.StatusOf(err) != http.StatusUnauthorized || tokens.Load() != 3 || calls.Load() != 62 {
+			t.Errorf("%d tokens for %d calls: %v", tokens.Load(), calls.Load(), err)
+		}
+	})
 }
 
 func TestSocket(t *testing.T) {

@@ -63,9 +63,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	}
 	request := b.request(r)
 	var answer json.RawMessage
-	creation := call(podgroup.ActionCreate, http.MethodPost, "/create", request)
-	creation.Secrets = secretsOf(request)
-	err = b.Do(ctx, creation, &answer)
+	err = b.Do(ctx, call(podgroup.ActionCreate, http.MethodPost, "/create", request, r.Secrets()...), &answer)
 	if code := rest.StatusOf(err); err != nil && (code == 0 || code >= http.StatusInternalServerError) {
 		b.unclear.add(r.Pod.UID)
 	}
@@ -188,28 +186,6 @@ func sentPod(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// secretsOf returns what of a request must not be in an error.
-func secretsOf(r *wire.Create) (secrets []string) {
-	for _, secret := range r.Secrets {
-		for _, data := range secret.Data {
-			secrets = append(secrets, string(data))
-		}
-	}
-	for _, object := range r.Projected {
-		for _, data := range object.Data {
-			secrets = append(secrets, data)
-		}
-	}
-	for _, c := range slices.Concat(r.Pod.Spec.InitContainers, r.Pod.Spec.Containers) {
-		for _, v := range c.Env {
-			if len(v.Value) >= 8 { // they are resolved: some are from Secrets
-				secrets = append(secrets, v.Value)
-			}
-		}
-	}
-	return secrets
-}
-
 // Delete implements podgroup.Backend.
 func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Duration) error {
 	known, ok := u.Data.(*corev1.Pod)
@@ -220,7 +196,7 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 	pod, seconds := sentPod(known), int64(grace/time.Second)
 	pod.DeletionGracePeriodSeconds = &seconds
 	b.deleted.add(pod.UID)
-	err := b.Do(ctx, call(podgroup.ActionDelete, http.MethodDelete, "/delete", pod), nil)
+	err := b.Do(ctx, call(podgroup.ActionDelete, http.MethodDelete, "/delete", pod, podgroup.EnvSecrets(pod)...), nil)
 	if rest.StatusOf(err) == http.StatusNotFound {
 		if _, err := b.ping(ctx); err != nil { // the answer is that of something before the server
 			return errdefs.AsUnavailable(err)

@@ -513,6 +513,23 @@ func TestSecrets(t *testing.T) {
 		if err = r.CreatePod(t.Context(), pod); err == nil || strings.Contains(err.Error(), "quoted") || strings.Contains(err.Error(), "aHVudGVyMg") {
 			t.Errorf("the error shows a secret in another form: %v", err)
 		}
+		// All calls have the pod.
+		time.Sleep(statusLag)
+		r.world.Refuse(interlinktest.ActionStatus, 1, errors.New("no status for resolved-password"))
+		if err := r.CreatePod(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "no status for [secret]") {
+			t.Errorf("the error of a status: %v", err)
+		}
+		r.create(t, pod)
+		r.world.Refuse(interlinktest.ActionDelete, 1, errors.New("no end of resolved-password"))
+		if err := r.DeletePod(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "no end of [secret]") {
+			t.Errorf("the error of a deletion: %v", err)
+		}
+		if err := os.WriteFile(token, []byte("\n"), 0o600); err != nil { // it is being written
+			t.Fatal(err)
+		}
+		if err := r.node.Ping(t.Context()); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "VKTokenFile is empty") {
+			t.Errorf("with an empty file of the token: %v", err)
+		}
 		if err := os.Remove(token); err != nil {
 			t.Fatal(err)
 		}

@@ -56,10 +56,11 @@ func newTransport(c *Config, socket string) (*http.Transport, error) {
 	return t, nil
 }
 
-// call returns a call, which has a name in the logs of all programs on its way.
-func call(action podgroup.Action, method, path string, in any) rest.Call {
+// call returns a call, which has a name in the logs of all programs on its way. secrets are what of
+// in must not be in its error.
+func call(action podgroup.Action, method, path string, in any, secrets ...string) rest.Call {
 	session := map[string]string{wire.SessionHeader: string(action) + "#" + rand.Text()[:8]}
-	return rest.Call{Action: action, Method: method, Path: path, In: in, Header: session}
+	return rest.Call{Action: action, Method: method, Path: path, In: in, Header: session, Secrets: secrets}
 }
 
 // codeOf returns the code of a refusal. The server relays the statuses of the plugin, gives 500

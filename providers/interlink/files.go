@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -43,5 +44,9 @@ func (c *Config) token(context.Context) (*oauth2.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("VKTokenFile cannot be read: %w", err)
 	}
-	return &oauth2.Token{AccessToken: strings.TrimSpace(string(text)), Expiry: time.Now()}, nil
+	token := strings.TrimSpace(string(text))
+	if token == "" { // it is being written
+		return nil, errors.New("VKTokenFile is empty")
+	}
+	return &oauth2.Token{AccessToken: token, Expiry: time.Now()}, nil
 }

@@ -91,7 +91,7 @@ func (b *backend) statuses(ctx context.Context, pods []*corev1.Pod) (all []podgr
 		}
 	}
 	var answer []wire.Status
-	if err := b.Do(ctx, call(podgroup.ActionList, http.MethodGet, "/status", sent), &answer); err != nil {
+	if err := b.Do(ctx, call(podgroup.ActionList, http.MethodGet, "/status", sent, podgroup.EnvSecrets(sent...)...), &answer); err != nil {
 		return nil, err
 	}
 	for _, pod := range pods {

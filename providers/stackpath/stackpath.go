@@ -2,6 +2,8 @@ package stackpath
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -49,6 +51,7 @@ func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 	}
 	return &backend{cfg: cfg, api: &rest.Client{
 		Service: "StackPath", URL: "https://" + cfg.BaseURL + "/workload/v1/stacks/" + cfg.StackID + "/workloads", Transport: transport, Token: login.Token,
+		Secrets: []string{cfg.ClientSecret.Reveal()},
 	}}, err
 }
 
@@ -90,7 +93,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 		logins = append(logins, object{"dockerRegistry": object{"server": l.Registry, "username": l.Username, "password": l.Password}})
 	}
 	size := object{"cpu": r.Size.CPU.String(), "memory": r.Size.Memory.String()}
-	err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost, In: object{"workload": object{
+	err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost, Secrets: r.Secrets(), In: object{"workload": object{
 		"name": r.Name, "slug": r.Name, "metadata": object{"labels": r.Tags},
 		"spec": object{
 			"containers": object{c.Name: object{
@@ -147,10 +150,23 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 		}
 		found.Units = append(found.Units, u)
 	}
-	if list.PageInfo.HasNextPage {
-		found.Next = list.PageInfo.EndCursor
+	if found.Next = list.PageInfo.EndCursor; !list.PageInfo.HasNextPage {
+		found.Next = ""
+	} else if found.Next == "" {
+		return found, errdefs.AsUnavailable(errors.New("the list of StackPath goes on, and does not say where"))
 	}
 	return found, nil
+}
+
+// ConfirmEmpty implements podgroup.EmptyConfirmer: any object in JSON looks like an empty list.
+func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, _ *corev1.Pod) error {
+	err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionUsage, Method: http.MethodGet, Path: "/" + unitID}, nil)
+	if err == nil {
+		err = fmt.Errorf("the list of StackPath is empty, while there is workload %s", unitID)
+	} else if errdefs.IsNotFound(err) {
+		err = nil
+	}
+	return err
 }
 
 // instance is what the API says of an instance of a workload. The states of containers have the

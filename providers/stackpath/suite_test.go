@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,11 +146,8 @@ func TestInstances(t *testing.T) {
 		if err != nil || len(page.Units) != 2 || page.Units[0].Unknown == page.Units[1].Unknown {
 			t.Errorf("%+v, %v", page, err)
 		}
-		world.Refuse(stackpathtest.ActionList, 1, &grouptest.Refusal{Status: http.StatusUnauthorized})
-		if _, err := b.List(t.Context(), nil, ""); err == nil {
-			t.Error("a list with a token that has ended")
-		}
 		before := world.Calls(stackpathtest.ActionToken)
+		world.Refuse(stackpathtest.ActionList, 1, &grouptest.Refusal{Status: http.StatusUnauthorized}) // the token has ended
 		if _, err := b.List(t.Context(), nil, ""); err != nil || world.Calls(stackpathtest.ActionToken) != before+1 {
 			t.Errorf("%d tokens, %v", world.Calls(stackpathtest.ActionToken)-before, err)
 		}
@@ -200,6 +198,92 @@ func (proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		status, body = http.StatusOK, `{"access_token": "t", "expires_in": 3600}`
 	}
 	return &http.Response{Status: http.StatusText(status), StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// Answers that are half of a list, or of something else, lose no pod.
+func TestHalfLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, cluster := grouptest.New(time.Second), grouptest.NewCluster("home")
+		transport := &swapped{RoundTripper: connect(t, world)}
+		b, err := newBackend(testConfig(), transport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := cluster.Start(t, b, b.options())
+		pod := grouptest.NewPod("web")
+		cluster.SetPod(pod)
+		if err := p.CreatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		status, err := p.GetPodStatus(t.Context(), pod.Namespace, pod.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod = cluster.Pod(pod.Namespace, pod.Name).DeepCopy()
+		pod.Status = *status
+		cluster.SetPod(pod)
+		for list, want := range map[string]string{
+			`{}`: "there is workload", `null`: "there is workload", `{"error": "try again"}`: "there is workload", `{"results": []}`: "there is workload",
+			`{"results": [], "pageInfo": {"hasNextPage": true}}`: "does not say where", `{"results": [`: "cannot be read", ``: "cannot be read", `<html>`: "cannot be read",
+		} {
+			transport.list.Store(&list)
+			time.Sleep(time.Minute)
+			if pods, err := p.GetPods(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %d pods, %v", list, len(pods), err)
+			}
+		}
+		transport.list.Store(nil)
+		time.Sleep(time.Minute)
+		if pods, err := p.GetPods(t.Context()); err != nil || len(pods) != 1 {
+			t.Errorf("%d pods, %v", len(pods), err)
+		}
+		if err := b.ConfirmEmpty(t.Context(), "other", nil); err != nil {
+			t.Errorf("a workload that there is not: %v", err)
+		}
+	})
+}
+
+// swapped has another answer to lists.
+type swapped struct {
+	http.RoundTripper
+	list atomic.Pointer[string]
+}
+
+func (s *swapped) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := s.RoundTripper.RoundTrip(r)
+	if list := s.list.Load(); err == nil && list != nil && strings.HasSuffix(r.URL.Path, "/workloads") {
+		_, err = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		response.Body = io.NopCloser(strings.NewReader(*list))
+	}
+	return response, err
+}
+
+// The API may repeat what was sent.
+func TestSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world, cluster := grouptest.New(time.Second), grouptest.NewCluster("home")
+		b, err := newBackend(testConfig(), connect(t, world))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := cluster.Start(t, b, b.options())
+		pod := grouptest.NewPod("web")
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "resolved-password"}}
+		pod.Spec.Containers[0].Image, pod.Spec.ImagePullSecrets = "registry.example/web:1", []corev1.LocalObjectReference{{Name: "login"}}
+		cluster.SetSecret("login", corev1.SecretTypeDockerConfigJson, map[string][]byte{
+			corev1.DockerConfigJsonKey: []byte(`{"auths": {"registry.example": {"username": "me", "password": "hunter2"}}}`),
+		})
+		cluster.SetPod(pod)
+		for _, call := range []struct{ action, repeated string }{{stackpathtest.ActionToken, "not valid: hush"}, {stackpathtest.ActionCreate, "not valid: resolved-password, hunter2"}} {
+			world.Refuse(call.action, 1, &grouptest.Refusal{Status: http.StatusBadRequest, Message: call.repeated})
+			err := p.CreatePod(t.Context(), pod)
+			if err == nil || !strings.Contains(err.Error(), "not valid: [secret]") || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", call.action, err)
+			}
+		}
+	})
 }
 
 // A file and variables as the users of the older provider have them.

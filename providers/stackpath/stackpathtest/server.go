@@ -18,6 +18,7 @@ const (
 	ActionToken     = "POST /identity/v1/oauth2/token"
 	ActionCreate    = "POST /workload/v1/stacks/" + StackID + "/workloads"
 	ActionList      = "GET /workload/v1/stacks/" + StackID + "/workloads"
+	ActionGet       = "GET /workload/v1/stacks/" + StackID + "/workloads/{slug}"
 	ActionDelete    = "DELETE /workload/v1/stacks/" + StackID + "/workloads/{slug}"
 	ActionInstances = "GET /workload/v1/stacks/" + StackID + "/workloads/{slug}/instances"
 )
@@ -26,7 +27,7 @@ const (
 // concurrent use.
 func New(w *grouptest.World) http.Handler {
 	s := server{w}
-	calls := map[string]grouptest.Call{ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionDelete: s.remove, ActionInstances: s.instances}
+	calls := map[string]grouptest.Call{ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionGet: s.get, ActionDelete: s.remove, ActionInstances: s.instances}
 	return &grouptest.API{World: w, Calls: calls, Admit: s.admit}
 }
 
@@ -93,6 +94,11 @@ func (s server) list(_ http.ResponseWriter, r *http.Request) (any, error) {
 		results = append(results, view(&units[i]))
 	}
 	return object{"results": results, "pageInfo": object{"hasNextPage": next != "", "endCursor": next}}, err
+}
+
+func (s server) get(_ http.ResponseWriter, r *http.Request) (any, error) {
+	u, err := s.Unit(r.PathValue("slug"))
+	return object{"workload": view(&u)}, err
 }
 
 func (s server) remove(_ http.ResponseWriter, r *http.Request) (any, error) {
