@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -313,6 +314,48 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 }
+
+func TestSameHost(t *testing.T) {
+	for next, want := range map[string]bool{
+		"http://service/b": true, "https://service/a": true, "https://service:8443/a": true, "http://service:8080/a": false, "http://elsewhere/a": false, "https://elsewhere/a": false, "http://service.evil/a": false,
+	} {
+		requests := 0
+		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if requests++; requests > 1 {
+				return answering(func() io.Reader { return strings.NewReader("") }).RoundTrip(r)
+			}
+			return &http.Response{StatusCode: http.StatusTemporaryRedirect, Header: http.Header{"Location": {next}}, Body: http.NoBody, Request: r}, nil
+		})
+		client := http.Client{Transport: transport, CheckRedirect: rest.SameHost}
+		response, err := client.Post("http://service/a", "text/plain", strings.NewReader("secret"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = response.Body.Close(); (requests == 2) != want || (response.StatusCode == http.StatusOK) != want {
+			t.Errorf("%s: %d requests, status %d", next, requests, response.StatusCode)
+		}
+	}
+	requests := 0
+	circle := roundTripper(func(r *http.Request) (*http.Response, error) {
+		requests++
+		return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"/a"}}, Body: http.NoBody, Request: r}, nil
+	})
+	response, err := (&http.Client{Transport: circle, CheckRedirect: rest.SameHost}).Get("https://service/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = response.Body.Close(); requests != 11 {
+		t.Errorf("%d requests", requests)
+	}
+	downgrade := &http.Request{URL: &url.URL{Scheme: "http", Host: "service"}}
+	if err := rest.SameHost(downgrade, []*http.Request{{URL: &url.URL{Scheme: "https", Host: "service"}}}); err == nil {
+		t.Error("a redirect from TLS to none is followed")
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Calls at the same time share a token: also those whose token is refused, of which each is made
 // once more. One that does not wait any more leaves the others alone.

@@ -25,3 +25,16 @@ func NewTransport(socket string) *http.Transport {
 	}
 	return t
 }
+
+// SameHost is the CheckRedirect of HTTP clients of other libraries that send credentials in headers
+// of their own, such as X-Auth-Token, which net/http sends on, and in bodies. It follows redirects to
+// the same host only, at most ten, and not from TLS to none: of others the redirect is the answer.
+func SameHost(next *http.Request, via []*http.Request) error {
+	from := via[0].URL
+	sameServer := next.URL.Host == from.Host && next.URL.Scheme == from.Scheme
+	nowWithTLS := next.URL.Hostname() == from.Hostname() && from.Scheme == "http" && next.URL.Scheme == "https"
+	if len(via) > 10 || !sameServer && !nowWithTLS {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}

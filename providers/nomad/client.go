@@ -23,7 +23,7 @@ func newClient(c *Config) (*api.Client, *http.Transport, error) {
 		address, socket = "http://127.0.0.1", u.Path
 	}
 	transport := rest.NewTransport(socket)
-	httpClient := &http.Client{Transport: transport}
+	httpClient := &http.Client{Transport: transport, CheckRedirect: rest.SameHost} // its token is in a header of its own
 	err := api.ConfigureTLS(httpClient, &api.TLSConfig{
 		CACert: c.CACert, CAPath: c.CAPath, ClientCert: c.ClientCert, ClientKey: c.ClientKey, TLSServerName: c.TLSServerName, Insecure: c.SkipVerify,
 	})
@@ -53,7 +53,7 @@ var codes = podgroup.Codes{
 	Denied:    []string{"401", "403"},
 	Busy:      []string{codeExists, "409"},
 	Missing:   []string{"404", codeNoAlloc},
-	Away:      []string{"5??"},
+	Away:      []string{"3??", "5??"},
 	Refused:   []string{codeRejected, "400", "413"},
 }
 
@@ -75,6 +75,9 @@ func classify(action podgroup.Action, err error) error {
 		return codes.Classify(action, "", 0, 0, err)
 	}
 	code := strconv.Itoa(status)
+	if strings.HasPrefix(body, "<") { // a page of something before Nomad, whose own answers are text
+		code = ""
+	}
 	switch has := func(text string) bool { return strings.Contains(body, text) }; {
 	case has(api.RegisterEnforceIndexErrPrefix):
 		code, status = codeExists, http.StatusConflict

@@ -1,11 +1,16 @@
 package nomad
 
 import (
+	"io"
+	"net/http"
 	"testing"
 
 	"go.uber.org/goleak"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/nomad/nomadtest"
@@ -18,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // newTestBackend returns a backend with a fake of Nomad, connected in memory.
-func newTestBackend(t *testing.T, api *nomadtest.Server, change ...func(*Config)) *backend {
+func newTestBackend(t *testing.T, server http.Handler, change ...func(*Config)) *backend {
 	t.Helper()
 	cfg := Config{Token: nomadtest.Token, ClusterName: "home"}
 	for _, f := range change {
@@ -29,7 +34,7 @@ func newTestBackend(t *testing.T, api *nomadtest.Server, change ...func(*Config)
 		t.Fatal(err)
 	}
 	b.node = "vk"
-	b.transport.DialContext, b.transport.Proxy = grouptest.Serve(t, api).DialContext, nil
+	b.transport.DialContext, b.transport.Proxy = grouptest.Serve(t, server).DialContext, nil
 	t.Cleanup(b.transport.CloseIdleConnections)
 	return b
 }
@@ -63,5 +68,39 @@ func TestPlace(t *testing.T) {
 	}
 	if len(places) != 4 {
 		t.Errorf("the places of four configurations are %v", places)
+	}
+}
+
+// Another host does not get the token, nor what is sent.
+func TestRedirectToAnotherHost(t *testing.T) {
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+		b := newTestBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Host == "elsewhere" {
+				t.Errorf("%s %s goes to another host, with token %q", r.Method, r.URL, r.Header.Get("X-Nomad-Token"))
+			}
+			http.Redirect(w, r, "http://elsewhere"+r.URL.Path, status)
+		}))
+		if _, err := b.List(t.Context(), nil, ""); !errdefs.IsUnavailable(err) {
+			t.Errorf("the error of a list is %v", err)
+		}
+		if err := b.Delete(t.Context(), &podgroup.Unit{ID: "web"}, 0); !errdefs.IsUnavailable(err) {
+			t.Errorf("the error of a deletion is %v", err)
+		}
+	}
+}
+
+// Only an answer of Nomad says that a job is gone, or is not valid, and not a page of a proxy.
+func TestPagesOfProxies(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusBadGateway} {
+		b := newTestBackend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "\n<html>no such page</html>")
+		}))
+		if err := b.Delete(t.Context(), &podgroup.Unit{ID: "web"}, 0); !errdefs.IsUnavailable(err) {
+			t.Errorf("%d: the error of a deletion is %v, of class %s", status, err, errdefs.ClassOf(err))
+		}
+		if err := b.putVariables(t.Context(), podgroup.ActionCreate, []*api.Variable{{Path: "a"}}); !errdefs.IsUnavailable(err) {
+			t.Errorf("%d: the error of a creation is %v, of class %s", status, err, errdefs.ClassOf(err))
+		}
 	}
 }

@@ -264,3 +264,37 @@ func TestAnswersThatAreNotZuns(t *testing.T) {
 		t.Errorf("a log without an end: %d bytes, %v", len(text), err)
 	}
 }
+
+// redirecting sends calls that begin like this to another host.
+type redirecting struct {
+	http.RoundTripper
+	t    *testing.T
+	path string
+}
+
+func (d redirecting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host == "elsewhere" {
+		d.t.Errorf("%s %s goes to another host, with token %q", r.Method, r.URL, r.Header.Get("X-Auth-Token"))
+	}
+	if !strings.HasPrefix(r.URL.Path, d.path) {
+		return d.RoundTripper.RoundTrip(r)
+	}
+	header := http.Header{"Location": {"http://elsewhere" + r.URL.Path}}
+	return &http.Response{StatusCode: http.StatusTemporaryRedirect, Header: header, Body: http.NoBody, Request: r}, nil
+}
+
+// Another host gets neither the token nor the password.
+func TestRedirectToAnotherHost(t *testing.T) {
+	for _, path := range []string{"/v1/capsules", "/v3/auth/tokens"} {
+		b, err := newBackend(testConfig(), redirecting{connect(t, zuntest.New(grouptest.New(time.Second))), t, path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.List(t.Context(), nil, ""); !errdefs.IsUnavailable(err) {
+			t.Errorf("%s: the error of a list is %v", path, err)
+		}
+		if err := b.Delete(t.Context(), &podgroup.Unit{ID: "u"}, 0); !errdefs.IsUnavailable(err) {
+			t.Errorf("%s: the error of a deletion is %v", path, err)
+		}
+	}
+}

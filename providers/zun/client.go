@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 )
 
 // version is the microversion from which on labels and policies of capsules have their
@@ -41,7 +42,7 @@ func (b *backend) service(ctx context.Context) (*gophercloud.ServiceClient, erro
 	if err != nil {
 		return nil, err
 	}
-	provider.HTTPClient = http.Client{Transport: b.transport}
+	provider.HTTPClient = http.Client{Transport: b.transport, CheckRedirect: rest.SameHost} // its token is in a header of its own
 	if err := openstack.AuthenticateV3(ctx, provider, &b.auth, gophercloud.EndpointOpts{}); err != nil {
 		return nil, err
 	}
