@@ -83,7 +83,7 @@ var allowed = map[string][]string{
 	"providers/machine":                        {"errdefs", "log", "node", "podgroup", "podspec", "internal/clusteruid", "internal/config", "internal/periodic", "internal/providercalls", "internal/turns", "providers/machine", "providers/remote"},
 	"providers/machine/internal/machinetest":   {"internal/daemon", "node", "providers/machine", "providers/mock"},
 	"providers/machine/ec2":                    {"errdefs", "log", "podgroup", "internal/config", "providers/machine"},
-	"providers/remote":                         {"errdefs", "log", "trace", "node", "podspec", "internal/clusteruid", "internal/config", "internal/listen", "internal/providercalls", "internal/turns"},
+	"providers/remote":                         {"errdefs", "log", "trace", "node", "podspec", "internal/clusteruid", "internal/config", "internal/listen", "internal/periodic", "internal/providercalls", "internal/turns"},
 	"providers/slurm":                          {"errdefs", "log", "node", "podgroup", "podspec", "internal/config", "internal/lastlines"},
 	"providers/providertest":                   {"errdefs", "log", "trace", "node", "internal/nodeaddress", "internal/nodecheck", "test/controlplane"},
 	"test":                                     {"test", "errdefs", "log", "node", "internal/daemon", "internal/nodecheck", "internal/metricsservertest"},

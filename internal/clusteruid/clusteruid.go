@@ -76,15 +76,33 @@ func (r *Reader) read(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	found, err := r.namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	answered := err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 	switch {
 	case apierrors.IsForbidden(err):
 		err = fmt.Errorf("%v: grant the right to get the namespace %s, as \"virtual-kubelet config print-rbac\" prints it", err, metav1.NamespaceSystem)
 	case err == nil && found.UID == "":
 		err = errors.New("it has none")
 	}
-	if err != nil {
-		// Without its class: a namespace that is not there is no pod that is not.
-		return "", errdefs.AsUnavailable(fmt.Errorf("read the UID of namespace %s, which distinguishes this cluster's objects from those of others: %v", metav1.NamespaceSystem, err))
+	if err == nil {
+		return found.UID, nil
 	}
-	return found.UID, nil
+	// Without its class: a namespace that is not there is no pod that is not.
+	err = errdefs.AsUnavailable(fmt.Errorf("read the UID of namespace %s, which distinguishes this cluster's objects from those of others: %v", metav1.NamespaceSystem, err))
+	if answered {
+		err = lasting{err}
+	}
+	return "", err
+}
+
+// lasting is an error that does not pass by itself.
+type lasting struct{ error }
+
+// Unwrap returns the error with its class.
+func (l lasting) Unwrap() error { return l.error }
+
+// IsLasting reports whether an error of Reader.UID is an answer, such as that the right is missing: it
+// may be granted, but that does not come by itself.
+func IsLasting(err error) bool {
+	_, is := errors.AsType[lasting](err)
+	return is
 }

@@ -62,6 +62,8 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 					t.Errorf("with %v the UID is %q: %v", failure, uid, got)
 				} else if apierrors.IsForbidden(failure) && !strings.Contains(got.Error(), "print-rbac") {
 					t.Errorf("the error does not say what to do: %v", got)
+				} else if IsLasting(got) != (apierrors.ReasonForError(failure) != metav1.StatusReasonUnknown) {
+					t.Errorf("whether it lasts is not known of %v", got)
 				}
 			}
 			if n := len(client.Actions()); n != 1 {

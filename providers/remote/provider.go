@@ -21,6 +21,7 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/clusteruid"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/periodic"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -60,7 +61,7 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	if err != nil {
 		return nil, nil, errdefs.InvalidInputf("remote config: %w", err)
 	}
-	cfg.ClusterUID = cmp.Or(cfg.ClusterUID, readClusterUID(ctx, init))
+	cfg.ClusterUID = cmp.Or(cfg.ClusterUID, readClusterUID(ctx, init, cfg.StartTimeout.Duration))
 	p := &Provider{cfg: cfg, base: init.Node.DeepCopy()}
 	for _, conn := range []**grpc.ClientConn{&p.conn, &p.sessionConn} {
 		if *conn, err = grpc.NewClient(cfg.Address, append(dialOptions(init.Node.Name, cfg.ClusterUID), grpc.WithTransportCredentials(creds))...); err != nil {
@@ -81,16 +82,28 @@ func New(ctx context.Context, init nodeutil.ProviderConfig, cfg Config) (nodeuti
 	return nodeutil.AsProvider(p.withOptional()), p, nil
 }
 
+// readDelay is how long after a failure the UID of the cluster is asked for again.
+const readDelay = 2 * time.Second
+
 // readClusterUID returns the UID of the cluster, or nothing without a client or the right to read it.
-func readClusterUID(ctx context.Context, init nodeutil.ProviderConfig) types.UID {
+// An API server that does not answer is waited for, as long as for the provider.
+func readClusterUID(ctx context.Context, init nodeutil.ProviderConfig, patience time.Duration) types.UID {
 	if init.Client == nil {
 		return ""
 	}
-	uid, err := clusteruid.New(init.Client.CoreV1()).UID(ctx)
-	if err != nil {
-		log.G(ctx).WithError(err).Info("The provider does not know which cluster this is, and does not refuse a node of the same name in another one")
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	reader := clusteruid.New(init.Client.CoreV1())
+	for {
+		uid, err := reader.UID(ctx)
+		if err == nil {
+			return uid
+		}
+		if clusteruid.IsLasting(err) || periodic.Sleep(ctx, readDelay) != nil {
+			log.G(ctx).WithError(err).Info("The provider does not know which cluster this is, and does not refuse a node of the same name in another one")
+			return ""
+		}
 	}
-	return uid
 }
 
 // dialOptions are those of a connection that notices a dead peer, and is made again soon. It

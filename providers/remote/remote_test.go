@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/exec"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -465,6 +467,82 @@ func TestAnotherClusterIsRefused(t *testing.T) {
 	}
 	if _, err := of("first"); err != nil {
 		t.Errorf("another process of the first cluster: %v", err)
+	}
+}
+
+// keeping is a provider whose pods, and the UID of their cluster, outlast its servers.
+type keeping struct {
+	*plain
+	uid    types.UID
+	broken error
+}
+
+func (k *keeping) ClusterUID() (types.UID, string, error) { return k.uid, "/state/cluster-uid", nil }
+
+func (k *keeping) KeepClusterUID(uid types.UID) error {
+	if k.broken == nil {
+		k.uid = uid
+	}
+	return k.broken
+}
+
+// Of two clusters the one of the pods counts also after a restart, and not the one that comes first,
+// as long as there are pods.
+func TestPodsKeepTheirCluster(t *testing.T) {
+	far := &keeping{plain: newPlain(), broken: errors.New("no space left")}
+	address := ""
+	restart := func() { address = serve(t, serverOf(t, far, nil)) }
+	of := func(uid types.UID) (nodeutil.Provider, error) {
+		p, np, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: theNode.DeepCopy()}, remote.Config{Address: address, ClusterUID: uid})
+		if err == nil {
+			t.Cleanup(func() { _ = np.(io.Closer).Close() })
+		}
+		return p, err
+	}
+	restart()
+	if _, err := of("first"); !errdefs.IsUnavailable(err) || errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("a cluster that is not kept: %v", err)
+	}
+	far.broken = nil
+	if _, err := of("another"); err != nil { // it is none of whose the pods are
+		t.Error(err)
+	}
+	restart() // without pods
+	first, err := of("first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.CreatePod(t.Context(), aPod("one")); err != nil {
+		t.Fatal(err)
+	}
+	for _, fail := range []error{nil, errors.New("the runtime is away")} {
+		far.fail = fail
+		restart()
+		if _, err := of("another"); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "UID first, not of another") || !strings.Contains(err.Error(), "remove its file /state/cluster-uid") {
+			t.Errorf("the other cluster comes first after a restart: %v", err)
+		}
+		if _, err := of("first"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An API server that does not answer at the start does not take the check away.
+func TestClusterIsReadAgain(t *testing.T) {
+	address := serve(t, serverOf(t, newPlain(), nil))
+	client := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "first"}})
+	tries := 0
+	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		tries++
+		return tries == 1, nil, errors.New("connection refused")
+	})
+	if _, np, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: theNode.DeepCopy(), Client: client}, remote.Config{Address: address}); err != nil {
+		t.Error(err)
+	} else {
+		_ = np.(io.Closer).Close()
+	}
+	if _, _, err := remote.New(t.Context(), nodeutil.ProviderConfig{Node: theNode.DeepCopy()}, remote.Config{Address: address, ClusterUID: "second"}); !errdefs.IsPermanent(err) {
+		t.Errorf("the other cluster: %v", err)
 	}
 }
 

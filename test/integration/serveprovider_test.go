@@ -16,9 +16,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/daemon"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lockedbuffer"
+	"github.com/virtual-kubelet/virtual-kubelet/test/controlplane"
 )
 
 // The provider of a node is another process of the binary, which has no access to the cluster, on this
@@ -149,4 +151,177 @@ func runServedProvider(t *testing.T, config string, flags ...string) {
 		left, err := os.ReadDir(filepath.Join(dir, "root", "pods"))
 		return err == nil && len(left) == 0, fmt.Sprint(left, err)
 	})
+}
+
+// A node of the same name in another cluster has none of the pods, and would have all deleted. It is
+// refused, also by a provider that was started again and that it reaches first, and says why.
+func TestServedProviderOfTwoClusters(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "clusters-") // through which the users of containers can pass
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	socket, here, there := filepath.Join(dir, "socket"), filepath.Join(dir, "remote.yaml"), filepath.Join(dir, "process.yaml")
+	for file, text := range map[string]string{
+		here:  "address: unix://" + socket,
+		there: fmt.Sprintf("{root: %s/root, evictionHard: {}, cgroupParent: /two-clusters, runtime: {sharedNetwork: true, allowUnenforcedLimits: true}}", dir),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	other, err := controlplane.Start(t.Context(), controlplane.Options{Binary: filepath.Join(bin, "controlplane")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	const name = "two-clusters"
+	serve := func() *daemon.Process {
+		t.Helper()
+		server, _ := launchLogged(t, "the provider", "serve-provider", "--provider", "process", "--provider-config", there, "--nodename", name, "--listen", "unix://"+socket)
+		return server
+	}
+	nodeOf := func(cluster *controlplane.ControlPlane, what string) (*daemon.Process, *lockedbuffer.Buffer) {
+		t.Helper()
+		return launchLogged(t, what, "--kubeconfig", cluster.Kubeconfig(), "--nodename", name, "--port", "0", "--provider", "remote", "--provider-config", here)
+	}
+
+	// The other cluster is the first, while there is no pod; its node stands still then.
+	server := serve()
+	second, secondLog := nodeOf(other, "the node of the other cluster")
+	waitForReady(t, other, corev1.ConditionTrue, name, "")
+	signal(t, second, syscall.SIGSTOP)
+	stopProcess(t, server)
+	server = serve()
+	first, _ := nodeOf(cluster, "the node")
+	waitForReady(t, cluster, corev1.ConditionTrue, name, "")
+	ns := newNamespace(t)
+	spec := podSpec(&virtualNode{name: name})
+	spec.Containers[0].Command = []string{"sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done"}
+	pod := createPod(t, ns, "stays", spec, nil)
+	pod = waitForPhase(t, ns, pod.Name, corev1.PodRunning)
+
+	signal(t, second, syscall.SIGCONT)
+	const refused = "runs the pods of node \"two-clusters\" of the cluster whose kube-system has the UID "
+	waitForReady(t, other, corev1.ConditionFalse, name, refused+clusterUID(t, cluster)+", not of "+clusterUID(t, other))
+
+	// Now the other one comes first after a restart.
+	signal(t, first, syscall.SIGSTOP)
+	_ = server.Stop(syscall.SIGKILL)
+	before := len(secondLog.String())
+	logs := func(text string) {
+		t.Helper()
+		eventually(t, "the node of the other cluster logs "+text, func(context.Context) (bool, string) {
+			return strings.Contains(secondLog.String()[before:], text), "it does not"
+		})
+	}
+	logs("connection refused")
+	before = len(secondLog.String())
+	serve()
+	logs("kube-system has the UID " + clusterUID(t, cluster))
+	signal(t, first, syscall.SIGCONT)
+	waitForReady(t, cluster, corev1.ConditionTrue, name, "")
+	eventually(t, "the pod can be reached, and was not started again", func(ctx context.Context) (bool, string) {
+		now, err := client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
+			t.Fatalf("the pod is %+v, %v", now.Status, err)
+		}
+		out, err := cluster.Kubectl(ctx, "-n", ns, "exec", pod.Name, "--", "echo", "here").CombinedOutput()
+		return err == nil && string(out) == "here\n", fmt.Sprintf("%v: %s", err, out)
+	})
+
+	// A process of the other cluster that is started now says so, and ends.
+	stopProcess(t, second)
+	third, thirdLog := nodeOf(other, "the node of the other cluster")
+	select {
+	case <-third.Done():
+		if text := thirdLog.String(); third.Err() == nil || !strings.Contains(text, refused) || !strings.Contains(text, "/root/cluster-uid") {
+			t.Errorf("it ends with %v, and does not say why and what to do", third.Err())
+		}
+	case <-time.After(patience):
+		t.Error("a node of another cluster goes on")
+	}
+	kubectl(t, "-n", ns, "delete", "pod", pod.Name, "--timeout=60s")
+}
+
+// launchLogged starts a process of the binary, which is stopped after the test, and whose log is shown
+// if that fails.
+func launchLogged(t *testing.T, what string, args ...string) (*daemon.Process, *lockedbuffer.Buffer) {
+	t.Helper()
+	log := &lockedbuffer.Buffer{}
+	cmd := exec.Command(filepath.Join(bin, "virtual-kubelet"), args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	p, err := daemon.Launch(cmd, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Signal(syscall.SIGCONT)
+		_ = p.Stop(syscall.SIGTERM) // it may have ended
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", what, log)
+		}
+	})
+	return p, log
+}
+
+func stopProcess(t *testing.T, p *daemon.Process) {
+	t.Helper()
+	if err := p.Stop(syscall.SIGTERM); err != nil {
+		t.Errorf("a process did not end well: %v", err)
+	}
+}
+
+func signal(t *testing.T, p *daemon.Process, s os.Signal) {
+	t.Helper()
+	if err := p.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForReady waits until the node of a cluster has a condition Ready, with a text in its message.
+func waitForReady(t *testing.T, in *controlplane.ControlPlane, status corev1.ConditionStatus, name, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the node is ready: %s, %s", status, text), func(ctx context.Context) (bool, string) {
+		n, err := clientOf(t, in).CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status == status && strings.Contains(c.Message, text), fmt.Sprintf("%+v", c)
+			}
+		}
+		return false, "no Ready condition"
+	})
+}
+
+func clientOf(t *testing.T, c *controlplane.ControlPlane) kubernetes.Interface {
+	t.Helper()
+	made, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func clusterUID(t *testing.T, c *controlplane.ControlPlane) string {
+	t.Helper()
+	ns, err := clientOf(t, c).CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(ns.UID)
 }

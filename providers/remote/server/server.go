@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,8 +50,8 @@ type Server struct {
 	ping       func(context.Context) error
 	pods       changes
 	node       nodeState
-	cluster    atomic.Pointer[string] // of the node: the first that a caller names
-	turns      turns.Turns            // of pods, by namespace and name
+	cluster    cluster
+	turns      turns.Turns // of pods, by namespace and name
 	created    creations
 }
 
@@ -81,6 +80,7 @@ func New(ctx context.Context, provider nodeutil.Provider, nodeProvider node.Node
 		s.ping = nodeProvider.Ping
 		nodeProvider.NotifyNodeStatus(ctx, s.node.update)
 	}
+	s.cluster.restore(ctx, provider)
 	s.pods.start()
 	if notifier, ok := unwrapped(provider).(node.PodNotifier); ok {
 		notifier.NotifyPods(ctx, s.pods.record)
@@ -131,8 +131,11 @@ func (s *Server) GetInfo(ctx context.Context, in *pb.GetInfoRequest) (*pb.GetInf
 	if err == nil {
 		err = s.isOf(ctx)
 	}
+	if err != nil && !errdefs.IsUnavailable(err) {
+		err = errdefs.AsPermanent(err)
+	}
 	if err != nil {
-		return nil, wire.ToStatus(errdefs.AsPermanent(err))
+		return nil, wire.ToStatus(err)
 	}
 	return &pb.GetInfoResponse{Name: s.opts.Name, Version: s.opts.Version, Capabilities: s.able}, nil
 }
@@ -254,19 +257,6 @@ func (s *Server) checkCaller(ctx context.Context) error {
 		}
 	}
 	return wire.ToStatus(errdefs.AsUnavailable(s.isOf(ctx)))
-}
-
-// isOf returns an error if the call comes from another cluster than the first: to a node of the same
-// name there, which knows none of the pods, all would be superfluous.
-func (s *Server) isOf(ctx context.Context) error {
-	uids := metadata.ValueFromIncomingContext(ctx, wire.ClusterKey)
-	if len(uids) == 0 || s.opts.Node == nil || s.opts.Node.Name == "" || s.cluster.CompareAndSwap(nil, &uids[0]) {
-		return nil
-	}
-	if first := *s.cluster.Load(); uids[0] != first {
-		return fmt.Errorf("this provider runs the pods of node %q of the cluster whose kube-system has the UID %s, not of %s: give one of the nodes another name and provider, or restart this one if the other cluster is gone", s.opts.Node.Name, first, uids[0])
-	}
-	return nil
 }
 
 func recovered(ctx context.Context, method string, err *error) {
