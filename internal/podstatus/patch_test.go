@@ -126,6 +126,9 @@ func TestEachFieldCounts(t *testing.T) {
 		if Equal(was, s) {
 			t.Errorf("%s: a change is no difference: compare it in equal.go", name)
 		}
+		if !Equal(Share(s, was), s) || !Equal(Share(was, s), was) {
+			t.Errorf("%s: what is not the same is shared", name)
+		}
 		comparePatches(t, name, was, s.DeepCopy())
 		undo()
 		if !Equal(was, s) {

@@ -21,7 +21,7 @@ type kept struct {
 	restartPolicy       corev1.RestartPolicy
 	activeDeadline      *int64
 	containers          []container // init, main and ephemeral ones
-	encoded             []byte      // without what is above of the metadata, and without the status
+	encoded             []byte      // without what is above of the metadata, without the kind and the status
 }
 
 // container is what the provider goes by of a container.
@@ -31,7 +31,7 @@ type container struct {
 	resources   corev1.ResourceRequirements
 }
 
-// keep returns what is kept of a pod.
+// keep returns what is kept of a pod, which may change afterwards.
 func keep(whole *corev1.Pod) (kept, error) {
 	encoded, err := (&corev1.Pod{ObjectMeta: restOf(whole.ObjectMeta), Spec: whole.Spec}).Marshal()
 	if err != nil {
@@ -40,9 +40,16 @@ func keep(whole *corev1.Pod) (kept, error) {
 	return kept{
 		namespace: whole.Namespace, name: whole.Name, uid: whole.UID, generation: whole.Generation, createdInAPI: whole.CreationTimestamp,
 		labels: textsOf(whole.Labels), annotations: textsOf(whole.Annotations),
-		node: whole.Spec.NodeName, restartPolicy: whole.Spec.RestartPolicy, activeDeadline: whole.Spec.ActiveDeadlineSeconds,
+		node: whole.Spec.NodeName, restartPolicy: whole.Spec.RestartPolicy, activeDeadline: copied(whole.Spec.ActiveDeadlineSeconds),
 		containers: containersOf(&whole.Spec), encoded: encoded,
 	}, nil
+}
+
+func copied(number *int64) *int64 {
+	if number == nil {
+		return nil
+	}
+	return new(*number)
 }
 
 // restOf returns the metadata that is encoded.
@@ -56,15 +63,15 @@ func containersOf(spec *corev1.PodSpec) []container {
 	all := make([]container, 0, len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers))
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		all = append(all, container{c.Name, c.Image, initKind(c), c.Resources})
+		all = append(all, container{c.Name, c.Image, initKind(c), *c.Resources.DeepCopy()})
 	}
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		all = append(all, container{c.Name, c.Image, kindMain, c.Resources})
+		all = append(all, container{c.Name, c.Image, kindMain, *c.Resources.DeepCopy()})
 	}
 	for i := range spec.EphemeralContainers {
 		c := &spec.EphemeralContainers[i]
-		all = append(all, container{c.Name, c.Image, kindEphemeral, c.Resources})
+		all = append(all, container{c.Name, c.Image, kindEphemeral, *c.Resources.DeepCopy()})
 	}
 	return all
 }
@@ -90,12 +97,12 @@ func (k *kept) with(status corev1.PodStatus) (*corev1.Pod, error) {
 	return whole, nil
 }
 
-// brief returns the pod with what a notification shows of it, for reading.
+// brief returns the pod with what a notification shows of it. It is the caller's own.
 func (k *kept) brief() *corev1.Pod {
 	brief := &corev1.Pod{Spec: corev1.PodSpec{NodeName: k.node, RestartPolicy: k.restartPolicy}}
 	k.identify(&brief.ObjectMeta)
 	for _, c := range k.of(kindMain) {
-		brief.Spec.Containers = append(brief.Spec.Containers, corev1.Container{Name: c.name, Image: c.image, Resources: c.resources})
+		brief.Spec.Containers = append(brief.Spec.Containers, corev1.Container{Name: c.name, Image: c.image, Resources: *c.resources.DeepCopy()})
 	}
 	return brief
 }

@@ -113,12 +113,8 @@ func (p *Provider) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
 
 // notify notifies all subscribers of a pod. p.mu is held.
 func (p *Provider) notify(h *held) {
-	if len(p.subscribers) == 0 {
-		return
-	}
-	pod := h.brief(p.cfg.HostIP)
-	for _, s := range p.subscribers {
-		if s.add(pod) && !p.closed {
+	for _, s := range p.subscribers { // each has a pod of its own
+		if s.add(h.brief(p.cfg.HostIP)) && !p.closed {
 			p.wg.Go(func() { s.deliver(p.done) })
 		}
 	}

@@ -62,8 +62,7 @@ func (s *subscriber) deliver(done <-chan struct{}) {
 		case <-done:
 			return
 		default:
-			shown := *pod
-			s.notify(&shown)
+			s.notify(pod)
 		}
 	}
 }
