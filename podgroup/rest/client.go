@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -243,8 +244,17 @@ func (c *Client) drop(token *oauth2.Token) {
 	}
 }
 
-// unanswered returns the error of a call that nobody has answered.
+// unanswered returns the error of a call that nobody has answered. Its address is shown without the
+// query, which may have what a command was to be run with.
 func (c *Client) unanswered(call *Call, err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		address := "an address that is not valid"
+		if u, err := url.Parse(failed.URL); err == nil {
+			u.RawQuery = ""
+			address = u.Redacted()
+		}
+		err = fmt.Errorf("%s %s: %w", failed.Op, address, failed.Err)
+	}
 	return statuses.Classify(call.Action, "", 0, 0, fmt.Errorf("cannot ask %s to %s: %w", c.Service, call.Action, err))
 }
 

@@ -357,6 +357,23 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// The address of a call that nobody answers is shown without what may be secret.
+func TestAddresses(t *testing.T) {
+	c := &rest.Client{Service: "Service", URL: "http://me:hunter2@service", Transport: nobody{}}
+	for path, want := range map[string]string{
+		"/exec?command=hunter2": "cannot ask Service to exec: Get http://me:xxxxx@service/exec: unexpected EOF",
+		"/%zz?command=hunter2":  `cannot ask Service to exec: parse an address that is not valid: invalid URL escape "%zz"`,
+	} {
+		err := c.Do(t.Context(), rest.Call{Action: podgroup.ActionExec, Method: http.MethodGet, Path: path}, nil)
+		if !errdefs.IsUnavailable(err) || err.Error() != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := c.Do(t.Context(), rest.Call{Method: http.MethodGet}, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
 // Calls at the same time share a token: also those whose token is refused, of which each is made
 // once more. One that does not wait any more leaves the others alone.
 func TestConcurrentTokens(t *testing.T) {
