@@ -334,7 +334,7 @@ func isSet(value any, path string) bool {
 // showsValue reports whether a field's value belongs into a message: it is no secret, and the field alone means little.
 func showsValue(path string) bool {
 	last := path[strings.LastIndexByte(path, '.')+1:]
-	return strings.HasSuffix(last, "olicy") || slices.Contains([]string{"add", "stopSignal", "hostPort", "runAsUser", "runAsGroup", "mountPropagation"}, last)
+	return strings.HasSuffix(last, "olicy") || slices.Contains([]string{"add", "stopSignal", "hostPort", "runAsUser", "runAsGroup", "mountPropagation", "protocol"}, last)
 }
 
 // isField reports whether a pod's spec has a field.

@@ -144,5 +144,8 @@ func sumPods(summary *stats.Summary, at metav1.Time) {
 			add(memory.WorkingSetBytes, m.WorkingSetBytes)
 		}
 	}
-	summary.Node.CPU, summary.Node.Memory = cpu, memory
+	summary.Node.Memory = memory
+	if len(summary.Pods) == 0 || slices.ContainsFunc(summary.Pods, func(pod stats.PodStats) bool { return pod.CPU != nil }) {
+		summary.Node.CPU = cpu // else the service does not say it, and it is not zero
+	}
 }

@@ -98,11 +98,8 @@ func (a *answer) text() string {
 	if strings.Contains(text, "Value: ") || strings.Contains(text, "On instance") {
 		text = "invalid input: " + strings.Join(append(invalidField.FindAllString(text, 1), invalidWhy.FindAllString(text, 1)...), ": ")
 	}
-	return text[:min(len(text), maxErrorText)]
+	return text[:min(len(text), 500)]
 }
-
-// maxErrorText is how much of Zun's text an error has.
-const maxErrorText = 500
 
 // invalidField and invalidWhy are what has no values of an error of Zun's check of requests.
 var (
@@ -125,10 +122,8 @@ func classify(action podgroup.Action, err error) error {
 	refusal, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
 	if !ok { // nobody has answered
 		if failed, ok := errors.AsType[*url.Error](err); ok { // its address has the command that was to be run
-			if address, parsed := url.Parse(failed.URL); parsed == nil {
-				address.RawQuery = ""
-				err = fmt.Errorf("%s %s: %w", failed.Op, address.Redacted(), failed.Err)
-			}
+			failed.URL, _, _ = strings.Cut(failed.URL, "?")
+			err = failed
 		}
 		return codes.Classify(action, "", 0, 0, fmt.Errorf("cannot ask OpenStack to %s: %w", action, err))
 	}

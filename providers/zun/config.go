@@ -84,12 +84,10 @@ func ParseConfig(data []byte) (c Config, err error) {
 // Merge overwrites settings with the environment variables of OpenStack's clients, as getenv
 // returns them. An empty value is ignored.
 func (c *Config) Merge(getenv func(string) string) error {
-	for _, name := range []string{"OS_TENANT_", "OS_PROJECT_"} { // the second is the newer
-		c.ProjectID, c.ProjectName = cmp.Or(getenv(name+"ID"), c.ProjectID), cmp.Or(getenv(name+"NAME"), c.ProjectName)
-	}
-	for _, name := range []string{"OS_USERID", "OS_USER_ID"} {
-		c.UserID = cmp.Or(getenv(name), c.UserID)
-	}
+	// Of two names of a variable the first is the newer.
+	c.ProjectID = cmp.Or(getenv("OS_PROJECT_ID"), getenv("OS_TENANT_ID"), c.ProjectID)
+	c.ProjectName = cmp.Or(getenv("OS_PROJECT_NAME"), getenv("OS_TENANT_NAME"), c.ProjectName)
+	c.UserID = cmp.Or(getenv("OS_USER_ID"), getenv("OS_USERID"), c.UserID)
 	err := config.Environment(getenv, map[string]any{
 		"OS_CLOUD": &c.Cloud, "OS_CLIENT_CONFIG_FILE": &c.CloudsFile, "OS_AUTH_URL": &c.AuthURL, "OS_REGION_NAME": &c.Region, "OS_INTERFACE": &c.Interface,
 		"OS_CACERT": &c.CACert, "OS_USERNAME": &c.Username, "OS_PASSWORD": (*string)(&c.Password), "OS_DOMAIN_ID": &c.DomainID, "OS_DOMAIN_NAME": &c.DomainName,
@@ -101,22 +99,15 @@ func (c *Config) Merge(getenv func(string) string) error {
 	return config.Invalid("zun", err)
 }
 
-// The default capacity.
-const (
-	defaultCPU    = "20"
-	defaultMemory = "100Gi"
-	defaultPods   = "20"
-)
-
 // Complete sets defaults and validates the rest. The error, of class InvalidInput, names
 // all mistakes.
 func (c *Config) Complete() error {
 	c.ClusterName, c.Interface = cmp.Or(c.ClusterName, "kubernetes"), cmp.Or(c.Interface, "public")
 	var wrong config.Checks
 	check := wrong.That
-	wrong.Quantity("cpu", &c.CPU, defaultCPU)
-	wrong.Quantity("memory", &c.Memory, defaultMemory)
-	wrong.Quantity("pods", &c.Pods, defaultPods)
+	wrong.Quantity("cpu", &c.CPU, "20")
+	wrong.Quantity("memory", &c.Memory, "100Gi")
+	wrong.Quantity("pods", &c.Pods, "20")
 	check(c.OperatingSystem == "" || strings.EqualFold(c.OperatingSystem, "linux"), "operatingSystem: %q is not Linux, which capsules run", c.OperatingSystem)
 	check(slices.Contains([]string{"public", "internal", "admin"}, strings.TrimSuffix(c.Interface, "URL")), "interface: %q is none of public, internal and admin", c.Interface)
 	if c.Cloud == "" {
@@ -138,12 +129,9 @@ func (c *Config) Complete() error {
 // credentials returns what to authenticate with, which endpoints to use, and how to connect.
 // The settings without Cloud are made an entry of a clouds.yaml.
 func (c *Config) credentials() (gophercloud.AuthOptions, gophercloud.EndpointOpts, *tls.Config, error) {
-	options := []clouds.ParseOption{clouds.WithCloudName(cmp.Or(c.Cloud, "settings")), clouds.WithEndpointType(strings.TrimSuffix(c.Interface, "URL"))}
-	if c.Region != "" {
-		options = append(options, clouds.WithRegion(c.Region))
-	}
-	if c.CACert != "" {
-		options = append(options, clouds.WithCACertPath(c.CACert))
+	options := []clouds.ParseOption{
+		clouds.WithCloudName(cmp.Or(c.Cloud, "settings")), clouds.WithEndpointType(strings.TrimSuffix(c.Interface, "URL")),
+		clouds.WithRegion(c.Region), clouds.WithCACertPath(c.CACert),
 	}
 	if c.Cloud == "" {
 		file, err := json.Marshal(clouds.Clouds{Clouds: map[string]clouds.Cloud{"settings": {AuthInfo: c.entry()}}})

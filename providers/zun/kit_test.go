@@ -19,7 +19,9 @@ import (
 // The fake runs no commands: only the checks without commands are run.
 func TestZun(t *testing.T) {
 	t.Parallel()
-	transport := connect(t, zuntest.New(grouptest.New(200*time.Millisecond)))
+	server := zuntest.New(grouptest.New(200 * time.Millisecond))
+	server.Usage.Memory = 1 << 20
+	transport := connect(t, server)
 	config := testConfig()
 	config.Pods = new(resource.MustParse("100"))
 	providertest.Suite{
@@ -30,7 +32,7 @@ func TestZun(t *testing.T) {
 			}
 			return p, p, nil
 		},
-		Capabilities: []providertest.Capability{providertest.Logs, providertest.SurvivesRestart},
+		Capabilities: []providertest.Capability{providertest.Logs, providertest.Stats, providertest.SurvivesRestart},
 		ControlPlane: filepath.Join("..", "..", "bin", "controlplane"),
 		NodeName:     "providertest-zun",
 	}.Run(t)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -41,6 +40,7 @@ var (
 	_ podgroup.EmptyConfirmer = (*backend)(nil)
 	_ podgroup.LogReader      = (*backend)(nil)
 	_ podgroup.Execer         = (*backend)(nil)
+	_ podgroup.Meter          = (*backend)(nil)
 )
 
 // New returns the provider of a node, whose pods are capsules, and sets the node's spec and
@@ -80,7 +80,7 @@ func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 		t.TLSClientConfig = certificates
 		transport = t
 	}
-	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1)}, nil
+	return &backend{cfg: cfg, auth: auth, endpoints: endpoints, transport: transport, authenticating: make(chan struct{}, 1), ends: endsCache{now: map[string]end{}}}, nil
 }
 
 // Close closes idle connections.
@@ -91,7 +91,7 @@ func (b *backend) Close() error {
 
 func (b *backend) options() podgroup.Options {
 	return podgroup.Options{
-		Service: "Zun", Scheme: "zun", Place: b.place(),
+		Service: "Zun", Scheme: "zun", Place: b.place(), UsageBatch: 1,
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 253},
 		Features: podgroup.Features{Fields: fields, Check: check},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: *b.cfg.CPU, corev1.ResourceMemory: *b.cfg.Memory, corev1.ResourcePods: *b.cfg.Pods},
@@ -111,7 +111,7 @@ func (b *backend) place() string {
 // fields are the fields of a pod's spec that capsules have.
 var fields = []string{
 	"restartPolicy", "initContainers", "volumes.emptyDir", "-volumes.emptyDir.medium", "volumes.persistentVolumeClaim", "-volumes.persistentVolumeClaim.readOnly", "volumes.ephemeral",
-	"-containers.volumeMounts.subPath",
+	"-containers.volumeMounts.subPath", "-containers.ports.protocol=SCTP",
 	"-containers.env.valueFrom.fieldRef.fieldPath=status.podIP", "-containers.env.valueFrom.fieldRef.fieldPath=status.podIPs",
 	"-containers.env.valueFrom.fieldRef.fieldPath=status.hostIP", "-containers.env.valueFrom.fieldRef.fieldPath=status.hostIPs",
 }
@@ -210,8 +210,9 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
-	for i := range list.Capsules {
-		if c := &list.Capsules[i]; c.Status != statusDeleted && hasAll(b.tags(c.Labels), filter) {
+	for i := range list.Capsules { // containers of other nodes' capsules are not asked for
+		c := &list.Capsules[i]
+		if tags := b.tags(c.Labels); c.Status != statusDeleted && tags[podgroup.TagNodeName] == filter[podgroup.TagNodeName] && tags[podgroup.TagClusterName] == filter[podgroup.TagClusterName] {
 			found.Units = append(found.Units, b.unit(ctx, c))
 		}
 	}
@@ -221,16 +222,11 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 	return found, nil
 }
 
-var uuidRule = regexp.MustCompile(`^[0-9a-f-]{36}$`)
-
 // ConfirmEmpty implements podgroup.EmptyConfirmer: with another clusterName no capsule of the
 // project is the node's.
 func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.Pod) error {
-	if !uuidRule.MatchString(unitID) {
-		return nil // Zun has no such IDs
-	}
 	var found capsule
-	switch err := b.get(ctx, actionShow, "capsules/"+unitID, &found); {
+	switch err := b.get(ctx, actionShow, "capsules/"+url.PathEscape(unitID), &found); {
 	case errdefs.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -239,14 +235,4 @@ func (b *backend) ConfirmEmpty(ctx context.Context, unitID string, pod *corev1.P
 		return nil
 	}
 	return fmt.Errorf("the list has no capsule of this node, while capsule %s of pod %s/%s is %s: clusterName was changed; set it back, or delete the capsule", unitID, pod.Namespace, pod.Name, found.Status)
-}
-
-// hasAll reports whether tags has all that filter has.
-func hasAll(tags, filter map[string]string) bool {
-	for key, value := range filter {
-		if tags[key] != value {
-			return false
-		}
-	}
-	return true
 }

@@ -170,7 +170,7 @@ func TestTemplate(t *testing.T) {
 		}
 		got := u.Spec.Data.(*wire.Template)
 		main := got.Spec.Containers[0]
-		if got.Spec.RestartPolicy != "Always" || got.AvailabilityZone != "nova" || got.Nets[0].Network == "" || main.Image != "nginx:1" ||
+		if got.Spec.RestartPolicy != "Always" || got.AvailabilityZone != "nova" || got.Nets[0]["network"] == "" || main.Image != "nginx:1" ||
 			!slices.Equal(append(main.Command, main.Args...), []string{"nginx", "-g", "daemon off;"}) || main.WorkDir != "/srv" || main.Env["COLOUR"] != "blue" || main.ImagePullPolicy != "ifnotpresent" ||
 			main.Ports[0].ContainerPort != 80 || main.Resources.Requests.CPU != 0.25 || main.Resources.Requests.Memory != 96 {
 			t.Errorf("the template is %+v", got)

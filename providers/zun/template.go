@@ -3,6 +3,7 @@ package zun
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,23 +21,20 @@ func (b *backend) template(r *podgroup.Request) (*wire.Template, error) {
 	t := &wire.Template{Kind: "capsule", AvailabilityZone: b.cfg.AvailabilityZone}
 	t.Metadata.Name, t.Metadata.Labels, t.Spec.RestartPolicy = r.Name, r.Tags, string(r.Pod.Spec.RestartPolicy)
 	for _, id := range b.cfg.Networks {
-		t.Nets = append(t.Nets, wire.Net{Network: id})
-	}
-	for _, containers := range [][]corev1.Container{r.Pod.Spec.InitContainers, r.Pod.Spec.Containers} {
-		for i := range containers {
-			for _, v := range containers[i].Env {
-				if v.Name == wire.EnvName && v.Value != containers[i].Name {
-					return nil, podgroup.NotSupportedf("containers[%s].env[%s]: the name of the container is kept in it, since Zun gives containers other names", containers[i].Name, wire.EnvName)
-				}
-			}
-		}
+		t.Nets = append(t.Nets, map[string]string{"network": id})
 	}
 	mounted := map[string]bool{}
-	for i := range r.Pod.Spec.InitContainers {
-		t.Spec.InitContainers = append(t.Spec.InitContainers, b.container(r, &r.Pod.Spec.InitContainers[i], mounted))
-	}
-	for i := range r.Pod.Spec.Containers {
-		t.Spec.Containers = append(t.Spec.Containers, b.container(r, &r.Pod.Spec.Containers[i], mounted))
+	for i, c := range slices.Concat(r.Pod.Spec.InitContainers, r.Pod.Spec.Containers) {
+		for _, v := range c.Env {
+			if v.Name == wire.EnvName && v.Value != c.Name {
+				return nil, podgroup.NotSupportedf("containers[%s].env[%s]: the name of the container is kept in it, since Zun gives containers other names", c.Name, wire.EnvName)
+			}
+		}
+		if one := b.container(r, &c, mounted); i < len(r.Pod.Spec.InitContainers) {
+			t.Spec.InitContainers = append(t.Spec.InitContainers, one)
+		} else {
+			t.Spec.Containers = append(t.Spec.Containers, one)
+		}
 	}
 	for i := range r.Pod.Spec.Volumes {
 		v := &r.Pod.Spec.Volumes[i]
@@ -107,29 +105,19 @@ func roundUp(q *resource.Quantity, unit float64) int64 {
 
 // check returns what else of a pod capsules do not have.
 func check(pod *corev1.Pod) (missing []string) {
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			for _, p := range c.Ports {
-				if p.Protocol == corev1.ProtocolSCTP {
-					missing = append(missing, fmt.Sprintf("containers[%s].ports[%d].protocol SCTP", c.Name, p.ContainerPort))
-				}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		mounted := map[string]bool{}
+		for _, m := range c.VolumeMounts {
+			if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.Projected != nil }) {
+				continue // it is ignored, and not mounted
 			}
-			mounted := map[string]bool{}
-			for _, m := range c.VolumeMounts {
-				for j := range pod.Spec.Volumes { // ignored ones are not mounted
-					if v := &pod.Spec.Volumes[j]; v.Name != m.Name || v.Projected != nil {
-						continue
-					}
-					if m.ReadOnly {
-						missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s].readOnly, which it would mount to write", c.Name, m.Name))
-					}
-					if mounted[m.Name] {
-						missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s] at a second path, of which it would mount one only", c.Name, m.Name))
-					}
-					mounted[m.Name] = true
-				}
+			if m.ReadOnly {
+				missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s].readOnly, which it would mount to write", c.Name, m.Name))
 			}
+			if mounted[m.Name] {
+				missing = append(missing, fmt.Sprintf("containers[%s].volumeMounts[%s] at a second path, of which it would mount one only", c.Name, m.Name))
+			}
+			mounted[m.Name] = true
 		}
 	}
 	return missing

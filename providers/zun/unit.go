@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,9 +68,7 @@ type texts map[string]string
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *texts) UnmarshalJSON(data []byte) error {
 	var all map[string]any
-	if json.Unmarshal(data, &all) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(data, &all) // what is no object has none
 	*t = texts{}
 	for key, value := range all {
 		if text, ok := value.(string); ok {
@@ -104,7 +101,7 @@ const (
 // unit translates what Zun says of a capsule. Its status is that of the container with the
 // network, which runs on when all others have ended.
 func (b *backend) unit(ctx context.Context, c *capsule) podgroup.Unit {
-	u := podgroup.Unit{ID: c.UUID, Tags: b.tags(c.Labels), Created: c.CreatedAt.Time, Data: map[string]string{}}
+	u := podgroup.Unit{ID: c.UUID, Tags: b.tags(c.Labels), Created: c.CreatedAt.time(), Data: map[string]string{}}
 	for _, network := range slices.Sorted(maps.Keys(c.Addresses)) {
 		for _, address := range c.Addresses[network] {
 			u.IPs = append(u.IPs, address.Addr)
@@ -127,7 +124,7 @@ func (b *backend) unit(ctx context.Context, c *capsule) podgroup.Unit {
 		u.Phase = podgroup.Stopping
 	case c.Status == statusError:
 		u.Phase, u.Failure = podgroup.Failed, &podspec.Failure{Reason: "CapsuleError", Message: c.StatusReason}
-		u.Events = []podgroup.Event{{Type: corev1.EventTypeWarning, Reason: "CapsuleError", Message: c.StatusReason, At: c.UpdatedAt.Time}}
+		u.Events = []podgroup.Event{{Type: corev1.EventTypeWarning, Reason: "CapsuleError", Message: c.StatusReason, At: c.UpdatedAt.time()}}
 	case ended && good:
 		u.Phase = podgroup.Succeeded
 	case ended, c.Status == statusStopped, c.Status == statusDead:
@@ -136,7 +133,7 @@ func (b *backend) unit(ctx context.Context, c *capsule) podgroup.Unit {
 		u.Phase = podgroup.Running
 	}
 	if u.Over() {
-		u.Ended = c.UpdatedAt.Time
+		u.Ended = c.UpdatedAt.time()
 	}
 	return u
 }
@@ -192,7 +189,7 @@ func (b *backend) shown(ctx context.Context, in *capsule, c *container, isInit b
 	}
 	switch c.Status {
 	case statusRunning, statusPaused, statusUnknown:
-		t.Now = podgroup.Run{State: podgroup.Executing, Started: c.StartedAt.Time}
+		t.Now = podgroup.Run{State: podgroup.Executing, Started: c.StartedAt.time()}
 		if c.Status != statusRunning {
 			t.Ready = new(false)
 		}
@@ -203,19 +200,18 @@ func (b *backend) shown(ctx context.Context, in *capsule, c *container, isInit b
 		if in.Status == statusRunning { // all were created: it is lost, and Zun does not start it again
 			t.Now = podgroup.Run{
 				State: podgroup.Terminated, ExitCode: podspec.ExitUnknown, Reason: podspec.ReasonContainerStatusUnknown, Message: c.StatusReason,
-				Started: c.StartedAt.Time, Finished: in.UpdatedAt.Time,
+				Started: c.StartedAt.time(), Finished: in.UpdatedAt.time(),
 			}
 		}
 	case statusStopped, statusDead:
 		e, known := b.end(ctx, c, policy, isInit)
-		if !known {
-			t.Now = podgroup.Run{State: podgroup.Executing, Started: c.StartedAt.Time}
-			break
-		}
-		run := podgroup.Run{State: podgroup.Terminated, ExitCode: e.code, Reason: e.reason, Message: e.message, Started: c.StartedAt.Time, Finished: in.UpdatedAt.Time}
-		if e.forGood(policy) {
+		run := podgroup.Run{State: podgroup.Terminated, ExitCode: e.code, Reason: e.reason, Message: e.message, Started: c.StartedAt.time(), Finished: in.UpdatedAt.time()}
+		switch {
+		case !known:
+			t.Now = podgroup.Run{State: podgroup.Executing, Started: c.StartedAt.time()}
+		case e.forGood(policy):
 			t.Now = run
-		} else {
+		default:
 			t.Now, t.Last = podgroup.Run{Reason: "CrashLoopBackOff"}, run
 		}
 	}
@@ -239,7 +235,8 @@ func (e end) forGood(policy restartPolicy) bool {
 	return false
 }
 
-var exited = regexp.MustCompile(`^Exited\((-?\d+)\)`)
+// exited is the form of what Zun says of a container that has ended.
+const exited = "Exited(%d)"
 
 // end returns how a container has ended, and whether that is known yet. Lists may lack it:
 // then the container is asked for, once.
@@ -247,23 +244,21 @@ func (b *backend) end(ctx context.Context, c *container, policy restartPolicy, i
 	if e, known = b.ends.get(c.UUID); known {
 		return e, true
 	}
-	detail := c.StatusDetail
-	if !exited.MatchString(detail) {
+	var code int32
+	_, unknown := fmt.Sscanf(c.StatusDetail, exited, &code)
+	if unknown != nil {
 		var shown container
-		err := b.get(ctx, actionShow, "containers/"+c.UUID, &shown)
-		if err != nil && !errdefs.IsNotFound(err) { // newer versions of Zun do not show containers of capsules there
+		if err := b.get(ctx, actionShow, "containers/"+c.UUID, &shown); err != nil && !errdefs.IsNotFound(err) { // newer versions of Zun do not show containers of capsules there
 			return end{}, false
 		}
-		detail = shown.StatusDetail
+		_, unknown = fmt.Sscanf(shown.StatusDetail, exited, &code)
 	}
 	e = end{code: podspec.ExitUnknown, reason: podspec.ReasonContainerStatusUnknown}
 	if isInit { // Zun waits for its end, and then goes on: the pod runs
 		e = end{reason: "Completed", message: "Zun does not show how it ended, and starts what follows"}
 	}
-	if parts := exited.FindStringSubmatch(detail); parts != nil {
-		if code, err := strconv.ParseInt(parts[1], 10, 32); err == nil {
-			e = end{code: int32(code)}
-		}
+	if unknown == nil {
+		e = end{code: code}
 	}
 	if e.forGood(policy) {
 		b.ends.set(c.UUID, e)
@@ -283,7 +278,7 @@ func (c *endsCache) get(uuid string) (e end, ok bool) {
 	defer c.mu.Unlock()
 	if e, ok = c.now[uuid]; !ok {
 		if e, ok = c.before[uuid]; ok {
-			c.put(uuid, e)
+			c.now[uuid] = e
 		}
 	}
 	return e, ok
@@ -292,14 +287,6 @@ func (c *endsCache) get(uuid string) (e end, ok bool) {
 func (c *endsCache) set(uuid string, e end) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.put(uuid, e)
-}
-
-// put adds an end. The caller holds c.mu.
-func (c *endsCache) put(uuid string, e end) {
-	if c.now == nil {
-		c.now = map[string]end{}
-	}
 	c.now[uuid] = e
 }
 
@@ -307,22 +294,18 @@ func (c *endsCache) put(uuid string, e end) {
 func (c *endsCache) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.before, c.now = c.now, nil
+	c.before, c.now = c.now, map[string]end{}
 }
 
 // timestamp is a time of Zun, in UTC: with a blank or a T, with a zone or without.
-type timestamp struct{ time.Time }
+type timestamp string
 
-// UnmarshalJSON implements json.Unmarshaler. What is no time is zero.
-func (t *timestamp) UnmarshalJSON(data []byte) error {
-	var text *string
-	if err := json.Unmarshal(data, &text); err != nil || text == nil {
-		return err
-	}
+// time returns the time; zero if it is none.
+func (t timestamp) time() time.Time {
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00"} {
-		if parsed, err := time.Parse(layout, strings.Replace(*text, "T", " ", 1)); err == nil {
-			t.Time = parsed.UTC()
+		if parsed, err := time.Parse(layout, strings.Replace(string(t), "T", " ", 1)); err == nil {
+			return parsed.UTC()
 		}
 	}
-	return nil
+	return time.Time{}
 }

@@ -312,17 +312,37 @@ func (s *Server) logs(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return s.World.LogText(u.ID, u.Containers[i].Name, query)
 }
 
+// running returns the container of a request, which has to run.
+func (s *Server) running(r *http.Request, action string) (u grouptest.Unit, i int, err error) {
+	u, i, err = s.container(r.PathValue("id"))
+	if err == nil && u.Containers[i].Now.State != podgroup.Executing {
+		err = refuse(http.StatusConflict, fmt.Sprintf("Cannot %s container %s in %s state", action, r.PathValue("id"), containerView(&u, i)["status"]))
+	}
+	return u, i, err
+}
+
+// stats are made as by Zun's driver for Docker: its percentage of CPU is that of the time that all
+// CPUs of the host had since its start.
+func (s *Server) stats(_ http.ResponseWriter, r *http.Request) (any, error) {
+	u, i, err := s.running(r, "stats")
+	if err != nil {
+		return nil, err
+	}
+	const mib = 1 << 20
+	return map[string]any{
+		"CONTAINER": containerView(&u, i)["name"], "CPU %": 0.00021, "BLOCK I/O(B)": "4096/0", "NET I/O(B)": fmt.Sprintf("%d/%d", s.Usage.Received, s.Usage.Sent),
+		"MEM USAGE(MiB)": float64(s.Usage.Memory) / mib, "MEM LIMIT(MiB)": float64(s.Usage.Limit) / mib, "MEM %": float64(s.Usage.Memory) / float64(max(1, s.Usage.Limit)) * 100,
+	}, nil
+}
+
 func (s *Server) execute(_ http.ResponseWriter, r *http.Request) (any, error) {
-	u, i, err := s.container(r.PathValue("id"))
+	u, i, err := s.running(r, "execute")
 	if err != nil {
 		return nil, err
 	}
 	q := r.URL.Query()
 	if q.Get("run") != "true" || q.Get("interactive") != "false" || q.Get("command") == "" {
 		return nil, errors.New("the fake runs commands without a terminal only")
-	}
-	if u.Containers[i].Now.State != podgroup.Executing {
-		return nil, refuse(http.StatusConflict, "Cannot execute container in Stopped state")
 	}
 	// Commands come quoted, with '"'"' for a quote.
 	command := strings.ReplaceAll(q.Get("command"), `'"'"'`, "\x00")

@@ -31,6 +31,7 @@ const (
 	ActionShow   = "GET /v1/containers/{id}"
 	ActionLogs   = "GET /v1/containers/{id}/logs"
 	ActionExec   = "POST /v1/containers/{id}/execute"
+	ActionStats  = "GET /v1/containers/{id}/stats"
 )
 
 // Server is Keystone and Zun, at any address. It is an http.Handler.
@@ -46,6 +47,9 @@ type Server struct {
 	NoHosts bool
 	// Shell runs the commands of execute; nil returns the command.
 	Shell func(container string, words []string) (output string, code int)
+	// Usage is what Docker measures of each container that runs: bytes of memory, and bytes that
+	// the network of the capsule has received and sent.
+	Usage struct{ Memory, Limit, Received, Sent uint64 }
 
 	mu     sync.Mutex
 	tokens map[string]time.Time // and when they end
@@ -71,7 +75,7 @@ func refuse(status int, message string) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	api := grouptest.API{World: s.World, Admit: s.admit, Refuse: answerRefusal, Calls: map[string]grouptest.Call{
 		ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionGet: s.get, ActionDelete: s.delete,
-		ActionShow: s.show, ActionLogs: s.logs, ActionExec: s.execute,
+		ActionShow: s.show, ActionLogs: s.logs, ActionExec: s.execute, ActionStats: s.stats,
 	}}
 	api.ServeHTTP(w, r)
 }

@@ -18,13 +18,8 @@ type Template struct {
 		Containers     []Container `json:"containers"`
 		Volumes        []Volume    `json:"volumes,omitempty"`
 	} `json:"spec"`
-	Nets             []Net  `json:"nets,omitempty"`
-	AvailabilityZone string `json:"availabilityZone,omitempty"`
-}
-
-// Net is a network of Neutron.
-type Net struct {
-	Network string `json:"network"`
+	Nets             []map[string]string `json:"nets,omitempty"` // each has a network of Neutron
+	AvailabilityZone string              `json:"availabilityZone,omitempty"`
 }
 
 // Container is a container of a capsule.
