@@ -504,16 +504,13 @@ func (b *backend) reach(ctx context.Context, m *member) error {
 	}
 }
 
-// send records that a pod may have reached the agent of its machine, if it must not run in another
-// one then: the agent's answer may get lost, and the machine, too.
-func (b *backend) send(m *member, pod *corev1.Pod) error {
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		return nil
-	}
+// setSent records that a pod may have reached the agent of its machine, and must not run again then:
+// the agent's answer may get lost, and the machine, or what the agent knows, too.
+func (b *backend) setSent(m *member, sent bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := *m.record
-	next.Sent = true
+	next.Sent = sent
 	if err := b.records.save(&next); err != nil {
 		return errdefs.AsUnavailable(err)
 	}

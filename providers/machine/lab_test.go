@@ -51,6 +51,7 @@ type lab struct {
 	sending  chan struct{} // what agents wait for before they take a pod
 	stubborn bool          // pods do not end before their machine
 	mute     bool          // agents take pods, and the answer gets lost
+	refusals int           // so many pods are not taken
 }
 
 type labMachine struct {
@@ -155,8 +156,14 @@ type labPods struct {
 func (p labPods) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	p.l.mu.Lock()
 	p.m.sent = true
-	hold, mute := p.l.sending, p.l.mute
+	hold, mute, refuses := p.l.sending, p.l.mute, p.l.refusals > 0
+	if refuses {
+		p.l.refusals--
+	}
 	p.l.mu.Unlock()
+	if refuses {
+		return errors.New("not yet")
+	}
 	if hold != nil {
 		<-hold
 	}

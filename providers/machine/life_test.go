@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -208,6 +209,58 @@ func TestMachineThatDiesBeforeItsAnswer(t *testing.T) {
 				t.Errorf("%d machines were made: %v", w.lab.made(), err)
 			}
 		})
+	}
+}
+
+// An agent that begins again without a pod, the answer to whose creation got lost, may have run it: one that
+// runs once at the most is not sent again.
+func TestAgentThatForgetsBeforeItsAnswer(t *testing.T) {
+	for policy, again := range map[corev1.RestartPolicy]bool{corev1.RestartPolicyNever: false, corev1.RestartPolicyAlways: true} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t)
+			w.lab.mute = true
+			w.start()
+			pod := w.pod("a")
+			pod.Spec.RestartPolicy = policy
+			if err := w.provider.CreatePod(t.Context(), pod); err == nil {
+				t.Fatal("the answer has arrived")
+			}
+			m := w.only()
+			w.lab.halt(m)
+			w.lab.set(func() { w.lab.mute, m.pods, m.sent = false, nil, false; w.lab.boot(m) })
+			var err error
+			w.eventually("it is decided what becomes of the pod", func() error {
+				if err = w.provider.CreatePod(t.Context(), pod); errdefs.IsPermanent(err) {
+					return nil
+				}
+				return err
+			})
+			w.lab.set(func() {
+				if again != (err == nil) || again != m.sent || w.lab.created != 1 {
+					t.Errorf("it was sent again: %t, to %d machines: %v", m.sent, w.lab.created, err)
+				}
+			})
+			if !again && !strings.HasPrefix(fmt.Sprint(err), reasonLost+": ") {
+				t.Errorf("the reason is missing: %v", err)
+			}
+		})
+	}
+}
+
+// A pod that the agent has refused has not run, and is sent again, also when the node has begun again.
+func TestPodThatItsAgentRefusesAtFirst(t *testing.T) {
+	w := newWorld(t)
+	w.lab.refusals = 1
+	w.start()
+	pod := w.pod("a")
+	if err := w.provider.CreatePod(t.Context(), pod); err == nil || errdefs.IsPermanent(err) {
+		t.Fatalf("it is refused: %v", err)
+	}
+	w.stop()
+	w.start()
+	w.run("a")
+	if w.lab.made() != 1 {
+		t.Errorf("%d machines were made", w.lab.made())
 	}
 }
 

@@ -164,12 +164,7 @@ func (l *link) catchUp(ctx context.Context, provider nodeutil.Provider) {
 	lacks := errdefs.IsOnlyNotFound(err)
 	l.mu.Lock()
 	l.checked = err == nil
-	if !lacks {
-		l.lacking = time.Time{}
-	} else if l.lacking.IsZero() {
-		l.lacking = time.Now()
-	}
-	lost := lacks && time.Since(l.lacking) >= l.b.cfg.MissingTimeout.Duration
+	lost := l.lacksLocked(lacks)
 	first := l.status == nil
 	l.mu.Unlock()
 	switch {
@@ -183,6 +178,16 @@ func (l *link) catchUp(ctx context.Context, provider nodeutil.Provider) {
 	case !lacks:
 		log.G(ctx).WithError(err).Warn("The agent of a machine does not show its pod")
 	}
+}
+
+// lacksLocked records whether the agent shows its pod, and reports whether it has lost it. l.mu is held.
+func (l *link) lacksLocked(lacks bool) (lost bool) {
+	if !lacks {
+		l.lacking = time.Time{}
+	} else if l.lacking.IsZero() {
+		l.lacking = time.Now()
+	}
+	return lacks && time.Since(l.lacking) >= l.b.cfg.MissingTimeout.Duration
 }
 
 func (l *link) given() bool {
@@ -259,7 +264,8 @@ func (l *link) get(ctx context.Context, provider nodeutil.Provider) (*corev1.Pod
 
 // give gives the agent its pod, unless it has it: an answer may have been lost. Once the agent
 // can be reached, the end of ctx does not break that off: a pod that is deleted meanwhile ends
-// within its grace period only if it is known that the machine has it.
+// within its grace period only if it is known that the machine has it. One that may have run, and must
+// not run again, is not sent twice.
 func (l *link) give(ctx context.Context, pod *corev1.Pod) error {
 	provider, err := l.connected(ctx)
 	if err != nil {
@@ -268,15 +274,50 @@ func (l *link) give(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveTimeout)
 	defer cancel()
 	defer context.AfterFunc(l.b.ctx, cancel)()
-	if _, err = l.get(ctx, provider); errdefs.IsOnlyNotFound(err) {
-		if err = l.b.send(l.m, pod); err == nil {
-			err = provider.CreatePod(ctx, pod)
-		}
+	_, err = l.get(ctx, provider)
+	lacks := errdefs.IsOnlyNotFound(err)
+	mayHaveRun := lacks && pod.Spec.RestartPolicy == corev1.RestartPolicyNever && l.b.wasSent(l.m)
+	l.mu.Lock()
+	lost := l.lacksLocked(mayHaveRun)
+	l.mu.Unlock()
+	switch {
+	case lost:
+		err = errdefs.AsPermanent(fmt.Errorf("%s: the agent of machine %s does not have the pod that it was sent, which runs once at the most, and may have run", reasonLost, l.name))
+	case mayHaveRun: // it may have begun again
+		err = errdefs.AsRetryAfter(errdefs.AsUnavailable(errors.New("its agent does not show the pod that it was sent")), time.Second)
+	case lacks:
+		err = l.send(ctx, provider, pod)
 	}
 	if err == nil {
 		l.setImages(pod)
 	}
 	return err
+}
+
+// send sends the agent its pod. One that it refuses, and does not have, has not run.
+func (l *link) send(ctx context.Context, provider nodeutil.Provider, pod *corev1.Pod) error {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return provider.CreatePod(ctx, pod)
+	}
+	if err := l.b.setSent(l.m, true); err != nil {
+		return err
+	}
+	err := provider.CreatePod(ctx, pod)
+	if err == nil || !isAnswer(err) {
+		return err
+	}
+	if _, shown := l.get(ctx, provider); errdefs.IsOnlyNotFound(shown) {
+		if failed := l.b.setSent(l.m, false); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+// isAnswer reports whether an error has come from the agent: one of its connection is of class
+// Unavailable, or that of a context.
+func isAnswer(err error) bool {
+	return !errdefs.IsUnavailable(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
 func (l *link) setImages(pod *corev1.Pod) {
