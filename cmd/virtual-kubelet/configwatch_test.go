@@ -35,7 +35,7 @@ func TestConfigIsWatched(t *testing.T) {
 		o := parsed(t, "--config", file, "--trace-tag", "a=[b]", "--nodename", "flag")
 		var logged lockedbuffer.Buffer
 		o.live = newLive(o)
-		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, o.logFormat, &logged)))
+		ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, &o.live.format, &logged)))
 		done := make(chan struct{})
 		used := newConfigMetric()
 		go func() { o.watchConfig(ctx, used); close(done) }()
@@ -55,6 +55,8 @@ func TestConfigIsWatched(t *testing.T) {
 			{"logging: {level: debug}\n", 1, `msg="The configuration has changed, and is in use" fields=logging.level`},
 			{nothing, 0, `level=ERROR msg="The configuration cannot be used; the values in force stay" error="` + file + `: there is no VirtualKubeletConfiguration in it any more: write one, or restart"`},
 			{"logging: {level: debug}\n", 1, `msg="The configuration is again as this process uses it"`},
+			{"logging: {level: debug, format: json}\n", 1, `"msg":"The configuration has changed, and is in use","fields":"logging.format"`},
+			{"logging: {level: debug}\n", 1, `level=INFO msg="The configuration has changed, and is in use" fields=logging.format`},
 			{"logging: {level: debug}\nclientConnection: {qps: 5}\ntracing: {sampleRate: never}\n", 1, `msg="The configuration has changed, and is in use" fields="clientConnection.qps, tracing.sampleRate"`},
 		} {
 			content := string(head) + step.fields
@@ -113,7 +115,7 @@ func TestFileOfTheProviderIsWatched(t *testing.T) {
 			write(`virtual-kubelet: {cpu: "2"}`) // between the check and the watch
 			var logged lockedbuffer.Buffer
 			o.live = newLive(o)
-			ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, o.logFormat, &logged)))
+			ctx, cancel := context.WithCancel(log.WithLogger(t.Context(), setUpLogging(&o.live.level, &o.live.format, &logged)))
 			done, used := make(chan struct{}), newConfigMetric()
 			if !o.hasFiles() || !o.hasConfiguration() {
 				t.Errorf("%s: the file is not watched", field)

@@ -13,6 +13,7 @@ import (
 // live are the settings that a process takes over while it runs: those that are Reloaded.
 type live struct {
 	level    slog.LevelVar
+	format   logFormat
 	requests requestLimit
 	traces   traceSampler
 }
@@ -26,6 +27,7 @@ func newLive(o *options) *live {
 // use puts the values of o into force.
 func (l *live) use(o *options) {
 	l.level.Set(logLevels[o.logLevel])
+	l.format.use(o.logFormat)
 	qps, burst := o.requestLimit()
 	l.requests.use(qps, burst)
 	l.traces.use(o.sampler())

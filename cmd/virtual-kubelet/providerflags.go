@@ -38,5 +38,7 @@ func (o *providerFlags) check() error {
 
 // withLog sets up the log of the process, and returns ctx with it.
 func (o *providerFlags) withLog(ctx context.Context, stderr io.Writer) context.Context {
-	return log.WithLogger(ctx, setUpLogging(logLevels[o.logLevel], o.logFormat, stderr))
+	format := new(logFormat)
+	format.use(o.logFormat)
+	return log.WithLogger(ctx, setUpLogging(logLevels[o.logLevel], format, stderr))
 }

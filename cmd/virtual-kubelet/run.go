@@ -27,7 +27,7 @@ import (
 func runNode(ctx context.Context, o *options, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
 	o.live = newLive(o)
-	logger := setUpLogging(&o.live.level, o.logFormat, stderr)
+	logger := setUpLogging(&o.live.level, &o.live.format, stderr)
 	ctx = log.WithLogger(ctx, logger)
 	stopTracing, err := setUpTracing(ctx, o, stdout)
 	if err != nil {

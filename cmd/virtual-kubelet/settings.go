@@ -197,7 +197,7 @@ func (o *options) loggingSettings() []settings.Setting {
 	return []settings.Setting{
 		{Field: "logging.level", Flag: "log-level", Value: &o.logLevel, Default: "info", OneOf: []string{"debug", "info", "warn", "error"}, Reloaded: true,
 			Usage: "minimum level to log: debug, info, warn or error"},
-		{Field: "logging.format", Flag: "log-format", Value: &o.logFormat, Default: "text", OneOf: []string{"text", "json"},
+		{Field: "logging.format", Flag: "log-format", Value: &o.logFormat, Default: "text", OneOf: []string{"text", "json"}, Reloaded: true,
 			Usage: "format of the log: text or json"},
 	}
 }
