@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,6 +31,7 @@ func New(ctx context.Context, home nodeutil.ProviderConfig, config Config) (*kub
 		Client: client, PrepareNamespace: config.prepareNamespace, CompletePod: config.completePod, Adopt: olderPod,
 		OlderName: func(home types.NamespacedName) string { return config.Project + "-" + home.Name },
 		ID:        strings.TrimPrefix(config.Endpoint, "https://") + "/" + string(config.API) + "/" + config.Project,
+		Tenant:    tenantOf,
 	})
 }
 
@@ -57,6 +59,12 @@ func (c *Config) client() (*rest.Config, error) {
 	}
 	return client, nil
 }
+
+// annotationProject is that of a namespace of CCI 1 with the ID of the project that it belongs to.
+// No two accounts have the same.
+const annotationProject = "tenant.kubernetes.io/project-id"
+
+func tenantOf(namespace *corev1.Namespace) string { return namespace.Annotations[annotationProject] }
 
 // The annotations of pods of the older provider.
 const (

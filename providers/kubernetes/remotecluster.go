@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/apierror"
@@ -28,6 +29,7 @@ type remoteCluster struct {
 	uid      types.UID // of the cluster that has the pods; empty if unknown
 	recorded bool      // the node has the annotation
 	refused  error     // the cluster that answered last is another one
+	tenant   *string   // of a service; nil until it was read
 
 	warnedRead, warnedRecord sync.Once
 }
@@ -58,6 +60,19 @@ func (c *remoteCluster) markRecorded(uid types.UID) {
 	c.recorded = c.uid == uid
 }
 
+// tenantOf returns the tenant of a service, and whether it was read.
+func (c *remoteCluster) tenantOf() (tenant string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ptr.Deref(c.tenant, ""), c.tenant != nil
+}
+
+func (c *remoteCluster) setTenant(tenant string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tenant = &tenant
+}
+
 func (c *remoteCluster) refuse(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,6 +101,9 @@ func (p *Provider) checkRemoteCluster(ctx context.Context) error {
 		annotated = types.UID(node.Annotations[AnnotationRemoteUID])
 	}
 	wanted := cmp.Or(annotated, known)
+	if p.service != nil {
+		wanted, found = p.service.fuller(wanted, found)
+	}
 	if wanted != "" && wanted != found && p.service != nil {
 		return p.cluster.refuse(errdefs.AsUnavailable(fmt.Errorf("the configuration leads to %s, and the pods of this node are in %s: correct it; or, if they shall stay there without this node, accept the other place: "+
 			"kubectl annotate node %s --overwrite %s=%s", found, wanted, p.home.Node.Name, AnnotationRemoteUID, found)))
@@ -103,7 +121,7 @@ func (p *Provider) checkRemoteCluster(ctx context.Context) error {
 // right to read it.
 func (p *Provider) remoteUID(ctx context.Context) (types.UID, error) {
 	if p.service != nil { // its tenants have no such namespace
-		return types.UID(p.service.ID), nil
+		return p.place(ctx)
 	}
 	found, err := p.remote.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	switch {

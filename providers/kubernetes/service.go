@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,6 +48,10 @@ type Service struct {
 	// ID is the place that the pods are in, such as host and namespace. While it differs from
 	// the one that is recorded on the node nothing is done. Empty is not checked.
 	ID string
+	// Tenant returns whose a namespace is, such as the ID of a project. It is recorded with ID, since
+	// other credentials lead to another namespace of the same name. Empty if the service does not
+	// show it. May be nil.
+	Tenant func(namespace *corev1.Namespace) string
 }
 
 // CompleteForService sets defaults, and returns an error of class InvalidInput if a
@@ -85,6 +90,42 @@ func NewForService(ctx context.Context, home nodeutil.ProviderConfig, config Con
 	return newProvider(ctx, home, config, options, clients, &service)
 }
 
+// place returns the ID of a service, with the tenant where it is known: it is read once, since the
+// credentials of a process stay.
+func (p *Provider) place(ctx context.Context) (types.UID, error) {
+	if p.service.ID == "" || p.service.Tenant == nil {
+		return types.UID(p.service.ID), nil
+	}
+	tenant, known := p.cluster.tenantOf()
+	if !known {
+		namespace, err := p.remote.CoreV1().Namespaces().Get(ctx, p.namespace, metav1.GetOptions{})
+		switch {
+		case apierror.IsNotFound(err): // it is made later, in the place that is found so far
+			return types.UID(p.service.ID), nil
+		case err != nil:
+			return "", errdefs.AsUnavailable(remoteError("read whose namespace "+p.namespace+" is", err))
+		}
+		tenant = p.service.Tenant(namespace)
+		p.cluster.setTenant(tenant)
+	}
+	if tenant == "" {
+		return types.UID(p.service.ID), nil
+	}
+	return types.UID(p.service.ID + "/" + tenant), nil
+}
+
+// fuller returns two places, and one of them twice if the tenant of the other is not known: a version
+// before did not record it, and a namespace that is not there does not show it.
+func (s *Service) fuller(a, b types.UID) (types.UID, types.UID) {
+	switch {
+	case string(a) == s.ID && strings.HasPrefix(string(b), s.ID+"/"):
+		return b, b
+	case string(b) == s.ID && strings.HasPrefix(string(a), s.ID+"/"):
+		return a, a
+	}
+	return a, b
+}
+
 // prepareService prepares the namespace of a service, and adopts the pods of another
 // provider in it.
 func (p *Provider) prepareService(ctx context.Context) error {
@@ -93,6 +134,9 @@ func (p *Provider) prepareService(ctx context.Context) error {
 	}
 	if err := p.createNamespace(ctx, p.namespace); err != nil {
 		return remoteError("prepare namespace "+p.namespace, err)
+	}
+	if err := p.checkRemoteCluster(ctx); err != nil { // that may have been made, and shows whose it is
+		return err
 	}
 	if p.service.Adopt == nil {
 		return nil

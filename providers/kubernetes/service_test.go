@@ -273,6 +273,65 @@ func TestServiceAtAnotherPlace(t *testing.T) {
 	})
 }
 
+// Credentials of another tenant lead to another namespace of the same name, whose pods are others. It may
+// have to be made first.
+func TestServiceOfAnotherTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home, pod := newHomeWithNode(), named("one")
+		as := func(tenant string, exists bool) *rig {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "guests", Annotations: map[string]string{"tenant": tenant}}}
+			remote := fake.NewClientset()
+			if exists {
+				remote = fake.NewClientset(namespace)
+			}
+			return newServiceRig(t, home, remote, func(s *Service) {
+				s.ID = "cci/guests"
+				s.Tenant = func(n *corev1.Namespace) string { return n.Annotations["tenant"] }
+				s.PrepareNamespace = func(ctx context.Context, client clientset.Interface, _ string) error {
+					_, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+					if apierrors.IsAlreadyExists(err) {
+						return nil
+					}
+					return err
+				}
+			}, pod)
+		}
+		record := func(place string) {
+			patch := []byte(`{"metadata": {"annotations": {"` + AnnotationRemoteUID + `": "` + place + `"}}}`)
+			if _, err := home.CoreV1().Nodes().Patch(t.Context(), "far", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			recorded, tenant string
+			exists           bool
+			refused          bool
+		}{
+			{"", "a", false, false},
+			{"cci/guests/a", "a", true, false},
+			{"cci/guests", "a", true, false},  // by an earlier version
+			{"cci/guests/a", "", true, false}, // it is not shown any more
+			{"cci/guests/a", "a", false, false},
+			{"cci/guests/a", "b", true, true},
+			{"cci/guests/a", "b", false, true},
+		} {
+			record(step.recorded)
+			r := as(step.tenant, step.exists)
+			err := r.Ping(t.Context())
+			if step.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "leads to cci/guests/b, and the pods of this node are in cci/guests/a") {
+				t.Errorf("%+v: ping: %v", step, err)
+			}
+			if err := r.CreatePod(t.Context(), pod); step.refused != errdefs.IsUnavailable(err) {
+				t.Errorf("%+v: creation: %v", step, err)
+			}
+			if got := annotated(t, home); got != "cci/guests/a" {
+				t.Errorf("%+v: the node has %q", step, got)
+			}
+			_ = r.Close()
+		}
+	})
+}
+
 // docs/providers.md shows how many requests 1000 pods take of the service that there is, with those
 // for the Secret of each, and none that they share. Each takes the same, and fake clients are slow: a hundred
 // stand for them.
