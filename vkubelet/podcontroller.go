@@ -111,7 +111,9 @@ func (cfg *Config) assemble(broadcaster record.EventBroadcaster) (c node.PodCont
 	if c.PodInformer == nil {
 		pods := podwatch.NewPods()
 		c.Pods = pods
-		sources = append(sources, podwatch.ForNode(cfg.Client, cfg.Namespace, 0, cfg.NodeName, pods).Run)
+		watch := podwatch.ForNode(cfg.Client, cfg.Namespace, 0, cfg.NodeName, pods)
+		c.PodClient = watch.Client()
+		sources = append(sources, watch.Run)
 	}
 	if rm := cfg.ResourceManager; rm != nil && rm.informers != nil {
 		c.ConfigMapInformer = rm.informers.configMaps

@@ -20,7 +20,7 @@ const nodeNameField = "spec.nodeName"
 // listWatch lists and watches the pods of the members. It is no listwatch.Of: others'
 // pods are dropped as they arrive.
 func (w *Watch) listWatch() *cache.ListWatch {
-	pods := w.client.CoreV1().Pods(w.namespace)
+	pods := w.pods.Pods(w.namespace)
 	selector := fields.OneTermNotEqualSelector(nodeNameField, "")
 	if w.only != "" {
 		selector = fields.OneTermEqualSelector(nodeNameField, w.only)
@@ -60,7 +60,7 @@ func (w *Watch) concerns(event watch.Event) bool {
 // list reads the pods of one node, as they are now.
 func (w *Watch) list(ctx context.Context, name string) (*corev1.PodList, error) {
 	selector := fields.OneTermEqualSelector(nodeNameField, name).String()
-	patient := listwatch.Patient("the pods of "+name, listwatch.Of(w.client.CoreV1().Pods(w.namespace), nil))
+	patient := listwatch.Patient("the pods of "+name, listwatch.Of(w.pods.Pods(w.namespace), nil))
 	found, err := patient.ListWithContext(ctx, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the pods of node %s: %w", name, err)

@@ -44,13 +44,17 @@ func NewPods() *Pods {
 
 // Get returns the pod of that name, or a NotFound error of the Kubernetes API.
 func (p *Pods) Get(namespace, name string) (*corev1.Pod, error) {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	pod, ok := p.pods[types.NamespacedName{Namespace: namespace, Name: name}]
-	if !ok {
+	pod := p.get(types.NamespacedName{Namespace: namespace, Name: name})
+	if pod == nil {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}
 	return pod, nil
+}
+
+func (p *Pods) get(key types.NamespacedName) *corev1.Pod {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.pods[key]
 }
 
 // List returns all pods.

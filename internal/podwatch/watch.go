@@ -12,15 +12,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podclient"
 )
 
 // Watch is the one watch. Make it with New or ForNode; its methods are safe for
 // concurrent use.
 type Watch struct {
 	client    kubernetes.Interface
+	pods      corev1client.PodsGetter
 	namespace string
 	resync    time.Duration
 	only      string // the one node; empty: any
@@ -37,8 +41,13 @@ type Watch struct {
 func New(client kubernetes.Interface, namespace string, resync time.Duration) *Watch {
 	settled := make(chan struct{})
 	close(settled)
-	return &Watch{client: client, namespace: namespace, resync: resync, nodes: map[string]*Pods{}, settled: settled}
+	w := &Watch{client: client, namespace: namespace, resync: resync, nodes: map[string]*Pods{}, settled: settled}
+	w.pods = podclient.New(client, w.get)
+	return w
 }
+
+// Client returns a client of pods that decodes no more of them than the watch has not shown.
+func (w *Watch) Client() corev1client.PodsGetter { return w.pods }
 
 // ForNode is New for the pods of one node, which is all that a node's own
 // identity may ask for (see the Node authorizer). The node has joined.
@@ -113,6 +122,15 @@ func (w *Watch) Find(namespace, name string) (node string, found bool) {
 		}
 	}
 	return "", false
+}
+
+// get returns the pod of a name on a node, or nil if it is not kept.
+func (w *Watch) get(node, namespace, name string) *corev1.Pod {
+	pods := w.of(node)
+	if pods == nil {
+		return nil
+	}
+	return pods.get(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // of returns what keeps the pods of a node, or nil.

@@ -61,7 +61,6 @@ func NewNode(name string, newProvider NewProviderFunc, opts ...NodeOpt) (*Node, 
 	if err := n.make(name, newProvider, cfg); err != nil {
 		return nil, err
 	}
-	n.shared.pods = podwatch.ForNode(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod, n.cfg.NodeSpec.Name, n.known)
 	return n, nil
 }
 
@@ -130,6 +129,9 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	if n.events != nil {
 		n.events.node = cfg.NodeSpec.Name
 	}
+	if n.shared.pods == nil { // it is no fleet's
+		n.shared.pods = podwatch.ForNode(cfg.Client, cfg.Namespace, cfg.InformerResyncPeriod, cfg.NodeSpec.Name, n.known)
+	}
 	if err := n.makeControllers(provider, nodeProvider); err != nil {
 		return err
 	}
@@ -154,7 +156,7 @@ func (n *Node) makeControllers(provider Provider, nodeProvider node.NodeProvider
 	n.health.registered = n.nodes.Ready()
 	n.endpoint.record(&n.cfg.NodeSpec)
 	n.pods, err = node.NewPodController(node.PodControllerConfig{
-		PodClient:                 n.cfg.Client.CoreV1(),
+		PodClient:                 n.shared.pods.Client(),
 		EventRecorder:             n.cfg.EventRecorder,
 		Provider:                  lifecycleHandler(provider),
 		Pods:                      n.known,

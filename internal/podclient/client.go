@@ -1,0 +1,93 @@
+// Package podclient is a client for pods that decodes no more of them than is news.
+//
+// Most of what an API server sends about a pod is known: an answer to a patch and the event of
+// the watch that follows have the same pod, and of most events only the status is new. Decoding
+// is the larger part of what a node does about an event.
+package podclient
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Known returns the pod of a name on a node as the watch has last shown it, or nil. It is read only.
+type Known func(node, namespace, name string) *corev1.Pod
+
+// New returns the client of pods of client, whose patches and watches decode what is new to
+// known. Pods that they return share the rest with those that are known, and are for reading.
+// They have no managed fields.
+//
+// A client that is not client-go's own, such as a fake, is returned as it is.
+func New(client kubernetes.Interface, known Known) corev1client.PodsGetter {
+	plain := client.CoreV1()
+	if set, ok := client.(*kubernetes.Clientset); ok {
+		if inner, ok := set.CoreV1().RESTClient().(*rest.RESTClient); ok && inner != nil {
+			if lean := leanClient(inner, known); lean != nil {
+				return pods{plain, lean}
+			}
+		}
+	}
+	return plain
+}
+
+// leanClient returns a client that makes the requests of client, or nil if it is not of the core API.
+func leanClient(client *rest.RESTClient, known Known) corev1client.PodsGetter {
+	const version = "/api/v1"
+	base := client.Get().URL()
+	path, ok := strings.CutSuffix(base.Path, version)
+	if !ok {
+		return nil
+	}
+	base.Path = path
+	lean, err := rest.NewRESTClient(base, version, rest.ClientContentConfig{
+		ContentType:        runtime.ContentTypeProtobuf,
+		AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		GroupVersion:       corev1.SchemeGroupVersion,
+		Negotiator: negotiator{
+			ClientNegotiator: runtime.NewClientNegotiator(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), corev1.SchemeGroupVersion),
+			decoder:          &podDecoder{known: known},
+		},
+	}, client.GetRateLimiter(), httpClient(client))
+	if err != nil {
+		return nil
+	}
+	return corev1client.New(lean)
+}
+
+func httpClient(client *rest.RESTClient) *http.Client {
+	if client.Client == nil {
+		return http.DefaultClient
+	}
+	return client.Client
+}
+
+type pods struct{ plain, lean corev1client.PodsGetter }
+
+func (p pods) Pods(namespace string) corev1client.PodInterface {
+	return podsOf{p.plain.Pods(namespace), p.lean.Pods(namespace)}
+}
+
+// podsOf makes those requests by lean of which the answers are large and frequent.
+type podsOf struct {
+	corev1client.PodInterface
+	lean corev1client.PodInterface
+}
+
+func (p podsOf) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return p.lean.Watch(ctx, options)
+}
+
+func (p podsOf) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Pod, error) {
+	return p.lean.Patch(ctx, name, kind, patch, options, subresources...)
+}
