@@ -36,7 +36,7 @@ func (p *Pool) newItem(q *Queue, key string) *item {
 	if !ok {
 		it = &item{}
 		it.line.of = it
-		it.work = func() { p.work(it) }
+		it.work = func() { growStack(0); p.work(it) }
 	}
 	it.queue, it.key = q, key
 	return it
