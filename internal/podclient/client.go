@@ -7,7 +7,10 @@ package podclient
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,16 +37,17 @@ func New(client kubernetes.Interface, known Known) corev1client.PodsGetter {
 	if set, ok := client.(*kubernetes.Clientset); ok {
 		if inner, ok := set.CoreV1().RESTClient().(*rest.RESTClient); ok && inner != nil {
 			if lean := leanClient(inner, known); lean != nil {
-				return pods{plain, lean}
+				return pods{plain, corev1client.New(lean)}
 			}
 		}
 	}
 	return plain
 }
 
+const version = "/api/v1"
+
 // leanClient returns a client that makes the requests of client, or nil if it is not of the core API.
-func leanClient(client *rest.RESTClient, known Known) corev1client.PodsGetter {
-	const version = "/api/v1"
+func leanClient(client *rest.RESTClient, known Known) *rest.RESTClient {
 	base := client.Get().URL()
 	path, ok := strings.CutSuffix(base.Path, version)
 	if !ok {
@@ -62,7 +66,7 @@ func leanClient(client *rest.RESTClient, known Known) corev1client.PodsGetter {
 	if err != nil {
 		return nil
 	}
-	return corev1client.New(lean)
+	return lean
 }
 
 func httpClient(client *rest.RESTClient) *http.Client {
@@ -72,22 +76,53 @@ func httpClient(client *rest.RESTClient) *http.Client {
 	return client.Client
 }
 
-type pods struct{ plain, lean corev1client.PodsGetter }
+type pods struct {
+	plain corev1client.PodsGetter
+	lean  *corev1client.CoreV1Client
+}
 
 func (p pods) Pods(namespace string) corev1client.PodInterface {
-	return podsOf{p.plain.Pods(namespace), p.lean.Pods(namespace)}
+	return podsOf{p.plain.Pods(namespace), p.lean, namespace}
 }
 
-// podsOf makes those requests by lean of which the answers are large and frequent.
+// podsOf makes by lean those requests that are frequent, or of which the answers are large. It names
+// the whole path at once: from a namespace, a kind and a name a request puts it together six times,
+// for metrics, too.
 type podsOf struct {
 	corev1client.PodInterface
-	lean corev1client.PodInterface
+	lean      *corev1client.CoreV1Client
+	namespace string
 }
 
+// Watch implements corev1client.PodInterface.
 func (p podsOf) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	return p.lean.Watch(ctx, options)
+	return p.lean.Pods(p.namespace).Watch(ctx, options)
 }
 
+// Patch implements corev1client.PodInterface.
 func (p podsOf) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Pod, error) {
-	return p.lean.Patch(ctx, name, kind, patch, options, subresources...)
+	request := p.lean.RESTClient().Patch(kind).AbsPath(p.path(name, subresources)).Body(patch)
+	if !reflect.ValueOf(options).IsZero() {
+		request = request.VersionedParams(&options, scheme.ParameterCodec)
+	}
+	pod := &corev1.Pod{}
+	err := request.Do(ctx).Into(pod)
+	return pod, err
+}
+
+// Delete implements corev1client.PodInterface.
+func (p podsOf) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
+	body, err := json.Marshal(options)
+	if err != nil {
+		return fmt.Errorf("encode how pod %s is to be deleted: %w", name, err)
+	}
+	return p.lean.RESTClient().Delete().AbsPath(p.path(name, nil)).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+}
+
+func (p podsOf) path(name string, subresources []string) string {
+	path := version + "/namespaces/" + p.namespace + "/pods/" + name
+	for _, subresource := range subresources {
+		path += "/" + subresource
+	}
+	return path
 }

@@ -3,6 +3,7 @@ package podclient
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -182,8 +183,16 @@ func TestNoPod(t *testing.T) {
 func server(t *testing.T, pod *corev1.Pod) corev1client.PodsGetter {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/prefix/api/v1/namespaces/default/pods/web/status" {
+		path := r.URL.Path
+		if r.Method == http.MethodPatch {
+			path = strings.TrimSuffix(path, "/status")
+		}
+		if path != "/prefix/api/v1/namespaces/default/pods/web" {
 			http.NotFound(w, r)
+			return
+		}
+		if body, err := io.ReadAll(r.Body); err != nil || r.Method == http.MethodDelete && string(body) != `{"gracePeriodSeconds":0,"preconditions":{"uid":"uid"}}` {
+			http.Error(w, string(body), http.StatusTeapot)
 			return
 		}
 		if strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
@@ -200,7 +209,7 @@ func server(t *testing.T, pod *corev1.Pod) corev1client.PodsGetter {
 	return New(client, func(string, string, string) *corev1.Pod { return known })
 }
 
-func TestPatch(t *testing.T) {
+func TestRequests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sent := apiPod(newer)
@@ -211,6 +220,14 @@ func TestPatch(t *testing.T) {
 	}
 	if _, err := pods.Patch(ctx, "other", types.StrategicMergePatchType, []byte("{}"), metav1.PatchOptions{}, "status"); err == nil {
 		t.Error("no error for a path that is not found")
+	}
+	options := metav1.NewDeleteOptions(0)
+	options.Preconditions = metav1.NewUIDPreconditions("uid")
+	if err := pods.Delete(ctx, "web", *options); err != nil {
+		t.Error(err)
+	}
+	if err := pods.Delete(ctx, "other", *options); err == nil {
+		t.Error("no error for a pod that is not found")
 	}
 }
 
