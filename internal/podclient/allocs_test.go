@@ -66,7 +66,3 @@ func transported(t *testing.T, pod []byte) (ours, plain corev1client.PodInterfac
 	known := cached(apiPod())
 	return New(client, func(string, string, string) *corev1.Pod { return known }).Pods("default"), client.CoreV1().Pods("default")
 }
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

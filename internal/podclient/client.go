@@ -44,7 +44,10 @@ func New(client kubernetes.Interface, known Known) corev1client.PodsGetter {
 	return plain
 }
 
-const version = "/api/v1"
+const (
+	version  = "/api/v1"
+	accepted = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+)
 
 // leanClient returns a client that makes the requests of client, or nil if it is not of the core API.
 func leanClient(client *rest.RESTClient, known Known) *rest.RESTClient {
@@ -56,7 +59,7 @@ func leanClient(client *rest.RESTClient, known Known) *rest.RESTClient {
 	base.Path = path
 	lean, err := rest.NewRESTClient(base, version, rest.ClientContentConfig{
 		ContentType:        runtime.ContentTypeProtobuf,
-		AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		AcceptContentTypes: accepted,
 		GroupVersion:       corev1.SchemeGroupVersion,
 		Negotiator: negotiator{
 			ClientNegotiator: runtime.NewClientNegotiator(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), corev1.SchemeGroupVersion),
@@ -105,10 +108,19 @@ func (p podsOf) Patch(ctx context.Context, name string, kind types.PatchType, pa
 	if !reflect.ValueOf(options).IsZero() {
 		request = request.VersionedParams(&options, scheme.ParameterCodec)
 	}
-	pod := &corev1.Pod{}
-	err := request.Do(ctx).Into(pod)
-	return pod, err
+	object, err := request.Do(ctx).Get()
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("the answer to a patch of pod %s is no pod, but %T", name, object)
+	}
+	return pod, nil
 }
+
+// metadataOnly asks for no more of an object than that, since nobody looks at it.
+const metadataOnly = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + accepted
 
 // Delete implements corev1client.PodInterface.
 func (p podsOf) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
@@ -116,7 +128,8 @@ func (p podsOf) Delete(ctx context.Context, name string, options metav1.DeleteOp
 	if err != nil {
 		return fmt.Errorf("encode how pod %s is to be deleted: %w", name, err)
 	}
-	return p.lean.RESTClient().Delete().AbsPath(p.path(name, nil)).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+	return p.lean.RESTClient().Delete().AbsPath(p.path(name, nil)).
+		SetHeader("Accept", metadataOnly).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
 }
 
 func (p podsOf) path(name string, subresources []string) string {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +31,18 @@ func (n negotiator) StreamDecoder(contentType string, params map[string]string) 
 	if err != nil || contentType != runtime.ContentTypeProtobuf {
 		return general, serializer, framer, err
 	}
-	return decoder{general, n.decoder.event}, serializer, framer, nil
+	return decoder{general, n.decoder.event}, frames{serializer}, framer, nil
+}
+
+// frames decodes the frames of a watch. The object in the event stays where it was read to: it is decoded
+// before the next frame is read.
+type frames struct{ runtime.Serializer }
+
+func (f frames) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if event, ok := into.(*metav1.WatchEvent); ok && splitEvent(data, event) {
+		return event, &schema.GroupVersionKind{}, nil
+	}
+	return f.Serializer.Decode(data, defaults, into)
 }
 
 // decoder decodes pods by pod, which returns nil for what is no pod or no usual one, and all else as
@@ -41,13 +53,8 @@ type decoder struct {
 }
 
 func (d decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	wanted, isPod := into.(*corev1.Pod)
-	if into == nil || isPod {
+	if into == nil {
 		if pod := d.pod(data); pod != nil {
-			if isPod {
-				*wanted = *pod
-				pod = wanted
-			}
 			kind := corev1.SchemeGroupVersion.WithKind("Pod")
 			return pod, &kind, nil
 		}

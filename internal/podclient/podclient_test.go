@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -257,3 +259,55 @@ func TestNegotiation(t *testing.T) {
 		}
 	}
 }
+
+// A watch shows what was sent, regardless of the size of what comes before and after.
+func TestWatch(t *testing.T) {
+	var all []*corev1.Pod
+	var stream bytes.Buffer
+	frame := protobuf.LengthDelimitedFramer.NewFrameWriter(&stream)
+	for i, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Modified, watch.Deleted} {
+		pod := apiPod(func(pod *corev1.Pod) {
+			pod.ResourceVersion, pod.Status.Message = strconv.Itoa(8+i), strings.Repeat("m", 900*(4-i))
+		})
+		all = append(all, cached(pod))
+		event, err := (&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: encode(t, pod)}}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := frame.Write(event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	header := http.Header{"Content-Type": {runtime.ContentTypeProtobuf + ";stream=watch"}}
+	client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://api.example"}, &http.Client{Transport: transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(&stream)}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := cached(apiPod())
+	events, err := New(client, func(string, string, string) *corev1.Pod { return known }).Pods("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []*corev1.Pod
+	for event := range events.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		if !ok {
+			t.Fatalf("%s of %+v", event.Type, event.Object)
+		}
+		shown = append(shown, pod)
+	}
+	if len(shown) != len(all) {
+		t.Fatalf("the watch has shown %d pods, sent were %d", len(shown), len(all))
+	}
+	for i := range all {
+		if !reflect.DeepEqual(shown[i], all[i]) {
+			t.Errorf("as number %d the watch has shown another pod than was sent", i)
+		}
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

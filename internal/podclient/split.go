@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // encodedPod is a pod in protobuf, by its parts.
@@ -28,6 +29,7 @@ const (
 	metaName, metaNamespace, metaUID, metaVersion = 1, 3, 5, 6
 	metaManagedFields                             = 17
 	specNodeName                                  = 10
+	eventType, eventObject, extensionRaw          = 1, 2, 1
 )
 
 // split takes the encoding of a pod apart. It returns false if it is that of something else, or not as
@@ -64,6 +66,24 @@ func split(data []byte) (pod encodedPod, ok bool) {
 	return pod, ok && pod.splitMeta() && texts(pod.spec, func(number protowire.Number, text []byte) {
 		if number == specNodeName {
 			pod.node = text
+		}
+	})
+}
+
+// splitEvent takes the encoding of an event apart. It returns false if it cannot be read.
+func splitEvent(data []byte, event *metav1.WatchEvent) bool {
+	var object []byte
+	ok := texts(data, func(number protowire.Number, text []byte) {
+		switch number {
+		case eventType:
+			event.Type = string(text)
+		case eventObject:
+			object = text
+		}
+	})
+	return ok && texts(object, func(number protowire.Number, text []byte) {
+		if number == extensionRaw {
+			event.Object.Raw = text
 		}
 	})
 }
