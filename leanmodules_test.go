@@ -25,7 +25,7 @@ var lean = []struct {
 	neverLinked []string
 }{
 	{"node", 409, 57, 146, []string{"google.golang.org/grpc", "k8s.io/component-base", "k8s.io/kubectl"}},
-	{"node/nodeutil", 852, 91, 211, []string{"k8s.io/kubectl"}},
+	{"node/nodeutil", 853, 91, 211, []string{"k8s.io/kubectl"}},
 }
 
 // neverRequired are what providers and the binary need, and nobody else: no
