@@ -315,7 +315,7 @@ integration-backends: integration-tools
 integration-slurm:
 	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 $(NOT_MANY) ./providers/slurm/... ./providers/remote/...
 integration-nomad:
-	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 10m -parallel 8 -run '^Test(Kit|Real.*)$$' .
+	cd providers/nomad && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^Test(Kit|Real.*)$$' .
 
 .PHONY: newcomer
 newcomer: build controlplane metrics-server helm ## Do what the README, the guide and the pages of doctor and chart say, in a clean clone
