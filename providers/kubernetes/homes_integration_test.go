@@ -88,6 +88,7 @@ data: {key: one}
 			return err
 		})
 		w.delete(t, pods[1])
+		w.waitNothingOf(t, pods[1])
 	})
 
 	t.Run("a home with a copied configuration is refused", func(t *testing.T) {

@@ -156,6 +156,18 @@ func (w *world) delete(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
+// waitNothingOf waits until what was copied for a pod is deleted, as it is after the pod.
+func (w *world) waitNothingOf(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, "what was copied for the pod is gone", func(ctx context.Context) error {
+		left, err := w.remote.client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("there are %d Secrets", len(left.Items))
+		}
+		return err
+	})
+}
+
 func (w *world) waitRunning(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	var now *corev1.Pod
@@ -235,13 +247,7 @@ func (w *world) testNameConflict(t *testing.T) {
 	}
 	// All work on the pod is done once another pod has been created and deleted.
 	w.delete(t, w.waitRunning(t, w.pod(t, "other", nil)))
-	eventually(t, "what was copied for the pod is gone", func(ctx context.Context) error {
-		left, err := w.remote.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: translate.LabelUID + "=" + string(pod.UID)})
-		if err == nil && len(left.Items) > 0 {
-			err = fmt.Errorf("there are %d Secrets", len(left.Items))
-		}
-		return err
-	})
+	w.waitNothingOf(t, pod)
 	now, err := w.remote.client.CoreV1().Pods(namespace).Get(t.Context(), taken.Name, metav1.GetOptions{})
 	if err != nil || now.UID != other.UID || now.DeletionTimestamp != nil || len(now.Labels) > 0 {
 		t.Errorf("the pod of somebody else was touched: %v %+v", err, now)
