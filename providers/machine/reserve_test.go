@@ -105,7 +105,7 @@ func (w *world) isGone(name string) {
 }
 
 // assigned has a pod get a machine, as Create does, and the node ends right after that.
-func (w *world) assigned(pod *corev1.Pod) *member {
+func (w *world) assigned(pod *corev1.Pod) (m *member, name string) {
 	w.t.Helper()
 	r, err := w.backend.requestAgain(w.t.Context(), pod)
 	if err != nil {
@@ -118,7 +118,9 @@ func (w *world) assigned(pod *corev1.Pod) *member {
 	if m, err = w.backend.assign(w.t.Context(), slot, r); err != nil || m == nil {
 		w.t.Fatalf("the pod gets machine %v: %v", m, err)
 	}
-	return m
+	w.backend.mu.Lock()
+	defer w.backend.mu.Unlock()
+	return m, m.machine.Name
 }
 
 // A pod gets a machine in reserve at once, and keeps it. The driver's tags of that stay what they
@@ -202,7 +204,7 @@ func TestRestartAfterAnAssignment(t *testing.T) {
 		w := reserving(t, 1).start()
 		w.hasReserve(1)
 		a := w.pod("a")
-		m := w.assigned(a)
+		m, name := w.assigned(a)
 		if sent {
 			if err := w.backend.linkTo(m).give(t.Context(), a); err != nil {
 				t.Fatal(err)
@@ -211,12 +213,12 @@ func TestRestartAfterAnAssignment(t *testing.T) {
 		w.stop()
 		w.start()
 		b := w.run("b")
-		if got := w.machineOf(b); got.Name == m.machine.Name {
+		if got := w.machineOf(b); got.Name == name {
 			t.Error("another pod has got the machine")
 		}
 		w.runPod(a, corev1.RestartPolicyNever)
-		if got := w.machineOf(a); got.Name != m.machine.Name {
-			t.Errorf("the pod is in %s, not in %s", got.Name, m.machine.Name)
+		if got := w.machineOf(a); got.Name != name {
+			t.Errorf("the pod is in %s, not in %s", got.Name, name)
 		}
 		w.stop()
 	}
@@ -257,7 +259,7 @@ func TestAssignedMachineIsNotUsedAgain(t *testing.T) {
 		w := reserving(t, 1).start()
 		w.hasReserve(1)
 		a := w.pod("a")
-		name := w.assigned(a).machine.Name
+		_, name := w.assigned(a)
 		w.lab.set(func() { w.lab.lingers = true })
 		w.cluster.RemovePod(a)
 		if restart {

@@ -203,7 +203,8 @@ func TestReserveThatEndsBeforeItIsSentItsPod(t *testing.T) {
 	w := reserving(t, 1).start()
 	w.hasReserve(1)
 	pod := w.pod("a")
-	w.lab.kill(w.assigned(pod).machine.Name)
+	_, name := w.assigned(pod)
+	w.lab.kill(name)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := w.provider.CreatePod(ctx, pod); err == nil || ctx.Err() != nil {

@@ -32,7 +32,7 @@ func fill(t *testing.T, v reflect.Value, count *int) {
 		*value = intstr.FromString(fmt.Sprint("port-", *count))
 		return
 	case *metav1.FieldsV1:
-		value.Raw = []byte(`{"f:metadata":{}}`)
+		value.SetRawString(`{"f:metadata":{}}`)
 		return
 	}
 	switch v.Kind() {
