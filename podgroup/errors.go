@@ -62,10 +62,8 @@ func (c Codes) Classify(action Action, code string, status int, wait time.Durati
 	switch {
 	case status == http.StatusTooManyRequests, is(c.Throttled):
 		return Throttled(err, wait)
-	case code == "" && wait > 0:
-		return errdefs.AsRetryAfter(errdefs.AsUnavailable(err), wait)
 	case code == "":
-		return errdefs.AsUnavailable(err)
+		return unavailable(err, wait)
 	case is(c.Exhausted):
 		return later(err)
 	case is(c.Denied):
@@ -81,7 +79,7 @@ func (c Codes) Classify(action Action, code string, status int, wait time.Durati
 		}
 		return errdefs.AsNotFound(err)
 	case is(c.Away), status >= http.StatusInternalServerError:
-		return errdefs.AsUnavailable(err)
+		return unavailable(err, wait)
 	case is(c.Refused):
 		switch action {
 		case ActionCreate, ActionUpdate:
@@ -93,6 +91,15 @@ func (c Codes) Classify(action Action, code string, status int, wait time.Durati
 	if status >= http.StatusBadRequest {
 		// An unknown code does not mean that the pod is the reason.
 		return errdefs.AsRetryAfter(err, max(wait, exhaustedDelay))
+	}
+	return err
+}
+
+// unavailable returns err as one of a service that is away, for a time that it may have given.
+func unavailable(err error, wait time.Duration) error {
+	err = errdefs.AsUnavailable(err)
+	if wait > 0 {
+		err = errdefs.AsRetryAfter(err, wait)
 	}
 	return err
 }

@@ -93,6 +93,8 @@ func TestRefusals(t *testing.T) {
 		{podgroup.ActionList, 403, answer, "", isLater(time.Minute)},
 		{podgroup.ActionList, 429, page, "40", isLater(40 * time.Second)},
 		{podgroup.ActionList, 503, page, "7", isLater(7 * time.Second)},
+		{podgroup.ActionList, 503, answer, "7", isLater(7 * time.Second)},
+		{podgroup.ActionCreate, 500, answer, "7", isLater(7 * time.Second)},
 	} {
 		c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 			if w.Header().Set("Location", "/v1/elsewhere"); r.URL.Path == "/v1/elsewhere" {

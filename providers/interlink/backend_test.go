@@ -295,6 +295,26 @@ func TestAnswersOfOthers(t *testing.T) {
 	})
 }
 
+// A server that is overloaded does not get a request for each pod.
+func TestOverload(t *testing.T) {
+	for status, header := range map[int]http.Header{http.StatusServiceUnavailable: {}, http.StatusBadGateway: {"Retry-After": {"20"}}} {
+		requests := 0
+		backend, _, err := newBackend(Config{InterlinkURL: "http://interlink"}, grouptest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests++
+			for key, values := range header {
+				w.Header()[key] = values
+			}
+			w.WriteHeader(status)
+		})).Transport(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := backend.Get(t.Context(), []*corev1.Pod{newPod("a"), newPod("b"), newPod("c")}); !errdefs.IsUnavailable(err) || requests != 1 {
+			t.Errorf("%d: %d requests, %v", status, requests, err)
+		}
+	}
+}
+
 // One pod that a plugin fails at does not hide the others.
 func TestOnePodFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

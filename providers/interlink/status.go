@@ -32,7 +32,7 @@ const (
 func (b *backend) Get(ctx context.Context, pods []*corev1.Pod) (all []podgroup.Unit, err error) {
 	for part := range slices.Chunk(pods, maxStatuses) {
 		found, err := b.statuses(ctx, part)
-		if code := rest.StatusOf(err); code == http.StatusNotFound || code >= http.StatusInternalServerError {
+		if mayBeOnePods(err) {
 			found, err = b.eachStatus(ctx, part, err)
 		}
 		if err != nil {
@@ -41,6 +41,14 @@ func (b *backend) Get(ctx context.Context, pods []*corev1.Pod) (all []podgroup.U
 		all = append(all, found...)
 	}
 	return all, nil
+}
+
+// mayBeOnePods reports whether an error of the statuses of several pods may be that of one of them.
+// A server that is overloaded, or asks to wait, must not get a request for each pod.
+func mayBeOnePods(err error) bool {
+	code := rest.StatusOf(err)
+	_, later := errdefs.RetryAfter(err)
+	return code == http.StatusNotFound || code >= http.StatusInternalServerError && code != http.StatusServiceUnavailable && !later
 }
 
 // eachStatus asks for each pod alone. Pods for which there is an error are left out, unless
