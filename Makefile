@@ -192,8 +192,15 @@ kwok: # what bench-kwok compares with
 bench-kwok: kwok ## The same with KWOK beside it, which plays pods for tests
 	@$(MAKE) bench BENCH='--agent "kwok=bench/kwok.sh bin/kwok NODE KUBECONFIG METRICS" $(BENCH)'
 
+.PHONY: bench-kubelet
+bench-kubelet: build controlplane containerd-up images ## The real kubelet beside provider cri, as root, into docs/performance.md (20 minutes)
+	@conformance/build.sh bin/conformance kubelet
+	@scripts/gobuild.sh "bench" bin/bench ./bench
+	bin/bench kubelet $(BENCH_FLAGS) $(BENCH)
+	bin/bench table $(BENCH_OUT)/kubelet-*.json --into docs/performance.md
+
 .PHONY: bench-all
-bench-all: bench ## Measure all that docs/performance.md has, and put it there (half an hour)
+bench-all: bench ## Measure what docs/performance.md has but for the kubelet, and put it there (half an hour)
 	bin/bench pods $(BENCH_FLAGS) --shape rich --rest 75s --rounds 1
 	bin/bench pods $(BENCH_FLAGS) --pods 10000 --rest 75s --rounds 1
 	bin/bench pods $(BENCH_FLAGS) --remote

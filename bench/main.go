@@ -5,6 +5,7 @@
 //	bench pods     # creates and deletes pods on a node
 //	bench nodes    # registers nodes and lets them rest
 //	bench restart  # kills the agent of a node with pods, and starts it again
+//	bench kubelet  # runs containers with the real kubelet, and with provider cri
 //	bench table    # makes the tables of an earlier run again
 //	bench floor    # the floor alone, as an agent of nodes
 package main
@@ -36,7 +37,7 @@ func newCommand() *cobra.Command {
 		Short:        "Measure what the agent of a node costs, beside the least that it could",
 		SilenceUsage: true,
 	}
-	command.AddCommand(newPodsCommand(), newNodesCommand(), newRestartCommand(), newTableCommand(), newFloorCommand())
+	command.AddCommand(newPodsCommand(), newNodesCommand(), newRestartCommand(), newKubeletCommand(), newTableCommand(), newFloorCommand())
 	return command
 }
 

@@ -67,7 +67,7 @@ func (r *rig) collect(ctx context.Context, p *running) bool {
 
 // profileOf reads a profile of a node's agent through the API server.
 func (r *rig) profileOf(ctx context.Context, node, query string) ([]byte, error) {
-	data, err := r.client.CoreV1().RESTClient().Get().RequestURI("/api/v1/nodes/" + node + "/proxy" + query).DoRaw(ctx)
+	data, err := r.client.CoreV1().RESTClient().Get().RequestURI("/api/v1/nodes/"+node+"/proxy"+query).SetHeader("Accept", "*/*").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read a profile of node %s: %w", node, err)
 	}

@@ -45,6 +45,7 @@ type rig struct {
 
 	client     kubernetes.Interface
 	kubeconfig string
+	clientCA   string // file with the authority of the clients of nodes
 	audit      gauge.Audit
 	dir        string
 	progress   io.Writer
@@ -109,7 +110,7 @@ func (r *rig) startControlPlane(ctx context.Context, audit bool) (stop func() er
 	if err != nil {
 		return nil, err
 	}
-	r.kubeconfig = plane.Kubeconfig()
+	r.kubeconfig, r.clientCA = plane.Kubeconfig(), filepath.Join(plane.Dir(), "pki", "ca.crt")
 	if r.client, err = newClient(plane.Config(), self); err != nil {
 		return nil, errors.Join(err, plane.Stop())
 	}

@@ -2,6 +2,7 @@ package gauge
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 )
@@ -25,12 +26,32 @@ func TestCPU(t *testing.T) {
 	}
 }
 
+// What a program did that has been waited for counts as well.
+func TestCPUOfChildren(t *testing.T) {
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := child.ProcessState.UserTime() + child.ProcessState.SystemTime()
+	if after-before < used-2*tick {
+		t.Errorf("%v more, of a child that has used %v", after-before, used)
+	}
+}
+
 func TestRSS(t *testing.T) {
 	m, err := RSS(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Now < 1<<20 || m.Peak < m.Now {
+	if m.Now < 1<<20 || m.Peak < m.Now || m.Anonymous == 0 || m.Anonymous >= m.Now {
 		t.Errorf("got %+v", m)
 	}
 }

@@ -63,6 +63,20 @@ func TestText(t *testing.T) {
 	}
 }
 
+// Requests by phase are in the order of the phases, the most frequent of each first.
+func TestRequestsByPhase(t *testing.T) {
+	r := Result{RequestUnit: "in all", Phases: []string{"create", "delete"}, Agents: []Agent{{Name: "ours", Samples: []Sample{
+		{Requests: map[string]float64{"delete: DELETE pods": 9, "create: PATCH pods/status": 2, "create: POST events": 5}},
+	}}}}
+	var out bytes.Buffer
+	if err := r.Markdown(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "| create: POST events | 5 |\n| create: PATCH pods/status | 2 |\n| delete: DELETE pods | 9 |\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in\n%s", want, &out)
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	var out bytes.Buffer
 	if err := example().Markdown(&out); err != nil {

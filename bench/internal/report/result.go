@@ -12,6 +12,9 @@ type Result struct {
 	Measures   []Measure `json:"measures"` // the rows, in order
 	// RequestUnit is what Sample.Requests count, such as "a pod".
 	RequestUnit string `json:"requestUnit"`
+	// Phases are where Sample.Requests are by phase, too, in order: their kinds
+	// then begin with one of these and a colon.
+	Phases []string `json:"phases,omitempty"`
 	// Agents are who was measured. Where there is a floor it comes first, and
 	// the agent that the goals are for comes after it.
 	Agents []Agent `json:"agents"`

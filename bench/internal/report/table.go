@@ -52,7 +52,8 @@ func goalColumn(g *Goal, value, floor spread) string {
 	return g.String()
 }
 
-// requests is the requests of all agents by their kind, the most frequent first.
+// requests is the requests of all agents by their kind, the most frequent of each
+// phase first.
 func (r Result) requests() [][]string {
 	most := map[string]float64{}
 	for _, a := range r.Agents {
@@ -69,6 +70,9 @@ func (r Result) requests() [][]string {
 		}
 	}
 	slices.SortFunc(kinds, func(a, b string) int {
+		if order := r.phase(a) - r.phase(b); order != 0 {
+			return order
+		}
 		if most[a] != most[b] {
 			return int(math.Copysign(1, most[b]-most[a]))
 		}
@@ -87,6 +91,11 @@ func (r Result) requests() [][]string {
 		table = append(table, line)
 	}
 	return table
+}
+
+// phase is the place of the phase of a kind of request.
+func (r Result) phase(kind string) int {
+	return slices.IndexFunc(r.Phases, func(phase string) bool { return strings.HasPrefix(kind, phase+": ") })
 }
 
 // Text writes the tables for a terminal.
