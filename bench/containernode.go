@@ -27,6 +27,10 @@ var bounds = map[string]string{
 	"memory.available": "1Mi", "nodefs.available": "1Mi", "nodefs.inodesFree": "1", "imagefs.available": "1Mi", "imagefs.inodesFree": "1",
 }
 
+// clusterDNS is where pods are to ask for names. Nobody answers, but a kubelet without
+// it sends an event about that again and again.
+var clusterDNS = []string{"10.96.0.10"}
+
 // cri is virtual-kubelet with provider cri, as it is by default.
 func (b *kubeletBench) cri() containerNode {
 	config := func(node string) string { return filepath.Join(b.dir, node+".json") }
@@ -36,7 +40,7 @@ func (b *kubeletBench) cri() containerNode {
 		dir := filepath.Join(b.runtime.Dir(), node)
 		return func() error { return removeCgroups(node) }, writeJSON(config(node), map[string]any{
 			"endpoint": b.runtime.Endpoint(), "root": filepath.Join(dir, "pods"), "logRoot": filepath.Join(dir, "logs"), "cgroupParent": "/" + node,
-			"evictionHard": bounds, "imageGCHighThresholdPercent": 99, "imageGCLowThresholdPercent": 98,
+			"clusterDNS": clusterDNS, "evictionHard": bounds, "imageGCHighThresholdPercent": 99, "imageGCLowThresholdPercent": 98,
 		})
 	}}
 }
@@ -73,6 +77,7 @@ func (b *kubeletBench) kubeletConfig(node, dir string) (map[string]any, error) {
 		"containerRuntimeEndpoint": b.runtime.Endpoint(), "cgroupRoot": "/" + node,
 		"failCgroupV1": false, "failSwapOn": false, "makeIPTablesUtilChains": false, "oomScoreAdj": 0,
 		"podLogsDir": filepath.Join(dir, "logs"), "volumePluginDir": filepath.Join(dir, "plugins"),
+		"clusterDNS": clusterDNS, "clusterDomain": "cluster.local",
 		"evictionHard": bounds, "imageGCHighThresholdPercent": 99, "imageGCLowThresholdPercent": 98,
 	}, listener.Close()
 }
