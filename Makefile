@@ -267,7 +267,7 @@ unit: ## The tests that need no control plane
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
-	$(GOTEST) -count=1 -run '^TestAllocations$$' ./internal/podclient ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./providers/mock
+	$(GOTEST) -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./internal/podwatch ./providers/mock
 
 .PHONY: slurm
 slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are part of integration

@@ -17,7 +17,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
-	"github.com/virtual-kubelet/virtual-kubelet/internal/podclient"
 )
 
 // Watch is the one watch. Make it with New or ForNode; its methods are safe for
@@ -42,7 +41,7 @@ func New(client kubernetes.Interface, namespace string, resync time.Duration) *W
 	settled := make(chan struct{})
 	close(settled)
 	w := &Watch{client: client, namespace: namespace, resync: resync, nodes: map[string]*Pods{}, settled: settled}
-	w.pods = podclient.New(client, w.get)
+	w.pods = newClient(client, w.get)
 	return w
 }
 

@@ -1,4 +1,4 @@
-package podclient
+package podwatch
 
 import (
 	"bytes"
@@ -208,7 +208,7 @@ func server(t *testing.T, pod *corev1.Pod) corev1client.PodsGetter {
 		t.Fatal(err)
 	}
 	known := cached(apiPod())
-	return New(client, func(string, string, string) *corev1.Pod { return known })
+	return newClient(client, func(string, string, string) *corev1.Pod { return known })
 }
 
 func TestRequests(t *testing.T) {
@@ -236,10 +236,10 @@ func TestRequests(t *testing.T) {
 // A fake has no requests that could be made otherwise.
 func TestFakesAreLeftAlone(t *testing.T) {
 	client := fake.NewSimpleClientset(cached(apiPod()))
-	if _, err := New(client, nil).Pods("default").Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
+	if _, err := newClient(client, nil).Pods("default").Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, changed := New(client, nil).(pods); changed {
+	if _, changed := newClient(client, nil).(leanPods); changed {
 		t.Error("a fake clientset was replaced")
 	}
 }
@@ -286,7 +286,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := cached(apiPod())
-	events, err := New(client, func(string, string, string) *corev1.Pod { return known }).Pods("").Watch(t.Context(), metav1.ListOptions{})
+	events, err := newClient(client, func(string, string, string) *corev1.Pod { return known }).Pods("").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

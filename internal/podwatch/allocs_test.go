@@ -1,6 +1,6 @@
 //go:build !race
 
-package podclient
+package podwatch
 
 import (
 	"bytes"
@@ -64,5 +64,5 @@ func transported(t *testing.T, pod []byte) (ours, plain corev1client.PodInterfac
 		t.Fatal(err)
 	}
 	known := cached(apiPod())
-	return New(client, func(string, string, string) *corev1.Pod { return known }).Pods("default"), client.CoreV1().Pods("default")
+	return newClient(client, func(string, string, string) *corev1.Pod { return known }).Pods("default"), client.CoreV1().Pods("default")
 }

@@ -1,4 +1,4 @@
-package podclient
+package podwatch
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ const maxAnswers = 256
 
 // podDecoder decodes pods, but for what is known.
 type podDecoder struct {
-	known Known
+	known lookup
 
 	mu      sync.Mutex
 	answers map[types.UID]*corev1.Pod // that the watch has not shown yet
@@ -132,12 +132,12 @@ func older(version, other string) bool {
 	return err == nil && order < 0
 }
 
-var unknown corev1.Pod // is never written to
+var noPod corev1.Pod // is never written to
 
 // decode decodes what differs from known, which may be nil. It returns nil if that fails.
 func (e encodedPod) decode(known *corev1.Pod) *corev1.Pod {
 	if known == nil || string(known.UID) != string(e.uid) {
-		known = &unknown
+		known = &noPod
 	} else if known.ResourceVersion == string(e.resourceVersion) {
 		return known
 	}

@@ -1,4 +1,4 @@
-package podclient
+package podwatch
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ type encodedPod struct {
 // What an API server writes before a pod: its prefix of all objects, and as the first field of
 // runtime.Unknown the version and the kind.
 var (
-	prefix = []byte("k8s\x00")
-	isPod  = []byte("\x0a\x02v1\x12\x03Pod")
+	objectPrefix = []byte("k8s\x00")
+	podKind      = []byte("\x0a\x02v1\x12\x03Pod")
 )
 
 // The numbers of fields in the API's protobuf.
@@ -35,7 +35,7 @@ const (
 // split takes the encoding of a pod apart. It returns false if it is that of something else, or not as
 // an API server encodes it.
 func split(data []byte) (pod encodedPod, ok bool) {
-	data, ok = bytes.CutPrefix(data, prefix)
+	data, ok = bytes.CutPrefix(data, objectPrefix)
 	if !ok {
 		return pod, false
 	}
@@ -50,7 +50,7 @@ func split(data []byte) (pod encodedPod, ok bool) {
 			encoding = text
 		}
 	})
-	if !ok || !bytes.Equal(kind, isPod) || len(encoding) > 0 {
+	if !ok || !bytes.Equal(kind, podKind) || len(encoding) > 0 {
 		return pod, false
 	}
 	ok = texts(raw, func(number protowire.Number, text []byte) {
@@ -92,7 +92,7 @@ func splitEvent(data []byte, event *metav1.WatchEvent) bool {
 // metadata.
 func (e *encodedPod) splitMeta() bool {
 	managed, inOrder := -1, true
-	ok := fields(e.meta, func(number protowire.Number, text []byte, at int) {
+	ok := messageFields(e.meta, func(number protowire.Number, text []byte, at int) {
 		switch number {
 		case metaName:
 			e.name = text
@@ -119,16 +119,16 @@ func (e *encodedPod) splitMeta() bool {
 // texts calls f with the fields of a message that are texts or messages. It returns false if the message
 // cannot be read.
 func texts(message []byte, f func(number protowire.Number, text []byte)) bool {
-	return fields(message, func(number protowire.Number, text []byte, _ int) {
+	return messageFields(message, func(number protowire.Number, text []byte, _ int) {
 		if text != nil {
 			f(number, text)
 		}
 	})
 }
 
-// fields calls f with all fields of a message, with the value of those that are texts or messages, and
+// messageFields calls f with all fields of a message, with the value of those that are texts or messages, and
 // where they begin.
-func fields(message []byte, f func(number protowire.Number, text []byte, at int)) bool {
+func messageFields(message []byte, f func(number protowire.Number, text []byte, at int)) bool {
 	for at := 0; at < len(message); {
 		number, kind, n := protowire.ConsumeTag(message[at:])
 		if n < 0 {
