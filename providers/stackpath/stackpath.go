@@ -1,6 +1,9 @@
+// Package stackpath runs pods as workloads of StackPath Edge Compute, a service that ended in
+// 2024. It is the smallest provider of a REST API, and stays as an example: see README.md.
 package stackpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -16,12 +20,52 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/config"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup/rest"
 	"github.com/virtual-kubelet/virtual-kubelet/podspec"
 )
+
+// Config has the settings of the provider that this one replaces.
+type Config struct {
+	AccountID    string `json:"account_id"` // which the API does not need
+	StackID      string `json:"stack_id"`
+	ClientID     string `json:"client_id"`
+	ClientSecret Secret `json:"client_secret"`
+	// BaseURL is the host of the API. Defaults to gateway.stackpath.com.
+	BaseURL string `json:"base_url"`
+	// CityCode is the place in which pods run, such as DFW.
+	CityCode string `json:"city_code"`
+	// ClusterName distinguishes clusters in one stack. Defaults to kubernetes.
+	ClusterName string `json:"cluster_name"`
+}
+
+// Secret is a string that is never printed.
+type Secret = config.Secret
+
+// ParseConfig decodes a configuration file in YAML. The error, of class InvalidInput, names
+// all mistakes.
+func ParseConfig(data []byte) (c Config, err error) {
+	return c, errdefs.AsInvalidInput(config.Decode(data, &c, nil))
+}
+
+// Merge overwrites settings with environment variables, as getenv returns them.
+func (c *Config) Merge(getenv func(string) string) error {
+	return config.Environment(getenv, map[string]any{
+		"SP_STACK_ID": &c.StackID, "SP_CLIENT_ID": &c.ClientID, "SP_CLIENT_SECRET": (*string)(&c.ClientSecret), "SP_API_HOST": &c.BaseURL, "SP_CITY_CODE": &c.CityCode,
+	})
+}
+
+// Complete sets defaults, and returns an error of class InvalidInput if a setting is missing.
+func (c *Config) Complete() error {
+	c.BaseURL, c.CityCode, c.ClusterName = cmp.Or(c.BaseURL, "gateway.stackpath.com"), strings.ToUpper(c.CityCode), cmp.Or(c.ClusterName, "kubernetes")
+	if c.StackID == "" || c.ClientID == "" || c.ClientSecret == "" || c.CityCode == "" || strings.Contains(c.BaseURL, "/") {
+		return errdefs.AsInvalidInput(errors.New("stackpath config: set stack_id, client_id, client_secret and city_code; base_url is a host"))
+	}
+	return nil
+}
 
 // backend is the API as a backend of package podgroup.
 type backend struct {
@@ -45,26 +89,21 @@ func Sample() nodeutil.Provider { return podgroup.Sample(&backend{}) }
 
 func newBackend(cfg Config, transport http.RoundTripper) (*backend, error) {
 	err := cfg.Complete()
-	login := &clientcredentials.Config{
-		ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret.Reveal(), Scopes: []string{"workloads"},
-		TokenURL: "https://" + cfg.BaseURL + "/identity/v1/oauth2/token", AuthStyle: oauth2.AuthStyleInParams,
-	}
 	return &backend{cfg: cfg, api: &rest.Client{
-		Service: "StackPath", URL: "https://" + cfg.BaseURL + "/workload/v1/stacks/" + cfg.StackID + "/workloads", Transport: transport, Token: login.Token,
-		Secrets: []string{cfg.ClientSecret.Reveal()},
+		Service: "StackPath", URL: "https://" + cfg.BaseURL + "/workload/v1/stacks/" + cfg.StackID + "/workloads", Transport: transport,
+		Secrets: []string{cfg.ClientSecret.Reveal()}, Token: (&clientcredentials.Config{
+			ClientID: cfg.ClientID, ClientSecret: cfg.ClientSecret.Reveal(), Scopes: []string{"workloads"},
+			TokenURL: "https://" + cfg.BaseURL + "/identity/v1/oauth2/token", AuthStyle: oauth2.AuthStyleInParams,
+		}).Token,
 	}}, err
-}
-
-// sizes are SP-1 to SP-8.
-var sizes = podgroup.Sizes{
-	{CPU: "1", Memory: []string{"2Gi"}}, {CPU: "2", Memory: []string{"4Gi", "8Gi"}}, {CPU: "4", Memory: []string{"16Gi"}}, {CPU: "8", Memory: []string{"32Gi"}},
-	{CPU: "16", Memory: []string{"64Gi"}}, {CPU: "32", Memory: []string{"128Gi"}}, {CPU: "48", Memory: []string{"256Gi"}},
 }
 
 func (b *backend) options() podgroup.Options {
 	const address = "-containers.env.valueFrom.fieldRef.fieldPath=status."
 	return podgroup.Options{
-		Service: "StackPath", Scheme: "stackpath", Place: b.cfg.BaseURL + "/stacks/" + b.cfg.StackID, Sizes: sizes,
+		Service: "StackPath", Scheme: "stackpath", Place: b.cfg.BaseURL + "/stacks/" + b.cfg.StackID,
+		Sizes: podgroup.Sizes{{CPU: "1", Memory: []string{"2Gi"}}, {CPU: "2", Memory: []string{"4Gi", "8Gi"}}, {CPU: "4", Memory: []string{"16Gi"}}, {CPU: "8", Memory: []string{"32Gi"}}, // SP-1 to SP-8
+			{CPU: "16", Memory: []string{"64Gi"}}, {CPU: "32", Memory: []string{"128Gi"}}, {CPU: "48", Memory: []string{"256Gi"}}},
 		Identity: podgroup.Identity{Cluster: b.cfg.ClusterName, MaxTag: 63},
 		Features: podgroup.Features{Fields: []string{"restartPolicy=Always", address + "podIP", address + "podIPs", address + "hostIP", address + "hostIPs"}, Containers: 1},
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("1000")},
@@ -96,9 +135,7 @@ func (b *backend) Create(ctx context.Context, r *podgroup.Request) (podgroup.Uni
 	err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionCreate, Method: http.MethodPost, Secrets: r.Secrets(), In: object{"workload": object{
 		"name": r.Name, "slug": r.Name, "metadata": object{"labels": r.Tags},
 		"spec": object{
-			"containers": object{c.Name: object{
-				"image": c.Image, "command": slices.Concat(c.Command, c.Args), "env": env, "ports": ports, "resources": object{"requests": size, "limits": size},
-			}},
+			"containers":           object{c.Name: object{"image": c.Image, "command": slices.Concat(c.Command, c.Args), "env": env, "ports": ports, "resources": object{"requests": size, "limits": size}}},
 			"imagePullCredentials": logins, "networkInterfaces": []object{{"network": "default", "enableOneToOneNat": true}},
 		},
 		"targets": object{"city-code": object{"spec": object{"deploymentScope": "cityCode", "deployments": object{
@@ -131,8 +168,8 @@ func (b *backend) List(ctx context.Context, filter map[string]string, page strin
 			}
 		}
 	}
-	query := url.Values{"page_request.first": {"50"}, "page_request.after": {page}}
-	if err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionList, Method: http.MethodGet, Path: "?" + query.Encode()}, &list); err != nil {
+	path := "?" + url.Values{"page_request.first": {"50"}, "page_request.after": {page}}.Encode()
+	if err := b.api.Do(ctx, rest.Call{Action: podgroup.ActionList, Method: http.MethodGet, Path: path}, &list); err != nil {
 		return found, err
 	}
 	for _, w := range list.Results {
@@ -181,12 +218,9 @@ type instance struct {
 }
 
 // byAge compares instances of one workload, the last of which counts: one that the service has
-// replaced may still be in the list.
+// replaced, and deletes, may still be in the list.
 func byAge(a, b instance) int {
-	if a.DeletedAt.IsZero() != b.DeletedAt.IsZero() {
-		return b.DeletedAt.Compare(a.DeletedAt)
-	}
-	return a.CreatedAt.Compare(b.CreatedAt)
+	return cmp.Or(b.DeletedAt.Compare(a.DeletedAt), a.CreatedAt.Compare(b.CreatedAt))
 }
 
 var phases = map[string]podgroup.Phase{
@@ -203,9 +237,7 @@ func (i instance) addTo(u *podgroup.Unit) {
 	case phase == podgroup.Failed:
 		u.Failure = &podspec.Failure{Reason: i.Reason, Message: i.Message}
 	}
-	if i.IPAddress != "" {
-		u.IPs = []string{i.IPAddress}
-	}
+	u.IPs = strings.Fields(i.IPAddress)
 	for _, s := range i.ContainerStatuses {
 		c := podgroup.Container{Name: s.Name, Ready: &s.Ready, Restarts: s.RestartCount, Now: podgroup.RunOf(&s.ContainerState)}
 		if c.Now.State == podgroup.Terminated { // it is started again

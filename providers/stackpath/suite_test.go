@@ -172,6 +172,7 @@ func TestInstances(t *testing.T) {
 		{instance{Phase: "FAILED", DeletedAt: day(1)}, podgroup.Unit{Phase: podgroup.Stopping}},
 	} {
 		u := podgroup.Unit{Unknown: true}
+		test.want.IPs = []string{}
 		if test.of.addTo(&u); !reflect.DeepEqual(u, test.want) {
 			t.Errorf("of %+v it is %+v", test.of, u)
 		}

@@ -18,17 +18,17 @@ const (
 	ActionToken     = "POST /identity/v1/oauth2/token"
 	ActionCreate    = "POST /workload/v1/stacks/" + StackID + "/workloads"
 	ActionList      = "GET /workload/v1/stacks/" + StackID + "/workloads"
-	ActionGet       = "GET /workload/v1/stacks/" + StackID + "/workloads/{slug}"
-	ActionDelete    = "DELETE /workload/v1/stacks/" + StackID + "/workloads/{slug}"
-	ActionInstances = "GET /workload/v1/stacks/" + StackID + "/workloads/{slug}/instances"
+	workload        = "/workload/v1/stacks/" + StackID + "/workloads/{slug}"
+	ActionInstances = "GET " + workload + "/instances"
 )
 
 // New returns the API: a codec on a World, where slugs are the IDs of units. It is safe for
 // concurrent use.
 func New(w *grouptest.World) http.Handler {
 	s := server{w}
-	calls := map[string]grouptest.Call{ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionGet: s.get, ActionDelete: s.remove, ActionInstances: s.instances}
-	return &grouptest.API{World: w, Calls: calls, Admit: s.admit}
+	return &grouptest.API{World: w, Admit: s.admit, Calls: map[string]grouptest.Call{
+		ActionToken: s.token, ActionCreate: s.create, ActionList: s.list, ActionInstances: s.instances, "GET " + workload: s.get, "DELETE " + workload: s.remove,
+	}}
 }
 
 type server struct{ *grouptest.World }
@@ -66,21 +66,18 @@ func (s server) create(_ http.ResponseWriter, r *http.Request) (any, error) {
 		Workload struct {
 			Slug     string
 			Metadata struct{ Labels map[string]string }
-			Spec     struct {
-				Containers map[string]struct{ Image string }
-			}
+			Spec     struct{ Containers map[string]podgroup.Container }
 		}
 	}
 	text, err := fields.Decode(r.Body, "", &in)
 	if err != nil {
 		return nil, err
 	}
-	want := in.Workload
-	if want.Slug == "" || len(want.Slug) > 63 || len(want.Spec.Containers) != 1 {
+	if len(in.Workload.Slug) == 0 || len(in.Workload.Slug) > 63 || len(in.Workload.Spec.Containers) != 1 {
 		return nil, errors.New("the workload is not valid")
 	}
-	spec := grouptest.Spec{ID: want.Slug, Tags: want.Metadata.Labels, Data: text}
-	for name, c := range want.Spec.Containers {
+	spec := grouptest.Spec{ID: in.Workload.Slug, Tags: in.Workload.Metadata.Labels, Data: text}
+	for name, c := range in.Workload.Spec.Containers {
 		spec.Containers = []podgroup.Container{{Name: name, Image: c.Image}}
 	}
 	u, err := s.Create(spec)
