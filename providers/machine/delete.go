@@ -17,6 +17,9 @@ const (
 	graceMargin = 10 * time.Second
 	// drainTime is for how long a machine outlasts its pod, whose last lines are on their way.
 	drainTime = 2 * time.Second
+	// killTime is how long an agent may take to report the end of a pod that it was to kill, and the
+	// last lines of its logs.
+	killTime = 5 * time.Second
 	// The delay before a deletion is tried again.
 	firstDeleteRetry, lastDeleteRetry = time.Second, time.Minute
 )
@@ -53,19 +56,42 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 	}
 	l, over := m.link, m.record.Final != nil
 	b.mu.Unlock()
-	if grace <= 0 || over || l == nil {
-		m.hurried.Do(func() { close(m.hurry) })
-	} else if err := l.end(ctx, grace); err != nil {
-		// The grace period goes on: the agent may only be away for a moment.
-		log.G(ctx).WithField("machine", u.ID).WithError(err).Warn("The agent of a machine does not end its pod; trying again")
-		until := time.Now().Add(grace)
-		b.goOn(func(ctx context.Context) { b.endAgain(ctx, m, until) })
+	switch {
+	case over || l == nil:
+		m.hurryUp()
+	case grace <= 0:
+		b.kill(ctx, m, l)
+	default:
+		if err := l.end(ctx, grace); err != nil {
+			// The grace period goes on: the agent may only be away for a moment.
+			log.G(ctx).WithField("machine", u.ID).WithError(err).Warn("The agent of a machine does not end its pod; trying again")
+			until := time.Now().Add(grace)
+			b.goOn(func(ctx context.Context) { b.endAgain(ctx, m, until) })
+		}
 	}
 	if !begun {
 		b.goOn(func(ctx context.Context) { b.endAfter(ctx, m, grace+graceMargin) })
 	}
 	return nil
 }
+
+// kill ends a machine without a grace period: at once, unless its agent answers and kills the pod. What
+// it reports of that, such as exit codes, is waited for then. The pod controller kills a pod that takes a
+// second longer than its grace period, as one does whose sidecars end after its containers.
+func (b *backend) kill(ctx context.Context, m *member, l *link) {
+	if !l.answers() || l.end(ctx, 0) != nil {
+		m.hurryUp()
+		return
+	}
+	b.goOn(func(ctx context.Context) {
+		if periodic.Sleep(ctx, killTime) == nil {
+			m.hurryUp()
+		}
+	})
+}
+
+// hurryUp has the end of the machine wait for nothing.
+func (m *member) hurryUp() { m.hurried.Do(func() { close(m.hurry) }) }
 
 // end has the agent end its pod.
 func (l *link) end(ctx context.Context, grace time.Duration) error {

@@ -67,6 +67,34 @@ func TestPodHasAMachineOfItsOwn(t *testing.T) {
 	}
 }
 
+// A pod that takes longer than its grace period is killed, by its agent: how its containers ended is in its
+// last status.
+func TestKilledPodShowsHowItEnded(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.run("a").DeepCopy()
+	for _, grace := range []int64{3600, 0} {
+		w.lab.set(func() { w.lab.stubborn = grace > 0 })
+		pod.DeletionGracePeriodSeconds = &grace
+		if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last *corev1.PodStatus
+	w.eventually("the pod is gone", func() error {
+		status, err := w.status(pod)
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			last = status
+		}
+		return errors.New("it is there")
+	})
+	if last == nil || last.Phase != corev1.PodFailed || last.ContainerStatuses[0].State.Terminated == nil || last.ContainerStatuses[0].State.Terminated.Reason == "ContainerStatusUnknown" {
+		t.Errorf("its last status is %+v", last)
+	}
+}
+
 // A node that begins again adopts the machines, and runs nothing twice.
 func TestRestartAdopts(t *testing.T) {
 	w := newWorld(t).start()

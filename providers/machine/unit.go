@@ -177,6 +177,9 @@ func (b *backend) settle(ctx context.Context, m *member) {
 func (b *backend) lose(ctx context.Context, m *member) {
 	b.mu.Lock()
 	if m.record == nil || !m.record.Given || m.record.Final != nil || m.ending || m.isReplaced() {
+		if m.hurry != nil { // it was to end it, and has nobody to report that
+			m.hurryUp()
+		}
 		b.mu.Unlock()
 		return
 	}

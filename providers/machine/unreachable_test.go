@@ -157,6 +157,24 @@ func TestAgentThatIsAwayForAMoment(t *testing.T) {
 	}
 }
 
+// A pod that is deleted while its agent is away, and that the agent has lost when it is back, is over.
+func TestDeletionOfAPodThatItsAgentLoses(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.run("a").DeepCopy()
+	m := w.only()
+	w.lab.halt(m)
+	w.silence(m.Name)
+	pod.DeletionGracePeriodSeconds = ptr.To(int64(3600))
+	if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	w.lab.set(func() {
+		m.pods = nil
+		w.lab.boot(m)
+	})
+	w.isGone(m.Name)
+}
+
 // A pod that is deleted while its agent is away ends when that is back, within what is left of its grace
 // period, and not at the end of it.
 func TestDeletionWhileAnAgentIsAway(t *testing.T) {
