@@ -157,43 +157,33 @@ func TestAgentThatIsAwayForAMoment(t *testing.T) {
 	}
 }
 
-// A pod that is deleted while its agent is away, and that the agent has lost when it is back, is over.
-func TestDeletionOfAPodThatItsAgentLoses(t *testing.T) {
-	w := newWorld(t).start()
-	pod := w.run("a").DeepCopy()
-	m := w.only()
-	w.lab.halt(m)
-	w.silence(m.Name)
-	pod.DeletionGracePeriodSeconds = ptr.To(int64(3600))
-	if err := w.provider.DeletePod(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	w.lab.set(func() {
-		m.pods = nil
-		w.lab.boot(m)
-	})
-	w.isGone(m.Name)
-}
-
 // A pod that is deleted while its agent is away ends when that is back, within what is left of its grace
-// period, and not at the end of it.
+// period, and not at the end of it. One that the agent has lost meanwhile is over.
 func TestDeletionWhileAnAgentIsAway(t *testing.T) {
-	w := newWorld(t).start()
-	pod := w.run("a").DeepCopy()
-	m := w.only()
-	w.lab.halt(m)
-	w.silence(m.Name)
-	pod.DeletionGracePeriodSeconds = ptr.To(int64(3600))
-	if err := w.provider.DeletePod(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	w.lab.set(func() { w.lab.boot(m) })
-	w.isGone(m.Name)
-	w.lab.set(func() {
-		if len(m.graces) != 1 || m.graces[0] < 3000 || m.graces[0] > 3600 {
-			t.Errorf("the agent was asked to end it within %v seconds", m.graces)
+	for _, lost := range []bool{false, true} {
+		w := newWorld(t).start()
+		pod := w.run("a").DeepCopy()
+		m := w.only()
+		w.lab.halt(m)
+		w.silence(m.Name)
+		pod.DeletionGracePeriodSeconds = ptr.To(int64(3600))
+		if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
 		}
-	})
+		w.lab.set(func() {
+			if lost {
+				m.pods = nil
+			}
+			w.lab.boot(m)
+		})
+		w.isGone(m.Name)
+		w.lab.set(func() {
+			if !lost && (len(m.graces) != 1 || m.graces[0] < 3000 || m.graces[0] > 3600) {
+				t.Errorf("the agent was asked to end it within %v seconds", m.graces)
+			}
+		})
+		w.stop()
+	}
 }
 
 // The pod of a machine that begins again without it has failed, though the agent answers.
