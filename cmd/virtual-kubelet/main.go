@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/idlememory"
 )
 
 // The exit statuses.
@@ -50,6 +52,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	// The first signal asks for an orderly end, the second one ends at once.
 	defer context.AfterFunc(ctx, stop)()
+	go idlememory.Return(ctx, idlememory.Pause)
 
 	command := newRootCommand(os.Getenv)
 	command.SetArgs(args)
