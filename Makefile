@@ -199,6 +199,18 @@ bench-kubelet: build controlplane containerd-up images ## The real kubelet besid
 	bin/bench kubelet $(BENCH_FLAGS) $(BENCH)
 	bin/bench table $(BENCH_OUT)/kubelet-*.json --into docs/performance.md
 
+.PHONY: liqo
+liqo: # what bench-liqo compares with
+	@mkdir -p bin/liqo
+	@cd test/liqo && ../../scripts/gobuild.sh "Liqo's virtual kubelet" ../../bin/liqo/virtual-kubelet github.com/liqotech/liqo/cmd/virtual-kubelet && \
+		../../scripts/gobuild.sh "Liqo's controller of ShadowPods" ../../bin/liqo/shadowpods ./shadowpods
+	@rm -rf bin/liqo/crds && cp -R "$$(cd test/liqo && $(GO) list -m -f '{{.Dir}}' github.com/liqotech/liqo)/deployments/liqo/charts/liqo-crds/crds" bin/liqo/ && chmod -R u+w bin/liqo/crds
+
+.PHONY: bench-liqo
+bench-liqo: build controlplane liqo ## Liqo's virtual kubelet beside provider kubernetes (20 minutes)
+	@scripts/gobuild.sh "bench" bin/bench ./bench
+	bin/bench clusters --liqo bin/liqo $(BENCH_FLAGS) $(BENCH)
+
 .PHONY: bench-all
 bench-all: bench ## Measure what docs/performance.md has but for the kubelet, and put it there (half an hour)
 	bin/bench pods $(BENCH_FLAGS) --shape rich --rest 75s --rounds 1

@@ -14,7 +14,7 @@ import (
 
 // byThemselves are the modules that are not released: they build test tools, and
 // require nothing of this repository.
-var byThemselves = []string{"conformance", "controlplane", "test/browser", "test/cloudproviders", "test/compat", "test/helm", "test/metricsserver", "test/nomad", "test/observability"}
+var byThemselves = []string{"conformance", "controlplane", "test/browser", "test/cloudproviders", "test/compat", "test/helm", "test/liqo", "test/metricsserver", "test/nomad", "test/observability"}
 
 // goMod is what go mod edit -json says.
 type goMod struct {

@@ -131,7 +131,7 @@ func (p *running) rss() (u use[gauge.Memory], err error) {
 		return u, err
 	}
 	u.provider, err = gauge.RSS(p.provider.PID())
-	u.all.Now, u.all.Peak = u.all.Now+u.provider.Now, u.all.Peak+u.provider.Peak
+	u.all.Now, u.all.Anonymous, u.all.Peak = u.all.Now+u.provider.Now, u.all.Anonymous+u.provider.Anonymous, u.all.Peak+u.provider.Peak
 	return u, err
 }
 

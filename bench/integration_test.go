@@ -48,6 +48,8 @@ func scenario(t *testing.T, name string, args ...string) report.Sample {
 	want := ourName
 	if strings.HasSuffix(name, "-remote") {
 		want = remoteName
+	} else if strings.HasPrefix(name, "clusters-") {
+		want = "kubernetes"
 	}
 	if last.Name != want || len(last.Samples) != 1 {
 		t.Fatalf("the last column is %s with %d samples", last.Name, len(last.Samples))
@@ -109,6 +111,16 @@ func TestNodes(t *testing.T) {
 	for kind := range s.Requests {
 		if !strings.HasSuffix(kind, " leases") {
 			t.Errorf("requests at rest: %v", s.Requests)
+		}
+	}
+}
+
+// A pod in another cluster is one pod there, and is deleted there and at home.
+func TestClusters(t *testing.T) {
+	s := scenario(t, "clusters-20", "clusters", "--pods", "20", "--rounds", "1", "--settle", "1s", "--for", "1s")
+	for kind, want := range map[string]float64{creation + ": POST pods there": 20, deletion + ": DELETE pods there": 20, deletion + ": DELETE pods": 20} {
+		if s.Requests[kind] != want {
+			t.Errorf("%s: %v, want %v", kind, s.Requests[kind], want)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (b *kubeletBench) scenario(ctx context.Context) (result report.Result, err 
 	}
 	defer func() { err = errors.Join(err, b.runtime.Stop()) }()
 	result = report.Result{
-		Title: fmt.Sprintf("%d pods in containers on one node", b.pods), Measures: kubeletMeasures(), RequestUnit: "in all", Phases: kubeletPhases,
+		Title: fmt.Sprintf("%d pods in containers on one node", b.pods), Measures: kubeletMeasures(), RequestUnit: "in all", Phases: phases,
 		Conditions: []string{fmt.Sprintf("%d pods of a container that waits, %d workers create and delete, rounds: %d, at rest for %v, with an audit log",
 			b.pods, b.workers, b.rounds, b.period)},
 	}
@@ -102,9 +102,7 @@ func (b *kubeletBench) measure(ctx context.Context, n containerNode, round int) 
 		return s, err
 	}
 	defer func() { err = errors.Join(err, b.end(ctx, p)) }()
-	run := &kubeletRun{kubeletBench: b, agent: p, sample: report.Sample{
-		Values: map[string]float64{}, Requests: map[string]float64{}, Latencies: map[string][]float64{},
-	}}
+	run := &phasesRun{rig: &b.rig, settle: b.settle, period: b.period, agent: p, heap: true, sample: newSample()}
 	run.load = &load.Load{Client: b.client, Namespace: id, Nodes: p.nodes, Pods: b.pods, Workers: b.workers, Rate: b.rate, Shape: waiting, Timeout: 10 * time.Minute}
 	err = run.all(ctx)
 	return run.sample, err

@@ -6,6 +6,7 @@
 //	bench nodes    # registers nodes and lets them rest
 //	bench restart  # kills the agent of a node with pods, and starts it again
 //	bench kubelet  # runs containers with the real kubelet, and with provider cri
+//	bench clusters # runs pods in another cluster, as Liqo does and as provider kubernetes
 //	bench table    # makes the tables of an earlier run again
 //	bench floor    # the floor alone, as an agent of nodes
 package main
@@ -37,7 +38,7 @@ func newCommand() *cobra.Command {
 		Short:        "Measure what the agent of a node costs, beside the least that it could",
 		SilenceUsage: true,
 	}
-	command.AddCommand(newPodsCommand(), newNodesCommand(), newRestartCommand(), newKubeletCommand(), newTableCommand(), newFloorCommand())
+	command.AddCommand(newPodsCommand(), newNodesCommand(), newRestartCommand(), newKubeletCommand(), newClustersCommand(), newTableCommand(), newFloorCommand())
 	return command
 }
 

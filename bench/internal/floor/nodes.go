@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -43,11 +44,14 @@ func (a Agent) register(ctx context.Context) ([]*coordinationv1.Lease, error) {
 	return leases, group.Wait()
 }
 
+// room is what a scheduler sees of a node.
+var room = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("20000"), corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti")}
+
 func (a Agent) registerNode(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	now := metav1.Now()
 	_, err := a.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+		Status: corev1.NodeStatus{Allocatable: room, Conditions: []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Floor", LastHeartbeatTime: now, LastTransitionTime: now,
 		}}},
 	}, metav1.CreateOptions{})

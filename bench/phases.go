@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
+	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/gauge"
 	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/load"
 	"github.com/virtual-kubelet/virtual-kubelet/bench/internal/report"
 )
@@ -18,11 +20,14 @@ const (
 	cleaning = "rest without them"
 )
 
-var kubeletPhases = []string{creation, steady, deletion, cleaning}
+var phases = []string{creation, steady, deletion, cleaning}
 
 // kubeletMeasures are the rows of the table.
-func kubeletMeasures() (measures []report.Measure) {
-	for _, phase := range kubeletPhases {
+func kubeletMeasures() []report.Measure { return phaseMeasures("RSS", "RssAnon", "live heap") }
+
+// phaseMeasures are rows for each phase, and for the kinds of memory.
+func phaseMeasures(memory ...string) (measures []report.Measure) {
+	for _, phase := range phases {
 		measures = append(measures, report.Measure{Name: cpuOf(phase), Unit: "s"})
 	}
 	for _, phase := range []string{creation, deletion} {
@@ -30,12 +35,12 @@ func kubeletMeasures() (measures []report.Measure) {
 			measures = append(measures, report.Measure{Name: phase + ", " + p.name, Unit: "s"})
 		}
 	}
-	for _, kind := range []string{"RSS", "RssAnon", "live heap"} {
+	for _, kind := range memory {
 		for _, when := range []string{beforePods, withPods} {
 			measures = append(measures, report.Measure{Name: kind + " " + when, Unit: "MB"})
 		}
 	}
-	for _, phase := range kubeletPhases {
+	for _, phase := range phases {
 		measures = append(measures, report.Measure{Name: requestsOf(phase)})
 	}
 	return measures
@@ -55,15 +60,22 @@ var percentiles = []struct {
 	share float64
 }{{"p50", 0.5}, {"p99", 0.99}}
 
-// kubeletRun is a run of one agent.
-type kubeletRun struct {
-	*kubeletBench
-	load   *load.Load
-	agent  *running
-	sample report.Sample
+// phasesRun is a run of one agent.
+type phasesRun struct {
+	*rig
+	settle, period time.Duration
+	load           *load.Load
+	agent          *running
+	there          *gauge.Audit // of another cluster, if the agent asks that, too
+	heap           bool         // the agent serves profiles through its node's API
+	sample         report.Sample
 }
 
-func (r *kubeletRun) all(ctx context.Context) error {
+func newSample() report.Sample {
+	return report.Sample{Values: map[string]float64{}, Requests: map[string]float64{}, Latencies: map[string][]float64{}}
+}
+
+func (r *phasesRun) all(ctx context.Context) error {
 	wait := func(ctx context.Context) error { return sleep(ctx, r.period) }
 	for _, step := range []func() error{
 		func() error { return sleep(ctx, r.settle) },
@@ -83,8 +95,8 @@ func (r *kubeletRun) all(ctx context.Context) error {
 }
 
 // during records what the agent uses, and asks the API server for, while do runs.
-func (r *kubeletRun) during(ctx context.Context, phase string, do func(context.Context) error) error {
-	mark, err := r.audit.Mark()
+func (r *phasesRun) during(ctx context.Context, phase string, do func(context.Context) error) error {
+	count, err := r.counting(phase)
 	if err != nil {
 		return err
 	}
@@ -99,22 +111,55 @@ func (r *kubeletRun) during(ctx context.Context, phase string, do func(context.C
 	if err != nil {
 		return err
 	}
-	requests, _, err := r.audit.Since(mark, "")
-	if err != nil {
-		return err
-	}
 	r.sample.Values[cpuOf(phase)] = (after.all - before.all).Seconds()
-	r.sample.Values[requestsOf(phase)] = 0
-	for kind, count := range requests {
-		r.sample.Values[requestsOf(phase)] += float64(count)
-		r.sample.Requests[phase+": "+kind.String()] = float64(count)
+	if r.agent.provider != nil {
+		r.sample.Values[cpuOf(phase)+providersPart] = (after.provider - before.provider).Seconds()
+	}
+	if err := count(); err != nil {
+		return err
 	}
 	r.step("%s: %.2f s of CPU, %.0f requests", phase, r.sample.Values[cpuOf(phase)], r.sample.Values[requestsOf(phase)])
 	return nil
 }
 
+// counting begins to count requests, and returns what records how many there were.
+func (r *phasesRun) counting(phase string) (func() error, error) {
+	type place struct {
+		audit gauge.Audit
+		name  string // added to that of a resource
+		mark  int64
+	}
+	places := []place{{audit: r.audit}}
+	if r.there != nil {
+		places = append(places, place{audit: *r.there, name: " there"})
+	}
+	for i := range places {
+		var err error
+		if places[i].mark, err = places[i].audit.Mark(); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		r.sample.Values[requestsOf(phase)] = 0
+		for _, p := range places {
+			requests, _, err := p.audit.Since(p.mark, "")
+			if err != nil {
+				return err
+			}
+			for kind, count := range requests {
+				r.sample.Values[requestsOf(phase)] += float64(count)
+				r.sample.Requests[phase+": "+kind.String()+p.name] = float64(count)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// providersPart is added to the name of a measure for the part of the other process.
+const providersPart = ", of it there"
+
 // timing is a phase of the load that records the latencies.
-func (r *kubeletRun) timing(phase string, do func(context.Context) (load.Phase, error)) func(context.Context) error {
+func (r *phasesRun) timing(phase string, do func(context.Context) (load.Phase, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		took, err := do(ctx)
 		if err != nil {
@@ -130,13 +175,16 @@ func (r *kubeletRun) timing(phase string, do func(context.Context) (load.Phase, 
 
 // memory records what the agent has in memory: first as it is, then what a
 // collection of the garbage leaves.
-func (r *kubeletRun) memory(ctx context.Context, when string) error {
+func (r *phasesRun) memory(ctx context.Context, when string) error {
 	rss, err := r.agent.rss()
 	if err != nil {
 		return err
 	}
 	r.sample.Values["RSS "+when] = megabytes(rss.all.Now)
 	r.sample.Values["RssAnon "+when] = megabytes(rss.all.Anonymous)
+	if !r.heap {
+		return nil
+	}
 	profile, err := r.profileOf(ctx, r.agent.nodes[0], "/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
 		return err
