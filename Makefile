@@ -207,12 +207,13 @@ liqo: # what bench-liqo compares with
 	@rm -rf bin/liqo/crds && cp -R "$$(cd test/liqo && $(GO) list -m -f '{{.Dir}}' github.com/liqotech/liqo)/deployments/liqo/charts/liqo-crds/crds" bin/liqo/ && chmod -R u+w bin/liqo/crds
 
 .PHONY: bench-liqo
-bench-liqo: build controlplane liqo ## Liqo's virtual kubelet beside provider kubernetes (20 minutes)
+bench-liqo: build controlplane liqo ## Liqo's virtual kubelet beside provider kubernetes, into docs/performance.md (20 minutes)
 	@scripts/gobuild.sh "bench" bin/bench ./bench
 	bin/bench clusters --liqo bin/liqo $(BENCH_FLAGS) $(BENCH)
+	bin/bench table $(BENCH_OUT)/clusters-*.json --into docs/performance.md
 
 .PHONY: bench-all
-bench-all: bench ## Measure what docs/performance.md has but for the kubelet, and put it there (half an hour)
+bench-all: bench ## Measure what docs/performance.md has but for the kubelet and Liqo, and put it there (half an hour)
 	bin/bench pods $(BENCH_FLAGS) --shape rich --rest 75s --rounds 1
 	bin/bench pods $(BENCH_FLAGS) --pods 10000 --rest 75s --rounds 1
 	bin/bench pods $(BENCH_FLAGS) --remote
