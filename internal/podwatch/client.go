@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"reflect"
 	"strings"
 
@@ -30,17 +29,28 @@ type lookup func(node, namespace, name string) *corev1.Pod
 // the watch that follows have the same pod, and of most events only the status is new. Decoding
 // is the larger part of what a node does about an event.
 //
-// A client that is not client-go's own, such as a fake, is returned as it is.
+// A client that is not client-go's own, such as a fake, or that has to speak JSON, is returned as it is.
 func newClient(client kubernetes.Interface, known lookup) corev1client.PodsGetter {
 	plain := client.CoreV1()
-	if set, ok := client.(*kubernetes.Clientset); ok {
-		if inner, ok := set.CoreV1().RESTClient().(*rest.RESTClient); ok && inner != nil {
-			if lean := leanClient(inner, known); lean != nil {
-				return leanPods{plain, corev1client.New(lean)}
-			}
-		}
+	if _, ok := client.(*kubernetes.Clientset); !ok {
+		return plain
 	}
-	return plain
+	core, ok := plain.RESTClient().(*rest.RESTClient)
+	if !ok || core == nil || !speaksProtobuf(core) {
+		return plain
+	}
+	decoder := &podDecoder{known: known}
+	watches := watchClient(core, decoder)
+	if watches == nil {
+		return plain
+	}
+	return &leanPods{plain, core, watches, decoder}
+}
+
+// speaksProtobuf reports whether a client's configuration leaves it protobuf: by default it does. An object that
+// has no encoding in protobuf is no body for such a client.
+func speaksProtobuf(client *rest.RESTClient) bool {
+	return client.Post().UseProtobufAsDefault().Body(&metav1.Table{}).Error() != nil
 }
 
 const (
@@ -48,72 +58,72 @@ const (
 	accepted    = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 )
 
-// leanClient returns a client that makes the requests of client, or nil if it is not of the core API.
-func leanClient(client *rest.RESTClient, known lookup) *rest.RESTClient {
-	base := client.Get().URL()
-	path, ok := strings.CutSuffix(base.Path, coreVersion)
-	if !ok {
+// watchClient returns a client that watches as core does, with events that decoder decodes. It is nil if core is not
+// made as usual.
+func watchClient(core *rest.RESTClient, decoder *podDecoder) *corev1client.CoreV1Client {
+	base := core.Get().URL()
+	if base.Path != core.Get().AbsPath(coreVersion).URL().Path {
 		return nil
 	}
-	base.Path = path
-	lean, err := rest.NewRESTClient(base, coreVersion, rest.ClientContentConfig{
+	base.Path = strings.TrimSuffix(base.Path, coreVersion)
+	client, err := rest.NewRESTClient(base, coreVersion, rest.ClientContentConfig{
 		ContentType:        runtime.ContentTypeProtobuf,
 		AcceptContentTypes: accepted,
 		GroupVersion:       corev1.SchemeGroupVersion,
 		Negotiator: negotiator{
 			ClientNegotiator: runtime.NewClientNegotiator(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), corev1.SchemeGroupVersion),
-			decoder:          &podDecoder{known: known},
+			decoder:          decoder,
 		},
-	}, client.GetRateLimiter(), httpClient(client))
+	}, core.GetRateLimiter(), core.Client)
 	if err != nil {
 		return nil
 	}
-	return lean
-}
-
-func httpClient(client *rest.RESTClient) *http.Client {
-	if client.Client == nil {
-		return http.DefaultClient
-	}
-	return client.Client
+	return corev1client.New(client)
 }
 
 type leanPods struct {
-	plain corev1client.PodsGetter
-	lean  *corev1client.CoreV1Client
+	plain   corev1client.PodsGetter
+	core    *rest.RESTClient
+	watches *corev1client.CoreV1Client
+	decoder *podDecoder
 }
 
-func (p leanPods) Pods(namespace string) corev1client.PodInterface {
-	return leanPodsOf{p.plain.Pods(namespace), p.lean, namespace}
+func (p *leanPods) Pods(namespace string) corev1client.PodInterface {
+	return leanPodsOf{p.plain.Pods(namespace), p, namespace}
 }
 
-// leanPodsOf makes by lean those requests that are frequent, or of which the answers are large. It names
+// leanPodsOf makes by itself those requests that are frequent, or of which the answers are large. It names
 // the whole path at once: from a namespace, a kind and a name a request puts it together six times,
 // for metrics, too.
 type leanPodsOf struct {
 	corev1client.PodInterface
-	lean      *corev1client.CoreV1Client
+	*leanPods
 	namespace string
 }
 
 // Watch implements corev1client.PodInterface.
 func (p leanPodsOf) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	return p.lean.Pods(p.namespace).Watch(ctx, options)
+	return p.watches.Pods(p.namespace).Watch(ctx, options)
 }
 
 // Patch implements corev1client.PodInterface.
 func (p leanPodsOf) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Pod, error) {
-	request := p.lean.RESTClient().Patch(kind).AbsPath(p.path(name, subresources)).Body(patch)
-	if !reflect.ValueOf(options).IsZero() {
-		request = request.VersionedParams(&options, scheme.ParameterCodec)
+	if !reflect.ValueOf(options).IsZero() { // a dry run, say, whose answer no event shows
+		return p.PodInterface.Patch(ctx, name, kind, patch, options, subresources...)
 	}
-	object, err := request.Do(ctx).Get()
+	path, err := p.path(name, subresources)
 	if err != nil {
 		return nil, err
 	}
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return nil, fmt.Errorf("the answer to a patch of pod %s is no pod, but %T", name, object)
+	result := p.core.Patch(kind).UseProtobufAsDefault().AbsPath(path).Body(patch).Do(ctx)
+	if answer, err := result.Raw(); err == nil {
+		if pod := p.decoder.answer(answer); pod != nil {
+			return pod, nil
+		}
+	}
+	pod := &corev1.Pod{}
+	if err := result.Into(pod); err != nil {
+		return nil, err
 	}
 	return pod, nil
 }
@@ -123,18 +133,26 @@ const metadataOnly = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=
 
 // Delete implements corev1client.PodInterface.
 func (p leanPodsOf) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
+	path, err := p.path(name, nil)
+	if err != nil {
+		return err
+	}
 	body, err := json.Marshal(options)
 	if err != nil {
 		return fmt.Errorf("encode how pod %s is to be deleted: %w", name, err)
 	}
-	return p.lean.RESTClient().Delete().AbsPath(p.path(name, nil)).
+	return p.core.Delete().AbsPath(path).
 		SetHeader("Accept", metadataOnly).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
 }
 
-func (p leanPodsOf) path(name string, subresources []string) string {
-	path := coreVersion + "/namespaces/" + p.namespace + "/pods/" + name
-	for _, subresource := range subresources {
-		path += "/" + subresource
+// path returns that of a pod, or an error if its name would lead elsewhere: without one, to all pods.
+func (p leanPodsOf) path(name string, subresources []string) (string, error) {
+	segments := append(make([]string, 0, 4), p.namespace, name)
+	segments = append(segments, subresources...)
+	for _, segment := range segments {
+		if wrong := rest.IsValidPathSegmentName(segment); segment == "" || len(wrong) > 0 {
+			return "", fmt.Errorf("%q is no part of the path of a pod", segment)
+		}
 	}
-	return path
+	return coreVersion + "/namespaces/" + p.namespace + "/pods/" + strings.Join(segments[1:], "/"), nil
 }

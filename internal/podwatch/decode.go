@@ -12,18 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// negotiator has pods decoded by decoder, where they come as protobuf.
+// negotiator has the pods of a watch decoded by decoder, where they come as protobuf.
 type negotiator struct {
 	runtime.ClientNegotiator
 	decoder *podDecoder
-}
-
-func (n negotiator) Decoder(contentType string, params map[string]string) (runtime.Decoder, error) {
-	general, err := n.ClientNegotiator.Decoder(contentType, params)
-	if err != nil || contentType != runtime.ContentTypeProtobuf {
-		return general, err
-	}
-	return decoder{general, n.decoder.answer}, nil
 }
 
 func (n negotiator) StreamDecoder(contentType string, params map[string]string) (runtime.Decoder, runtime.Serializer, runtime.Framer, error) {
