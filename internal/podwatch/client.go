@@ -101,6 +101,17 @@ type leanPodsOf struct {
 	namespace string
 }
 
+// List implements corev1client.PodInterface.
+func (p leanPodsOf) List(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+	list, err := p.PodInterface.List(ctx, options)
+	if err == nil {
+		for i := range list.Items {
+			settle(&list.Items[i])
+		}
+	}
+	return list, err
+}
+
 // Watch implements corev1client.PodInterface.
 func (p leanPodsOf) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	return p.watches.Pods(p.namespace).Watch(ctx, options)

@@ -89,10 +89,11 @@ func TestPodIsWhatWasSent(t *testing.T) {
 		"node":       func(pod *corev1.Pod) { pod.Spec.NodeName = "other" },
 		"phase":      func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded },
 		"no managed": func(pod *corev1.Pod) { pod.ManagedFields = nil },
+		"no version": func(pod *corev1.Pod) { pod.ResourceVersion, pod.Status.Phase = "", corev1.PodFailed },
 		"empty":      func(pod *corev1.Pod) { *pod = corev1.Pod{TypeMeta: pod.TypeMeta} },
 	}
 	for name, change := range changes {
-		for _, known := range []*corev1.Pod{nil, cached(apiPod()), cached(apiPod(changes["phase"])), cached(apiPod(changes["image"]))} {
+		for _, known := range []*corev1.Pod{nil, cached(apiPod()), cached(apiPod(changes["phase"])), cached(apiPod(changes["image"])), cached(apiPod(func(pod *corev1.Pod) { pod.ResourceVersion = "" }))} {
 			before := known.DeepCopy()
 			sent := apiPod(newer, change)
 			for way, decode := range map[string]func(*podDecoder, []byte) *corev1.Pod{"event": (*podDecoder).event, "answer": (*podDecoder).answer} {
@@ -246,8 +247,7 @@ func TestFakesAreLeftAlone(t *testing.T) {
 
 // Only protobuf is decoded here.
 func TestNegotiation(t *testing.T) {
-	codecs := rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion()
-	n := negotiator{runtime.NewClientNegotiator(codecs, corev1.SchemeGroupVersion), knowing(nil)}
+	n := negotiator{clientNegotiator(), knowing(nil)}
 	for kind, ours := range map[string]bool{runtime.ContentTypeProtobuf: true, runtime.ContentTypeJSON: false} {
 		events, _, _, err := n.StreamDecoder(kind, nil)
 		if _, is := events.(decoder); is != ours || err != nil {

@@ -51,7 +51,11 @@ func (d decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 			return pod, &kind, nil
 		}
 	}
-	return d.Decoder.Decode(data, defaults, into)
+	object, kind, err := d.Decoder.Decode(data, defaults, into)
+	if pod, ok := object.(*corev1.Pod); ok {
+		settle(pod)
+	}
+	return object, kind, err
 }
 
 // maxAnswers bounds what is remembered of answers that the watch has not shown.
@@ -130,7 +134,7 @@ var noPod corev1.Pod // is never written to
 func (e encodedPod) decode(known *corev1.Pod) *corev1.Pod {
 	if known == nil || string(known.UID) != string(e.uid) {
 		known = &noPod
-	} else if known.ResourceVersion == string(e.resourceVersion) {
+	} else if len(e.resourceVersion) > 0 && known.ResourceVersion == string(e.resourceVersion) {
 		return known
 	}
 	pod := &corev1.Pod{}
@@ -139,27 +143,42 @@ func (e encodedPod) decode(known *corev1.Pod) *corev1.Pod {
 	}
 	if isEncoded(&known.Spec, e.spec) {
 		pod.Spec = known.Spec
-	} else if pod.Spec.Unmarshal(e.spec) != nil {
+	} else if !decodePart(&pod.Spec, e.spec) {
 		return nil
 	}
 	if isEncoded(&known.Status, e.status) {
 		pod.Status = known.Status
-	} else if pod.Status.Unmarshal(e.status) != nil {
+	} else if !decodePart(&pod.Status, e.status) {
 		return nil
 	}
 	return pod
 }
 
+// part is a part of a pod with an encoding of its own.
+type part interface {
+	Size() int
+	MarshalToSizedBuffer(data []byte) (int, error)
+	Unmarshal(data []byte) error
+}
+
+// decodePart decodes a part, and settles it.
+func decodePart(into part, data []byte) bool {
+	err := into.Unmarshal(data)
+	_ = into.Size()
+	return err == nil
+}
+
+// settle has a pod that nobody else has yet remember what its encoding takes: some quantities keep their text. isEncoded,
+// which is called while others read the pod, does not write to it then.
+func settle(pod *corev1.Pod) { _, _ = pod.Spec.Size(), pod.Status.Size() }
+
 // buffers are for encodings that are compared.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// isEncoded reports whether data is the encoding of a part of a pod, so that decoding it would
+// isEncoded reports whether data is the encoding of a part that is settled, so that decoding it would
 // yield the same.
-func isEncoded(part interface {
-	Size() int
-	MarshalToSizedBuffer([]byte) (int, error)
-}, data []byte) bool {
-	size := part.Size()
+func isEncoded(known part, data []byte) bool {
+	size := known.Size()
 	if size != len(data) {
 		return false
 	}
@@ -168,6 +187,6 @@ func isEncoded(part interface {
 	if cap(*buffer) < size {
 		*buffer = make([]byte, size)
 	}
-	n, err := part.MarshalToSizedBuffer((*buffer)[:size])
+	n, err := known.MarshalToSizedBuffer((*buffer)[:size])
 	return err == nil && n == size && bytes.Equal((*buffer)[:size], data)
 }

@@ -1,0 +1,96 @@
+package podwatch
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+func clientNegotiator() runtime.ClientNegotiator {
+	return runtime.NewClientNegotiator(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), corev1.SchemeGroupVersion)
+}
+
+// general decodes as client-go does.
+func general(t testing.TB) runtime.Decoder {
+	t.Helper()
+	decoder, err := clientNegotiator().Decoder(runtime.ContentTypeProtobuf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoder
+}
+
+// fill sets all that there is in a value, of a list or map one element.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		if q, ok := v.Addr().Interface().(*resource.Quantity); ok {
+			*q = resource.MustParse("64Mi") // its text is not kept when it is decoded, unlike that of 1Mi
+			return
+		}
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() { // not those of times
+				fill(field)
+			}
+		}
+	}
+}
+
+// Others read what is known while it is compared with what comes: it is not written to, however it became known.
+// Some quantities keep their text when they are first encoded.
+func TestKnownIsOnlyRead(t *testing.T) {
+	whole := func(pod *corev1.Pod) {
+		fill(reflect.ValueOf(&pod.Spec).Elem())
+		fill(reflect.ValueOf(&pod.Status).Elem())
+		pod.Spec.NodeName = "vk"
+	}
+	sent := encode(t, apiPod(whole))
+	list := encode(t, &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{*apiPod(whole)}})
+	for way, known := range map[string]func() *corev1.Pod{
+		"an event": func() *corev1.Pod { return knowing(nil).event(sent) },
+		"an event that client-go has decoded": func() *corev1.Pod {
+			object, _, err := decoder{general(t), func([]byte) *corev1.Pod { return nil }}.Decode(sent, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return object.(*corev1.Pod)
+		},
+		"a list": func() *corev1.Pod {
+			pods, err := answered(t, rest.Config{}, runtime.ContentTypeProtobuf, list).Pods("").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &pods.Items[0]
+		},
+	} {
+		pod := known()
+		before := pod.DeepCopy()
+		next := knowing(pod).event(encode(t, apiPod(whole, newer)))
+		if &next.Spec.Containers[0] != &pod.Spec.Containers[0] || &next.Status.Conditions[0] != &pod.Status.Conditions[0] {
+			t.Errorf("what %s has shown was decoded again", way)
+		}
+		if !reflect.DeepEqual(pod, before) {
+			t.Errorf("what %s has shown was written to", way)
+		}
+	}
+}
