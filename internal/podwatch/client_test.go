@@ -175,6 +175,8 @@ func TestNoPod(t *testing.T) {
 		"a list of pods": encode(t, &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}),
 		"half a pod":     whole[:len(whole)/2],
 		"broken":         append([]byte("k8s\x00"), 0xff, 0xff),
+		"two statuses":   encodeMore(t, 0x1a, 0x00),
+		"a number":       encodeRaw(t, []byte{0x18, 0x01}), // in place of the status
 	} {
 		if pod := d.event(data); pod != nil {
 			t.Errorf("%s is taken for pod %+v", name, pod)

@@ -1,6 +1,7 @@
 package podwatch
 
 import (
+	"bytes"
 	"reflect"
 	"testing"
 
@@ -24,6 +25,26 @@ func general(t testing.TB) runtime.Decoder {
 		t.Fatal(err)
 	}
 	return decoder
+}
+
+// encodeMore returns the encoding of a pod with further fields at its end.
+func encodeMore(t testing.TB, further ...byte) []byte {
+	t.Helper()
+	pod, err := apiPod(newer).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encodeRaw(t, append(pod, further...))
+}
+
+// encodeRaw returns the encoding of a pod that is encoded as these bytes.
+func encodeRaw(t testing.TB, pod []byte) []byte {
+	t.Helper()
+	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Raw: pod}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), data...)
 }
 
 // fill sets all that there is in a value, of a list or map one element.
@@ -93,4 +114,36 @@ func TestKnownIsOnlyRead(t *testing.T) {
 			t.Errorf("what %s has shown was written to", way)
 		}
 	}
+}
+
+// Regardless of what is sent, a pod is what client-go makes of it, but for the managed fields.
+func FuzzPodIsClientGos(f *testing.F) {
+	for _, change := range []func(*corev1.Pod){newer, func(pod *corev1.Pod) { pod.UID = "other" }, func(pod *corev1.Pod) { *pod = corev1.Pod{TypeMeta: pod.TypeMeta} }} {
+		f.Add(encode(f, apiPod(change)))
+	}
+	f.Add(encodeMore(f, 0x1a, 0x00))                  // a status twice
+	f.Add(encodeMore(f, 0x22, 0x01, 'x'))             // a field of a newer version
+	f.Add(encodeMore(f, 0x12, 0x03, 0x1a, 0x01, 'x')) // a restart policy in a second spec
+	decoder, known := general(f), knowing(nil).event(encode(f, apiPod()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		object, _, err := decoder.Decode(data, nil, nil)
+		want, ok := object.(*corev1.Pod)
+		if err != nil || !ok {
+			return
+		}
+		want.ManagedFields = nil
+		wanted, err := want.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []*podDecoder{knowing(nil), knowing(known)} {
+			pod := d.event(data)
+			if pod == nil || pod == known { // of the version that is known
+				continue
+			}
+			if got, err := pod.Marshal(); err != nil || !bytes.Equal(got, wanted) {
+				t.Errorf("got %+v and the error %v, want %+v", pod, err, want)
+			}
+		}
+	})
 }

@@ -24,12 +24,9 @@ var (
 
 // The numbers of fields in the API's protobuf.
 const (
-	unknownType, unknownRaw, unknownEncoding      = 1, 2, 3
-	podMeta, podSpec, podStatus                   = 1, 2, 3
 	metaName, metaNamespace, metaUID, metaVersion = 1, 3, 5, 6
 	metaManagedFields                             = 17
 	specNodeName                                  = 10
-	eventType, eventObject, extensionRaw          = 1, 2, 1
 )
 
 // split takes the encoding of a pod apart. It returns false if it is that of something else, or not as
@@ -40,52 +37,25 @@ func split(data []byte) (pod encodedPod, ok bool) {
 		return pod, false
 	}
 	var kind, raw, encoding []byte
-	ok = texts(data, func(number protowire.Number, text []byte) {
-		switch number {
-		case unknownType:
-			kind = text
-		case unknownRaw:
-			raw = text
-		case unknownEncoding:
-			encoding = text
-		}
-	})
-	if !ok || !bytes.Equal(kind, podKind) || len(encoding) > 0 {
+	if !parts(data, &kind, &raw, &encoding) || !bytes.Equal(kind, podKind) || len(encoding) > 0 {
 		return pod, false
 	}
-	ok = texts(raw, func(number protowire.Number, text []byte) {
-		switch number {
-		case podMeta:
-			pod.meta = text
-		case podSpec:
-			pod.spec = text
-		case podStatus:
-			pod.status = text
-		}
-	})
-	return pod, ok && pod.splitMeta() && texts(pod.spec, func(number protowire.Number, text []byte) {
+	ok = parts(raw, &pod.meta, &pod.spec, &pod.status) && pod.splitMeta() && messageFields(pod.spec, func(number protowire.Number, text []byte, _ int) {
 		if number == specNodeName {
 			pod.node = text
 		}
 	})
+	return pod, ok
 }
 
 // splitEvent takes the encoding of an event apart. It returns false if it cannot be read.
 func splitEvent(data []byte, event *metav1.WatchEvent) bool {
-	var object []byte
-	ok := texts(data, func(number protowire.Number, text []byte) {
-		switch number {
-		case eventType:
-			event.Type = string(text)
-		case eventObject:
-			object = text
-		}
-	})
-	return ok && texts(object, func(number protowire.Number, text []byte) {
-		if number == extensionRaw {
-			event.Object.Raw = text
-		}
-	})
+	var kind, object, raw []byte
+	if !parts(data, &kind, &object) || !parts(object, &raw) {
+		return false
+	}
+	event.Type, event.Object.Raw = string(kind), raw
+	return true
 }
 
 // splitMeta finds what identifies the pod, and leaves the managed fields, which are the last, out of the
@@ -116,14 +86,16 @@ func (e *encodedPod) splitMeta() bool {
 	return ok && inOrder
 }
 
-// texts calls f with the fields of a message that are texts or messages. It returns false if the message
-// cannot be read.
-func texts(message []byte, f func(number protowire.Number, text []byte)) bool {
+// parts sets the first fields of a message, which are texts or messages. It returns false if it cannot be read so: a
+// message that comes twice would have to be merged.
+func parts(message []byte, fields ...*[]byte) bool {
+	ok := true
 	return messageFields(message, func(number protowire.Number, text []byte, _ int) {
-		if text != nil {
-			f(number, text)
+		if int(number) <= len(fields) {
+			ok = ok && text != nil && *fields[number-1] == nil
+			*fields[number-1] = text
 		}
-	})
+	}) && ok
 }
 
 // messageFields calls f with all fields of a message, with the value of those that are texts or messages, and
