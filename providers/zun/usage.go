@@ -17,7 +17,7 @@ import (
 // time of the container in that of all CPUs of the host since the host has started; these are
 // not shown, so that no CPU time can be made of it.
 type figures struct {
-	Memory  float64 `json:"MEM USAGE(MiB)"` // with the cache of files
+	Memory  float64 `json:"MEM USAGE(MiB)"` // with the cache of files, by version only with its active part
 	Network string  `json:"NET I/O(B)"`     // of the capsule, received and sent; 0/0 also where nothing counts it
 }
 
@@ -46,7 +46,7 @@ func (b *backend) Usage(ctx context.Context, units []*podgroup.Unit) ([]stats.Po
 	return []stats.PodStats{podStats(u, found, metav1.Now())}, err
 }
 
-// podStats has the cache of files in the working set, too, since Zun does not say how large it is.
+// podStats has what Zun shows as the working set, too, since it does not say how much of the cache of files is in it.
 func podStats(u *podgroup.Unit, found []figures, at metav1.Time) (pod stats.PodStats) {
 	memory := func(bytes uint64) *stats.MemoryStats {
 		return &stats.MemoryStats{Time: at, UsageBytes: &bytes, WorkingSetBytes: &bytes}
