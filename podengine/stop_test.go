@@ -334,6 +334,26 @@ func TestSidecarsWithPreStopHooks(t *testing.T) {
 	}
 }
 
+// The kill that a controller asks for a second after the grace period does not take from
+// sidecars what they are given then.
+func TestKillWhileSidecarsEnd(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{lingers: time.Hour}
+		r.runtime.plans["s"] = plan{lingers: 1900 * time.Millisecond}
+		pod := makePod("s a")
+		r.create(pod)
+		r.runtime.did()
+		r.delete(pod, 10)
+		r.after(11 * time.Second)
+		r.delete(pod, 0)
+		r.after(890 * time.Millisecond)
+		r.wantCalls("StopContainer a 10", "StopContainer s 2")
+		r.after(20 * time.Millisecond)
+		r.wantGone(pod)
+		r.wantState(pod, "Failed s=Completed/0 a=Error/137")
+	})
+}
+
 // Sidecars are not stopped before a container that could not be stopped yet.
 func TestSidecarsWaitForWhatCannotBeStopped(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -1,6 +1,7 @@
 package podlifecycle
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,11 @@ const (
 	// killSlack is added to a grace period before the provider is asked to kill: it
 	// measures that period too, and begins a moment later.
 	killSlack = time.Second
+	// lateSlack is added to it where a kubelet itself takes longer. It asks some containers
+	// to end only when the grace period is over, since preStop hooks or those that end before
+	// them have used it up, and gives them two seconds. A pod engine waits up to two more
+	// for those that are killed before them.
+	lateSlack = 4 * time.Second
 )
 
 // ending is how a pod ends.
@@ -44,7 +50,22 @@ func (e *ending) stops(now time.Time) {
 }
 
 // killAt returns when the pod is to be killed, if it was asked to stop.
-func (e *ending) killAt() time.Time { return e.deadline.Add(killSlack) }
+func (e *ending) killAt(pod *corev1.Pod) time.Time {
+	if endsLate(pod) {
+		return e.deadline.Add(killSlack + lateSlack)
+	}
+	return e.deadline.Add(killSlack)
+}
+
+// endsLate reports whether containers may be asked to end only when the grace period is
+// over: sidecars, which end after the others, and those with a preStop hook.
+func endsLate(pod *corev1.Pod) bool {
+	hasHook := func(c corev1.Container) bool { return c.Lifecycle != nil && c.Lifecycle.PreStop != nil }
+	isSidecar := func(c corev1.Container) bool {
+		return ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+	}
+	return slices.ContainsFunc(pod.Spec.InitContainers, isSidecar) || slices.ContainsFunc(pod.Spec.Containers, hasHook)
+}
 
 // graceOf returns how long a pod may take to end, as a kubelet has it: what the
 // deletion says, else, and where that says zero, what the spec says; at least a

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
@@ -128,6 +129,32 @@ func TestKillAtTheEndOfGrace(t *testing.T) {
 		pass(5 * time.Second)
 		want(t, "pod", r.api.Pod("web"), nil)
 	})
+}
+
+// Invariant 4: a pod of which a kubelet ends containers only when its grace period is over is
+// killed only when these have had their time.
+func TestKillOfAPodThatEndsLate(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"a sidecar": func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", Image: "envoy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+		},
+		"a preStop hook": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 100}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, r *rig) {
+				r.provider.Script(func(s *nodetest.Script) { s.Lingers = true })
+				r.startWith(aPod("web", change))
+				uid := string(r.api.Pod("web").UID)
+				r.api.DeletePod("web", 12)
+				pass(16 * time.Second)
+				wantList(t, "calls in time", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 12")
+				pass(2 * time.Second)
+				wantList(t, "calls when it is late", r.provider.TakeCalls("delete"), "delete web "+uid+" grace 0")
+			})
+		})
+	}
 }
 
 // Invariant 4: a provider that cannot be asked about a pod is asked to kill it in time all

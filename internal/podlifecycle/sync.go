@@ -237,7 +237,7 @@ func (r *podRecord) mustEnd(v *view) {
 		return
 	}
 	r.ending.ends(r.pod, v.now)
-	v.deadline = r.ending.killAt()
+	v.deadline = r.ending.killAt(r.pod)
 }
 
 // dropIfOver forgets a pod that neither the API nor the provider has. One of its name
