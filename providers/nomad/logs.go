@@ -1,11 +1,8 @@
 package nomad
 
 import (
-	"bytes"
 	"context"
 	"io"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
@@ -35,7 +32,10 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 		return nil, errdefs.NotFoundf("job %s has no allocation, and no log, yet", u.ID)
 	}
 	l := &taskLog{b: b, alloc: ref.id, job: u.ID, task: container, opts: opts}
-	first, err := l.open(ctx, logStreams[0], 0) // its error is the caller's
+	for _, name := range logStreams {
+		l.streams = append(l.streams, &taskStream{log: l, name: name})
+	}
+	first, err := l.streams[0].open(ctx, 0) // its error is the caller's
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +51,7 @@ type taskLog struct {
 	b                *backend
 	alloc, job, task string
 	opts             vkapi.ContainerLogOpts
-}
-
-// open requests one of the logs, from an offset on.
-func (l *taskLog) open(ctx context.Context, stream string, offset int64) (io.ReadCloser, error) {
-	q := url.Values{"task": {l.task}, "type": {stream}, "origin": {"start"}, "offset": {strconv.FormatInt(offset, 10)}, "plain": {"true"}}
-	body, err := l.b.api.Raw().Response("/v1/client/fs/logs/"+url.PathEscape(l.alloc)+"?"+q.Encode(), query(ctx))
-	return body, classify(podgroup.ActionLog, err)
+	streams          []*taskStream
 }
 
 // copyTo copies the logs to w, of which first is the beginning. A log that is followed is
@@ -68,20 +62,12 @@ func (l *taskLog) copyTo(ctx context.Context, first io.ReadCloser, w io.Writer) 
 	if l.opts.Tail > 0 {
 		out = tail
 	}
-	offsets, run := make([]int64, len(logStreams)), l.run()
+	run := l.run()
 	for {
 		goesOn := l.opts.Follow && run >= 0 && l.run() == run // before the read, so that the last lines are not missed
-		for i, stream := range logStreams {
-			body, err := first, error(nil)
-			if first = nil; body == nil {
-				body, err = l.open(ctx, stream, offsets[i])
-			}
-			if err == nil {
-				var n int64
-				n, err = copyLines(out, body, !goesOn)
-				offsets[i] += n
-			}
-			if err != nil && !(goesOn && errdefs.IsUnavailable(err)) {
+		for _, s := range l.streams {
+			err := s.copyTo(ctx, out, first, !goesOn)
+			if first = nil; err != nil && !(goesOn && errdefs.IsUnavailable(err)) {
 				return err
 			}
 		}
@@ -113,35 +99,6 @@ func (l *taskLog) run() int64 {
 		return -1
 	}
 	return int64(state.Restarts) // #nosec G115 -- far below the maximum
-}
-
-// copyLines copies whole lines of a log, and what follows the last of them only if it is
-// complete. It returns how many bytes it has written.
-func copyLines(w io.Writer, log io.ReadCloser, isComplete bool) (written int64, err error) {
-	defer log.Close()
-	var rest []byte
-	buf := make([]byte, 32<<10)
-	for {
-		n, end := log.Read(buf)
-		rest = append(rest, buf[:n]...)
-		whole := bytes.LastIndexByte(rest, '\n') + 1
-		if end != nil && isComplete || len(rest) > len(buf) {
-			whole = len(rest)
-		}
-		if whole > 0 { // an empty write would wait for a reader
-			n, err := w.Write(rest[:whole])
-			if written += int64(n); err != nil {
-				return written, err
-			}
-		}
-		rest = append(rest[:0], rest[whole:]...)
-		if end == io.EOF {
-			return written, nil
-		}
-		if end != nil {
-			return written, errdefs.AsUnavailable(end)
-		}
-	}
 }
 
 // endOf returns nil for the error of a log that is gone with its pod.

@@ -183,6 +183,7 @@ func TestReal(t *testing.T) {
 		for name, test := range map[string]func(*site){
 			"hostile values":  hostileValues,
 			"a log":           followedLog,
+			"a log's files":   rotatedLog,
 			"a command":       command,
 			"a missing image": missingImage,
 			"a job stopped":   stoppedByOthers,

@@ -1,8 +1,11 @@
 package nomadtest
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,8 +28,8 @@ type Shell func(command []string, tty bool, stdin io.Reader, stdout, stderr io.W
 func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	alloc, q := r.PathValue("id"), r.URL.Query()
 	offset, err := strconv.Atoi(q.Get("offset"))
-	if err != nil || offset < 0 || q.Get("plain") != "true" || q.Get("origin") != "start" || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
-		return nil, bad("offset, plain, origin or type: %s", r.URL.RawQuery)
+	if err != nil || offset < 0 || q.Get("origin") != api.OriginStart || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
+		return nil, bad("offset, origin or type: %s", r.URL.RawQuery)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +54,39 @@ func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if q.Get("type") == "stderr" {
 		return nil, nil
 	}
-	return []byte(text.String()[min(offset, text.Len()):]), nil
+	return frames("alloc/logs/"+q.Get("task")+"."+q.Get("type")+".", logFiles(text.String(), cmp.Or(s.LogFileSize, math.MaxInt)), offset)
+}
+
+// logFilesKept is how many files there are of a log at most.
+const logFilesKept = 5
+
+// logFiles returns the files of a log: no line is in two of them.
+func logFiles(text string, size int) (files []string) {
+	for line := range strings.Lines(text) {
+		if n := len(files); n == 0 || len(files[n-1])+len(line) > size {
+			files = append(files, "")
+		}
+		files[len(files)-1] += line
+	}
+	return files
+}
+
+// frames returns what Nomad sends of the files that it keeps, from an offset on. It does not
+// say that the offset counts from another file than before.
+func frames(prefix string, files []string, offset int) ([]byte, error) {
+	var sent bytes.Buffer
+	encoder := json.NewEncoder(&sent)
+	for i := max(0, len(files)-logFilesKept); i < len(files); i++ {
+		begin := min(offset, len(files[i]))
+		if offset -= begin; begin == len(files[i]) {
+			continue
+		}
+		frame := api.StreamFrame{File: prefix + strconv.Itoa(i), Offset: int64(len(files[i])), Data: []byte(files[i][begin:])}
+		if err := encoder.Encode(frame); err != nil {
+			return nil, err
+		}
+	}
+	return sent.Bytes(), nil
 }
 
 // exec runs a command by the Shell.

@@ -38,7 +38,7 @@ const common, lists = "region namespace ", "prefix filter per_page next_token "
 // params are the parameters of requests.
 var params = map[string]string{
 	ActionJobs: lists + "meta", ActionDeregister: "purge", ActionAllocs: lists + "resources task_states", ActionPutVar: "cas", ActionDeleteVar: "cas",
-	ActionNodes: lists + "resources", ActionEvents: "topic index", ActionLogs: "task type offset origin plain", ActionExec: "task tty command",
+	ActionNodes: lists + "resources", ActionEvents: "topic index", ActionLogs: "task type offset origin", ActionExec: "task tty command",
 }
 
 // Server is a Nomad agent, a server and a client in one. It is safe for concurrent use.
@@ -49,6 +49,9 @@ type Server struct {
 	Namespace string
 	// Shell runs the commands of exec; nil echoes the input, and ends with 0.
 	Shell Shell
+	// LogFileSize is after how many bytes a log goes on in another file, of which the newest
+	// five stay. Zero is never.
+	LogFileSize int
 	// Nodes are Nomad's nodes, and Others are allocations of jobs of others.
 	Nodes  []*api.NodeListStub
 	Others []*api.AllocationListStub

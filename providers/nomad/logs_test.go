@@ -1,0 +1,72 @@
+package nomad
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	vkapi "github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// A log that is followed goes on, with each line once, when Nomad writes to another file, and
+// removes those from which offsets have counted so far. Lines that are written faster than
+// they are read may be lost, but then whole ones.
+func TestFollowedLogOfManyFiles(t *testing.T) {
+	const size = 20 // bytes of a line, of which ten are in a file
+	for name, test := range map[string]struct {
+		lines, burst int // a second
+		want         int // the number of lines
+	}{
+		"line by line":           {200, 1, 200},
+		"file by file":           {200, 10, 200},
+		"as much as is kept":     {400, 40, 400},
+		"more than what is kept": {1000, 100, 400}, // four whole files a second
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }, func(t *testing.T, r *rig, pod *corev1.Pod) {
+				r.api.LogFileSize = 10 * size
+				log, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", vkapi.ContainerLogOpts{Follow: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer log.Close()
+				go func() {
+					time.Sleep(followInterval / 2) // not at the time of a read
+					for i := range test.lines {
+						if err := r.world.Print(pod.Name, "main", fmt.Sprintf("line %0*d", size-6, i)); err != nil {
+							t.Error(err)
+						}
+						if (i+1)%test.burst == 0 {
+							time.Sleep(time.Second)
+						}
+					}
+					if err := r.world.Exit(pod.Name, "main", 0); err != nil {
+						t.Error(err)
+					}
+				}()
+				text, err := io.ReadAll(log)
+				if err != nil {
+					t.Error(err)
+				}
+				count, last := 0, -1
+				for line := range strings.Lines(string(text)) {
+					var n int
+					if _, err := fmt.Sscanf(line, "line %d\n", &n); err != nil {
+						continue // it is the World's
+					}
+					if len(line) != size || n <= last {
+						t.Fatalf("%q comes after line %d", line, last)
+					}
+					count, last = count+1, n
+				}
+				if count < test.want || last != test.lines-1 {
+					t.Errorf("there are %d lines, want %d, the last one is %d", count, test.want, last)
+				}
+			})
+		})
+	}
+}
