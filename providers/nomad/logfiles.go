@@ -14,12 +14,15 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
 )
 
 const (
 	// maxPart is the size up to which the beginning of a line waits for its end.
 	maxPart = 32 << 10
+	// firstTail is how much of the end of a log is read at first for its last lines.
+	firstTail = 64 << 10
 	// maxRemovals is how often files of a log may be removed during a read.
 	maxRemovals = 5
 )
@@ -43,11 +46,34 @@ type logFile struct {
 	read int64
 }
 
-// open requests the log from an offset on, in frames, which name the files.
-func (s *taskStream) open(ctx context.Context, offset int64) (io.ReadCloser, error) {
-	q := url.Values{"task": {s.log.task}, "type": {s.name}, "origin": {api.OriginStart}, "offset": {strconv.FormatInt(offset, 10)}}
+// open requests the log from an offset on, which counts from its start or end, in frames,
+// which name the files.
+func (s *taskStream) open(ctx context.Context, origin string, offset int64) (io.ReadCloser, error) {
+	q := url.Values{"task": {s.log.task}, "type": {s.name}, "origin": {origin}, "offset": {strconv.FormatInt(offset, 10)}}
 	body, err := s.log.b.api.Raw().Response("/v1/client/fs/logs/"+url.PathEscape(s.log.alloc)+"?"+q.Encode(), query(ctx))
 	return body, classify(podgroup.ActionLog, err)
+}
+
+// lastLines returns the last lines, for which it does not read the whole log.
+func (s *taskStream) lastLines(ctx context.Context, count int) ([]byte, error) {
+	for size := int64(firstTail); ; size *= 8 {
+		answer, err := s.open(ctx, api.OriginEnd, size)
+		if err != nil {
+			return nil, err
+		}
+		tail, read, ends := &lastlines.Writer{Lines: count}, int64(0), 0
+		for frame, err := range frames(answer) {
+			if err != nil {
+				return nil, err
+			}
+			read += int64(len(frame.Data))
+			ends += bytes.Count(frame.Data, []byte("\n"))
+			_, _ = tail.Write(frame.Data) // it has no errors
+		}
+		if read < size || ends > count { // the first line may be the end of one
+			return tail.Bytes(), nil
+		}
+	}
 }
 
 // copyTo copies what was not read yet, of which the answer is if there is one, and what
@@ -74,7 +100,7 @@ func (s *taskStream) copyFrames(ctx context.Context, w io.Writer, answer io.Read
 	}
 	if answer == nil {
 		var err error
-		if answer, err = s.open(ctx, s.offset()-again); err != nil {
+		if answer, err = s.open(ctx, api.OriginStart, s.offset()-again); err != nil {
 			return err
 		}
 	}
@@ -133,7 +159,7 @@ func (s *taskStream) accept(frame *api.StreamFrame, again int64) bool {
 // forgetRemoved forgets the files that Nomad has removed. If these are all, the end of the
 // last line is lost.
 func (s *taskStream) forgetRemoved(ctx context.Context) error {
-	answer, err := s.open(ctx, 0)
+	answer, err := s.open(ctx, api.OriginStart, 0)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,12 @@
 package nomad
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"time"
+
+	"github.com/hashicorp/nomad/api"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/internal/lastlines"
@@ -35,7 +38,11 @@ func (b *backend) StreamLog(ctx context.Context, u *podgroup.Unit, container str
 	for _, name := range logStreams {
 		l.streams = append(l.streams, &taskStream{log: l, name: name})
 	}
-	first, err := l.streams[0].open(ctx, 0) // its error is the caller's
+	if opts.Tail > 0 && !opts.Follow {
+		text, err := l.lastLines(ctx)
+		return io.NopCloser(bytes.NewReader(text)), err
+	}
+	first, err := l.streams[0].open(ctx, api.OriginStart, 0) // its error is the caller's
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +59,19 @@ type taskLog struct {
 	alloc, job, task string
 	opts             vkapi.ContainerLogOpts
 	streams          []*taskStream
+}
+
+// lastLines returns as many of the last lines as are wanted.
+func (l *taskLog) lastLines(ctx context.Context) ([]byte, error) {
+	tail := &lastlines.Writer{Lines: l.opts.Tail}
+	for _, s := range l.streams {
+		text, err := s.lastLines(ctx, l.opts.Tail)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = tail.Write(text) // it has no errors
+	}
+	return tail.Bytes(), nil
 }
 
 // copyTo copies the logs to w, of which first is the beginning. A log that is followed is

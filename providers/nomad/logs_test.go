@@ -70,3 +70,41 @@ func TestFollowedLogOfManyFiles(t *testing.T) {
 		})
 	}
 }
+
+// For the last lines of a log only its end is read.
+func TestLastLines(t *testing.T) {
+	inVirtualTime(t, nil, func(t *testing.T, r *rig, pod *corev1.Pod) {
+		const size = 100
+		r.api.LogFileSize = 1000 * size
+		for i := range 4500 {
+			if err := r.world.Print(pod.Name, "main", fmt.Sprintf("line %0*d", size-6, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := func(tail int) string {
+			log, err := r.GetContainerLogs(t.Context(), pod.Namespace, pod.Name, "main", vkapi.ContainerLogOpts{Tail: tail})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			text, err := io.ReadAll(log)
+			if err != nil {
+				t.Error(err)
+			}
+			return string(text)
+		}
+		all := read(0)
+		for tail, most := range map[int]int{1: 100_000, 600: 100_000, 655: 100_000, 656: 900_000, 4000: 900_000, 4500: 900_000} {
+			before := r.api.LogBytes()
+			if got, want := read(tail), all[len(all)-tail*size:]; got != want {
+				t.Errorf("the last %d lines are %d bytes, want %d", tail, len(got), len(want))
+			}
+			if sent := r.api.LogBytes() - before; sent > most {
+				t.Errorf("for the last %d lines %d bytes were read, want %d at most", tail, sent, most)
+			}
+		}
+		if got := read(5000); got != all {
+			t.Errorf("with more lines than there are the log is %d bytes, want %d", len(got), len(all))
+		}
+	})
+}

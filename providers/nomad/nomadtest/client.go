@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type Shell func(command []string, tty bool, stdin io.Reader, stdout, stderr io.W
 func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	alloc, q := r.PathValue("id"), r.URL.Query()
 	offset, err := strconv.Atoi(q.Get("offset"))
-	if err != nil || offset < 0 || q.Get("origin") != api.OriginStart || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
+	if err != nil || offset < 0 || !slices.Contains([]string{api.OriginStart, api.OriginEnd}, q.Get("origin")) || q.Get("type") != "stdout" && q.Get("type") != "stderr" {
 		return nil, bad("offset, origin or type: %s", r.URL.RawQuery)
 	}
 	s.mu.Lock()
@@ -54,7 +55,21 @@ func (s *Server) sendLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if q.Get("type") == "stderr" {
 		return nil, nil
 	}
-	return frames("alloc/logs/"+q.Get("task")+"."+q.Get("type")+".", logFiles(text.String(), cmp.Or(s.LogFileSize, math.MaxInt)), offset)
+	files := logFiles(text.String(), cmp.Or(s.LogFileSize, math.MaxInt))
+	if q.Get("origin") == api.OriginEnd {
+		kept := strings.Join(files[max(0, len(files)-logFilesKept):], "")
+		offset = max(0, len(kept)-offset)
+	}
+	sent, err := frames("alloc/logs/"+q.Get("task")+"."+q.Get("type")+".", files, offset)
+	s.logBytes += len(sent)
+	return sent, err
+}
+
+// LogBytes returns the size of all answers with logs.
+func (s *Server) LogBytes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.logBytes
 }
 
 // logFilesKept is how many files there are of a log at most.

@@ -56,12 +56,13 @@ type Server struct {
 	Nodes  []*api.NodeListStub
 	Others []*api.AllocationListStub
 
-	mu     sync.Mutex
-	index  uint64
-	jobs   map[string]*job
-	vars   map[string]*api.Variable
-	events []batch // the newest: eventsKept
-	keep   int     // events that are kept for streams that begin later
+	mu       sync.Mutex
+	logBytes int // of all answers with logs
+	index    uint64
+	jobs     map[string]*job
+	vars     map[string]*api.Variable
+	events   []batch // the newest: eventsKept
+	keep     int     // events that are kept for streams that begin later
 }
 
 // New returns a server. It is an http.Handler.
