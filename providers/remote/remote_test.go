@@ -631,6 +631,53 @@ func TestWatchGoesOn(t *testing.T) {
 	waitFor(t, "the list has come again", got("old Running", "one Running", "one Succeeded", "two Succeeded", "old Running"))
 }
 
+// byUID is a provider that keeps UIDs.
+type byUID struct{ *rich }
+
+func (p byUID) GetPodByUID(ctx context.Context, namespace, name string, _ types.UID) (*corev1.Pod, error) {
+	return p.GetPod(ctx, namespace, name)
+}
+
+func (p byUID) GetPodStatusByUID(ctx context.Context, namespace, name string, _ types.UID) (*corev1.PodStatus, error) {
+	return p.GetPodStatus(ctx, namespace, name)
+}
+
+// The end of a pod that goes while its provider, which has begun again, is not watched yet
+// comes as well, also to a node that has begun again itself; not as the state of a pod that
+// is there, nor anything else of one that is not.
+func TestPodThatGoesBeforeTheWatch(t *testing.T) {
+	far := byUID{&rich{plain: newPlain()}}
+	far.pods["default/stays"] = aPod("stays")
+	s := serverOf(t, far, nil)
+	far.notify(aPod("forgotten"))
+	for _, name := range []string{"one", "stays"} {
+		ended := aPod(name)
+		ended.Status.Phase = corev1.PodFailed
+		far.notify(ended)
+	}
+	address := serve(t, s)
+	for range 2 {
+		p, _, _ := connect(t, address)
+		var mu sync.Mutex
+		var seen []string
+		p.(node.PodNotifier).NotifyPods(t.Context(), func(pod *corev1.Pod) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, fmt.Sprint(pod.UID, " ", pod.Status.Phase))
+		})
+		want := []string{"uid-stays Running", "uid-one Failed"}
+		got := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Equal(seen, want)
+		}
+		waitFor(t, "the list and the end have come", got)
+		far.notify(aPod("last"))
+		want = append(want, "uid-last Running")
+		waitFor(t, "nothing else has come before a report", got)
+	}
+}
+
 func TestLogs(t *testing.T) {
 	reading, write := io.Pipe()
 	closed := make(chan struct{})

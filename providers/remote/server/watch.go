@@ -107,6 +107,25 @@ func (c *changes) after(number int64) (found []*change, more <-chan struct{}, ok
 	return found, c.changed, true
 }
 
+// gone returns the pods, with their last statuses, that have ended by the report of a number,
+// and are not in a list that is younger. A virtual kubelet that was away when they ended, and
+// to a process before this one, has not seen that.
+func (c *changes) gone(listed []*corev1.Pod, number int64) (pods []*corev1.Pod) {
+	held := map[podKey]bool{}
+	for _, pod := range listed {
+		held[keyOf(pod)] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, change := range c.pods {
+		phase := change.pod.Status.Phase
+		if change.number <= number && !held[key] && (phase == corev1.PodSucceeded || phase == corev1.PodFailed) {
+			pods = append(pods, change.pod)
+		}
+	}
+	return pods
+}
+
 func (c *changes) token(number int64) string { return c.epoch + "/" + strconv.FormatInt(number, 10) }
 
 // since returns the number that a token of this process has. It is not ok if not all later
@@ -138,6 +157,9 @@ func (s *Server) WatchPods(in *pb.WatchPodsRequest, stream grpc.ServerStreamingS
 		pods, err := s.provider.GetPods(ctx)
 		if err != nil {
 			return wire.ToStatus(err)
+		}
+		if slices.Contains(s.able, "pods-by-uid") { // else a later pod of the name might be meant
+			pods = slices.Concat(pods, s.pods.gone(pods, sent))
 		}
 		for _, pod := range pods {
 			if err := send(pod, ""); err != nil {

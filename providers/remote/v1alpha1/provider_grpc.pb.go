@@ -103,7 +103,9 @@ type ProviderClient interface {
 	// list counts when the call has ended well.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
 	// WatchPods sends the status of each pod that the provider holds, then a message
-	// with synced set, then each status that changes. A server that has the capability
+	// with synced set, then each status that changes. Before synced, a server with the
+	// capability "pods-by-uid" may also send the last statuses of pods that have gone
+	// lately, whose ends the client may not know. A server that has the capability
 	// "notify" implements it; others are asked with ListPods at intervals.
 	WatchPods(ctx context.Context, in *WatchPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPodsResponse], error)
 	// WatchNode sends the node as it is to be registered (labels, annotations, taints,
@@ -379,7 +381,9 @@ type ProviderServer interface {
 	// list counts when the call has ended well.
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
 	// WatchPods sends the status of each pod that the provider holds, then a message
-	// with synced set, then each status that changes. A server that has the capability
+	// with synced set, then each status that changes. Before synced, a server with the
+	// capability "pods-by-uid" may also send the last statuses of pods that have gone
+	// lately, whose ends the client may not know. A server that has the capability
 	// "notify" implements it; others are asked with ListPods at intervals.
 	WatchPods(*WatchPodsRequest, grpc.ServerStreamingServer[WatchPodsResponse]) error
 	// WatchNode sends the node as it is to be registered (labels, annotations, taints,
