@@ -98,3 +98,26 @@ func TestThePhaseIsFinalOnceNothingRuns(t *testing.T) {
 func debugger(pod *corev1.Pod) {
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "s", Image: "image:1"}}}
 }
+
+// A pod that goes before anybody listens to an engine that has just begun, as while its
+// process waits for an API server, has a last status all the same.
+func TestPodThatGoesBeforeAnybodyListens(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.runtime.plans["a"] = plan{lingers: time.Hour}
+		pod := makePod("a")
+		r.create(pod)
+		r.delete(pod, 600)
+		r.end()
+		r.runtime.exit(r.runtime.newest("a").Id, 3)
+		r.beginUnheard()
+		r.after(time.Minute)
+		r.wantGone(pod)
+		r.listen()
+		r.wantState(pod, "Failed a=Error/3")
+		seen := len(r.notified)
+		r.listen()
+		if len(r.notified) > seen {
+			t.Errorf("the pod was notified again: %v", r.notified[seen:])
+		}
+	})
+}

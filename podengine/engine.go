@@ -158,6 +158,7 @@ type Engine struct {
 	closed  bool
 	workers map[types.UID]*worker
 	notify  func(*corev1.Pod)
+	unheard []*corev1.Pod // of an earlier process, that went before there was a listener
 }
 
 // New makes an Engine, which goes on with the pods that an earlier one left. The
@@ -239,6 +240,7 @@ func (cfg *Config) validate() error {
 // resume goes on with a pod of an earlier process.
 func (e *Engine) resume(c checkpoint) {
 	w := newWorker(e, c.Pod, c.Taken)
+	w.resumed = true
 	w.attempts, w.superseded = c.Attempts, c.Superseded
 	if c.Resize != nil && c.Resize.Wanted != nil {
 		w.resize = &resize{wanted: c.Resize.Wanted, pending: c.Resize.Pending, since: c.Resize.Since}
@@ -268,9 +270,13 @@ func (e *Engine) Close() error {
 // NotifyPods implements node.PodNotifier.
 func (e *Engine) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	e.mu.Lock()
-	e.notify = notify
+	workers, unheard := slices.Collect(maps.Values(e.workers)), e.unheard
+	e.notify, e.unheard = notify, nil
 	e.mu.Unlock()
-	for _, w := range e.all() {
+	for _, pod := range unheard {
+		notify(pod)
+	}
+	for _, w := range workers {
 		if w.snapshot().Status.Phase != "" {
 			w.notify()
 		}
@@ -436,6 +442,11 @@ func (e *Engine) GetPods(context.Context) ([]*corev1.Pod, error) {
 // drop forgets a pod that has ended and was deleted.
 func (e *Engine) drop(uid types.UID) {
 	e.mu.Lock()
+	if w := e.workers[uid]; w != nil && w.resumed && e.notify == nil {
+		if pod := w.snapshot(); pod.Status.Phase != "" {
+			e.unheard = append(e.unheard, pod)
+		}
+	}
 	delete(e.workers, uid)
 	e.mu.Unlock()
 	e.retryDeferred() // there is room now

@@ -112,13 +112,23 @@ func newRig(t *testing.T, root string) *rig {
 	return r
 }
 
-// begin makes an engine.
+// begin makes an engine, and listens to it.
 func (r *rig) begin() {
+	r.t.Helper()
+	r.beginUnheard()
+	r.listen()
+}
+
+// beginUnheard makes an engine.
+func (r *rig) beginUnheard() {
 	r.t.Helper()
 	var err error
 	if r.Engine, err = New(context.Background(), r.cfg); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+func (r *rig) listen() {
 	r.NotifyPods(r.ctx, func(pod *corev1.Pod) {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -33,10 +33,11 @@ const (
 
 // worker runs one pod: its goroutine alone acts on it.
 type worker struct {
-	engine *Engine
-	taken  time.Time     // when the node took the pod
-	wake   chan struct{} // has room for one
-	hurry  atomic.Bool   // what failed is to be tried again at once
+	engine  *Engine
+	taken   time.Time     // when the node took the pod
+	resumed bool          // from an earlier process
+	wake    chan struct{} // has room for one
+	hurry   atomic.Bool   // what failed is to be tried again at once
 
 	released atomic.Bool // the pod has ended, and given back its volumes
 
