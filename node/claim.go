@@ -78,6 +78,8 @@ type Claim struct {
 
 	acquired atomic.Bool
 	renewals renewals
+	found    atomic.Pointer[foundNode]
+	lease    atomic.Pointer[coordinationv1.Lease] // as it was written
 	left     atomic.Pointer[leftAlone]
 	waiting  atomic.Pointer[error] // what Acquire waits for; nil if for nothing
 	rivals   atomic.Int64          // seen before there were metrics
@@ -153,9 +155,11 @@ func (c *Claim) attempt(ctx context.Context, slot slotFunc, seen *rival) (delay 
 		return 0, err
 	}
 	defer done()
+	began := time.Now()
 	found, err := c.cfg.Nodes.Get(ctx, c.cfg.Node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
+		c.found.Store(&foundNode{at: began})
 		found = &corev1.Node{}
 	case err != nil:
 		return 0, fmt.Errorf("read node %s: %w", c.cfg.Node, err)
@@ -163,6 +167,7 @@ func (c *Claim) attempt(ctx context.Context, slot slotFunc, seen *rival) (delay 
 		if err := c.check(found); err != nil {
 			return 0, err
 		}
+		c.found.Store(&foundNode{found, began})
 	}
 	if c.cfg.Leases != nil {
 		if delay, err := c.takeLease(ctx, found, seen); err != nil || delay > 0 {
@@ -248,16 +253,17 @@ func (c *Claim) takeLease(ctx context.Context, found *corev1.Node, seen *rival) 
 			return claimPoll, nil // somebody has deleted the lease: who had it makes it again
 		}
 		lease = newLease(c.cfg.Node, found.UID)
-		_, err = c.cfg.Leases.Create(ctx, c.claimed(lease), metav1.CreateOptions{})
+		lease, err = c.cfg.Leases.Create(ctx, c.claimed(lease), metav1.CreateOptions{})
 	} else if err == nil {
 		if !c.free(lease, seen, time.Now()) {
 			return claimPoll, nil
 		}
-		_, err = c.cfg.Leases.Update(ctx, c.claimed(lease), metav1.UpdateOptions{})
+		lease, err = c.cfg.Leases.Update(ctx, c.claimed(lease), metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return 0, fmt.Errorf("claim node %s by its lease: %w", c.cfg.Node, err)
 	}
+	c.lease.Store(lease)
 	c.renewals.renewed(began)
 	return 0, nil
 }

@@ -47,10 +47,23 @@ type nodeLease struct {
 }
 
 func (n *NodeController) newLease() *nodeLease {
+	l := &nodeLease{leaseConfig: *n.lease, of: n, backoff: periodic.Backoff(leaseRetry)}
 	if n.claim != nil {
 		n.claim.renewals.keep(time.Duration(n.lease.durationSeconds) * time.Second)
+		l.goOn(n.claim.lease.Swap(nil))
 	}
-	return &nodeLease{leaseConfig: *n.lease, of: n, backoff: periodic.Backoff(leaseRetry)}
+	return l
+}
+
+// goOn has the lease renewed from the claim's on, which was written a moment ago: neither is
+// it read again, nor written before that is due.
+func (l *nodeLease) goOn(claimed *coordinationv1.Lease) {
+	if claimed == nil || claimed.Spec.RenewTime == nil || ptr.Deref(claimed.Spec.LeaseDurationSeconds, 0) != l.durationSeconds {
+		return
+	}
+	claimed.ManagedFields = nil // the API server has them, and they are most of the lease
+	l.latest, l.written = claimed, []metav1.MicroTime{*claimed.Spec.RenewTime}
+	l.due, l.spread = l.of.claim.renewals.nextAfter(rand.N(l.renewInterval)), true
 }
 
 // leaseRetry is the longest delay before a failed renewal is repeated, which a lease of

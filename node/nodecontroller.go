@@ -400,7 +400,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 
-	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.readAt) >= time.Second {
+	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.readAt) >= fresh {
 		// The watch shows it as well, but may take a minute to come back, or not be allowed.
 		node, err := n.Node(ctx, true)
 		if err != nil {
@@ -542,7 +542,7 @@ func refused(err error) bool {
 }
 
 func (n *NodeController) getOrCreate(ctx context.Context) error {
-	node, err := n.nodes.Get(ctx, n.name, metav1.GetOptions{})
+	node, err := n.read(ctx)
 	if apierrors.IsNotFound(err) {
 		now := metav1.Now()
 		if node, err = n.create(ctx, now); err == nil {

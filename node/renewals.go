@@ -44,6 +44,13 @@ func (r *renewals) within(d time.Duration) bool {
 	return !r.last.IsZero() && time.Since(r.last) < d
 }
 
+// nextAfter returns when that much time has passed since the last renewal that succeeded.
+func (r *renewals) nextAfter(d time.Duration) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last.Add(d)
+}
+
 // since reports whether one of the times is less than the life of the lease ago, if that is
 // renewed at all.
 func (r *renewals) since(at *time.Time) bool {
