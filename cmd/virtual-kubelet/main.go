@@ -16,7 +16,6 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/idlememory"
-	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/startpages"
 )
 
 // The exit statuses.
@@ -54,7 +53,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	// The first signal asks for an orderly end, the second one ends at once.
 	defer context.AfterFunc(ctx, stop)()
 	go idlememory.Return(ctx, idlememory.Pause)
-	startpages.Drop(ctx, startpages.After)
 
 	command := newRootCommand(os.Getenv)
 	command.SetArgs(args)

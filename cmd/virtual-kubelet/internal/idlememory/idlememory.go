@@ -3,6 +3,11 @@
 // The Go runtime lets the heap grow to twice what is in use before it collects, and keeps what it
 // has freed for the next time. After many pods have come or gone at once, nothing may be allocated for
 // hours, and all that time the process would have twice the memory that it needs.
+//
+// Half of what a process without pods has in memory are pages of its executable that it needs for its start
+// alone, in which hundreds of packages register what they have. The kernel drops them by itself where it is short
+// of memory, but until then they count as the process's, and go last, since it has run them. What is
+// needed again is mapped again when it is used, as a rule without reading the file.
 package idlememory
 
 import (
@@ -27,18 +32,19 @@ const (
 	least = 1 << 20
 )
 
-// Return gives memory back each time that the process has come to rest, until ctx ends. It collects at most
-// once for each time that the runtime does.
+// Return gives memory back when the process has come to rest after its start, and then each time that it is
+// worth it, until ctx ends. It collects at most once for each time that the runtime does.
 func Return(ctx context.Context, pause time.Duration) {
-	for {
+	for first := true; ; first = false {
 		next := collected()
 		h, ok := atRest(ctx, pause)
 		if !ok {
 			return
 		}
-		if h.worthReturning() {
+		if first || h.worthReturning() {
 			debug.FreeOSMemory()
-			next = collected() // that was none of the runtime's
+			_ = dropExecutable() // where it cannot be, all is as before
+			next = collected()   // that was none of the runtime's
 		}
 		select {
 		case <-next:

@@ -1,4 +1,4 @@
-package startpages
+package idlememory
 
 import (
 	"errors"
@@ -36,9 +36,9 @@ Anonymous:             0 kB
 }
 
 // The pages are gone, and there again where they are needed.
-func TestDrop(t *testing.T) {
+func TestDropExecutable(t *testing.T) {
 	before := resident(t)
-	if err := drop(); err != nil {
+	if err := dropExecutable(); err != nil {
 		t.Fatal(err)
 	}
 	if after := resident(t); after >= before {

@@ -1,4 +1,4 @@
-package startpages
+package idlememory
 
 import (
 	"bufio"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drop takes the pages of the executable out of this process's memory. Those that nobody uses are the
+// dropExecutable takes the pages of the executable out of this process's memory. Those that nobody uses are the
 // first that the kernel takes when it is short of memory.
-func drop() error {
+func dropExecutable() error {
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err

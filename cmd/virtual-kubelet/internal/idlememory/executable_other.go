@@ -1,0 +1,5 @@
+//go:build !linux
+
+package idlememory
+
+func dropExecutable() error { return nil }

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package startpages
-
-func drop() error { return nil }
