@@ -288,11 +288,11 @@ slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are pa
 
 .PHONY: machine
 machine: build controlplane container-tools toolchain ## The conformance kit on machines that are network namespaces, which is part of integration
-	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestNetworkNamespaces$$' ./providers/machine
+	$(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestNetworkNamespaces$$' ./providers/machine
 
 .PHONY: machine-ec2
 machine-ec2: build controlplane container-tools toolchain ## The same on instances of a fake of Amazon EC2 that are network namespaces
-	cd providers/machine/ec2 && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -run '^TestKit$$' .
+	cd providers/machine/ec2 && $(GOTEST) -count=1 $(TESTFLAGS) -tags integration -timeout 20m -parallel 8 -run '^TestKit$$' .
 
 .PHONY: qemu-tools
 qemu-tools: # the packages of Debian that virtual machines, and their image, need
