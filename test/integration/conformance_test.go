@@ -52,6 +52,7 @@ func conformance(t *testing.T, n *virtualNode, args ...string) (status int, stdo
 // The report of the mock, which runs no commands, says so; that is no failure
 // unless commands are required.
 func TestConformanceCommand(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	n, dir := startNode(t), t.TempDir()
 	markdown, junit := filepath.Join(dir, "report.md"), filepath.Join(dir, "junit.xml")
 	const can = "logs,exec,attach,port-forward,stats,deadlines,ephemeral-containers"

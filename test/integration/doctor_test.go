@@ -227,6 +227,7 @@ func TestDoctorFindsTheNodeOfAnotherProvider(t *testing.T) {
 }
 
 func TestDoctorFindsALeaseThatRanOut(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	n := startNode(t)
 	n.stop(t, syscall.SIGKILL)
 	eventually(t, "the lease has run out", func(context.Context) (bool, string) {

@@ -149,6 +149,7 @@ func TestInitKinds(t *testing.T) {
 	}
 	for _, kind := range []string{"podgroup", "podengine", "remote"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel() // they wait most of the time
 			dir := filepath.Join(t.TempDir(), "acme")
 			runIn(t, checkout, filepath.Join(checkout, "bin", "virtual-kubelet"), "init", "acme", "--kind", kind, "--directory", dir, "--replace", checkout)
 			runIn(t, dir, "go", "mod", "tidy")

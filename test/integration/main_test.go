@@ -34,8 +34,8 @@ rules:
 - level: None
 `
 
-// The control plane of all tests. Each has a namespace and a node of its own. Those that are
-// parallel run after all others, some of which stop the API server.
+// The control plane of all tests, but for those withOwnControlPlane. Each has a namespace and a node
+// of its own. Those that are parallel run after all others, some of which change what is the cluster's.
 var (
 	cluster *controlplane.ControlPlane
 	client  kubernetes.Interface

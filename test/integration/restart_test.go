@@ -15,6 +15,9 @@ import (
 )
 
 func TestAPIServerRestarts(t *testing.T) {
+	if !withOwnControlPlane(t) {
+		return
+	}
 	n, ns := startNode(t), newNamespace(t)
 	before := createRunning(t, n, ns, "before", 10)
 	if err := cluster.StopAPIServer(t.Context()); err != nil {
@@ -142,6 +145,9 @@ func running(t *testing.T, ns string) map[string]types.UID {
 // An API server that is away for longer than a lease lives: the control plane
 // gives the node up, and takes it back when the API server is there again.
 func TestAPIServerIsAwayForLong(t *testing.T) {
+	if !withOwnControlPlane(t) {
+		return
+	}
 	n, ns := startNode(t), newNamespace(t)
 	before := createRunning(t, n, ns, "before", 10)
 	if err := cluster.StopAPIServer(t.Context()); err != nil {
