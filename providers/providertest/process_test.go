@@ -31,6 +31,7 @@ import (
 
 // Processes with namespaces, which takes root, can do all.
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	testProcess(t, runtime.IsolationNamespaces, processAgent(t, runtime.IsolationNamespaces), providertest.All()...)
 }
 
@@ -44,6 +45,7 @@ const plainEnv = "TEST_WITHOUT_SYS_ADMIN"
 // privileged, have volumes too, but nothing can be mounted in one, and /tmp is the
 // machine's. Their termination messages are at paths of their own.
 func TestProcessWithoutIsolation(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(plainEnv) == "" {
 		inPlainContainer(t)
 		return
@@ -117,6 +119,7 @@ func processProvider(root string, config runtime.Config) nodeutil.NewProviderFun
 
 // Processes that all are one user's reach each other, and the kit says so.
 func TestProcessesOfOneUserFail(t *testing.T) {
+	t.Parallel()
 	skip := map[string]string{}
 	for _, check := range nodecheck.Checks() {
 		if !strings.HasPrefix(check.Name, "isolation-") {
