@@ -269,11 +269,14 @@ observability: prometheus ## Check dashboard and alerts against the metrics
 SUITES = ^Test(Suite|SuiteOverThePlugin|Backends|Capsules)$$
 MANY_SESSIONS = ^Test(ManySessionsAreSmall|PortForwardForgetsConnections)$$
 NOT_MANY = -skip "$(SUITES)/1000_pods|$(SUITES)/./1000_pods|$(MANY_SESSIONS)"
-# The packages that unit leaves out, as a regular expression.
+# As regular expressions: the packages that unit leaves out, and those that wait much of their time.
+# These begin first, and others run beside them: go test begins with the packages in their order.
 UNIT_WITHOUT = ^$$
+UNIT_FIRST = /providers/(machine|process/runtime)$$
 .PHONY: unit
 unit: ## The tests that need no control plane
-	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 $(TESTFLAGS) -timeout 20m $(NOT_MANY) $$($(GO) list ./... | grep -vE "$(UNIT_WITHOUT)")'
+	printf '%s\n' $(MODULES) | xargs -P 2 -I {} sh -c 'cd {} && packages=$$($(GO) list ./... | grep -vE "$(UNIT_WITHOUT)") && \
+		$(GOTEST) -p 4 -count=1 $(TESTFLAGS) -timeout 20m $(NOT_MANY) $$(echo "$$packages" | grep -E "$(UNIT_FIRST)") $$packages'
 	$(GOTEST) -count=1 -run '$(SUITES)|$(MANY_SESSIONS)' ./podgroup ./node/api ./providers/interlink ./providers/slurm ./providers/stackpath
 	printf '%s\n' $(filter providers/%,$(MODULES)) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) -count=1 -run "$(SUITES)" .'
 
@@ -328,8 +331,10 @@ integration: integration-tools integration-controlplane integration-nodes integr
 integration-tools: build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools
 integration-controlplane: integration-tools
 	cd controlplane && $(GOTEST) ./...
+# The packages that take longest begin first. They wait most of the time, so three run side by side.
 integration-nodes: integration-tools
-	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
+	$(GOTEST) -p 3 $(TESTFLAGS) -tags integration -timeout 30m -parallel 8 ./test/integration ./providers/kubernetes ./providers/providertest ./test/faults \
+		./test/... ./providers/providertest/... ./providers/kubernetes/... ./bench/...
 integration-backends: integration-tools
 	$(MAKE) -j2 integration-slurm integration-nomad # Slurm waits most of the time
 integration-slurm:
