@@ -70,7 +70,8 @@ func (t *transport) toService(request *http.Request, body []byte) (*http.Request
 			return nil, nil, fmt.Errorf("decode the body of a request: %w", err)
 		}
 		if media == string(types.ApplyYAMLPatchType) {
-			if err := withoutApply(request, object); err != nil {
+			var err error
+			if body, err = withoutApply(request, object); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -93,25 +94,31 @@ func (t *transport) toService(request *http.Request, body []byte) (*http.Request
 }
 
 // withoutApply makes a server-side apply, which the service does not document, a creation,
-// or the replacement of the object with the UID that the caller knows.
-func withoutApply(request *http.Request, object fields) error {
-	var meta struct {
-		UID types.UID `json:"uid"`
-	}
+// or the replacement of the object with the UID that the caller knows. A creation has no
+// resourceVersion: an apply has one that no object has if there is to be none.
+func withoutApply(request *http.Request, object fields) (body []byte, err error) {
+	var meta fields
 	if err := json.Unmarshal(object["metadata"], &meta); err != nil {
-		return fmt.Errorf("decode the metadata of a request: %w", err)
+		return nil, fmt.Errorf("decode the metadata of a request: %w", err)
 	}
 	request.Header.Set("Content-Type", contentJSON)
 	query := request.URL.Query()
 	query.Del("force")
 	request.URL.RawQuery = query.Encode()
-	if meta.UID == "" {
+	if _, known := meta["uid"]; known {
+		request.Method = http.MethodPut
+	} else {
 		request.Method = http.MethodPost
 		request.URL.Path, request.URL.RawPath = path.Dir(request.URL.Path), ""
-	} else {
-		request.Method = http.MethodPut
+		delete(meta, "resourceVersion")
 	}
-	return nil
+	if object["metadata"], err = json.Marshal(meta); err == nil {
+		body, err = json.Marshal(object)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode the body of a request: %w", err)
+	}
+	return body, nil
 }
 
 // fromService returns a response as client-go expects it. Lists and watches have only what

@@ -345,13 +345,13 @@ func TestDialect(t *testing.T) {
 		t.Errorf("a list as a watch: %v", err)
 	}
 	for uid, want := range map[string]string{"": "POST /api/v1/namespaces/guests/configmaps ", "u1": "PUT /api/v1/namespaces/guests/configmaps/c "} {
-		object := corev1ac.ConfigMap("c", "guests").WithData(map[string]string{"k": "v"})
+		object := corev1ac.ConfigMap("c", "guests").WithData(map[string]string{"k": "v"}).WithResourceVersion("9")
 		if uid != "" {
 			object.WithUID("u1")
 		}
 		applied, err := client.CoreV1().ConfigMaps("guests").Apply(t.Context(), object, metav1.ApplyOptions{FieldManager: "virtual-kubelet", Force: true})
 		got, _ := sent.Load().(string)
-		if err != nil || applied.Data["k"] != "v" || !strings.HasPrefix(got, want) || !strings.Contains(got, `"apiVersion":"v1"`) {
+		if err != nil || applied.Data["k"] != "v" || !strings.HasPrefix(got, want) || strings.Contains(got, `"resourceVersion":"9"`) != (uid != "") || !strings.Contains(got, `"apiVersion":"v1"`) {
 			t.Errorf("applied with UID %q: %v; sent was %s", uid, err, got)
 		}
 	}

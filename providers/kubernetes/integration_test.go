@@ -59,6 +59,7 @@ podIPs: [{remote: 10.244.0.0/16, home: 10.99.0.0/16}]
 	})
 	t.Run("in a pod of the remote cluster", w.testInCluster)
 	t.Run("clash", w.testNameConflict)
+	t.Run("clash of copies", w.testCopyConflict)
 	t.Run("not supported", w.testNotSupported)
 	restart := func(meanwhile func()) {
 		virtual.end()

@@ -35,7 +35,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.ensureNamespace(ctx, wanted.Namespace); err != nil {
 		return err
 	}
-	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
+	if err := p.reflector.RegisterPod(ctx, pod, wanted); err != nil {
 		if errors.As(err, new(translate.NameConflict)) {
 			return errdefs.AsConflict(err)
 		}
@@ -131,14 +131,33 @@ func (p *Provider) deleteOlder(ctx context.Context, pod, wanted *corev1.Pod) err
 	return errdefs.AsRetryAfter(errors.New("an older pod of the same name is still in the remote cluster"), olderPodDelay)
 }
 
-// DeletePod implements node.PodLifecycleHandler.
+// DeletePod implements node.PodLifecycleHandler. The remote pod is read first unless it is
+// still the version in the cache.
 func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	p.cancelReplacement(pod.UID)
+	grace := ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
+	if err := p.deleteObserved(ctx, pod, grace); !apierror.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return err
+	}
 	remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 	if err != nil {
 		return err
 	}
-	return p.delete(ctx, remote, ptr.Deref(pod.DeletionGracePeriodSeconds, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)))
+	return p.delete(ctx, remote, grace)
+}
+
+// deleteObserved deletes the remote pod of a home pod if the cache has its current version,
+// which nobody has begun to delete. Errors of class NotFound and Conflict mean that it has
+// not, or that it is unknown.
+func (p *Provider) deleteObserved(ctx context.Context, pod *corev1.Pod, grace int64) error {
+	observed := p.cachedPod(pod.Namespace, pod.Name, pod.UID)
+	if observed == nil || observed.DeletionTimestamp != nil {
+		return errdefs.NotFound("the cache does not have the pod as it runs in the remote cluster")
+	}
+	if err := p.ensureIdentified(ctx); err != nil {
+		return err
+	}
+	return p.requestDeletion(ctx, observed, grace, &metav1.Preconditions{UID: &observed.UID, ResourceVersion: &observed.ResourceVersion})
 }
 
 // minGracePeriod is the shortest grace period, in seconds, with which the remote node
@@ -149,14 +168,15 @@ const minGracePeriod = 1
 // delete deletes a remote pod. The UID makes sure that it is not another pod of the
 // same name.
 func (p *Provider) delete(ctx context.Context, remote *corev1.Pod, grace int64) error {
-	grace = max(grace, minGracePeriod)
-	if remote.DeletionTimestamp != nil && ptr.Deref(remote.DeletionGracePeriodSeconds, 0) <= grace {
+	if remote.DeletionTimestamp != nil && ptr.Deref(remote.DeletionGracePeriodSeconds, 0) <= max(grace, minGracePeriod) {
 		return nil // it is being deleted
 	}
-	err := p.remote.CoreV1().Pods(remote.Namespace).Delete(ctx, remote.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: &grace,
-		Preconditions:      metav1.NewUIDPreconditions(string(remote.UID)),
-	})
+	return p.requestDeletion(ctx, remote, grace, metav1.NewUIDPreconditions(string(remote.UID)))
+}
+
+func (p *Provider) requestDeletion(ctx context.Context, remote *corev1.Pod, grace int64, is *metav1.Preconditions) error {
+	grace = max(grace, minGracePeriod)
+	err := p.remote.CoreV1().Pods(remote.Namespace).Delete(ctx, remote.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: is})
 	if err != nil && !apierror.IsNotFound(err) {
 		return fmt.Errorf("cannot delete the pod in the remote cluster: %w", apierror.OrUnavailable(err))
 	}

@@ -129,6 +129,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		deleting:     map[types.UID]bool{},
 		identity:     newIdentity(home.Client.CoreV1()),
 	}
+	options.Unresolved, options.IsService = p.unresolvedPod, service != nil
 	var err error
 	// From here on, Close is needed: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -331,9 +332,17 @@ func (p *Provider) homePodWithStatus(remote *corev1.Pod, status corev1.PodStatus
 
 // homePod returns the home pod of a remote pod, or nil if it is unknown.
 func (p *Provider) homePod(remote *corev1.Pod) *corev1.Pod {
-	name := translate.NameOf(remote)
+	return p.localPod(translate.NameOf(remote), translate.UIDOf(remote))
+}
+
+// unresolvedPod returns a home pod as the API server has it, or nil if it is unknown.
+func (p *Provider) unresolvedPod(pod *corev1.Pod) *corev1.Pod {
+	return p.localPod(translate.Key(pod), pod.UID)
+}
+
+func (p *Provider) localPod(name types.NamespacedName, uid types.UID) *corev1.Pod {
 	local, err := p.home.Pods.Pods(name.Namespace).Get(name.Name)
-	if err != nil || local.UID != translate.UIDOf(remote) {
+	if err != nil || local.UID != uid {
 		return nil
 	}
 	return local

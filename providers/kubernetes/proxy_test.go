@@ -50,6 +50,7 @@ func TestNotFoundByAProxy(t *testing.T) {
 					if _, err := r.GetPodByUID(t.Context(), pod.Namespace, pod.Name, "another"); !errdefs.IsUnavailable(err) || errdefs.IsNotFound(err) {
 						t.Errorf("asked for with %v", err)
 					}
+					pod.UID = "another" // what the cache has is not read before it is deleted
 				}
 				if err := r.DeletePod(t.Context(), pod); verb != "patch" && (!errdefs.IsUnavailable(err) || errdefs.IsNotFound(err)) {
 					t.Errorf("deleted with %v", err)

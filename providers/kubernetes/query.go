@@ -28,7 +28,13 @@ func (p *Provider) GetPodByUID(ctx context.Context, namespace, name string, uid 
 		return p.homePodWithStatus(next.remote, p.replacementStatus(next.remote)), nil
 	}
 	remote, err := p.cachedPod(namespace, name, uid), error(nil)
-	if remote == nil {
+	switch {
+	case remote != nil:
+	case p.isNew(namespace, name, uid):
+		if err = p.ensureIdentified(ctx); err == nil {
+			err = errdefs.NotFoundf("pod %s/%s is not in the remote cluster yet", namespace, name)
+		}
+	default:
 		remote, err = p.find(ctx, namespace, name, uid)
 	}
 	if errdefs.IsNotFound(err) {
@@ -77,6 +83,19 @@ func (p *Provider) cachedPod(namespace, name string, uid types.UID) *corev1.Pod 
 	return nil
 }
 
+// isNew reports whether a home pod is to be created and, as far as its status and the cache
+// of remote pods show, never was. CreatePod finds a remote pod that there is all the same;
+// once it has tried, or when the pod is to go, only the remote API server's answer counts.
+func (p *Provider) isNew(namespace, name string, uid types.UID) bool {
+	local, err := p.home.Pods.Pods(namespace).Get(name)
+	if err != nil || local.UID != uid || local.DeletionTimestamp != nil {
+		return false
+	}
+	status := &local.Status
+	return (status.Phase == "" || status.Phase == corev1.PodPending) && status.StartTime == nil && len(status.ContainerStatuses) == 0 &&
+		!p.reflector.IsRegistered(uid) && p.informer.HasSynced() && p.listWatch.check() == nil && len(p.observedPods(uid)) == 0
+}
+
 // adopt registers the home pod of a remote pod, and queues the removal of labels and
 // annotations that home has removed.
 func (p *Provider) adopt(remote *corev1.Pod) {
@@ -84,7 +103,7 @@ func (p *Provider) adopt(remote *corev1.Pod) {
 	if local == nil {
 		return
 	}
-	p.reflector.AdoptPod(local)
+	p.reflector.AdoptPod(local, remote)
 	if p.translate.MetadataRemoved(local, remote) {
 		p.queue.Add(workItem{uid: local.UID, removeMetadata: true})
 	}

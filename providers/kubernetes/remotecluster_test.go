@@ -75,7 +75,7 @@ func TestAnotherClusterTakesThePlaceOfTheRemoteOne(t *testing.T) {
 		if r.mayBegin() {
 			t.Error("the provider may create and delete objects")
 		}
-		if err := r.reflector.RegisterPod(t.Context(), named("four")); err == nil {
+		if err := r.reflector.RegisterPod(t.Context(), named("four"), &corev1.Pod{}); err == nil {
 			t.Error("copies are written")
 		}
 		r.reflector.UnregisterPod(named("four").UID)

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -159,6 +160,10 @@ func newRemoteAs(uid types.UID) *fake.Clientset {
 			return true, nil, err
 		}
 		if meta, ok := object["metadata"].(map[string]any); ok {
+			if _, err := remote.Tracker().Get(patch.GetResource(), patch.Namespace, patch.Name); err == nil && meta["resourceVersion"] != nil { // objects of the fake have none
+				return true, nil, apierrors.NewConflict(patch.GetResource().GroupResource(), patch.Name, errors.New("the object has been modified"))
+			}
+			delete(meta, "resourceVersion")
 			meta["uid"] = "far-" + patch.Name
 		}
 		var err error

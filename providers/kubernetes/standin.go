@@ -88,7 +88,7 @@ func (p *Provider) podAgain(ctx context.Context, local *corev1.Pod) (*corev1.Pod
 	if err := p.ensureNamespace(ctx, next.Namespace); err != nil {
 		return nil, err
 	}
-	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
+	if err := p.reflector.RegisterPod(ctx, pod, next); err != nil {
 		return nil, fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
 	translate.AddRestarts(next, &local.Status)

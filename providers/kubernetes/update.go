@@ -27,12 +27,12 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
-	if err := p.reflector.RegisterPod(ctx, pod); err != nil {
-		return fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
-	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var lacking error
 		remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
+		if err == nil {
+			err = p.registerUpdated(ctx, pod, remote)
+		}
 		for _, update := range []func(_ context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error){p.updateEphemeral, p.updateResources, p.updateFields} {
 			if err != nil {
 				return err
@@ -49,6 +49,17 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 		}
 		return err
 	})
+}
+
+// registerUpdated writes what the remote pod needs, and what the ephemeral containers do that
+// it is to get.
+func (p *Provider) registerUpdated(ctx context.Context, pod, remote *corev1.Pod) error {
+	next := remote.DeepCopy()
+	next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, p.translate.EphemeralContainers(pod)...)
+	if err := p.reflector.RegisterPod(ctx, pod, next); err != nil {
+		return fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
+	}
+	return nil
 }
 
 func (p *Provider) updateEphemeral(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {

@@ -91,6 +91,7 @@ type copyState struct {
 	writing chan struct{}  // holds one token while the copy is read or written
 	sum     string         // of the content that was written last: see copyContent.sum
 	version writtenVersion // the version in the remote cluster, if known
+	isNew   bool           // no copy is expected in the remote cluster: see Reflector.apply
 	missing bool           // the original does not exist, and so neither does the copy
 	lost    bool           // the copy existed, and is gone
 
@@ -105,8 +106,8 @@ type rewriteRequest struct {
 	lost  bool // the copy may be gone
 }
 
-func newCopyState() *copyState {
-	return &copyState{writing: make(chan struct{}, 1), pods: map[types.UID]struct{}{}}
+func newCopyState(isNew bool) *copyState {
+	return &copyState{writing: make(chan struct{}, 1), isNew: isNew, pods: map[types.UID]struct{}{}}
 }
 
 // writtenVersion identifies a version of an object in the remote cluster.
@@ -179,10 +180,10 @@ func (r *Reflector) processNextItem(ctx context.Context) bool {
 }
 
 // RegisterPod writes the copies that pod needs, and keeps them up to date. The
-// environment of pod is resolved. Originals that do not exist are reported by
-// ReportFailure, and copied once they do.
-func (r *Reflector) RegisterPod(ctx context.Context, pod *corev1.Pod) error {
-	f := r.register(pod, r.opts.Translate.Environment(pod))
+// environment of pod is resolved; remote is its remote pod as it is, or is to be. Originals
+// that do not exist are reported by ReportFailure, and copied once they do.
+func (r *Reflector) RegisterPod(ctx context.Context, pod, remote *corev1.Pod) error {
+	f := r.register(pod, remote, r.opts.Translate.Environment(pod), true)
 	var errs []error
 	for of := range f.refs {
 		if err := r.reflectOnce(ctx, of); err != nil {
@@ -193,14 +194,14 @@ func (r *Reflector) RegisterPod(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// AdoptPod registers a pod that runs already. Its environment need not be resolved. It
-// does not wait for the copies, and does nothing if the pod is registered.
-func (r *Reflector) AdoptPod(pod *corev1.Pod) {
+// AdoptPod registers a pod that runs already, as remote. Its environment need not be
+// resolved. It does not wait for the copies, and does nothing if the pod is registered.
+func (r *Reflector) AdoptPod(pod, remote *corev1.Pod) {
 	if r.IsRegistered(pod.UID) {
 		return
 	}
 	r.opts.Objects.Follow(pod) // as the node does for a pod that it creates
-	for of := range r.register(pod, nil).refs {
+	for of := range r.register(pod, remote, nil, false).refs {
 		r.queue.Add(of)
 	}
 }
@@ -212,15 +213,20 @@ func (r *Reflector) IsRegistered(uid types.UID) bool {
 	return r.pods[uid] != nil
 }
 
-func (r *Reflector) register(pod *corev1.Pod, env map[string][]byte) *registeredPod {
+// register records a pod and what it needs: of the Secrets of its own those that its remote
+// pod refers to. Copies that no pod has needed before are expected not to be in the remote
+// cluster if the pod is new.
+func (r *Reflector) register(pod, remote *corev1.Pod, env map[string][]byte, isNew bool) *registeredPod {
 	f := &registeredPod{pod: pod.DeepCopy(), env: env, refs: map[ref]bool{}, since: time.Now()}
 	for o, required := range translate.Objects(pod) {
 		f.refs[ref{o.Kind, pod.Namespace, o.Name}] = required
 	}
-	if len(translate.Files(pod)) > 0 {
-		f.refs[ref{translate.KindFiles, pod.Namespace, string(pod.UID)}] = true
+	used := ReferencedBy(remote)
+	for _, kind := range []string{translate.KindEnvironment, translate.KindFiles} {
+		if _, ok := used[r.opts.Translate.ObjectName(kind, pod.Namespace, string(pod.UID))]; ok {
+			f.refs[ref{kind, pod.Namespace, string(pod.UID)}] = true
+		}
 	}
-	f.refs[ref{translate.KindEnvironment, pod.Namespace, string(pod.UID)}] = true
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,11 +236,14 @@ func (r *Reflector) register(pod *corev1.Pod, env map[string][]byte) *registered
 			f.refs[of] = f.refs[of] || required
 		}
 	}
+	if _, ok := f.refs[ref{translate.KindEnvironment, pod.Namespace, string(pod.UID)}]; !ok {
+		f.env = nil
+	}
 	r.pods[pod.UID] = f
 	for of := range f.refs {
 		c := r.copies[of]
 		if c == nil {
-			c = newCopyState()
+			c = newCopyState(isNew)
 			r.copies[of] = c
 		}
 		c.pods[pod.UID] = struct{}{}

@@ -1,6 +1,7 @@
 package reflection
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -88,16 +89,46 @@ type rig struct {
 	home     *home
 	remote   *fake.Clientset
 	reported []error
+	conflict error // of an apply with another version than there is
 }
 
 func newRig(t *testing.T) *rig {
 	g := &rig{t: t, home: &home{secrets: map[string]*corev1.Secret{}}, remote: fake.NewClientset()}
+	g.conflict = apierrors.NewConflict(corev1.Resource("secrets"), "one", errors.New("the object has been modified"))
 	g.Reflector = New(Options{
 		Translate: &translate.Options{Home: translate.Home{Cluster: "home", Node: "far", UID: "home-uid"}, Namespaces: translate.Namespaces{Mapping: translate.Same}},
 		Objects:   g.home, Tokens: g.home, Remote: g.remote,
 		ReportFailure: func(_ *corev1.Pod, err error) { g.reported = append(g.reported, err) },
 	})
+	g.remote.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, ok := action.(clienttesting.PatchActionImpl)
+		if !ok || !bytes.Contains(patch.Patch, []byte(`"resourceVersion"`)) {
+			return false, nil, nil
+		}
+		_, err := g.remote.Tracker().Get(patch.GetResource(), patch.Namespace, patch.Name)
+		return err == nil, nil, g.conflict
+	})
 	return g
+}
+
+// remoteOf returns the remote pod of a home pod.
+func (g *rig) remoteOf(pod *corev1.Pod) *corev1.Pod {
+	g.t.Helper()
+	remote, err := g.opts.Translate.Pod(pod, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return remote
+}
+
+func (g *rig) RegisterPod(ctx context.Context, pod *corev1.Pod) error {
+	g.t.Helper()
+	return g.Reflector.RegisterPod(ctx, pod, g.remoteOf(pod))
+}
+
+func (g *rig) AdoptPod(pod *corev1.Pod) {
+	g.t.Helper()
+	g.Reflector.AdoptPod(pod, g.remoteOf(pod))
 }
 
 // run runs the Reflector for the rest of the test.
@@ -399,7 +430,7 @@ func TestTokensDisabled(t *testing.T) {
 		after.opts.Objects, after.opts.Tokens, after.opts.Remote = g.home, g.home, g.remote
 		after.opts.Translate.NoTokens = true
 		after.run()
-		after.AdoptPod(pod)
+		after.Reflector.AdoptPod(pod, g.remoteOf(pod))
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		data := after.copied(translate.KindFiles, "a").Data
@@ -549,7 +580,7 @@ func TestMissingOptionalObjectIsNotReported(t *testing.T) {
 				asked++
 			}
 		}
-		if asked != 2 { // the Secret with the environment, and the copied Secret
+		if asked != 1 { // for an earlier copy
 			t.Errorf("the remote cluster was asked %d times", asked)
 		}
 		g.home.put("keys", corev1.SecretTypeOpaque, "late")
@@ -613,7 +644,8 @@ func TestCopyThatIsThereIsNotWrittenAgain(t *testing.T) {
 		g.remote.ClearActions()
 		return count
 	}
-	if err := after.RegisterPod(t.Context(), reader("a")); err != nil {
+	after.AdoptPod(reader("a"))
+	if err := after.reflect(t.Context(), ref{"Secret", "shop", "keys"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := writes(); n != 0 {
@@ -626,6 +658,78 @@ func TestCopyThatIsThereIsNotWrittenAgain(t *testing.T) {
 	if c := g.copied("Secret", "keys"); writes() != 1 || string(c.Data["key"]) != "two" {
 		t.Errorf("a change is not written: %+v", c)
 	}
+}
+
+// A new pod's copy that is there already, since a process before this one has written it or
+// the answer was lost, is read, and written only if it differs.
+func TestNewCopyThatIsThere(t *testing.T) {
+	for content, want := range map[string][]string{"one": {"patch", "get"}, "two": {"patch", "get", "patch"}} {
+		g, after := newRig(t), newRig(t)
+		if content == "two" { // of a service, which makes a creation of it
+			g.conflict = apierrors.NewAlreadyExists(corev1.Resource("secrets"), "one")
+		}
+		g.home.put("keys", corev1.SecretTypeOpaque, "one")
+		if err := g.RegisterPod(t.Context(), reader("a")); err != nil {
+			t.Fatal(err)
+		}
+		g.remote.ClearActions()
+		after.opts.Remote, after.remote = g.remote, g.remote
+		after.home.put("keys", corev1.SecretTypeOpaque, content)
+		if err := after.RegisterPod(t.Context(), reader("a")); err != nil {
+			t.Fatal(err)
+		}
+		var asked []string
+		for _, action := range g.remote.Actions() {
+			asked = append(asked, action.GetVerb())
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("%s: asked were %q, want %q", content, asked, want)
+		}
+		if c := after.copied("Secret", "keys"); string(c.Data["key"]) != content {
+			t.Errorf("the copy is %+v, want %s", c, content)
+		}
+	}
+}
+
+// Of the Secrets of its own a pod has those that its remote pod refers to: one that an
+// earlier version has made goes on having both, with all their values, and leaves none.
+func TestSecretsThatTheRemotePodRefersTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		pod := reader("a")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}}}}
+		original := pod.DeepCopy()
+		original.Spec.Containers = []corev1.Container{{Name: "main"}}
+		pod.Spec.Containers = []corev1.Container{{Name: "main", Env: []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"}}}}
+		older := g.remoteOf(pod)
+		older.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: g.opts.Translate.FilesName(pod)}}
+		g.opts.Translate.Unresolved = func(*corev1.Pod) *corev1.Pod { return original }
+		g.run()
+
+		if err := g.RegisterPod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if asked := g.remote.Actions(); len(asked) > 0 {
+			t.Errorf("a pod whose variables and files are in its remote pod: the remote cluster was asked for %v", asked)
+		}
+		g.UnregisterPod(pod.UID)
+		if err := g.Reflector.RegisterPod(t.Context(), pod, older); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.RegisterPod(t.Context(), pod); err != nil { // what it had, it keeps
+			t.Fatal(err)
+		}
+		env, files := g.copied(translate.KindEnvironment, "a"), g.copied(translate.KindFiles, "a")
+		if env == nil || string(env.Data["main.KUBERNETES_SERVICE_HOST"]) != "10.96.0.1" || files == nil || string(files.Data[translate.FileKey("info", "name")]) != pod.Name {
+			t.Errorf("a pod of an earlier version: its Secrets are %+v and %+v", env, files)
+		}
+		g.UnregisterPod(pod.UID)
+		synctest.Wait()
+		if g.copied(translate.KindEnvironment, "a") != nil || g.copied(translate.KindFiles, "a") != nil {
+			t.Error("its Secrets are left")
+		}
+	})
 }
 
 // A copy that is too large for the remote cluster is reported, and seldom retried.

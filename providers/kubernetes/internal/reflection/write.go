@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,12 +55,23 @@ func remoteKind(kind string) string {
 	return translate.KindSecret
 }
 
-// apply writes a copy unless it is up to date. It reads the copy only if its version is
-// unknown, or no longer the one that was written last.
+// unwritten is over what a copy is written that is not to exist yet: the API server refuses
+// a resourceVersion that no object has as a conflict with any object of the name, and
+// ignores it otherwise. A service may make a creation of it.
+var unwritten = writtenVersion{version: strconv.FormatInt(math.MaxInt64, 10)}
+
+// apply writes a copy unless it is up to date. It reads the copy only if one may be there
+// whose version is unknown, or no longer the one that was written last.
 func (r *Reflector) apply(ctx context.Context, of ref, c *copyState, wanted *copyContent) error {
 	at, err := r.remoteName(of)
 	if err != nil {
 		return err
+	}
+	if c.isNew {
+		c.isNew = false
+		if err := r.write(ctx, of, at, c, wanted, unwritten); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
 	}
 	if c.version.uid != "" && c.version.kind == wanted.Type {
 		err := r.write(ctx, of, at, c, wanted, c.version)

@@ -16,22 +16,42 @@ const (
 	apiServerPort = "KUBERNETES_SERVICE_PORT"
 )
 
-// moveEnvironments moves the values of all environment variables from the pod spec,
-// which many users may read, to the Secret EnvironmentName: some of the values come
-// from home Secrets.
+// moveEnvironments moves the values of environment variables from the pod spec, which
+// many users may read, to the Secret EnvironmentName: some of the values come from home
+// Secrets. A container whose variables are all of Services keeps them in its spec.
 func (o *Options) moveEnvironments(pod *corev1.Pod, spec *corev1.PodSpec) {
+	public := o.withoutOwnVariables(pod)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			o.moveEnvironment(pod, &containers[i])
+			o.moveEnvironment(pod, &containers[i], public[containers[i].Name])
 		}
 	}
 }
 
-func (o *Options) moveEnvironment(pod *corev1.Pod, c *corev1.Container) {
+// withoutOwnVariables returns the containers of a home pod that are known to name no
+// variables: those that they have when the environment is resolved are of Services.
+func (o *Options) withoutOwnVariables(pod *corev1.Pod) map[string]bool {
+	if o.Unresolved == nil {
+		return nil
+	}
+	original := o.Unresolved(pod)
+	if original == nil {
+		return nil
+	}
+	found := map[string]bool{}
+	for _, containers := range [][]corev1.Container{original.Spec.InitContainers, original.Spec.Containers} {
+		for i := range containers {
+			found[containers[i].Name] = len(containers[i].Env)+len(containers[i].EnvFrom) == 0
+		}
+	}
+	return found
+}
+
+func (o *Options) moveEnvironment(pod *corev1.Pod, c *corev1.Container, public bool) {
 	unresolved := unresolvedNames(c.Env)
 	env := c.Env[:0:0]
 	for _, v := range o.variables(pod, c.Env) {
-		if v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, unresolved) {
+		if !public && v.ValueFrom == nil && v.Value != "" && !refersTo(v.Value, unresolved) {
 			v = corev1.EnvVar{Name: v.Name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: o.EnvironmentName(pod)},
 				Key:                  variableKey(c.Name, v.Name),
@@ -46,7 +66,8 @@ func (o *Options) moveEnvironment(pod *corev1.Pod, c *corev1.Container) {
 }
 
 // Environment returns the data of the Secret EnvironmentName: the values of environment
-// variables by variableKey.
+// variables by variableKey. It has those of all containers, also if they are in the specs:
+// the remote pod may be one that an earlier version has made.
 func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	values := map[string][]byte{}
 	each := func(c *corev1.Container) {
@@ -142,7 +163,7 @@ func (o *Options) EphemeralContainers(pod *corev1.Pod) []corev1.EphemeralContain
 	for i := range pod.Spec.EphemeralContainers {
 		e := *pod.Spec.EphemeralContainers[i].DeepCopy()
 		c := corev1.Container(e.EphemeralContainerCommon)
-		o.moveEnvironment(pod, &c)
+		o.moveEnvironment(pod, &c, false)
 		e.EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 		all = append(all, e)
 	}

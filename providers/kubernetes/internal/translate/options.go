@@ -35,6 +35,12 @@ type Options struct {
 	// APIServer is the address at which remote pods find the home API server. Empty
 	// fields keep the values of the service "kubernetes".
 	APIServer APIServer
+	// IsService keeps to what services have of the API of Kubernetes, which may lack the
+	// downward API in volumes.
+	IsService bool
+	// Unresolved returns a home pod as its API server has it, before its environment was
+	// resolved, or nil if that is unknown. Nil is never known.
+	Unresolved func(pod *corev1.Pod) *corev1.Pod
 	// PodIPs maps the IPs of remote pods to those shown at home. The first range that
 	// contains an IP is used; other IPs are not changed.
 	PodIPs []Range

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 )
 
 func options() *Options {
@@ -178,6 +179,77 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// The variables of a container that names none are of Services: they need no Secret. Those
+// of others do, as one of them may have a value that only the resolved pod shows.
+func TestVariablesOfServices(t *testing.T) {
+	pod := localPod(func(pod *corev1.Pod) {
+		pod.Spec.Containers = nil
+		for _, name := range []string{"plain", "own", "from"} {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Env: []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"}}})
+		}
+	})
+	original := pod.DeepCopy()
+	original.Spec.Containers[0].Env, original.Spec.Containers[2].Env = nil, nil
+	original.Spec.Containers[2].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}
+	for _, known := range []bool{true, false} {
+		o := options()
+		o.APIServer.Host = "api.home.example.com"
+		o.Unresolved = func(*corev1.Pod) *corev1.Pod {
+			if known {
+				return original
+			}
+			return nil
+		}
+		c := translated(t, o, pod).Spec.Containers
+		if plain := c[0].Env[0]; (plain.Value == o.APIServer.Host && plain.ValueFrom == nil) != known {
+			t.Errorf("the original is known: %t; the variable is %+v", known, plain)
+		}
+		if c[1].Env[0].ValueFrom == nil || c[2].Env[0].ValueFrom == nil {
+			t.Errorf("variables of containers that name some are %+v and %+v", c[1].Env[0], c[2].Env[0])
+		}
+		if values := o.Environment(pod); len(values) != 3 {
+			t.Errorf("the Secret has %q, which remote pods of an earlier version need", values)
+		}
+	}
+}
+
+// Files that the remote cluster can write from the labels and annotations of the remote pod
+// are left to it; a service may be unable to.
+func TestFilesFromMetadata(t *testing.T) {
+	for _, c := range []struct {
+		fields    []string
+		isService bool
+		want      bool
+	}{
+		{[]string{"metadata.name", "metadata.namespace", "metadata.uid"}, false, true},
+		{[]string{"metadata.name"}, true, false},
+		{[]string{"metadata.name", "metadata.labels"}, false, false},
+	} {
+		o := options()
+		o.IsService = c.isService
+		remote := translated(t, o, localPod(func(pod *corev1.Pod) {
+			d := &corev1.DownwardAPIVolumeSource{}
+			for _, field := range c.fields {
+				d.Items = append(d.Items, corev1.DownwardAPIVolumeFile{Path: field, FieldRef: &corev1.ObjectFieldSelector{FieldPath: field}})
+			}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "info", VolumeSource: corev1.VolumeSource{DownwardAPI: d}}}
+		}))
+		v := remote.Spec.Volumes[0]
+		if got := v.DownwardAPI != nil && v.Secret == nil; got != c.want {
+			t.Errorf("%+v: the volume is %+v", c, v)
+		}
+		if !c.want {
+			continue
+		}
+		for i, want := range []string{remote.Annotations[AnnotationName], remote.Labels[LabelNamespace], remote.Labels[LabelUID]} {
+			value, _, err := podenv.Field(remote, v.DownwardAPI.Items[i].FieldRef.FieldPath, podenv.Options{})
+			if err != nil || value != want || want == "" {
+				t.Errorf("%s is %q, want %q: %v", c.fields[i], value, want, err)
+			}
+		}
+	}
+}
+
 func TestAPIServer(t *testing.T) {
 	o := options()
 	o.APIServer = APIServer{Host: "api.home.example.com", Port: 6443}
@@ -216,7 +288,7 @@ func TestTokensThatStayAtHome(t *testing.T) {
 		})
 	}
 	sources := translated(t, o, with(mounted)).Spec.Volumes[0].Projected.Sources
-	if len(sources) != 2 || sources[0].ConfigMap == nil || len(sources[1].Secret.Items) != 1 || sources[1].Secret.Items[0].Path != "namespace" {
+	if len(sources) != 2 || sources[0].ConfigMap == nil || sources[1].DownwardAPI == nil || len(sources[1].DownwardAPI.Items) != 1 {
 		t.Errorf("the volume has %+v", sources)
 	}
 	if _, err := o.Pod(with(own), nil); !errdefs.IsPermanent(err) || !strings.Contains(err.Error(), "tokens: disabled") {
@@ -261,7 +333,7 @@ func TestVolumes(t *testing.T) {
 	if access[1].ConfigMap.Name == rootCA {
 		t.Error("the certificate authority is the remote cluster's")
 	}
-	if access[2].DownwardAPI != nil || access[2].Secret.Items[0].Path != "namespace" {
+	if d := access[2].DownwardAPI; d == nil || d.Items[0].Path != "namespace" || d.Items[0].FieldRef.FieldPath != "metadata.labels['home.virtual-kubelet.io/namespace']" {
 		t.Errorf("downward API: %+v", access[2])
 	}
 	if v[1].ConfigMap.Name != o.ObjectName(KindConfigMap, "shop", "settings") || v[2].Secret.SecretName != o.ObjectName(KindSecret, "shop", "keys") || !*v[2].Secret.Optional {

@@ -53,6 +53,8 @@ func (o *Options) rewriteVolume(pod *corev1.Pod, v *corev1.Volume, claims map[st
 		v.ConfigMap.Name = o.ObjectName(KindConfigMap, pod.Namespace, v.ConfigMap.Name)
 	case v.Secret != nil:
 		v.Secret.SecretName = o.ObjectName(KindSecret, pod.Namespace, v.Secret.SecretName)
+	case v.DownwardAPI != nil && o.isInMetadata(v.DownwardAPI.Items):
+		useMetadata(v.DownwardAPI.Items)
 	case v.DownwardAPI != nil:
 		v.Secret = &corev1.SecretVolumeSource{
 			SecretName:  o.FilesName(pod),
@@ -80,6 +82,8 @@ func (o *Options) rewriteProjection(pod *corev1.Pod, volume string, s *corev1.Vo
 		s.ConfigMap.Name = o.ObjectName(KindConfigMap, pod.Namespace, s.ConfigMap.Name)
 	case s.Secret != nil:
 		s.Secret.Name = o.ObjectName(KindSecret, pod.Namespace, s.Secret.Name)
+	case s.DownwardAPI != nil && o.isInMetadata(s.DownwardAPI.Items):
+		useMetadata(s.DownwardAPI.Items)
 	case s.DownwardAPI != nil:
 		s.Secret, s.DownwardAPI = files(downwardAPIItems(volume, s.DownwardAPI.Items)), nil
 	case s.ServiceAccountToken != nil:
@@ -121,6 +125,27 @@ func (o *Options) WithoutTokens(pod *corev1.Pod, v corev1.Volume) (_ corev1.Volu
 // cluster has in each namespace.
 const rootCA = "kube-root-ca.crt"
 
+// inMetadata are the fields of a home pod that its remote pod has, as long as it lives, in
+// its labels and annotations.
+var inMetadata = map[string]string{
+	"metadata.name":      "metadata.annotations['" + AnnotationName + "']",
+	"metadata.namespace": "metadata.labels['" + LabelNamespace + "']",
+	"metadata.uid":       "metadata.labels['" + LabelUID + "']",
+}
+
+// isInMetadata reports whether the remote cluster can write downward API files by itself.
+func (o *Options) isInMetadata(items []corev1.DownwardAPIVolumeFile) bool {
+	return !o.IsService && !slices.ContainsFunc(items, func(item corev1.DownwardAPIVolumeFile) bool {
+		return item.FieldRef == nil || inMetadata[item.FieldRef.FieldPath] == ""
+	})
+}
+
+func useMetadata(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		items[i].FieldRef.FieldPath = inMetadata[items[i].FieldRef.FieldPath]
+	}
+}
+
 func downwardAPIItems(volume string, items []corev1.DownwardAPIVolumeFile) []corev1.KeyToPath {
 	files := make([]corev1.KeyToPath, len(items))
 	for i, item := range items {
@@ -146,7 +171,8 @@ func FilePaths(s *corev1.VolumeProjection) (paths []string) {
 }
 
 // Files returns the volumes of a pod, reduced to the sources that the Secret FilesName
-// stands for.
+// can stand for. It has the files of all of them if the remote pod refers to it: one that
+// an earlier version has made does so for each.
 func Files(pod *corev1.Pod) []corev1.Volume {
 	var found []corev1.Volume
 	for i := range pod.Spec.Volumes {
