@@ -285,6 +285,19 @@ unit: ## The tests that need no control plane
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
 	$(GOTEST) -count=1 -run '^TestAllocations$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./internal/podwatch ./providers/mock
 
+.PHONY: calls
+calls: controlplane ## Count what 1000 pods ask of the service of each provider, and put it into docs/providers.md
+	@for f in $$(git ls-files 'providers/*/testdata/calls.json'); do \
+		d=$${f%/testdata/*}; rm -f $$f; \
+		case $$d in \
+		*/kubernetes) args='-tags integration -run TestRequestsOfPlainPods|TestRequestsOfAService';; \
+		*/huaweicci) continue;; \
+		*) args='-run Suite/1000_pods$$|Suite//1000_pods$$';; \
+		esac; \
+		(cd $$d && UPDATE_CALLS=1 go test -count=1 $$args .) || exit 1; \
+	done
+	@cd cmd/virtual-kubelet && go test -run TestProvidersPage . -update
+
 .PHONY: slurm
 slurm: build controlplane slurm-tools ## The tests on a real Slurm, which are part of integration
 	$(GOTEST) $(TESTFLAGS) -tags integration -timeout 20m ./providers/slurm/...

@@ -103,13 +103,13 @@ func manyPods(r *run) {
 		r.Errorf("%d creations of %d pods", creations, len(pods))
 	}
 
-	calls := Calls{Create: r.world.Calls("")}
+	created := r.world.cost()
 	for range 12 {
 		time.Sleep(5 * time.Second)
 		_, err := r.p.GetPods(r.Context())
 		r.must(err)
 	}
-	calls.Minute = r.world.Calls("") - calls.Create
+	rested := r.world.cost()
 	todo = make(chan *corev1.Pod)
 	for range 10 {
 		wg.Go(func() {
@@ -130,33 +130,82 @@ func manyPods(r *run) {
 			return pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 		})
 	})
-	calls.Delete = r.world.Calls("") - calls.Minute - calls.Create
-	calls.Compare(r.T, CallsFile)
+	deleted := r.world.cost().since(rested)
+	rested = rested.since(created)
+	Calls{
+		Create: created.calls, Minute: rested.calls, Delete: deleted.calls,
+		Sent:     Bytes{created.sent, rested.sent, deleted.sent},
+		Received: Bytes{created.received, rested.received, deleted.received},
+	}.Compare(r.T, CallsFile)
+}
+
+// cost is what clients have asked of a service so far, or in a while.
+type cost struct{ calls, sent, received int }
+
+func (w *World) cost() cost {
+	sent, received := w.Traffic()
+	return cost{w.Calls(""), sent, received}
+}
+
+func (c cost) since(before cost) cost {
+	return cost{c.calls - before.calls, c.sent - before.sent, c.received - before.received}
 }
 
 // Calls are how many calls of a service 1000 pods take: to create them, in a minute in which
 // nothing happens, and to delete them. CallsFile has the most.
-type Calls struct{ Create, Minute, Delete int }
+type Calls struct {
+	Create, Minute, Delete int
+	// Sent and Received are the bytes of these calls, with headers; none if the connections
+	// do not count (see Serve).
+	Sent, Received Bytes `json:",omitzero"`
+}
+
+// Bytes are those of Calls.
+type Bytes struct{ Create, Minute, Delete int }
+
+func (c *Calls) numbers() []*int {
+	return []*int{&c.Create, &c.Minute, &c.Delete, &c.Sent.Create, &c.Sent.Minute, &c.Sent.Delete, &c.Received.Create, &c.Received.Minute, &c.Received.Delete}
+}
 
 // CallsFile is the file, in the directory of the package that runs the suite.
 const CallsFile = "testdata/calls.json"
 
-// Compare fails where there were more calls than a file says, by half: how many lists are
-// made is a matter of what runs first and for how long.
+// CallsVariable is the environment variable that, if it is not empty, has Compare write the
+// file: a test kit has no flags of its own.
+const CallsVariable = "UPDATE_CALLS"
+
+// Compare fails where there were more calls, or bytes, than a file says, by half: how many
+// lists are made is a matter of what runs first and for how long.
 func (c Calls) Compare(t *testing.T, file string) {
 	t.Helper()
-	made, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var most Calls
 	text, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &most)
 	}
-	allowed := func(n int) int { return n + n/2 + 10 }
-	if err != nil || c.Create > allowed(most.Create) || c.Minute > allowed(most.Minute) || c.Delete > allowed(most.Delete) {
-		t.Errorf("1000 pods took other calls than %s says (%v), which docs/providers.md shows: it was %s", file, err, made)
+	made, known := c.numbers(), most.numbers()
+	if os.Getenv(CallsVariable) != "" {
+		for i, n := range made {
+			*n = max(*n, *known[i]) // other suites of the package may have made more
+		}
+		if text, err = json.Marshal(c); err == nil {
+			err = os.WriteFile(file, append(text, '\n'), 0o644) // #nosec G306 -- it is part of the source
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	more := false
+	for i, n := range made {
+		margin := 10
+		if i >= 3 {
+			margin = 10_000 // of bytes
+		}
+		more = more || *n > *known[i]+*known[i]/2+margin && (i < 3 || *known[i] > 0)
+	}
+	if err != nil || more {
+		t.Errorf("1000 pods took other calls than %s says (%v), which docs/providers.md shows; with %s=1 this test writes it: it was %+v", file, err, CallsVariable, c)
 	}
 }
 

@@ -159,6 +159,12 @@ func (w *World) Calls(action string) int {
 	return len(w.calls[action])
 }
 
+// Traffic returns how many bytes clients have sent to the service, and received, over the
+// connections that count (see Serve).
+func (w *World) Traffic() (sent, received int) {
+	return int(w.sent.Load()), int(w.received.Load())
+}
+
 // Refused is how many calls were beyond a quota.
 func (w *World) Refused() int {
 	w.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/podgroup"
@@ -34,6 +35,8 @@ type World struct {
 	retention time.Duration
 	newest    int // units that are kept in spite of retention
 	pageLife  time.Duration
+
+	sent, received atomic.Int64 // bytes
 
 	mu      sync.Mutex
 	ahead   time.Duration // of the local clock

@@ -35,7 +35,7 @@ func (p plain) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func connect(t *testing.T, s *batchtest.Server) http.RoundTripper {
 	t.Helper()
-	return plain{grouptest.Serve(t, s).Transport(t)}
+	return plain{grouptest.Serve(t, s, s.World).Transport(t)}
 }
 
 // On a pool for containers Batch itself runs the containers of the suite's pods, on another

@@ -15,7 +15,7 @@ func TestSuite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.client.transport = grouptest.Serve(t, ecitest.On(w)).Transport(t)
+			b.client.transport = grouptest.Serve(t, ecitest.On(w), w).Transport(t)
 			return b, b.options()
 		},
 		Actions: map[podgroup.Action]string{podgroup.ActionCreate: "CreateContainerGroup", podgroup.ActionList: "DescribeContainerGroupStatus"},

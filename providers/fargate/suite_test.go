@@ -23,7 +23,7 @@ func testConfig() Config {
 // connect returns a backend before a fake, connected in memory.
 func connect(t *testing.T, s *ecstest.Server, cfg Config) *backend {
 	t.Helper()
-	d := grouptest.Serve(t, s)
+	d := grouptest.Serve(t, s, s.World)
 	b, err := newBackend(cfg, aws.Config{
 		Region: "eu-west-1", BaseEndpoint: new("http://ecs.test"), HTTPClient: &http.Client{Transport: d.Transport(t)},
 		Credentials: credentials.NewStaticCredentialsProvider(ecstest.AccessKey, "secret", ""),

@@ -10,10 +10,10 @@ import (
 )
 
 // serve starts an interLink API server before a plugin, and returns what connects to it.
-func serve(t *testing.T, s *interlinktest.Server, plugin http.Handler) http.RoundTripper {
+func serve(t *testing.T, s *interlinktest.Server, plugin http.Handler, count ...*grouptest.World) http.RoundTripper {
 	t.Helper()
 	s.Plugin = &http.Client{Transport: grouptest.Serve(t, plugin).Transport(t)}
-	return grouptest.Serve(t, s).Transport(t)
+	return grouptest.Serve(t, s, count...).Transport(t)
 }
 
 var actions = map[podgroup.Action]string{podgroup.ActionCreate: interlinktest.ActionCreate, podgroup.ActionList: interlinktest.ActionStatus}
@@ -34,7 +34,7 @@ func TestSuite(t *testing.T) {
 				New: func(t *testing.T, w *grouptest.World) (podgroup.Backend, podgroup.Options) {
 					server, plugin := interlinktest.Server{OneObject: kind.oneObject}, kind.plugin
 					plugin.World = w
-					b, o, err := newBackend(Config{InterlinkURL: "http://interlink", InterlinkPort: "3000", PodIP: "192.0.2.9"}, serve(t, &server, &plugin))
+					b, o, err := newBackend(Config{InterlinkURL: "http://interlink", InterlinkPort: "3000", PodIP: "192.0.2.9"}, serve(t, &server, &plugin, w))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -7,19 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/podgroup/grouptest"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
 )
 
 // TestRequestsOfPlainPods counts what pods with one container, and the volume that the
 // API server adds, cost from their creation to their end. In the remote cluster a client of
 // its own would create and delete each; the provider needs no more than a Secret for the
-// token besides. At home the node reports what a kubelet does.
+// token besides. At home the node reports what a kubelet does. docs/providers.md shows what
+// the remote cluster is asked with tokens.
 func TestRequestsOfPlainPods(t *testing.T) {
 	t.Parallel() // it mostly waits
 	home, askedHome := startAudited(t)
@@ -27,6 +31,8 @@ func TestRequestsOfPlainPods(t *testing.T) {
 	startMock(t, remote, "remote-1")
 	homeClient := newClient(t, home.as(home.account("kubernetes-rbac.yaml")))
 	access := remoteOf(remote, remote.account("kubernetes-remote-rbac.yaml"))
+	var m *meter
+	m, access.Server = startMeter(t, access.Server)
 	w := &world{t: t, home: home, remote: remote, namespaces: translate.Namespaces{Mapping: translate.Same}}
 	for tokens, most := range map[string]struct{ home, remote int }{
 		"home":     {home: 10, remote: 4},
@@ -37,10 +43,26 @@ func TestRequestsOfPlainPods(t *testing.T) {
 			defer virtual.end()
 			first := w.waitRunning(t, w.pod(t, "first", nil)) // what pods share stays with it
 			const count = 20
-			atHome, there := askedHome.aboutPods(t), askedRemote.aboutPods(t)
-			w.deletePlain(t, w.createPlain(t, count))
+			atHome, begun := askedHome.aboutPods(t), m.read(t, askedRemote)
+			pods := w.createPlain(t, count)
+			created := m.read(t, askedRemote)
+			if os.Getenv(grouptest.CallsVariable) != "" {
+				time.Sleep(time.Minute) // only where the numbers are written
+			}
+			rested := m.read(t, askedRemote)
+			w.deletePlain(t, pods)
+			ended := m.read(t, askedRemote)
 			wantAtMost(t, "at home", count*most.home, askedHome.aboutPods(t), atHome)
-			wantAtMost(t, "in the remote cluster", count*most.remote, askedRemote.aboutPods(t), there)
+			wantAtMost(t, "in the remote cluster", count*most.remote, ended.requests, begun.requests)
+			if tokens == "home" {
+				create, end := created.since(begun), ended.since(rested)
+				rest, each := rested.since(created), 1000/count
+				grouptest.Calls{
+					Create: create.calls * each, Minute: rest.calls, Delete: end.calls * each,
+					Sent:     grouptest.Bytes{Create: create.sent * each, Minute: rest.sent, Delete: end.sent * each},
+					Received: grouptest.Bytes{Create: create.received * each, Minute: rest.received, Delete: end.received * each},
+				}.Compare(t, grouptest.CallsFile)
+			}
 			w.delete(t, first)
 			w.waitNothingOf(t, first)
 		})

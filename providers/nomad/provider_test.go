@@ -47,6 +47,7 @@ func TestSuite(t *testing.T) {
 				servers[w] = nomadtest.New(w)
 			}
 			b := newTestBackend(t, servers[w])
+			b.transport.DialContext = grouptest.Serve(t, servers[w], w).DialContext
 			return b, b.options()
 		},
 		Actions: map[podgroup.Action]string{podgroup.ActionCreate: nomadtest.ActionRegister, podgroup.ActionList: nomadtest.ActionJobs},

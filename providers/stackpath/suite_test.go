@@ -38,7 +38,7 @@ func (p plain) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func connect(t *testing.T, w *grouptest.World) http.RoundTripper {
 	t.Helper()
-	return plain{grouptest.Serve(t, stackpathtest.New(w)).Transport(t)}
+	return plain{grouptest.Serve(t, stackpathtest.New(w), w).Transport(t)}
 }
 
 func TestSuite(t *testing.T) {

@@ -19,7 +19,7 @@ func testConfig() Config {
 
 func connect(t *testing.T, s *zuntest.Server) http.RoundTripper {
 	t.Helper()
-	return grouptest.Serve(t, s).Transport(t)
+	return grouptest.Serve(t, s, s.World).Transport(t)
 }
 
 func TestSuite(t *testing.T) {
