@@ -120,7 +120,7 @@ func (p *Provider) deleteOlder(ctx context.Context, pod, wanted *corev1.Pod) err
 	case !p.translate.Home.Owns(found) || translate.NameOf(found) != translate.Key(pod):
 		return errdefs.AsConflict(p.translate.Home.NameConflict("Pod", found))
 	case translate.UIDOf(found) == pod.UID && found.DeletionTimestamp == nil:
-		return nil
+		return p.registerUpdated(ctx, pod, found) // another version or configuration may have made it
 	}
 	if err := p.delete(ctx, found, minGracePeriod); err != nil && !apierror.IsNotFound(err) {
 		return err

@@ -186,6 +186,60 @@ func TestAnswerToACreationIsLost(t *testing.T) {
 	})
 }
 
+// A pod that an earlier process has made, and that the list lacks, has the Secret that it
+// refers to until its end, although this process would have made it without.
+func TestPodThatNeedsMoreThanANewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := newRemote()
+		before := newRig(t, "", remote)
+		pod := named("one")
+		pod.Spec.Volumes, pod.Spec.Containers[0].Env = nil, nil
+		resolved := pod.DeepCopy()
+		resolved.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"}}
+		if err := before.CreatePod(t.Context(), resolved); err != nil {
+			t.Fatal(err)
+		}
+		if err := before.Close(); err != nil {
+			t.Fatal(err)
+		}
+		secrets := func() int {
+			list, err := remote.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Items)
+		}
+		if n := secrets(); n != 1 {
+			t.Fatalf("the pod has %d Secrets", n)
+		}
+		lists := newRelists(remote)
+		lists.answer(&corev1.PodList{})
+		after := newRig(t, "", remote, pod)
+		if _, err := after.GetPodByUID(t.Context(), pod.Namespace, pod.Name, pod.UID); !errdefs.IsNotFound(err) {
+			t.Fatalf("the pod is known: %v", err)
+		}
+		if err := after.CreatePod(t.Context(), resolved); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if secrets() != 1 {
+				t.Error("its Secret is removed")
+			}
+			time.Sleep(2 * housekeepingInterval)
+		}
+		lists.answer(nil)
+		after.listWatch.relist()
+		time.Sleep(time.Minute)
+		if err := after.DeletePod(t.Context(), resolved); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := secrets(); n != 0 {
+			t.Errorf("%d Secrets are left", n)
+		}
+	})
+}
+
 // The remote pod is deleted without a question only as the version in the cache. One that
 // has changed since is read; if somebody has taken it over, it stays.
 func TestDeletionOfAPodThatTheCacheShowsOtherwise(t *testing.T) {
