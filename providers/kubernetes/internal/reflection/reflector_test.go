@@ -691,6 +691,23 @@ func TestNewCopyThatIsThere(t *testing.T) {
 	}
 }
 
+// What refuses a resourceVersion of an object that is not there, as an API server does in a
+// creation, gets the copy without.
+func TestVersionOfANewCopyIsRefused(t *testing.T) {
+	g := newRig(t)
+	g.home.put("keys", corev1.SecretTypeOpaque, "one")
+	g.remote.PrependReactor("patch", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, ok := action.(clienttesting.PatchActionImpl)
+		return ok && bytes.Contains(patch.Patch, []byte(`"resourceVersion"`)), nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	})
+	if err := g.RegisterPod(t.Context(), reader("a")); err != nil || len(g.reported) > 0 {
+		t.Errorf("got %v, reported %v", err, g.reported)
+	}
+	if c := g.copied("Secret", "keys"); c == nil || string(c.Data["key"]) != "one" {
+		t.Errorf("the copy is %+v", c)
+	}
+}
+
 // Of the Secrets of its own a pod has those that its remote pod refers to: one that an
 // earlier version has made goes on having both, with all their values, and leaves none.
 func TestSecretsThatTheRemotePodRefersTo(t *testing.T) {

@@ -57,7 +57,8 @@ func remoteKind(kind string) string {
 
 // unwritten is over what a copy is written that is not to exist yet: the API server refuses
 // a resourceVersion that no object has as a conflict with any object of the name, and
-// ignores it otherwise. A service may make a creation of it.
+// ignores it otherwise. A service may make a creation of it. Where it is refused as such,
+// the copy is read, and written without.
 var unwritten = writtenVersion{version: strconv.FormatInt(math.MaxInt64, 10)}
 
 // apply writes a copy unless it is up to date. It reads the copy only if one may be there
@@ -69,7 +70,7 @@ func (r *Reflector) apply(ctx context.Context, of ref, c *copyState, wanted *cop
 	}
 	if c.isNew {
 		c.isNew = false
-		if err := r.write(ctx, of, at, c, wanted, unwritten); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if err := r.write(ctx, of, at, c, wanted, unwritten); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierror.IsRejected(err) {
 			return err
 		}
 	}
