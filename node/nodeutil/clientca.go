@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,8 +76,7 @@ func (f fileCA) CurrentCABundleContent() []byte { return f.current(context.Backg
 
 // VerifyOptions are asked for with each request that brings a certificate.
 func (f fileCA) VerifyOptions() (x509.VerifyOptions, bool) {
-	roots := f.current(context.Background()).roots
-	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
+	return verifyClients(f.current(context.Background()).roots), true
 }
 
 // AddListener does nothing: the authenticator asks each time.
@@ -88,6 +88,9 @@ func (f fileCA) AddListener(dynamiccertificates.Listener) {}
 // identity has no right to it: see WithClientCAFile.
 type ClusterClientCA struct {
 	client     kubernetes.Interface
+	made       time.Time
+	tried      chan struct{} // closed when the first attempt to read them has ended
+	first      atomic.Pointer[caBundle]
 	controller atomic.Pointer[dynamiccertificates.ConfigMapCAController] // nil until it may run
 }
 
@@ -103,6 +106,9 @@ const (
 	clientCARetry = time.Minute
 	// clientCADelay is how often it is while the API server does not answer.
 	clientCADelay = 2 * time.Second
+	// clientCAPatience is for how long a ClusterClientCA, from its making on, has requests wait that
+	// come before it has tried to read the CAs.
+	clientCAPatience = 2 * time.Second
 )
 
 // NewClusterClientCA makes a ClusterClientCA for WithClientCA. Its Run has to be
@@ -111,7 +117,7 @@ func NewClusterClientCA(client kubernetes.Interface) (*ClusterClientCA, error) {
 	if client == nil {
 		return nil, errdefs.InvalidInput("the cluster's client CA cannot be read without a client: pass the one that the node uses")
 	}
-	return &ClusterClientCA{client: client}, nil
+	return &ClusterClientCA{client: client, made: time.Now(), tried: make(chan struct{})}, nil
 }
 
 // Run follows the ConfigMap until ctx ends; then it returns nil. Until it has
@@ -138,18 +144,38 @@ func (c *ClusterClientCA) Name() string {
 // CurrentCABundleContent returns the CAs as PEM; nil until they are known.
 func (c *ClusterClientCA) CurrentCABundleContent() []byte {
 	if controller := c.controller.Load(); controller != nil {
-		return controller.CurrentCABundleContent()
+		if content := controller.CurrentCABundleContent(); content != nil {
+			return content
+		}
+	}
+	if first := c.first.Load(); first != nil {
+		return first.pem
 	}
 	return nil
 }
 
 // VerifyOptions returns what client certificates are checked by; false until the
-// CAs are known. It is asked for with each request that brings a certificate.
+// CAs are known. It is asked for with each request that brings a certificate. In the two
+// seconds after the making of c it waits for the first attempt to read the CAs: a node may be
+// Ready, and the API server may come, a moment before.
 func (c *ClusterClientCA) VerifyOptions() (x509.VerifyOptions, bool) {
+	select {
+	case <-c.tried:
+	case <-time.After(time.Until(c.made.Add(clientCAPatience))):
+	}
 	if controller := c.controller.Load(); controller != nil {
-		return controller.VerifyOptions()
+		if options, ok := controller.VerifyOptions(); ok {
+			return options, true
+		}
+	}
+	if first := c.first.Load(); first != nil {
+		return verifyClients(first.roots), true
 	}
 	return x509.VerifyOptions{}, false
+}
+
+func verifyClients(roots *x509.CertPool) x509.VerifyOptions {
+	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 }
 
 // AddListener does nothing: the authenticator asks each time.
@@ -159,8 +185,10 @@ func (c *ClusterClientCA) AddListener(dynamiccertificates.Listener) {}
 // once what right is missing, where an informer would complain without end; of an API
 // server that does not answer, the node says so. It returns false when ctx has ended.
 func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
+	tried := sync.OnceFunc(func() { close(c.tried) })
 	for warned := false; ; {
-		_, err := c.client.CoreV1().ConfigMaps(clientCANamespace).Get(ctx, clientCAConfigMap, metav1.GetOptions{})
+		err := c.readFirst(ctx)
+		tried()
 		if ctx.Err() != nil {
 			return false
 		}
@@ -184,6 +212,18 @@ func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
 		case <-timer.C:
 		}
 	}
+}
+
+// readFirst reads the CAs, so that they are known before there is an informer of them.
+func (c *ClusterClientCA) readFirst(ctx context.Context) error {
+	config, err := c.client.CoreV1().ConfigMaps(clientCANamespace).Get(ctx, clientCAConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if found, err := parseCA([][]byte{[]byte(config.Data[clientCAKey])}); err == nil { // else the informer's controller says so
+		c.first.Store(&found)
+	}
+	return nil
 }
 
 var (

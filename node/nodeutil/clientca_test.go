@@ -121,6 +121,45 @@ func TestClientCAFollowsTheCluster(t *testing.T) {
 	}
 }
 
+// What comes while the CA is read for the first time is not refused for it: a node is Ready a few
+// milliseconds after its start, and the API server comes with a certificate.
+func TestClientCAOfTheClusterIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+			Data:       map[string]string{"client-ca-file": string(newAuthority(t).pem)},
+		}
+		client := fake.NewSimpleClientset(config)
+		client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetVerb() == "get" {
+				time.Sleep(time.Second)
+			} else {
+				time.Sleep(time.Minute) // the informer's lists
+			}
+			return false, nil, nil
+		})
+		ca, err := nodeutil.NewClusterClientCA(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- ca.Run(ctx) }()
+		began := time.Now()
+		if _, ok := ca.VerifyOptions(); !ok || ca.CurrentCABundleContent() == nil {
+			t.Error("the CA is not known")
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("that is known after %v", took)
+		}
+		time.Sleep(2 * time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A node that may not read the cluster's CA retries now and then, and logs so once.
 func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
