@@ -80,6 +80,12 @@ func (p *Provider) housekeepingTasks() []*housekeepingTask {
 	return tasks
 }
 
+// isAtHome reports whether the home cluster has a pod, as far as is known.
+func (p *Provider) isAtHome(pod *corev1.Pod) bool {
+	local, err := p.home.Pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && local.UID == pod.UID || err != nil && !apierror.IsNotFound(err)
+}
+
 // forgetMissing drops pods that are in neither cluster, such as those that could not be
 // created. It returns the remote pods.
 func (p *Provider) forgetMissing() []*corev1.Pod {
@@ -93,9 +99,7 @@ func (p *Provider) forgetMissing() []*corev1.Pod {
 		}
 	}
 	for _, pod := range p.reflector.RegisteredPods(forgetAge) {
-		local, err := p.home.Pods.Pods(pod.Namespace).Get(pod.Name)
-		athome := err == nil && local.UID == pod.UID || err != nil && !apierror.IsNotFound(err)
-		if _, ok := present[pod.UID]; !ok && !athome {
+		if _, ok := present[pod.UID]; !ok && !p.isAtHome(pod) {
 			p.reflector.UnregisterPod(pod.UID)
 		}
 	}

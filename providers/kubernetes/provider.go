@@ -146,6 +146,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		Environment:     p.environmentOf,
 		MayBegin:        p.mayBegin,
 		MayWrite:        p.cluster.check,
+		IsGone:          func(pod *corev1.Pod) bool { return !p.isAtHome(pod) && len(p.observedPods(pod.UID)) == 0 },
 		ReportFailure:   p.recordFailedReflection,
 	})
 	if len(cfg.StorageClasses) > 0 {

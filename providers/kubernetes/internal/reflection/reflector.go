@@ -58,6 +58,9 @@ type Options struct {
 	// MayWrite returns an error while no copy may be written or deleted: another cluster
 	// may be in the place of the remote one. Nil means always.
 	MayWrite func() error
+	// IsGone reports whether neither cluster has a pod any more. It must not block. Nil
+	// means never.
+	IsGone func(pod *corev1.Pod) bool
 	// ReportFailure is called for each pod that needs a copy that cannot be written. It
 	// must not block. Required.
 	ReportFailure func(pod *corev1.Pod, err error)
@@ -165,6 +168,10 @@ func (r *Reflector) processNextItem(ctx context.Context) bool {
 		return false
 	}
 	defer r.queue.Done(of)
+	if r.isAbandoned(of) {
+		r.queue.AddAfter(of, rereadInterval)
+		return true
+	}
 	if err := r.reflectOnce(ctx, of); err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithFields(log.Fields{"kind": of.kind, "namespace": of.namespace, "name": of.name}).
 			Warn("Cannot copy an object to the remote cluster; retrying")
@@ -289,6 +296,13 @@ func (r *Reflector) isNeeded(of ref) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.copies[of] != nil
+}
+
+// isAbandoned reports whether a copy is only for pods that are gone, and will soon be
+// unregistered. The node may not be able to read their originals any more.
+func (r *Reflector) isAbandoned(of ref) bool {
+	needs := r.podsNeeding(of)
+	return r.opts.IsGone != nil && len(needs) > 0 && !slices.ContainsFunc(needs, func(f *registeredPod) bool { return !r.opts.IsGone(f.pod) })
 }
 
 // reflectOnce calls reflect with writeTimeout.

@@ -33,6 +33,7 @@ type home struct {
 	mu      sync.Mutex
 	secrets map[string]*corev1.Secret
 	err     error // of each read
+	reads   int
 	changed func(kind, namespace, name string)
 	tokens  int
 	refused string // the audience whose tokens are refused
@@ -48,6 +49,7 @@ func (h *home) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, 
 func (h *home) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.reads++
 	if h.err != nil {
 		return nil, h.err
 	}
@@ -232,6 +234,31 @@ func TestMissingObjectIsReportedAndCopiedLater(t *testing.T) {
 		synctest.Wait()
 		if g.copied("Secret", "keys") == nil {
 			t.Error("the object is not reflected")
+		}
+	})
+}
+
+// What only a pod needs that was deleted before it was created is not read again and again until the pod is
+// unregistered: the node has forgotten it, and a right to read single objects it need not have.
+func TestOriginalOfAPodThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		gone := false
+		g.opts.IsGone = func(*corev1.Pod) bool { return gone }
+		g.home.err = apierrors.NewForbidden(corev1.Resource("secrets"), "keys", errors.New("no"))
+		if err := g.RegisterPod(t.Context(), reader("a")); err == nil {
+			t.Fatal("the pod is registered without its Secret")
+		}
+		gone = true
+		g.run()
+		time.Sleep(time.Minute)
+		if g.home.reads != 1 {
+			t.Errorf("the Secret was read %d times", g.home.reads)
+		}
+		g.UnregisterPod("a")
+		synctest.Wait()
+		if g.isNeeded(ref{translate.KindSecret, "shop", "keys"}) {
+			t.Error("the copy of a pod that is unregistered is needed")
 		}
 	})
 }
