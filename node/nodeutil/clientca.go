@@ -117,7 +117,11 @@ func NewClusterClientCA(client kubernetes.Interface) (*ClusterClientCA, error) {
 	if client == nil {
 		return nil, errdefs.InvalidInput("the cluster's client CA cannot be read without a client: pass the one that the node uses")
 	}
-	return &ClusterClientCA{client: client, made: time.Now(), tried: make(chan struct{})}, nil
+	return newClusterClientCA(client), nil
+}
+
+func newClusterClientCA(client kubernetes.Interface) *ClusterClientCA {
+	return &ClusterClientCA{client: client, made: time.Now(), tried: make(chan struct{})}
 }
 
 // Run follows the ConfigMap until ctx ends; then it returns nil. Until it has

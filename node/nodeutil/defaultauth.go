@@ -28,7 +28,7 @@ func withAuthSettled(ctx context.Context) context.Context {
 // the API server to decide.
 func (n *Node) guard(h http.Handler) http.Handler {
 	if n.cfg.Auth == nil {
-		n.defaultAuth = &defaultAuth{ca: &ClusterClientCA{client: n.cfg.Client}, asked: make(chan struct{})}
+		n.defaultAuth = &defaultAuth{asked: make(chan struct{})}
 	}
 	protected := sync.OnceValues(func() (http.Handler, error) {
 		auth := n.cfg.Auth
@@ -61,7 +61,7 @@ func (n *Node) guard(h http.Handler) http.Handler {
 // defaultAuth is what a node needs to ask the API server where the config does not define
 // who may use its kubelet API.
 type defaultAuth struct {
-	ca    *ClusterClientCA // knows the certificate of the API server itself
+	ca    *ClusterClientCA // knows the certificate of the API server itself; made before asked is closed
 	once  sync.Once
 	asked chan struct{} // closed at the first request, or when it is clear that all are for it
 }
@@ -76,6 +76,7 @@ func (n *Node) warnOfDefaultAuth(ctx context.Context) {
 			"this needs the rights to create tokenreviews and subjectaccessreviews (ClusterRole system:auth-delegator) " +
 			"and to read the cluster's client CA (Role kube-system/extension-apiserver-authentication-reader). " +
 			"Set NodeConfig.Auth, to NoAuth() to let everybody do everything")
+		n.defaultAuth.ca = newClusterClientCA(n.cfg.Client)
 		close(n.defaultAuth.asked)
 	})
 }

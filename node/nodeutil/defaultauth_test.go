@@ -3,12 +3,16 @@ package nodeutil_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -79,6 +83,22 @@ func TestTheAPIServerDecidesByDefault(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first request that is for the API server to decide has the cluster's client CA read.
+func TestFirstRequestHasTheClientCARead(t *testing.T) {
+	client := fake.NewSimpleClientset()
+	start(t, client, making(&tiny{}), nodeutil.WithKubeletAPI())
+	port := getNode(t, client, "vk").Status.DaemonEndpoints.KubeletEndpoint.Port
+	if got := statusOf(t, net.JoinHostPort("127.0.0.1", fmt.Sprint(port)), "/metrics", "", insecure()); got == http.StatusOK {
+		t.Error("a stranger is let in")
+	}
+	eventually(t, "the client CA is read", func() bool {
+		return slices.ContainsFunc(client.Actions(), func(action clienttesting.Action) bool {
+			get, ok := action.(clienttesting.GetAction)
+			return ok && get.GetName() == "extension-apiserver-authentication"
+		})
+	})
 }
 
 func TestAuthOfNodeConfig(t *testing.T) {
