@@ -83,6 +83,14 @@ func TestClientCAFileMustBeRightAtFirst(t *testing.T) {
 	}
 }
 
+// publishedCA is what the API server publishes of its client CA.
+func publishedCA(pem []byte) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		Data:       map[string]string{"client-ca-file": string(pem)},
+	}
+}
+
 func TestClientCAFollowsTheCluster(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	client := fake.NewSimpleClientset()
@@ -103,10 +111,7 @@ func TestClientCAFollowsTheCluster(t *testing.T) {
 	if got := ask(first.client(t, "crew-member")); got != 401 {
 		t.Errorf("without a ConfigMap: %d, want 401", got)
 	}
-	config := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
-		Data:       map[string]string{"client-ca-file": string(first.pem)},
-	}
+	config := publishedCA(first.pem)
 	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +130,7 @@ func TestClientCAFollowsTheCluster(t *testing.T) {
 // milliseconds after its start, and the API server comes with a certificate.
 func TestClientCAOfTheClusterIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
-			Data:       map[string]string{"client-ca-file": string(newAuthority(t).pem)},
-		}
+		config := publishedCA(newAuthority(t).pem)
 		client := fake.NewSimpleClientset(config)
 		client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.GetVerb() == "get" {
@@ -163,10 +165,7 @@ func TestClientCAOfTheClusterIsAwaited(t *testing.T) {
 // A node that may not read the cluster's CA retries now and then, and logs so once.
 func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
-			Data:       map[string]string{"client-ca-file": string(newAuthority(t).pem)},
-		}
+		config := publishedCA(newAuthority(t).pem)
 		client := fake.NewSimpleClientset(config)
 		var allowed atomic.Bool
 		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -205,10 +204,7 @@ func TestClientCAOfTheClusterThatMayNotBeRead(t *testing.T) {
 // client CA: the node says so. It is known as soon as it does.
 func TestClientCAWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
-			Data:       map[string]string{"client-ca-file": string(newAuthority(t).pem)},
-		}
+		config := publishedCA(newAuthority(t).pem)
 		client := fake.NewSimpleClientset(config)
 		var answers atomic.Bool
 		client.PrependReactor("*", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -30,10 +30,10 @@ const (
 	// reads for five minutes are no longer watched.
 	rereadInterval = 2 * time.Minute
 	// mayBeginInterval is how often to check MayBegin while it returns false.
+	mayBeginInterval = 5 * time.Second
 	// writeTimeout is the timeout of one attempt to update a copy: a call that hangs
 	// would hold up all pods that need the copy.
-	mayBeginInterval = 5 * time.Second
-	writeTimeout     = time.Minute
+	writeTimeout = time.Minute
 )
 
 // Options configure where originals and copies are.
