@@ -75,11 +75,17 @@ func (b *backend) Delete(ctx context.Context, u *podgroup.Unit, grace time.Durat
 	return nil
 }
 
-// kill ends a machine without a grace period: at once, unless its agent answers and kills the pod. What
-// it reports of that, such as exit codes, is waited for then. The pod controller kills a pod that takes a
-// second longer than its grace period, as one does whose sidecars end after its containers.
+// kill ends a machine without a grace period: at once, unless its agent answers, and kills the pod or has
+// none any more. What it reports of that, such as exit codes, is waited for then, as it may be on its way.
+// The pod controller kills a pod that takes a second longer than its grace period, as one does whose
+// sidecars end after its containers.
 func (b *backend) kill(ctx context.Context, m *member, l *link) {
-	if !l.answers() || l.end(ctx, 0) != nil {
+	if !l.answers() {
+		m.hurryUp()
+		return
+	}
+	if err := l.end(ctx, 0); err != nil && !errdefs.IsOnlyNotFound(err) {
+		log.G(ctx).WithField("machine", l.name).WithError(err).Warn("The agent of a machine does not kill its pod: the machine is ended")
 		m.hurryUp()
 		return
 	}

@@ -52,6 +52,7 @@ type lab struct {
 	stubborn bool          // pods do not end before their machine
 	mute     bool          // agents take pods, and the answer gets lost
 	refusals int           // so many pods are not taken
+	report   chan struct{} // what statuses wait for
 }
 
 type labMachine struct {
@@ -184,6 +185,24 @@ func (p labPods) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	return p.Provider.DeletePod(ctx, pod)
+}
+
+// NotifyPods implements node.PodNotifier.
+func (p labPods) NotifyPods(ctx context.Context, notify func(*corev1.Pod)) {
+	p.Provider.NotifyPods(ctx, func(pod *corev1.Pod) {
+		p.l.mu.Lock()
+		report := p.l.report
+		p.l.mu.Unlock()
+		if report == nil {
+			notify(pod)
+			return
+		}
+		pod = pod.DeepCopy()
+		go func() {
+			<-report
+			notify(pod)
+		}()
+	})
 }
 
 // boot starts the agent of a machine, once more if it has ended. l.mu is held.

@@ -79,6 +79,38 @@ func TestKilledPodShowsHowItEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w.showsHowItEnded(pod, corev1.PodFailed)
+}
+
+// The same if it has ended in the moment in which it was to be killed, and what its agent reports of that is
+// still on its way.
+func TestPodThatEndsBeforeItIsKilledShowsHow(t *testing.T) {
+	w := newWorld(t).start()
+	pod := w.run("a").DeepCopy()
+	m, report := w.only(), make(chan struct{})
+	w.lab.set(func() { w.lab.report = report })
+	pod.DeletionGracePeriodSeconds = ptr.To(int64(3600))
+	if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the agent has no pod", func() error {
+		pods, err := m.pods.GetPods(t.Context())
+		if err == nil && len(pods) > 0 {
+			err = errors.New("it has")
+		}
+		return err
+	})
+	pod.DeletionGracePeriodSeconds = ptr.To(int64(0))
+	if err := w.provider.DeletePod(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	close(report)
+	w.showsHowItEnded(pod, corev1.PodSucceeded)
+}
+
+// showsHowItEnded waits until a pod is gone, and checks its last status.
+func (w *world) showsHowItEnded(pod *corev1.Pod, phase corev1.PodPhase) {
+	w.t.Helper()
 	var last *corev1.PodStatus
 	w.eventually("the pod is gone", func() error {
 		status, err := w.status(pod)
@@ -90,8 +122,8 @@ func TestKilledPodShowsHowItEnded(t *testing.T) {
 		}
 		return errors.New("it is there")
 	})
-	if last == nil || last.Phase != corev1.PodFailed || last.ContainerStatuses[0].State.Terminated == nil || last.ContainerStatuses[0].State.Terminated.Reason == "ContainerStatusUnknown" {
-		t.Errorf("its last status is %+v", last)
+	if last == nil || last.Phase != phase || last.ContainerStatuses[0].State.Terminated == nil || last.ContainerStatuses[0].State.Terminated.Reason == "ContainerStatusUnknown" {
+		w.t.Errorf("its last status is %+v", last)
 	}
 }
 

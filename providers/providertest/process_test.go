@@ -78,8 +78,16 @@ func inPlainContainer(t *testing.T) {
 		err = cmd.Wait()
 	}
 	if err != nil || !strings.Contains(out.String(), "--- PASS: "+t.Name()+"/checks/volume-contents") {
-		t.Errorf("%v\n%s", err, &out)
+		t.Errorf("%v\n%s", err, withoutTurns(out.String()))
 	}
+}
+
+// withoutTurns leaves out the lines that say which test begins, waits or goes on: of
+// many tests at once there are so many that a log that is cut has nothing else.
+func withoutTurns(out string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
+		return strings.HasPrefix(strings.TrimSpace(line), "=== ")
+	}), "\n")
 }
 
 func testProcess(t *testing.T, isolation string, agent func(node, kubeconfig string) *exec.Cmd, capabilities ...providertest.Capability) {

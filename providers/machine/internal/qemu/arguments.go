@@ -47,8 +47,8 @@ func (o *Options) base(accel, kernel string) []string {
 // escape returns a value in an option of qemu, which commas separate.
 func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
 
-// macOf returns the hardware address of a machine, so that one that has an address after another
-// is known at once.
+// macOf returns the hardware address of a machine, or of the bridge, so that one that has an address after
+// another is known at once.
 func macOf(address netip.Addr) string {
 	b := address.As4()
 	return fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])

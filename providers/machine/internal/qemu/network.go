@@ -75,6 +75,11 @@ func (b *bridge) prepare(ctx context.Context) error {
 	case mark != b.alias():
 		return errdefs.InvalidInputf("bridge %s has the machines of another directory (%s): choose another name, and another subnet", b.name, mark)
 	}
+	// Without a hardware address of its own a bridge has that of one of its devices, and another one as soon
+	// as that goes: machines that know the first one would reach the host again only after many seconds.
+	if err := ip(ctx, "link", "set", b.name, "address", macOf(b.address.Addr())); err != nil {
+		return err
+	}
 	if err := ip(ctx, "address", "replace", b.address.String(), "dev", b.name); err != nil {
 		return err
 	}

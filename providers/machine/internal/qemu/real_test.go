@@ -3,6 +3,8 @@
 package qemu
 
 import (
+	"context"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -66,5 +68,47 @@ func TestRealMachine(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join("/sys/class/net", o.Bridge)); err == nil {
 		t.Error("the bridge is left")
+	}
+}
+
+// A bridge keeps its hardware address when machines come and go: those that stay would lose the host
+// for seconds.
+func TestRealBridgeKeepsItsAddress(t *testing.T) {
+	b := &bridge{name: "vkmreal1", address: netip.MustParsePrefix("10.231.6.1/24"), owner: t.TempDir()}
+	if err := b.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	address := func() string {
+		t.Helper()
+		device, err := net.InterfaceByName(b.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return device.HardwareAddr.String()
+	}
+	before := address()
+	var devices []*os.File
+	for _, name := range []string{"vkmreal1a", "vkmreal1b", "vkmreal1c"} {
+		device, err := b.connect(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		devices = append(devices, device)
+		if now := address(); now != before {
+			t.Errorf("with %d machines it is %s, and was %s", len(devices), now, before)
+		}
+	}
+	for i, device := range devices {
+		if err := device.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if now := address(); now != before {
+			t.Errorf("with %d machines less it is %s, and was %s", i+1, now, before)
+		}
 	}
 }
