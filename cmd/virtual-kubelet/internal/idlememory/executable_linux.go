@@ -41,21 +41,28 @@ func (m mapping) advise(advice uintptr) error {
 	return nil
 }
 
-// unchanged returns the mappings of the file at path, of all in smaps (see proc(5)), that are the
-// file's to the last byte. A page that was written to is the process's own, and would be lost: such
-// as addresses that a loader has put in, and breakpoints of a debugger.
+// unchanged returns the mappings of the file at path, of all in smaps (see proc(5)), that have pages in memory and are
+// the file's to the last byte. A page that was written to is the process's own, and would be lost: such as
+// addresses that a loader has put in, and breakpoints of a debugger. While it is swapped out it does not count as
+// anonymous. Where nothing is in memory there is nothing to gain, and the other sizes may be wrong: QEMU, where
+// it emulates another processor, has zeros for all.
 func unchanged(smaps io.Reader, path string) (found []mapping) {
 	var m mapping
-	var of bool // the file
+	var of bool                  // the file
+	sizes := map[string]string{} // that came with it
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {
 		line := lines.Text()
 		var next mapping
 		var access string
 		if n, _ := fmt.Sscanf(line, "%x-%x %s ", &next.begin, &next.end, &access); n == 3 {
 			m, of = next, strings.HasPrefix(access, "r") && access[1] != 'w' && strings.HasSuffix(line, " "+path)
+			clear(sizes)
 			continue
 		}
-		if own, ok := strings.CutPrefix(line, "Anonymous:"); ok && of && strings.TrimSpace(own) == "0 kB" {
+		name, size, _ := strings.Cut(line, ":")
+		sizes[name] = strings.TrimSpace(size)
+		// Of these the kernel writes Swap last.
+		if of && name == "Swap" && sizes["Rss"] != "0 kB" && sizes["Anonymous"] == "0 kB" && sizes["Swap"] == "0 kB" {
 			found = append(found, m)
 		}
 	}

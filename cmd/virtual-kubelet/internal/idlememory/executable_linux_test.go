@@ -14,20 +14,41 @@ func TestUnchanged(t *testing.T) {
 Size:              29256 kB
 Rss:               22740 kB
 Anonymous:             0 kB
+Swap:                  0 kB
+SwapPss:               0 kB
 VmFlags: rd ex mr mw me
 02092000-03f80000 r--p 01c92000 fe:00 11690563                           /bin/a b
 Rss:               22584 kB
 Anonymous:             4 kB
+Swap:                  0 kB
 03f80000-04174000 rw-p 03b80000 fe:00 11690563                           /bin/a b
+Rss:                2000 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 05000000-05001000 r--p 03b80000 fe:00 11690563                           /bin/a b
+Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 05001000-05002000 ---p 03b80000 fe:00 11690563                           /bin/a b
+Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
+05002000-05004000 r--p 03b82000 fe:00 11690563                           /bin/a b
+Rss:                   4 kB
+Anonymous:             0 kB
+Swap:                  4 kB
+05004000-05006000 r--p 03b84000 fe:00 11690563                           /bin/a b
+Rss:                   0 kB
+Anonymous:             0 kB
+Swap:                  0 kB
 7f3e5bc40000-7f3e5c000000 r-xp 00000000 fe:00 11690564                   /lib/bin/a b
+Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 7f3e5c000000-7f3e5c001000 r--p 00000000 00:00 0
+Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 `
 	got := unchanged(strings.NewReader(smaps), "/bin/a b")
 	if want := []mapping{{0x400000, 0x2092000}, {0x5000000, 0x5001000}}; !slices.Equal(got, want) {
