@@ -73,8 +73,8 @@ func mergeNode(current, wanted *corev1.Node, health error, now metav1.Time) (*co
 		Labels:      sortedKeys(wanted.Labels),
 		Annotations: sortedKeys(wanted.Annotations),
 		Taints:      taintNames(wanted.Spec.Taints),
-		Capacity:    sortedKeys(wanted.Status.Capacity),
-		Allocatable: sortedKeys(wanted.Status.Allocatable),
+		Capacity:    stillOwned(current.Status.Capacity, wanted.Status.Capacity, before.Capacity),
+		Allocatable: stillOwned(current.Status.Allocatable, wanted.Status.Allocatable, before.Allocatable),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode what the provider owns of the node: %w", err)
@@ -222,6 +222,20 @@ func sortedKeys[K ~string, V any](m map[K]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// stillOwned are the names of the wanted resources, and of those that were so before as long as the
+// node has them: the annotation is written before the status, which may fail.
+func stillOwned(current, wanted corev1.ResourceList, before []string) []string {
+	names := sortedKeys(wanted)
+	for _, name := range before {
+		_, there := current[corev1.ResourceName(name)]
+		if _, still := wanted[corev1.ResourceName(name)]; there && !still {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func overlaySlice[T any](onto *[]T, with []T) {

@@ -409,22 +409,36 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 		n.take(node)
 		n.unsure = false
 	}
+	read, wanted := n.current, n.want(n.current.Status.Conditions)
+	if err := n.write(ctx, wanted); err != nil {
+		return err
+	}
+	if n.current != read && n.behind(wanted) {
+		return n.write(ctx, wanted)
+	}
+	return nil
+}
+
+// write writes what differs from the API's node.
+func (n *NodeController) write(ctx context.Context, wanted *corev1.Node) error {
 	now := metav1.Now()
-	wanted := n.want(n.current.Status.Conditions)
-	var next *corev1.Node
-	for try := 1; ; try++ {
-		next, err = n.writeMetadata(ctx, wanted, now)
-		if !apierrors.IsConflict(err) || try == maxConflicts {
-			break
-		}
-		node, err := n.Node(ctx, true)
-		if err != nil {
+	read := n.current
+	next, err := n.writeMetadata(ctx, wanted, now)
+	for try := 1; apierrors.IsConflict(err) && try < maxConflicts; try++ {
+		if read, err = n.Node(ctx, true); err != nil {
 			return err
 		}
-		n.take(node)
+		n.take(read)
+		read = n.current
+		next, err = n.writeMetadata(ctx, wanted, now)
 	}
 	if err = n.tolerate(ctx, err); err != nil {
 		return fmt.Errorf("cannot update node %s: %w", n.name, err)
+	}
+	if n.current != read { // with a status that others may have changed, which is not to be undone
+		if next, err = mergeNode(n.current, wanted, n.health, now); err != nil {
+			return err
+		}
 	}
 
 	due := n.lease == nil || now.Sub(n.written) >= reportInterval
@@ -438,6 +452,21 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	n.take(result)
 	n.written = now.Time
 	return nil
+}
+
+// behind reports whether the API's answer to a write has something that has to be written: a patch
+// goes by the Node as it was read, which others may have changed since, or made again, and the
+// watch does not show what the answer has. What is refused is not written again for that.
+func (n *NodeController) behind(wanted *corev1.Node) bool {
+	if n.itself {
+		wanted = asItself(n.current, wanted)
+	}
+	next, err := mergeNode(n.current, wanted, n.health, metav1.Now())
+	if err != nil {
+		return false
+	}
+	patch, err := nodeMetadataPatch(n.current, next)
+	return err == nil && patch != nil && n.refusal == "" || !sameNodeStatus(&n.current.Status, &next.Status)
 }
 
 // take takes the API's answer for what the API has.

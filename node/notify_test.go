@@ -113,6 +113,33 @@ func TestProviderTakesBack(t *testing.T) {
 	}
 }
 
+// What a provider takes back is gone although writing the status fails at first, and the process
+// ends before it is tried again.
+func TestProviderTakesBackAfterAFailure(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		nodeBubble(t, func(t *testing.T, r *nodeRig) {
+			r.node.Status.Capacity["example.com/gpu"] = resource.MustParse("1")
+			r.start(r.withLease())
+			pass(time.Second)
+			r.api.Fail("patch nodes/status", apierrors.NewInternalError(errors.New("no")))
+			delete(r.node.Status.Capacity, "example.com/gpu")
+			r.notify(r.node)
+			pass(time.Second)
+			if restart {
+				r.end()
+			}
+			r.api.Fail("patch nodes/status", nil)
+			if restart {
+				r.start(r.withLease())
+			}
+			pass(15 * time.Second)
+			want(t, "capacities", len(r.api.Node("vk").Status.Capacity), 1)
+			pass(2 * time.Minute)
+			want(t, "what is its own", strings.Contains(r.api.Node("vk").Annotations[annotationOwned], "gpu"), false)
+		})
+	}
+}
+
 // What a provider does with its node after it has notified is its own business.
 func TestProviderChangesTheNodeItNotified(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -117,4 +118,59 @@ func (r *nodeRig) remove() {
 	if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// What others write into the status between the claim and the registration stays, and what this
+// process has to repair of it is repaired with the registration, not a minute later.
+func TestStatusChangesAfterTheClaim(t *testing.T) {
+	foreign := func(n *corev1.Node) {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Foreign", Status: corev1.ConditionTrue})
+		n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "disk", DevicePath: "/dev/disk"}}
+		n.Status.Capacity["example.com/foreign"] = resource.MustParse("1")
+	}
+	lost := func(n *corev1.Node) {
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionUnknown, "NodeStatusUnknown"
+	}
+	for name, outdated := range map[string]bool{"labels and all": true, "only the status": false} {
+		t.Run(name, func(t *testing.T) {
+			nodeBubble(t, func(t *testing.T, r *nodeRig) {
+				r.start(r.withLease())
+				r.end()
+				if outdated {
+					r.node.Labels["new"] = "1"
+				}
+				pass(40 * time.Second)
+				claim := r.claimed()
+				r.api.ChangeNode("vk", func(n *corev1.Node) { foreign(n); lost(n); n.Labels["type"] = "other" })
+				r.start(WithNodeClaim(claim), r.withLease())
+				node := r.api.Node("vk")
+				r.wantReady("True KubeletReady")
+				want(t, "label", node.Labels["type"], "virtual-kubelet")
+				want(t, "conditions", len(node.Status.Conditions), 2)
+				want(t, "volumes", len(node.Status.VolumesAttached), 1)
+				want(t, "capacities", len(node.Status.Capacity), 2)
+			})
+		})
+	}
+}
+
+// A Node that was made again after the claim is complete once it is registered.
+func TestNodeMadeAgainAfterTheClaim(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease())
+		r.end()
+		pass(40 * time.Second)
+		before := r.api.Node("vk")
+		claim := r.claimed()
+		r.remove()
+		r.add()
+		r.start(WithNodeClaim(claim), r.withLease())
+		node := r.api.Node("vk")
+		want(t, "another node", node.UID != before.UID, true)
+		r.wantReady("True KubeletReady")
+		want(t, "taints", node.Spec.Taints, before.Spec.Taints)
+		want(t, "annotations", node.Annotations, before.Annotations)
+		want(t, "capacity", node.Status.Capacity, before.Status.Capacity)
+		want(t, "owner", r.lease().OwnerReferences, ownedByNode("vk", node.UID))
+	})
 }
