@@ -89,7 +89,8 @@ func (f fileCA) AddListener(dynamiccertificates.Listener) {}
 type ClusterClientCA struct {
 	client     kubernetes.Interface
 	made       time.Time
-	tried      chan struct{} // closed when the first attempt to read them has ended
+	running    atomic.Bool
+	settled    chan struct{} // closed when they have been read, or cannot be for now
 	first      atomic.Pointer[caBundle]
 	controller atomic.Pointer[dynamiccertificates.ConfigMapCAController] // nil until it may run
 }
@@ -106,9 +107,10 @@ const (
 	clientCARetry = time.Minute
 	// clientCADelay is how often it is while the API server does not answer.
 	clientCADelay = 2 * time.Second
-	// clientCAPatience is for how long a ClusterClientCA, from its making on, has requests wait that
-	// come before it has tried to read the CAs.
-	clientCAPatience = 2 * time.Second
+	// clientCAPatience is for how long a request waits for the CAs to be read, one that comes before
+	// Run not beyond that time from the making on: longer than clientCADelay, so that one attempt
+	// that fails makes no difference.
+	clientCAPatience = 3 * time.Second
 )
 
 // NewClusterClientCA makes a ClusterClientCA for WithClientCA. Its Run has to be
@@ -121,12 +123,13 @@ func NewClusterClientCA(client kubernetes.Interface) (*ClusterClientCA, error) {
 }
 
 func newClusterClientCA(client kubernetes.Interface) *ClusterClientCA {
-	return &ClusterClientCA{client: client, made: time.Now(), tried: make(chan struct{})}
+	return &ClusterClientCA{client: client, made: time.Now(), settled: make(chan struct{})}
 }
 
 // Run follows the ConfigMap until ctx ends; then it returns nil. Until it has
 // been read no client certificate is accepted. It can be called once.
 func (c *ClusterClientCA) Run(ctx context.Context) error {
+	c.running.Store(true)
 	if !c.waitUntilRead(ctx) {
 		return nil
 	}
@@ -159,14 +162,23 @@ func (c *ClusterClientCA) CurrentCABundleContent() []byte {
 }
 
 // VerifyOptions returns what client certificates are checked by; false until the
-// CAs are known. It is asked for with each request that brings a certificate. In the two
-// seconds after the making of c it waits for the first attempt to read the CAs: a node may be
-// Ready, and the API server may come, a moment before.
+// CAs are known. It is asked for with each request that brings a certificate. While Run has
+// yet to find out whether the CAs can be read it waits for that, three seconds at most: a node
+// may be Ready, and the API server may come, a moment before.
 func (c *ClusterClientCA) VerifyOptions() (x509.VerifyOptions, bool) {
-	select {
-	case <-c.tried:
-	case <-time.After(time.Until(c.made.Add(clientCAPatience))):
+	patience := time.Until(c.made.Add(clientCAPatience))
+	if c.running.Load() {
+		patience = clientCAPatience
 	}
+	select {
+	case <-c.settled:
+	case <-time.After(patience):
+	}
+	return c.known()
+}
+
+// known is VerifyOptions without waiting.
+func (c *ClusterClientCA) known() (x509.VerifyOptions, bool) {
 	if controller := c.controller.Load(); controller != nil {
 		if options, ok := controller.VerifyOptions(); ok {
 			return options, true
@@ -189,10 +201,10 @@ func (c *ClusterClientCA) AddListener(dynamiccertificates.Listener) {}
 // once what right is missing, where an informer would complain without end; of an API
 // server that does not answer, the node says so. It returns false when ctx has ended.
 func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
-	tried := sync.OnceFunc(func() { close(c.tried) })
+	settle := sync.OnceFunc(func() { close(c.settled) })
+	defer settle()
 	for warned := false; ; {
 		err := c.readFirst(ctx)
-		tried()
 		if ctx.Err() != nil {
 			return false
 		}
@@ -201,6 +213,7 @@ func (c *ClusterClientCA) waitUntilRead(ctx context.Context) bool {
 		case err == nil, apierrors.IsNotFound(err):
 			return true
 		case apierrors.IsForbidden(err):
+			settle()
 			delay = clientCARetry
 			if !warned {
 				log.G(ctx).WithError(err).Warn("May not read the cluster's client CA, so that client certificates, the API server's too, are refused, and only bearer tokens are accepted: " +

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -158,6 +161,102 @@ func TestClientCAOfTheClusterIsAwaited(t *testing.T) {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Who comes with a certificate waits for the CA as long as it is not known whether it can be read,
+// also where that begins long after the making, as it does once a claim is acquired or an election
+// won; and no longer.
+func TestWaitForTheClientCAOfTheCluster(t *testing.T) {
+	internal := apierrors.NewInternalError(errors.New("no"))
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "extension-apiserver-authentication", errors.New("no"))
+	const takes = 400 * time.Millisecond
+	for name, test := range map[string]struct {
+		answers []error       // of the first requests; then there is the ConfigMap
+		begins  time.Duration // Run, after the making; less than none: never
+		ends    time.Duration // after that; zero: later
+		asked   time.Duration // after the beginning
+		known   bool
+		took    time.Duration
+	}{
+		"it is read":                       {took: takes, known: true},
+		"it is read late":                  {begins: time.Minute, took: takes, known: true},
+		"it is read before":                {begins: time.Minute, asked: time.Second, known: true},
+		"a failure at first":               {answers: []error{internal}, took: 2*time.Second + 2*takes, known: true},
+		"a failure just before":            {answers: []error{internal}, asked: time.Second, took: time.Second + 2*takes, known: true},
+		"the API server is away":           {answers: slices.Repeat([]error{internal}, 100), took: 3 * time.Second},
+		"it was away":                      {answers: slices.Repeat([]error{internal}, 5), asked: 11 * time.Second, took: time.Second + takes, known: true},
+		"it may not be read":               {answers: []error{forbidden}, took: takes},
+		"it was seen that it may not be":   {answers: []error{forbidden}, asked: time.Second},
+		"the node ends":                    {answers: []error{internal}, ends: time.Second, took: time.Second},
+		"the node has ended":               {answers: []error{internal}, ends: time.Second, asked: 2 * time.Second},
+		"nobody reads it, at first":        {begins: -1, took: 3 * time.Second},
+		"nobody reads it, a minute after":  {begins: -1, asked: time.Minute},
+		"who comes before gets it as well": {begins: time.Second, asked: -time.Second / 2, took: time.Second/2 + takes, known: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewSimpleClientset(publishedCA(newAuthority(t).pem))
+				client.PrependReactor("get", "configmaps", func(clienttesting.Action) (handled bool, _ runtime.Object, err error) {
+					time.Sleep(takes)
+					if len(test.answers) == 0 {
+						return false, nil, nil
+					}
+					err, test.answers = test.answers[0], test.answers[1:]
+					return true, nil, err
+				})
+				ca, err := nodeutil.NewClusterClientCA(client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() {
+					if test.begins < 0 {
+						ended <- nil
+						return
+					}
+					time.Sleep(test.begins)
+					if test.ends > 0 {
+						time.AfterFunc(test.ends, cancel)
+					}
+					ended <- ca.Run(ctx)
+				}()
+				time.Sleep(max(test.begins, 0) + test.asked)
+				synctest.Wait()
+				began := time.Now()
+				options, known := ca.VerifyOptions()
+				if took := time.Since(began); took != test.took || known != test.known || known != (options.Roots != nil) {
+					t.Errorf("known: %v, after %v; want %v, after %v", known, took, test.known, test.took)
+				}
+				time.Sleep(time.Second) // an informer that ends before it has synced logs it by a clock out of the bubble
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Who has no certificate does not wait for the CA that certificates are checked by.
+func TestNobodyElseWaitsForTheClientCA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		ca, err := nodeutil.NewClusterClientCA(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		auth, err := nodeutil.WebhookAuth(client, "vk", nodeutil.WithClientCA(ca))
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		w := httptest.NewRecorder()
+		nodeutil.WithAuth(auth, answering("hello")).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		if took := time.Since(began); took != 0 || w.Code != http.StatusUnauthorized {
+			t.Errorf("%d after %v", w.Code, took)
 		}
 	})
 }

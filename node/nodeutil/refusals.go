@@ -31,7 +31,11 @@ func (f *refusals) explain(a Auth, r *http.Request) {
 		})
 		return
 	}
-	if _, known := webhook.clientCA.VerifyOptions(); !known {
+	verify := webhook.clientCA.VerifyOptions
+	if ca, ok := webhook.clientCA.(*ClusterClientCA); ok {
+		verify = ca.known // the request has waited for it
+	}
+	if _, known := verify(); !known {
 		f.unreadCA.Do(func() {
 			log.G(r.Context()).WithField("clientCA", webhook.clientCA.Name()).Warn("Refused a client certificate, as kube-apiserver has one, since the client CA has not been read: " +
 				"that is what ClusterClientCA.Run does, which needs the Role kube-system/extension-apiserver-authentication-reader")
