@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -80,20 +79,14 @@ func allocatable(node *corev1.Node) amounts {
 	return amountsOf(node.Status.Capacity)
 }
 
-// first are the resources of which a kubelet complains first, in this order.
-var first = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
-
-func checkResources(requests, capacity amounts, others *taken) *Rejection {
+func checkResources(requests []request, capacity amounts, others *taken) *Rejection {
 	if limit, known := capacity[corev1.ResourcePods]; known && int64(others.pods)+1 > limit {
 		return insufficient(corev1.ResourcePods, 1, int64(others.pods), limit)
 	}
-	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(requests)), func(name corev1.ResourceName) bool {
-		return slices.Contains(first, name)
-	})
-	for _, name := range append(slices.Clone(first), rest...) {
-		limit, known := capacity[name]
-		if requested, used := requests[name], others.requests[name]; known && requested > 0 && requested > limit-used {
-			return insufficient(name, requested, used, limit)
+	for _, r := range requests {
+		limit, known := capacity[r.name]
+		if used := others.requests[r.name]; known && r.amount > 0 && r.amount > limit-used {
+			return insufficient(r.name, r.amount, used, limit)
 		}
 	}
 	return nil

@@ -80,8 +80,8 @@ func (l *Ledger) add(uid types.UID, u usage) {
 	}
 	l.pods[uid] = u
 	l.sum.pods++
-	for name, amount := range u.requests {
-		l.sum.requests[name] += amount
+	for _, r := range u.requests {
+		l.sum.requests[r.name] += r.amount
 	}
 	for _, p := range u.ports {
 		l.sum.ports[p]++
@@ -92,8 +92,8 @@ func (l *Ledger) add(uid types.UID, u usage) {
 func (l *Ledger) remove(uid types.UID, u usage) {
 	delete(l.pods, uid)
 	l.sum.pods--
-	for name, amount := range u.requests {
-		l.sum.requests[name] -= amount
+	for _, r := range u.requests {
+		l.sum.requests[r.name] -= r.amount
 	}
 	for _, p := range u.ports {
 		if l.sum.ports[p]--; l.sum.ports[p] == 0 {

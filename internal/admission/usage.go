@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"cmp"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
@@ -25,17 +28,44 @@ func amountsOf(list corev1.ResourceList) amounts {
 	return a
 }
 
-// usage is what a pod takes of a node.
+// usage is what a pod takes of a node. It is kept for as long as the pod runs: lists take much less memory
+// than maps.
 type usage struct {
-	requests amounts
+	requests []request // in the order in which they are checked
 	ports    []port
+}
+
+// request is what a pod asks for of a resource.
+type request struct {
+	name   corev1.ResourceName
+	amount int64
+}
+
+// first are the resources of which a kubelet complains first, in this order.
+var first = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+func requestsOf(list corev1.ResourceList) []request {
+	requests := make([]request, 0, len(list))
+	for name, q := range list {
+		requests = append(requests, request{name, amountOf(name, q)})
+	}
+	rank := func(name corev1.ResourceName) int {
+		if i := slices.Index(first, name); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	slices.SortFunc(requests, func(a, b request) int {
+		return cmp.Or(cmp.Compare(rank(a.name), rank(b.name)), cmp.Compare(a.name, b.name))
+	})
+	return requests
 }
 
 // usageOf returns what a pod takes: as much as it asks for, or, while a resize is
 // under way, as it has.
 func usageOf(pod *corev1.Pod) usage {
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true})
-	return usage{amountsOf(requests), hostPorts(pod)}
+	return usage{requestsOf(requests), hostPorts(pod)}
 }
 
 // port is a port of the node's addresses.
