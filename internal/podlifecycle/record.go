@@ -30,22 +30,27 @@ type podRecord struct {
 	// pod is the newest known form of the pod: the API's, or of an orphan the
 	// provider's.
 	pod *corev1.Pod
+
+	// What is set or not stands together, so that a record takes less memory.
+
 	// orphan is set if the provider holds the pod and the API does not have it.
-	orphan bool
+	orphan   bool
+	creating bool // CreatePod is running
+	stale    bool // found after a restart, with an older form of the pod
+	expired  bool // its deadline is over: it is to be ended
+	// gone is set once the API has reported that it does not have the pod any more: by its
+	// watch, or when it was asked. That the cache lacks the pod says only that a list did.
+	gone bool
+	// removing is set while the removal of the pod waits for its last status.
+	removing bool
 
 	progress
-	creating bool // CreatePod is running
 	// lastApplied is the API object that the provider was last given.
 	lastApplied *corev1.Pod
 	decided     int64 // generation that the controller last decided on itself
-	stale       bool  // found after a restart, with an older form of the pod
-	expired     bool  // its deadline is over: it is to be ended
 	// activeSince is when its deadline began to count, where the API does not say.
 	activeSince time.Time
-	// gone is set once the API has reported that it does not have the pod any more: by its
-	// watch, or when it was asked. That the cache lacks the pod says only that a list did.
-	gone   bool
-	ending ending
+	ending      ending
 
 	// tried is the last action that was taken, retryAt the times before which an
 	// action is not to be tried again, as its error has asked.
@@ -79,9 +84,7 @@ type podRecord struct {
 	// others are the conditions that others have set on the pod.
 	others otherConditions
 
-	// removing is set while the removal of the pod waits for its last status. refused
-	// is a status that the API will not take, forbidden since when it forbids it.
-	removing  bool
+	// refused is a status that the API will not take, forbidden since when it forbids it.
 	refused   *corev1.PodStatus
 	forbidden time.Time
 	// insisted is the status that was sent again, as the API had something else.
@@ -161,12 +164,12 @@ type progress struct {
 	ran         bool // the provider held it at some time: it must not be created again
 	begun       bool // by its status, a process before this one has had it created
 	cancelled   bool // its creation was: the provider may hold it all the same
+	removed     bool // its removal was sent to the API server
 	requested   requested
 	requestedAt time.Time
 	inspectedAt time.Time // when the provider was last asked for it
 	missing     int       // how often in a row it was not found
 	missedAt    time.Time // the first time of those
-	removed     bool      // its removal was sent to the API server
 }
 
 // unconfirmed reports whether the pod is lacking in the cache, and that is all that is
