@@ -106,14 +106,14 @@ func (pc *Controller) accept(r *podRecord, status *corev1.PodStatus, since uint6
 	if status.Phase == "" || r.providerStatus != nil && isTerminal(r.providerStatus.Phase) && !isTerminal(status.Phase) {
 		return false
 	}
-	if podstatus.Equal(r.providerStatus, status) {
+	if podstatus.EqualReports(r.providerStatus, status) {
 		status = r.providerStatus
 	} else {
 		status = status.DeepCopy()
 	}
 	r.providerStatus = status
 	if r.expired && isTerminal(status.Phase) {
-		if status = deadlineExceeded(status); podstatus.Equal(r.desiredStatus, status) {
+		if status = deadlineExceeded(status); podstatus.EqualReports(r.desiredStatus, status) {
 			return false
 		}
 	}
@@ -126,7 +126,7 @@ func (pc *Controller) decideStatus(r *podRecord, pod *corev1.Pod, status *corev1
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decided = pod.Generation
-	if podstatus.Equal(r.desiredStatus, status) || r.desire(status) {
+	if podstatus.EqualReports(r.desiredStatus, status) || r.desire(status) {
 		pc.statuses.Add(r.key())
 	}
 }

@@ -146,7 +146,7 @@ func (r *podRecord) renew(pod *corev1.Pod) {
 	}
 }
 
-// shareStatus has the status that was sent share with the API's what they have in common: of a
+// shareStatus has the status that was sent share with the API's what they have in common, or be it: of a
 // pod that rests that is in memory once. r.mu is held.
 func (r *podRecord) shareStatus(inAPI *corev1.PodStatus) {
 	own := r.sent

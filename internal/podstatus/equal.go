@@ -19,7 +19,13 @@ var (
 )
 
 // Equal reports whether two statuses are the same to the API. Nil equals only nil.
-func Equal(a, b *corev1.PodStatus) bool {
+func Equal(a, b *corev1.PodStatus) bool { return equal(a, b, sameOrderedConditions) }
+
+// EqualReports is Equal for statuses that are laid over the API's: their conditions may be in any order, since
+// the API keeps its own.
+func EqualReports(a, b *corev1.PodStatus) bool { return equal(a, b, sameUnorderedConditions) }
+
+func equal(a, b *corev1.PodStatus, sameConditions func(a, b []corev1.PodCondition) bool) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
 	}
@@ -35,7 +41,7 @@ func Equal(a, b *corev1.PodStatus) bool {
 		slices.Equal(a.HostIPs, b.HostIPs) &&
 		slices.Equal(a.PodIPs, b.PodIPs) &&
 		sameTimes(a.StartTime, b.StartTime) &&
-		sameLists(a.Conditions, b.Conditions, sameConditions) &&
+		sameConditions(a.Conditions, b.Conditions) &&
 		sameLists(a.InitContainerStatuses, b.InitContainerStatuses, sameContainers) &&
 		sameLists(a.ContainerStatuses, b.ContainerStatuses, sameContainers) &&
 		sameLists(a.EphemeralContainerStatuses, b.EphemeralContainerStatuses, sameContainers) &&
@@ -55,7 +61,26 @@ func sameLists[T any](a, b []T, same func(a, b *T) bool) bool {
 	return true
 }
 
-func sameConditions(a, b *corev1.PodCondition) bool {
+func sameOrderedConditions(a, b []corev1.PodCondition) bool { return sameLists(a, b, sameCondition) }
+
+// sameUnorderedConditions is sameOrderedConditions for lists in any order. A list that has a type twice cannot be
+// merged by type, and has an order.
+func sameUnorderedConditions(a, b []corev1.PodCondition) bool {
+	if sameOrderedConditions(a, b) {
+		return true
+	}
+	if len(a) != len(b) || !conditions.unique(a) {
+		return false
+	}
+	for i := range a {
+		if j := conditions.find(b, string(a[i].Type)); j < 0 || !sameCondition(&a[i], &b[j]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameCondition(a, b *corev1.PodCondition) bool {
 	return a.Type == b.Type &&
 		a.ObservedGeneration == b.ObservedGeneration &&
 		a.Status == b.Status &&

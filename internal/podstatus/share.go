@@ -6,10 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Share returns a copy of status in which what is the same to the API as in like is that of
-// like, so that who keeps both keeps it once: strings, and whole lists. Neither is changed, nor
-// may they be from then on.
+// Share returns what is the same report as status, and has what is the same in like of like, so that who
+// keeps both keeps it once: like itself, or a copy of status with strings and whole lists of like. Neither
+// is changed, nor may they be from then on.
 func Share(status, like *corev1.PodStatus) *corev1.PodStatus {
+	if EqualReports(status, like) {
+		return like
+	}
 	shared := *status
 	if shared.HostIP == like.HostIP {
 		shared.HostIP = like.HostIP
@@ -22,7 +25,9 @@ func Share(status, like *corev1.PodStatus) *corev1.PodStatus {
 	if like.StartTime != nil && sameTimes(status.StartTime, like.StartTime) {
 		shared.StartTime = like.StartTime
 	}
-	shared.Conditions = sharedList(status.Conditions, like.Conditions, sameConditions)
+	if sameUnorderedConditions(status.Conditions, like.Conditions) {
+		shared.Conditions = slices.Clip(like.Conditions)
+	}
 	shared.InitContainerStatuses = sharedList(status.InitContainerStatuses, like.InitContainerStatuses, sameContainers)
 	shared.ContainerStatuses = sharedList(status.ContainerStatuses, like.ContainerStatuses, sameContainers)
 	shared.EphemeralContainerStatuses = sharedList(status.EphemeralContainerStatuses, like.EphemeralContainerStatuses, sameContainers)

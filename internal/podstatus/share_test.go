@@ -16,7 +16,7 @@ func TestSharedStatusIsTheSame(t *testing.T) {
 		status := r.change(like)
 		statusBefore, likeBefore := status.DeepCopy(), like.DeepCopy()
 		shared := Share(status, like)
-		if !Equal(shared, status) {
+		if !EqualReports(shared, status) {
 			t.Fatalf("seed %d: shared\n%s\nwas\n%s", seed, encode(t, shared), encode(t, status))
 		}
 		if !reflect.DeepEqual(status, statusBefore) || !reflect.DeepEqual(like, likeBefore) {
@@ -44,5 +44,45 @@ func TestStatusSharesWhatTheAPIHas(t *testing.T) {
 	}
 	if cap(shared.Conditions) != 1 {
 		t.Error("there is room to append to the API's conditions")
+	}
+	if reported.QOSClass = inAPI.QOSClass; Share(reported, inAPI) != inAPI {
+		t.Error("a status that is the API's is kept twice")
+	}
+}
+
+// The API has first the condition that the scheduler has set, a provider wherever it has it.
+func TestReportsAreTheSameInAnyOrder(t *testing.T) {
+	list := func(kinds ...corev1.PodConditionType) *corev1.PodStatus {
+		s := &corev1.PodStatus{}
+		for _, kind := range kinds {
+			s.Conditions = append(s.Conditions, corev1.PodCondition{Type: kind})
+		}
+		return s
+	}
+	changed := list("a", "b")
+	changed.Conditions[0].Message = "x"
+	for name, tc := range map[string]struct {
+		a, b *corev1.PodStatus
+		same bool
+	}{
+		"same order":    {list("a", "b"), list("a", "b"), true},
+		"another order": {list("a", "b"), list("b", "a"), true},
+		"another type":  {list("a", "b"), list("b", "c"), false},
+		"another value": {changed, list("b", "a"), false},
+		"one more":      {list("a", "b"), list("b", "a", "c"), false},
+		"one twice":     {list("a", "a"), list("a", "b"), false},
+		"other twice":   {list("a", "b"), list("b", "b"), false},
+		"twice in both": {list("a", "a", "b"), list("a", "b", "a"), false},
+		"none and nil":  {list(), nil, false},
+	} {
+		if EqualReports(tc.a, tc.b) != tc.same || EqualReports(tc.b, tc.a) != tc.same {
+			t.Errorf("%s: they are the same: %v", name, !tc.same)
+		}
+		if tc.b == nil {
+			continue
+		}
+		if shares := len(tc.a.Conditions) > 0 && &Share(tc.a, tc.b).Conditions[0] == &tc.b.Conditions[0]; shares != tc.same {
+			t.Errorf("%s: conditions are shared: %v", name, shares)
+		}
 	}
 }
