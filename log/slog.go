@@ -64,6 +64,12 @@ func (a slogLogger) slog() *slog.Logger {
 	return a.logger
 }
 
+// DebugEnabled reports whether debug lines are written. What wraps the logger need not make fields for them
+// otherwise.
+func (a slogLogger) DebugEnabled() bool {
+	return a.slog().Enabled(context.Background(), slog.LevelDebug)
+}
+
 func (a slogLogger) Debug(args ...any)            { a.print(slog.LevelDebug, args) }
 func (a slogLogger) Debugf(f string, args ...any) { a.printf(slog.LevelDebug, f, args) }
 func (a slogLogger) Info(args ...any)             { a.print(slog.LevelInfo, args) }

@@ -27,6 +27,8 @@ func TestAllocations(t *testing.T) {
 	l := newLife(t)
 	running := nodetest.StatusOf(l.scheduled, corev1.PodRunning)
 	views := decisions()
+	settled := newLife(t)
+	settled.begin()
 	allocs.Compare(t,
 		allocs.Operation{Name: "decide", Do: func() {
 			for _, v := range views {
@@ -35,6 +37,7 @@ func TestAllocations(t *testing.T) {
 		}},
 		allocs.Operation{Name: "mergeStatus", Do: func() { mergeStatus(l.scheduled, &running, 1, nil, epoch) }},
 		allocs.Operation{Name: "life", Do: l.live},
+		allocs.Operation{Name: "visit-for-nothing", Do: func() { settled.step(settled.pc.syncPod) }},
 		allocs.Operation{Name: "told-the-same-again", Do: func() { l.notify(&l.running) }},
 	)
 	if l.patches == 0 || l.patches != 2*l.removals {
@@ -106,28 +109,34 @@ func newLife(t testing.TB) *life {
 	return l
 }
 
-func (l *life) live() {
-	step := func(do func(context.Context, string) error) {
-		err := do(context.Background(), string(l.scheduled.UID))
-		if errors.Is(err, queue.ErrTakesLong) {
-			err = do(queue.LongLane(context.Background()), string(l.scheduled.UID))
-		}
-		if err != nil {
-			l.t.Fatal(err)
-		}
+func (l *life) step(do func(context.Context, string) error) {
+	err := do(context.Background(), string(l.scheduled.UID))
+	if errors.Is(err, queue.ErrTakesLong) {
+		err = do(queue.LongLane(context.Background()), string(l.scheduled.UID))
 	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// begin is the life until the pod runs.
+func (l *life) begin() {
 	if r := l.pc.records.get(l.scheduled.UID); r != nil {
 		l.pc.backend.forget(r.id, l.scheduled)
 		l.pc.records.drop(r)
 	}
 	l.inAPI = l.scheduled
 	l.pc.appears(context.Background(), l.scheduled)
-	step(l.pc.syncPod)
-	step(l.pc.writeStatus)
+	l.step(l.pc.syncPod)
+	l.step(l.pc.writeStatus)
+}
+
+func (l *life) live() {
+	l.begin()
 	l.inAPI = l.deleted
-	step(l.pc.syncPod)
-	step(l.pc.writeStatus)
-	step(l.pc.removePod)
+	l.step(l.pc.syncPod)
+	l.step(l.pc.writeStatus)
+	l.step(l.pc.removePod)
 }
 
 func (l *life) Pods(string) corev1client.PodInterface             { return lifeClient{life: l} }

@@ -36,7 +36,7 @@ func startPodSpan(ctx context.Context, name string, q *queue.Queue, key string, 
 
 // withPod has the logger of ctx name a pod in each line.
 func withPod(ctx context.Context, pod *corev1.Pod) context.Context {
-	return log.WithLogger(ctx, log.G(ctx).WithFields(log.Fields{"namespace": pod.Namespace, "pod": pod.Name, "uid": string(pod.UID)}))
+	return log.WithLogger(ctx, loggerOf(log.G(ctx), pod))
 }
 
 // aboutKey is withPod for what has only the key.
