@@ -51,7 +51,15 @@ func (b *backend) call(ctx context.Context, method string, about providercalls.P
 
 // limit bounds a call that does not take a pod on, so that one that hangs is tried again.
 func limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, errdefs.AsUnavailable(fmt.Errorf("the provider has not answered in %v", d)))
+	return context.WithTimeoutCause(ctx, d, errdefs.AsUnavailable(unanswered(d)))
+}
+
+// unanswered is that the provider has not answered for so long. It is made for each call, and its text for those that
+// hang.
+type unanswered time.Duration
+
+func (d unanswered) Error() string {
+	return "the provider has not answered in " + time.Duration(d).String()
 }
 
 func (b *backend) create(ctx context.Context, pod *corev1.Pod) error {
