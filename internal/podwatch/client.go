@@ -36,7 +36,7 @@ func newClient(client kubernetes.Interface, known lookup) corev1client.PodsGette
 		return plain
 	}
 	core, ok := plain.RESTClient().(*rest.RESTClient)
-	if !ok || core == nil || !speaksProtobuf(core) {
+	if !ok || core == nil || !SpeaksProtobuf(core) {
 		return plain
 	}
 	decoder := &podDecoder{known: known}
@@ -47,9 +47,9 @@ func newClient(client kubernetes.Interface, known lookup) corev1client.PodsGette
 	return &leanPods{plain, core, watches, decoder}
 }
 
-// speaksProtobuf reports whether a client's configuration leaves it protobuf: by default it does. An object that
+// SpeaksProtobuf reports whether a client's configuration leaves it protobuf: by default it does. An object that
 // has no encoding in protobuf is no body for such a client.
-func speaksProtobuf(client *rest.RESTClient) bool {
+func SpeaksProtobuf(client *rest.RESTClient) bool {
 	return client.Post().UseProtobufAsDefault().Body(&metav1.Table{}).Error() != nil
 }
 
@@ -139,8 +139,8 @@ func (p leanPodsOf) Patch(ctx context.Context, name string, kind types.PatchType
 	return pod, nil
 }
 
-// metadataOnly asks for no more of an object than that, since nobody looks at it.
-const metadataOnly = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + accepted
+// MetadataOnly is the Accept header that asks for no more of an object than that, since nobody looks at it.
+const MetadataOnly = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + accepted
 
 // Delete implements corev1client.PodInterface.
 func (p leanPodsOf) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
@@ -153,7 +153,7 @@ func (p leanPodsOf) Delete(ctx context.Context, name string, options metav1.Dele
 		return fmt.Errorf("encode how pod %s is to be deleted: %w", name, err)
 	}
 	return p.core.Delete().AbsPath(path).
-		SetHeader("Accept", metadataOnly).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+		SetHeader("Accept", MetadataOnly).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
 }
 
 // path returns that of a pod, or an error if its name would lead elsewhere: without one, to all pods.

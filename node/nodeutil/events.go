@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -46,7 +45,7 @@ func (w *eventWriter) start(client kubernetes.Interface) (stop func()) {
 	recorders := func(host string) record.EventRecorder {
 		return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: w.component, Host: host})
 	}
-	broadcaster.StartRecordingToSink(countedSink{&corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")}, w.metrics.written})
+	broadcaster.StartRecordingToSink(countedSink{newEventSink(client), w.metrics.written})
 	w.recorders.Store(&recorders)
 	return broadcaster.Shutdown
 }

@@ -1,0 +1,48 @@
+package nodeutil
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podwatch"
+)
+
+// eventSink writes new events without reading what the API server makes of them: of the answer the recorder takes only
+// the resourceVersion, of which it makes no use. It names the whole path at once, as the client of pods does.
+type eventSink struct {
+	record.EventSink
+	core *rest.RESTClient
+}
+
+// newEventSink returns a sink of a client. That of one that is not client-go's own, such as a fake, or that has to speak
+// JSON, is client-go's.
+func newEventSink(client kubernetes.Interface) record.EventSink {
+	sink := &corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")}
+	if _, ok := client.(*kubernetes.Clientset); !ok {
+		return sink
+	}
+	core, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
+	if !ok || core == nil || !podwatch.SpeaksProtobuf(core) {
+		return sink
+	}
+	return eventSink{sink, core}
+}
+
+// Create implements record.EventSink.
+func (s eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
+	if wrong := rest.IsValidPathSegmentName(event.Namespace); event.Namespace == "" || len(wrong) > 0 {
+		return nil, &rest.RequestConstructionError{Err: fmt.Errorf("write event %s: %q is no namespace", event.Name, event.Namespace)}
+	}
+	err := s.core.Post().AbsPath("/api/v1/namespaces/"+event.Namespace+"/events").
+		SetHeader("Accept", podwatch.MetadataOnly).Body(event).Do(context.Background()).Error()
+	if err != nil {
+		return nil, err
+	}
+	return event, nil
+}
