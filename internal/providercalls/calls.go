@@ -5,6 +5,7 @@ package providercalls
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,29 +85,32 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s of pod %s/%s has not returned since %s", c.Method, c.Namespace, c.Name, c.Since.UTC().Format(time.RFC3339))
 }
 
-// Log has the calls of a provider that have not returned yet.
+// Log has the calls of a provider that have not returned yet. They are few at any time, and
+// of most nodes none: a map that is empty keeps room for eight.
 type Log struct {
 	mu    sync.Mutex
 	last  uint64
-	calls map[uint64]Call
+	calls []begunCall
+}
+
+type begunCall struct {
+	id uint64
+	Call
 }
 
 // Begin records a call. End has to follow, with what it returns.
 func (l *Log) Begin(method string, about Pod) (id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.calls == nil {
-		l.calls = map[uint64]Call{}
-	}
 	l.last++
-	l.calls[l.last] = Call{method, about.Namespace, about.Name, about.UID, time.Now()}
+	l.calls = append(l.calls, begunCall{l.last, Call{method, about.Namespace, about.Name, about.UID, time.Now()}})
 	return l.last
 }
 
 func (l *Log) End(id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.calls, id)
+	l.calls = slices.DeleteFunc(l.calls, func(c begunCall) bool { return c.id == id })
 }
 
 func (l *Log) List() []Call {
@@ -114,7 +118,7 @@ func (l *Log) List() []Call {
 	defer l.mu.Unlock()
 	calls := make([]Call, 0, len(l.calls))
 	for _, c := range l.calls {
-		calls = append(calls, c)
+		calls = append(calls, c.Call)
 	}
 	return calls
 }
