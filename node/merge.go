@@ -282,6 +282,8 @@ func overlayMap[K ~string, V any](onto *map[K]V, with map[K]V, complete bool) {
 	case complete || *onto == nil:
 		*onto = maps.Clone(with)
 	default:
-		maps.Copy(*onto, with)
+		next := maps.Clone(*onto) // which others may share
+		maps.Copy(next, with)
+		*onto = next
 	}
 }

@@ -289,6 +289,7 @@ func (n *NodeController) notify(node *corev1.Node) {
 	delete(node.Annotations, annotationOwned) // of a node that was read from the API
 	n.mu.Lock()
 	overlayWanted(n.wanted, node, n.name)
+	shareResources(&n.wanted.Status.Allocatable, n.wanted.Status.Capacity)
 	n.mu.Unlock()
 	select {
 	case n.notified <- struct{}{}:
@@ -473,6 +474,10 @@ func (n *NodeController) behind(wanted *corev1.Node) bool {
 func (n *NodeController) take(node *corev1.Node) {
 	kept := *node
 	kept.ManagedFields = nil // half of the node, and nobody reads them
+	n.mu.Lock()
+	shareResources(&kept.Status.Capacity, n.wanted.Status.Capacity)
+	shareResources(&kept.Status.Allocatable, n.wanted.Status.Allocatable)
+	n.mu.Unlock()
 	n.current, n.readAt = &kept, time.Now()
 	n.known.Store(&kept)
 	if before := n.uid.Swap(node.UID); before != node.UID && n.wakeLease != nil {
