@@ -11,8 +11,8 @@ import (
 // them has its own.
 type NodeSource interface {
 	// Subscribe has f called with the Node of that name as it is, if there is
-	// one, and then whenever it has changed or was deleted (with its last form),
-	// until undo is called. What changed several times may be reported once; a call
+	// one, and then whenever it has changed or was deleted (with its last form, or no
+	// more of it than its name and UID), until undo is called. What changed several times may be reported once; a call
 	// that comes twice, or late, does no harm. f does not block, keeps the node,
 	// and does not change it, nor may the caller.
 	Subscribe(name string, f func(node *corev1.Node, deleted bool)) (undo func())

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -13,7 +15,7 @@ import (
 )
 
 // nodeWatch is one watch of Nodes for many node controllers. Of others' nodes it
-// keeps nothing.
+// keeps nothing, and of theirs no more than they have not been given: they keep them.
 type nodeWatch struct {
 	client kubernetes.Interface
 
@@ -22,7 +24,9 @@ type nodeWatch struct {
 }
 
 type watchedNode struct {
-	last   *corev1.Node // nil if there is none
+	exists bool
+	uid    types.UID
+	last   *corev1.Node // for who subscribes; nil if there is none, or a subscriber has it
 	notify func(node *corev1.Node, deleted bool)
 }
 
@@ -54,6 +58,7 @@ func (w *nodeWatch) Subscribe(name string, f func(node *corev1.Node, deleted boo
 	n.notify = f
 	if n.last != nil {
 		f(n.last, false)
+		n.last = nil
 	}
 	return func() {
 		w.mu.Lock()
@@ -68,23 +73,30 @@ func (w *nodeWatch) run(ctx context.Context) {
 	listwatch.Reflect(ctx, "nodes", w.client, lw, &corev1.Node{}, nodeStore{w}, 0)
 }
 
-// set records a node as the API has it, and notifies its subscriber. w.mu is held.
-func (w *nodeWatch) set(name string, last *corev1.Node) {
-	n := w.nodes[name]
-	if n == nil || n.last == nil && last == nil {
+// set gives a node as the API has it to its subscriber, or keeps it for one. w.mu is held.
+func (w *nodeWatch) set(node *corev1.Node) {
+	n := w.nodes[node.Name]
+	if n == nil {
 		return
 	}
-	before := n.last
-	n.last = last
-	if last != nil {
-		listwatch.Trim(last)
+	listwatch.Trim(node)
+	n.exists, n.uid = true, node.UID
+	if n.notify == nil {
+		n.last = node
+		return
 	}
-	switch {
-	case n.notify == nil:
-	case last == nil:
-		n.notify(before, true)
-	default:
-		n.notify(last, false)
+	n.notify(node, false)
+}
+
+// unset notifies the subscriber of a node that the API no longer has. w.mu is held.
+func (w *nodeWatch) unset(last *corev1.Node) {
+	n := w.nodes[last.Name]
+	if n == nil || !n.exists {
+		return
+	}
+	n.exists, n.uid, n.last = false, "", nil
+	if n.notify != nil {
+		n.notify(last, true)
 	}
 }
 
@@ -96,7 +108,7 @@ func (s nodeStore) Add(obj any) error {
 	if n, ok := obj.(*corev1.Node); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.set(n.Name, n)
+		s.set(n)
 	}
 	return nil
 }
@@ -109,7 +121,7 @@ func (s nodeStore) Delete(obj any) error {
 	if n, ok := obj.(*corev1.Node); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.set(n.Name, nil)
+		s.unset(n)
 	}
 	return nil
 }
@@ -122,12 +134,12 @@ func (s nodeStore) Replace(all []any, _ string) error {
 	for _, obj := range all {
 		if n, ok := obj.(*corev1.Node); ok {
 			found[n.Name] = true
-			s.set(n.Name, n)
+			s.set(n)
 		}
 	}
-	for name := range s.nodes {
+	for name, n := range s.nodes {
 		if !found[name] {
-			s.set(name, nil)
+			s.unset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: n.uid}})
 		}
 	}
 	return nil
