@@ -20,6 +20,8 @@ type endpointStatus struct {
 	port   int32             // set before the node controller runs; 0 if nothing is served
 	labels map[string]string // of the node as it was made
 
+	allocatables *resourceLists // of the nodes in the process
+
 	moved func() // called when it has other addresses; set before, too; may be nil
 
 	all         atomic.Pointer[[]corev1.NodeAddress]
@@ -69,7 +71,7 @@ func (e *endpointStatus) record(n *corev1.Node) {
 		}
 	}
 	if len(n.Status.Allocatable) > 0 {
-		allocatable := n.Status.Allocatable.DeepCopy()
+		allocatable := e.allocatables.shared(n.Status.Allocatable)
 		e.allocatable.Store(&allocatable)
 	}
 }

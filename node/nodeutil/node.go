@@ -95,7 +95,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	}
 	services := n.shared.services.Core().V1().Services()
 	spec := cfg.NodeSpec.DeepCopy() // which the provider may change and keep
-	n.endpoint = &endpointStatus{}
+	n.endpoint = &endpointStatus{allocatables: &n.shared.allocatable}
 	n.endpoint.record(spec)
 	provider, nodeProvider, err := newProvider(ProviderConfig{
 		Pods:       n.known.Lister(),
@@ -124,6 +124,8 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	completeNode(&cfg.NodeSpec)
 	setAddresses(&cfg.NodeSpec, cfg.Client)
 	setCapacity(&cfg.NodeSpec, nodeProvider)
+	cfg.NodeSpec.Status.Capacity = n.shared.capacity.shared(cfg.NodeSpec.Status.Capacity)
+	cfg.NodeSpec.Status.Allocatable = n.shared.allocatable.shared(cfg.NodeSpec.Status.Allocatable)
 	n.endpoint.labels = cfg.NodeSpec.Labels
 	n.cfg = cfg
 	if n.events != nil {

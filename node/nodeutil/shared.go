@@ -33,6 +33,8 @@ type shared struct {
 	streams  *api.StreamLimiter
 	watchers statuspage.Watchers
 
+	capacity, allocatable resourceLists // of the nodes
+
 	// registering bounds how many nodes make an attempt to register at the same
 	// time; nil means no bound.
 	registering chan struct{}
