@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -20,8 +21,17 @@ type overlaidProvider struct {
 
 	mu       sync.Mutex
 	overlay  nodepools.Overlay
-	reported corev1.Node        // by the provider, of what a pool can set, too
+	reported reported           // by the provider
 	notify   func(*corev1.Node) // nil until the node runs
+}
+
+// reported is what a provider has reported of what a pool can set, too. Its maps do not
+// change, and capacity and allocatable are one map where they are equal.
+type reported struct {
+	name                  string
+	labels, annotations   map[string]string
+	taints                []corev1.Taint
+	capacity, allocatable corev1.ResourceList
 }
 
 // wrap returns a function that makes the provider by newProvider, and lays the overlay
@@ -39,7 +49,7 @@ func (p *overlaidProvider) wrap(newProvider nodeutil.NewProviderFunc) nodeutil.N
 			p.NodeProvider = node.NaiveNodeProvider{}
 		}
 		*spec = *cfg.Node.DeepCopy()
-		p.reported.Name = spec.Name
+		p.reported.name = spec.Name
 		p.keep(spec)
 		p.overlay.LayOver(spec)
 		return provider, p, nil
@@ -76,30 +86,43 @@ func (p *overlaidProvider) NotifyNodeStatus(ctx context.Context, notify func(*co
 // keep merges a report into what the provider has reported, by the rules of
 // node.NodeProvider.
 func (p *overlaidProvider) keep(report *corev1.Node) {
-	complete := report.Name == p.reported.Name
-	keepMap(&p.reported.Labels, report.Labels, complete)
-	keepMap(&p.reported.Annotations, report.Annotations, complete)
-	keepMap(&p.reported.Status.Capacity, report.Status.Capacity, complete)
-	keepMap(&p.reported.Status.Allocatable, report.Status.Allocatable, complete)
+	known := &p.reported
+	complete := report.Name == known.name
+	known.labels = keepMap(known.labels, report.Labels, complete)
+	known.annotations = keepMap(known.annotations, report.Annotations, complete)
+	known.capacity = keepMap(known.capacity, report.Status.Capacity, complete)
+	known.allocatable = keepMap(known.allocatable, report.Status.Allocatable, complete)
+	if maps.EqualFunc(known.capacity, known.allocatable, sameQuantity) {
+		known.allocatable = known.capacity
+	}
 	if report.Spec.Taints != nil {
-		p.reported.Spec.Taints = append([]corev1.Taint{}, report.Spec.Taints...)
+		known.taints = append([]corev1.Taint{}, report.Spec.Taints...)
 	}
 }
 
-func keepMap[M ~map[K]V, K comparable, V any](own *M, report M, complete bool) {
-	if *own == nil || complete && report != nil {
-		*own = make(M, len(report))
+// sameQuantity reports whether the quantities are written alike, too.
+func sameQuantity(a, b resource.Quantity) bool { return a.Format == b.Format && a.Equal(b) }
+
+// keepMap returns what a provider has reported, with a further report.
+func keepMap[M ~map[K]V, K comparable, V any](own, report M, complete bool) M {
+	if own != nil && report == nil {
+		return own
 	}
-	maps.Copy(*own, report)
+	next := make(M, len(report))
+	if !complete {
+		maps.Copy(next, own)
+	}
+	maps.Copy(next, report)
+	return next
 }
 
 // overlaid returns the report with all that was reported before, and the overlay.
 // p.mu is held.
 func (p *overlaidProvider) overlaid(report *corev1.Node) *corev1.Node {
 	next := *report
-	next.Name = p.reported.Name
-	next.Labels, next.Annotations, next.Spec.Taints = p.reported.Labels, p.reported.Annotations, p.reported.Spec.Taints
-	next.Status.Capacity, next.Status.Allocatable = p.reported.Status.Capacity, p.reported.Status.Allocatable
+	next.Name = p.reported.name
+	next.Labels, next.Annotations, next.Spec.Taints = p.reported.labels, p.reported.annotations, p.reported.taints
+	next.Status.Capacity, next.Status.Allocatable = p.reported.capacity, p.reported.allocatable
 	p.overlay.LayOver(&next)
 	return &next
 }

@@ -102,3 +102,18 @@ func TestPoolChangesBeforeTheNodeRuns(t *testing.T) {
 		t.Errorf("it reported %+v", reported)
 	}
 }
+
+// What a provider has reported takes as little as it can, for it is kept for each node; a
+// report about one of two equal lists changes no other.
+func TestEqualResourcesAreKeptOnce(t *testing.T) {
+	p := &overlaidProvider{reported: reported{name: "vk"}}
+	p.keep(&corev1.Node{Status: corev1.NodeStatus{Capacity: cpus("4"), Allocatable: cpus("4")}})
+	p.reported.capacity["probe"] = p.reported.capacity[corev1.ResourceCPU]
+	if _, ok := p.reported.allocatable["probe"]; !ok {
+		t.Error("capacity and allocatable are equal, and two maps")
+	}
+	p.keep(&corev1.Node{Status: corev1.NodeStatus{Allocatable: cpus("3")}})
+	if capacity, allocatable := p.reported.capacity.Cpu().String(), p.reported.allocatable.Cpu().String(); capacity != "4" || allocatable != "3" {
+		t.Errorf("it has %s CPUs and can allocate %s, want 4 and 3", capacity, allocatable)
+	}
+}
