@@ -205,6 +205,14 @@ func (pc *PodController) Run(ctx context.Context, podSyncWorkers int) (err error
 	return pc.lifecycle.Run(ctx, podSyncWorkers)
 }
 
+// Start is Run without a goroutine that only waits, for many controllers in one process:
+// it returns when the caches have synced and the workers run, and an error if they do not.
+// wait is to be called once, and returns when ctx has ended and all workers have stopped;
+// Done is closed then.
+func (pc *PodController) Start(ctx context.Context, podSyncWorkers int) (wait func(), err error) {
+	return pc.lifecycle.Start(ctx, podSyncWorkers)
+}
+
 // Ready is closed once the caches have synced and the workers run.
 func (pc *PodController) Ready() <-chan struct{} { return pc.lifecycle.Ready() }
 

@@ -30,6 +30,7 @@ func BenchmarkNodesAtRest(b *testing.B) {
 		ctx, cancel := context.WithCancel(b.Context())
 		before := usage()
 		var running sync.WaitGroup
+		var waits []func()
 		workers := NewWorkers(10)
 		source := &oneWatch{tell: map[string]func(*corev1.Node, bool){}}
 		for i := range nodes {
@@ -47,15 +48,21 @@ func BenchmarkNodesAtRest(b *testing.B) {
 				b.Fatal(err)
 			}
 			running.Go(func() { _ = nc.Run(ctx) })
-			running.Go(func() { _ = pc.Run(ctx, 10) })
+			wait, err := pc.Start(ctx, 10)
+			if err != nil {
+				b.Fatal(err)
+			}
+			waits = append(waits, wait)
 			<-nc.Ready()
-			<-pc.Ready()
 		}
 		after := atRest()
 		b.ReportMetric(float64(after.goroutines-before.goroutines)/nodes, "goroutines/node")
 		b.ReportMetric((after.heap-before.heap)/nodes, "heap-B/node")
 		b.ReportMetric((after.stacks-before.stacks)/nodes, "stack-B/node")
 		cancel()
+		for _, wait := range waits {
+			wait()
+		}
 		running.Wait()
 	}
 }

@@ -203,58 +203,84 @@ func New(cfg Config) *Controller {
 	return pc
 }
 
-// Run works with at most podSyncWorkers workers for each of the three queues (at
+// Run is Start, and what that returns.
+func (pc *Controller) Run(ctx context.Context, podSyncWorkers int) error {
+	wait, err := pc.Start(ctx, podSyncWorkers)
+	if err != nil {
+		return err
+	}
+	wait()
+	return nil
+}
+
+// Start works with at most podSyncWorkers workers for each of the three queues (at
 // least one), and as many more for the calls that create and update pods, until ctx
-// ends, and returns when all of them have stopped. It waits for the informers' caches
-// before the first pod. It can be called once.
-func (pc *Controller) Run(ctx context.Context, podSyncWorkers int) (err error) {
+// ends. It waits for the informers' caches, and returns once the workers may begin; wait,
+// which is to be called once, returns when all of them have stopped. It can be called once.
+func (pc *Controller) Start(ctx context.Context, podSyncWorkers int) (wait func(), err error) {
 	if !pc.started.CompareAndSwap(false, true) {
-		return errors.New("the pod controller was started before: make a new one to run it again")
+		return nil, errors.New("the pod controller was started before: make a new one to run it again")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer func() {
-		pc.mu.Lock()
-		pc.err = err
-		pc.mu.Unlock()
-		close(pc.done)
-	}()
-
-	defer pc.cfg.Metrics.Watch(&pc.calls.calls)()
+	unwatch := pc.cfg.Metrics.Watch(&pc.calls.calls)
 	// Before anything else, so that a provider that notifies from within
 	// CreatePod has the function by then.
 	pc.askToNotify(ctx)
 	registrations, err := pc.watch(ctx)
-	defer func() {
+	end := func(err error) {
 		for _, unregister := range registrations {
 			unregister()
 		}
-	}()
-	if err != nil {
-		return err
+		unwatch()
+		pc.hasEnded(err)
+		cancel()
 	}
+	if err != nil {
+		end(err)
+		return nil, err
+	}
+	stop := pc.startQueues(ctx, max(podSyncWorkers, 1))
+	return func() {
+		<-ctx.Done()
+		stop()
+		pc.guard.stopReviews()
+		pc.calls.lists.Wait()
+		end(nil)
+	}, nil
+}
+
+// startQueues has the queues handled. stop returns, once ctx has ended, when they no longer are.
+func (pc *Controller) startQueues(ctx context.Context, workers int) (stop func()) {
 	restored := pc.restore(ctx)
 
 	pc.every = func(interval time.Duration, f func(context.Context) time.Duration) func() {
 		return periodic.Run(ctx, interval, f)
 	}
 
-	workers := max(podSyncWorkers, 1)
-	queues := []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
-	for _, q := range queues {
+	for _, q := range pc.queues() {
 		q.Start(ctx, workers)
 	}
 	log.G(ctx).WithField("workers", workers).WithField("polling", pc.notifier == nil).Info("Pod controller is ready")
 	close(pc.ready)
 	wait := pc.relist(ctx, workers, restored)
-	<-ctx.Done()
-	wait()
-	for _, q := range queues {
-		q.Wait()
+	return func() {
+		wait()
+		for _, q := range pc.queues() {
+			q.Wait()
+		}
 	}
-	pc.guard.stopReviews()
-	pc.calls.lists.Wait()
-	return nil
+}
+
+func (pc *Controller) queues() []*queue.Queue {
+	return []*queue.Queue{pc.syncs, pc.statuses, pc.removals}
+}
+
+// hasEnded says with what the controller has ended.
+func (pc *Controller) hasEnded(err error) {
+	pc.mu.Lock()
+	pc.err = err
+	pc.mu.Unlock()
+	close(pc.done)
 }
 
 // askToNotify hands over the function to notify with. A provider that cannot

@@ -74,13 +74,21 @@ func (n *Node) control(ctx context.Context) error {
 	if n.defaultAuth != nil && n.cfg.Handler != nil {
 		group.Go(func() error { return n.pollClientCA(ctx) })
 	}
-	group.Go(func() error { return unlessEnded(ctx, n.pods.Run(ctx, n.cfg.NumWorkers)) })
-	// Not in the group, so that a node has no goroutine that only waits.
+	podsEnd := func() {}
+	group.Go(func() error {
+		wait, err := n.pods.Start(ctx, n.cfg.NumWorkers)
+		if err == nil {
+			podsEnd = wait
+		}
+		return unlessEnded(ctx, err)
+	})
+	// Not in the group, as the wait for the pods, so that a node has no goroutine that only waits.
 	err := n.keepNode(ctx, group)
 	if err != nil {
 		group.Go(func() error { return err })
 	}
-	err = group.Wait()
+	err = group.Wait() // ends ctx
+	podsEnd()
 	if err == nil && node.EndsNotReady(outer, n.cfg.NotReadyAtShutdown) {
 		n.markPodsNotReady(outer)
 	}
