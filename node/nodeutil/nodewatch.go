@@ -15,7 +15,7 @@ import (
 )
 
 // nodeWatch is one watch of Nodes for many node controllers. Of others' nodes it
-// keeps nothing, and of theirs no more than they have not been given: they keep them.
+// keeps nothing, nor a Node that a controller has been given, which keeps it itself.
 type nodeWatch struct {
 	client kubernetes.Interface
 
