@@ -17,7 +17,7 @@ import (
 func TestAllocations(t *testing.T) {
 	event := anEvent()
 	answer := event.DeepCopy()
-	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "virtual-kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}}
+	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "virtual-kubelet", FieldsV1: metav1.NewFieldsV1("{}")}}
 	client := answering(t, inProtobuf, http.StatusCreated, answer, func(*http.Request) {})
 	create := func(sink record.EventSink) func() {
 		return func() {
