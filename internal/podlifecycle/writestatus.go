@@ -120,12 +120,13 @@ func (pc *Controller) patchStatus(ctx context.Context, r *podRecord, pod *corev1
 		r.sentAt = time.Now()
 		pc.cfg.Metrics.StatusWritten(r.unsentSince)
 		pc.insist(r, report, podstatus.Equal(&result.Status, &next))
-	} else {
-		r.shareStatus(&result.Status) // it may be that of an older form, which is kept for it
 	}
 	if r.desiredStatus == report {
 		r.unsentSince = time.Time{}
 		r.settle(pod, report.Phase)
+	}
+	if patch == nil {
+		r.shareStatus(&result.Status) // it may be that of an older form, which is kept for it
 	}
 	r.mu.Unlock()
 	if patch != nil {
