@@ -118,6 +118,26 @@ func TestWorkOnPodsIsMeasured(t *testing.T) {
 	})
 }
 
+// A process that finds in the API what its provider reports has nothing to write, and the next status counts
+// from its change on.
+func TestStatusSyncIsMeasuredFromTheChangeAfterARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.startWith(aPod("web"))
+		pass(time.Minute)
+		r.end()
+		m := providercalls.NewMetrics()
+		r.start(func(cfg *Config) { cfg.Metrics = m })
+		pass(10 * time.Minute)
+		r.provider.SetPhase("web", corev1.PodSucceeded)
+		pass(5 * time.Minute)
+		count, sum := measured(t, m, statusSeconds)
+		want(t, "statuses", count, 1)
+		if sum > 300 {
+			t.Errorf("it took %v s to write, of the five minutes since the change", sum)
+		}
+	})
+}
+
 // Of a status that could not be written at once the whole time counts.
 func TestStatusSyncIsMeasuredFromTheChange(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
