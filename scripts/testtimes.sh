@@ -9,7 +9,7 @@ events() { # as lines: seconds, package and test
 }
 slowest() {
 	printf '\nThe slowest %s, in seconds:\n\n' "$2"
-	events "$1" ".Action != \"skip\" and (.Test $3 null)" | sort -rn | head -n 15 | awk -F '\t' '{ printf "%8.1f  %s %s\n", $1, $2, $3 }'
+	events "$1" ".Action != \"skip\" and (.Test $3 null)" | sort -rn | awk -F '\t' 'NR <= 15 { printf "%8.1f  %s %s\n", $1, $2, $3 }'
 }
 ls "$1"/* >/dev/null 2>&1 || exit 0
 slowest "$1" packages ==
