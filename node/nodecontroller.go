@@ -414,7 +414,7 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	if err := n.write(ctx, wanted); err != nil {
 		return err
 	}
-	if n.current != read && n.behind(wanted) {
+	if !sameNode(n.current, read) && n.behind(wanted) { // else the API server has not taken what was written, nor will it
 		return n.write(ctx, wanted)
 	}
 	return nil

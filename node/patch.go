@@ -14,6 +14,12 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
+// sameNode compares of two Nodes what a controller writes, but for the heartbeats.
+func sameNode(a, b *corev1.Node) bool {
+	return a == b || equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec) && sameNodeStatus(&a.Status, &b.Status)
+}
+
 // sameNodeStatus compares two statuses but for the heartbeats.
 func sameNodeStatus(a, b *corev1.NodeStatus) bool {
 	return equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
