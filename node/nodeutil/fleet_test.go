@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -412,5 +413,28 @@ func TestNodeOfAFleetThatIsDeletedComesBack(t *testing.T) {
 		}
 		pass(5 * time.Second) // before the next look at the status
 		getNode(t, r.client, "vk-0")
+	})
+}
+
+// A provider that goes on calculating with what its node can allocate changes no other node.
+func TestProviderChangesWhatItsNodeCanAllocate(t *testing.T) {
+	fleetBubble(t, func(t *testing.T, r *fleetRig) {
+		allocatable := map[string]func() corev1.ResourceList{}
+		for _, name := range []string{"a", "b"} {
+			_, err := r.fleet.Add(name, func(cfg nodeutil.ProviderConfig) (nodeutil.Provider, node.NodeProvider, error) {
+				cfg.Node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+				allocatable[name] = cfg.NodeAllocatable
+				return nodeutil.AsProvider(&tiny{}), nil, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		allocatable["a"]()[corev1.ResourceCPU] = resource.MustParse("1")
+		for name, of := range allocatable {
+			if list := of(); list.Cpu().String() != "4" {
+				t.Errorf("node %s can allocate %s CPUs, want 4", name, list.Cpu())
+			}
+		}
 	})
 }

@@ -109,7 +109,7 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 		Client:          cfg.Client,
 		Events:          cfg.EventRecorder,
 		HostIPs:         n.endpoint.hostIPs,
-		NodeAllocatable: n.endpoint.nodeAllocatable,
+		NodeAllocatable: func() corev1.ResourceList { return n.endpoint.nodeAllocatable().DeepCopy() }, // which others share
 		Metrics:         n.shared.metrics.registry,
 		MayBegin:        cfg.Claim.MayBegin,
 	})
