@@ -22,7 +22,8 @@ func checkSidecarPreStop(ctx context.Context, s *Scope) error {
 	const grace = 8
 	file := marker()
 	pod := s.Pod(s.container("main", stubborn))
-	sidecar := s.sidecar("sidecar", "trap 'echo hook at $(cat "+file+"); exit 0' TERM; echo runs; sleep 100000 & wait")
+	// It starts no process in its two seconds, which on a busy machine may take longer than that.
+	sidecar := s.sidecar("sidecar", "trap '{ read at <"+file+"; } 2>/dev/null; echo hook at $at; exit 0' TERM; echo runs; sleep 100000 & wait")
 	sidecar.Lifecycle = &corev1.Lifecycle{PreStop: s.hook("date +%s > " + file)}
 	pod.Spec.InitContainers = []corev1.Container{sidecar}
 	pod, err := s.createAnd(ctx, pod, "runs", Running)
