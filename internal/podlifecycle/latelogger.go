@@ -11,7 +11,7 @@ import (
 // lateLogger is a logger with further fields, which are put together with the first line that is
 // written: most visits of a pod write none.
 type lateLogger struct {
-	within log.Logger
+	within leveledLogger
 	// Of a pod, or of one field; not the pod itself, which who keeps the logger would keep in memory.
 	namespace, name, uid string
 	key                  string // empty: of a pod
@@ -21,22 +21,38 @@ type lateLogger struct {
 	made log.Logger
 }
 
-// loggerOf returns logger with the names of a pod.
+// leveledLogger is a logger that knows whether debug lines are written, as those of package log/slog do.
+type leveledLogger interface {
+	log.Logger
+	DebugEnabled() bool
+}
+
+// loggerOf returns logger with the names of a pod: at once where it is not of log/slog, since another one may
+// have to be seen as what it is. That of a span makes room for the one of a span within, and that of logrus
+// takes who calls it for the origin of a line.
 func loggerOf(logger log.Logger, pod *corev1.Pod) log.Logger {
-	return &lateLogger{within: logger, namespace: pod.Namespace, name: pod.Name, uid: string(pod.UID)}
+	within, ok := logger.(leveledLogger)
+	if !ok {
+		return logger.WithFields(namesOf(pod.Namespace, pod.Name, string(pod.UID)))
+	}
+	return &lateLogger{within: within, namespace: pod.Namespace, name: pod.Name, uid: string(pod.UID)}
+}
+
+func namesOf(namespace, name, uid string) log.Fields {
+	return log.Fields{"namespace": namespace, "pod": name, "uid": uid}
 }
 
 // logger returns the logger with the fields.
 func (l *lateLogger) logger() log.Logger {
 	l.once.Do(func() {
-		within := l.within
+		within := log.Logger(l.within)
 		if late, ok := within.(*lateLogger); ok {
 			within = late.logger()
 		}
 		if l.key != "" {
 			l.made = within.WithField(l.key, l.value)
 		} else {
-			l.made = within.WithFields(log.Fields{"namespace": l.namespace, "pod": l.name, "uid": l.uid})
+			l.made = within.WithFields(namesOf(l.namespace, l.name, l.uid))
 		}
 	})
 	return l.made
@@ -45,11 +61,8 @@ func (l *lateLogger) logger() log.Logger {
 // line returns the logger for a method of this one, which is not where the line comes from.
 func (l *lateLogger) line() log.Logger { return log.WithCallerSkip(l.logger(), 1) }
 
-// DebugEnabled reports whether debug lines may be written. Loggers of package log/slog know it.
-func (l *lateLogger) DebugEnabled() bool {
-	knows, ok := l.within.(interface{ DebugEnabled() bool })
-	return !ok || knows.DebugEnabled()
-}
+// DebugEnabled implements leveledLogger.
+func (l *lateLogger) DebugEnabled() bool { return l.within.DebugEnabled() }
 
 func (l *lateLogger) Debug(args ...any) {
 	if l.DebugEnabled() {
@@ -87,4 +100,7 @@ func (l *lateLogger) WithCallerSkip(calls int) log.Logger {
 	return log.WithCallerSkip(l.logger(), calls)
 }
 
-var _ log.CallerSkipper = (*lateLogger)(nil)
+var (
+	_ leveledLogger     = (*lateLogger)(nil)
+	_ log.CallerSkipper = (*lateLogger)(nil)
+)

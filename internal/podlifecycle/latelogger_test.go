@@ -5,9 +5,13 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/virtual-kubelet/virtual-kubelet/log"
+	vklogrus "github.com/virtual-kubelet/virtual-kubelet/log/logrus"
 	vkslog "github.com/virtual-kubelet/virtual-kubelet/log/slog"
 )
 
@@ -47,5 +51,19 @@ func TestLateLoggerMakesNoFieldsForDebugLines(t *testing.T) {
 	logger.WithField("action", "create").Debug("Acting on pod")
 	if logger.made != nil {
 		t.Error("its fields were put together")
+	}
+}
+
+// A logger that cannot skip callers names the right one all the same.
+func TestLoggerOfCallerIsTheCaller(t *testing.T) {
+	var j journal
+	entries := logrus.New()
+	entries.SetOutput(&j)
+	entries.SetReportCaller(true)
+	entries.SetFormatter(&logrus.JSONFormatter{})
+	loggerOf(vklogrus.FromLogrus(logrus.NewEntry(entries)), aPod("web")).WithField("phase", "Running").Info("written")
+	line := j.lines(t)[0]
+	if file := filepath.Base(line["file"].(string)); line["pod"] != "web" || !strings.HasPrefix(file, "latelogger_test.go:") {
+		t.Errorf("the line is %v", line)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/providercalls"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodetest"
 	"github.com/virtual-kubelet/virtual-kubelet/trace"
 	"github.com/virtual-kubelet/virtual-kubelet/trace/opentelemetry"
@@ -144,6 +145,27 @@ func TestLaterReportsAreTracesOfTheirOwn(t *testing.T) {
 		if write := named(t, spans.GetSpans(), "writeStatus"); write.Parent.IsValid() {
 			t.Error("the status of a pod that has ended is below the span of its creation")
 		}
+	})
+}
+
+// A line belongs to the innermost span, and is there once.
+func TestALineIsInOneSpan(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		spans := traced(t)
+		r.provider.Script(func(s *nodetest.Script) {
+			s.OnCreate = func(ctx context.Context, _ *corev1.Pod) error { log.G(ctx).Info("Made it"); return nil }
+		})
+		r.start()
+		r.api.AddPod(aPod("web"))
+		pass(time.Minute)
+		in := map[string][]string{}
+		for _, span := range spans.GetSpans() {
+			for _, line := range span.Events {
+				in[line.Name] = append(in[line.Name], span.Name)
+			}
+		}
+		wantList(t, "the provider's line is in", in["Made it"], "CreatePod")
+		wantList(t, "the line of the write is in", in["Wrote pod status"], "writeStatus")
 	})
 }
 
