@@ -20,15 +20,18 @@ type eventSink struct {
 	core *rest.RESTClient
 }
 
-// newEventSink returns a sink of a client. That of one that is not client-go's own, such as a fake, or that has to speak
-// JSON, is client-go's.
+// coreVersion is the path of the API of events.
+const coreVersion = "/api/v1"
+
+// newEventSink returns a sink of a client. That of one that is not client-go's own, such as a fake, that has to speak
+// JSON, or that has the API elsewhere, is client-go's.
 func newEventSink(client kubernetes.Interface) record.EventSink {
 	sink := &corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")}
 	if _, ok := client.(*kubernetes.Clientset); !ok {
 		return sink
 	}
 	core, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
-	if !ok || core == nil || !podwatch.SpeaksProtobuf(core) {
+	if !ok || core == nil || !podwatch.SpeaksProtobuf(core) || core.Get().URL().Path != core.Get().AbsPath(coreVersion).URL().Path {
 		return sink
 	}
 	return eventSink{sink, core}
@@ -39,7 +42,7 @@ func (s eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	if wrong := rest.IsValidPathSegmentName(event.Namespace); event.Namespace == "" || len(wrong) > 0 {
 		return nil, &rest.RequestConstructionError{Err: fmt.Errorf("write event %s: %q is no namespace", event.Name, event.Namespace)}
 	}
-	err := s.core.Post().AbsPath("/api/v1/namespaces/"+event.Namespace+"/events").
+	err := s.core.Post().AbsPath(coreVersion+"/namespaces/"+event.Namespace+"/events").
 		SetHeader("Accept", podwatch.MetadataOnly).Body(event).Do(context.Background()).Error()
 	if err != nil {
 		return nil, err

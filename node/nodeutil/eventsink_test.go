@@ -85,3 +85,41 @@ func TestEventSinkOfJSON(t *testing.T) {
 		t.Error("protobuf is asked for")
 	}
 }
+
+// A client may have the API below a path of its own, as of a cluster behind a proxy.
+func TestEventSinkOfAnotherPath(t *testing.T) {
+	var path string
+	config := &rest.Config{Host: "http://api.example", APIPath: "/clusters/a/api", QPS: -1, ContentConfig: inProtobuf}
+	config.GroupVersion, config.NegotiatedSerializer = &corev1.SchemeGroupVersion, scheme.Codecs
+	core, err := rest.RESTClientForConfigAndClient(config, &http.Client{Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		path = request.URL.Path
+		return nil, io.EOF
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = newEventSink(kubernetes.New(core)).Create(anEvent())
+	if path != "/clusters/a/api/v1/namespaces/default/events" {
+		t.Errorf("an event is written to %s", path)
+	}
+}
+
+// The recorder counts on with what the sink has returned.
+func TestEventThatOccursAgainIsCounted(t *testing.T) {
+	requests := make(chan string, 1)
+	writer := newEventWriter(-1, 1)
+	defer writer.start(answering(t, inProtobuf, http.StatusCreated, anEvent(), func(request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		requests <- request.Method + " " + request.URL.Path + " " + string(body)
+	}))()
+	recorder := &lateRecorder{writer: writer, node: "vk"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"}}
+	recorder.Event(pod, corev1.EventTypeNormal, "Fine", "message")
+	if first := <-requests; !strings.HasPrefix(first, "POST /api/v1/namespaces/default/events ") {
+		t.Errorf("the first time: %s", first)
+	}
+	recorder.Event(pod, corev1.EventTypeNormal, "Fine", "message")
+	if again := <-requests; !strings.HasPrefix(again, "PATCH /api/v1/namespaces/default/events/web.") || !strings.Contains(again, `"count":2`) {
+		t.Errorf("the second time: %s", again)
+	}
+}
