@@ -19,7 +19,7 @@ const stubborn = "trap '' TERM; echo runs; while :; do sleep 1; done"
 // sidecar is stopped: it has at least two seconds for that. The sidecar's log has the
 // time of the hook.
 func checkSidecarPreStop(ctx context.Context, s *Scope) error {
-	const grace = 8
+	const grace = 15 // in which the hook runs also on a machine that has much else to do
 	file := marker()
 	pod := s.Pod(s.container("main", stubborn))
 	// It starts no process in its two seconds, which on a busy machine may take longer than that.

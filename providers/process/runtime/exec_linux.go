@@ -106,6 +106,7 @@ func (r *Runtime) ExecSync(ctx context.Context, id string, args []string, timeou
 	if err != nil {
 		return nil, nil, err
 	}
+	began := time.Now()
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -114,7 +115,7 @@ func (r *Runtime) ExecSync(ctx context.Context, id string, args []string, timeou
 	var stdout, stderr capped
 	err = r.run(ctx, c, args, nil, &stdout, &stderr)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%q timed out after %s: %w", args, timeout, context.DeadlineExceeded)
+		err = fmt.Errorf("%q timed out after %s: %w", args, time.Since(began).Round(time.Millisecond), context.DeadlineExceeded)
 	}
 	return stdout.Bytes(), stderr.Bytes(), err
 }

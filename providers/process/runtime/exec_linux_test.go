@@ -73,6 +73,19 @@ func TestExecSyncTimesOut(t *testing.T) {
 	})
 }
 
+// A hook has what is left of the grace period: the error says how long that was.
+func TestExecSyncSaysHowLongItTook(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		late, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, _, err := n.ExecSync(late, id, []string{"sleep", "1001"}, 0)
+		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "after 0s") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 func living(all []procfs.Process) int {
 	count := 0
 	for _, p := range all {
