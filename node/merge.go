@@ -89,8 +89,12 @@ func mergeNode(current, wanted *corev1.Node, health error, now metav1.Time) (*co
 // mergeNodeStatus lays the wanted status over next's, conditions aside. What is
 // empty says nothing.
 func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
+	capacity := next.Capacity
 	next.Capacity = mergeMap(next.Capacity, wanted.Capacity, before.Capacity)
 	next.Allocatable = mergeMap(next.Allocatable, wanted.Allocatable, before.Allocatable)
+	if len(wanted.Allocatable) == 0 {
+		next.Allocatable = allocatableOf(next.Capacity, capacity, next.Allocatable)
+	}
 	next.Phase = cmp.Or(wanted.Phase, next.Phase)
 	mergeNodeInfo(&next.NodeInfo, &wanted.NodeInfo)
 	next.DaemonEndpoints = cmp.Or(wanted.DaemonEndpoints, next.DaemonEndpoints)
@@ -101,6 +105,26 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 	if wanted.Features != nil {
 		next.Features = wanted.Features
 	}
+}
+
+// allocatableOf returns what can be allocated of a capacity of which the provider says nothing else: all, as
+// the API server has it where it is not said at first. It does not follow later changes by itself. What others
+// have set otherwise than the capacity before stays.
+func allocatableOf(capacity, before, allocatable corev1.ResourceList) corev1.ResourceList {
+	next := corev1.ResourceList{}
+	for name, amount := range allocatable {
+		was, had := before[name]
+		if _, has := capacity[name]; has || !had || !was.Equal(amount) {
+			next[name] = amount
+		}
+	}
+	for name, amount := range capacity {
+		was, had := before[name]
+		if now, has := allocatable[name]; has == had && now.Equal(was) {
+			next[name] = amount
+		}
+	}
+	return next
 }
 
 func mergeNodeInfo(next, wanted *corev1.NodeSystemInfo) {

@@ -140,6 +140,26 @@ func TestProviderTakesBackAfterAFailure(t *testing.T) {
 	}
 }
 
+// A provider that says nothing of what can be allocated offers all that it has, also when that changes; what
+// others have set of it stays.
+func TestAllocatableFollowsCapacity(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.node.Status.Allocatable = nil
+		r.node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10"), "example.com/gpu": resource.MustParse("1")}
+		r.start(r.withLease())
+		pass(time.Second)
+		r.api.ChangeNode("vk", func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("5") })
+		r.node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("8"), "pods": resource.MustParse("20"), "memory": resource.MustParse("1Gi")}
+		r.notify(r.node)
+		pass(15 * time.Second)
+		got := map[corev1.ResourceName]string{}
+		for name, amount := range r.api.Node("vk").Status.Allocatable {
+			got[name] = amount.String()
+		}
+		want(t, "allocatable", got, map[corev1.ResourceName]string{"cpu": "8", "pods": "5", "memory": "1Gi"})
+	})
+}
+
 // What a provider does with its node after it has notified is its own business.
 func TestProviderChangesTheNodeItNotified(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
