@@ -108,7 +108,7 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 }
 
 // allocatableOf returns what can be allocated of a capacity of which the provider says nothing else: all, as
-// the API server has it where it is not said at first. It does not follow later changes by itself. What others
+// the API server has it where it is not reported at first. It does not follow later changes by itself. What others
 // have set otherwise than the capacity before stays.
 func allocatableOf(capacity, before, allocatable corev1.ResourceList) corev1.ResourceList {
 	next := corev1.ResourceList{}
