@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"internal/fault":             {"errdefs", "node"},
 	"internal/podenv":            {"errdefs"},
 	"internal/podstatus":         {},
+	"internal/resourcelist":      {},
 	"internal/admission":         {},
 	"internal/clusteruid":        {"errdefs"},
 	"internal/daemon":            {},
@@ -53,11 +54,11 @@ var allowed = map[string][]string{
 	"internal/periodic":          {},
 	"internal/providercalls":     {"errdefs", "log", "trace"},
 	"internal/podlifecycle":      {"errdefs", "log", "trace", "internal/admission", "internal/apierror", "internal/periodic", "internal/podenv", "internal/podstatus", "internal/providercalls", "internal/queue"},
-	"node":                       {"errdefs", "log", "trace", "internal/listwatch", "internal/periodic", "internal/podenv", "internal/podlifecycle", "internal/providercalls", "internal/queue"},
+	"node":                       {"errdefs", "log", "trace", "internal/listwatch", "internal/periodic", "internal/podenv", "internal/podlifecycle", "internal/providercalls", "internal/queue", "internal/resourcelist"},
 	"node/api":                   {"errdefs", "log", "trace", "node/api"},
 	"node/queuemetrics":          {},
 	"node/nodetest":              {"errdefs"},
-	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/periodic", "internal/podobjects", "internal/podstatus", "internal/podwatch", "internal/providercalls", "internal/shard", "internal/statuspage"},
+	"node/nodeutil":              {"errdefs", "log", "trace", "node", "internal/buildinfo", "internal/listwatch", "internal/nodeaddress", "internal/periodic", "internal/podobjects", "internal/podstatus", "internal/podwatch", "internal/providercalls", "internal/resourcelist", "internal/shard", "internal/statuspage"},
 	"vkubelet":                   {"errdefs", "log", "trace", "node", "internal/listwatch", "internal/podobjects", "internal/podwatch"},
 	"podspec":                    {"errdefs", "log", "trace", "node", "internal/filetree", "internal/podenv", "internal/podobjects", "internal/podstatus"},
 	"podengine":                  {"errdefs", "log", "trace", "node", "podspec", "internal/periodic", "internal/podenv", "internal/podobjects", "internal/podstatus"},
@@ -95,7 +96,7 @@ var allowed = map[string][]string{
 	"cmd/virtual-kubelet/internal/deregister": {"node", "internal/nodemarks", "internal/shard", "cmd/virtual-kubelet/internal/doctor"},
 	"cmd/virtual-kubelet/internal/nodepools":  {"internal/config"},
 	"cmd/virtual-kubelet/internal/settings":   {"internal/config"},
-	"cmd/virtual-kubelet/internal/fleet":      {"log", "node", "internal/nodemarks", "cmd/virtual-kubelet/internal/nodepools"},
+	"cmd/virtual-kubelet/internal/fleet":      {"log", "node", "internal/nodemarks", "internal/resourcelist", "cmd/virtual-kubelet/internal/nodepools"},
 }
 
 // released are the directories of the modules that are released with this one. All

@@ -1,11 +1,11 @@
 package nodeutil
 
 import (
-	"maps"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/resourcelist"
 )
 
 // resourceLists has nodes with equal resources, as those of a fleet mostly are, share one
@@ -20,13 +20,10 @@ func (r *resourceLists) shared(list corev1.ResourceList) corev1.ResourceList {
 	if len(list) == 0 {
 		return list
 	}
-	if last := r.last.Load(); last != nil && maps.EqualFunc(*last, list, sameQuantity) {
+	if last := r.last.Load(); last != nil && resourcelist.Same(*last, list) {
 		return *last
 	}
 	own := list.DeepCopy()
 	r.last.Store(&own)
 	return own
 }
-
-// sameQuantity reports whether the quantities are written alike, too.
-func sameQuantity(a, b resource.Quantity) bool { return a.Format == b.Format && a.Equal(b) }

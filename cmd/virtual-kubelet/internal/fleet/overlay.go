@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/resourcelist"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 )
@@ -92,16 +92,13 @@ func (p *overlaidProvider) keep(report *corev1.Node) {
 	known.annotations = keepMap(known.annotations, report.Annotations, complete)
 	known.capacity = keepMap(known.capacity, report.Status.Capacity, complete)
 	known.allocatable = keepMap(known.allocatable, report.Status.Allocatable, complete)
-	if maps.EqualFunc(known.capacity, known.allocatable, sameQuantity) {
+	if resourcelist.Same(known.capacity, known.allocatable) {
 		known.allocatable = known.capacity
 	}
 	if report.Spec.Taints != nil {
 		known.taints = append([]corev1.Taint{}, report.Spec.Taints...)
 	}
 }
-
-// sameQuantity reports whether the quantities are written alike, too.
-func sameQuantity(a, b resource.Quantity) bool { return a.Format == b.Format && a.Equal(b) }
 
 // keepMap returns what a provider has reported, with a further report.
 func keepMap[M ~map[K]V, K comparable, V any](own, report M, complete bool) M {
