@@ -432,7 +432,7 @@ func TestArguments(t *testing.T) {
 	argv := o.arguments("/state,format=raw", Spec{Name: "a-1", Tags: map[string]string{"Key": "value"}, UserData: "secret", CPUs: 3, Memory: 300 << 20}, netip.MustParseAddr("10.9.0.2"), KVM)
 	line := strings.Join(argv, " ")
 	for _, part := range []string{
-		"-accel kvm", "-cpu host", "-smp 3", "-m 300M", "guest=a-1", "vk.address=10.9.0.2/28 vk.gateway=10.9.0.1", "tap,id=net,fd=4", "mac=52:54:0a:09:00:02",
+		"-accel kvm", "-cpu host", " no_timer_check ", "-smp 3", "-m 300M", "guest=a-1", "vk.address=10.9.0.2/28 vk.gateway=10.9.0.1", "tap,id=net,fd=4", "mac=52:54:0a:09:00:02",
 		"file=/image,,readonly=off/root.img,readonly=on", "file=/state,,format=raw/disk", "path=/state,,format=raw/console", "-sandbox on,", "-nodefaults", "-no-reboot",
 	} {
 		if !strings.Contains(line, part) {
