@@ -23,32 +23,59 @@ const Pause = 2 * time.Second
 
 const (
 	// quietShare is the part of the heap in use that may be allocated in a pause of a process at rest:
-	// leases and scrapes of metrics go on.
-	quietShare = 16
-	// worthShare is the part of the heap in use that must be gained, so that the collection, which
+	// leases and scrapes of metrics go on, and the leases of many nodes are much.
+	quietShare = 8
+	// worth is how much must be gained, in percent of the heap in use, so that the collection, which
 	// costs by what is in use, is worth it.
-	worthShare = 4
+	worth = 25
 	// least is the least number of bytes that counts for either.
 	least = 1 << 20
+
+	// slowPace is by how many percent the heap of a process that starts or is at rest may grow until it is collected, where the
+	// process has Go's pace otherwise. With quietShare, there is one each five seconds at most.
+	slowPace, goPace = 33, 100
 )
 
 // Return gives memory back when the process has come to rest after its start, and then each time that it is
-// worth it, until ctx ends. It collects at most once for each time that the runtime does.
+// worth it, until ctx ends. While the process starts, and while it is at rest, its heap is collected before it has grown
+// much, unless GOGC has set another pace than Go's, which is 100.
 func Return(ctx context.Context, pause time.Duration) {
+	pace := func(percent int) { debug.SetGCPercent(percent) }
+	if readPace() != goPace {
+		pace = func(int) {}
+	}
+	defer pace(goPace)
+	// What the start leaves in use for good lies between what it leaves as garbage, so that the heap stays as large as it
+	// has been then.
+	pace(slowPace)
 	for first := true; ; first = false {
-		next := collected()
 		h, ok := atRest(ctx, pause)
 		if !ok {
 			return
 		}
-		if first || h.worthReturning() {
+		pace(slowPace)
+		if first || h.exceeds(worth) {
 			debug.FreeOSMemory()
 			_ = dropExecutable() // where it cannot be, all is as before
-			next = collected()   // that was none of the runtime's
 		}
+		whileAtRest(ctx, pause)
+		pace(goPace)
+	}
+}
+
+// whileAtRest returns when more has been allocated between two collections than a process at rest does, when
+// one has freed more than the pace of rest lets come to be, or when ctx has ended. Nothing runs in between: a process at
+// rest is not to be woken for this.
+func whileAtRest(ctx context.Context, pause time.Duration) {
+	for {
+		before, since := readHeap(), time.Now()
 		select {
-		case <-next:
+		case <-collected():
 		case <-ctx.Done():
+			return
+		}
+		now, pauses := readHeap(), max(1, float64(time.Since(since))/float64(pause))
+		if float64(now.allocated-before.allocated) > float64(now.quiet())*pauses || now.exceeds(slowPace+worth) {
 			return
 		}
 	}
@@ -95,9 +122,20 @@ func readHeap() heap {
 }
 
 func (h heap) quietSince(before heap) bool {
-	return h.allocated-before.allocated <= max(h.live/quietShare, least)
+	return h.allocated-before.allocated <= h.quiet()
 }
 
-func (h heap) worthReturning() bool {
-	return h.objects+h.free > h.live+max(h.live/worthShare, least)
+// quiet is how much a process at rest may allocate in a pause, in bytes.
+func (h heap) quiet() uint64 { return max(h.live/quietShare, least) }
+
+// exceeds reports whether the process has this many percent more than what is in use.
+func (h heap) exceeds(percent uint64) bool {
+	return h.objects+h.free > h.live+max(h.live*percent/100, least)
+}
+
+// readPace returns by how many percent the heap may grow until it is collected.
+func readPace() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
