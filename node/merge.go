@@ -93,7 +93,7 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 	next.Capacity = mergeMap(next.Capacity, wanted.Capacity, before.Capacity)
 	next.Allocatable = mergeMap(next.Allocatable, wanted.Allocatable, before.Allocatable)
 	if len(wanted.Allocatable) == 0 {
-		next.Allocatable = allocatableOf(next.Capacity, capacity, next.Allocatable)
+		next.Allocatable = allocatableOf(next.Capacity, capacity, next.Allocatable, before.Allocatable)
 	}
 	next.Phase = cmp.Or(wanted.Phase, next.Phase)
 	mergeNodeInfo(&next.NodeInfo, &wanted.NodeInfo)
@@ -109,8 +109,8 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 
 // allocatableOf returns what can be allocated of a capacity of which the provider says nothing else: all, as
 // the API server has it where it is not reported at first. It does not follow later changes by itself. What others
-// have set otherwise than the capacity before stays.
-func allocatableOf(capacity, before, allocatable corev1.ResourceList) corev1.ResourceList {
+// have set otherwise than the capacity before stays; what the provider itself did say, by these names, does not.
+func allocatableOf(capacity, before, allocatable corev1.ResourceList, said []string) corev1.ResourceList {
 	next := corev1.ResourceList{}
 	for name, amount := range allocatable {
 		was, had := before[name]
@@ -120,7 +120,7 @@ func allocatableOf(capacity, before, allocatable corev1.ResourceList) corev1.Res
 	}
 	for name, amount := range capacity {
 		was, had := before[name]
-		if now, has := allocatable[name]; has == had && now.Equal(was) {
+		if now, has := allocatable[name]; has == had && now.Equal(was) || !has && slices.Contains(said, string(name)) {
 			next[name] = amount
 		}
 	}

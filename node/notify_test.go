@@ -160,6 +160,23 @@ func TestAllocatableFollowsCapacity(t *testing.T) {
 	})
 }
 
+// So it does where the provider, before a restart, has said what can be allocated.
+func TestAllocatableThatIsNoLongerReportedFollowsCapacity(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
+		r.node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("3"), "pods": resource.MustParse("10")}
+		r.start(r.withLease())
+		pass(time.Second)
+		r.end()
+		r.node.Status.Allocatable = nil
+		r.start(r.withLease())
+		pass(15 * time.Second)
+		got := r.api.Node("vk").Status.Allocatable
+		want(t, "cpu", got.Cpu().String(), "4")
+		want(t, "pods", got.Pods().String(), "10")
+	})
+}
+
 // What a provider does with its node after it has notified is its own business.
 func TestProviderChangesTheNodeItNotified(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {

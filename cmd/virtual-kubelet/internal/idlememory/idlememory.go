@@ -31,23 +31,20 @@ const (
 	// least is the least number of bytes that counts for either.
 	least = 1 << 20
 
-	// slowPace is by how many percent the heap of a process that starts or is at rest may grow until it is collected, where the
+	// slowPace is by how many percent the heap of a process at rest may grow until it is collected, where the
 	// process has Go's pace otherwise. With quietShare, there is one each five seconds at most.
 	slowPace, goPace = 33, 100
 )
 
 // Return gives memory back when the process has come to rest after its start, and then each time that it is
-// worth it, until ctx ends. While the process starts, and while it is at rest, its heap is collected before it has grown
-// much, unless GOGC has set another pace than Go's, which is 100.
+// worth it, until ctx ends. While the process is at rest, its heap is collected before it has grown much, unless GOGC has
+// set another pace than Go's, which is 100.
 func Return(ctx context.Context, pause time.Duration) {
 	pace := func(percent int) { debug.SetGCPercent(percent) }
 	if readPace() != goPace {
 		pace = func(int) {}
 	}
 	defer pace(goPace)
-	// What the start leaves in use for good lies between what it leaves as garbage, so that the heap stays as large as it
-	// has been then.
-	pace(slowPace)
 	for first := true; ; first = false {
 		h, ok := atRest(ctx, pause)
 		if !ok {

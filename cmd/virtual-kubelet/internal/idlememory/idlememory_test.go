@@ -56,7 +56,7 @@ func TestPaceThatWasChosen(t *testing.T) {
 	start(t)
 	for range 20 {
 		runtime.GC()
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 		if got := pace(); got != 150 {
 			t.Fatalf("the pace is %d", got)
 		}
@@ -77,7 +77,7 @@ var garbage []byte
 func start(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { idlememory.Return(ctx, time.Millisecond) })
+	running.Go(func() { idlememory.Return(ctx, 200*time.Millisecond) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
