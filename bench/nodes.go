@@ -67,8 +67,11 @@ func (b *nodesBench) measures() []report.Measure {
 		{Name: idleRequests, Goal: report.AtMost(float64(7 * b.nodes))},
 		{Name: idleCPU, Unit: "ms"}, {Name: idleRSS, Unit: "MB"}, {Name: idleHeap, Unit: "MB"}, {Name: idleGoroutines},
 	}
-	if b.nodes == 1000 {
-		measures[4].Goal, measures[5].Goal = report.AtMost(4700), report.AtMost(86)
+	switch b.nodes {
+	case 1:
+		measures[5].Goal = rssGoal(b.pods)
+	case 1000:
+		measures[4].Goal, measures[5].Goal = report.AtMost(4700), report.AtMost(90)
 	}
 	if b.pods > 0 && b.nodes > 1 { // "bench pods" has more to say of one
 		measures = append(measures, report.Measure{Name: createThroughput, Unit: "pods/s"}, report.Measure{Name: createP99, Unit: "s"},

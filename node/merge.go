@@ -109,8 +109,8 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 
 // allocatableOf returns what can be allocated of a capacity of which the provider says nothing else: all, as
 // the API server has it where it is not reported at first. It does not follow later changes by itself. What others
-// have set otherwise than the capacity before stays; what the provider itself did say, by these names, does not.
-func allocatableOf(capacity, before, allocatable corev1.ResourceList, said []string) corev1.ResourceList {
+// have set otherwise than the capacity before stays; what the provider itself reported before, by these names, does not.
+func allocatableOf(capacity, before, allocatable corev1.ResourceList, reported []string) corev1.ResourceList {
 	next := corev1.ResourceList{}
 	for name, amount := range allocatable {
 		was, had := before[name]
@@ -120,7 +120,7 @@ func allocatableOf(capacity, before, allocatable corev1.ResourceList, said []str
 	}
 	for name, amount := range capacity {
 		was, had := before[name]
-		if now, has := allocatable[name]; has == had && now.Equal(was) || !has && slices.Contains(said, string(name)) {
+		if now, has := allocatable[name]; has == had && now.Equal(was) || !has && slices.Contains(reported, string(name)) {
 			next[name] = amount
 		}
 	}

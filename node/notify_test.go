@@ -160,7 +160,7 @@ func TestAllocatableFollowsCapacity(t *testing.T) {
 	})
 }
 
-// So it does where the provider, before a restart, has said what can be allocated.
+// So it does where the provider, before a restart, has reported what can be allocated.
 func TestAllocatableThatIsNoLongerReportedFollowsCapacity(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {
 		r.node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
