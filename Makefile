@@ -283,7 +283,7 @@ unit: ## The tests that need no control plane
 # Not part of unit, since the race detector allocates too.
 .PHONY: allocs
 allocs: ## Compare what hot paths allocate with the numbers in testdata/allocs.txt
-	$(GOTEST) -count=1 -run '^Test(Allocations|PodAtRestTakesLittleMemory)$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./internal/podwatch ./node/nodeutil ./providers/mock
+	$(GOTEST) -count=1 -run '^Test(Allocations|PodAtRestTakesLittleMemory)$$' ./internal/podenv ./internal/podstatus ./log/slog ./internal/podlifecycle ./podengine/internal/runtimemetrics ./internal/podwatch ./node ./node/nodeutil ./providers/mock
 
 .PHONY: calls
 calls: controlplane ## Count what 1000 pods ask of the service of each provider, and put it into docs/providers.md

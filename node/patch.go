@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -20,25 +22,35 @@ func sameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec) && sameNodeStatus(&a.Status, &b.Status)
 }
 
-// sameNodeStatus compares two statuses but for the heartbeats.
+// sameNodeStatus compares two statuses but for the heartbeats. What each has is compared by type: reflection
+// takes three times as many allocations.
 func sameNodeStatus(a, b *corev1.NodeStatus) bool {
-	return equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
+	return slices.EqualFunc(a.Conditions, b.Conditions, sameNodeCondition) &&
+		maps.EqualFunc(a.Capacity, b.Capacity, resource.Quantity.Equal) && maps.EqualFunc(a.Allocatable, b.Allocatable, resource.Quantity.Equal) &&
+		equality.Semantic.DeepEqual(otherNodeStatus(a), otherNodeStatus(b))
 }
 
-func withoutHeartbeats(status *corev1.NodeStatus) *corev1.NodeStatus {
-	quiet := *status
-	quiet.Conditions = slices.Clone(status.Conditions)
-	for i := range quiet.Conditions {
-		quiet.Conditions[i].LastHeartbeatTime = metav1.Time{}
-		quiet.Conditions[i].LastTransitionTime = metav1.Time{}
-	}
-	return &quiet
+// sameNodeCondition compares two conditions but for their times.
+func sameNodeCondition(a, b corev1.NodeCondition) bool {
+	a.LastHeartbeatTime, a.LastTransitionTime = metav1.Time{}, metav1.Time{}
+	b.LastHeartbeatTime, b.LastTransitionTime = metav1.Time{}, metav1.Time{}
+	return a == b
+}
+
+// otherNodeStatus is a status without what sameNodeStatus itself compares.
+func otherNodeStatus(status *corev1.NodeStatus) *corev1.NodeStatus {
+	other := *status
+	other.Conditions, other.Capacity, other.Allocatable = nil, nil, nil
+	return &other
 }
 
 // nodeMetadataPatch is the patch for labels, annotations and spec, or nil. The
 // list of taints is one value to the API: where it changes the patch holds the
 // resource version, so that it does not undo what others did meanwhile.
 func nodeMetadataPatch(current, next *corev1.Node) ([]byte, error) {
+	if maps.Equal(current.Labels, next.Labels) && maps.Equal(current.Annotations, next.Annotations) && equality.Semantic.DeepEqual(current.Spec, next.Spec) {
+		return nil, nil // as nodePatch would find, by a hundred times as many allocations
+	}
 	before := corev1.Node{Spec: current.Spec}
 	before.Labels, before.Annotations = current.Labels, current.Annotations
 	after := corev1.Node{Spec: next.Spec}
