@@ -26,15 +26,17 @@ const (
 	providerRSS       = "of it the provider's process"
 )
 
-// rssGoal is how many MB a node of this many plain pods is to take at most.
+// rssGoal is how many MB a node of this many plain pods is to take at most, or nil.
 func rssGoal(pods int) *report.Goal {
 	switch {
 	case pods <= 1000:
 		return report.AtMost(60)
 	case pods <= 5000:
 		return report.AtMost(75)
+	case pods <= 10000:
+		return report.AtMost(100)
 	}
-	return report.AtMost(100)
+	return nil
 }
 
 // measures are the rows of the table, with the goals for plain pods.

@@ -69,13 +69,17 @@ func mergeNode(current, wanted *corev1.Node, health error, now metav1.Time) (*co
 	mergeNodeStatus(&next.Status, &wanted.Status, before)
 	next.Status.Conditions = mergeNodeConditions(current.Status.Conditions, wanted.Status.Conditions, health, now)
 
-	text, err := json.Marshal(owned{
+	own := owned{
 		Labels:      sortedKeys(wanted.Labels),
 		Annotations: sortedKeys(wanted.Annotations),
 		Taints:      taintNames(wanted.Spec.Taints),
 		Capacity:    stillOwned(current.Status.Capacity, wanted.Status.Capacity, before.Capacity),
 		Allocatable: stillOwned(current.Status.Allocatable, wanted.Status.Allocatable, before.Allocatable),
-	})
+	}
+	if len(wanted.Status.Allocatable) == 0 && maps.EqualFunc(current.Status.Allocatable, next.Status.Allocatable, resource.Quantity.Equal) {
+		own.Allocatable = nil // it follows the capacity by now, and what others set of it from here on stays
+	}
+	text, err := json.Marshal(own)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode what the provider owns of the node: %w", err)
 	}
@@ -109,7 +113,8 @@ func mergeNodeStatus(next, wanted *corev1.NodeStatus, before owned) {
 
 // allocatableOf returns what can be allocated of a capacity of which the provider says nothing else: all, as
 // the API server has it where it is not reported at first. It does not follow later changes by itself. What others
-// have set otherwise than the capacity before stays; what the provider itself reported before, by these names, does not.
+// have set otherwise than the capacity before stays. Where the provider did report some, of which these names are left, what it
+// did not report is missing, and follows, too.
 func allocatableOf(capacity, before, allocatable corev1.ResourceList, reported []string) corev1.ResourceList {
 	next := corev1.ResourceList{}
 	for name, amount := range allocatable {
@@ -120,7 +125,7 @@ func allocatableOf(capacity, before, allocatable corev1.ResourceList, reported [
 	}
 	for name, amount := range capacity {
 		was, had := before[name]
-		if now, has := allocatable[name]; has == had && now.Equal(was) || !has && slices.Contains(reported, string(name)) {
+		if now, has := allocatable[name]; has == had && now.Equal(was) || !has && len(reported) > 0 {
 			next[name] = amount
 		}
 	}

@@ -160,21 +160,35 @@ func TestAllocatableFollowsCapacity(t *testing.T) {
 	})
 }
 
-// So it does where the provider, before a restart, has reported what can be allocated.
+// So it does where the provider, before a restart, has reported what can be allocated, or some of it. What others set
+// after that stays.
 func TestAllocatableThatIsNoLongerReportedFollowsCapacity(t *testing.T) {
-	nodeBubble(t, func(t *testing.T, r *nodeRig) {
-		r.node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
-		r.node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("3"), "pods": resource.MustParse("10")}
-		r.start(r.withLease())
-		pass(time.Second)
-		r.end()
-		r.node.Status.Allocatable = nil
-		r.start(r.withLease())
-		pass(15 * time.Second)
-		got := r.api.Node("vk").Status.Allocatable
-		want(t, "cpu", got.Cpu().String(), "4")
-		want(t, "pods", got.Pods().String(), "10")
-	})
+	for name, reported := range map[string]corev1.ResourceList{
+		"all":                    {"cpu": resource.MustParse("3"), "pods": resource.MustParse("10")},
+		"some":                   {"cpu": resource.MustParse("3")},
+		"some, as the capacity":  {"cpu": resource.MustParse("4")},
+		"all, and as it will be": {"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodeBubble(t, func(t *testing.T, r *nodeRig) {
+				r.node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
+				r.node.Status.Allocatable = reported
+				r.start(r.withLease())
+				pass(time.Second)
+				r.end()
+				r.node.Status.Allocatable = nil
+				r.start(r.withLease())
+				pass(15 * time.Second)
+				got := r.api.Node("vk").Status.Allocatable
+				want(t, "cpu", got.Cpu().String(), "4")
+				want(t, "pods", got.Pods().String(), "10")
+
+				r.api.ChangeNode("vk", func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("2") })
+				pass(5 * time.Minute)
+				want(t, "cpu that another has set", r.api.Node("vk").Status.Allocatable.Cpu().String(), "2")
+			})
+		})
+	}
 }
 
 // What a provider does with its node after it has notified is its own business.

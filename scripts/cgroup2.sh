@@ -62,11 +62,11 @@ chmod +x "$root/init"
 # an emulated kernel whose host is busy can fail, which says nothing about the tests.
 boot() {
 	: >"$dir/log"
-	timeout 700 qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -m 3G -smp 2 -display none -no-reboot -serial "file:$dir/log" \
+	timeout -k 20 900 qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -m 3G -smp 2 -display none -no-reboot -serial "file:$dir/log" \
 		-kernel "$dir"/kernel/boot/vmlinuz-* -initrd "$dir/initrd.gz" \
 		-append "console=ttyS0 cgroup_no_v1=all no_timer_check panic=-1" </dev/null &
 	machine=$!
-	for _ in {1..200}; do
+	for _ in {1..300}; do
 		if grep -aq '^kernel [0-9]' "$dir/log"; then return 0; fi
 		kill -0 "$machine" 2>/dev/null || return 1
 		sleep 1

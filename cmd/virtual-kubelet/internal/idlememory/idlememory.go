@@ -51,7 +51,7 @@ func Return(ctx context.Context, pause time.Duration) {
 			return
 		}
 		pace(slowPace)
-		if first || h.exceeds(worth) {
+		if first || h.objects+h.free > h.live+h.gain() {
 			debug.FreeOSMemory()
 			_ = dropExecutable() // where it cannot be, all is as before
 		}
@@ -61,7 +61,7 @@ func Return(ctx context.Context, pause time.Duration) {
 }
 
 // whileAtRest returns when more has been allocated between two collections than a process at rest does, when
-// one has freed more than the pace of rest lets come to be, or when ctx has ended. Nothing runs in between: a process at
+// one has freed more than the process will have before the next, or when ctx has ended. Nothing runs in between: a process at
 // rest is not to be woken for this.
 func whileAtRest(ctx context.Context, pause time.Duration) {
 	for {
@@ -72,7 +72,7 @@ func whileAtRest(ctx context.Context, pause time.Duration) {
 			return
 		}
 		now, pauses := readHeap(), max(1, float64(time.Since(since))/float64(pause))
-		if float64(now.allocated-before.allocated) > float64(now.quiet())*pauses || now.exceeds(slowPace+worth) {
+		if float64(now.allocated-before.allocated) > float64(now.quiet())*pauses || now.objects+now.free > now.goal+now.gain() {
 			return
 		}
 	}
@@ -105,17 +105,18 @@ func atRest(ctx context.Context, pause time.Duration) (heap, bool) {
 type heap struct {
 	allocated uint64 // since the start of the process
 	live      uint64 // in use when garbage was last collected
+	goal      uint64 // at which it is collected again
 	objects   uint64 // in use, or garbage
 	free      uint64 // neither, and not given back
 }
 
 func readHeap() heap {
 	samples := []metrics.Sample{
-		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"},
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(samples)
-	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64(), samples[4].Value.Uint64()}
 }
 
 func (h heap) quietSince(before heap) bool {
@@ -125,10 +126,8 @@ func (h heap) quietSince(before heap) bool {
 // quiet is how much a process at rest may allocate in a pause, in bytes.
 func (h heap) quiet() uint64 { return max(h.live/quietShare, least) }
 
-// exceeds reports whether the process has this many percent more than what is in use.
-func (h heap) exceeds(percent uint64) bool {
-	return h.objects+h.free > h.live+max(h.live*percent/100, least)
-}
+// gain is how much there must be to be gained so that a collection is worth it, in bytes.
+func (h heap) gain() uint64 { return max(h.live*worth/100, least) }
 
 // readPace returns by how many percent the heap may grow until it is collected.
 func readPace() uint64 {
