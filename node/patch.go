@@ -22,8 +22,8 @@ func sameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec) && sameNodeStatus(&a.Status, &b.Status)
 }
 
-// sameNodeStatus compares two statuses but for the heartbeats. What each has is compared by type: reflection
-// takes three times as many allocations.
+// sameNodeStatus compares two statuses but for the heartbeats. What each node has is compared by type:
+// reflection takes ninety allocations more.
 func sameNodeStatus(a, b *corev1.NodeStatus) bool {
 	return slices.EqualFunc(a.Conditions, b.Conditions, sameNodeCondition) &&
 		maps.EqualFunc(a.Capacity, b.Capacity, resource.Quantity.Equal) && maps.EqualFunc(a.Allocatable, b.Allocatable, resource.Quantity.Equal) &&
@@ -49,7 +49,7 @@ func otherNodeStatus(status *corev1.NodeStatus) *corev1.NodeStatus {
 // resource version, so that it does not undo what others did meanwhile.
 func nodeMetadataPatch(current, next *corev1.Node) ([]byte, error) {
 	if maps.Equal(current.Labels, next.Labels) && maps.Equal(current.Annotations, next.Annotations) && equality.Semantic.DeepEqual(current.Spec, next.Spec) {
-		return nil, nil // as nodePatch would find, by a hundred times as many allocations
+		return nil, nil // as nodePatch would find, by encoding both
 	}
 	before := corev1.Node{Spec: current.Spec}
 	before.Labels, before.Annotations = current.Labels, current.Annotations

@@ -4,6 +4,8 @@
 // has freed for the next time. After many pods have come or gone at once, nothing may be allocated for
 // hours, and all that time the process would have twice the memory that it needs.
 //
+// While it is at rest, the heap is collected before it has grown much: that costs little where little is allocated.
+//
 // Half of what a process without pods has in memory are pages of its executable that it needs for its start
 // alone, in which hundreds of packages register what they have. The kernel drops them by itself where it is short
 // of memory, but until then they count as the process's, and go last, since it has run them. What is
@@ -32,7 +34,7 @@ const (
 	least = 1 << 20
 
 	// slowPace is by how many percent the heap of a process at rest may grow until it is collected, where the
-	// process has Go's pace otherwise. With quietShare, there is one each five seconds at most.
+	// process has Go's pace otherwise. With quietShare, there is a collection each five seconds at most.
 	slowPace, goPace = 33, 100
 )
 
