@@ -70,6 +70,10 @@ client {
   max_kill_timeout  = "5m"
   cpu_total_compute = 64000 # pods wait for each other otherwise
   memory_total_mb   = 64000
+  # The logs of what has ended stay, however full the disk of the machine is.
+  gc_disk_usage_threshold  = 100
+  gc_inode_usage_threshold = 100
+  gc_max_allocs            = 1000
 }
 plugin "docker" {
   config {
