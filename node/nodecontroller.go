@@ -316,7 +316,7 @@ func (n *NodeController) loop(ctx context.Context) {
 	if n.lease == nil {
 		interval = n.pingInterval
 	}
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(rand.N(interval) + 1) // nodes that were started together are not to look together
 	defer ticker.Stop()
 	repair := time.NewTimer(0)
 	repair.Stop()
@@ -349,6 +349,7 @@ func (n *NodeController) loop(ctx context.Context) {
 		case <-repair.C:
 			sync()
 		case <-ticker.C:
+			ticker.Reset(interval)
 			sync()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/fleet"
+	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/idlememory"
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -62,9 +63,14 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	return group.Wait()
 }
 
+// settling is how long nodes that have become ready still make garbage of their start.
+const settling = 15 * time.Second
+
 // awaitNodes logs when the first nodes are all ready. It returns an error if they are not
 // in time.
 func (v *virtualNode) awaitNodes(ctx context.Context, nodes *fleet.Fleet, names []string, began time.Time) error {
+	usual := idlememory.Sparingly()
+	defer time.AfterFunc(settling, usual)
 	starting, started := v.starting(ctx, began)
 	defer started()
 	for _, name := range names {

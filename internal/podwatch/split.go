@@ -48,6 +48,27 @@ func split(data []byte) (pod encodedPod, ok bool) {
 	return pod, ok
 }
 
+// ResourceVersion returns that of an object of any kind in protobuf, as an API server writes it. It is empty if it cannot be found so.
+func ResourceVersion(data []byte) string {
+	data, ok := bytes.CutPrefix(data, objectPrefix)
+	if !ok {
+		return ""
+	}
+	var kind, raw, encoding, meta, version []byte
+	if !parts(data, &kind, &raw, &encoding) || len(encoding) > 0 || !parts(raw, &meta) {
+		return ""
+	}
+	ok = messageFields(meta, func(number protowire.Number, text []byte, _ int) {
+		if number == metaVersion {
+			version = text
+		}
+	})
+	if !ok {
+		return ""
+	}
+	return string(version)
+}
+
 // splitEvent takes the encoding of an event apart. It returns false if it cannot be read.
 func splitEvent(data []byte, event *metav1.WatchEvent) bool {
 	var kind, object, raw []byte

@@ -27,14 +27,25 @@ const coreVersion = "/api/v1"
 // JSON, or that has the API elsewhere, is client-go's.
 func newEventSink(client kubernetes.Interface) record.EventSink {
 	sink := &corev1client.EventSinkImpl{Interface: client.CoreV1().Events("")}
-	if _, ok := client.(*kubernetes.Clientset); !ok {
-		return sink
-	}
-	core, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
-	if !ok || core == nil || !podwatch.SpeaksProtobuf(core) || core.Get().URL().Path != core.Get().AbsPath(coreVersion).URL().Path {
+	core := directClient(client, client.CoreV1().RESTClient(), coreVersion)
+	if core == nil {
 		return sink
 	}
 	return eventSink{sink, core}
+}
+
+// directClient returns the client of a version of the API whose paths begin with version, for requests that name the whole path at
+// once. It is nil for a client that is not client-go's own, such as a fake, that has to speak JSON, or that has the API
+// elsewhere.
+func directClient(client kubernetes.Interface, plain rest.Interface, version string) *rest.RESTClient {
+	if _, ok := client.(*kubernetes.Clientset); !ok {
+		return nil
+	}
+	direct, ok := plain.(*rest.RESTClient)
+	if !ok || direct == nil || !podwatch.SpeaksProtobuf(direct) || direct.Get().URL().Path != direct.Get().AbsPath(version).URL().Path {
+		return nil
+	}
+	return direct
 }
 
 // Create implements record.EventSink.

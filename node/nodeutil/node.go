@@ -196,7 +196,7 @@ func (n *Node) nodeOptions(cfg *NodeConfig) []node.NodeControllerOpt {
 		node.WithNodeRegistrationAfter(func() <-chan struct{} { return n.pods.Ready() }),
 	}
 	if !cfg.DisableLease {
-		opts = append(opts, node.WithNodeEnableLeaseV1(n.health.ofLease(NodeLeaseV1Client(cfg.Client)), node.DefaultLeaseDuration))
+		opts = append(opts, node.WithNodeEnableLeaseV1(n.health.ofLease(newNodeLeases(cfg.Client)), node.DefaultLeaseDuration))
 	}
 	if n.source != nil {
 		opts = append(opts, node.WithNodeSource(n.source), node.WithNodePatience(), node.WithNodeRegistrationSlots(n.shared.register))

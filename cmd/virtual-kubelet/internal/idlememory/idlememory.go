@@ -5,6 +5,7 @@
 // hours, and all that time the process would have twice the memory that it needs.
 //
 // While it is at rest, the heap is collected before it has grown much: that costs little where little is allocated.
+// So it is while many nodes start, since garbage between what they keep leaves room that cannot be given back.
 //
 // Half of what a process without pods has in memory are pages of its executable that it needs for its start
 // alone, in which hundreds of packages register what they have. The kernel drops them by itself where it is short
@@ -17,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -26,15 +28,15 @@ const Pause = 2 * time.Second
 const (
 	// quietShare is the part of the heap in use that may be allocated in a pause of a process at rest:
 	// leases and scrapes of metrics go on, and the leases of many nodes are much.
-	quietShare = 8
+	quietShare = 4
 	// worth is how much must be gained, in percent of the heap in use, so that the collection, which
 	// costs by what is in use, is worth it.
 	worth = 25
 	// least is the least number of bytes that counts for either.
 	least = 1 << 20
 
-	// slowPace is by how many percent the heap of a process at rest may grow until it is collected, where the
-	// process has Go's pace otherwise. With quietShare, there is a collection each five seconds at most.
+	// slowPace is by how many percent the heap may grow until it is collected, where the process has Go's pace
+	// otherwise. With quietShare, there is a collection each 2.7 seconds at most of a process at rest.
 	slowPace, goPace = 33, 100
 )
 
@@ -42,24 +44,44 @@ const (
 // worth it, until ctx ends. While the process is at rest, its heap is collected before it has grown much, unless GOGC has
 // set another pace than Go's, which is 100.
 func Return(ctx context.Context, pause time.Duration) {
-	pace := func(percent int) { debug.SetGCPercent(percent) }
-	if readPace() != goPace {
-		pace = func(int) {}
-	}
-	defer pace(goPace)
 	for first := true; ; first = false {
 		h, ok := atRest(ctx, pause)
 		if !ok {
 			return
 		}
-		pace(slowPace)
+		usual := Sparingly()
 		if first || h.objects+h.free > h.live+h.gain() {
 			debug.FreeOSMemory()
 			_ = dropExecutable() // where it cannot be, all is as before
 		}
 		whileAtRest(ctx, pause)
-		pace(goPace)
+		usual()
 	}
+}
+
+var sparing struct {
+	sync.Mutex
+	count int
+	ours  bool
+}
+
+// Sparingly has the heap collected before it has grown much, until what it returns has been called, once for each call. It
+// does nothing where GOGC has set another pace than Go's, which is 100.
+func Sparingly() (usual func()) {
+	sparing.Lock()
+	defer sparing.Unlock()
+	if sparing.count++; sparing.count == 1 {
+		if sparing.ours = readPace() == goPace; sparing.ours {
+			debug.SetGCPercent(slowPace)
+		}
+	}
+	return sync.OnceFunc(func() {
+		sparing.Lock()
+		defer sparing.Unlock()
+		if sparing.count--; sparing.count == 0 && sparing.ours {
+			debug.SetGCPercent(goPace)
+		}
+	})
 }
 
 // whileAtRest returns when more has been allocated between two collections than a process at rest does, when

@@ -54,9 +54,25 @@ func TestPace(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
+// The last one who wants the heap small decides.
+func TestSparingly(t *testing.T) {
+	first := idlememory.Sparingly()
+	second := idlememory.Sparingly()
+	first()
+	first()
+	if got := pace(); got != 33 {
+		t.Errorf("the pace is %d while one wants the heap small", got)
+	}
+	second()
+	if got := pace(); got != 100 {
+		t.Errorf("at the end the pace is %d", got)
+	}
+}
+
 // A pace that somebody has chosen stays.
 func TestPaceThatWasChosen(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(150))
+	defer idlememory.Sparingly()()
 	start(t)
 	for range 20 {
 		runtime.GC()
