@@ -312,11 +312,13 @@ func (n *NodeController) want(current []corev1.NodeCondition) *corev1.Node {
 // loop is the only one that touches what is known of the API's node, and of the
 // provider's health, once the node is registered. It ends with ctx.
 func (n *NodeController) loop(ctx context.Context) {
-	interval := n.statusInterval
-	if n.lease == nil {
-		interval = n.pingInterval
+	interval := n.pingInterval
+	first := interval
+	if n.lease != nil { // else the status is the heartbeat
+		interval = n.statusInterval
+		first = rand.N(interval) + 1 // nodes that were started together are not to look together
 	}
-	ticker := time.NewTicker(rand.N(interval) + 1) // nodes that were started together are not to look together
+	ticker := time.NewTicker(first)
 	defer ticker.Stop()
 	repair := time.NewTimer(0)
 	repair.Stop()

@@ -63,13 +63,18 @@ func (v *virtualNode) runFleet(ctx context.Context, began time.Time) (err error)
 	return group.Wait()
 }
 
-// settling is how long nodes that have become ready still make garbage of their start.
-const settling = 15 * time.Second
+const (
+	// settling is how long nodes that have become ready still make garbage of their start.
+	settling = 15 * time.Second
+	// longestStart bounds for how long the heap is kept small for nodes that start: some may never be ready.
+	longestStart = time.Minute
+)
 
 // awaitNodes logs when the first nodes are all ready. It returns an error if they are not
 // in time.
 func (v *virtualNode) awaitNodes(ctx context.Context, nodes *fleet.Fleet, names []string, began time.Time) error {
 	usual := idlememory.Sparingly()
+	time.AfterFunc(longestStart, usual)
 	defer time.AfterFunc(settling, usual)
 	starting, started := v.starting(ctx, began)
 	defer started()

@@ -48,20 +48,24 @@ func (l nodeLeases) Update(ctx context.Context, lease *coordinationv1.Lease, opt
 	if wrong := rest.IsValidPathSegmentName(lease.Name); lease.Name == "" || len(wrong) > 0 {
 		return nil, &rest.RequestConstructionError{Err: fmt.Errorf("renew a lease: %q is no name", lease.Name)}
 	}
-	result := l.direct.Put().AbsPath(nodeLeasesPath+lease.Name).SetHeader("Accept", podwatch.MetadataOnly).Body(lease).Do(ctx)
+	result := l.direct.Put().UseProtobufAsDefault().AbsPath(nodeLeasesPath+lease.Name).SetHeader("Accept", podwatch.MetadataOnly).Body(lease).Do(ctx)
+	if err := result.Error(); err != nil { // that of Raw does not have what the API server says
+		return nil, err
+	}
 	answer, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: podwatch.ResourceVersion(answer)}}
+	if metadata.ResourceVersion == "" { // it is in JSON, say
+		if err := result.Into(metadata); err != nil {
+			return nil, err
+		}
+	}
+	if metadata.ResourceVersion == "" {
+		return nil, fmt.Errorf("renew lease %s: the API server's answer is no lease", lease.Name)
+	}
 	written := *lease
-	if version := podwatch.ResourceVersion(answer); version != "" {
-		written.ResourceVersion = version
-		return &written, nil
-	}
-	metadata := &metav1.PartialObjectMetadata{} // in JSON, say
-	if err := result.Into(metadata); err != nil {
-		return nil, err
-	}
 	written.ResourceVersion = metadata.ResourceVersion
 	return &written, nil
 }

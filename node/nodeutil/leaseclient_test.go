@@ -49,9 +49,14 @@ func TestNodeLeases(t *testing.T) {
 	if method != http.MethodPut || path != "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/vk" || !strings.Contains(sent, "held") {
 		t.Errorf("%s %s was asked for, with %q", method, path, sent)
 	}
-	refused := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict}
-	if _, err := newNodeLeases(answering(t, inProtobuf, http.StatusConflict, refused, see)).Update(t.Context(), aLease(), metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+	refused := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict, Message: "it has changed"}
+	if _, err := newNodeLeases(answering(t, inProtobuf, http.StatusConflict, refused, see)).Update(t.Context(), aLease(), metav1.UpdateOptions{}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "it has changed") {
 		t.Errorf("a lease that another has written gets the error %v", err)
+	}
+	for encoding, client := range map[string]kubernetes.Interface{"protobuf": answering(t, inProtobuf, http.StatusOK, refused, see), "JSON": answeringInJSON(t, refused)} {
+		if got, err := newNodeLeases(client).Update(t.Context(), aLease(), metav1.UpdateOptions{}); err == nil {
+			t.Errorf("what is no lease, in %s, was taken for %v", encoding, got)
+		}
 	}
 	path = ""
 	for _, name := range []string{"", "..", "a/b"} {
