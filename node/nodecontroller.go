@@ -34,6 +34,8 @@ const (
 	// refusedDelay is between two attempts to register where the API server has
 	// refused it.
 	refusedDelay = time.Minute
+	// slowWatch is how long a watch may take to show a Node that was registered.
+	slowWatch = 5 * time.Second
 	// lastWriteTimeout bounds the last word at shutdown.
 	lastWriteTimeout = 5 * time.Second
 )
@@ -72,6 +74,7 @@ type NodeController struct {
 	unsure    bool                        // current may be outdated: the API was away
 	readAt    time.Time                   // when current came from the API
 	watching  atomic.Bool                 // the node is being watched, where there is no source
+	shown     bool                        // by the watch, or the source
 	notified  chan struct{}
 	returned  chan struct{}           // the API, after it was away
 	abort     context.CancelCauseFunc // of Run
@@ -404,8 +407,10 @@ func (n *NodeController) update(ctx context.Context) (err error) {
 	defer span.End()
 	defer func() { span.SetStatus(err) }()
 
-	if n.unsure || n.source == nil && !n.watching.Load() && time.Since(n.readAt) >= fresh {
-		// The watch shows it as well, but may take a minute to come back, or not be allowed.
+	age := time.Since(n.readAt)
+	if n.unsure || !n.shown && age >= slowWatch || n.source == nil && !n.watching.Load() && age >= fresh {
+		// The watch shows it as well, but may take a minute to come back, or not be allowed. What was deleted
+		// before it began it never shows.
 		node, err := n.Node(ctx, true)
 		if err != nil {
 			return err

@@ -121,6 +121,27 @@ func TestNodeSource(t *testing.T) {
 	}
 }
 
+// unshown is a source whose watch begins when the Node is gone.
+type unshown struct{}
+
+func (unshown) Subscribe(string, func(*corev1.Node, bool)) (undo func()) { return func() {} }
+
+// A Node that is deleted after it was registered, and before the watch begins, is missed at one of the next two looks.
+func TestNodeDeletedBeforeTheWatchBegins(t *testing.T) {
+	nodeBubble(t, func(t *testing.T, r *nodeRig) {
+		r.start(r.withLease(), WithNodeSource(unshown{}))
+		was := r.api.Node("vk")
+		pass(2 * time.Second)
+		if err := r.api.Tracker.Delete(fakeapi.Nodes, "", "vk"); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * DefaultStatusUpdateInterval)
+		if is := r.api.Node("vk"); is == nil || is.UID == was.UID {
+			t.Errorf("two minutes later the Node is %v", is)
+		}
+	})
+}
+
 // A node of a fleet at rest is one goroutine: that of its controller's Run.
 func TestNodesAtRestHaveOneGoroutine(t *testing.T) {
 	nodeBubble(t, func(t *testing.T, r *nodeRig) {

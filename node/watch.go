@@ -85,6 +85,7 @@ func (plainWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // observe records what a watch showed, and reports whether the node has to be looked at.
 func (n *NodeController) observe(s observation) bool {
+	n.shown = true
 	if s.deleted {
 		if n.current != nil && n.current.UID != s.node.UID {
 			return false // another one has been registered since
