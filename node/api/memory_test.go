@@ -182,7 +182,8 @@ func TestPortForwardForgetsConnections(t *testing.T) {
 // TestStalledSessionsAreSmall: sessions whose providers do not read, and whose clients
 // send what they can, on all streams, in frames and messages as large as can be.
 func TestStalledSessionsAreSmall(t *testing.T) {
-	const sessions, sent = 30, 1 << 20
+	const sessions, sent = 30, 2 << 20
+	const maxStalled = 2 * maxSession // there are too few to tell them from what else the process makes and collects
 	data := make([]byte, 32<<10)
 	var spdyFrames []byte // one for each of the session's streams
 	for i := range rawSessions["exec/spdy"].streams {
@@ -212,8 +213,8 @@ func TestStalledSessionsAreSmall(t *testing.T) {
 			time.Sleep(300 * time.Millisecond) // for what is read ahead
 			each := (inUse() - before) / sessions
 			t.Logf("each session: %d KiB", each>>10)
-			if each > maxSession {
-				t.Errorf("a stalled session costs %d bytes, more than %d", each, maxSession)
+			if each > maxStalled {
+				t.Errorf("a stalled session costs %d bytes, more than %d", each, maxStalled)
 			}
 		})
 	}
