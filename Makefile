@@ -106,6 +106,12 @@ remote-tools: # the packages of Debian and npm that the providers of the remote 
 	cd bin/remote-examples/examples/typescript; cmp -s $$from/package-lock.json node_modules/.installed || \
 		(cp $$from/package.json $$from/package-lock.json . && npm ci --no-audit --no-fund && cp package-lock.json node_modules/.installed)
 
+# A control plane takes seventeen of the instances of inotify that a user may have, a dockerd six, and several run side by side. Where
+# the limit cannot be raised, it is as it is.
+.PHONY: inotify
+inotify:
+	@limit=/proc/sys/fs/inotify/max_user_instances; if [ "$$(cat $$limit 2>/dev/null || echo 1024)" -lt 1024 ]; then echo 1024 2>/dev/null >$$limit || true; fi
+
 .PHONY: containerd-up
 containerd-up: container-tools ## Build bin/containerd-up, which runs containerd for tests
 	$(GO) build -o bin/containerd-up ./test/containerd/cmd/containerd-up
@@ -229,7 +235,7 @@ test: container-tools ## Everything that CI runs, all of it even if a part fails
 # What integration and containers run all tests of, unit need not.
 .PHONY: test-parts
 test-parts: UNIT_WITHOUT = /virtual-kubelet/virtual-kubelet/(test|bench|providers/(cri|kubernetes|providertest|remote|slurm))(/|$$)
-test-parts: toolchain container-tools lint compat allocs observability unit integration newcomer containers cgroup2 site conformance-sample
+test-parts: inotify toolchain container-tools lint compat allocs observability unit integration newcomer containers cgroup2 site conformance-sample
 
 .PHONY: toolchain
 toolchain: # what the race detector needs
@@ -341,7 +347,7 @@ kits: controlplane ## The conformance kit over the fakes of services, which is p
 integration: integration-tools integration-controlplane integration-nodes integration-backends kits machine machine-qemu-sample ## The tests on a real control plane
 
 .PHONY: integration-tools integration-controlplane integration-nodes integration-backends integration-slurm integration-nomad
-integration-tools: build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools
+integration-tools: inotify build controlplane helm browser metrics-server prometheus container-tools slurm-tools remote-tools nomad nomad-tools
 integration-controlplane: integration-tools
 	cd controlplane && $(GOTEST) ./...
 # The packages that take longest begin first. They wait most of the time, so three run side by side.
