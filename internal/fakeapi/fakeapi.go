@@ -318,6 +318,16 @@ func (a *API) ChangePod(name string, change func(*corev1.Pod)) {
 	}
 }
 
+// RestorePod has a pod be as it was, as of then, which is what a restored backup of the API's data does.
+func (a *API) RestorePod(was *corev1.Pod) {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.Tracker.Update(Pods, was, was.Namespace); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 func (a *API) Node(name string) *corev1.Node {
 	a.t.Helper()
 	obj, err := a.Tracker.Get(Nodes, "", name)

@@ -290,6 +290,22 @@ func TestForeignWrites(t *testing.T) {
 	})
 }
 
+// The API's data are restored from a backup: what was written since is written again.
+func TestStatusAfterTheAPIWasRestored(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.startWith(aPod("job"))
+		r.provider.SetPhase("job", corev1.PodRunning)
+		pass(time.Second)
+		backup := r.api.Pod("job")
+		r.provider.SetPhase("job", corev1.PodSucceeded)
+		pass(time.Minute)
+		want(t, "phase", r.phase("job"), corev1.PodSucceeded)
+		r.api.RestorePod(backup)
+		pass(time.Minute)
+		want(t, "phase after the restore", r.phase("job"), corev1.PodSucceeded)
+	})
+}
+
 // Invariants 5 and 9: a status that the API does not accept is an event, once, and
 // tried again.
 func TestRejectedStatus(t *testing.T) {

@@ -136,6 +136,15 @@ func (r *podRecord) store(pod *corev1.Pod) {
 	}
 }
 
+// restored forgets what the API no longer has: its data were restored from a backup, in which pod is older than what this
+// controller has seen and written. The status is compared with pod's again.
+func (r *podRecord) restored(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stored, r.sent = nil, nil
+	r.renew(pod)
+}
+
 // renew records a newer form of the pod, also as the one that the provider was given if
 // that is the same to it: of a pod that rests one form is kept in memory, that of the
 // cache. r.mu is held.

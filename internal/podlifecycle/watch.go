@@ -41,6 +41,9 @@ func (pc *Controller) podEvents(ctx context.Context) cache.ResourceEventHandler 
 				pc.appears(ctx, pod) // in the place of the one before
 				return
 			}
+			if older(pod, was) {
+				r.restored(pod)
+			}
 			// Of a resync nothing is new: what waits for its retry goes on waiting.
 			resync := was.ResourceVersion == pod.ResourceVersion
 			switch {

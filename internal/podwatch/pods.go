@@ -132,6 +132,13 @@ func (p *Pods) covers(resourceVersion string) bool {
 	return ok && order <= 0
 }
 
+// goBack has the watch's next view stand, although the node's own list was of a later state.
+func (p *Pods) goBack() {
+	p.order.Lock()
+	defer p.order.Unlock()
+	p.asOf = ""
+}
+
 // replace takes the watch's whole view: all pods, as of a resource version.
 func (p *Pods) replace(all []*corev1.Pod, resourceVersion string) {
 	p.order.Lock()

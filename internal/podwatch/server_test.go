@@ -3,6 +3,7 @@ package podwatch_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,7 @@ type server struct {
 	streams []*stream
 	behind  []watch.Event // not delivered while the watch is held
 	held    bool
+	refuse  error                            // of lists for one node
 	onList  func(selector string, made bool) // called before a list is made, and after, unlocked
 }
 
@@ -57,6 +59,9 @@ func (s *server) List(_ context.Context, o metav1.ListOptions) (*corev1.PodList,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists = append(s.lists, o.FieldSelector)
+	if err := s.refuse; err != nil && strings.HasPrefix(o.FieldSelector, "spec.nodeName=") {
+		return nil, err
+	}
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
 	for _, pod := range s.pods {
 		if matches(o.FieldSelector, pod) {
@@ -150,6 +155,14 @@ func (s *server) breakWatch() {
 			st.Action(watch.Error, &status)
 		}
 	}
+}
+
+// restore brings the state back in which there were only these pods.
+func (s *server) restore(version int, pods ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version = version
+	maps.DeleteFunc(s.pods, func(name string, _ *corev1.Pod) bool { return !slices.Contains(pods, name) })
 }
 
 // listed are the selectors of all lists so far.

@@ -15,6 +15,7 @@ type store struct{ *Watch }
 // Add implements cache.ReflectorStore.
 func (s store) Add(obj any) error {
 	if pod, ok := obj.(*corev1.Pod); ok {
+		s.shown = pod.ResourceVersion
 		if pods := s.of(pod.Spec.NodeName); pods != nil {
 			listwatch.Trim(pod)
 			pods.set(pod)
@@ -29,6 +30,7 @@ func (s store) Update(obj any) error { return s.Add(obj) }
 // Delete implements cache.ReflectorStore.
 func (s store) Delete(obj any) error {
 	if pod, ok := obj.(*corev1.Pod); ok {
+		s.shown = pod.ResourceVersion
 		if pods := s.of(pod.Spec.NodeName); pods != nil {
 			listwatch.Trim(pod)
 			pods.delete(pod)
@@ -47,7 +49,13 @@ func (s store) Replace(all []any, resourceVersion string) error {
 			found[pod.Spec.NodeName] = append(found[pod.Spec.NodeName], pod)
 		}
 	}
+	// A reflector does not go back by itself: then the API's data were restored from a backup, and no list is newer.
+	wentBack := older(resourceVersion, s.shown)
+	s.shown = resourceVersion
 	for name, pods := range s.members() {
+		if wentBack {
+			pods.goBack()
+		}
 		pods.replace(found[name], resourceVersion)
 	}
 	s.mu.Lock()

@@ -28,6 +28,8 @@ type Watch struct {
 	resync    time.Duration
 	only      string // the one node; empty: any
 
+	shown string // the newest resource version; for the reflector alone
+
 	mu      sync.RWMutex
 	nodes   map[string]*Pods
 	synced  bool          // the first list has been taken
@@ -74,6 +76,9 @@ func (w *Watch) Join(ctx context.Context, name string, pods *Pods) error {
 	// Earlier events of the watch went to no handler. From now on they count.
 	found, err := w.list(ctx, name)
 	if err != nil {
+		if pods.HasSynced() {
+			return nil // the watch has begun again meanwhile, and its list has the node's pods
+		}
 		w.Leave(name)
 		return err
 	}

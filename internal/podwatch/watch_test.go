@@ -210,6 +210,49 @@ func TestJoinDuringANewList(t *testing.T) {
 	})
 }
 
+// The API's data are restored from a backup, which is older than the list of a node that has joined late.
+func TestWatchAfterARestore(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
+		s.put("old", "late")
+		start()
+		backup := s.version
+		s.put("lost", "late")
+		late, h := join(t, w, "late")
+		h.drain()
+		s.hold()
+		s.restore(backup, "old")
+		s.breakWatch()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		want(t, "pods", names(late), "old")
+		s.put("new", "late")
+		synctest.Wait()
+		want(t, "pods after one more", names(late), "new", "old")
+	})
+}
+
+// While a node's own list fails, the watch begins again: its list has the node's pods, and what comes then is not lost.
+func TestJoinWhoseListFailsDuringANewList(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
+		start()
+		s.put("first", "late")
+		s.refuse = apierrors.NewInternalError(errors.New("the data could not be read"))
+		s.onList = func(selector string, made bool) {
+			if selector == "spec.nodeName=late" && !made {
+				s.breakWatch()
+				time.Sleep(10 * time.Second)
+			}
+		}
+		late := podwatch.NewPods()
+		if err := w.Join(t.Context(), "late", late); err != nil {
+			t.Fatal(err)
+		}
+		s.put("second", "late")
+		synctest.Wait()
+		want(t, "pods", names(late), "first", "second")
+	})
+}
+
 func TestNewListReportsWhatWasMissed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, w *podwatch.Watch, start func()) {
 		s.put("same", "a")
