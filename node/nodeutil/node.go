@@ -137,8 +137,12 @@ func (n *Node) make(name string, newProvider NewProviderFunc, cfg NodeConfig) er
 	if err := n.makeControllers(provider, nodeProvider); err != nil {
 		return err
 	}
-	n.shared.metrics.starts.watch(n.known)
-	n.unmeasure = n.shared.metrics.add(&measuredNode{name: cfg.NodeSpec.Name, pods: n.known.Lister(), health: &n.health, serving: &n.servingLife})
+	ignoreStarts := n.shared.metrics.starts.watch(n.known)
+	leave := n.shared.metrics.add(&measuredNode{name: cfg.NodeSpec.Name, pods: n.known.Lister(), health: &n.health, serving: &n.servingLife})
+	n.unmeasure = func() {
+		ignoreStarts() // else a resync that goes on has the pods wait again
+		leave()
+	}
 	if cfg.attachRoutes != nil {
 		cfg.attachRoutes(n, provider)
 	}

@@ -61,9 +61,9 @@ func (m *startMetrics) longestWait() (longest time.Duration) {
 	return longest
 }
 
-// watch measures how long the pods of a node take to start.
-func (m *startMetrics) watch(pods *podwatch.Pods) {
-	pods.Subscribe(cache.ResourceEventHandlerFuncs{
+// watch measures how long the pods of a node take to start, until end is called.
+func (m *startMetrics) watch(pods *podwatch.Pods) (end func()) {
+	_, end, _ = pods.Subscribe(cache.ResourceEventHandlerFuncs{
 		AddFunc: m.observe,
 		UpdateFunc: func(before, obj any) {
 			if replaced(before, obj) {
@@ -73,6 +73,7 @@ func (m *startMetrics) watch(pods *podwatch.Pods) {
 		},
 		DeleteFunc: m.forget,
 	})
+	return end
 }
 
 // observe records when a pod is first seen, and when it has started.
