@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -232,13 +233,7 @@ func (s *server) wait() {
 	<-s.main.done
 	s.spawner.close()
 	s.spawner.killAll()
-	deadline := time.After(drainTime)
-	for _, o := range s.outputs {
-		select {
-		case <-o.done:
-		case <-deadline:
-		}
-	}
+	s.drain()
 	exit := exitOf(s.main)
 	if exit.Code != 0 && s.spec.Group.OOMKills() > s.oomKills {
 		exit.OOM, exit.Reason = true, ReasonOOMKilled
@@ -249,6 +244,18 @@ func (s *server) wait() {
 	for pause := 10 * time.Millisecond; !s.written(exit); pause = min(2*pause, 10*time.Second) {
 		// The disk may be full; while we are here, nobody takes it for lost.
 		time.Sleep(pause)
+	}
+}
+
+// drain waits for the end of all outputs, and for all together no longer than drainTime.
+func (s *server) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	for _, o := range s.outputs {
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+		}
 	}
 }
 
