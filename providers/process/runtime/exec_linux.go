@@ -157,7 +157,7 @@ func (r *Runtime) run(ctx context.Context, c *container, args []string, in io.Re
 	}
 	p.start(r)
 	err = s.wait(ctx)
-	p.drain()
+	p.drain(ctx)
 	return err
 }
 

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -127,6 +128,29 @@ func TestExecSyncLeavesAChild(t *testing.T) {
 		out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "sleep 1000 & echo out"}, patience)
 		if string(out) != "out\n" || err != nil {
 			t.Errorf("%q, %v", out, err)
+		}
+	})
+}
+
+// A process that a command leaves behind does not hold it up, also if it goes on to write.
+func TestExecSyncLeavesAChildThatWrites(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		id := n.start(sh("exec sleep 1000"))
+		done := make(chan error)
+		go func() {
+			out, _, err := n.ExecSync(ctx, id, []string{"sh", "-c", "(while :; do echo late; sleep 0.2; done) & echo out"}, 0)
+			if err == nil && !strings.Contains(string(out), "out\n") {
+				err = fmt.Errorf("it wrote %q", out)
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			must(t, err)
+		case <-time.After(patience):
+			t.Error("it does not return")
+			must(t, n.StopContainer(ctx, id, 0))
+			<-done
 		}
 	})
 }

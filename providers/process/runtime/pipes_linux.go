@@ -1,11 +1,14 @@
 package runtime
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pipes are the streams of a command: our ends, and the ends for the other side.
@@ -13,7 +16,6 @@ type pipes struct {
 	local, remote []*os.File
 	copies        []func()
 	inputs        []func()
-	ended         atomic.Bool
 	outputs       []*os.File
 	wg            sync.WaitGroup
 }
@@ -57,25 +59,63 @@ func (p *pipes) output(out io.Writer) (*os.File, error) {
 	return w, nil
 }
 
-// copy copies until the stream ends, or nothing came for a while after the
-// command had ended.
+// copy copies until the stream ends or drain gives up waiting. Then what is in the
+// stream already is copied too, which a slow reader has not taken before.
 func (p *pipes) copy(out io.Writer, r *os.File) {
-	buffer := make([]byte, 32<<10)
-	for {
-		if p.ended.Load() {
-			_ = r.SetReadDeadline(time.Now().Add(lateOutput))
-		}
-		n, err := r.Read(buffer)
-		if n > 0 {
-			if _, err := out.Write(buffer[:n]); err != nil {
-				// Nobody listens: read on, so that the command is not held up.
-				out = io.Discard
-			}
-		}
-		if err != nil {
-			return
-		}
+	to := &receiver{out}
+	if _, err := io.Copy(to, onlyReader{r}); errors.Is(err, os.ErrDeadlineExceeded) {
+		_, _ = io.Copy(to, io.LimitReader(buffered{r}, capacity(r)))
 	}
+}
+
+// receiver is the client that output is for. When nobody listens any more the rest is thrown
+// away, so that the command is not held up.
+type receiver struct{ out io.Writer }
+
+func (r *receiver) Write(data []byte) (int, error) {
+	if _, err := r.out.Write(data); err != nil {
+		r.out = io.Discard
+	}
+	return len(data), nil
+}
+
+// onlyReader hides what else a file can do: copies go by reads, which have deadlines.
+type onlyReader struct{ io.Reader }
+
+// buffered reads what a stream has, regardless of its deadline, and waits for nothing.
+type buffered struct{ file *os.File }
+
+func (b buffered) Read(data []byte) (n int, err error) {
+	raw, err := b.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { n, failed = unix.Read(int(fd), data) })
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// terminalCapacity is more than the kernel holds of a terminal's output.
+const terminalCapacity = 128 << 10
+
+// capacity is how much a stream can hold. More than that was written after its reader
+// began to look, maybe without end.
+func capacity(r *os.File) int64 {
+	size := terminalCapacity
+	if raw, err := r.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if n, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err == nil {
+				size = n
+			}
+		})
+	}
+	return int64(size)
 }
 
 // start begins to copy. Input goes on until the caller's reader ends, which may
@@ -91,12 +131,16 @@ func (p *pipes) start(r *Runtime) {
 	}
 }
 
-// drain waits for the output, after the command has ended.
-func (p *pipes) drain() {
-	p.ended.Store(true)
-	for _, r := range p.outputs {
-		_ = r.SetReadDeadline(time.Now().Add(lateOutput))
-	}
+// drain waits for the output, after the command has ended: for its end, or that of ctx,
+// and no longer than lateOutput, since what the command has left behind may write for ever.
+func (p *pipes) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lateOutput)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		for _, r := range p.outputs {
+			_ = r.SetReadDeadline(time.Now())
+		}
+	})()
 	p.wg.Wait()
 }
 

@@ -125,7 +125,7 @@ func (s streams) Attach(ctx context.Context, id string, in io.Reader, out, errOu
 	p.start(r)
 	// It ends with the container, or with the client.
 	_ = conn.Receive(&shim.Response{})
-	p.drain()
+	p.drain(ctx)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (r *Runtime) runTerminal(ctx context.Context, c *container, args []string, 
 	}
 	p.wg.Go(func() { p.copy(out, master) })
 	err = s.wait(ctx)
-	p.drain()
+	p.drain(ctx)
 	return err
 }
 
