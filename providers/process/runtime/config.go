@@ -92,8 +92,9 @@ type Config struct {
 	// HostPaths are the paths of the machine that may be mounted, with all that
 	// is below them, after links were followed. None by default.
 	HostPaths []string `json:"hostPaths,omitempty"`
-	// VolumeDirs are the directories with the pods' own volumes, which are always
-	// allowed. They are not for the operator: the program sets them.
+	// VolumeDirs are the directories with the pods' own volumes: what is below the UID
+	// of a pod is always allowed to that pod. They are not for the operator: the program
+	// sets them.
 	VolumeDirs []string `json:"-"`
 	// Hidden are directories of the machine that look empty to containers, besides
 	// Root and VolumeDirs: those of state and logs. The program sets them.

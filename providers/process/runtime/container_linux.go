@@ -144,7 +144,7 @@ func (r *Runtime) CreateContainer(_ context.Context, sandboxID string, config *r
 }
 
 func (r *Runtime) create(c *container, box *sandbox) error {
-	mounts, err := r.mountsOf(c.config.GetMounts())
+	mounts, err := r.mountsOf(c.config.GetMounts(), box)
 	if err != nil {
 		return err
 	}

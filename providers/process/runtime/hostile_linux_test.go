@@ -368,6 +368,29 @@ func TestHostileSwapOfAHostPathAsRoot(t *testing.T) {
 	}
 }
 
+// A link in an allowed path that pods may write to leads to no volume of another pod.
+func TestHostileLinkToAVolumeOfAnotherPod(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		box, boxConfig := n.sandbox()
+		for name, test := range map[string]struct {
+			target string
+			want   codes.Code
+		}{
+			"own":     {n.volumeOf(boxConfig.Metadata.Uid), codes.OK},
+			"another": {n.volumeOf("victim"), codes.PermissionDenied},
+			"similar": {n.volumeOf(boxConfig.Metadata.Uid + "-2"), codes.PermissionDenied},
+			"all":     {n.cfg.VolumeDirs[0], codes.PermissionDenied},
+		} {
+			config := sh("true")
+			config.Mounts = []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: filepath.Join(n.volume(), name)}}
+			must(t, os.Symlink(test.target, config.Mounts[0].HostPath))
+			if _, err := n.CreateContainer(ctx, box, config, boxConfig); status.Code(err) != test.want {
+				t.Errorf("%s: %v, want %s", name, err, test.want)
+			}
+		}
+	})
+}
+
 // helper is a container that runs this program as a helper.
 func (n *node) helper(args ...string) *runtimeapi.ContainerConfig {
 	n.t.Helper()

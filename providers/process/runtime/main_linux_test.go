@@ -75,12 +75,13 @@ func newNode(t *testing.T, change ...func(*runtime.Config)) *node {
 	n := &node{t: t, cfg: runtime.Config{
 		Root:       filepath.Join(root, "runtime"),
 		VolumeDirs: []string{filepath.Join(root, "volumes")},
+		HostPaths:  []string{filepath.Join(root, "shared")},
 		// Tests that are about these set them back.
 		SharedNetwork: true, AllowUnenforcedLimits: true,
 		CgroupParent: fmt.Sprintf("/vk-test-%d-%d", os.Getpid(), nodes.Add(1)),
 	}}
 	// What tests bring along is a program too: see helper.
-	n.cfg.Binaries = []string{"/bin/*", "/sbin/*", "/usr/bin/*", "/usr/sbin/*", "/usr/local/bin/*", "/usr/local/sbin/*", n.cfg.VolumeDirs[0] + "/*/helper"}
+	n.cfg.Binaries = []string{"/bin/*", "/sbin/*", "/usr/bin/*", "/usr/sbin/*", "/usr/local/bin/*", "/usr/local/sbin/*", n.cfg.HostPaths[0] + "/*/helper"}
 	for _, f := range change {
 		f(&n.cfg)
 	}
@@ -325,10 +326,10 @@ func (n *node) volumeOf(pod string) string {
 	return dir
 }
 
-// volume makes a directory that may be mounted, with files and what is in them.
+// volume makes a directory that all pods may mount, with files and what is in them.
 func (n *node) volume(files ...string) string {
 	n.t.Helper()
-	dir := filepath.Join(n.cfg.VolumeDirs[0], fmt.Sprintf("v-%d", names.Add(1)))
+	dir := filepath.Join(n.cfg.HostPaths[0], fmt.Sprintf("v-%d", names.Add(1)))
 	must(n.t, os.MkdirAll(dir, 0o755))
 	must(n.t, os.Chmod(dir, 0o777))
 	for i := 0; i+1 < len(files); i += 2 {

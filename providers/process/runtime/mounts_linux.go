@@ -37,9 +37,10 @@ func mountEnv(target string) string {
 	return "VIRTUAL_KUBELET_MOUNT_" + name
 }
 
-// mountsOf checks mounts and follows links, so that what is checked is what is
-// mounted.
-func (r *Runtime) mountsOf(mounts []*runtimeapi.Mount) ([]shim.Mount, error) {
+// mountsOf checks the mounts of a container of a pod, and follows links, so that what
+// is checked is what is mounted.
+func (r *Runtime) mountsOf(mounts []*runtimeapi.Mount, box *sandbox) ([]shim.Mount, error) {
+	own := r.podDirs(box.config.GetMetadata().GetUid())
 	var all []shim.Mount
 	for _, m := range mounts {
 		if err := r.refuseMount(m); err != nil {
@@ -53,7 +54,7 @@ func (r *Runtime) mountsOf(mounts []*runtimeapi.Mount) ([]shim.Mount, error) {
 		if !filepath.IsAbs(real) {
 			return nil, invalid("the mount at %s: %q is no absolute path", target, real)
 		}
-		if err := r.policy.checkHostPath(real); err != nil {
+		if err := r.policy.checkHostPath(real, own); err != nil {
 			return nil, err
 		}
 		all = append(all, shim.Mount{

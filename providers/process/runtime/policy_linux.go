@@ -163,14 +163,12 @@ func (p *policy) isProgram(real string) bool {
 	return slices.ContainsFunc(p.programs, func(program string) bool { return below(program, real) })
 }
 
-// checkHostPath reports whether a path, without links, may be mounted.
-func (p *policy) checkHostPath(real string) error {
-	for _, dir := range p.volumeDirs {
-		if below(dir, real) {
-			return nil
-		}
-	}
-	if p.hostPaths.contain(real) {
+// checkHostPath reports whether a path, without links, may be mounted by a pod whose
+// own volumes are below the directories own. To those of another pod may lead what a pod
+// has made a link, in a path that it may write to, since it was asked for.
+func (p *policy) checkHostPath(real string, own []string) error {
+	isOwn := slices.ContainsFunc(own, func(dir string) bool { return below(dir, real) })
+	if isOwn || p.hostPaths.contain(real) {
 		return nil
 	}
 	return denied("mounting %s of the machine is not allowed on this node: its operator may add it to hostPaths", real)
