@@ -1,4 +1,4 @@
-package volume
+package filetree
 
 import (
 	"context"
@@ -15,11 +15,11 @@ const readBatch = 1024
 
 // Measure returns what a directory takes of its file system with all that is in it, or
 // a file. Links are not followed, other file systems below it are left out, and a
-// file with several names counts once. It works by descriptors, so that what
-// containers move meanwhile leads nowhere else, in memory that depends on the number
-// of directories and not of files, and it ends with ctx. A directory that does not
-// exist takes nothing. With an error, the result is what was counted so far.
-func Measure(ctx context.Context, dir string) (Used, error) {
+// file with several names counts once. It needs memory for directories and not for
+// files, and it ends with ctx, or when it has counted most inodes or soon after. A
+// directory that does not exist takes nothing. With an error, the result is what was
+// counted so far.
+func Measure(ctx context.Context, dir string, most int64) (Used, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOTDIR) {
 		var file unix.Stat_t
@@ -33,8 +33,8 @@ func Measure(ctx context.Context, dir string) (Used, error) {
 	if err != nil {
 		return Used{}, fmt.Errorf("measure %s: %w", dir, err)
 	}
-	m := &meter{ctx: ctx, linked: map[uint64]struct{}{}}
-	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil {
+	m := &meter{ctx: ctx, most: most, linked: map[uint64]struct{}{}}
+	if err := m.measure(os.NewFile(uintptr(fd), dir)); err != nil && !errors.Is(err, errMost) {
 		return m.used, fmt.Errorf("measure %s: %w", dir, err)
 	}
 	return m.used, nil
@@ -44,16 +44,20 @@ func Measure(ctx context.Context, dir string) (Used, error) {
 // "..", which is checked: a tree may be deeper than a process may have descriptors.
 type meter struct {
 	ctx    context.Context
+	most   int64
 	device uint64
 	linked map[uint64]struct{} // inodes of several names that were counted
 	used   Used
 }
 
-// level is a directory on the way down.
-type level struct {
+// step is a directory on the way down.
+type step struct {
 	inode   uint64
 	pending []string // directories that are still to be measured
 }
+
+// errMost ends what has counted enough.
+var errMost = errors.New("there are more files than are counted")
 
 // errMoved is found where a directory was moved while it was measured.
 var errMoved = errors.New("its directories are being moved")
@@ -70,7 +74,7 @@ func (m *meter) measure(dir *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	way := []level{{info.Ino, pending}}
+	way := []step{{info.Ino, pending}}
 	for {
 		here := &way[len(way)-1]
 		if len(here.pending) == 0 {
@@ -99,11 +103,10 @@ func (m *meter) measure(dir *os.File) (err error) {
 		if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
 			return err
 		}
-		m.count(info.Blocks)
 		if pending, err = m.list(dir); err != nil {
 			return err
 		}
-		way = append(way, level{info.Ino, pending})
+		way = append(way, step{info.Ino, pending})
 	}
 }
 
@@ -151,15 +154,16 @@ func (m *meter) list(dir *os.File) (directories []string, err error) {
 			}
 			if info.Mode&unix.S_IFMT == unix.S_IFDIR {
 				directories = append(directories, name)
-				continue
-			}
-			if info.Nlink > 1 {
+			} else if info.Nlink > 1 {
 				if _, counted := m.linked[info.Ino]; counted {
 					continue
 				}
 				m.linked[info.Ino] = struct{}{}
 			}
 			m.count(info.Blocks)
+		}
+		if m.used.Inodes >= m.most {
+			return nil, errMost
 		}
 		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
 			return directories, nil

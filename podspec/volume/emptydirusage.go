@@ -3,12 +3,25 @@ package volume
 import (
 	"context"
 	"errors"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 )
 
 // Used is what something takes of its file system.
 type Used struct{ Bytes, Inodes int64 }
+
+// Measure returns what a directory takes of its file system with all that is in it, or
+// a file. Links are not followed, other file systems below it are left out, and a
+// file with several names counts once. What containers move meanwhile leads nowhere
+// else, and it ends with ctx. A directory that does not exist takes nothing. With an
+// error, the result is what was counted so far.
+func Measure(ctx context.Context, dir string) (Used, error) {
+	used, err := filetree.Measure(ctx, dir, math.MaxInt64)
+	return Used(used), err
+}
 
 // Usage returns how many bytes of its file system a directory takes: see Measure.
 func Usage(ctx context.Context, dir string) (bytes int64, err error) {

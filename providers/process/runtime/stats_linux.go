@@ -2,16 +2,13 @@ package runtime
 
 import (
 	"context"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/virtual-kubelet/virtual-kubelet/internal/filetree"
 	"github.com/virtual-kubelet/virtual-kubelet/providers/process/runtime/internal/procfs"
 )
 
@@ -51,7 +48,7 @@ type usage struct {
 }
 
 // measure measures a container that runs.
-func (r *Runtime) measure(c *container, all []procfs.Process) (usage, bool) {
+func (r *Runtime) measure(ctx context.Context, c *container, all []procfs.Process) (usage, bool) {
 	started, ok := c.running()
 	if !ok {
 		return usage{}, false
@@ -59,7 +56,7 @@ func (r *Runtime) measure(c *container, all []procfs.Process) (usage, bool) {
 	u := usage{at: time.Now()}
 	u.ofTree(all, started.ShimPID, started.ShimStart)
 	u.ofGroup(c)
-	u.ofDirs(c)
+	u.ofDirs(ctx, c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u.rate = c.sample.next(u.at, u.cpu, started.Time)
@@ -98,29 +95,14 @@ func (u *usage) ofGroup(c *container) {
 // maxFiles is how many files are counted: an estimate is enough for very many.
 const maxFiles = 100000
 
-// ofFolders adds up the directories that are the container's own.
-func (u *usage) ofDirs(c *container) {
+// ofDirs adds up the directories that are the container's own. What cannot be measured,
+// since it is being changed, counts as far as it was.
+func (u *usage) ofDirs(ctx context.Context, c *container) {
 	for _, name := range []string{workDir, tmpDir, varTmpDir} {
-		_ = filepath.WalkDir(c.path(name), func(_ string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return nil
-			}
-			if u.diskFiles++; u.diskFiles > maxFiles {
-				return fs.SkipAll
-			}
-			if info, err := entry.Info(); err == nil {
-				u.diskBytes += diskUsage(info)
-			}
-			return nil
-		})
+		used, _ := filetree.Measure(ctx, c.path(name), maxFiles)
+		u.diskBytes += uint64(used.Bytes)
+		u.diskFiles += uint64(used.Inodes)
 	}
-}
-
-func diskUsage(info os.FileInfo) uint64 {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(stat.Blocks) * 512
-	}
-	return uint64(info.Size())
 }
 
 func (u *usage) cpuUsage() *runtimeapi.CpuUsage {
@@ -166,7 +148,7 @@ func (r *Runtime) statsOf(c *container, u usage) *runtimeapi.ContainerStats {
 }
 
 // ContainerStats implements the CRI.
-func (r *Runtime) ContainerStats(_ context.Context, id string) (*runtimeapi.ContainerStats, error) {
+func (r *Runtime) ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error) {
 	c, err := r.container(id)
 	if err != nil {
 		return nil, err
@@ -175,12 +157,12 @@ func (r *Runtime) ContainerStats(_ context.Context, id string) (*runtimeapi.Cont
 	if err != nil {
 		return nil, err
 	}
-	u, _ := r.measure(c, all)
+	u, _ := r.measure(ctx, c, all)
 	return r.statsOf(c, u), nil
 }
 
 // ListContainerStats implements the CRI: the statistics of what runs.
-func (r *Runtime) ListContainerStats(_ context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+func (r *Runtime) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
 	all, err := procfs.All()
 	if err != nil {
 		return nil, err
@@ -192,7 +174,7 @@ func (r *Runtime) ListContainerStats(_ context.Context, filter *runtimeapi.Conta
 			!selects(filter.GetLabelSelector(), c.config.GetLabels()) {
 			continue
 		}
-		if u, ok := r.measure(c, all); ok {
+		if u, ok := r.measure(ctx, c, all); ok {
 			list = append(list, r.statsOf(c, u))
 		}
 	}
@@ -200,7 +182,7 @@ func (r *Runtime) ListContainerStats(_ context.Context, filter *runtimeapi.Conta
 }
 
 // PodSandboxStats implements the CRI.
-func (r *Runtime) PodSandboxStats(_ context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
+func (r *Runtime) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
 	box, err := r.sandbox(id)
 	if err != nil {
 		return nil, err
@@ -209,16 +191,16 @@ func (r *Runtime) PodSandboxStats(_ context.Context, id string) (*runtimeapi.Pod
 	if err != nil {
 		return nil, err
 	}
-	return r.sandboxStats(box, all), nil
+	return r.sandboxStats(ctx, box, all), nil
 }
 
 // sandboxStats adds up the containers of a sandbox. The network is the machine's,
 // and so there are no statistics of it.
-func (r *Runtime) sandboxStats(box *sandbox, all []procfs.Process) *runtimeapi.PodSandboxStats {
+func (r *Runtime) sandboxStats(ctx context.Context, box *sandbox, all []procfs.Process) *runtimeapi.PodSandboxStats {
 	sum := usage{at: time.Now()}
 	linux := &runtimeapi.LinuxPodSandboxStats{}
 	for _, c := range r.containersOf(box.id) {
-		if u, ok := r.measure(c, all); ok {
+		if u, ok := r.measure(ctx, c, all); ok {
 			sum.add(u)
 			linux.Containers = append(linux.Containers, r.statsOf(c, u))
 		}
@@ -235,7 +217,7 @@ func (r *Runtime) sandboxStats(box *sandbox, all []procfs.Process) *runtimeapi.P
 }
 
 // ListPodSandboxStats implements the CRI.
-func (r *Runtime) ListPodSandboxStats(_ context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
+func (r *Runtime) ListPodSandboxStats(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	all, err := procfs.All()
 	if err != nil {
 		return nil, err
@@ -245,7 +227,7 @@ func (r *Runtime) ListPodSandboxStats(_ context.Context, filter *runtimeapi.PodS
 		if filter.GetId() != "" && filter.GetId() != box.id || !selects(filter.GetLabelSelector(), box.config.GetLabels()) || box.isStopped() {
 			continue
 		}
-		list = append(list, r.sandboxStats(box, all))
+		list = append(list, r.sandboxStats(ctx, box, all))
 	}
 	return list, nil
 }
