@@ -76,7 +76,8 @@ type Config struct {
 	AllowPrivileged bool `json:"allowPrivileged,omitempty"`
 	// AllowSetuid lets setuid programs such as sudo have their effect where the
 	// pod does not forbid it (allowPrivilegeEscalation). Without, they have none. It
-	// needs CAP_SYS_ADMIN, or AllowUnconfined.
+	// makes pods as good as root for the files of the machine that they can see: they
+	// can mount over what such programs read. It needs CAP_SYS_ADMIN, or AllowUnconfined.
 	AllowSetuid bool `json:"allowSetuid,omitempty"`
 	// AllowHostPID lets pods with hostPID see all processes of the machine.
 	AllowHostPID bool `json:"allowHostPID,omitempty"`
