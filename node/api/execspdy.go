@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/spdystream"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
@@ -28,8 +28,9 @@ func openSPDY(w *streamConn, r *http.Request, want execStreams, creation time.Du
 	}
 	streams := newStreamCollector(streamTypes(want, protocol), w.flight)
 	w.maxStreams = maxExecStreams
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, streams.accept)
-	if conn == nil {
+	conn, err := upgradeSPDY(r.Context(), w, streams.accept)
+	if err != nil {
+		log.G(r.Context()).WithError(err).Debug("no SPDY for exec or attach")
 		return nil
 	}
 	closeAll := func() {
@@ -98,9 +99,8 @@ func newStreamCollector(types []string, flight *inFlight) *streamCollector {
 	return c
 }
 
-// accept is an httpstream.NewStreamHandler. It must not wait for anything: the
-// library's workers call it, and end only when it does.
-func (c *streamCollector) accept(stream httpstream.Stream, _ <-chan struct{}) error {
+// accept is a streamHandler.
+func (c *streamCollector) accept(stream *spdystream.Stream) error {
 	name := stream.Headers().Get(remotecommand.StreamType)
 	if err := c.check(name); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (c *streamCollector) check(name string) error {
 
 func (c *streamCollector) checkLocked(name string) error {
 	if c.refused || !c.missing[name] {
-		return fmt.Errorf("unexpected stream of type %q", name)
+		return fmt.Errorf("unexpected stream of type %q", shortText(name))
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (c *streamCollector) add(name string, stream httpstream.Stream) error {
 }
 
 // wait waits until the client has opened all its streams.
-func (c *streamCollector) wait(ctx context.Context, conn httpstream.Connection, limit time.Duration) error {
+func (c *streamCollector) wait(ctx context.Context, conn *spdystream.Connection, limit time.Duration) error {
 	expired := time.NewTimer(limit)
 	defer expired.Stop()
 	select {

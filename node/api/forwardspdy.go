@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/spdystream"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 )
@@ -24,9 +24,10 @@ func (f *forwarder) serveSPDY(w *streamConn, creation time.Duration) {
 		return // Handshake has answered
 	}
 	pairs := newStreamPairs(f, creation, w.flight)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, f.request, pairs.accept)
-	if conn == nil {
-		return // UpgradeResponse has answered
+	conn, err := upgradeSPDY(f.request.Context(), w, pairs.accept)
+	if err != nil {
+		log.G(f.request.Context()).WithError(err).Debug("no SPDY for port-forward")
+		return
 	}
 	pairs.serve(w, conn)
 }
@@ -37,8 +38,6 @@ type streamPairs struct {
 	forwarder *forwarder
 	creation  time.Duration
 	flight    *inFlight
-	opened    chan struct{} // closed when conn is set
-	conn      httpstream.Connection
 
 	mu      sync.Mutex
 	refused bool
@@ -55,15 +54,13 @@ type streamPair struct {
 
 func newStreamPairs(f *forwarder, creation time.Duration, flight *inFlight) *streamPairs {
 	return &streamPairs{
-		forwarder: f, creation: creation, flight: flight, opened: make(chan struct{}),
+		forwarder: f, creation: creation, flight: flight,
 		waiting: map[string]*streamPair{}, streams: map[httpstream.Stream]struct{}{},
 	}
 }
 
 // serve returns when the client has gone.
-func (s *streamPairs) serve(w *streamConn, conn httpstream.Connection) {
-	s.conn = conn
-	close(s.opened)
+func (s *streamPairs) serve(w *streamConn, conn *spdystream.Connection) {
 	select {
 	case <-conn.CloseChan():
 	case <-s.forwarder.request.Context().Done():
@@ -73,9 +70,8 @@ func (s *streamPairs) serve(w *streamConn, conn httpstream.Connection) {
 	_ = conn.Close()
 }
 
-// accept is an httpstream.NewStreamHandler. It must not wait for anything: the
-// library's workers call it, and end only when it does.
-func (s *streamPairs) accept(stream httpstream.Stream, registered <-chan struct{}) error {
+// accept is a streamHandler.
+func (s *streamPairs) accept(stream *spdystream.Stream) error {
 	header, err := parseForwardHeader(stream)
 	if err != nil {
 		return err
@@ -90,7 +86,7 @@ func (s *streamPairs) accept(stream httpstream.Stream, registered <-chan struct{
 	}
 	pair, err := s.add(header, &countedStream{stream, s.flight})
 	if pair != nil {
-		go s.run(pair, registered) // ends with the connection
+		go s.run(pair) // ends with the connection
 	}
 	return err
 }
@@ -145,9 +141,8 @@ func (s *streamPairs) add(header forwardHeader, stream httpstream.Stream) (*stre
 	return pair, nil
 }
 
-// run serves a connection. registered is closed when the library has registered the
-// last of its streams, so that they can be removed there.
-func (s *streamPairs) run(pair *streamPair, registered <-chan struct{}) {
+// run serves a connection.
+func (s *streamPairs) run(pair *streamPair) {
 	defer pair.release()
 	err := s.forwarder.run(pair.port, pair.data, pair.errs)
 	_ = pair.errs.Close()
@@ -156,7 +151,6 @@ func (s *streamPairs) run(pair *streamPair, registered <-chan struct{}) {
 	}
 	release(pair.data)
 	release(pair.errs)
-	<-registered
 	s.forget(pair.data, pair.errs)
 }
 
@@ -191,12 +185,10 @@ func (s *streamPairs) end(stream httpstream.Stream) {
 // forget lets go of streams that have ended.
 func (s *streamPairs) forget(streams ...httpstream.Stream) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, stream := range streams {
 		delete(s.streams, stream)
 	}
-	s.mu.Unlock()
-	<-s.opened
-	s.conn.RemoveStreams(streams...)
 }
 
 // refuse lets no more streams in, and resets those that are.
@@ -236,7 +228,7 @@ func parseForwardHeader(stream httpstream.Stream) (forwardHeader, error) {
 		id -= 2
 	case portforward.StreamTypeError:
 	default:
-		return forwardHeader{}, fmt.Errorf("invalid stream type %q", kind)
+		return forwardHeader{}, fmt.Errorf("invalid stream type %q", shortText(kind))
 	}
 	if h.requestID == "" {
 		// Clients of before Kubernetes 1.2 open the error stream, and then at

@@ -44,7 +44,7 @@ func parsePorts(r *http.Request) ([]int32, error) {
 func parsePort(text string) (int32, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {
-		return 0, errdefs.InvalidInputf("%q is no port", text)
+		return 0, errdefs.InvalidInputf("%q is no port", shortText(text))
 	}
 	return int32(port), nil
 }

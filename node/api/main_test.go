@@ -13,10 +13,11 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 	restclient "k8s.io/client-go/rest"
@@ -26,7 +27,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard()) // what the libraries say of broken connections
+	klog.SetLogger(funcr.New(func(_, line string) { // what the libraries say of broken connections
+		if strings.Contains(line, "rejected") {
+			rejections.Add(1)
+		}
+	}, funcr.Options{}))
 	code := m.Run()
 	if err := leaks(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,6 +39,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// rejections counts what the libraries log about streams.
+var rejections atomic.Int32
 
 // leaks is goleak.Find with more patience: the SPDY library holds on to a
 // failed Close for a second.

@@ -1,24 +1,15 @@
 package api
 
-import (
-	"k8s.io/streaming/pkg/httpstream"
-)
+import "github.com/moby/spdystream"
 
-// reply confirms to the client that its stream is open, which the library else does after
-// accepting it. Done here, a failure leads to the stream's removal: the library's
-// worker would wait for ever if it came to a client's reset of a stream that was not
-// replied to.
+// reply confirms to the client that its stream is open. A stream for which that fails must
+// not stay: the library's worker would wait for ever if it came to a client's reset of a
+// stream that was not replied to.
 //
 // The library's own reply makes a compressor for its headers, of which there are none,
 // and keeps it. Refuse marks the stream as replied to and sends a reset of a kind that
 // nobody else sends; frameConn puts a reply in its place.
-func reply(stream httpstream.Stream) error {
-	replier, ok := stream.(interface{ Refuse() error })
-	if !ok {
-		return nil
-	}
-	return replier.Refuse()
-}
+func reply(stream *spdystream.Stream) error { return stream.Refuse() }
 
 // The frames of SPDY/3 that are needed here.
 const (

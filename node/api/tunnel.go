@@ -7,7 +7,6 @@ import (
 	"github.com/gorilla/websocket"
 	clientportforward "k8s.io/client-go/tools/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
 // serveTunnel is serveSPDY inside a WebSocket.
@@ -23,7 +22,7 @@ func (f *forwarder) serveTunnel(w *streamConn, creation time.Duration) {
 	}
 	pairs := newStreamPairs(f, creation, w.flight)
 	tunnel := newFrameConn(clientportforward.NewTunnelingConnection("server", ws), 0, w.flight)
-	conn, err := spdy.NewServerConnection(tunnel, pairs.accept)
+	conn, err := newSPDYConn(f.request.Context(), tunnel, pairs.accept)
 	if err != nil {
 		return // and the tunnel has been closed
 	}
