@@ -1,8 +1,10 @@
 package api
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
@@ -12,9 +14,23 @@ import (
 // when a pod goes. Its zero value is ready.
 type cpuMeter struct {
 	mu    sync.Mutex
-	last  map[string]uint64 // by pod or container, as last read
+	last  map[string]cpuReading // by pod or container
 	total uint64
 }
+
+// cpuReading is what a pod or container had used when it was last read.
+type cpuReading struct {
+	used uint64
+	at   time.Time
+}
+
+const (
+	// maxAbsence is how long a pod's reading is kept while summaries lack it: one that is
+	// back by then has used the difference, not all that it ever used, since.
+	maxAbsence = time.Hour
+	// maxAbsent is how many such readings are kept.
+	maxAbsent = 1000
+)
 
 // complete returns a copy of the summary in which usage that it lacks is summed
 // up: of pods from their containers, of the node from its pods. A node that
@@ -52,14 +68,15 @@ func (m *cpuMeter) complete(summary *stats.Summary) *stats.Summary {
 func (m *cpuMeter) read(pods []stats.PodStats) *stats.CPUStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seen := make(map[string]uint64, len(pods))
+	seen := make(map[string]cpuReading, len(pods))
+	now := time.Now()
 	var latest metav1.Time
 	take := func(key string, cpu *stats.CPUStats) {
 		used := *cpu.UsageCoreNanoSeconds
-		if before := m.last[key]; used > before { // less: a restart, or a reading that was overtaken
+		if before := m.last[key].used; used > before { // less: a restart, or a reading that was overtaken
 			m.total += used - before
 		}
-		seen[key] = used
+		seen[key] = cpuReading{used, now}
 		latest = later(latest, cpu.Time)
 	}
 	for _, pod := range pods {
@@ -74,12 +91,29 @@ func (m *cpuMeter) read(pods []stats.PodStats) *stats.CPUStats {
 			}
 		}
 	}
-	m.last = seen
+	m.keep(seen, now)
 	if m.total == 0 {
 		return nil
 	}
 	total := m.total
 	return &stats.CPUStats{Time: latest, UsageCoreNanoSeconds: &total}
+}
+
+// keep replaces the last readings by those of now, and what is younger than maxAbsence of
+// the others. mu is held.
+func (m *cpuMeter) keep(seen map[string]cpuReading, now time.Time) {
+	maps.DeleteFunc(m.last, func(key string, r cpuReading) bool {
+		_, again := seen[key]
+		return again || now.Sub(r.at) > maxAbsence
+	})
+	if len(m.last) > maxAbsent {
+		absent := slices.SortedFunc(maps.Keys(m.last), func(a, b string) int { return m.last[b].at.Compare(m.last[a].at) })
+		for _, key := range absent[maxAbsent:] {
+			delete(m.last, key)
+		}
+	}
+	maps.Copy(seen, m.last)
+	m.last = seen
 }
 
 func noCPU(s *stats.CPUStats) bool {
