@@ -349,3 +349,28 @@ func TestStdinOfClientThatHasGone(t *testing.T) {
 		})
 	}
 }
+
+// TestStdinOfClientThatClosesItsWebSocket is not taken for complete, either.
+func TestStdinOfClientThatClosesItsWebSocket(t *testing.T) {
+	ended := make(chan error, 1)
+	server := serveRun(t, func(_ context.Context, _ []string, attach api.AttachIO) error {
+		_, err := io.Copy(io.Discard, attach.Stdin())
+		ended <- err
+		return nil
+	})
+	for _, protocol := range []string{"v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"} {
+		for range 5 {
+			conn, _, err := dialWebSocket(t, server, allStreams, protocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			channels{conn, strings.Contains(protocol, "base64")}.send(t, 0, "half")
+			if err := conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")); err != nil {
+				t.Fatal(err)
+			}
+			if err := within(t, ended, "end of stdin"); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: reading stdin ended with %v", protocol, err)
+			}
+		}
+	}
+}

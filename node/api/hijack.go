@@ -64,7 +64,7 @@ func (s *streamConn) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	case !s.webSocket:
 		conn = newFrameConn(conn, s.maxStreams, s.flight)
 	case !s.tunnel:
-		conn = newMessageConn(conn)
+		conn = newMessageConn(conn, s.gone)
 	}
 	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
 }

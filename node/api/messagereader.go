@@ -19,8 +19,13 @@ var errMessage = errors.New("a WebSocket frame that is not allowed here")
 // messageReader reads WebSocket frames for the library, which serves channels: the first
 // byte of each message says which. It makes small messages of large ones, and of those
 // that come in fragments, which the library takes for messages of their own.
+//
+// It calls gone before the library learns that there will be no more messages: the library
+// first ends the channels, and closes the connection later. A provider would take that end
+// of its input for an orderly one.
 type messageReader struct {
 	cutReader
+	gone func()
 
 	buffer  [16]byte
 	kind    byte // the opcode of the client's message
@@ -45,6 +50,7 @@ const (
 func (r *messageReader) Read(p []byte) (int, error) {
 	for r.empty() {
 		if err := r.next(); err != nil {
+			r.gone()
 			return 0, err
 		}
 	}
@@ -119,6 +125,9 @@ func (r *messageReader) control(kind byte, length uint64) error {
 	if kind > wsPong || length > wsMaxControl || r.buffer[0]&0x80 == 0 {
 		return errMessage
 	}
+	if kind == wsClose {
+		r.gone()
+	}
 	r.pending, r.payload, r.raw = r.buffer[:2], len(r.key)+int(length), true
 	return nil
 }
@@ -143,8 +152,8 @@ type messageConn struct {
 	in messageReader
 }
 
-func newMessageConn(conn net.Conn) *messageConn {
-	return &messageConn{Conn: conn, in: messageReader{cutReader: cutReader{from: conn}}}
+func newMessageConn(conn net.Conn, gone func()) *messageConn {
+	return &messageConn{Conn: conn, in: messageReader{cutReader: cutReader{from: conn}, gone: gone}}
 }
 
 func (c *messageConn) Read(p []byte) (int, error) { return c.in.Read(p) }

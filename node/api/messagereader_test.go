@@ -32,6 +32,10 @@ func wsFrame(fin bool, kind byte, payload []byte) []byte {
 	return frame
 }
 
+func newMessageReader(from io.Reader, gone func()) *messageReader {
+	return &messageReader{cutReader: cutReader{from: from}, gone: gone}
+}
+
 type message struct {
 	kind    byte
 	payload []byte
@@ -74,7 +78,7 @@ func TestMessagesAreCut(t *testing.T) {
 	in.Write(wsFrame(true, wsContinuation, []byte("bG8=")))
 	in.Write(wsFrame(true, wsClose, []byte{3, 232}))
 	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(in.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(in.Bytes()))} {
-		out, err := io.ReadAll(&messageReader{cutReader: cutReader{from: from}})
+		out, err := io.ReadAll(newMessageReader(from, func() {}))
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -116,8 +120,27 @@ func TestMessagesThatAreNotAllowed(t *testing.T) {
 		"a continuation of nothing":        wsFrame(true, wsContinuation, []byte{0}),
 		"an empty continuation of nothing": wsFrame(true, wsContinuation, nil),
 	} {
-		if _, err := io.ReadAll(&messageReader{cutReader: cutReader{from: bytes.NewReader(in)}}); !errors.Is(err, errMessage) {
+		if _, err := io.ReadAll(newMessageReader(bytes.NewReader(in), func() {})); !errors.Is(err, errMessage) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The client is known to have gone before the library gets the last of what it sent.
+func TestMessagesEndAfterTheClientIsGone(t *testing.T) {
+	data := wsFrame(true, wsBinary, []byte("\xff\x00"))
+	for name, end := range map[string][]byte{
+		"an orderly close":     wsFrame(true, wsClose, []byte{3, 232}),
+		"a frame of no client": wsFrame(true, 3, []byte{0}),
+		"a frame that is cut":  data[:3],
+	} {
+		gone := false
+		r := newMessageReader(bytes.NewReader(append(bytes.Clone(data), end...)), func() { gone = true })
+		if _, err := io.ReadFull(r, make([]byte, len(data))); err != nil || gone {
+			t.Errorf("%s: %v, and gone is %v, after a message", name, err, gone)
+		}
+		if _, _ = r.Read(make([]byte, 1)); !gone {
+			t.Errorf("%s: the client is not known to have gone", name)
 		}
 	}
 }
@@ -125,7 +148,7 @@ func TestMessagesThatAreNotAllowed(t *testing.T) {
 func FuzzMessageReader(f *testing.F) {
 	f.Add(append(wsFrame(true, wsBinary, make([]byte, 2*maxMessage)), wsFrame(false, wsText, []byte("0abc"))...))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := io.ReadAll(&messageReader{cutReader: cutReader{from: bytes.NewReader(in)}})
+		out, err := io.ReadAll(newMessageReader(bytes.NewReader(in), func() {}))
 		if len(out) > 4*len(in)+32 {
 			t.Errorf("%d bytes of %d, %v", len(out), len(in), err)
 		}
