@@ -158,7 +158,11 @@ func streamLogs(w http.ResponseWriter, r *http.Request, logs io.ReadCloser, limi
 			_ = response.Flush()
 		}
 		switch {
-		case errors.Is(err, io.EOF), r.Context().Err() != nil:
+		case r.Context().Err() != nil:
+			// The log was closed, which some readers end with io.EOF. Where it was not the
+			// client but the server that ended, the client must not take that for the end.
+			return r.Context().Err()
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err

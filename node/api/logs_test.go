@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,6 +175,47 @@ func TestBrokenLogIsNotTakenForAWholeOne(t *testing.T) {
 			within(t, log.closed, "close of the log")
 		})
 	}
+}
+
+// A server that ends breaks off the logs that are read, regardless of what their readers
+// return when they are closed.
+func TestLogCutByShutdownIsNotTakenForAWholeOne(t *testing.T) {
+	for name, end := range map[string]error{"end": io.EOF, "error": io.ErrClosedPipe} {
+		t.Run(name, func(t *testing.T) {
+			base, shutdown := context.WithCancel(t.Context())
+			server := httptest.NewUnstartedServer(api.PodHandler(api.PodHandlerConfig{
+				GetContainerLogs: func(ctx context.Context, _, _, _ string, _ api.ContainerLogOpts) (io.ReadCloser, error) {
+					return io.NopCloser(io.MultiReader(strings.NewReader("half"), endWith{ctx, end})), nil
+				},
+			}, false))
+			server.Config.BaseContext = func(net.Listener) context.Context { return base }
+			server.Start()
+			defer server.Close()
+			resp, err := server.Client().Get(server.URL + "/containerLogs/ns/p/c?follow=true")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if _, err := io.ReadFull(resp.Body, make([]byte, len("half"))); err != nil {
+				t.Fatal(err)
+			}
+			shutdown()
+			if rest, err := io.ReadAll(resp.Body); len(rest) > 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("got %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+// endWith is a reader that ends with its context.
+type endWith struct {
+	ctx context.Context
+	err error
+}
+
+func (r endWith) Read([]byte) (int, error) {
+	<-r.ctx.Done()
+	return 0, r.err
 }
 
 type errorReader struct{ err error }
