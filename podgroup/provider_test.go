@@ -398,13 +398,14 @@ func TestTokensOfServicesWithoutFiles(t *testing.T) {
 }
 
 // Figures of many units take several calls, within the budget. One that fails costs the
-// figures of its units alone.
+// figures of its units alone; the node's CPU time does not fall.
 func TestUsageIsMeasuredInBatches(t *testing.T) {
 	batches := func(o *podgroup.Options) { o.UsageBatch = 2 }
 	inBubble(t, batches, func(t *testing.T, w *grouptest.World, c *grouptest.Cluster, p nodeutil.Provider) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			create(t, c, p, grouptest.NewPod(name))
 		}
+		var used uint64
 		for failed, want := range []int{4, 2, -1} {
 			time.Sleep(time.Minute)
 			before := w.Calls(string(podgroup.ActionUsage))
@@ -419,6 +420,10 @@ func TestUsageIsMeasuredInBatches(t *testing.T) {
 				}
 			} else if err != nil || len(summary.Pods) != want {
 				t.Errorf("with %d calls that fail there are the figures of %v, want %d: %v", failed, summary, want, err)
+			} else if now := *summary.Node.CPU.UsageCoreNanoSeconds; now == 0 || now < used {
+				t.Errorf("with %d calls that fail the node has used %d ns, and before %d", failed, now, used)
+			} else {
+				used = now
 			}
 		}
 	})

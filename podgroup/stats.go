@@ -11,6 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -29,6 +30,7 @@ type usage struct {
 	at      time.Time
 	ids     []string // of the units in the summary, sorted
 	summary *stats.Summary
+	cpu     map[types.UID]uint64 // nanoseconds that each pod had used when it last had figures
 }
 
 // GetStatsSummary implements nodeutil.Provider. The node's figures are the sum of the pods'.
@@ -63,8 +65,30 @@ func (p *Provider) GetStatsSummary(ctx context.Context) (*stats.Summary, error) 
 		}
 	}
 	sumPods(summary, now)
+	p.usage.addMissing(summary, running)
 	p.usage.summary, p.usage.at, p.usage.ids = summary, now.Time, ids
 	return summary, nil
+}
+
+// addMissing adds to the CPU time of the node what pods without figures had used when they
+// last had some: it must not fall, and then jump, when a batch fails once.
+func (u *usage) addMissing(summary *stats.Summary, running []*Unit) {
+	latest := make(map[types.UID]uint64, len(running))
+	for _, pod := range summary.Pods {
+		if pod.CPU != nil && pod.CPU.UsageCoreNanoSeconds != nil {
+			latest[types.UID(pod.PodRef.UID)] = *pod.CPU.UsageCoreNanoSeconds
+		}
+	}
+	for _, unit := range running {
+		used, known := u.cpu[unit.Owner.UID]
+		if _, measured := latest[unit.Owner.UID]; known && !measured {
+			latest[unit.Owner.UID] = used
+			if cpu := summary.Node.CPU; cpu != nil {
+				*cpu.UsageCoreNanoSeconds += used
+			}
+		}
+	}
+	u.cpu = latest
 }
 
 // measure returns the figures of units, in batches. If a batch fails its units are without
