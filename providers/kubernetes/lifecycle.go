@@ -28,6 +28,9 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := p.ensureIdentified(ctx); err != nil {
 		return err
 	}
+	if err := translate.CheckResolved(pod); err != nil {
+		return err
+	}
 	wanted, err := p.remotePod(ctx, pod)
 	if err != nil {
 		return err
@@ -50,6 +53,7 @@ func (p *Provider) CreatePod(ctx context.Context, pod *corev1.Pod) error {
 	err = p.create(ctx, pod, wanted)
 	if err == nil {
 		p.recordSeen(pod.UID)
+		p.addEphemeralLater(pod)
 	}
 	if errdefs.IsConflict(err) || errdefs.IsPermanent(err) {
 		p.reflector.UnregisterPod(pod.UID) // it may be long until the next attempt

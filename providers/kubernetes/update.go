@@ -55,7 +55,8 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 // it is to get.
 func (p *Provider) registerUpdated(ctx context.Context, pod, remote *corev1.Pod) error {
 	next := remote.DeepCopy()
-	next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, p.translate.EphemeralContainers(pod)...)
+	missing, _ := p.translate.EphemeralContainers(pod, remote) // updateEphemeral returns the error
+	next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, missing...)
 	if err := p.reflector.RegisterPod(ctx, pod, next); err != nil {
 		return fmt.Errorf("cannot copy what the pod needs to the remote cluster: %v", err)
 	}
@@ -63,20 +64,17 @@ func (p *Provider) registerUpdated(ctx context.Context, pod, remote *corev1.Pod)
 }
 
 func (p *Provider) updateEphemeral(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
-	known := map[string]bool{}
-	for _, c := range remote.Spec.EphemeralContainers {
-		known[c.Name] = true
+	missing, unresolved := p.translate.EphemeralContainers(pod, remote)
+	if len(missing) == 0 {
+		return remote, unresolved
 	}
 	next := remote.DeepCopy()
-	for _, c := range p.translate.EphemeralContainers(pod) {
-		if !known[c.Name] {
-			next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, c)
-		}
+	next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, missing...)
+	updated, err := p.patch(ctx, remote, next, "ephemeralcontainers")
+	if err != nil {
+		return nil, err
 	}
-	if len(next.Spec.EphemeralContainers) == len(remote.Spec.EphemeralContainers) {
-		return remote, nil
-	}
-	return p.patch(ctx, remote, next, "ephemeralcontainers")
+	return updated, unresolved
 }
 
 func (p *Provider) updateResources(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {

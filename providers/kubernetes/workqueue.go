@@ -10,14 +10,15 @@ import (
 )
 
 // workItem is work on a pod that is retried until it succeeds: create a remote pod
-// again, remove metadata, fail an unscheduled pod, confirm one that a list lacks, or
-// delete one that is unwanted.
+// again, remove metadata, add ephemeral containers, fail an unscheduled pod, confirm one
+// that a list lacks, or delete one that is unwanted.
 type workItem struct {
 	uid            types.UID // of the home pod
 	removeMetadata bool
 	unscheduled    bool
 	unconfirmed    bool
-	unwanted       unwanted // a remote pod to delete; uid is empty
+	ephemeralOf    types.NamespacedName // the name of the home pod, to add its ephemeral containers
+	unwanted       unwanted             // a remote pod to delete; uid is empty
 }
 
 // syncTimeout is the timeout of one attempt, so that a call that hangs does not hold a
@@ -47,6 +48,8 @@ func (p *Provider) syncItem(ctx context.Context, item workItem) error {
 	switch {
 	case item.unwanted.uid != "":
 		return p.deleteUnwanted(ctx, item.unwanted)
+	case item.ephemeralOf.Name != "":
+		return p.addEphemeral(ctx, item.ephemeralOf, item.uid)
 	case item.unconfirmed:
 		return p.confirm(ctx, item.uid)
 	case item.removeMetadata:

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -156,16 +157,51 @@ func escapeAll(texts, names []string) []string {
 	return escaped
 }
 
-// EphemeralContainers returns the ephemeral containers of a home pod, translated for
-// its remote pod.
-func (o *Options) EphemeralContainers(pod *corev1.Pod) []corev1.EphemeralContainer {
-	var all []corev1.EphemeralContainer
+// ErrUnresolved is the error of containers that still refer to ConfigMaps or Secrets of
+// the home cluster: the remote cluster would resolve the names in the remote namespace,
+// whose objects may not be for those who may create pods at home.
+var ErrUnresolved = errors.New("what its variables refer to does not exist")
+
+// CheckResolved returns an ErrUnresolved if the environment of an init or regular
+// container of a home pod is not resolved.
+func CheckResolved(pod *corev1.Pod) error {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if err := checkResolved(&containers[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkResolved(c *corev1.Container) error {
+	refers := func(v corev1.EnvVar) bool {
+		return v.ValueFrom != nil && (v.ValueFrom.ConfigMapKeyRef != nil || v.ValueFrom.SecretKeyRef != nil)
+	}
+	if len(c.EnvFrom) == 0 && !slices.ContainsFunc(c.Env, refers) {
+		return nil
+	}
+	return fmt.Errorf("container %s cannot be started in the remote cluster: %w", c.Name, ErrUnresolved)
+}
+
+// EphemeralContainers returns the ephemeral containers of a home pod that its remote pod
+// does not have, translated for it. The error is about those that are left out: it is an
+// ErrUnresolved.
+func (o *Options) EphemeralContainers(pod, remote *corev1.Pod) (missing []corev1.EphemeralContainer, err error) {
 	for i := range pod.Spec.EphemeralContainers {
 		e := *pod.Spec.EphemeralContainers[i].DeepCopy()
+		if slices.ContainsFunc(remote.Spec.EphemeralContainers, func(there corev1.EphemeralContainer) bool { return there.Name == e.Name }) {
+			continue
+		}
 		c := corev1.Container(e.EphemeralContainerCommon)
+		if unresolved := checkResolved(&c); unresolved != nil {
+			err = errors.Join(err, unresolved)
+			continue
+		}
 		o.moveEnvironment(pod, &c, false)
 		e.EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
-		all = append(all, e)
+		missing = append(missing, e)
 	}
-	return all
+	return missing, err
 }

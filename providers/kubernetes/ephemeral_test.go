@@ -1,0 +1,104 @@
+package kubernetes
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtual-kubelet/virtual-kubelet/providers/kubernetes/internal/translate"
+)
+
+// ofSecret is a variable from the key "name" of a Secret.
+func ofSecret(secret string) corev1.EnvVar {
+	return corev1.EnvVar{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: "name",
+	}}}
+}
+
+func ephemeral(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
+	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "debug:1", Env: env}}
+}
+
+// variables returns the data of the remote Secret with the variables of a home pod.
+func (r *rig) variables(pod *corev1.Pod) map[string][]byte {
+	r.t.Helper()
+	secret, err := r.remote.CoreV1().Secrets(r.remotePod(pod).Namespace).Get(r.t.Context(), r.translate.EnvironmentName(pod), metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return secret.Data
+}
+
+// A container that still refers to an object of the home cluster does not come to the
+// remote cluster, where its name may be another object's. Others, and labels, do.
+func TestReferencesToHomeStayAtHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		pod := named("one")
+		r.create(pod)
+		from := ephemeral("from")
+		from.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "gone"}}}}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("key", ofSecret("gone")), from, ephemeral("fit")}
+		if err := r.UpdatePod(t.Context(), pod); !errors.Is(err, translate.ErrUnresolved) {
+			t.Errorf("the update says %v", err)
+		}
+		if added := r.remotePod(pod).Spec.EphemeralContainers; len(added) != 1 || added[0].Name != "fit" {
+			t.Errorf("the remote pod has %+v", added)
+		}
+		for what, change := range map[string]func(*corev1.Container){
+			"a key":    func(c *corev1.Container) { c.Env = []corev1.EnvVar{ofSecret("gone")} },
+			"a source": func(c *corev1.Container) { c.EnvFrom = from.EnvFrom },
+		} {
+			other := named("other")
+			change(&other.Spec.Containers[0])
+			if err := r.CreatePod(t.Context(), other); !errors.Is(err, translate.ErrUnresolved) || r.remotePod(other) != nil {
+				t.Errorf("a pod with %s: its creation says %v", what, err)
+			}
+		}
+	})
+}
+
+// Ephemeral containers that a pod has before it is created start, with their variables.
+func TestEphemeralContainersOfANewPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		var accepted atomic.Bool
+		r.remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return !accepted.Load() && action.GetSubresource() == "ephemeralcontainers", nil, apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("not yet"))
+		})
+		local := named("one")
+		local.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug", ofSecret("keys"))}
+		r.setHomePod(local)
+		resolved, err := r.resolveEnvironment(t.Context(), local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CreatePod(t.Context(), resolved); err != nil {
+			t.Fatal(err)
+		}
+		if far := r.remotePod(local); len(far.Spec.EphemeralContainers) > 0 || len(r.events.Events) == 0 {
+			t.Errorf("while it is refused the remote pod has %+v; there are %d events", far.Spec.EphemeralContainers, len(r.events.Events))
+		}
+		accepted.Store(true)
+		time.Sleep(time.Minute)
+		far := r.remotePod(local)
+		if len(far.Spec.EphemeralContainers) != 1 {
+			t.Fatalf("the remote pod has %+v", far.Spec.EphemeralContainers)
+		}
+		at := far.Spec.EphemeralContainers[0].Env[0].ValueFrom.SecretKeyRef
+		if at.Name != r.translate.EnvironmentName(local) || string(r.variables(local)[at.Key]) != "keys" {
+			t.Errorf("its variable is of %+v", at)
+		}
+		r.requests()
+		time.Sleep(time.Minute)
+		r.wantRequests("later")
+	})
+}
