@@ -135,18 +135,34 @@ func refersTo(text string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, "$("+name+")") })
 }
 
-var reference = regexp.MustCompile(`\$+\([^)]*\)`)
-
 // escape escapes text that is already expanded, so that only references to names are
 // expanded again.
 func escape(text string, names []string) string {
-	return reference.ReplaceAllStringFunc(text, func(found string) string {
-		dollars := strings.Index(found, "(")
-		if dollars == 1 && slices.Contains(names, found[2:len(found)-1]) {
-			return found
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
 		}
-		return strings.Repeat("$", dollars) + found
-	})
+		b.WriteByte('$')
+		if name, rest, ok := cutReference(after); ok && slices.Contains(names, name) {
+			b.WriteString(after[:len(after)-len(rest)])
+			after = rest
+		} else if strings.HasPrefix(after, "$") || strings.HasPrefix(after, "(") { // or it is text to the kubelet, too
+			b.WriteByte('$')
+		}
+		text = after
+	}
+}
+
+// cutReference returns the name of the reference that text begins with, without its $,
+// and what follows.
+func cutReference(text string) (name, rest string, found bool) {
+	if text, found = strings.CutPrefix(text, "("); !found {
+		return "", "", false
+	}
+	return strings.Cut(text, ")")
 }
 
 func escapeAll(texts, names []string) []string {

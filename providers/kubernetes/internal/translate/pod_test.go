@@ -179,6 +179,20 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// What is expanded already is not changed by the kubelet of the remote cluster, which
+// knows the variables that it is to resolve itself alone.
+func TestExpandedTextStaysAsItIs(t *testing.T) {
+	ip := []corev1.EnvVar{{Name: "POD_IP", Value: "10.0.0.7"}}
+	for text, want := range map[string]string{
+		"a$$b": "a$$b", "$": "$", "$$": "$$", "$$$": "$$$", "a$b$": "a$b$", "$(": "$(", "$$(x": "$$(x", "$(x)": "$(x)", "$$(x)": "$$(x)",
+		"$(a$$b)": "$(a$$b)", "$(a$(b)": "$(a$(b)", "$(POD_IP)": "10.0.0.7", "$$-$(POD_IP)$$": "$$-10.0.0.7$$", "a$$(POD_IP)": "a$10.0.0.7",
+	} {
+		if got := podenv.Expand(escape(text, []string{"POD_IP"}), ip); got != want {
+			t.Errorf("%s becomes %s, want %s", text, got, want)
+		}
+	}
+}
+
 // The variables of a container that names none are of Services: they need no Secret. Those
 // of others do, as one of them may have a value that only the resolved pod shows.
 func TestVariablesOfServices(t *testing.T) {
