@@ -25,7 +25,7 @@ func (p *Provider) removeMetadata(ctx context.Context, uid types.UID) error {
 			p.queue.AddAfter(workItem{uid: uid, removeMetadata: true}, mayBeginInterval)
 			continue
 		}
-		_, err := p.updateFields(ctx, local, remote)
+		_, err := p.updateFields(ctx, local, remote, p.translate.UpdateFields)
 		switch {
 		case apierrors.IsConflict(err) || apierror.IsNotFound(err):
 			// The watch will show the change, which queues the pod again.

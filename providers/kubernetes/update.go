@@ -28,27 +28,47 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var lacking error
 		remote, err := p.find(ctx, pod.Namespace, pod.Name, pod.UID)
 		if err == nil {
 			err = p.registerUpdated(ctx, pod, remote)
 		}
-		for _, update := range []func(_ context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error){p.updateEphemeral, p.updateResources, p.updateFields} {
-			if err != nil {
-				return err
-			}
-			var updated *corev1.Pod
-			if updated, err = update(ctx, pod, remote); err == nil {
-				remote = updated
-			} else if errors.Is(err, errNoSubresource) {
-				lacking, err = errors.Join(lacking, err), nil
-			}
+		if err != nil {
+			return err
 		}
-		if err == nil && lacking != nil {
-			err = errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the service updates labels and annotations, and no more of a pod that runs: %v", lacking))
-		}
-		return err
+		return p.updateParts(ctx, pod, remote)
 	})
+}
+
+// updateParts updates all parts of a remote pod that can change. A part that is refused
+// does not keep the others from being updated.
+func (p *Provider) updateParts(ctx context.Context, pod, remote *corev1.Pod) error {
+	remote, ephemeral := p.updateEphemeral(ctx, pod, remote)
+	if !isOfThePart(ephemeral) {
+		return ephemeral
+	}
+	remote, resize := p.updateResources(ctx, pod, remote)
+	if !isOfThePart(resize) {
+		return resize
+	}
+	apply := p.translate.UpdateFields
+	if resize != nil && !errors.Is(resize, errNoSubresource) {
+		apply = p.translate.UpdateFieldsUnresized
+	}
+	_, fields := p.updateFields(ctx, pod, remote, apply)
+	if !isOfThePart(fields) {
+		return fields
+	}
+	err := errors.Join(ephemeral, resize, fields)
+	if errors.Is(err, errNoSubresource) {
+		return errdefs.AsPermanent(fmt.Errorf("ProviderNotSupported: the service updates labels and annotations, and no more of a pod that runs: %v", err))
+	}
+	return err
+}
+
+// isOfThePart reports whether an error of an update of one part, which may be nil, says
+// nothing about the others: the part is refused.
+func isOfThePart(err error) bool {
+	return err == nil || apierrors.IsForbidden(err) || apierror.IsRejected(err) || errors.Is(err, errNoSubresource) || errors.Is(err, translate.ErrUnresolved)
 }
 
 // registerUpdated writes what the remote pod needs, and what the ephemeral containers do that
@@ -63,6 +83,8 @@ func (p *Provider) registerUpdated(ctx context.Context, pod, remote *corev1.Pod)
 	return nil
 }
 
+// updateEphemeral adds the ephemeral containers that the remote pod lacks. It returns the
+// remote pod as it is then, also with an error, as does updateResources.
 func (p *Provider) updateEphemeral(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
 	missing, unresolved := p.translate.EphemeralContainers(pod, remote)
 	if len(missing) == 0 {
@@ -72,7 +94,7 @@ func (p *Provider) updateEphemeral(ctx context.Context, pod, remote *corev1.Pod)
 	next.Spec.EphemeralContainers = append(next.Spec.EphemeralContainers, missing...)
 	updated, err := p.patch(ctx, remote, next, "ephemeralcontainers")
 	if err != nil {
-		return nil, err
+		return remote, err
 	}
 	return updated, unresolved
 }
@@ -82,12 +104,17 @@ func (p *Provider) updateResources(ctx context.Context, pod, remote *corev1.Pod)
 	if !p.translate.UpdateResources(pod, next) {
 		return remote, nil
 	}
-	return p.patch(ctx, remote, next, "resize")
+	updated, err := p.patch(ctx, remote, next, "resize")
+	if err != nil {
+		return remote, err
+	}
+	return updated, nil
 }
 
-func (p *Provider) updateFields(ctx context.Context, pod, remote *corev1.Pod) (*corev1.Pod, error) {
+// updateFields updates what apply changes of the remote pod.
+func (p *Provider) updateFields(ctx context.Context, pod, remote *corev1.Pod, apply func(pod, remote *corev1.Pod) bool) (*corev1.Pod, error) {
 	next := remote.DeepCopy()
-	if !p.translate.UpdateFields(pod, next) {
+	if !apply(pod, next) {
 		return remote, nil
 	}
 	return p.patch(ctx, remote, next)

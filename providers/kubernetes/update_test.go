@@ -2,14 +2,17 @@ package kubernetes
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -63,4 +66,58 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A part of an update that is refused keeps no other back. It is reported, and sent again
+// by the next update.
+func TestRefusedPartOfAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "", newRemote())
+		pod := named("one")
+		r.create(pod)
+		refused := map[string]error{
+			"ephemeralcontainers": apierrors.NewForbidden(corev1.Resource("pods"), "one", errors.New("no debugging")),
+			"resize":              apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "one", nil),
+		}
+		r.remote.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			err := refused[action.GetSubresource()]
+			return err != nil, nil, err
+		})
+		pod.Generation++
+		pod.Labels["color"], pod.Spec.Containers[0].Image = "red", "app:2"
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{ephemeral("debug")}
+		r.requests()
+		if err := r.UpdatePod(t.Context(), pod); !errors.Is(err, refused["ephemeralcontainers"]) || !errors.Is(err, refused["resize"]) {
+			t.Errorf("the update says %v", err)
+		}
+		if far := r.remotePod(pod); far.Labels["color"] != "red" || far.Spec.Containers[0].Image != "app:2" {
+			t.Errorf("the remote pod has labels %v, image %s", far.Labels, far.Spec.Containers[0].Image)
+		}
+		count := func() (tries int) {
+			for _, request := range r.requests() {
+				if request == "patch pods/ephemeralcontainers" || request == "patch pods/resize" {
+					tries++
+				}
+			}
+			return tries
+		}
+		if tries := count(); tries != 2 {
+			t.Errorf("the two parts were sent %d times", tries)
+		}
+		clear(refused)
+		if err := r.UpdatePod(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if tries := count(); tries != 2 {
+			t.Errorf("the two parts were sent again %d times", tries)
+		}
+		far := r.remotePod(pod)
+		if cpu := far.Spec.Containers[0].Resources.Requests.Cpu(); len(far.Spec.EphemeralContainers) != 1 || cpu.Value() != 1 {
+			t.Errorf("the remote pod has %+v, and requests %v", far.Spec.EphemeralContainers, cpu)
+		}
+		if err := r.UpdatePod(t.Context(), pod); err != nil || count() != 0 {
+			t.Errorf("an update that changes nothing: %v", err)
+		}
+	})
 }

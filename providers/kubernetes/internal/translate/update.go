@@ -12,10 +12,23 @@ import (
 // pod, in place: labels, annotations, images, activeDeadlineSeconds and tolerations. It
 // reports whether anything has changed. What the remote cluster has changed is kept.
 func (o *Options) UpdateFields(pod, remote *corev1.Pod) (changed bool) {
+	return o.updateFields(pod, remote, o.newLastApplied(pod))
+}
+
+// UpdateFieldsUnresized is UpdateFields while the remote pod has not been given the
+// resources of the home pod, so that the next update does so.
+func (o *Options) UpdateFieldsUnresized(pod, remote *corev1.Pod) (changed bool) {
+	old, now := lastAppliedOf(remote), o.newLastApplied(pod)
+	now.Generation, now.Resources = old.Generation, old.Resources
+	return o.updateFields(pod, remote, now)
+}
+
+func (o *Options) updateFields(pod, remote *corev1.Pod, now lastApplied) (changed bool) {
 	before := remote.DeepCopy()
 	var wanted corev1.Pod
 	o.setMetadata(pod, &wanted.ObjectMeta)
-	old, now := lastAppliedOf(remote), o.newLastApplied(pod)
+	wanted.Annotations[AnnotationLastApplied] = now.String()
+	old := lastAppliedOf(remote)
 	remote.Labels = mergeMetadata(remote.Labels, wanted.Labels, old.Labels)
 	remote.Annotations = mergeMetadata(remote.Annotations, wanted.Annotations, old.Annotations)
 
