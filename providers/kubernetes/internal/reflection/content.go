@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,12 @@ func (r *Reflector) contentOf(ctx context.Context, of ref, first *registeredPod,
 			}
 		}
 		wanted.Labels = home.LabelsOf(of.namespace, types.UID(of.name))
-		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, env
+		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, maps.Clone(env)
+		if len(first.kept) > 0 {
+			if _, err := r.keep(ctx, of, wanted, first.kept); err != nil {
+				return nil, err
+			}
+		}
 	case translate.KindFiles:
 		wanted.Labels = home.LabelsOf(of.namespace, types.UID(of.name))
 		wanted.Type, wanted.Data = corev1.SecretTypeOpaque, map[string][]byte{}
@@ -133,22 +139,34 @@ func (r *Reflector) readFiles(ctx context.Context, pod *corev1.Pod, wanted *copy
 // keepFiles takes the files that cannot be read from the copy in the remote cluster. It
 // returns wanted.failed if there is no copy: a pod cannot start without them.
 func (r *Reflector) keepFiles(ctx context.Context, of ref, wanted *copyContent, unread []string) error {
-	at, err := r.remoteName(of)
-	if err != nil {
-		return err
-	}
-	found, err := r.get(ctx, of.kind, at)
+	found, err := r.keep(ctx, of, wanted, unread)
 	if err != nil {
 		return errors.Join(wanted.failed, err)
 	}
-	before, ok := found.(*corev1.Secret)
-	if !ok {
+	if !found {
 		return wanted.failed
 	}
-	for _, key := range unread {
+	return nil
+}
+
+// keep takes keys from the copy in the remote cluster, and reports whether there is one.
+func (r *Reflector) keep(ctx context.Context, of ref, wanted *copyContent, keys []string) (found bool, err error) {
+	at, err := r.remoteName(of)
+	if err != nil {
+		return false, err
+	}
+	object, err := r.get(ctx, of.kind, at)
+	if err != nil {
+		return false, err
+	}
+	before, ok := object.(*corev1.Secret)
+	if !ok {
+		return false, nil
+	}
+	for _, key := range keys {
 		if value, ok := before.Data[key]; ok {
 			wanted.Data[key] = value
 		}
 	}
-	return nil
+	return true, nil
 }

@@ -85,6 +85,7 @@ type ref struct{ kind, namespace, name string }
 type registeredPod struct {
 	pod   *corev1.Pod
 	env   map[string][]byte // nil if unknown: the copy stays as it is, unless it is lost
+	kept  []string          // the keys that the remote pod needs beside those of env
 	refs  map[ref]bool      // whether the pod cannot run without
 	since time.Time
 }
@@ -246,6 +247,9 @@ func (r *Reflector) register(pod, remote *corev1.Pod, env map[string][]byte, isN
 	if _, ok := f.refs[ref{translate.KindEnvironment, pod.Namespace, string(pod.UID)}]; !ok {
 		f.env = nil
 	}
+	if f.env != nil {
+		f.keepVariables(r.opts.Translate.VariableKeys(pod, remote), r.pods[pod.UID])
+	}
 	r.pods[pod.UID] = f
 	for of := range f.refs {
 		c := r.copies[of]
@@ -256,6 +260,22 @@ func (r *Reflector) register(pod, remote *corev1.Pod, env map[string][]byte, isN
 		c.pods[pod.UID] = struct{}{}
 	}
 	return f
+}
+
+// keepVariables takes the values of keys that f.env lacks from old, the pod as it was
+// registered before, if it is known. Home may have deleted what they were from, while the
+// remote pod, whose variables never change, cannot restart a container without them.
+func (f *registeredPod) keepVariables(keys []string, old *registeredPod) {
+	for _, key := range keys {
+		if _, ok := f.env[key]; ok {
+			continue
+		}
+		if old != nil && old.env[key] != nil {
+			f.env[key] = old.env[key]
+		} else {
+			f.kept = append(f.kept, key)
+		}
+	}
 }
 
 // UnregisterPod drops a pod. Copies that no other pod needs are deleted.

@@ -91,6 +91,27 @@ func (o *Options) Environment(pod *corev1.Pod) map[string][]byte {
 	return values
 }
 
+// VariableKeys returns the keys of the Secret EnvironmentName that a remote pod refers to.
+func (o *Options) VariableKeys(pod, remote *corev1.Pod) (keys []string) {
+	name := o.EnvironmentName(pod)
+	add := func(env []corev1.EnvVar) {
+		for i := range env {
+			if from := env[i].ValueFrom; from != nil && from.SecretKeyRef != nil && from.SecretKeyRef.Name == name {
+				keys = append(keys, from.SecretKeyRef.Key)
+			}
+		}
+	}
+	for _, containers := range [][]corev1.Container{remote.Spec.InitContainers, remote.Spec.Containers} {
+		for i := range containers {
+			add(containers[i].Env)
+		}
+	}
+	for i := range remote.Spec.EphemeralContainers {
+		add(remote.Spec.EphemeralContainers[i].Env)
+	}
+	return keys
+}
+
 // variables returns the environment variables of a container with the API server's
 // address that it should see.
 func (o *Options) variables(pod *corev1.Pod, env []corev1.EnvVar) []corev1.EnvVar {
