@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/virtual-kubelet/virtual-kubelet/internal/listwatch"
+	"github.com/virtual-kubelet/virtual-kubelet/internal/podenv"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
@@ -129,7 +130,7 @@ func newProvider(ctx context.Context, home nodeutil.ProviderConfig, cfg Config, 
 		deleting:     map[types.UID]bool{},
 		identity:     newIdentity(home.Client.CoreV1()),
 	}
-	options.Unresolved, options.IsService = p.unresolvedPod, service != nil
+	options.Unresolved, options.Expand, options.IsService = p.unresolvedPod, podenv.Expand, service != nil
 	var err error
 	// From here on, Close is needed: queues have goroutines.
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))

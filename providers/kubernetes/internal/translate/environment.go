@@ -21,7 +21,9 @@ const (
 // many users may read, to the Secret EnvironmentName: some of the values come from home
 // Secrets. A container whose variables are all of Services keeps them in its spec.
 func (o *Options) moveEnvironments(pod *corev1.Pod, spec *corev1.PodSpec) {
-	public := o.withoutOwnVariables(pod)
+	original := o.unresolved(pod)
+	public := withoutOwnVariables(original)
+	o.expandProbes(original, spec)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			o.moveEnvironment(pod, &containers[i], public[containers[i].Name])
@@ -29,13 +31,18 @@ func (o *Options) moveEnvironments(pod *corev1.Pod, spec *corev1.PodSpec) {
 	}
 }
 
-// withoutOwnVariables returns the containers of a home pod that are known to name no
-// variables: those that they have when the environment is resolved are of Services.
-func (o *Options) withoutOwnVariables(pod *corev1.Pod) map[string]bool {
+// unresolved returns a home pod before its environment was resolved, or nil.
+func (o *Options) unresolved(pod *corev1.Pod) *corev1.Pod {
 	if o.Unresolved == nil {
 		return nil
 	}
-	original := o.Unresolved(pod)
+	return o.Unresolved(pod)
+}
+
+// withoutOwnVariables returns the containers of a home pod, as it is unresolved, that are
+// known to name no variables: those that they have when the environment is resolved are of
+// Services.
+func withoutOwnVariables(original *corev1.Pod) map[string]bool {
 	if original == nil {
 		return nil
 	}

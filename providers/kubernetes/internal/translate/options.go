@@ -41,6 +41,9 @@ type Options struct {
 	// Unresolved returns a home pod as its API server has it, before its environment was
 	// resolved, or nil if that is unknown. Nil is never known.
 	Unresolved func(pod *corev1.Pod) *corev1.Pod
+	// Expand replaces the references of a text to variables that are plain values, as the
+	// kubelet does. Nil leaves the commands of probes as they are.
+	Expand func(text string, env []corev1.EnvVar) string
 	// PodIPs maps the IPs of remote pods to those shown at home. The first range that
 	// contains an IP is used; other IPs are not changed.
 	PodIPs []Range
