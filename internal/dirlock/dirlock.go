@@ -2,16 +2,18 @@
 package dirlock
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// Take takes the lock of a directory: a file, which stays. It lasts until the file that is returned
-// is closed, or the process ends. The error is EWOULDBLOCK if another has it.
-func Take(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+// Take takes the lock of a provider's directory: a file, which stays. It lasts until the file that
+// is returned is closed, or the process ends. If another has it, the error says what to do.
+func Take(root string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +27,10 @@ func Take(dir string) (*os.File, error) {
 		err = try(f)
 	}
 	_ = f.Close()
-	return nil, err
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("cannot lock %s: %w", root, err)
+	}
+	return nil, fmt.Errorf("%s is in use by another virtual-kubelet: end that one, or give each node a root of its own (%w)", root, err)
 }
 
 func try(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

@@ -25,7 +25,7 @@ type Provider struct {
 	runtime internalapi.RuntimeService
 	images  internalapi.ImageManagerService
 	relay   *relay.Relay // nil if there is none
-	lock    *os.File     // nil if there is none
+	lock    *os.File
 }
 
 // New goes on with the pods that an earlier process left in the runtime, and says in
@@ -35,10 +35,8 @@ func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	cfg.complete(n.Name)
 	p := &Provider{}
 	var err error
-	if n.Sent { // else the node's lease keeps another one away
-		if p.lock, err = lockRoot(cfg.Root); err != nil {
-			return nil, err
-		}
+	if p.lock, err = lockRoot(cfg.Root); err != nil {
+		return nil, err
 	}
 	p.connect(ctx, cfg)
 	if p.Engine, err = machine.NewEngine(ctx, n, cfg.Config, cfg.ImageConfig, p.runtime, p.images, p.adjust(cfg)); err != nil {
@@ -47,16 +45,13 @@ func New(ctx context.Context, n machine.Node, cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// lockRoot keeps other processes from running the same pods.
+// lockRoot keeps other processes of the machine from running the same pods. The lease of the
+// node does not: a fleet makes its providers before it waits for the leases of its nodes.
 func lockRoot(root string) (*os.File, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of the provider's state: %w", err)
 	}
-	lock, err := dirlock.Take(root)
-	if err != nil {
-		return nil, fmt.Errorf("%s is in use by another virtual-kubelet: give each node a root of its own (%w)", root, err)
-	}
-	return lock, nil
+	return dirlock.Take(root)
 }
 
 // connect makes clients of the runtime, which connect when they are used.
@@ -111,8 +106,5 @@ func (p *Provider) disconnect(ctx context.Context) error {
 	if p.relay != nil {
 		errs = append(errs, p.relay.Close())
 	}
-	if p.lock != nil {
-		errs = append(errs, p.lock.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.lock.Close())...)
 }

@@ -21,15 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
-	"github.com/virtual-kubelet/virtual-kubelet/podengine/machine"
 	"github.com/virtual-kubelet/virtual-kubelet/test/containerd"
 )
 
@@ -149,15 +142,7 @@ func newTestProvider(t *testing.T, dir, endpoint string) *Provider {
 	cfg.Root = filepath.Join(dir, "pods") // unmounted and removed with the rest
 	cfg.LogRoot = filepath.Join(dir, "logs")
 	cfg.EvictionHard = map[string]string{} // regardless of the free space of the machine's disk
-	n := machine.Node{Name: "n1", ClusterDomain: "cluster.local", ProviderConfig: nodeutil.ProviderConfig{
-		Node:     &corev1.Node{},
-		Services: corev1listers.NewServiceLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})),
-		Objects:  noObjects{},
-		Client:   fake.NewClientset(),
-		Events:   record.NewFakeRecorder(1000),
-		HostIPs:  func() []string { return []string{"192.0.2.1"} },
-	}}
-	p, err := New(t.Context(), n, cfg)
+	p, err := New(t.Context(), testNode(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,13 +153,6 @@ func newTestProvider(t *testing.T, dir, endpoint string) *Provider {
 	})
 	return p
 }
-
-// noObjects has no ConfigMap and no Secret; the tests' pods name none.
-type noObjects struct{ node.ObjectSource }
-
-func (noObjects) Follow(*corev1.Pod)                                                {}
-func (noObjects) Forget(types.UID)                                                  {}
-func (noObjects) Subscribe(func(kind, namespace, name string)) (unsubscribe func()) { return func() {} }
 
 // answeringSystemd serves the runtime at an endpoint, and answers RuntimeConfig for it, as
 // containerd does from 2.0 on.

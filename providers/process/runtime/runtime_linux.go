@@ -173,10 +173,8 @@ func (r *Runtime) openRoot(cfg *Config) error {
 	if cfg.Root, err = filepath.EvalSymlinks(cfg.Root); err != nil {
 		return err
 	}
-	if r.lock, err = dirlock.Take(cfg.Root); err != nil {
-		return fmt.Errorf("%s is in use by another virtual-kubelet: give each node a root of its own (%w)", cfg.Root, err)
-	}
-	return nil
+	r.lock, err = dirlock.Take(cfg.Root)
+	return err
 }
 
 // chooseIsolation finds out what auto means here.
