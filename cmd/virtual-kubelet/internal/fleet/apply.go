@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/virtual-kubelet/virtual-kubelet/cmd/virtual-kubelet/internal/nodepools"
 	"github.com/virtual-kubelet/virtual-kubelet/log"
@@ -15,19 +17,19 @@ import (
 func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting bool, err error) {
 	changes := s.changes(wanted)
 	clear(s.failed)
+	s.forgetUnwanted(wanted)
 	errs := []error{s.remove(ctx, changes.Removed)}
 	var replaced []string
-	ours := map[string]bool{} // the Nodes are this process's, also with another provider
 	for _, n := range changes.Replaced {
 		replaced = append(replaced, n.Name)
-		ours[n.Name] = true
+		s.adopt[n.Name] = true
 	}
 	errs = append(errs, s.remove(ctx, replaced, nodeutil.KeepingReady())) // they are back at once
 	for _, n := range changes.Amended {
 		s.nodes[n.Name].provider.change(n.Overlay)
 		s.nodes[n.Name].Node = n
 	}
-	errs = append(errs, s.add(ctx, append(changes.Replaced, changes.Added...), ours))
+	errs = append(errs, s.add(ctx, append(changes.Replaced, changes.Added...)))
 	if !changes.Empty() {
 		log.G(ctx).WithFields(log.Fields{
 			"added": len(changes.Added), "removed": len(changes.Removed),
@@ -36,6 +38,13 @@ func (s *nodeSet) apply(ctx context.Context, wanted *nodepools.Wanted) (waiting 
 	}
 	waiting, err = s.deleteLeft(ctx, wanted)
 	return waiting, errors.Join(append(errs, err)...)
+}
+
+// forgetUnwanted drops from s.adopt the nodes that are not wanted any more.
+func (s *nodeSet) forgetUnwanted(wanted *nodepools.Wanted) {
+	maps.DeleteFunc(s.adopt, func(name string, _ bool) bool {
+		return !slices.ContainsFunc(wanted.Nodes, func(n nodepools.Node) bool { return n.Name == name })
+	})
 }
 
 func (s *nodeSet) changes(wanted *nodepools.Wanted) nodepools.Changes {

@@ -86,7 +86,7 @@ func New(ctx context.Context, cfg Config) (*Fleet, error) {
 		}
 		return f, nil
 	}
-	f.startErr = errors.Join(fileErr, f.all.add(ctx, wanted.Nodes, nil))
+	f.startErr = errors.Join(fileErr, f.all.add(ctx, wanted.Nodes))
 	if len(f.all.nodes) == 0 && f.startErr != nil {
 		return nil, f.startErr
 	}

@@ -20,11 +20,15 @@ type nodeSet struct {
 	applied contents                  // of the file, as it was last applied
 	nodes   map[string]*runningNode   // in the fleet
 	failed  map[string]nodepools.Node // could not be added
+	adopt   map[string]bool           // not added yet; their Nodes are this process's, also with another provider
 	left    map[string]leftNode       // Nodes of others, which may have to be deleted
 }
 
 func (f *Fleet) newNodeSet(has func(node string) bool) *nodeSet {
-	return &nodeSet{Fleet: f, has: has, nodes: map[string]*runningNode{}, failed: map[string]nodepools.Node{}, left: map[string]leftNode{}}
+	return &nodeSet{
+		Fleet: f, has: has, nodes: map[string]*runningNode{}, failed: map[string]nodepools.Node{},
+		adopt: map[string]bool{}, left: map[string]leftNode{},
+	}
 }
 
 // runningNode is a node that is in the fleet.
@@ -70,17 +74,17 @@ func (s *nodeSet) load(known contents) (*nodepools.Wanted, contents, error) {
 const maxAdditions = 1000
 
 // add adds nodes to the fleet, unless ctx has ended when a node's provider is made: then
-// another process may have the node already. The Nodes that adopt has may be those of another
+// another process may have the node already. The Nodes that s.adopt has may be those of another
 // provider. One whose provider is long in being made does not hold up the others. Nodes that
 // cannot be added are recorded in s.failed.
-func (s *nodeSet) add(ctx context.Context, nodes []nodepools.Node, adopt map[string]bool) error {
+func (s *nodeSet) add(ctx context.Context, nodes []nodepools.Node) error {
 	added, errs := make([]*runningNode, len(nodes)), make([]error, len(nodes))
 	var adding errgroup.Group
 	adding.SetLimit(maxAdditions)
 	for i, n := range nodes {
 		adding.Go(func() error {
 			if ctx.Err() == nil {
-				added[i], errs[i] = s.newNode(ctx, n, adopt[n.Name])
+				added[i], errs[i] = s.newNode(ctx, n, s.adopt[n.Name])
 			}
 			return nil
 		})
@@ -93,6 +97,7 @@ func (s *nodeSet) add(ctx context.Context, nodes []nodepools.Node, adopt map[str
 		case added[i] != nil:
 			s.nodes[n.Name] = added[i]
 			delete(s.failed, n.Name)
+			delete(s.adopt, n.Name)
 		}
 	}
 	return errors.Join(errs...)

@@ -140,7 +140,7 @@ func mockOptions(file string) nodepools.Options {
 	}
 	return nodepools.Options{
 		File:      file,
-		Providers: map[string]nodepools.Provider{"mock": {Check: check}},
+		Providers: map[string]nodepools.Provider{"mock": {Check: check}, "other": {Check: check}},
 		OS:        "linux",
 		Provider:  "mock",
 		Taints:    func(string) []corev1.Taint { return nil },

@@ -145,6 +145,36 @@ func TestPoolOfAnotherConfigurationStaysReady(t *testing.T) {
 	})
 }
 
+// A node whose pool gets another provider keeps its Node also if that provider cannot be made at once: whether
+// the file can be used meanwhile, or not.
+func TestPoolOfAnotherProviderThatFailsAtFirst(t *testing.T) {
+	for _, meanwhile := range []string{"", `{pools: [{name: `} {
+		journal := filepath.Join(t.TempDir(), "later", "journal")
+		poolsBubble(t, `{pools: [{name: a, count: 1}]}`, func(r *poolsRig) {
+			r.write(fmt.Sprintf(`{pools: [{name: a, count: 1, provider: other, providerConfig: {a-0: {journal: %q}}}]}`, journal))
+			r.pass()
+			r.wantErrors("at first", "node a-0: cannot open the journal")
+			if meanwhile != "" {
+				r.write(meanwhile)
+				r.pass()
+				r.wantErrors("a bad file", "the nodes stay as they are")
+			}
+			if err := os.Mkdir(filepath.Dir(journal), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(retryInterval)
+			r.pass()
+			r.want("in the end", map[string]string{"a-0": "ready 20"})
+			if got := r.nodes()["a-0"].Labels[node.LabelProvider]; got != "other" {
+				t.Errorf("the Node is that of provider %s", got)
+			}
+			if len(r.fleet.all.adopt) != 0 {
+				t.Errorf("%v are to be adopted still", r.fleet.all.adopt)
+			}
+		})
+	}
+}
+
 // A provider that fails at the start is tried again also while something is wrong with
 // another pool.
 func TestProviderThatFailsBesideABadPool(t *testing.T) {

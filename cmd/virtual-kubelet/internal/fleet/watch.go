@@ -111,6 +111,6 @@ func (s *nodeSet) addFailed(ctx context.Context) bool {
 			again = append(again, n)
 		}
 	}
-	_ = s.add(ctx, again, nil) // the error was logged before
+	_ = s.add(ctx, again) // the error was logged before
 	return len(s.failed) > 0
 }
