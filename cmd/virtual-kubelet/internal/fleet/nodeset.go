@@ -128,24 +128,24 @@ func (s *nodeSet) newNode(ctx context.Context, n nodepools.Node, adopt bool) (*r
 const maxRemovals = 50
 
 // remove removes nodes from the fleet, and closes their providers. A node that has not
-// ended when ctx does stays in s.nodes.
+// ended when ctx does stays in s.nodes, so that its provider is closed later.
 func (s *nodeSet) remove(ctx context.Context, names []string, opts ...nodeutil.RemoveOption) error {
-	errs := make([]error, len(names))
+	closed, errs := make([]bool, len(names)), make([]error, len(names))
 	var removing errgroup.Group
 	removing.SetLimit(maxRemovals)
 	for i, name := range names {
 		n := s.nodes[name]
 		removing.Go(func() error {
 			errs[i] = s.fleet.Remove(ctx, name, opts...)
-			if s.fleet.Node(name) == nil {
+			if closed[i] = s.fleet.Node(name) == nil; closed[i] {
 				errs[i] = errors.Join(errs[i], n.close())
 			}
 			return nil
 		})
 	}
 	_ = removing.Wait() // the errors are in errs
-	for _, name := range names {
-		if s.fleet.Node(name) == nil {
+	for i, name := range names {
+		if closed[i] {
 			delete(s.nodes, name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -102,5 +103,36 @@ func TestShardsOfPools(t *testing.T) {
 		r.mu.Lock()
 		r.errors = nil // those of the broken file
 		r.mu.Unlock()
+	})
+}
+
+// A node that ends while others are closed, when it is no longer waited for, is not
+// forgotten: its provider is closed in the end.
+func TestNodeThatEndsWhileOthersAreClosed(t *testing.T) {
+	poolsBubble(t, `{pools: []}`, func(r *poolsRig) {
+		t := r.t
+		f, end := r.shared(`{pools: [{name: a, count: 2}]}`, 1)
+		defer end()
+		s := f.newNodeSet(func(string) bool { return true })
+		if _, err := s.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.pass()
+		if err := f.fleet.Remove(t.Context(), "a-1"); err != nil {
+			t.Fatal(err)
+		}
+		s.nodes["a-1"].closer = closer(func() error { time.Sleep(time.Minute); return nil })
+		closed := false
+		s.nodes["a-0"].closer = closer(func() error { closed = true; return nil })
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = s.remove(ended, []string{"a-0", "a-1"}) // of a-0 the error is that it has not ended yet
+		if f.fleet.Node("a-0") != nil || s.nodes["a-1"] != nil {
+			t.Error("the nodes have not ended")
+		}
+		_ = s.end(t.Context()) // a-0 is not in the fleet
+		if !closed {
+			t.Error("the provider of a node that has ended was not closed")
+		}
 	})
 }
