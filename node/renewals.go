@@ -9,24 +9,37 @@ import (
 // when another process may have taken the node, without asking.
 type renewals struct {
 	mu   sync.Mutex
-	last time.Time     // when the last that succeeded began: others count from later
-	done time.Time     // when the last ended, however
+	last moment        // when the last that succeeded began: others count from later
+	done moment        // when the last ended, however
 	life time.Duration // of the lease; zero: nobody renews it yet
 	lost bool          // another process has taken it
+}
+
+// moment is a time by two clocks. The monotonic one stands still while the machine is
+// suspended, and the wall clock may be set.
+type moment struct{ monotonic, wall time.Time }
+
+func momentOf(t time.Time) moment { return moment{t, t.Round(0)} }
+
+// within reports whether less than d has passed, by both clocks: after a wall clock was set
+// forward, what happened before it counts as longer ago than it is, until it happens again.
+func (m moment) within(d time.Duration) bool {
+	now := momentOf(time.Now())
+	return now.monotonic.Sub(m.monotonic) < d && now.wall.Sub(m.wall) < d
 }
 
 // keep records that from now on the lease is renewed.
 func (r *renewals) keep(life time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.life, r.done = life, time.Now()
+	r.life, r.done = life, momentOf(time.Now())
 }
 
 // renewed records that a renewal which began at a time has succeeded.
 func (r *renewals) renewed(began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.lost = began, false
+	r.last, r.lost = momentOf(began), false
 }
 
 // tried records that a renewal has ended: with success or without, or by showing that
@@ -34,29 +47,29 @@ func (r *renewals) renewed(began time.Time) {
 func (r *renewals) tried(lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done, r.lost = time.Now(), lost
+	r.done, r.lost = momentOf(time.Now()), lost
 }
 
 // within reports whether the last renewal that succeeded began within that time.
 func (r *renewals) within(d time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.last.IsZero() && time.Since(r.last) < d
+	return r.last.within(d)
 }
 
 // nextAfter returns when that much time has passed since the last renewal that succeeded.
 func (r *renewals) nextAfter(d time.Duration) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last.Add(d)
+	return r.last.monotonic.Add(d)
 }
 
 // since reports whether one of the times is less than the life of the lease ago, if that is
 // renewed at all.
-func (r *renewals) since(at *time.Time) bool {
+func (r *renewals) since(at *moment) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.life == 0 || !r.lost && time.Since(*at) < r.life
+	return r.life == 0 || !r.lost && at.within(r.life)
 }
 
 // MayBegin reports whether this process may begin something for the node: not while its

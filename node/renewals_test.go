@@ -153,3 +153,35 @@ func TestWhatAClaimAllows(t *testing.T) {
 		allows("lost", false, false)
 	})
 }
+
+// What a claim allows once the machine was suspended, in which time only the wall clock went
+// on, or once that was set.
+func TestWhatAClaimAllowsByTheWallClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claim := &Claim{}
+		r := &claim.renewals
+		renew := func() { r.renewed(time.Now()); r.tried(false) }
+		turn := func(by time.Duration) { // the wall clock
+			r.last.wall, r.done.wall = r.last.wall.Add(-by), r.done.wall.Add(-by)
+		}
+		allows := func(what string, fresh, begin, goOn bool) {
+			t.Helper()
+			want(t, what, [3]bool{r.within(claimFresh), claim.MayBegin(), claim.MayGoOn()}, [3]bool{fresh, begin, goOn})
+		}
+		r.keep(40 * time.Second)
+		want(t, "fresh before the first renewal", r.within(claimFresh), false)
+		renew()
+		turn(20 * time.Second)
+		allows("suspended for a while", false, true, true)
+		turn(20 * time.Second)
+		allows("suspended for longer than the lease lasts, or set forward", false, false, false)
+		renew()
+		allows("renewed", true, true, true)
+		turn(-time.Hour)
+		allows("set back", true, true, true)
+		pass(41 * time.Second)
+		allows("set back, and stood still", false, false, false)
+		renew()
+		allows("renewed again", true, true, true)
+	})
+}
